@@ -10,7 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Activity is the typed name of an activity: a function with side effects that workflows call as a step.
+// Activity is the typed name of an activity: a function with side effects that workflows call as a
+// step. It runs in the process of the workflow or, with OnQueue, on any worker of a queue. An
+// attempt whose outcome was lost runs again, so give IdempotencyKey to services that accept one.
 type Activity[I, O any] struct {
 	name  string
 	fn    func(context.Context, I) (O, error)
@@ -32,7 +34,8 @@ func NewActivity[I, O any](name string, fn func(context.Context, I) (O, error), 
 	return a
 }
 
-// DeclareActivity names an activity whose code is bound later.
+// DeclareActivity names an activity whose code is bound later (Bind), or runs in other processes on
+// a queue.
 func DeclareActivity[I, O any](name string, opts ...ActivityOption) *Activity[I, O] {
 	a := &Activity[I, O]{name: name, at: callerPosition()}
 	a.apply(opts)
@@ -53,14 +56,16 @@ func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
 	return Binding{a.definition(fn, nil, true, callerPosition())}
 }
 
-// StepKeyedBy returns a copy whose steps are identified by key(in) instead of by equal arguments and occurrence.
+// StepKeyedBy returns a copy whose steps are identified by key(in). Without it, a step is
+// identified by its arguments and by how often the workflow has made it with equal arguments.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
 	c := *a
 	c.key = key
 	return &c
 }
 
-// KeyedBy returns a copy that derives the key of a task from its input when it is submitted, so that the same input is the same task.
+// KeyedBy returns a copy that derives the key of a submitted task from its input, so that the same
+// input is the same task.
 func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
 	c := *a
 	c.taskKey = key
@@ -81,7 +86,7 @@ func (a *Activity[I, O]) Run(ctx WorkflowCtx, in I, opts ...CallOption) (out O, 
 	return recorded[O](ctx, "output of activity", a.name, p), nil
 }
 
-// Go begins the activity as a step.
+// Go starts the activity as a step and returns a future of its outcome.
 func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O] {
 	s, err := a.step(ctx, in, opts)
 	if err != nil {
@@ -99,7 +104,8 @@ func (a *Activity[I, O]) Execution(key Key) Execution[O] {
 // ActivityOption configures an activity definition.
 type ActivityOption interface{ applyActivity(*stepOptions) }
 
-// AttemptTimeout limits one attempt: its context ends after d, and the attempt has failed. That of a task counts from the moment at which a worker claims it.
+// AttemptTimeout limits one attempt: after d its context ends and the attempt has failed. The
+// attempt of a task counts from the time at which a worker claims it. The default is no limit.
 func AttemptTimeout(d time.Duration) TaskOption { return timeoutOption(d) }
 
 type timeoutOption time.Duration
@@ -140,6 +146,7 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	for _, opt := range opts {
 		opt.applyCall(&o)
 	}
+
 	if a.key != nil && !o.keyed {
 		o.key, o.keyed = a.key(in), true
 	}
@@ -160,17 +167,20 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	if err != nil {
 		return nil, Permanent(err)
 	}
+
 	s := newStep(a.name, &o)
 	s.Input, s.HasInput, s.Normalize = p, true, normalize[I]
 	if !h.plain {
 		s.Identity, s.Stored = h.codec.Identity(p), new(atomic.Pointer[model.Payload])
 	}
+
 	if o.task != nil && o.task.queued {
 		return s, a.queue(h, s, &o, len(opts) > 0)
 	}
 	if o.task != nil {
 		s.Pass = o.spec(a.name)
 	}
+
 	fn, tx := a.fn, a.tx
 	if d, ok := h.activities[a.name]; ok && d.fn != nil {
 		fn, _ = d.fn.(func(context.Context, I) (O, error))
@@ -182,6 +192,7 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 		return nil, Permanent(fault.New(fault.Invalid,
 			"transactional activity %s (%s) must be given to Open, which prepares its database", a.name, a.at))
 	}
+
 	if tx != nil {
 		bindTx(h, s, tx, in)
 	} else if fn != nil {

@@ -14,7 +14,11 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// App is an open node, and the worker in it that serves the definitions. It is safe for concurrent use.
+// App is an open node and the worker in it that serves the definitions. It is safe for concurrent
+// use. Package embedded makes one.
+//
+// Programs speak to executions through With and InTx. Operators use the groups: Executions,
+// Histories, Entities, Locks, Mailboxes, Tasks, DeadTasks, Queues, Limits, Breakers and Schedules.
 type App struct {
 	host   *host
 	worker *replay.Worker
@@ -33,7 +37,8 @@ type App struct {
 	closed  error
 }
 
-// With is the app in the name of ctx: the Caller of ordinary code. When ctx ends, so does the call; what it started goes on.
+// With is the Caller of ordinary code: the app together with ctx. A call ends when ctx does; what
+// the call started goes on.
 func (a *App) With(ctx context.Context) Client { return Client{a, ctx} }
 
 // Wait blocks until ctx ends, then closes the app.
@@ -42,7 +47,9 @@ func (a *App) Wait(ctx context.Context) error {
 	return a.Close()
 }
 
-// Close takes no new work, waits for running steps and tasks, and releases everything. Executions go on when the store is opened again.
+// Close stops taking new work, waits for running steps (embedded.Config.DrainTimeout) and tasks
+// (TaskConfig.DrainTimeout), and releases everything. Open executions go on when a process opens
+// the store again.
 func (a *App) Close() error {
 	a.closing.Do(func() {
 		a.stopBackground()
@@ -55,9 +62,10 @@ func (a *App) Close() error {
 	return a.closed
 }
 
-// closeWorkers takes no new work and waits for what runs. Entities are served until steps and tasks have ended, which may wait for them.
+// closeWorkers takes no new work and waits for what runs. Entities are served until steps and tasks
+// have ended, which may wait for them.
 func (a *App) closeWorkers() error {
-	var tasks sync.WaitGroup // are drained meanwhile
+	var tasks sync.WaitGroup // are drained in the meantime
 	var left, closed error
 	tasks.Go(func() { left = a.closeTasks() })
 	if a.worker != nil {
@@ -69,15 +77,16 @@ func (a *App) closeWorkers() error {
 	return errors.Join(closed, left, a.closeEntities())
 }
 
-// SweepPayloads removes the blobs of payload.Offload that nothing in the store refers to and that are older than age, and tells how many: those
-// of executions that were deleted, and those whose commit never came. Call it now and then, once a day or so, from one process.
+// SweepPayloads removes the blobs of payload.Offload that are older than age and that nothing in
+// the store refers to, and returns how many it removed: blobs of deleted executions and blobs whose
+// commit failed. Call it about once a day, from one process.
 //
-// A blob is put before the commit that refers to it, so age must be longer than any commit can take, outages of the store included; it is
-// at least an hour, and a day is a good choice. References are looked for in everything that is stored, as of one moment after the blobs were listed;
-// what goes from one execution to another does so within commits, so no reference is overlooked. Outboxes and outcomes of transactional activities
-// refer to blobs as well: call it from an app that has all of them.
+// The app writes a blob before the commit that refers to it. So age must be longer than any commit
+// can take, outages of the store included. It must be at least an hour; a day is a good choice.
 //
-// Every store has blobs of its own, by its id. A copy of a store has the same id: never sweep from a copy that shares the blobs of the original.
+// Outboxes and outcomes of transactional activities refer to blobs too, so call it from an app that
+// has all of them. A copy of a store has the id of the original: never sweep from a copy that
+// shares the blobs of the original.
 func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int, err error) {
 	blobs := a.host.codec.Blobs()
 	switch {
@@ -88,6 +97,7 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 	case age < minSweepAge:
 		return 0, fault.New(fault.Invalid, "sweep of payloads: age %s, at least %s: a commit may still be on its way", age, minSweepAge)
 	}
+
 	old := map[string]struct{}{}
 	before := time.Now().Add(-age)
 	for b, err := range blobs.List(ctx, a.cfg.Cluster+"/") {
@@ -98,6 +108,7 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 			old[b.Key] = struct{}{}
 		}
 	}
+
 	if len(old) == 0 {
 		return 0, nil
 	}
@@ -110,6 +121,7 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 	if err != nil {
 		return 0, public(err)
 	}
+
 	for key := range old {
 		if err := blobs.Delete(ctx, key); err != nil {
 			return removed, fault.New(fault.Unavailable, "sweep of payloads: %w", &payload.StoreError{Op: "delete", Key: key, Err: err})
@@ -122,7 +134,8 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 // minSweepAge is how old a blob must be at least before a sweep may remove it.
 const minSweepAge = time.Hour
 
-// references finds everything that refers to blobs. Databases of the user come first: what leaves one for the store meanwhile is found there.
+// references finds everything that refers to blobs. Databases of the user come first: what leaves
+// one for the store in the meantime is found there.
 func (a *App) references(ctx context.Context, found func(value []byte) error) error {
 	mark := payload.ReferenceMark()
 	for _, r := range a.relays {

@@ -17,8 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// attachment is how package embedded joins an App with an engine. Users do not see it: internal/attach
-// has it as attach.Config.
+// attachment is how package embedded joins an App with an engine. Users do not see it:
+// internal/attach has it as attach.Config.
 type attachment = seam.Config[Definition, TaskConfig]
 
 func init() {
@@ -65,19 +65,23 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 	if err := cfg.Tasks.check(); err != nil {
 		return nil, err
 	}
+
 	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cfg.MaxPayload})
 	if err != nil {
 		return nil, err
 	}
+
 	r, err := register(defs, c.CheckType, cfg.Instead...)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, name := range sortedKeys(r.workflows) {
 		if r.workflows[name].pinned && cfg.Version == "" {
 			return nil, fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name)
 		}
 	}
+
 	if cfg.PruneSchedules && cfg.Name == "" {
 		return nil, fault.New(fault.Invalid, "schedules can be pruned only by an app that has a name: embedded.Config{Name: …}")
 	}
@@ -85,12 +89,14 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
 		inputs: r.inputs(), meter: cfg.Meter, tracer: cfg.Tracer, payloads: payloadTrouble(cfg.Logger),
 	}}
+
 	if err := r.openDatabases(ctx); err != nil {
 		return nil, err
 	}
 	if err := a.serveDatabases(r); err != nil {
 		return nil, err
 	}
+
 	if err := a.serve(ctx, r); err != nil {
 		a.stopBackground()
 		return nil, errors.Join(err, a.closeWorkers())
@@ -123,6 +129,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 			repeat[name] = replay.Repeat{Stored: d.retry.stored(), Worth: d.retry.worth()}
 		}
 	}
+
 	worker := replay.NewWorker(replay.Config{
 		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Repeat: repeat, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
 		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks, Meter: cfg.Meter, Tracer: cfg.Tracer,
@@ -130,16 +137,19 @@ func (a *App) join(ctx context.Context, r *registry) error {
 			return history.Load(ctx, cfg.Backend, api.Target{Address: at, Run: run}, maxReplayed)
 		},
 	})
+
 	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
 	for _, name := range offer.Workflows {
 		if pinned[name] {
 			offer.Pinned = append(offer.Pinned, name)
 		}
 	}
+
 	session, err := cfg.Backend.Join(ctx, worker, offer)
 	if err != nil {
 		return err
 	}
+
 	worker.Serve(session)
 	a.worker = worker
 	return nil

@@ -11,12 +11,14 @@ type Cadence struct {
 	offset     time.Duration
 }
 
-// Cron fires by a cron line in an IANA zone, such as Europe/Berlin; no zone is UTC. A line has five fields (minute, hour, day of month, month, day of
-// week), or six with seconds in front, or is a name such as @daily. A time that does not exist because the clock is put forward fires once, at the
-// moment after the gap; one that exists twice fires once. A mistake is reported when the app opens.
+// Cron fires by a cron line in an IANA zone, such as Europe/Berlin; an empty zone is UTC. A line
+// has five fields (minute, hour, day of month, month, day of week), or six with seconds in front,
+// or is a name such as @daily. A time that a clock change skips fires once, right after the gap; a
+// time that a clock change repeats fires once. Open reports mistakes.
 func Cron(line, zone string) Cadence { return Cadence{cron: line, zone: zone} }
 
-// Every fires at the multiples of an interval since 1970 began (UTC): every hour is at the full hour. The shortest is a second.
+// Every fires at the multiples of an interval since 1970 (UTC): Every(time.Hour) fires at the full
+// hour. The shortest interval is a second.
 func Every(d time.Duration) Cadence {
 	if d == 0 {
 		d = -1 // not the same as none
@@ -24,7 +26,8 @@ func Every(d time.Duration) Cadence {
 	return Cadence{every: d}
 }
 
-// Offset moves an interval: Every(time.Hour).Offset(5*time.Minute) fires five minutes past the hour.
+// Offset moves an interval: Every(time.Hour).Offset(5*time.Minute) fires five minutes past the
+// hour.
 func (c Cadence) Offset(d time.Duration) Cadence {
 	c.offset = d
 	return c

@@ -6,10 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Sender may send: start, signal, resolve, cancel, call without waiting. Client, WorkflowCtx, EntityCtx and a caller's transaction (App.InTx, InPgx) are Senders.
+// Sender may send: start, signal, resolve, cancel, and call without waiting. Client, WorkflowCtx,
+// EntityCtx and a transaction (App.InTx, InPgx) are Senders.
 type Sender interface{ sender() outlet }
 
-// Caller may also wait for an answer. Client and WorkflowCtx are Callers; a transaction is not, since nothing happens before it commits, and neither is an entity.
+// Caller may also wait for an answer. Client and WorkflowCtx are Callers. A transaction is not,
+// because nothing happens before it commits; an entity is not, because it would block its own
+// calls.
 type Caller interface {
 	Sender
 	caller() inlet
@@ -36,8 +39,8 @@ type inlet interface {
 	read(ref Ref, state string) (model.Payload, bool, error)
 	// entity reads the state of one.
 	entity(a model.Address) (model.Payload, bool, error)
-	// ask sends an update to a schedule. The engine stores it as it is, whatever the payload settings
-	// are.
+	// ask sends an update to a schedule. The engine stores it as it is, whatever the payload
+	// settings are.
 	ask(r *api.UpdateRequest) (model.Payload, error)
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// Client is an App together with the context of the call: the Caller of ordinary code.
+// Client is an App together with the context of a call: the Caller of ordinary code. App.With makes
+// one.
 type Client struct {
 	app *App
 	ctx context.Context //nolint:containedctx // a Client is one call's view of the App
@@ -31,8 +32,9 @@ func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (api.St
 	return c.host().startRequest(c.ctx, brief, ref, in, o)
 }
 
-// attaches reports whether a start that was refused because of another input attaches after all: the input of the execution is the same, but was stored in
-// another way, before the payload settings were changed. The engine cannot tell, because it cannot read what is stored.
+// attaches reports whether a start that was refused because of another input attaches after all:
+// the input of the execution is the same, but was stored in another way, before the payload
+// settings were changed. The engine cannot tell, because it cannot read what is stored.
 func (c Client) attaches(refused error, req *api.StartRequest, in model.Payload, normalize replay.Normalize) bool {
 	if !fault.Is(refused, fault.Conflict) || len(req.With) > 0 {
 		return false

@@ -10,13 +10,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// DeadTasks lists, requeues and purges tasks that failed for good.
+// DeadTasks lists, requeues and purges tasks that failed permanently.
 type DeadTasks struct{ app *App }
 
-// DeadTasks operates the tasks that failed for good.
+// DeadTasks operates the tasks that failed permanently.
 func (a *App) DeadTasks() DeadTasks { return DeadTasks{a} }
 
-// List lists tasks that failed for good, those that died last first.
+// List returns tasks that failed permanently, those that died last first. Inputs and attempts are
+// left out; Describe has them.
 func (d DeadTasks) List(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
 	r := q.request()
 	show := func(dead *api.DeadTask) DeadTask { return d.deadOf(ctx, dead) }
@@ -27,7 +28,8 @@ func (d DeadTasks) List(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, er
 	})
 }
 
-// Groups tells what dead tasks have in common: by activity and kind of error, the largest groups first, at most a thousand.
+// Groups counts dead tasks by activity and kind of error, the largest groups first, at most a
+// thousand.
 func (d DeadTasks) Groups(ctx context.Context, q DeadQuery) ([]DeadGroup, error) {
 	r := q.request()
 	r.Limit = maxGroups
@@ -41,7 +43,7 @@ func (d DeadTasks) Groups(ctx context.Context, q DeadQuery) ([]DeadGroup, error)
 
 const maxGroups = 1000
 
-// Describe is one dead task, with its attempts and its input.
+// Describe returns one dead task with its attempts and its input.
 func (d DeadTasks) Describe(ctx context.Context, id string) (task DeadTask, err error) {
 	defer publish(&err)
 	key, err := api.ParseDeadID(id)
@@ -55,7 +57,8 @@ func (d DeadTasks) Describe(ctx context.Context, id string) (task DeadTask, err 
 	return d.deadOf(ctx, &found), nil
 }
 
-// Purge removes the dead tasks that the query selects and yields each as it is done. Those whose requeued task is open stay, with an error.
+// Purge removes the dead tasks that the query selects and yields each of them. A dead task whose
+// requeued task is still open stays and comes with an error.
 func (d DeadTasks) Purge(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
 		for r := range batch.PurgeAll(ctx, d.app.host.backend, q.request(), false) {
@@ -66,31 +69,37 @@ func (d DeadTasks) Purge(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, e
 	}
 }
 
-// DeadTask is a task that failed for good: its attempts are spent, or its error was not worth another one. Whoever waited for it has heard so. It is kept, with
-// every attempt's error and with its input, until it is purged or three months old; it may be requeued. (What transactions sent and the engine refused is a DeadLetter.)
+// DeadTask is a task that failed permanently: it has no attempts left, or its error was not worth
+// another attempt. The caller that waited for it has got the error. A dead task is kept, with its
+// input and the error of every attempt, until an operator purges it or for 90 days
+// (embedded.Config.KeepDead), and may be requeued. A message that the engine refused is a
+// DeadLetter instead.
 type DeadTask struct {
 	ID       string // names it in calls
 	Activity string
 	Queue    string
-	// Of is the execution that the task was a step of or, when it had been submitted, its own, with the run.
+	// Of is the execution that the task was a step of, with its run. For a submitted task it is the
+	// execution of the task itself.
 	Of        Ref
 	Scheduled time.Time
 	Died      time.Time
 	Attempts  int
 	Err       error // that it died of
-	// Fingerprint is what it has in common with others: a digest of the error without numbers, ids and quoted parts.
+	// Fingerprint is a digest of the error without its numbers, ids and quoted parts. Tasks that
+	// failed in the same way have the same fingerprint.
 	Fingerprint string
-	// Requeued is how often it was requeued; As and RequeuedAt tell of the last time. They are zero after an undo.
+	// Requeued counts how often the task was requeued. As is the last requeued task and RequeuedAt
+	// its time; both are zero after an undo.
 	Requeued   int
 	As         Ref
 	RequeuedAt time.Time
 
 	// What follows is of DeadTasks.Describe only; lists leave it out.
 
-	// Failed are the attempts that failed, the first and the last ones; LeftOut is how many lie between them.
+	// Failed are the first and the last attempts that failed. LeftOut counts those between them.
 	Failed  []FailedAttempt
 	LeftOut int
-	// Input is JSON, or nil when this app cannot decode it; InputIs tells how it is stored.
+	// Input is JSON, or nil when this app cannot decode it. InputIs says how it is stored.
 	Input   []byte
 	InputIs string
 }
@@ -103,7 +112,7 @@ type FailedAttempt struct {
 	Err    error
 }
 
-// DeadGroup is dead tasks of one activity that failed in the same way.
+// DeadGroup is a number of dead tasks of one activity that failed in the same way.
 type DeadGroup struct {
 	Activity    string
 	Fingerprint string // for DeadQuery
@@ -112,14 +121,14 @@ type DeadGroup struct {
 	Message     string // of the last one
 }
 
-// DeadQuery selects dead tasks: all conditions must hold, those that are zero always do.
+// DeadQuery selects dead tasks. All conditions must hold; a zero field is no condition.
 type DeadQuery struct {
 	Activities  []string // any of these
 	Queues      []string // any of these
 	Fingerprint string
-	// From and To is when they died: from From until before To.
+	// From and To are the times of death: at or after From, before To.
 	From, To time.Time
-	// Requeued selects those that were requeued, or those that were not; nil for both.
+	// Requeued selects tasks that were requeued (true) or were not (false); nil selects both.
 	Requeued *bool
 }
 

@@ -8,10 +8,11 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// Definition is anything that opening accepts: a workflow, an activity, an Entity, a Service, a Schedule, an Outbox, a Binding or a Group.
+// Definition is what Open accepts: a workflow, an activity, an Entity, a Service, a Schedule, an
+// Outbox, a Binding or a Group.
 type Definition interface{ define(*registry) }
 
-// Group is a reusable bundle of definitions.
+// Group is several definitions as one.
 type Group []Definition
 
 func (g Group) define(r *registry) {
@@ -20,7 +21,7 @@ func (g Group) define(r *registry) {
 	}
 }
 
-// Binding joins a declared handle and the code that serves it.
+// Binding joins a declared handle with its code. Bind makes one.
 type Binding struct{ def Definition }
 
 func (b Binding) define(r *registry) { r.add(b.def) }

@@ -22,7 +22,8 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// speaksForItself reports whether a type has its own stored form. One that can be written so and not read, or the other way round, is a mistake.
+// speaksForItself reports whether a type has its own stored form. One that can be written so and
+// not read, or the other way round, is a mistake.
 func speaksForItself(t reflect.Type) (bool, error) {
 	p := reflect.PointerTo(t)
 	writes := p.Implements(jsonMarshaler) || p.Implements(textMarshaler)
@@ -44,6 +45,7 @@ func encodable(t reflect.Type, seen []reflect.Type) error {
 	if own, err := speaksForItself(t); own || err != nil {
 		return err
 	}
+
 	seen = append(seen, t)
 	switch t.Kind() {
 	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:

@@ -17,12 +17,14 @@ type Entities struct{ app *App }
 // Entities operates the entities of the store.
 func (a *App) Entities() Entities { return Entities{a} }
 
-// List lists the entities of a type whose keys begin with prefix, by key; those of all types when the type is empty.
+// List returns the entities of a type whose keys begin with prefix, by key. An empty type lists all
+// types.
 func (e Entities) List(ctx context.Context, entity, prefix string) iter.Seq2[EntityInfo, error] {
 	return e.app.listEntities(ctx, entity, api.EntityListRequest{KeyPrefix: prefix})
 }
 
-// Describe tells how an entity stands, as far as that is committed; it waits for nobody. One that does not exist is no error.
+// Describe returns the committed state of an entity, its lock and what waits for it. It waits for
+// nothing. An entity that does not exist is no error.
 func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo, err error) {
 	defer publish(&err)
 	to, err := ref.address()
@@ -46,12 +48,14 @@ func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo,
 	return info, nil
 }
 
-// ForceDelete removes an entity whose row cannot be read, or whose changes the store refuses, whatever state it is in. Its row and the calls that wait for it are written to
-// export first, as they stand, as JSON lines (docs/operating.md has the format). Callers and sections that wait for its lock get ErrNotFound. Calls that nobody waits for become
-// dead letters. The section that holds its lock finds its further calls of the entity refused with ErrConflict.
-// An entity that changes after its row was written to export is not removed: the error is ErrConflict, and the
-// caller may try again with a new export.
-// As with ForceDelete, an export with a method Flush() error is flushed first.
+// ForceDelete removes an entity whose row cannot be read or whose changes the store refuses. It
+// writes the row and the waiting calls to export first, as they are, as JSON lines
+// (docs/operating.md has the format), and flushes export as Executions.ForceDelete does.
+//
+// Callers and workflows that wait for the entity get ErrNotFound. One-way calls become dead
+// letters. The workflow that holds the lock gets ErrConflict for further calls. When the entity
+// changes after its row was written, ForceDelete removes nothing and returns ErrConflict; try again
+// with a new export.
 func (e Entities) ForceDelete(ctx context.Context, ref EntityRef, export io.Writer) error {
 	to, err := ref.address()
 	if err == nil {
@@ -60,26 +64,28 @@ func (e Entities) ForceDelete(ctx context.Context, ref EntityRef, export io.Writ
 	return public(err)
 }
 
-// EntityInfo describes an entity, who has locked it, and what waits for it.
+// EntityInfo describes an entity, its lock, and what waits for it.
 type EntityInfo struct {
 	Ref EntityRef
-	// Exists tells that it has a state. One that does not exist may be locked all the same.
+	// Exists is true when the entity has a state. An entity without a state may be locked.
 	Exists           bool
 	Created, Changed time.Time
-	// State is JSON, or nil when this app cannot decode it; StateIs tells how it is stored.
+	// State is JSON, or nil when this app cannot decode it. StateIs says how it is stored.
 	State   []byte
 	StateIs string
-	// LockedBy is the run whose section holds the lock, since LockedAt; zero when it is not locked. Epoch is the fencing token of that lock.
+	// LockedBy is the run that holds the lock since LockedAt; zero when the entity is not locked.
+	// Epoch is the fencing token of the lock.
 	LockedBy Ref
 	LockedAt time.Time
 	Epoch    int64
 
 	// What follows is of Entities.Describe only; lists leave it out.
 
-	// Waiting is how many calls and requests of the lock wait for it and are stored, at most a hundred; Waiters are the runs among them that wait for the lock, in the order in which they get it.
+	// Waiting counts the stored calls and lock requests that wait, up to a hundred. Waiters are the
+	// runs among them that wait for the lock, in the order in which they get it.
 	Waiting int
 	Waiters []Ref
-	// Reason is why what waits does not move.
+	// Reason says why the waiting calls do not go on.
 	Reason string
 }
 

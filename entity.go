@@ -9,11 +9,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Entity is the typed name of a stateful entity: a value of type S for every key, which only its operations change. It needs no start: the first operation of
-// a key finds the zero value of S. Operations of one key run one at a time; those of different keys run beside each other.
+// Entity is the typed name of a stateful entity: a value of type S for every key, which only its
+// operations change. It needs no start: the first operation of a key gets the zero value of S.
+// Operations of one key run one at a time; operations of different keys run in parallel.
 type Entity[S any] struct{ callee }
 
-// NewEntity names a stateful entity; its operations are defined on it (NewOperation, NewView). Give it to Open where its code is to run.
+// NewEntity names a stateful entity. NewOperation and NewView define its operations. Pass the
+// entity to Open where its code should run.
 func NewEntity[S any](name string, opts ...EntityOption) *Entity[S] {
 	e := &Entity[S]{callee{kind: entityKind, name: name, at: callerPosition()}}
 	e.apply(opts)
@@ -23,8 +25,8 @@ func NewEntity[S any](name string, opts ...EntityOption) *Entity[S] {
 // Ref is the address of one entity, for locks.
 func (e *Entity[S]) Ref(key string) EntityRef { return EntityRef{e.name, key} }
 
-// Get reads the committed state of a key; exists is false when it has none. It waits neither for operations nor for locks, and needs nobody that has the code. From a workflow
-// it is a step.
+// Get returns the committed state of a key; exists is false when it has none. It does not wait for
+// operations or locks, and no process needs to have the code. From a workflow it is a step.
 func (e *Entity[S]) Get(c Caller, key string) (state S, exists bool, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -84,7 +86,8 @@ var (
 	serviceKind = &calleeKind{"service", "services", model.ServicePrefix, "RPC"}
 )
 
-// maxCallee bounds the names of entities and services, in bytes: together with the prefix they are the types of addresses.
+// maxCallee bounds the names of entities and services, in bytes: together with the prefix they are
+// the types of addresses.
 const maxCallee = maxName - len(model.ServicePrefix)
 
 // checkName says what is wrong with the name of one.

@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// EntityCtx is what an operation or an RPC may do: send, never wait. What it sends leaves with the commit of the call, and not at all when the call fails; what is refused
-// where it arrives is a dead letter (App.DeadLetters). It is of no use once the call has returned.
+// EntityCtx is what an operation or an RPC may do: send, never wait. What it sends leaves with the
+// commit of the call, or not at all when the call fails. A message that its target refuses becomes
+// a dead letter (App.DeadLetters). Do not use it after the call has returned.
 type EntityCtx struct {
 	c *entity.Call
 	h *host
@@ -23,7 +24,8 @@ func (ctx EntityCtx) Key() string { return ctx.c.Entity.Key }
 // Exists tells whether the entity had a state before this operation.
 func (ctx EntityCtx) Exists() bool { return ctx.c.Exists }
 
-// Delete removes the state when the operation succeeds: the next one finds the zero value again. A lock of the entity stays.
+// Delete removes the state when the operation succeeds: the next one finds the zero value again. A
+// lock of the entity stays.
 func (ctx EntityCtx) Delete() { ctx.c.Delete() }
 
 func (ctx EntityCtx) host() *host { return ctx.h }

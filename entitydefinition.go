@@ -137,7 +137,8 @@ func (b callBinding) define(r *registry) {
 	r.bound = append(r.bound, b)
 }
 
-// joinBound joins what was bound with the entities and services that it belongs to. A service of which only that is known has no options.
+// joinBound joins what was bound with the entities and services that it belongs to. A service of
+// which only that is known has no options.
 func (r *registry) joinBound() {
 	for _, b := range r.bound {
 		d := entityDefinition{kind: b.asked.kind, name: b.asked.of, at: b.call.at}

@@ -4,29 +4,35 @@ import (
 	"time"
 )
 
-// EntityOption configures an entity or a service.
+// EntityOption configures an entity or a service: Concurrency, MaxIdle, MailboxSize or
+// OperationTimeout.
 type EntityOption interface{ applyEntity(*entityOptions) }
 
-// Concurrency is how many calls of one service and key may overlap: 1 without it, and any number when n is 0. It is not for entities, whose operations never overlap.
+// Concurrency is how many calls of one service and key may overlap. The default is 1; 0 is any
+// number. It is not for entities, whose operations never overlap.
 func Concurrency(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.concurrency = &n })
 }
 
-// MaxIdle is for how long a key that nobody calls stays in memory.
+// MaxIdle is how long a key without calls stays in memory.
 func MaxIdle(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.idle = &d })
 }
 
-// MailboxSize is how many calls of one key may wait beside the one that runs; further ones are refused with ErrExhausted.
+// MailboxSize is how many calls of one key may wait beside the one that runs. Further calls get
+// ErrExhausted.
 func MailboxSize(n int) EntityOption { return entityOption(func(o *entityOptions) { o.mailbox = &n }) }
 
-// OperationTimeout is how long one operation, view or RPC may take. Its context ends then. When its code does not return within another second, the caller gets an error of
-// kind ErrTimeout, nothing is changed or sent, the next call of the key is made, and what the code still does is dropped.
+// OperationTimeout is how long one operation, view or RPC may take; 1 min for entities, no limit
+// for services. Then its context ends. When its code does not return within another second, the
+// caller gets ErrTimeout, nothing is changed or sent, and the next call of the key runs. The engine
+// drops what the code still does.
 func OperationTimeout(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.limit = &d })
 }
 
-// defaultOperationTimeout is how long an operation or a view of an entity may take without OperationTimeout. RPCs of services have no limit without it.
+// defaultOperationTimeout is how long an operation or a view of an entity may take without
+// OperationTimeout. RPCs of services have no limit without it.
 const defaultOperationTimeout = time.Minute
 
 type entityOptions struct {

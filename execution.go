@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Execution is a Ref that knows its result type; a serialisable value.
+// Execution is a Ref that knows the type of its result. It can be stored and sent as JSON.
 type Execution[O any] struct{ Ref Ref }
 
 func (e Execution[O]) target() Ref { return e.Ref }
@@ -15,7 +15,8 @@ func (e Execution[O]) target() Ref { return e.Ref }
 // String is the text form of the Ref.
 func (e Execution[O]) String() string { return e.Ref.String() }
 
-// Result waits for the result.
+// Result waits until the execution ends, through all its runs unless the Ref names one, and returns
+// its result or its error.
 func (e Execution[O]) Result(c Caller) (out O, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -38,7 +39,7 @@ func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
 	return payloadFuture[O]("output of workflow", e.Ref.Workflow, ctx.x.Outcome(e.Ref.address(), run))
 }
 
-// Poll tells how the execution stands; it does not wait.
+// Poll returns the state of the execution without waiting.
 func (e Execution[O]) Poll(c Caller) (out Outcome[O], err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -56,7 +57,8 @@ func (e Execution[O]) Poll(c Caller) (out Outcome[O], err error) {
 	return out, err
 }
 
-// Cancel asks the execution to end; clean-up runs.
+// Cancel asks the execution to end. Its waits return ErrCanceled, and its clean-up runs. Cancelling
+// twice does nothing; cancelling a closed execution is ErrConflict.
 func (e Execution[O]) Cancel(s Sender, reason string) error { return cancel(s, e.Ref, reason) }
 
 func cancel(s Sender, to Ref, reason string) error {
@@ -83,7 +85,7 @@ const (
 // Open reports whether the execution has not ended.
 func (s Status) Open() bool { return s == Running }
 
-// Outcome is the state of an execution and, once closed, its value or error.
+// Outcome is the state of an execution and, once it is closed, its value or error.
 type Outcome[O any] struct {
 	Status Status
 	Value  O

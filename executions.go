@@ -19,7 +19,8 @@ type Executions struct{ app *App }
 // Executions operates the executions of the store.
 func (a *App) Executions() Executions { return Executions{a} }
 
-// List lists by query, newest first. The empty query lists all. A query is made of conditions joined by "and":
+// List lists by query, newest first. The empty query lists all. A query is made of conditions
+// joined by "and":
 //
 //	workflow = "order"                     workflow in ("order", "refund")
 //	key = "order-42"                       key = "order-"*                     which begin so
@@ -28,8 +29,8 @@ func (a *App) Executions() Executions { return Executions{a} }
 //	label.region = "eu"                    label.region in ("eu", "us")        label.region != "eu"
 //	reason = "replay_mismatch"             reason in ("timer", "signal")       why an open one does not move
 //
-// status is open, closed, running, completed, failed, canceled or continued. An execution that has no such label satisfies != too. docs/operating.md
-// tells which conditions are found by an index.
+// status is open, closed, running, completed, failed, canceled or continued. An execution that has
+// no such label satisfies != too. docs/operating.md tells which conditions are found by an index.
 func (x Executions) List(ctx context.Context, query string) iter.Seq2[Info, error] {
 	req, err := listRequest(query)
 	req.Limit, req.Explain = 200, true
@@ -43,7 +44,7 @@ func (x Executions) List(ctx context.Context, query string) iter.Seq2[Info, erro
 	})
 }
 
-// Count counts what List lists.
+// Count returns how many executions List would return.
 func (x Executions) Count(ctx context.Context, query string) (int64, error) {
 	req, err := listRequest(query)
 	if err != nil {
@@ -53,9 +54,9 @@ func (x Executions) Count(ctx context.Context, query string) (int64, error) {
 	return n, public(err)
 }
 
-// Stranded lists open executions and tasks that go on only when somebody changes something, with the reason: no
-// live process has their code, the version that they are pinned to, or a worker for their queue; the code does not
-// match their history; they are blocked. Look at it after a deploy.
+// Stranded returns open executions and tasks that cannot go on by themselves, with the reason: no
+// live process has their code, the version that they are pinned to, or a worker for their queue; or
+// the code does not match their history. Look at it after a deploy.
 func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
 		page, err := x.app.host.backend.Stranded(ctx, model.DefaultTenant, cursor)
@@ -63,7 +64,8 @@ func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	})
 }
 
-// Describe tells how an execution stands.
+// Describe returns the status of an execution and, while it is open, the reason why it waits and
+// what that reason leads to.
 func (x Executions) Describe(ctx context.Context, t Target) (info Info, err error) {
 	defer publish(&err)
 	to, err := t.target().api()
@@ -77,18 +79,20 @@ func (x Executions) Describe(ctx context.Context, t Target) (info Info, err erro
 	return infoOf(&d), nil
 }
 
-// Batch does one thing to every execution that a query selects, several at once, and yields what became of each as it is done:
+// Batch applies do to every execution that a query selects, several at once, and yields the result
+// of each:
 //
-//	for e, err := range app.Executions().Batch(ctx, `workflow = "order" and status = "open" and label.region = "eu"`, func(c perdure.Client, e perdure.Info) error {
-//		return e.Ref.Cancel(c, "the region moves")
-//	}) {
+//	cancel := func(c perdure.Client, e perdure.Info) error { return e.Ref.Cancel(c, "it moves") }
+//	for e, err := range app.Executions().Batch(ctx, `label.region = "eu"`, cancel) {
 //		fmt.Println(e.Ref, err)
 //	}
 //
-// An error of one does not stop the others. Executions that start while it runs are not touched: it is done to the run that was listed, so Ref names
-// that run. Nothing is kept: a batch that was stopped half way, by ctx or by leaving the loop, is run again; give a Send a RequestID if it must
-// not reach an execution twice. A zero Info comes with the error that ends a listing. With nil for do nothing is changed: it yields what would be
-// done.
+// An error of one execution does not stop the others. Batch applies do to the runs that were
+// listed, so it does not touch executions that start. A zero Info comes with the error
+// that ends the list. With a nil do, Batch changes nothing and yields what it would apply do to.
+//
+// Batch stores nothing. Run it again when ctx or the loop ended it early, and give a Send a
+// RequestID if it must not reach an execution twice.
 func (x Executions) Batch(ctx context.Context, query string, do func(c Client, e Info) error) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		req, err := listRequest(query)
@@ -112,7 +116,8 @@ func (x Executions) Batch(ctx context.Context, query string, do func(c Client, e
 	}
 }
 
-// Pause has nobody continue an execution until Resume. A step that runs may finish; signals, updates and timers are kept for later.
+// Pause stops an execution until Resume. A step that runs may finish; the engine keeps signals,
+// updates and timers for later.
 func (x Executions) Pause(ctx context.Context, t Target, reason string) error {
 	return x.order(ctx, t, reason, x.app.host.backend.Pause)
 }
@@ -122,13 +127,15 @@ func (x Executions) Resume(ctx context.Context, t Target) error {
 	return x.order(ctx, t, "", x.app.host.backend.Resume)
 }
 
-// Terminate ends an execution at once, whatever its code says: no clean-up runs. Cancel asks its code to end.
+// Terminate ends an execution at once. Its code does not run again, so no clean-up and no
+// compensation runs. Cancel asks the code to end instead.
 func (x Executions) Terminate(ctx context.Context, t Target, reason string) error {
 	return x.order(ctx, t, reason, x.app.host.backend.Terminate)
 }
 
-// Delete removes a closed execution with all runs of its chain, or one run when the Target names it. It is a conflict while it is open. A start with
-// the key begins afresh.
+// Delete removes a closed execution with all its runs, or one run when the Target names it. It
+// returns ErrConflict while the execution is open. A later start with the key begins a new
+// execution.
 func (x Executions) Delete(ctx context.Context, t Target) error {
 	to, err := t.target().api()
 	if err == nil {
@@ -137,10 +144,13 @@ func (x Executions) Delete(ctx context.Context, t Target) error {
 	return public(err)
 }
 
-// ForceDelete removes an execution that nothing else can end: one whose rows cannot be read, or whose commits the store refuses. Its rows are written to export first, as they
-// stand, as JSON lines (docs/operating.md has the format). Locks that it holds become free, and so does its key. One that can still be ended is terminated first.
-// An export that has a method Flush() error, as a bufio.Writer has, is flushed before anything is
-// removed.
+// ForceDelete removes an execution that nothing else can end: its rows cannot be read, or the store
+// refuses its commits. It writes the rows to export first, as they are, as JSON lines
+// (docs/operating.md has the format). The locks of the execution and its key become free. An
+// execution that can still be terminated is terminated first.
+//
+// ForceDelete flushes an export that has a method Flush() error, such as a bufio.Writer, before it
+// removes anything.
 func (x Executions) ForceDelete(ctx context.Context, t Target, export io.Writer) error {
 	to, err := t.target().api()
 	if err == nil {
@@ -164,21 +174,23 @@ func listRequest(text string) (api.ListRequest, error) {
 	return q.Request(), err
 }
 
-// Info describes an execution, with the reason why it does not move.
+// Info describes an execution.
 type Info struct {
 	Ref    Ref // with its run
 	Status Status
 	Reason string // while open
-	// Because says what the reason leads to, one sentence after the other, down to the cause: what the child waits
-	// for that it waits for, or the execution that holds the lock. Describe fills it, lists do not.
+	// Because says what the reason leads to, one sentence per link, down to the cause: what the
+	// awaited child waits for, or which execution holds the lock. Describe fills it, List does not.
 	Because []string
 	Started time.Time
 	Closed  time.Time // zero while open
 	Err     error     // of one that failed or was cancelled
 	Labels  map[string]string
-	// Attempt counts runs with the same input, one after another because the one before failed, from 1.
+	// Attempt counts runs with the same input that follow each other because the run before failed,
+	// from 1.
 	Attempt int
-	// Begins is before when its code does not run, Expires when the execution times out; zero when nobody said so.
+	// Begins is when the code may start (StartDelay, StartAt), and Expires when the execution times
+	// out (ExecutionTimeout). They are zero without these options.
 	Begins, Expires time.Time
 }
 

@@ -6,8 +6,11 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
-// Fork begins another execution of the workflow, under another key, with the past of a run: what it has done counts as done, and the code goes
-// on from there. The source, open or closed, is not changed. Steps of the fork have idempotency keys of their own.
+// Fork starts another execution of the workflow, under another key, with the history of a run up to
+// a place. Steps in that part are not executed again; the code goes on from there. The source does
+// not change, whether it is open or closed. Steps of the fork have idempotency keys of their own.
+//
+//	app.Executions().Fork(ctx, order, perdure.RawKey("what-if"), perdure.BeforeStep("charge"))
 func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, from, append([]PastOption{key}, opts...))
@@ -17,9 +20,11 @@ func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...Past
 	return begun(x.app.host.backend.Fork(ctx, o.request))
 }
 
-// Retry goes on with an execution that failed, was cancelled or terminated: a new run of its key begins before its last failed step, which is made
-// again with the idempotency key that it had. When no step has failed, all of its past is kept, for a corrected build to go on with. Whoever asks
-// for the result from now on hears that of the new run. It is a conflict while the execution is open, and when it has completed.
+// Retry continues an execution that failed, was cancelled or was terminated. A new run of its key
+// begins before the last failed step and executes that step again with the same idempotency key.
+// When no step failed, the new run keeps the whole history, for a corrected build to go on with.
+// Result returns the outcome of the new run from then on. Retry returns ErrConflict while the
+// execution is open and when it has completed.
 func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
@@ -29,8 +34,9 @@ func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (ne
 	return begun(x.app.host.backend.Retry(ctx, o.request))
 }
 
-// Reset has the current run of an execution, open or closed, give way to a new one that begins from an earlier place of its history. Steps behind
-// that place are made again, with idempotency keys of their own.
+// Reset replaces the current run of an execution, open or closed, by a new run that begins at an
+// earlier place of its history. Steps behind that place are executed again, with idempotency keys
+// of their own.
 func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
@@ -40,26 +46,27 @@ func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (ne
 	return begun(x.app.host.backend.Reset(ctx, o.request))
 }
 
-// PastOption says where a fork or reset begins, and with what; Key, Reuse and RequestID are some too. Without a place, the whole past is
-// kept, or as much of it as leads up to an edited result.
+// PastOption says where a fork, reset or import begins: BeforeStep or AfterPosition. SetResult,
+// Key, Reuse and RequestID are options too. Without a place, the new run keeps the whole history,
+// or the part before an edited result.
 type PastOption interface{ applyPast(*pastOptions) }
 
-// BeforeStep keeps what stands before the first event of the step, activity or child of that name.
+// BeforeStep keeps the events before the first event of the step, activity or child of that name.
 //
-// Calls of entities and services, and signals and updates that the code sends, have the name of the operation, RPC,
-// signal or update, or "entity.operation" where several entities have it. A step of the same name comes first. "lock" is
-// the first lock.
+// A call of an entity or a service, and a signal or an update that the code sends, has the name of
+// the operation, RPC, signal or update; "entity.operation" tells entities apart. A step of the same
+// name comes first. "lock" is the first lock.
 func BeforeStep(name string) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.Before = name })
 }
 
-// AfterPosition keeps the events up to and with a position of the history.
+// AfterPosition keeps the events up to a position of the history and the event at that position.
 func AfterPosition(n int64) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.After, o.request.Placed = n, true })
 }
 
-// SetResult gives the first step, activity or child of that name another result, whether it had completed or failed. The
-// name may also be that of a call of an entity or service, as for BeforeStep.
+// SetResult gives the first step, activity or child of that name another result, whether it
+// completed or failed. The name may also be that of a call, as for BeforeStep.
 func SetResult[T any](step string, v T) PastOption {
 	return pastOption(func(o *pastOptions) {
 		o.edits = append(o.edits, func(ctx context.Context, h *host) (api.Edit, error) {

@@ -39,7 +39,8 @@ func failedFuture[T any](err error) *Future[T] {
 	return &Future[T]{f: replay.Failed(Permanent(err))}
 }
 
-// Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the scope of ctx ends first.
+// Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the
+// scope of ctx ends first.
 func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 	if err := ctx.x.Get(f.future()); err != nil {
 		return v, remote(err)
@@ -47,13 +48,15 @@ func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 	return f.value(ctx, f.f)
 }
 
-// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A future that has its result keeps it.
+// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A future that has its
+// result keeps it.
 func (f *Future[T]) Cancel(ctx WorkflowCtx) {
 	// The only error is misuse from inside a step, which Get reports as well.
 	_ = ctx.x.Cancel(f.future())
 }
 
-// Go runs fn as a coroutine of this execution. Coroutines run one at a time, so they may share variables.
+// Go runs fn as a coroutine of this execution. Coroutines run one at a time, so they may share
+// variables.
 func Go[T any](ctx WorkflowCtx, fn func(WorkflowCtx) (T, error)) *Future[T] {
 	return &Future[T]{
 		f: ctx.x.Go(func(x replay.Ctx) (any, error) { return fn(WorkflowCtx{x}) }),
@@ -78,7 +81,8 @@ func futures[W Waitable](fs []W) []*replay.Future {
 	return rs
 }
 
-// Select waits for the first of the futures and returns it; on the end of the scope it returns nil and the error. The others go on.
+// Select waits for the first of the futures and returns it. When the scope ends first, it returns
+// nil and the error. The other futures go on.
 func Select(ctx WorkflowCtx, fs ...Waitable) (Waitable, error) {
 	i, err := ctx.x.Select(futures(fs))
 	if err != nil {
@@ -87,10 +91,12 @@ func Select(ctx WorkflowCtx, fs ...Waitable) (Waitable, error) {
 	return fs[i], nil
 }
 
-// Wait waits for all futures, of any types. The error is the first one by history, or that of the scope; nothing is cancelled.
+// Wait waits for all futures, of any types. It returns the first error by history, or that of the
+// scope. It cancels nothing.
 func Wait(ctx WorkflowCtx, fs ...Waitable) error { return remote(ctx.x.Wait(futures(fs))) }
 
-// All waits for all and returns the values in order, or the first error; the rest is then cancelled.
+// All waits for all futures and returns their values in order. On the first error it cancels the
+// others and returns that error.
 func All[T any](ctx WorkflowCtx, fs ...*Future[T]) ([]T, error) {
 	if err := ctx.x.All(futures(fs)); err != nil {
 		return nil, remote(err)
@@ -110,7 +116,7 @@ func values[T any](ctx WorkflowCtx, fs []*Future[T]) ([]T, error) {
 	return vs, nil
 }
 
-// Race returns the first to finish, be it a value or an error, and cancels the rest.
+// Race returns the first future to finish, be it with a value or an error, and cancels the others.
 func Race[T any](ctx WorkflowCtx, fs ...*Future[T]) (v T, err error) {
 	i, err := ctx.x.Race(futures(fs))
 	if err != nil {
@@ -119,7 +125,8 @@ func Race[T any](ctx WorkflowCtx, fs ...*Future[T]) (v T, err error) {
 	return fs[i].Get(ctx)
 }
 
-// FirstN returns the first n successes and cancels the rest. When n successes have become impossible, it returns the first error.
+// FirstN returns the first n values and cancels the others. When n values are no longer possible,
+// it returns the first error.
 func FirstN[T any](ctx WorkflowCtx, n int, fs ...*Future[T]) ([]T, error) {
 	first, err := ctx.x.FirstN(n, futures(fs))
 	if err != nil {

@@ -12,10 +12,14 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Heartbeat reports how far an activity on a queue has come, and returns an error once it should end: ErrCanceled when somebody cancelled it, ErrTimeout when
-// its attempt has taken too long, ErrConflict when the task is another worker's by now or its workflow does not wait for it any more, ErrUnavailable when this process shuts down. What was
-// reported last is LastProgress for the next attempt, and is shown to people. It may be called often: only the last value of a second leaves the
-// process. An activity that runs inline has nobody to report to; there it only tells whether ctx has ended.
+// Heartbeat reports the progress of an activity on a queue, and returns an error once the activity
+// should end: ErrCanceled when the task was cancelled, ErrTimeout when the attempt took too long,
+// ErrConflict when another worker has the task or its workflow no longer waits for it, and
+// ErrUnavailable when this process shuts down.
+//
+// The next attempt gets the last report with LastProgress, and operators see it. Call it as often
+// as you like: only the last value of each second leaves the process. In an activity without a
+// queue it only returns whether ctx has ended.
 func Heartbeat[T any](ctx context.Context, progress T) (err error) {
 	defer publish(&err)
 	if ctx.Err() != nil {
@@ -37,7 +41,8 @@ func Heartbeat[T any](ctx context.Context, progress T) (err error) {
 	return t.Progress(p)
 }
 
-// LastProgress is what the last attempt of the task that reported anything reported last; false when there is nothing, or nothing that a T can hold.
+// LastProgress is the last report of the earlier attempts of the task. ok is false when there is
+// none, or none that a T can hold.
 func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 	t := pool.From(ctx)
 	if t == nil || t.Claim().Progress.Size() == 0 {
@@ -53,8 +58,10 @@ func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 	return progress, true
 }
 
-// Snooze is returned by an activity on a queue that cannot go on now: the task is given back and may begin again after d. That consumes no attempt. Inline, where there is
-// nothing to give back, the step fails. A time in the past is now; one of more than a hundred years is a mistake, and the task fails with it.
+// Snooze is an error that an activity on a queue returns when it cannot go on now. The worker gives
+// the task back, and it may begin again after d. That uses up no attempt. In an activity without a
+// queue, the step fails. A negative d is 0; more than a hundred years is a mistake, and the task
+// fails with it.
 func Snooze(d time.Duration) error {
 	if d > maxTaskTime {
 		return replay.Permanent(fault.New(fault.Invalid, "Snooze of %s, which is more than a hundred years", d))
@@ -62,8 +69,9 @@ func Snooze(d time.Duration) error {
 	return replay.Permanent(&pool.GiveBack{After: max(d, 0)})
 }
 
-// openProgress undoes the sealing of what the last attempt reported, while the task can still be given back: an activity that took a store which is away for no
-// progress would do again what was done. What is damaged or gone does not come back; LastProgress tells of that.
+// openProgress undoes the sealing of what the last attempt reported, while the task can still be
+// given back: an activity that took a store which is away for no progress would do again what was
+// done. What is damaged or gone does not come back; LastProgress tells of that.
 func (h *host) openProgress(ctx context.Context, c *model.Claim) error {
 	if c.Progress.Size() == 0 || c.Progress.Encoding == model.JSON {
 		return nil
@@ -111,8 +119,10 @@ const (
 	maxUnreadable = 10 * time.Minute
 )
 
-// unreadableAfter is how long a task waits whose payloads cannot be read here: a key or a store is missing, which another worker may have. It grows with the age of the
-// task: every try is in the history, and a workflow that waits for a thousand such tasks would fill it within minutes, and fail for good.
+// unreadableAfter is how long a task waits whose payloads cannot be read here: a key or a store is
+// missing, which another worker may have. It grows with the age of the task: every try is in the
+// history, and a workflow that waits for a thousand such tasks would fill it within minutes, and
+// fail for good.
 func unreadableAfter(c *model.Claim) time.Duration {
 	return min(max(c.Claimed.Sub(c.Scheduled)/2, minUnreadable), maxUnreadable)
 }

@@ -21,7 +21,7 @@ type Histories struct{ app *App }
 // Histories reads and writes the histories of the store.
 func (a *App) Histories() Histories { return Histories{a} }
 
-// Events is the history of a run, from its start.
+// Events returns the history of a run, from its start.
 func (h Histories) Events(ctx context.Context, t Target) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		to, err := t.target().api()
@@ -49,7 +49,8 @@ func (h Histories) Events(ctx context.Context, t Target) iter.Seq2[Event, error]
 	}
 }
 
-// Export writes the history of a run as JSON lines: see docs/histories.md for the format. An open run is written as far as it has come.
+// Export writes the history of a run as JSON lines; docs/histories.md has the format. The file of
+// an open run ends with its last event so far.
 func (h Histories) Export(ctx context.Context, t Target, w io.Writer) error {
 	to, err := t.target().api()
 	if err == nil {
@@ -58,8 +59,9 @@ func (h Histories) Export(ctx context.Context, t Target, w io.Writer) error {
 	return public(err)
 }
 
-// Import stores a run that Export wrote, under its key or the one that is given. An open run goes on here, with the idempotency keys that it had: let
-// it go on in one place only. A closed one is stored with its outcome.
+// Import stores a run that Export wrote, under its own key or the one in opts. An open run goes on
+// here with the idempotency keys that it had, so let it go on in one place only. A closed run is
+// stored with its outcome.
 func (h Histories) Import(ctx context.Context, r io.Reader, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := h.app.pastOf(ctx, nil, opts)
@@ -82,12 +84,14 @@ type Event struct {
 	Kind     string // such as step_completed, timer_fired, signal_received
 	Name     string // of the step, signal, promise or child
 	Attempt  int
-	// Queue and Worker are those of a task: which one carries it, and who has claimed it: worker@node, or worker@node/owner when the node had lent it to the
-	// owner of the run.
+	// Queue and Worker are those of a task: the queue that carries it, and the worker that has
+	// claimed it. A worker is worker@node, or worker@node/owner when the node lent it to the owner
+	// of the run.
 	Queue, Worker string
-	// Input and Output are JSON. What is stored in another way is decoded, if this app can; if not, they are nil.
+	// Input and Output are JSON. They are nil when the value is stored in another form that this
+	// app cannot decode.
 	Input, Output []byte
-	// InputIs and OutputIs tell how they are stored, such as "512 bytes of json+aes-gcm".
+	// InputIs and OutputIs say how the values are stored, such as "512 bytes of json+aes-gcm".
 	InputIs, OutputIs string
 	Err               error
 }
@@ -105,10 +109,14 @@ func (h Histories) eventOf(ctx context.Context, e *model.Event) Event {
 	return out
 }
 
-// Replay runs today's code against a history that Export wrote, without a store, and executes no step. It returns nil when the code asks for everything
-// that is recorded and ends as the run did; otherwise the error, which is ErrBlocked, says what was recorded and what the code does instead. Kept in a
-// repository, exported histories tell before a deploy which running executions it would block. For payloads that are not plain JSON, use
-// embedded.Config.Replay or perduretest.Config.Replay with the settings of the app.
+// Replay runs the code of the definitions against a history that Export wrote. It needs no store
+// and executes no step. It returns nil when the code asks for everything in the history and ends as
+// the run did. Otherwise it returns ErrBlocked, which says what is recorded and what the code does
+// instead.
+//
+// Keep exported histories in the repository and replay them in a test: it tells which running
+// executions a deploy would block. For payloads that are not plain JSON, use embedded.Config.Replay
+// or perduretest.Config.Replay with the settings of the app.
 func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
 	return public(replayHistory(ctx, attachment{}, r, defs...))
 }

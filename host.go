@@ -31,8 +31,8 @@ type host struct {
 	tracer     *tracing.Tracer
 }
 
-// forReplay is the host for code that only replays a history, to check it or to answer a query: it has no backend, so
-// that nothing can be stored or sent, and counts nothing.
+// forReplay is the host for code that only replays a history, to check it or to answer a query: it
+// has no backend, so that nothing can be stored or sent, and counts nothing.
 func (h *host) forReplay() *host {
 	dry := *h
 	dry.backend, dry.meter, dry.tracer, dry.dry = nil, nil, nil, true
@@ -54,8 +54,8 @@ func (h *host) Decided(name string, was, is *schedule.Counts) {
 	count("failed", was.Failed, is.Failed)
 }
 
-// limit refuses a value that is too large, where it is made. Workflow code depends on it, so it goes by the value and not by what
-// becomes of it in the store.
+// limit refuses a value that is too large, where it is made. Workflow code depends on it, so it
+// goes by the value and not by what becomes of it in the store.
 func (h *host) limit(kind, name string, p model.Payload) error {
 	size, most := p.Size(), h.codec.MaxPlain()
 	if size <= most {
@@ -89,6 +89,7 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 	if err != nil {
 		return state{}, Permanent(err)
 	}
+
 	d, err := h.backend.Describe(ctx, t)
 	if err != nil {
 		if k := fault.KindOf(err); k == fault.NotFound || k == fault.Invalid {
@@ -96,12 +97,15 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 		}
 		return state{}, err
 	}
+
 	st := state{Status: d.Outcome.Status.String(), Failure: d.Outcome.Failure}
 	if len(d.Reasons) > 0 {
 		st.Reason = d.Reasons[0].String()
 	}
+
 	if len(d.Outcome.Output.Data) > 0 {
-		// Whoever looks keeps the value: what is stored may refer to a blob that goes with the execution.
+		// Whoever looks keeps the value: what is stored may refer to a blob that goes with the
+		// execution.
 		out, err := h.open(ctx, brief, "output of workflow", ref.Workflow, d.Outcome.Output)
 		if err != nil {
 			return state{}, err
@@ -111,8 +115,8 @@ func (h *host) state(ctx context.Context, ref Ref) (state, error) {
 	return st, nil
 }
 
-// stateOf reads state that an execution has set. That there is no such execution does not change by asking again. Whoever looks keeps the value, as
-// in state.
+// stateOf reads state that an execution has set. That there is no such execution does not change by
+// asking again. Whoever looks keeps the value, as in state.
 func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload, bool, error) {
 	t, err := ref.api()
 	if err != nil {

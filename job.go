@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// Job is what a Schedule begins; see Workflow.Job and Activity.Job. It is data: whoever serves the schedule needs no code of the job.
+// Job is what a Schedule starts: Workflow.Job or Activity.Job makes one. It is data, so the process
+// that serves the schedule needs no code of the job.
 type Job struct {
 	kind   string
 	name   string
@@ -19,8 +20,9 @@ type Job struct {
 	err    error
 }
 
-// Job is a start of the workflow with this input, for a Schedule. The key of each execution is made of the name of the schedule and the time that it is
-// begun for, such as nightly@2026-11-15T01:00:00Z, so that it cannot be begun twice. Of the options, Labels may be given.
+// Job is a start of the workflow with this input, for a Schedule. The key of each execution is the
+// name of the schedule and its fire time, such as nightly@2026-11-15T01:00:00Z, so the same fire
+// time cannot start twice. The only start option that it takes is Labels.
 func (w *Workflow[I, O]) Job(in I, opts ...StartOption) Job {
 	j := Job{kind: schedule.KindWorkflow, name: w.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
 		return encode(h, "input of workflow", w.name, in)
@@ -29,8 +31,9 @@ func (w *Workflow[I, O]) Job(in I, opts ...StartOption) Job {
 	return j
 }
 
-// Job is a submission of the activity with this input, for a Schedule: each time a task of its own, on the queue of the activity or of the option OnQueue. Its key is
-// made as that of an execution is; see Workflow.Job. Of the options, Labels and those of tasks may be given.
+// Job is a submission of the activity with this input, for a Schedule: each time a new task, on the
+// queue of the activity or of the option OnQueue. Its key is made as in Workflow.Job. It takes
+// Labels and TaskOptions.
 func (a *Activity[I, O]) Job(in I, opts ...StartOption) Job {
 	j := Job{kind: schedule.KindTask, name: a.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
 		return encode(h, "input of activity", a.name, in)

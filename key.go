@@ -13,17 +13,19 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Key identifies an execution of a workflow.
+// Key identifies an execution of a workflow, or a task. As an option of a start it is the key of
+// that start.
 type Key struct {
 	id  string
 	err error
 }
 
-// RawKey is the text itself.
+// RawKey is the text itself: up to 512 bytes of UTF-8 without control characters.
 func RawKey(s string) Key { return Key{id: s} }
 
-// HashKey is the SHA-256, in hexadecimal, of the canonical encoding of v: msgpack of its JSON form, with map keys in order and numbers as short as
-// they can be. It does not depend on the order of fields or of map iteration.
+// HashKey is the SHA-256, in hexadecimal, of the canonical encoding of v: msgpack of its JSON form,
+// with sorted map keys and shortest numbers. It does not depend on the order of fields or of map
+// iteration.
 func HashKey[K any](v K) Key {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -56,8 +58,8 @@ func hashJSON(data []byte) Key {
 	return Key{id: hex.EncodeToString(sum[:])}
 }
 
-// replacesBytes reports whether JSON has the escape that the encoder writes in place of bytes which are not valid UTF-8. A character
-// U+FFFD that was there before is not escaped.
+// replacesBytes reports whether JSON has the escape that the encoder writes in place of bytes which
+// are not valid UTF-8. A character U+FFFD that was there before is not escaped.
 func replacesBytes(data []byte) bool {
 	const escape = `\ufffd`
 	for rest := data; ; {
@@ -111,8 +113,8 @@ func numbers(v any) any {
 	return v
 }
 
-// number is the value of a JSON number: an integer where it is one, else a float, and its digits where both would lose some of them: two
-// keys must not become one.
+// number is the value of a JSON number: an integer where it is one, else a float, and its digits
+// where both would lose some of them: two keys must not become one.
 func number(text string) any {
 	if !strings.ContainsAny(text, ".eE") {
 		if i, err := strconv.ParseInt(text, 10, 64); err == nil {

@@ -16,7 +16,8 @@ type Limits struct{ app *App }
 // Limits operates the limits of the store.
 func (a *App) Limits() Limits { return Limits{a} }
 
-// List lists the limits by name.
+// List returns the limits by name, with the tasks that hold them or wait for them in all processes.
+// A process that does not answer within four seconds is left out.
 func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 	found, err := l.app.cfg.Backend.Limits(ctx, model.DefaultTenant)
 	if err != nil {
@@ -34,8 +35,14 @@ func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 	return list, nil
 }
 
-// Set makes a limit, or changes the one of that name; tasks that run go on. A rule that makes no sense or contradicts another one is refused, and so is one for a queue
-// that this process does not know: it serves none of that name, and no task waits in one. Nothing is changed then.
+// Set creates a limit, or changes the one of that name. Tasks that run go on; every process applies
+// the change within seconds.
+//
+// Set returns ErrInvalid for a rule that makes no sense, ErrConflict for one that contradicts
+// another rule, and ErrNotFound for a queue that no worker serves and no task waits in. Nothing
+// changes then.
+//
+//	err := app.Limits().Set(ctx, perdure.LimitRule{Name: "smtp", Concurrency: 5})
 func (l Limits) Set(ctx context.Context, r LimitRule) error {
 	limit := api.Limit{
 		Name: r.Name, Queue: r.Queue, Kind: r.Activity, Key: r.Key,
@@ -56,51 +63,64 @@ func (l Limits) Set(ctx context.Context, r LimitRule) error {
 	return public(l.app.cfg.Backend.SetLimit(ctx, model.DefaultTenant, limit, false))
 }
 
-// Delete removes a limit. Tasks of activities that name it wait until there is one again.
+// Delete removes a limit. Tasks of activities that name it wait until there is a limit of that name
+// again.
 func (l Limits) Delete(ctx context.Context, name string) error {
 	return public(l.app.cfg.Backend.DeleteLimit(ctx, model.DefaultTenant, name))
 }
 
-// LimitRule is how many tasks may run at a time, and how many may begin in a time. Rules are stored, and may be changed while tasks run; see docs/flow.md.
+// LimitRule says how many tasks may run at a time, and how many may begin in a period. Rules are
+// stored and may change while tasks run. All rules that select a task apply to it. See
+// docs/flow.md.
 type LimitRule struct {
 	Name string
-	// Queue and Activity select tasks: exactly, or by a beginning with * behind it; * alone selects all. When both are empty, activities name the limit themselves, by
-	// the option Limit("name") or Limit("name/key"); each key has permits of its own.
+	// Queue and Activity select tasks: by the exact name, by a prefix with * behind it ("mail*"),
+	// or all of them with *. When both are empty, activities name the limit themselves with the
+	// option Limit("name") or Limit("name/key"), and each key has permits of its own.
 	Queue, Activity string
-	// Per says what the tasks that Queue and Activity select share: nothing for one limit for all of them, "queue" for one per queue, "activity" for one per activity.
+	// Per says what the selected tasks share. Empty, the default, is one limit for all of them;
+	// "queue" is one per queue; "activity" is one per activity. A rule has Per or Key, not both.
 	Per string
-	// Key has tasks share a limit that have the same value there in their input: input.customer.id.
+	// Key names a value in the input, such as input.customer.id. Tasks with the same value there
+	// share a limit.
 	Key string
-	// Concurrency is how many may run at a time; 0 for any number.
+	// Concurrency is how many tasks may run at a time; 0 is any number. A rule needs a Concurrency,
+	// a Rate, or both.
 	Concurrency int
-	// Rate is how many may begin per Period; 0 for any number. Burst is how many of them may do so at once when none has for long; 1 when 0, which spreads them evenly.
+	// Rate is how many tasks may begin per Period; 0 is any number. Burst is how many of them may
+	// begin at once after a pause. The default is 1, which spreads them evenly.
 	Rate   int
 	Period time.Duration
 	Burst  int
 }
 
-// LimitInfo is a limit, and who holds it.
+// LimitInfo is a limit and how it is used now.
 type LimitInfo struct {
 	LimitRule
-	// Uses are the keys of the limit that tasks hold or wait for, in all processes; one without a key for a limit that has none. A process that does not answer within seconds is left out.
+	// Uses are the keys of the limit that tasks hold or wait for, in all processes; a limit without
+	// keys has one use without a key. A process that does not answer within seconds is left out.
 	Uses []LimitUse
-	// Others are the keys beyond a thousand together: those that most tasks wait for are in Uses.
+	// Others counts the keys beyond a thousand. Uses has the keys that most tasks wait for.
 	Others OtherKeys
 }
 
-// LimitUse is how one key of a limit stands.
+// LimitUse is how one key of a limit is used.
 type LimitUse struct {
 	Key           string
 	Held, Waiting int
-	// Holders and Waiters are the executions that some of the tasks belong to.
+	// Holders and Waiters are the executions of some of the tasks, up to 20 each.
 	Holders, Waiters []Ref
 }
 
-// OtherKeys are how many keys of a limit together stand how. A key that several processes use may be counted for each.
+// OtherKeys counts keys of a limit that LimitInfo does not name. A key that several processes use
+// may be counted once per process.
 type OtherKeys struct{ Keys, Held, Waiting int }
 
-// Limit has a task hold a permit of each of the named limits while it is executed, such as connections to a service. A limit is one for all
-// processes of a store; [Limits.Set] says how much of it there is.
+// Limit makes a task hold a permit of each named limit while it runs. A limit is shared by all
+// processes of a store; [Limits.Set] says how many permits it has. A task that names a limit which
+// nobody has set waits until it is set. "name/key" takes a permit of one key.
+//
+//	perdure.NewActivity("mail", mail, perdure.OnQueue("mail"), perdure.Limit("smtp"))
 func Limit(names ...string) TaskOption {
 	return taskOption{"Limit", func(s *taskSettings) {
 		s.limits = slices.Clone(names)
@@ -115,8 +135,8 @@ const (
 	perActivity = "activity"
 )
 
-// limitRule is a stored limit as users see it. Its Per is empty where Key, or the lack of a Queue and an
-// Activity, says it.
+// limitRule is a stored limit as users see it. Its Per is empty where Key, or the lack of a Queue
+// and an Activity, says it.
 func limitRule(l *api.Limit) LimitRule {
 	r := LimitRule{
 		Name: l.Name, Queue: l.Queue, Activity: l.Kind, Key: l.Key, Concurrency: l.Numbers.Concurrency,

@@ -15,11 +15,13 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Log is the log of the activity that ctx belongs to. On a queue, lines are kept with the task, where Tasks.Logs and perdure task logs find them; they leave the process within
-// a second, and before the outcome of the attempt. To log never waits and never fails: what the engine does not take in time, or what is more than it keeps, is dropped. Lines of an
-// activity that runs inline go to the logger of the app, with the execution that it belongs to. Outside of activities there is no log: lines are dropped.
+// Log is the logger of the activity that ctx belongs to. Lines of a task are kept with the task,
+// for Tasks.Logs and `perdure task logs`. They leave the process within a second, and before the
+// outcome of the attempt. Logging never waits and never fails: lines that the engine does not take
+// in time, or that exceed what it keeps, are dropped. Lines of an activity without a queue go to
+// the logger of the app, with the execution as attributes. Outside activities lines are dropped.
 //
-// Lines are text, and are stored as they are: they are not encrypted as payloads are.
+// Lines are stored as plain text: they are not encrypted as payloads are.
 func Log(ctx context.Context) *slog.Logger {
 	if t := pool.From(ctx); t != nil {
 		return slog.New(newTaskLog(t))
@@ -41,7 +43,8 @@ type taskLog struct {
 
 func newTaskLog(t *pool.Task) *taskLog { return &taskLog{task: t} }
 
-// attributes writes those of a record, beside what has a column of its own: the time is left out of the record, the level is told from an attribute of that name by its type.
+// attributes writes those of a record, beside what has a column of its own: the time is left out of
+// the record, the level is told from an attribute of that name by its type.
 var attributes = slog.HandlerOptions{
 	Level: slog.LevelDebug,
 	ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
@@ -54,7 +57,8 @@ var attributes = slog.HandlerOptions{
 
 func (l *taskLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelDebug }
 
-// Handle writes every line to a buffer of its own, because values are asked for their text, which is code of users: it may log as well.
+// Handle writes every line to a buffer of its own, because values are asked for their text, which
+// is code of users: it may log as well.
 func (l *taskLog) Handle(ctx context.Context, r slog.Record) error {
 	item := model.TaskItem{Kind: model.ItemLog, Level: int16(max(min(r.Level, 1000), -1000))}
 	if !r.Time.IsZero() {

@@ -12,8 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Action is one thing that a Machine asks for. What begins something has an id, by which its events are told apart and by which it is found in the
-// history: it must not be that of something which is still pending. One that is over may be used again.
+// Action is something that a Machine asks for. An action that begins something has an id, which its
+// events carry and which the history shows. The id must differ from those of all pending actions;
+// the id of a finished one may be used again.
 type Action struct {
 	verb  verb
 	id    string
@@ -25,10 +26,12 @@ type Action struct {
 	err   error // of Fail and ContinueWith
 }
 
-// Actions is what a method of a Machine returns, in the order in which it is done; nil is nothing.
+// Actions is what a method of a Machine returns, in the order in which the engine carries them out.
+// Nil does nothing.
 type Actions []Action
 
-// String is the action in a line, such as: schedule charge "c-1" {"Amount":5}. Tests of a Machine compare it.
+// String is the action in a line, such as: schedule charge "c-1" {"Amount":5}. Tests of a Machine
+// compare it.
 func (a Action) String() string {
 	text := string(a.verb)
 	if a.name != "" {
@@ -43,7 +46,8 @@ func (a Action) String() string {
 	return text
 }
 
-// Schedule begins the activity under id. OnActivityCompleted or OnActivityFailed follows. The id takes the place of a StepKey.
+// Schedule begins the activity under id. OnActivityCompleted or OnActivityFailed follows. The id
+// takes the place of a StepKey.
 func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	act := Action{verb: verbSchedule, id: id, name: a.name, at: callerPC()}
 	// The machine may change what it gives as input while the activity runs, so that gets a copy.
@@ -64,7 +68,8 @@ func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	return act
 }
 
-// Child starts a child under id. OnChildClosed follows. Without a key of its own, the key of the child is derived from the run and the id.
+// Child starts a child under id. OnChildClosed follows. Without a key of its own, the key of the
+// child is derived from the run and the id.
 func (w *Workflow[I, O]) Child(id string, in I, opts ...StartOption) Action {
 	act := Action{verb: verbChild, id: id, name: w.name, at: callerPC(), arg: argument(in)}
 	act.begin = func(p *player) *replay.Future {
@@ -89,22 +94,24 @@ func StartTimer(id string, d time.Duration) Action {
 	return act
 }
 
-// CancelAction withdraws the activity, timer or child of that id; no event of it follows. It does nothing when that is over already.
+// CancelAction withdraws the activity, timer or child of that id. No event of it follows. It does
+// nothing when the action has finished.
 func CancelAction(id string) Action { return Action{verb: verbCancel, id: id} }
 
-// Complete ends the execution of a Machine with its output; what is pending is withdrawn. It must be the last action of its list.
+// Complete ends the execution of a Machine with its output; what is pending is withdrawn. It must
+// be the last action of its list.
 func (w *Workflow[I, O]) Complete(out O) Action {
 	return Action{verb: verbComplete, name: w.name, arg: argument(out), out: &out}
 }
 
-// ContinueWith ends this run of a Machine and begins the next with in, under the same key; signals that it has not heard of go along. It
-// must be the last action of its list.
+// ContinueWith ends this run of a Machine and begins the next with in, under the same key; signals
+// that it has not heard of go along. It must be the last action of its list.
 func (w *Workflow[I, O]) ContinueWith(in I) Action {
 	return Action{verb: verbContinue, name: w.name, arg: argument(in), err: w.ContinueAsNew(in)}
 }
 
-// Fail ends the execution of a Machine with an error; what is pending is withdrawn. It must be the last action of its list. ErrCanceled after a
-// cancel request ends it as cancelled.
+// Fail ends the execution of a Machine with an error; what is pending is withdrawn. It must be the
+// last action of its list. ErrCanceled after a cancel request ends it as cancelled.
 func Fail(err error) Action {
 	if err == nil {
 		err = fault.New(fault.Invalid, "the machine failed without an error")

@@ -17,7 +17,8 @@ type (
 		At           time.Time
 		out          carried
 	}
-	// ActivityFailed carries the error of an activity that is not tried again. It is the same value on replay.
+	// ActivityFailed carries the error of an activity that is not tried again. It is the same value
+	// on replay.
 	ActivityFailed struct {
 		ID, Activity string
 		At           time.Time
@@ -34,7 +35,8 @@ type (
 		At     time.Time
 		out    carried
 	}
-	// ChildClosed carries the output of a child, see Workflow.Result, or the error that it ended with.
+	// ChildClosed carries the output of a child, see Workflow.Result, or the error that it ended
+	// with.
 	ChildClosed struct {
 		ID, Workflow string
 		At           time.Time
@@ -43,8 +45,8 @@ type (
 	}
 )
 
-// Result decodes the output that an event carries. An event of another activity is an ErrInvalid. A recorded output that does not fit the
-// type blocks the execution.
+// Result decodes the output that an event carries. An event of another activity is an ErrInvalid. A
+// recorded output that does not fit the type blocks the execution.
 func (a *Activity[I, O]) Result(e ActivityCompleted) (out O, err error) {
 	if e.Activity != a.name {
 		return out, fault.New(fault.Invalid, "event %s is of activity %s, not of activity %s", e.ID, e.Activity, a.name)
@@ -52,8 +54,8 @@ func (a *Activity[I, O]) Result(e ActivityCompleted) (out O, err error) {
 	return valueOf[O](&e.out, "output of activity", a.name)
 }
 
-// Result decodes the output of a child that an event carries, or returns the error that the child ended with. An event of another
-// workflow is an ErrInvalid.
+// Result decodes the output of a child that an event carries, or returns the error that the child
+// ended with. An event of another workflow is an ErrInvalid.
 func (w *Workflow[I, O]) Result(e ChildClosed) (out O, err error) {
 	switch {
 	case e.Workflow != w.name:
@@ -64,8 +66,8 @@ func (w *Workflow[I, O]) Result(e ChildClosed) (out O, err error) {
 	return valueOf[O](&e.out, "output of workflow", w.name)
 }
 
-// Value decodes the signal that an event carries; false when it is another signal. A value that does not fit the type fails the
-// execution (ErrWrongType).
+// Value decodes the signal that an event carries; false when it is another signal. A value that
+// does not fit the type fails the execution (ErrWrongType).
 func (s *Signal[T]) Value(e SignalReceived) (v T, ok bool) {
 	if e.Signal != s.name {
 		return v, false
@@ -101,7 +103,8 @@ type carried struct {
 	wrong    error // why a value that was made cannot be carried
 }
 
-// made is a value that is not in a history: that of an event which a test makes, or an input before it is recorded.
+// made is a value that is not in a history: that of an event which a test makes, or an input before
+// it is recorded.
 func made[T any](kind, name string, v T) carried {
 	data, err := json.Marshal(v)
 	if err != nil {

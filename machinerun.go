@@ -135,7 +135,8 @@ func (p *player) event(m Machine, f *replay.Future) Actions {
 	return m.OnActivityCompleted(ActivityCompleted{ID: t.id, Activity: t.name, At: at, out: out})
 }
 
-// fail ends the execution because of a mistake in the machine. What its pending actions have begun is withdrawn.
+// fail ends the execution because of a mistake in the machine. What its pending actions have begun
+// is withdrawn.
 func (p *player) fail(format string, args ...any) {
 	p.ctx.x.Fail(Permanent(fault.New(fault.Invalid, "machine "+p.name+": "+format, args...)))
 }

@@ -12,10 +12,13 @@ import (
 // Operation is the typed name of an operation of a stateful entity.
 type Operation[I, O any] struct{ to callTarget }
 
-// NewOperation defines an operation. It runs alone, and its new state, its reply and what it sends are committed together, once; when it returns an error or panics,
-// the state is what it was and nothing is sent. An operation that was interrupted by a crash may run again (Send, and whatever comes from another process, a workflow or an entity, is stored
-// first; Call from the process that owns the key is not, and is lost with its caller), so what it does beside that may happen more than once. After
-// the first operation that succeeds the entity exists.
+// NewOperation defines an operation. It runs alone. Its new state, its reply and what it sends are
+// committed together, once. When it returns an error or panics, the state is what it was and
+// nothing is sent. After its first successful operation the entity exists.
+//
+// An operation that a crash interrupts may run again, so effects outside the entity may happen more
+// than once. A call from the process that owns the key is not stored and is lost with its caller;
+// Send, and calls from other processes, workflows and entities, are stored first.
 func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error)) *Operation[I, O] {
 	if e == nil {
 		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
@@ -24,7 +27,8 @@ func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S,
 	return &Operation[I, O]{callTarget{kind: entityKind, of: e.name, name: name, owner: e}}
 }
 
-// NewView defines an operation that changes nothing: it gets a copy of what is committed, waits neither for operations nor for locks, and runs beside others.
+// NewView defines an operation that changes nothing. It gets a copy of the committed state, does
+// not wait for operations or locks, and runs in parallel with others.
 func NewView[S, I, O any](e *Entity[S], name string, fn func(S, I) (O, error)) *Operation[I, O] {
 	if e == nil {
 		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
@@ -46,7 +50,8 @@ func DeclareOperation[I, O any](entity, name string) *Operation[I, O] {
 	return &Operation[I, O]{callTarget{kind: entityKind, of: entity, name: name}}
 }
 
-// BindOperation joins a declared operation with its code; needed when operations refer to each other.
+// BindOperation joins a declared operation with its code; needed when operations refer to each
+// other.
 func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(EntityCtx, *S, I) (O, error)) Binding {
 	b := callBinding{asked: op.to, call: callDefinition{name: op.to.name, at: callerPosition()}}
 	if e != nil {
@@ -55,13 +60,15 @@ func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(Entit
 	return Binding{b}
 }
 
-// Call runs the operation and waits for its reply. It is done once, however often it is sent under the same RequestID. From a workflow it is a step, which is done once
-// without a RequestID and takes none. An entity that nobody has the code of keeps the call waiting.
+// Call runs the operation and waits for its reply. Calls with the same RequestID are one call. From
+// a workflow it is a step, which happens once without a RequestID and takes none. The call waits
+// while no process has the code of the entity.
 func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
 	return invoke[I, O](c, &o.to, key, in, opts)
 }
 
-// Go runs the operation as a step. When its scope ends, nobody waits for the reply any more, but the operation may run all the same.
+// Go runs the operation as a step and returns a future of its reply. When the scope of ctx ends,
+// the reply is dropped, but the operation may still run.
 func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOption) *Future[O] {
 	so := callOptions(opts)
 	r, err := callRequest(ctx.host(), &o.to, key, in)
@@ -76,8 +83,9 @@ func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOpti
 	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, so.key, ctx.sealer(&m)))
 }
 
-// Send has the operation run later and drops its reply. It returns when the call is stored: from then on it is not lost. One that the build which has the code cannot make, because it lacks the operation, is a dead
-// letter (App.DeadLetters).
+// Send runs the operation later and drops its reply. It returns when the call is stored, so the
+// call is not lost. A call that the code cannot run, because the build lacks the operation, becomes
+// a dead letter (App.DeadLetters).
 func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
 	return invokeLater(s, &o.to, key, in, opts)
 }

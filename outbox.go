@@ -6,9 +6,10 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// Outbox lets transactions of a database start and signal executions (App.InTx, InPgx) although the engine keeps its tables elsewhere: what they send
-// is put into a table of that database, which opening creates, and the app passes it on once they have committed. Every process that
-// has the outbox may pass it on, whoever put it there.
+// Outbox lets transactions of a database start and signal executions (App.InTx, InPgx) although the
+// engine keeps its tables elsewhere. What they send goes into a table of that database, which Open
+// creates, and the app passes it on after the commit. Every process that has the outbox passes on
+// rows of all processes.
 func Outbox[T any](db TxSource[T], opts ...OutboxOption) Definition {
 	d := outboxDefinition{db: db.db, every: time.Second, at: callerPosition()}
 	for _, o := range opts {
@@ -17,10 +18,11 @@ func Outbox[T any](db TxSource[T], opts ...OutboxOption) Definition {
 	return d
 }
 
-// OutboxOption configures an Outbox.
+// OutboxOption configures an Outbox: PollEvery.
 type OutboxOption interface{ applyOutbox(*outboxDefinition) }
 
-// PollEvery is how often the table of an Outbox is looked at for what other processes have put there; 1 s, and a millisecond at least.
+// PollEvery is how often the app looks into the table of an Outbox for rows of other processes; 1 s
+// by default, at least 1 ms. Rows of this process are passed on soon after their commit.
 func PollEvery(d time.Duration) OutboxOption { return pollOption(d) }
 
 type pollOption time.Duration

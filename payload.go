@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// encode is a value as the format of the app writes it. It has its stored form only once it is sealed.
+// encode is a value as the format of the app writes it. It has its stored form only once it is
+// sealed.
 func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error) {
 	if h.plain {
 		p.Data, err = json.Marshal(v)
@@ -54,7 +55,8 @@ type reader interface {
 	open(kind, name string, p model.Payload) (model.Payload, error)
 }
 
-// decode reads a stored value. Fields that today's type does not know are ignored, so that a type may grow and shrink.
+// decode reads a stored value. Fields that today's type does not know are ignored, so that a type
+// may grow and shrink.
 func decode[T any, R reader](r R, kind, name string, p model.Payload) (v T, err error) {
 	if p.Encoding != model.JSON {
 		if p, err = r.open(kind, name, p); err != nil {
@@ -78,7 +80,8 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 	return v, nil
 }
 
-// misfit is the error of a value that the type T cannot hold. A format that this app does not know says nothing about the type.
+// misfit is the error of a value that the type T cannot hold. A format that this app does not know
+// says nothing about the type.
 func misfit[T any](kind, name string, err error) error {
 	if fault.Is(err, fault.Blocked) {
 		return named(err, kind, name)
@@ -86,8 +89,9 @@ func misfit[T any](kind, name string, err error) error {
 	return fault.New(fault.WrongType, "%s %s cannot be decoded as %s: %w", kind, name, reflect.TypeFor[T](), err)
 }
 
-// recorded is the outcome of a step as the code knows it. When today's type cannot hold what is recorded, the code does not fit the
-// history: the execution is blocked, as by any other mismatch, and goes on with a build that can.
+// recorded is the outcome of a step as the code knows it. When today's type cannot hold what is
+// recorded, the code does not fit the history: the execution is blocked, as by any other mismatch,
+// and goes on with a build that can.
 func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	if err != nil {
@@ -96,8 +100,9 @@ func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	return v
 }
 
-// sent is a value that somebody sent to the run, where the code cannot be given an error. A value that does not fit fails the
-// run: it was wrong when it came, and nobody else can read it for this code.
+// sent is a value that somebody sent to the run, where the code cannot be given an error. A value
+// that does not fit fails the run: it was wrong when it came, and nobody else can read it for this
+// code.
 func sent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	switch {
@@ -110,8 +115,8 @@ func sent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	return v
 }
 
-// normalize decodes a recorded value into today's type and encodes it again, so that a new optional field changes nothing. It is what
-// a step or child of that input is recognised by today.
+// normalize decodes a recorded value into today's type and encodes it again, so that a new optional
+// field changes nothing. It is what a step or child of that input is recognised by today.
 func normalize[T any](of any, p model.Payload) ([]byte, error) {
 	h := of.(*host)
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
@@ -153,7 +158,8 @@ func inputOf[I any](kind, name string) inputType {
 	}}
 }
 
-// accepts refuses an input that the code cannot read, when that code is in this process under another type than the start has.
+// accepts refuses an input that the code cannot read, when that code is in this process under
+// another type than the start has.
 func (h *host) accepts(typ string, given reflect.Type, in model.Payload) error {
 	if want, known := h.inputs[typ]; known && given != nil && want.typ != given {
 		return want.check(h, in)

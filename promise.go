@@ -26,7 +26,7 @@ func (p *Promise[T]) Future(ctx WorkflowCtx) *Future[T] {
 	return h
 }
 
-// Resolve sets the value; the first one wins, a later one is an ErrConflict.
+// Resolve sets the value. The first Resolve or Reject wins; a later one is ErrConflict.
 func (p *Promise[T]) Resolve(from Sender, to Target, v T) (err error) {
 	defer publish(&err)
 	value, err := encode(from.sender().host(), "promise", p.name, v)
@@ -36,7 +36,8 @@ func (p *Promise[T]) Resolve(from Sender, to Target, v T) (err error) {
 	return p.settle(from, to, value, nil)
 }
 
-// Reject sets an error; the first one wins, a later one is an ErrConflict.
+// Reject sets an error that Await returns. The first Resolve or Reject wins; a later one is
+// ErrConflict.
 func (p *Promise[T]) Reject(from Sender, to Target, err error) error {
 	return remote(p.settle(from, to, model.Payload{}, replay.FailureOf(err)))
 }

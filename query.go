@@ -14,7 +14,7 @@ type Query[I, O any] struct{ name string }
 // NewQuery names a query.
 func NewQuery[I, O any](name string) *Query[I, O] { return &Query[I, O]{name} }
 
-// Handle answers the query; fn may not wait, and must change nothing.
+// Handle answers the query. fn must not wait and must change nothing.
 func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 	if fn == nil {
 		panic(fault.New(fault.Invalid, "the handler of query %s is nil", q.name))
@@ -39,10 +39,12 @@ func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 	})
 }
 
-// Ask asks an execution: its code is loaded if need be, and answers from what it has made of its history so far. Of one that
-// has ended, the process that owns it replays the history, without executing a step, or this process does when the owner lacks
-// the code. It is ErrUnavailable when both lack it, and ErrBlocked when the code does not fit the history any more. A State can be
-// read without the code.
+// Ask asks the code of an execution, which is loaded if need be and answers from its history so
+// far. For a closed execution, the process that owns it replays the history without executing a
+// step; this process does so when the owner lacks the code.
+//
+// Ask returns ErrUnavailable when both lack the code, and ErrBlocked when the code no longer fits
+// the history. A State can be read without the code.
 func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
 	defer publish(&err)
 	h := c.host()

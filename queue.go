@@ -13,7 +13,8 @@ type Queues struct{ app *App }
 // Queues operates the queues of the store.
 func (a *App) Queues() Queues { return Queues{a} }
 
-// List lists the queues that this process serves, that tasks of it wait in, and that are paused.
+// List returns the queues that this process serves, that tasks of this process wait in, or that are
+// paused.
 func (q Queues) List(ctx context.Context) ([]QueueInfo, error) {
 	found, err := q.app.cfg.Backend.Queues(ctx, model.DefaultTenant)
 	list := make([]QueueInfo, len(found))
@@ -35,7 +36,8 @@ func (q Queues) Resume(ctx context.Context, name string) error {
 	return public(q.app.cfg.Backend.ResumeQueue(ctx, model.DefaultTenant, name))
 }
 
-// QueueInfo is how a queue stands. The numbers are those of this process: of tasks whose runs it owns, whoever executes them, and of its own workers.
+// QueueInfo is the state of a queue. The numbers are those of this process: tasks of runs that it
+// owns, whichever process executes them, and its own workers.
 type QueueInfo struct {
 	Name    string
 	Paused  bool
@@ -47,10 +49,13 @@ type QueueInfo struct {
 	Slots   int
 }
 
-// DefaultQueue carries what is submitted without a queue.
+// DefaultQueue is the queue of a submission that names none. Every process that executes tasks
+// serves it.
 const DefaultQueue = model.DefaultQueue
 
-// OnQueue has an activity carried out by whoever serves the queue, instead of by the process that runs the workflow: it becomes a task.
+// OnQueue makes an activity a task: a worker that serves the queue executes it, in whatever
+// process, instead of the process that runs the workflow. Options such as Priority,
+// HeartbeatTimeout and Delay need a queue.
 func OnQueue(name string) TaskOption {
 	return taskOption{"OnQueue", func(s *taskSettings) { s.queue, s.queued = name, true }}
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Ref is the address of an execution; a comparable, serialisable value. An empty Run means the current one.
+// Ref is the address of an execution. It is comparable and can be stored. An empty Run means the
+// current run.
 type Ref struct{ Workflow, Key, Run string }
 
 const runMark = "#run_"
 
-// String is workflow/key, and #run_… when a certain run is meant.
+// String is workflow/key, followed by #run_… when the Ref names a run.
 func (r Ref) String() string {
 	if r.Run == "" {
 		return r.Workflow + "/" + r.Key
@@ -40,7 +41,8 @@ func ParseRef(s string) (Ref, error) {
 // Cancel asks the execution to end; clean-up runs.
 func (r Ref) Cancel(s Sender, reason string) error { return cancel(s, r, reason) }
 
-// Target is an execution that may be signalled, resolved, cancelled or described: an Execution or a Ref.
+// Target is an execution that may be signalled, resolved, cancelled or described: an Execution or a
+// Ref.
 type Target interface{ target() Ref }
 
 func (r Ref) target() Ref { return r }

@@ -38,7 +38,8 @@ func newRegistry(checkType func(reflect.Type) error) *registry {
 	}
 }
 
-// register collects definitions, and those that stand instead of others; the error names every mistake.
+// register collects definitions, and those that stand instead of others; the error names every
+// mistake.
 func register(defs []Definition, checkType func(reflect.Type) error, instead ...Definition) (*registry, error) {
 	r := newRegistry(checkType)
 	if len(instead) > 0 {
@@ -48,6 +49,7 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 		r.joinBound()
 		r.replaced = &registry{workflows: maps.Clone(r.workflows), activities: maps.Clone(r.activities), entities: maps.Clone(r.entities)}
 	}
+
 	for _, d := range defs {
 		r.add(d)
 	}
@@ -57,10 +59,12 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 		r.checkCode("workflow", name, d.at, d.code != nil, d.bound)
 		r.checkUses(d)
 	}
+
 	for _, name := range sortedKeys(r.activities) {
 		d := r.activities[name]
 		r.checkCode("activity", name, d.at, d.fn != nil || d.elsewhere(), d.bound)
 	}
+
 	for _, typ := range sortedKeys(r.entities) {
 		r.checkEntity(r.entities[typ])
 	}
@@ -69,6 +73,7 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 			r.wrong("%s: activity %s is declared but has no code: pass its Bind(fn) (%s)", n.who, n.activity, n.at)
 		}
 	}
+
 	r.problems = distinct(r.problems)
 	switch n := len(r.problems); n {
 	case 0:
@@ -118,15 +123,18 @@ func (r *registry) workflow(d workflowDefinition) {
 		r.wrong("two definitions of workflow %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
+
 	r.check("workflow", d.name, d.at, d.types)
 	if strings.HasPrefix(d.name, model.TaskPrefix) {
 		r.wrong("the name of workflow %s begins with %q, as those of tasks do (%s)", d.name, model.TaskPrefix, d.at)
 	}
+
 	for _, k := range []*calleeKind{entityKind, serviceKind} {
 		if strings.HasPrefix(d.name, k.prefix) {
 			r.wrong("the name of workflow %s begins with %q, as the addresses of %s do (%s)", d.name, k.prefix, k.words, d.at)
 		}
 	}
+
 	if strings.HasPrefix(d.name, schedule.Reserved) {
 		r.wrong("the name of workflow %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.name, schedule.Reserved, d.at)
 	}
@@ -135,6 +143,7 @@ func (r *registry) workflow(d workflowDefinition) {
 			r.wrong("workflow %s: %v (%s)", d.name, fmt.Errorf(format, args...), d.at)
 		})
 	}
+
 	if d.retain != 0 && d.retain < model.MinRetention {
 		r.wrong("workflow %s is retained for %s: at least %s (%s)", d.name, d.retain, model.MinRetention, d.at)
 	}
@@ -201,10 +210,12 @@ func (r *registry) checkUses(d workflowDefinition) {
 	for _, u := range d.uses {
 		needed.add(u)
 	}
+
 	needed.joinBound()
 	for _, n := range needed.needs {
 		needed.activities[n.activity] = activityDefinition{}
 	}
+
 	r.problems = append(r.problems, needed.problems...)
 	for _, name := range sortedKeys(needed.activities) {
 		if a, n := r.activities[name], needed.activities[name]; a.fn == nil && n.fn == nil && !n.elsewhere() {
@@ -214,11 +225,13 @@ func (r *registry) checkUses(d workflowDefinition) {
 			r.wrong("workflow %s uses transactional activity %s: pass it too, so that its database is prepared", d.name, name)
 		}
 	}
+
 	for _, typ := range sortedKeys(needed.entities) {
 		if e := needed.entities[typ]; r.entities[typ] == nil {
 			r.wrong("workflow %s uses %s %s, which has no code here: pass it", d.name, e.kind.word, e.name)
 		}
 	}
+
 	for _, name := range sortedKeys(needed.workflows) {
 		if r.workflows[name].code == nil {
 			r.wrong("workflow %s uses workflow %s, which has no code here: pass it, or its Bind(fn)", d.name, name)
@@ -226,7 +239,8 @@ func (r *registry) checkUses(d workflowDefinition) {
 	}
 }
 
-// inputs are the types that workflows and tasks read their inputs as, by the types of their addresses.
+// inputs are the types that workflows and tasks read their inputs as, by the types of their
+// addresses.
 func (r *registry) inputs() map[string]inputType {
 	all := map[string]inputType{}
 	for name, d := range r.workflows {

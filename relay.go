@@ -31,7 +31,8 @@ const (
 	relayPause  = 30 * time.Second // at most, while the database is away
 )
 
-// eager are the pauses after a transaction of this process has put something: it will commit soon, or not.
+// eager are the pauses after a transaction of this process has put something: it will commit soon,
+// or not.
 var eager = []time.Duration{2, 5, 10, 25, 50, 100, 250, 500}
 
 // hint has the relay look soon.
@@ -55,6 +56,7 @@ func (r *relay) run(ctx context.Context) {
 			looks = 0
 		case <-timer.C:
 		}
+
 		n, err := r.round(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -73,6 +75,7 @@ func (r *relay) run(ctx context.Context) {
 		if err == nil {
 			r.trouble.OK()
 		}
+
 		timer.Reset(pause)
 	}
 }
@@ -134,12 +137,14 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdic
 		r.host.logger.Error("message of a transaction may have been delivered and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)
 		return v, true
 	}
+
 	m, err := l.Message()
 	if err != nil {
 		err = fault.New(fault.Invalid, "it cannot be read: %w", err)
 	} else {
 		err = r.mailer.Deliver(ctx, &m)
 	}
+
 	switch kind := fault.KindOf(err); {
 	case err == nil:
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

@@ -9,12 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Requeue gives a dead task another chance: it becomes a task of its own with the options that it had, and with attempts and time-outs that count anew. One that had
-// been submitted is a new run of its key; whoever asks for its result from now on hears that of the new run. A step of a workflow is requeued beside it: the workflow has heard of
-// the failure and has decided what to do about it, so the result reaches nobody but whoever asks for it. To have the workflow itself go on, use Retry on its execution instead.
+// Requeue schedules a dead task again, as a task of its own. The new task has the options of the
+// old one; its attempts and timeouts count anew. A submitted task gets a new run of its key, and
+// Result returns the outcome of that run from then on. A step of a workflow is requeued beside the
+// workflow, which has already handled the failure: only a caller that asks for the new task gets
+// its result. To make the workflow itself go on, use [Executions.Retry].
 //
-// However often it is called, there is one new task: a repetition is answered with the first. It keeps the idempotency key that it had, unless it
-// gets another input.
+// Requeue creates one new task however often it is called; a repetition returns the first. The new
+// task has the idempotency key of the old one unless WithInput changes its input.
 func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (task Ref, err error) {
 	defer publish(&err)
 	var o requeueOptions
@@ -38,7 +40,8 @@ func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption
 	return Ref{Workflow: reply.Address.Type, Key: reply.Address.Key}, nil
 }
 
-// UndoRequeue takes a requeue back: its task is cancelled, and the dead task is as it was before. It is a conflict when somebody has begun the task; cancel it then.
+// UndoRequeue cancels the requeued task and restores the dead task. It returns ErrConflict when a
+// worker has begun the task; cancel the task then.
 func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	defer publish(&err)
 	key, err := api.ParseDeadID(id)
@@ -48,9 +51,11 @@ func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
 	return d.app.host.backend.UndoRequeue(ctx, api.UndoRequest{ID: key})
 }
 
-// RequeueAll requeues the dead tasks that the query selects and that were not requeued before (unless it says otherwise), those that died last first, and yields each as it is
-// done, with As set. An error of one does not stop the others; a zero DeadTask comes with the error that ends it all, such as a canary that failed. They are
-// ordinary submissions: queues, priorities, limits and breakers apply to them as to others.
+// RequeueAll requeues the dead tasks that the query selects, those that died last first, and yields
+// each of them with As set. It leaves out tasks that were requeued before, unless the query says
+// otherwise. An error of one task does not stop the others. A zero DeadTask comes with the error
+// that ends the whole call, such as a canary that failed. Queues, priorities, limits and breakers
+// apply to requeued tasks as to all others.
 func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
 		many := batch.Requeue(how)
@@ -77,20 +82,22 @@ func (d DeadTasks) requeued(ctx context.Context, r *batch.Requeued) DeadTask {
 	return out
 }
 
-// RequeueMany is how RequeueAll goes about it.
+// RequeueMany says how RequeueAll proceeds. The zero value requeues all tasks as fast as it can.
 type RequeueMany struct {
-	// Canary requeues one first and waits for its end. Unless it completes, nothing else is requeued.
+	// Canary requeues one task first and waits until it ends. Unless it completes, nothing else is
+	// requeued.
 	Canary bool
-	// Rate is how many are requeued in a second, at most; 0 for no limit.
+	// Rate is how many tasks are requeued per second, at most; 0 is no limit.
 	Rate float64
 	// DryRun changes nothing and yields what would be requeued.
 	DryRun bool
 }
 
-// RequeueOption says how a dead task is requeued; RequestID is one too.
+// RequeueOption says how a dead task is requeued: WithInput, RequeueAgain or RequestID.
 type RequeueOption interface{ applyRequeue(*requeueOptions) }
 
-// WithInput requeues a dead task with another input. It is another request to the world outside then, so its idempotency key is another one too.
+// WithInput requeues a dead task with another input. The new task then has another idempotency key,
+// because it makes another request to the outside world.
 func WithInput[I any](in I) RequeueOption {
 	return requeueOption(func(o *requeueOptions) {
 		o.input = func(ctx context.Context, h *host) (model.Payload, error) {
@@ -103,7 +110,7 @@ func WithInput[I any](in I) RequeueOption {
 	})
 }
 
-// RequeueAgain also requeues what was requeued before, if the task of that has ended.
+// RequeueAgain also requeues a task that was requeued before, if its requeued task has ended.
 func RequeueAgain() RequeueOption {
 	return requeueOption(func(o *requeueOptions) { o.request.Again = true })
 }

@@ -12,17 +12,23 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// RetryPolicy says when a failed attempt is repeated. The zero value never gives up: after 1 s, doubled each time, at most 1 min.
+// RetryPolicy says when a failed attempt is repeated. It is an option of an activity, of one call,
+// of a workflow and of one start; the most specific one counts. The zero value never gives up: it
+// pauses 1 s, doubles the pause each time, and pauses at most 1 min.
+//
+//	charge.Run(ctx, order, perdure.RetryPolicy{MaxAttempts: 5, Initial: 100 * time.Millisecond})
 type RetryPolicy struct {
-	// MaxAttempts counts all attempts; 0 is no limit.
+	// MaxAttempts counts all attempts, the first one included; 0 is no limit.
 	MaxAttempts int
-	// Initial is the pause after the first attempt (1 s), Max the longest one (1 min).
+	// Initial is the pause after the first attempt (1 s). Max is the longest pause (1 min).
 	Initial, Max time.Duration
-	// Coefficient multiplies the pause each time (2). Jitter moves it by up to that share either way (0).
+	// Coefficient multiplies the pause after each attempt (2). Jitter varies the pause by up to
+	// that share in both directions, from 0 to 1 (0).
 	Coefficient, Jitter float64
-	// Except are the errors that are not worth another attempt, as if they were Permanent.
+	// Except are errors that are not repeated, as if they were Permanent.
 	Except []ErrorKind
-	// If decides about the others; nil means that every one is worth another attempt.
+	// If decides about all other errors; nil repeats every one. It is a function, so it works only
+	// where the policy is given with the code: to NewActivity, NewWorkflow or an inline call.
 	If func(error) bool
 }
 
@@ -34,12 +40,13 @@ func (p RetryPolicy) applyStart(o *startOptions) { o.retry = &p }
 
 func (p RetryPolicy) applyWorkflow(o *workflowOptions) { o.retry = &p }
 
-// Exponential pauses 1 s, doubled up to 60 s, and makes at most n attempts.
+// Exponential pauses 1 s, doubles the pause up to 60 s, and makes at most n attempts.
 func Exponential(n int) RetryPolicy {
 	return RetryPolicy{MaxAttempts: n, Initial: time.Second, Max: time.Minute, Coefficient: 2}
 }
 
-// Constant pauses d each time and makes at most n attempts. Without a pause, they follow each other at once.
+// Constant pauses d each time and makes at most n attempts. With d = 0 an attempt follows the one
+// before at once.
 func Constant(n int, d time.Duration) RetryPolicy {
 	if d == 0 {
 		d = 1 // zero would be the default
@@ -47,11 +54,11 @@ func Constant(n int, d time.Duration) RetryPolicy {
 	return RetryPolicy{MaxAttempts: n, Initial: d, Max: d, Coefficient: 1}
 }
 
-// Permanent marks an error that is not retried.
+// Permanent marks an error that no policy repeats.
 func Permanent(err error) error { return replay.Permanent(err) }
 
-// RetryAfter asks for the next attempt at a given distance, instead of the policy's. A time in the past is now; one of more than a hundred years is a mistake, for which the step
-// or task fails: it would wait for ever.
+// RetryAfter asks for the next attempt after d, whatever the policy says. A negative d is 0. More
+// than a hundred years is a mistake, and the step or task fails with it.
 func RetryAfter(err error, d time.Duration) error {
 	if err != nil && d > maxTaskTime {
 		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))
@@ -65,7 +72,8 @@ func (p RetryPolicy) policy() replay.Policy {
 	}
 }
 
-// stored is the policy as the engine knows it. What it cannot know (If, and errors by type) is decided by the worker.
+// stored is the policy as the engine knows it. What it cannot know (If, and errors by type) is
+// decided by the worker.
 func (p *RetryPolicy) stored() model.Retry {
 	r := model.NewRetry(p.MaxAttempts, p.Initial, p.Max, p.Coefficient, p.Jitter)
 	for _, k := range p.Except {
@@ -118,7 +126,8 @@ func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 	}
 }
 
-// checkQueued says why a policy that was given with a call cannot be that of a task: a function does not reach the worker.
+// checkQueued says why a policy that was given with a call cannot be that of a task: a function
+// does not reach the worker.
 func (p *RetryPolicy) checkQueued() error {
 	if p.If != nil {
 		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity itself")
@@ -132,7 +141,8 @@ func (p *RetryPolicy) checkQueued() error {
 	return nil
 }
 
-// checkStored says why a policy cannot be kept with an execution: a function does not reach the process that runs it.
+// checkStored says why a policy cannot be kept with an execution: a function does not reach the
+// process that runs it.
 func (p *RetryPolicy) checkStored() error {
 	if p.If != nil {
 		return fault.New(fault.Invalid, "RetryPolicy.If cannot be stored with an execution: give the policy to NewWorkflow")
@@ -145,7 +155,7 @@ func (p *RetryPolicy) checkStored() error {
 	return nil
 }
 
-// ErrorKind tells errors apart, for RetryPolicy.Except. Make one with ErrorType, ErrorIs or ErrorNamed.
+// ErrorKind selects errors, for RetryPolicy.Except. ErrorType, ErrorIs and ErrorNamed make one.
 type ErrorKind struct {
 	text    string // for people
 	matches func(error) bool
@@ -156,7 +166,8 @@ type ErrorKind struct {
 // String names the errors that are meant.
 func (k ErrorKind) String() string { return k.text }
 
-// ErrorType is every error that is an E, or wraps one, as errors.As finds it: ErrorType[*stripe.CardError]().
+// ErrorType selects every error that is an E or wraps one, as errors.As finds it:
+// ErrorType[*stripe.CardError]().
 func ErrorType[E error]() ErrorKind {
 	return ErrorKind{text: "type " + reflect.TypeFor[E]().String(), matches: func(err error) bool {
 		_, ok := errors.AsType[E](err)
@@ -164,8 +175,9 @@ func ErrorType[E error]() ErrorKind {
 	}}
 }
 
-// ErrorIs is every error that is target, or wraps it, as errors.Is finds it: ErrorIs(sql.ErrNoRows). An error of this package, such as ErrTimeout,
-// also stands for what will be recorded as one, such as an attempt that took too long.
+// ErrorIs selects every error that is target or wraps it, as errors.Is finds it:
+// ErrorIs(sql.ErrNoRows). An error of this package, such as ErrTimeout, also selects what is
+// recorded as one, such as an attempt that took too long.
 func ErrorIs(target error) ErrorKind {
 	if target == nil {
 		return ErrorKind{err: errors.New("ErrorIs of nil")}
@@ -182,8 +194,9 @@ func ErrorIs(target error) ErrorKind {
 	}}
 }
 
-// ErrorNamed is every error whose RemoteError would have that Kind or Type, to the letter: ErrorNamed("panic"), ErrorNamed("*http.MaxBytesError"). It
-// is for names that are read from somewhere; ErrorType and ErrorIs cannot be misspelt.
+// ErrorNamed selects every error whose RemoteError has exactly that Kind or Type:
+// ErrorNamed("panic"), ErrorNamed("*http.MaxBytesError"). It is for names from a configuration; the
+// compiler checks ErrorType and ErrorIs.
 func ErrorNamed(name string) ErrorKind {
 	if name == "" {
 		return ErrorKind{err: errors.New("ErrorNamed without a name")}

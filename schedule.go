@@ -7,8 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// Schedule begins a Job at the times of a Cadence, exactly once across all processes, whether or not this one lives. It is applied when the app opens:
-// created if there is none of its name, changed where it is when its definition differs, and left alone when it does not.
+// Schedule starts a Job at the times of a Cadence, exactly once across all processes. It is
+// durable: it fires whichever process runs. Open applies it: it creates a schedule that does not
+// exist, changes one whose definition differs, and leaves an equal one alone.
 type Schedule struct {
 	name string
 	job  Job
@@ -16,7 +17,7 @@ type Schedule struct {
 	at   string
 }
 
-// NewSchedule defines a schedule. What is wrong with it is reported when the app opens.
+// NewSchedule defines a schedule. Open reports its mistakes.
 func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Schedule {
 	s := &Schedule{name: name, job: job, at: callerPosition()}
 	s.opts.spec = schedule.Spec{
@@ -29,13 +30,15 @@ func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Sc
 	return s
 }
 
-// Trigger fires now, also while the schedule is paused. It follows Overlap: with OverlapSkip it is an error, ErrConflict, while something is open.
+// Trigger fires now, also while the schedule is paused. It follows Overlap: with OverlapSkip it
+// returns ErrConflict while an execution of the schedule is open.
 func (s *Schedule) Trigger(c Caller) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbTrigger})
 	return err
 }
 
-// Pause stops firing until Resume; what is open goes on. What would have fired meanwhile is missed, and counted.
+// Pause stops firing until Resume. Open executions go on. Fire times that pass in the meantime are
+// missed and counted.
 func (s *Schedule) Pause(c Caller, why string) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbPause, Why: why})
 	return err
@@ -47,20 +50,22 @@ func (s *Schedule) Resume(c Caller) error {
 	return err
 }
 
-// Backfill begins what is missing from a time up to another one that is not included: every tick in between that has no execution, or whose execution has failed. It
-// returns how many ticks there are, which may be 1,000. They begin one after the other, and with OverlapAllow together; the ticks of now go first.
+// Backfill starts what is missing between from and to, to not included: every fire time that has no
+// execution, or whose execution failed. It returns the number of these fire times, at most 1,000.
+// They start one after the other, or together with OverlapAllow. Current fire times go first.
 func (s *Schedule) Backfill(c Caller, from, to time.Time) (int, error) {
 	a, err := s.command(c, schedule.Command{Verb: schedule.VerbBackfill, From: from, To: to})
 	return a.Ticks, err
 }
 
-// Delete ends the schedule; what it has begun goes on. It comes back, as a new one, when an app opens that defines it.
+// Delete ends the schedule. Executions that it started go on. An app that defines the schedule
+// creates it again when it opens.
 func (s *Schedule) Delete(c Caller) error {
 	_, err := s.command(c, schedule.Command{Verb: schedule.VerbDelete})
 	return err
 }
 
-// Next are the n times after a point in time at which the definition fires. It asks nobody.
+// Next returns the n fire times of the definition after a time. It reads no store.
 func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	spec := s.opts.spec
 	if err := spec.Complete(s.name); err != nil {
@@ -86,7 +91,7 @@ func (s *Schedule) command(c Caller, cmd schedule.Command) (a schedule.Answer, e
 	return schedule.ReadAnswer(p)
 }
 
-// ScheduleOption configures a schedule.
+// ScheduleOption configures a schedule: Overlap, CatchUp, Jitter, StartAt, EndAt or PausedAtFirst.
 type ScheduleOption interface{ applySchedule(*scheduleOptions) }
 
 type scheduleOptions struct {
@@ -100,7 +105,8 @@ type scheduleOption func(*scheduleOptions)
 
 func (f scheduleOption) applySchedule(o *scheduleOptions) { f(o) }
 
-// Overlap says what a schedule does when a time comes while what it began before is still open.
+// Overlap says what a schedule does at a fire time while an earlier execution of it is open. The
+// default is OverlapSkip.
 type Overlap int
 
 // Policies of Overlap.
@@ -124,8 +130,9 @@ func (p Overlap) applySchedule(o *scheduleOptions) {
 	}
 }
 
-// CatchUp is how late a time may fire because no process was there, or because the clock has jumped; 24 h by default. What is later is missed, and counted. When
-// several are late at once, the newest count, as many as Overlap lets begin, and 100 at most.
+// CatchUp is how late a fire time may still fire, because no process ran or the clock jumped; 24 h
+// by default. Later ones are missed and counted. When several are late at once, the newest fire: as
+// many as Overlap lets start, and 100 at most.
 func CatchUp(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) {
 		if o.spec.CatchUp = schedule.Duration(d); d == 0 {
@@ -134,23 +141,24 @@ func CatchUp(d time.Duration) ScheduleOption {
 	})
 }
 
-// Jitter delays each time by up to d, so that many schedules do not begin at the same moment. The delay of a certain time is always the same.
+// Jitter delays each fire time by up to d, so that many schedules do not start at the same moment.
+// The delay of one fire time is always the same. The default is 0.
 func Jitter(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.spec.Jitter = schedule.Duration(d) })
 }
 
-// EndAt leaves out what is at a time or after it.
+// EndAt skips all fire times at or after t.
 func EndAt(t time.Time) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.spec.EndAt = t })
 }
 
-// PausedAtFirst creates the schedule paused. One that is there is left as it is.
+// PausedAtFirst creates the schedule paused. It does not change a schedule that exists.
 func PausedAtFirst(why string) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.paused, o.why = true, why })
 }
 
-// ScheduledFor is the time that this execution was begun for by a Schedule, which may be long ago when it is late or backfilled; ok is false when no schedule
-// began it.
+// ScheduledFor is the fire time for which a Schedule started this execution. It may be long ago for
+// a late or backfilled execution. ok is false when no schedule started it.
 func (ctx WorkflowCtx) ScheduledFor() (t time.Time, ok bool) {
 	t, err := time.Parse(time.RFC3339, ctx.x.StartLabel(schedule.LabelTick))
 	return t, err == nil

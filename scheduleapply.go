@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// applySchedules makes the definitions those that count, and removes those that this app had applied and does not define any more, if it is asked to.
+// applySchedules makes the definitions those that count, and removes those that this app had
+// applied and does not define any more, if it is asked to.
 func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
 	defined := map[string]bool{}
 	for _, s := range all {
@@ -52,6 +53,7 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 			return err
 		})
 	}
+
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fault.WithHint(err, "see perdure workflow explain %s/%s", schedule.Type, s.name)
 	}
@@ -61,7 +63,8 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 	return nil
 }
 
-// insistOn does something again while the store is away: a process that starts together with its database waits for it.
+// insistOn does something again while the store is away: a process that starts together with its
+// database waits for it.
 func (a *App) insistOn(ctx context.Context, do func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := do()

@@ -16,7 +16,7 @@ type Schedules struct{ app *App }
 // Schedules lists the schedules of the store.
 func (a *App) Schedules() Schedules { return Schedules{a} }
 
-// List lists all schedules.
+// List returns the schedules of the store.
 func (s Schedules) List(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
 	return func(yield func(ScheduleInfo, error) bool) {
 		for s, err := range schedule.List(ctx, s.app.host.backend, "") {
@@ -27,7 +27,7 @@ func (s Schedules) List(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
 	}
 }
 
-// ScheduleInfo describes a schedule as it stands.
+// ScheduleInfo describes a schedule.
 type ScheduleInfo struct {
 	Name    string
 	When    string // the cron line and its zone, or the interval
@@ -41,13 +41,14 @@ type ScheduleInfo struct {
 
 	Paused bool
 	Why    string // it is paused
-	// Trouble is why it cannot go on: nobody serves it, its execution was paused, or is blocked. Empty when all is well.
+	// Trouble says why the schedule cannot go on: no process serves it, or its execution is paused
+	// or blocked. It is empty when the schedule works.
 	Trouble string
 
 	Next []time.Time // up to five; none while it is paused
 	Last []Ref       // what it has begun, newest first, up to ten
 	Open []Ref       // of what it has begun
-	// Waiting is for when the one was to begin that waits for its turn; zero when none does.
+	// Waiting is the fire time that waits for its turn; zero when none does.
 	Waiting   time.Time
 	Backfills int // that have not ended
 
@@ -60,7 +61,7 @@ type ScheduleInfo struct {
 	LastError  string
 }
 
-// Describe tells how the schedule stands.
+// Describe returns the definition and the state of the schedule. From a workflow it is a step.
 func (s *Schedule) Describe(c Caller) (ScheduleInfo, error) {
 	look := func(ctx context.Context) (ScheduleInfo, error) {
 		seen, err := schedule.Look(ctx, c.caller().host().backend, s.name)

@@ -70,8 +70,8 @@ type parcel struct {
 	requestID  string
 }
 
-// sealParcel gives a value that is sent its stored form. With a request id, the form includes what the
-// engine compares a repetition by.
+// sealParcel gives a value that is sent its stored form. With a request id, the form includes what
+// the engine compares a repetition by.
 func (h *host) sealParcel(ctx context.Context, pt patience, of parcel, p model.Payload) (model.Payload, error) {
 	if of.requestID == "" {
 		return h.seal(ctx, pt, of.word, of.name, p)
@@ -146,7 +146,8 @@ func (h *host) sealed(
 	return out, nil
 }
 
-// storeInput gives the input of a step the form in which it is recorded, before the step does anything.
+// storeInput gives the input of a step the form in which it is recorded, before the step does
+// anything.
 func (h *host) storeInput(ctx context.Context, s *replay.Step) error {
 	if h.plain || s.Stored.Load() != nil {
 		return nil

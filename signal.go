@@ -11,7 +11,9 @@ type Signal[T any] struct{ name string }
 // NewSignal names a signal.
 func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
 
-// Send delivers v once, in order per sender.
+// Send delivers v to the execution once. Signals of one sender arrive in order. It returns
+// ErrNotFound when there is no such execution and ErrConflict when it is closed. From a workflow it
+// is a step; in a transaction or an entity it leaves with the commit.
 func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err error) {
 	defer publish(&err)
 	out, o := from.sender(), callOptions(opts)
@@ -25,11 +27,11 @@ func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err e
 	return out.send(r, o)
 }
 
-// Receive waits for the next.
+// Receive waits for the next signal of this name.
 func (s *Signal[T]) Receive(ctx WorkflowCtx) (T, error) { return s.Next(ctx).Get(ctx) }
 
-// TryReceive takes one if it is there. A value that does not fit the type fails the execution (ErrWrongType); Receive returns that
-// error instead.
+// TryReceive takes a signal if one is there. A value that does not fit T fails the execution
+// (ErrWrongType); Receive returns that error instead.
 func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 	p, ok := ctx.x.TryReceive(s.name)
 	if !ok {
@@ -38,7 +40,8 @@ func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 	return sent[T](ctx, "signal", s.name, p), true
 }
 
-// Drain takes all that are there, in order. It treats a value that does not fit the type as TryReceive does.
+// Drain takes all signals that are there, in order. It treats a value that does not fit T as
+// TryReceive does.
 func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
 	var all []T
 	for {
@@ -50,7 +53,8 @@ func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
 	}
 }
 
-// Next is the pending receive; until its Get it is the same future, so a lost Select loses no signal.
+// Next is the pending receive as a future. Until its Get, Next returns the same future, so a Select
+// that another future wins loses no signal.
 func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] {
 	f := ctx.x.Next(s.name)
 	if h, ok := f.Handle.(*Future[T]); ok {
@@ -61,7 +65,8 @@ func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] {
 	return h
 }
 
-// With starts the execution, if need be, and delivers the signal in the same commit (signal-with-start).
+// With starts the execution, if need be, and delivers the signal in the same commit. It is an
+// option of Start and Run.
 func (s *Signal[T]) With(v T) StartOption {
 	return signalWith{name: s.name, encode: func(h *host) (model.Payload, error) { return encode(h, "signal", s.name, v) }}
 }
@@ -74,7 +79,8 @@ type signalWith struct {
 
 func (w signalWith) applyStart(o *startOptions) { o.with = append(o.with, w) }
 
-// addressee is the execution that a named message goes to, if the name and the address are in order.
+// addressee is the execution that a named message goes to, if the name and the address are in
+// order.
 func addressee(word, name string, to Target) (api.Target, error) {
 	t, err := to.target().api()
 	if err == nil {

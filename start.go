@@ -9,7 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// StartOption configures one start.
+// StartOption configures one start or submission: Key, Reuse, ParentClose, Labels, RequestID,
+// StartDelay, StartAt, ExecutionTimeout, RetryPolicy, Signal.With and, for submissions, a
+// TaskOption.
 type StartOption interface{ applyStart(*startOptions) }
 
 type startOptions struct {
@@ -36,7 +38,8 @@ func (o *startOptions) refuse(format string, args ...any) {
 	}
 }
 
-// Reuse says what a start does when the key was used by a closed execution.
+// Reuse says what a start does when a closed execution has the key. A start always attaches to an
+// open one. The default is ReturnExisting.
 type Reuse int
 
 // Policies of Reuse.
@@ -59,7 +62,7 @@ func (r Reuse) applyStart(o *startOptions) {
 	}
 }
 
-// ParentClose says what happens to a child when its parent closes.
+// ParentClose says what happens to a child when its parent ends. The default is CancelChild.
 type ParentClose int
 
 // Policies of ParentClose.
@@ -79,13 +82,15 @@ func (p ParentClose) applyStart(o *startOptions) {
 	}
 }
 
-// StartDelay has the code of a workflow begin d after the start. The execution exists at once: it has its key, takes signals and
-// updates, is listed with the reason "start", and can be canceled. See docs/starting.md.
+// StartDelay runs the code of a workflow d after the start. The execution exists at once: it has
+// its key, takes signals and updates, is listed with the reason "start", and can be cancelled. The
+// default is no delay. See docs/starting.md.
 func StartDelay(d time.Duration) StartOption {
 	return termOption{"StartDelay", func(o *startOptions) { o.terms.Delay = d }}
 }
 
-// StartAt is StartDelay until t. A time that has passed is now. As an option of a Schedule, it leaves out what is before t.
+// StartAt is StartDelay until t. A time in the past starts the code at once. As an option of a
+// Schedule, it skips all fire times before t.
 func StartAt(t time.Time) interface {
 	StartOption
 	ScheduleOption
@@ -93,10 +98,12 @@ func StartAt(t time.Time) interface {
 	return startAt(t)
 }
 
-// ExecutionTimeout ends an execution that has not ended d after its beginning. It counts all runs together: those that continue as new,
-// those that are repeated because they failed, and the pauses between them. The execution ends as failed, with an error that is
-// ErrTimeout and has the Type "timeout.execution". Its code has no say in that: nothing of it runs any more, its locks are released, and
-// its children are canceled unless they have AbandonChild.
+// ExecutionTimeout ends an execution d after its start. It covers all runs: those that continue as
+// new, attempts that a RetryPolicy adds, and the pauses between them. The default is no limit.
+//
+// The execution ends as failed, with an error that is ErrTimeout and has the Type
+// "timeout.execution". Its code does not run again, so no clean-up runs. Its locks are released,
+// and its children are cancelled unless they have AbandonChild.
 func ExecutionTimeout(d time.Duration) StartOption {
 	return termOption{"ExecutionTimeout", func(o *startOptions) { o.terms.Timeout = d }}
 }
@@ -125,7 +132,8 @@ func (t startAt) applyStart(o *startOptions) {
 
 func (t startAt) applySchedule(o *scheduleOptions) { o.spec.StartAt = time.Time(t) }
 
-// checkTerms says what is wrong with the times of an execution, and with the policy that it is started with.
+// checkTerms says what is wrong with the times of an execution, and with the policy that it is
+// started with.
 func (o *startOptions) checkTerms(what string) error {
 	if len(o.timed) == 0 && o.retry == nil {
 		return nil
@@ -161,10 +169,10 @@ func (o *startOptions) agreed() *model.Terms {
 	return &t
 }
 
-// Labels are what the execution can be found by: Executions(ctx, `label.region = "eu"`). Names have 1 to 64 letters, digits, _ . and -; values have up
-// to 256 bytes of text; an execution has at most 32. They go on with ContinueAsNew, and workflow code changes them with SetLabel.
-//
-// A start that finds the execution there does not change its labels.
+// Labels are name-value pairs by which List finds the execution: `label.region = "eu"`. Names have
+// 1 to 64 letters, digits, _ . and -; values have up to 256 bytes; an execution has at most 32
+// labels. They stay with ContinueAsNew, and workflow code changes them with SetLabel. A start that
+// attaches to an execution does not change its labels.
 func Labels(kv map[string]string) StartOption { return labelsOption(kv) }
 
 type labelsOption map[string]string

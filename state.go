@@ -8,14 +8,14 @@ import (
 	"github.com/perdure/perdure/internal/pool"
 )
 
-// State is the typed name of durable state that an execution shows to the outside. It can be read without a live worker, and it stays when
-// the execution continues as new and when it ends.
+// State is the typed name of a value that an execution shows to the outside. Reading it needs no
+// worker. It stays when the execution continues as new and when it ends.
 type State[T any] struct{ name string }
 
 // NewState names the state.
 func NewState[T any](name string) *State[T] { return &State[T]{name} }
 
-// Set writes it with the next commit of the execution.
+// Set writes the value with the next commit of the execution.
 func (s *State[T]) Set(ctx WorkflowCtx, v T) error {
 	if err := checkName("state", s.name); err != nil {
 		return Permanent(err)
@@ -28,7 +28,7 @@ func (s *State[T]) Set(ctx WorkflowCtx, v T) error {
 	return remote(ctx.x.SetState(s.name, p, h.sealer("value of state", s.name)))
 }
 
-// Clear removes it with the next commit of the execution.
+// Clear removes the value with the next commit of the execution.
 func (s *State[T]) Clear(ctx WorkflowCtx) error {
 	if err := checkName("state", s.name); err != nil {
 		return Permanent(err)
@@ -36,7 +36,7 @@ func (s *State[T]) Clear(ctx WorkflowCtx) error {
 	return remote(ctx.x.SetState(s.name, model.Payload{}, nil))
 }
 
-// Get reads it inside the workflow: what was last set by this run, or carried over from the one before.
+// Get reads the value inside the workflow: what this run set last, or what the run before left.
 func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
 	p, ok := ctx.x.State(s.name)
 	if !ok {
@@ -45,7 +45,7 @@ func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
 	return recorded[T](ctx, "value of state", s.name, p), true
 }
 
-// Read reads the committed value from anywhere.
+// Read returns the committed value; ok is false when there is none. From a workflow it is a step.
 func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
 	defer publish(&err)
 	who := c.caller()
@@ -57,11 +57,14 @@ func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
 	return v, err == nil, err
 }
 
-// Save sets it for the task that ctx belongs to: an activity on a queue. When it returns nil, the value is durable: the next attempt, on whatever worker, loads it, and Read
-// shows it. ErrConflict tells that the task is another worker's by now, and nothing is written then; ErrExhausted, that the states of the task are too many or too large. When
-// ctx ends meanwhile, it may or may not have been written. State goes with its execution.
+// Save sets the value for the task that ctx belongs to: an activity on a queue. When it returns
+// nil, the value is durable: the next attempt loads it, on whichever worker, and Read returns it.
+// The value is removed with its execution.
 //
-// An activity that runs inline has no task: there Save is an ErrInvalid, and the workflow is the place for state.
+// Save returns ErrConflict and writes nothing when another worker has the task, and ErrExhausted
+// when the states of the task are too many or too large. When ctx ends during the call, the value
+// may or may not have been written. An activity without a queue has no task: Save returns
+// ErrInvalid there; set state in the workflow instead.
 func (s *State[T]) Save(ctx context.Context, v T) error {
 	t, h, err := s.taskFor(ctx)
 	if err != nil {
@@ -77,7 +80,8 @@ func (s *State[T]) Save(ctx context.Context, v T) error {
 	return public(err)
 }
 
-// Load is what Save has set in this or an earlier attempt of the task that ctx belongs to. All states of the task are read when the first one is loaded.
+// Load returns what Save set in this attempt or an earlier one. The first Load reads all states of
+// the task.
 func (s *State[T]) Load(ctx context.Context) (v T, ok bool, err error) {
 	t, h, err := s.taskFor(ctx)
 	if err != nil {
@@ -90,7 +94,7 @@ func (s *State[T]) Load(ctx context.Context) (v T, ok bool, err error) {
 	return v, ok && err == nil, public(err)
 }
 
-// Remove undoes Save; it returns when that is durable.
+// Remove undoes Save. The removal is durable when it returns.
 func (s *State[T]) Remove(ctx context.Context) error {
 	t, _, err := s.taskFor(ctx)
 	if err != nil {

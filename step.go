@@ -10,10 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// CallOption configures one step, call or send.
+// CallOption configures one step, call or send: StepKey, RequestID, RetryPolicy or a TaskOption.
 type CallOption interface{ applyCall(*stepOptions) }
 
-// StepKey names a step explicitly; needed for Do in a loop.
+// StepKey identifies a step explicitly. Do needs one in a loop, because its identity is otherwise
+// its name and how often the name was used.
 func StepKey(k string) CallOption { return stepKey(k) }
 
 type stepKey string
@@ -88,19 +89,26 @@ func newStep(name string, o *stepOptions) *replay.Step {
 	return s
 }
 
-// Do runs fn as a step: it is executed once its turn has come, its outcome is journaled, and on replay the outcome is returned without executing
-// it. In a loop, give each a StepKey.
+// Do runs fn as a step. The engine records its outcome, and on replay Do returns the recorded
+// outcome without running fn. fn runs where the workflow runs, at least once. In a loop, give each
+// step a StepKey.
+//
+//	id, err := perdure.Do(ctx, "reserve", func(ctx context.Context) (string, error) {
+//		return reserve(ctx, order)
+//	})
 func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error), opts ...CallOption) (out T, err error) {
 	o := callOptions(opts)
 	if err = checkName("step", name); err != nil {
 		return out, Permanent(err)
 	}
+
 	if err = o.check(); err == nil && o.task != nil {
 		err = fault.New(fault.Invalid, "%s is for activities: a function that Do is given runs where the workflow runs", o.task.given[0])
 	}
 	if err != nil {
 		return out, Permanent(fault.New(fault.Invalid, "step %s: %w", name, err))
 	}
+
 	s := newStep(name, o)
 	s.Caller = ctx.x.Caller()
 	h := ctx.host()
@@ -111,6 +119,7 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 		}
 		return result(ctx, h, "result of step", name, v)
 	}
+
 	p, err := ctx.x.Step(s)
 	if err != nil {
 		return out, remote(err)
@@ -118,8 +127,9 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 	return recorded[T](ctx, "result of step", name, p), nil
 }
 
-// IdempotencyKey is stable over all attempts of the current step; empty outside of one. Hand it to services that support it, so that
-// an attempt whose outcome was lost is not done twice there.
+// IdempotencyKey is the same for all attempts of the current step, and empty outside a step. Pass
+// it to services that support one, so that they ignore the repetition of an attempt whose outcome
+// was lost.
 func IdempotencyKey(ctx context.Context) string {
 	if s := replay.StepFrom(ctx); s != nil {
 		return s.IdempotencyKey()
@@ -127,7 +137,7 @@ func IdempotencyKey(ctx context.Context) string {
 	return ""
 }
 
-// Attempt counts the attempts of the current step from 1; it is 0 outside of one.
+// Attempt counts the attempts of the current step from 1; it is 0 outside a step.
 func Attempt(ctx context.Context) int {
 	if s := replay.StepFrom(ctx); s != nil {
 		return s.Attempt()

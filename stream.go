@@ -20,9 +20,10 @@ const (
 	StreamedError    StreamKind = "error"
 )
 
-// StreamItem is something that a task has streamed.
+// StreamItem is an item that a task has streamed.
 type StreamItem struct {
-	// Position counts the items of the task from 1, over all attempts. A gap tells that what was there is not kept any more.
+	// Position counts the items of the task from 1, over all attempts. A gap means that older items
+	// are no longer kept.
 	Position int64
 	Time     time.Time
 	Kind     StreamKind
@@ -30,20 +31,24 @@ type StreamItem struct {
 	Text string
 	// Share is how far the task is, of progress.
 	Share float64
-	// Value is JSON, whatever the kind. What is stored in another way is decoded, if this app can; if not, it is nil.
+	// Value is JSON, whatever the kind. It is nil when the value is stored in another form that
+	// this app cannot decode.
 	Value []byte
 	// ValueIs tells how it is stored.
 	ValueIs string
 }
 
-// StreamToken streams a piece of text, such as a token of a language model, to whoever listens to the task that ctx belongs to: Tasks.Stream. Items leave the process
-// within a tenth of a second, together; the last ones, before the outcome of the attempt. It waits only while the engine does not take what is there already, and returns an
-// error once the activity should end, as Heartbeat does. An activity that runs inline has nobody who listens: there it does nothing else.
+// StreamToken streams a piece of text, such as a token of a language model, to the readers of the
+// task that ctx belongs to (Tasks.Stream). Items leave the process together, within a tenth of a
+// second, and before the outcome of the attempt. StreamToken waits only while the engine takes no
+// more items. Like Heartbeat, it returns an error once the activity should end. In an activity
+// without a queue it does nothing else.
 func StreamToken(ctx context.Context, text string) error {
 	return public(stream(ctx, model.ItemToken, text))
 }
 
-// StreamProgress streams how far the activity is, as a share from 0 to 1, and what there is to say about it. Unlike the progress of Heartbeat it is for listeners only.
+// StreamProgress streams the progress of the activity, as a share from 0 to 1 and a text. Unlike
+// the progress of Heartbeat, only readers of the stream get it.
 func StreamProgress(ctx context.Context, share float64, details string) error {
 	return public(stream(ctx, model.ItemProgress, streamedProgress{share, details}))
 }

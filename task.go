@@ -7,41 +7,47 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskOption says how a queued activity is carried out. It belongs to the activity, to a call of it, or to a submission; the last one that says something counts.
+// TaskOption says how a queued activity is executed. It is an option of the activity, of one call,
+// or of one submission; the last one that sets something counts.
 type TaskOption interface {
 	ActivityOption
 	CallOption
 	StartOption
 }
 
-// HeartbeatTimeout has an attempt fail when nothing is heard of its worker for d. Workers beat by themselves, at a third of it: it tells that a process is gone, not
-// that an activity hangs, which AttemptTimeout does.
+// HeartbeatTimeout fails an attempt when the engine hears nothing of its worker for d. Workers beat
+// by themselves, at a third of d, so it detects that a process is gone, not that an activity hangs;
+// AttemptTimeout does that. d is at least 100 ms. The default is no limit.
 func HeartbeatTimeout(d time.Duration) TaskOption {
 	return taskOption{"HeartbeatTimeout", func(s *taskSettings) { s.silence = d }}
 }
 
-// ScheduleToStart has a task fail when no worker begins it within d of the moment at which it, or its next attempt, may begin. It is not repeated then.
+// ScheduleToStart fails a task when no worker begins it within d of the time at which it, or its
+// next attempt, may begin. A task that fails so is not repeated. The default is no limit.
 func ScheduleToStart(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToStart", func(s *taskSettings) { s.toStart = d }}
 }
 
-// ScheduleToClose limits all attempts of a task together, with the pauses and the waits between them.
+// ScheduleToClose limits all attempts of a task together, with the pauses and the waits between
+// them. The default is no limit.
 func ScheduleToClose(d time.Duration) TaskOption {
 	return taskOption{"ScheduleToClose", func(s *taskSettings) { s.total = d }}
 }
 
-// Priority has tasks of a queue begun before those of smaller priority; 0 by default. It may be negative.
+// Priority makes a queue begin tasks before those of smaller priority. The default is 0; negative
+// numbers are allowed.
 func Priority(n int) TaskOption {
 	return taskOption{"Priority", func(s *taskSettings) { s.priority = n }}
 }
 
-// FairKey shares a queue out among keys, such as customers: one that schedules thousands does not make the others wait. Among tasks of one priority each key gets its
-// turn, in proportion to its weight; 0 is 1.
+// FairKey shares a queue between keys, such as customers, so that one customer with thousands of
+// tasks does not make the others wait. Among tasks of one priority each key gets its turn, in
+// proportion to its weight; weight 0 is 1.
 func FairKey(key string, weight int) TaskOption {
 	return taskOption{"FairKey", func(s *taskSettings) { s.fair, s.weight = key, weight }}
 }
 
-// Delay is how long after it was scheduled a task may begin.
+// Delay is how long after scheduling a task may begin. The default is 0.
 func Delay(d time.Duration) TaskOption {
 	return taskOption{"Delay", func(s *taskSettings) { s.delay = d }}
 }
@@ -104,16 +110,19 @@ func (s *taskSettings) check(wrong func(format string, args ...any)) {
 	} else if err := checkText("the name of queue", s.queue, maxName); err != nil {
 		wrong("%w", err)
 	}
+
 	checkTimes(wrong, namedTime{"HeartbeatTimeout", s.silence}, namedTime{"ScheduleToStart", s.toStart}, namedTime{"ScheduleToClose", s.total}, namedTime{"Delay", s.delay})
 	if s.silence > 0 && s.silence < model.MinSilence {
 		wrong("HeartbeatTimeout is %s: workers beat at a third of it, so it is at least %s", s.silence, model.MinSilence)
 	}
+
 	if s.total > 0 && s.delay >= s.total {
 		wrong("Delay is %s, and ScheduleToClose is %s: the task would be over before it may begin", s.delay, s.total)
 	}
 	if s.priority < -model.MaxPriority || s.priority > model.MaxPriority {
 		wrong("Priority is %d: it lies between -%d and %d", s.priority, model.MaxPriority, model.MaxPriority)
 	}
+
 	if s.weight < 0 || s.weight > model.MaxWeight {
 		wrong("FairKey %q has weight %d: it lies between 1 and %d (0 stands for 1)", s.fair, s.weight, model.MaxWeight)
 	}
@@ -122,11 +131,13 @@ func (s *taskSettings) check(wrong func(format string, args ...any)) {
 			wrong("%w", err)
 		}
 	}
+
 	if slices.Contains(s.given, "Breaker") {
 		if err := checkText("the name of breaker", s.breaker, maxName); err != nil {
 			wrong("%w", err)
 		}
 	}
+
 	if len(s.limits) > model.MaxTaskLimits {
 		wrong("Limit names %d limits, at most %d are allowed", len(s.limits), model.MaxTaskLimits)
 	}

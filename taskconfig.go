@@ -7,22 +7,29 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// TaskConfig is how a process executes tasks. The zero value is right for most programs.
+// TaskConfig says how a process executes tasks. The zero value is right for most programs.
 type TaskConfig struct {
-	// Slots is how many tasks run at once; 100. A negative number has this process execute none, although it has their code.
+	// Slots is how many tasks run at once; 100. With a negative number this process executes none.
 	Slots int
-	// Prefetch is how many more are claimed before there is a slot for them. With tasks of milliseconds it spares them the way; with longer ones it makes them
-	// wait here while other processes are free. None by default.
+	// Prefetch is how many more tasks the process claims before it has a slot for them; 0. It saves
+	// a round trip for tasks that take milliseconds. Longer tasks would wait here while other
+	// processes are free.
 	Prefetch int
-	// Queues are served beside those that the activities name, and beside DefaultQueue: those that calls and submissions name.
+	// Queues are served in addition to DefaultQueue and the queues that activities name. List here
+	// the queues that only calls and submissions name.
 	Queues []string
-	// HighLoad and LowLoad are shares of Slots and Prefetch together. Once so many are taken, no more are claimed until it has come down to the low one. It is no
-	// bound: tasks that come at the same moment may take all slots. By default there are no such marks: a full process claims no more anyway.
+	// HighLoad and LowLoad are shares of Slots and Prefetch together, from 0 to 1. At HighLoad the
+	// process stops claiming tasks, until it is down to LowLoad. Tasks that arrive at the same
+	// moment may still take all slots. By default there are no marks, and a full process claims
+	// nothing anyway.
 	HighLoad, LowLoad float64
-	// HighMemory and LowMemory are shares of the memory that the process may have (GOMEMLIMIT): 0.9 and 0.8; the low one is eight ninths of the high one when only that is
-	// given. Without such a limit they mean nothing.
+	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect; 0.9 and 0.8. When
+	// only HighMemory is given, LowMemory is eight ninths of it. Without GOMEMLIMIT they do
+	// nothing.
 	HighMemory, LowMemory float64
-	// DrainTimeout is how long Close waits for tasks that run. Then their contexts end, and they are given back without consuming an attempt. As that of steps by default.
+	// DrainTimeout is how long Close waits for running tasks. Then their contexts end, and the
+	// process gives them back without using up an attempt. The default is
+	// embedded.Config.DrainTimeout.
 	DrainTimeout time.Duration
 }
 
@@ -34,12 +41,14 @@ func (c *TaskConfig) check() error {
 	wrong := func(format string, args ...any) {
 		problems = append(problems, fault.New(fault.Invalid, "tasks: "+format, args...))
 	}
+
 	if c.Slots > maxSlots || c.Prefetch > maxSlots {
 		wrong("%d slots and %d more are too many, at most %d each are allowed", c.Slots, c.Prefetch, maxSlots)
 	}
 	if c.Prefetch < 0 {
 		wrong("Prefetch is %d, which is less than nothing", c.Prefetch)
 	}
+
 	if c.DrainTimeout < 0 {
 		wrong("DrainTimeout is %s, which is less than nothing", c.DrainTimeout)
 	}
@@ -48,6 +57,7 @@ func (c *TaskConfig) check() error {
 			wrong("%w", err)
 		}
 	}
+
 	for _, m := range []struct {
 		name      string
 		high, low float64

@@ -12,7 +12,7 @@ import (
 )
 
 // Tasks pauses the task worker of this process and reads what tasks logged and streamed. Tasks that
-// failed for good are in [DeadTasks]; queues, limits and breakers have groups of their own.
+// failed permanently are in [DeadTasks]; queues, limits and breakers have groups of their own.
 type Tasks struct{ app *App }
 
 // Tasks operates the tasks of this process and reads what tasks wrote.
@@ -33,7 +33,8 @@ func (s Tasks) Resume() {
 	}
 }
 
-// Logs are the lines that a task has logged, in order; without Step, those of all tasks of a workflow, by time. Lines are kept for a while: docs/retention.md.
+// Logs returns the lines that a task has logged, in order. Without a Step in tail it returns those
+// of all tasks of a workflow, by time. docs/retention.md says how long lines are kept.
 func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogLine, error] {
 	return func(yield func(LogLine, error) bool) {
 		to, err := tail.target(t)
@@ -60,8 +61,10 @@ func (s Tasks) Logs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogL
 	}
 }
 
-// Stream is what a task has streamed, as far as it is kept: the last 4,096 items. With Follow it goes on until the task has ended: items come as soon as they are stored,
-// whatever process the task runs in. Who comes back names the position of the last item that it has seen.
+// Stream returns what a task has streamed, as far as it is kept: the last 4,096 items. With Follow
+// it goes on until the task ends, and items arrive as soon as they are stored, whichever process
+// runs the task. A reader that comes back passes the position of the last item it has seen as
+// After.
 func (s Tasks) Stream(ctx context.Context, t Target, tail TaskTail) iter.Seq2[StreamItem, error] {
 	return func(yield func(StreamItem, error) bool) {
 		to, err := tail.target(t)
@@ -104,13 +107,15 @@ func (s Tasks) streamItem(ctx context.Context, it *model.StreamItem) StreamItem 
 	return out
 }
 
-// TaskTail says what is read of the lines that a task has logged, or of what it has streamed. The zero value is what is there, from the beginning.
+// TaskTail says which part of the log or the stream of a task to read. The zero value reads what is
+// there, from the beginning.
 type TaskTail struct {
-	// Step is that of a task which a workflow has scheduled, as LogLine has it. A task that was submitted needs none.
+	// Step selects one task of a workflow, as LogLine.Step names it. A task that was submitted
+	// needs none.
 	Step string
-	// After is the position of the last streamed item that is known. It is for Stream only.
+	// After is the position of the last item that the reader has seen. It is for Stream only.
 	After int64
-	// Follow waits for more, until the task has ended.
+	// Follow waits for more until the task has ended.
 	Follow bool
 }
 

@@ -8,10 +8,11 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// TxSource begins transactions of type T on a database of the user: SQL or Pgx makes one. The database may be that of the engine or another one.
+// TxSource begins transactions of type T on a database of the user. SQL or Pgx makes one. The
+// database may be that of the engine or another one.
 type TxSource[T any] struct{ db *userdb.Database }
 
-// SQL uses a database/sql pool. PostgreSQL and SQLite are understood; which one it is is found out when the app is opened.
+// SQL uses a database/sql pool of PostgreSQL or SQLite. Open finds out which one it is.
 func SQL(db *sql.DB) TxSource[*sql.Tx] {
 	if db == nil {
 		return TxSource[*sql.Tx]{}
@@ -22,7 +23,8 @@ func SQL(db *sql.DB) TxSource[*sql.Tx] {
 	}})}
 }
 
-// Pgx uses a pgx pool or connection, matched by shape so that this package does not link pgx. The type parameters are inferred.
+// Pgx uses a pgx pool or connection. It matches pgx by shape, so that this package does not link
+// pgx. The compiler infers the type parameters.
 func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
 	Begin(context.Context) (T, error)
 },
@@ -36,7 +38,8 @@ func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
 	}})}
 }
 
-// InSchema keeps our tables of this database in a schema (in SQLite: an attached database) instead of where it finds a bare name.
+// InSchema keeps the tables of Perdure in a schema of this database (in SQLite: an attached
+// database). The default is wherever the database finds a bare name.
 func (s TxSource[T]) InSchema(name string) TxSource[T] {
 	if s.db == nil {
 		return s

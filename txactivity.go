@@ -10,9 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// NewTxActivity defines an activity that acts in one transaction of the user's database, together with the record of its outcome: what fn does there
-// is done exactly once, whatever crashes. fn must leave commit and rollback to its caller, and be short: others wait for what it locks. The
-// transaction may take five minutes and be idle for one, or as long as AttemptTimeout says if that is longer.
+// NewTxActivity defines an activity that runs in one transaction of the user's database, together
+// with the record of its outcome. What fn does there happens exactly once, whatever crashes. fn
+// must not commit or roll back, and should be short, because others wait for the rows that it
+// locks. The transaction may take five minutes and be idle for one, or as long as AttemptTimeout if
+// that is longer.
 func NewTxActivity[T, I, O any](name string, db TxSource[T], fn func(context.Context, T, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
 	a := &Activity[I, O]{name: name, tx: newTxCode(db, fn), bound: true, at: callerPosition()}
 	a.apply(opts)
@@ -67,6 +69,7 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 		}
 		return out, err
 	}
+
 	s.Settle = func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error) {
 		step := replay.StepFrom(ctx)
 		if out, done, err := h.madeBefore(ctx, c.db, step); done || err != nil {
@@ -77,8 +80,9 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 	}
 }
 
-// madeBefore finds out whether an earlier run has made the step, in whose name this one goes on after a retry or an import: it may have been ended
-// before it could journal that, or the place where its past was cut lies before that. If it has not, it never will: its place is taken.
+// madeBefore finds out whether an earlier run has made the step, in whose name this one goes on
+// after a retry or an import: it may have been ended before it could journal that, or the place
+// where its past was cut lies before that. If it has not, it never will: its place is taken.
 func (h *host) madeBefore(ctx context.Context, db *userdb.Database, s *replay.StepContext) (out model.Payload, done bool, err error) {
 	runs, err := h.earlier(ctx, s)
 	if err != nil {
@@ -95,7 +99,8 @@ func (h *host) madeBefore(ctx context.Context, db *userdb.Database, s *replay.St
 	return out, false, nil
 }
 
-// earlier are the runs in whose name a step is made again, the last one first; none, unless its run began by a retry or an import.
+// earlier are the runs in whose name a step is made again, the last one first; none, unless its run
+// began by a retry or an import.
 func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model.RunID, err error) {
 	if told := s.Earlier(); len(told) > 0 {
 		return told, nil

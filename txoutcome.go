@@ -19,7 +19,8 @@ const (
 	orphaned = 30 * 24 * time.Hour
 )
 
-// sweep removes outcomes of transactional activities that nobody can ask for any more, once in a while.
+// sweep removes outcomes of transactional activities that nobody can ask for any more, once in a
+// while.
 func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 	timer := time.NewTimer(time.Minute + rand.N(10*time.Minute)) // processes that were started together need not sweep together
 	defer timer.Stop()
@@ -46,13 +47,14 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 	}
 }
 
-// sweepOnce goes by the clock of the database or by wall, the clock of this process, whichever is behind. One that is days ahead
-// would remove what is still needed.
+// sweepOnce goes by the clock of the database or by wall, the clock of this process, whichever is
+// behind. One that is days ahead would remove what is still needed.
 //
-// A run is closed at a time of the engine. To compare that with the clock of the database is safe however far the two are apart: an
-// attempt may begin until that clock shows a day after its owner last spoke, also a time of the engine, and the owner last spoke
-// before the run was closed. So the database refuses an attempt long before the outcome goes, unless its clock is set back by days
-// in between. A clock that was ahead, and is set right, is held back by the other one.
+// A run is closed at a time of the engine. To compare that with the clock of the database is safe
+// however far the two are apart: an attempt may begin until that clock shows a day after its owner
+// last spoke, also a time of the engine, and the owner last spoke before the run was closed. So the
+// database refuses an attempt long before the outcome goes, unless its clock is set back by days in
+// between. A clock that was ahead, and is set right, is held back by the other one.
 func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time) (int64, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
@@ -75,7 +77,8 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time
 	})
 }
 
-// standing is the run that decides about the outcomes of a run: the current one when this has failed, for it may go on in its name.
+// standing is the run that decides about the outcomes of a run: the current one when this has
+// failed, for it may go on in its name.
 func (h *host) standing(ctx context.Context, t api.Target) (api.Description, error) {
 	d, err := h.backend.Describe(ctx, t)
 	if fault.Is(err, fault.NotFound) { // removed, but another one may go on in its name
@@ -99,8 +102,9 @@ func mayBeRetried(s model.Status) bool {
 	return s == model.Failed || s == model.Canceled || s == model.Terminated
 }
 
-// expired decides about the outcomes of a run: they go when it has been closed for the retention time and cannot be retried. The outcome of a step may
-// be older and still be needed, when nobody was there to journal it.
+// expired decides about the outcomes of a run: they go when it has been closed for the retention
+// time and cannot be retried. The outcome of a step may be older and still be needed, when nobody
+// was there to journal it.
 func expired(d *api.Description, err error, last, now time.Time) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):

@@ -7,15 +7,19 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Update is the typed name of a validated, durable request to an execution, with an answer.
+// Update is the typed name of a request that changes an execution: validated, durable, and
+// answered.
 type Update[I, O any] struct{ name string }
 
 // NewUpdate names an update.
 func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name} }
 
-// Handle serves the update: each in a coroutine of its own, in the order in which they came. Validators run first and must not wait; what they refuse
-// is answered with their error. Updates that come before Handle wait for it. One whose handler has not ended when the workflow function
-// returns or continues as new is refused; WaitUpdates waits for them. Another Handle of the name takes the place of this one.
+// Handle serves the update. Each call runs in a coroutine of its own, in the order of arrival.
+// Validators run first and must not wait; the caller gets their error. Updates that arrive before
+// Handle wait for it. A second Handle of the name replaces the first.
+//
+// When the workflow function returns or continues as new, an update whose handler still runs is
+// refused; WaitUpdates waits for them.
 func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error), validate ...func(I) error) {
 	if fn == nil {
 		panic(fault.New(fault.Invalid, "the handler of update %s is nil", u.name))
@@ -43,8 +47,8 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 	})
 }
 
-// Call sends the update and waits for its answer. It is done once, however often it is sent under the same RequestID. From a workflow it is
-// a step, which is done once without a RequestID and takes none.
+// Call sends the update and waits for its answer. Calls with the same RequestID are one update.
+// From a workflow it is a step, which happens once without a RequestID and takes none.
 func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
 	defer publish(&err)
 	from, o := c.caller(), callOptions(opts)

@@ -16,7 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// joinTasks has the engine give us tasks of the activities whose code is here: all of them, because calls and submissions may name a queue as well.
+// joinTasks has the engine give us tasks of the activities whose code is here: all of them, because
+// calls and submissions may name a queue as well.
 func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	cfg := &a.cfg.Tasks
 	handlers := map[string]pool.Handler{}
@@ -35,6 +36,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 			breakers = append(breakers, d.breaker)
 		}
 	}
+
 	if len(handlers) == 0 || cfg.Slots < 0 {
 		return nil
 	}
@@ -44,6 +46,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 		Handlers: handlers, Slots: cfg.Slots, Prefetch: cfg.Prefetch, HighLoad: cfg.HighLoad, LowLoad: cfg.LowLoad,
 		HighMemory: cfg.HighMemory, LowMemory: cfg.LowMemory, Logger: a.cfg.Logger, Meter: a.cfg.Meter, Tracer: a.cfg.Tracer,
 	}
+
 	if c := a.cfg.Checks; c != nil {
 		pc.Base = c.Base
 	}
@@ -52,6 +55,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 			return h.seal(ctx, brief, "progress of activity", kind, p)
 		}
 	}
+
 	p := pool.New(pc)
 	session, err := a.cfg.Backend.JoinTasks(ctx, p, model.TaskOffer{
 		Name: workerName(), Tenants: []string{model.DefaultTenant}, Queues: slices.Compact(queues), Kinds: sortedKeys(handlers), Slots: p.Capacity(), Version: a.cfg.Version,
@@ -60,6 +64,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	if err != nil {
 		return fmt.Errorf("serve queues %s: %w", strings.Join(slices.Compact(queues), ", "), err)
 	}
+
 	p.Serve(session)
 	a.tasks = p
 	return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Workflow is the typed name of a workflow; safe for package-level variables and for concurrent use.
+// Workflow is the typed name of a workflow; safe for package-level variables and for concurrent
+// use.
 type Workflow[I, O any] struct {
 	name  string
 	fn    func(WorkflowCtx, I) (O, error)
@@ -39,7 +40,8 @@ func (w *Workflow[I, O]) apply(opts []WorkflowOption) {
 	}
 }
 
-// KeyedBy returns a copy that derives the key of an execution from its input. Without it, the key is the hash of the input.
+// KeyedBy returns a copy that derives the key of an execution from its input. Without it, the key
+// is the hash of the input.
 func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] {
 	c := *w
 	c.key = key
@@ -51,7 +53,8 @@ func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 	return Binding{w.definition(fn, true, callerPosition())}
 }
 
-// Run starts (or attaches to) the execution of the key and waits for its result. From a workflow it is a child.
+// Run starts the execution of the key, or attaches to it, and waits for its result. From a workflow
+// it is a child.
 func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err error) {
 	defer publish(&err)
 	from := c.caller()
@@ -66,7 +69,8 @@ func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err er
 	return decode[O](from, "output of workflow", w.name, got)
 }
 
-// Start starts (or attaches to) the execution of the key and returns at once.
+// Start starts the execution of the key, or attaches to it, and returns at once. From a workflow it
+// is a child. The same key with another input is ErrConflict.
 func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O], error) {
 	from := s.sender()
 	ref, p, o, err := w.resolve(from.host(), in, opts)
@@ -77,12 +81,13 @@ func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O
 	return Execution[O]{ref}, remote(err)
 }
 
-// Execution refers to the execution of a key without touching the store.
+// Execution refers to the execution of a key. It does not read the store.
 func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
 	return Execution[O]{Ref{Workflow: w.name, Key: key.id}}
 }
 
-// ContinueAsNew is returned as error to end this run and begin the next with in, under the same key.
+// ContinueAsNew is an error that a workflow function returns to end this run and start the next one
+// with in, under the same key. Labels, states, unread signals and the execution timeout carry over.
 func (w *Workflow[I, O]) ContinueAsNew(in I) error {
 	return &nextRun{w.name, func(h *host) (model.Payload, error) { return encodeFor(h, "input of workflow", w.name, in) }}
 }
@@ -122,8 +127,9 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 	}
 }
 
-// input decodes the input of a run. One that does not fit the type fails the run before it has done anything. When the code has
-// run before, another build could read the input, and the run is blocked until such a build continues it.
+// input decodes the input of a run. One that does not fit the type fails the run before it has done
+// anything. When the code has run before, another build could read the input, and the run is
+// blocked until such a build continues it.
 func (w *Workflow[I, O]) input(ctx WorkflowCtx, p model.Payload) (in I, err error) {
 	in, err = decode[I](ctx, "input of workflow", w.name, p)
 	switch {
@@ -142,7 +148,8 @@ type nextRun struct {
 	encode   func(*host) (model.Payload, error)
 }
 
-// Error says what was asked for; it is seen when the error is returned by something else than the workflow function.
+// Error says what was asked for; it is seen when the error is returned by something else than the
+// workflow function.
 func (n *nextRun) Error() string { return "continue workflow " + n.workflow + " as new" }
 
 // begin is the error that begins the next run, or that of an input which cannot be stored.
@@ -160,22 +167,26 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 	for _, opt := range opts {
 		opt.applyStart(&o)
 	}
+
 	p, err := encode(h, "input of workflow", w.name, in)
 	if err == nil {
 		err = o.checkTerms("start of workflow " + w.name)
 	}
+
 	if err == nil && len(o.task) > 0 {
 		err = fault.New(fault.Invalid, "start of workflow %s: %s is for activities", w.name, o.task[0].name)
 	}
 	if err != nil {
 		return Ref{}, p, &o, err
 	}
+
 	for i := range o.with {
 		w := &o.with[i]
 		if w.value, err = w.encode(h); err != nil {
 			return Ref{}, p, &o, err
 		}
 	}
+
 	switch {
 	case o.keyed:
 	case w.key != nil:
@@ -185,6 +196,7 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 	default:
 		o.key = HashKey(in) // the same in every format
 	}
+
 	if err = o.err; err == nil {
 		err = o.key.err
 	}

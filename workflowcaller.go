@@ -12,7 +12,8 @@ import (
 
 func (ctx WorkflowCtx) host() *host { return ctx.x.Host().(*host) }
 
-// open reads for workflow code. What cannot be read blocks the execution, so that it goes on where it was once it can.
+// open reads for workflow code. What cannot be read blocks the execution, so that it goes on where
+// it was once it can.
 func (ctx WorkflowCtx) open(kind, name string, p model.Payload) (model.Payload, error) {
 	out, err := ctx.host().open(ctx.x.Context(), patient, kind, name, p)
 	if err != nil {
@@ -82,8 +83,8 @@ func (ctx WorkflowCtx) send(r api.Request, o *stepOptions) error {
 	return err
 }
 
-// messageOf is a request as the message that a workflow records and sends. The engine stores everything
-// that a journal refers to, so a call is never kept in memory only.
+// messageOf is a request as the message that a workflow records and sends. The engine stores
+// everything that a journal refers to, so a call is never kept in memory only.
 func messageOf(r api.Request) (model.Message, error) {
 	switch r := r.(type) {
 	case *api.SignalRequest:
@@ -153,7 +154,8 @@ func (ctx WorkflowCtx) ask(r *api.UpdateRequest) (model.Payload, error) {
 	return ctx.x.Send(updateMessage(r), "", nil)
 }
 
-// sendable says what is wrong with a message. One that cannot be stored or looked up where it arrives would hold up all that come behind it.
+// sendable says what is wrong with a message. One that cannot be stored or looked up where it
+// arrives would hold up all that come behind it.
 func (ctx WorkflowCtx) sendable(m *model.Message) error {
 	if err := checkTarget(m.To); err != nil {
 		return err
