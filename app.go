@@ -50,8 +50,16 @@ func (a *App) Wait(ctx context.Context) error {
 // Close stops taking new work, waits for running steps (embedded.Config.DrainTimeout) and tasks
 // (TaskConfig.DrainTimeout), and releases everything. Open executions go on when a process opens
 // the store again.
+//
+// Close does not wait for a store that takes nothing, for example because its disk is full. It
+// makes a few more attempts within a second. Then it returns an ErrUnavailable that says what
+// is not stored. Nothing acknowledged is lost: pending calls have failed with the reason, and
+// steps whose outcomes are not stored run again.
 func (a *App) Close() error {
 	a.closing.Do(func() {
+		if a.cfg.OnClosing != nil {
+			a.cfg.OnClosing()
+		}
 		a.stopBackground()
 		err := a.closeWorkers()
 		if a.cfg.OnClose != nil {

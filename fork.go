@@ -21,10 +21,10 @@ func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...Past
 }
 
 // Retry continues an execution that failed, was cancelled or was terminated. A new run of its key
-// begins before the last failed step and executes that step again with the same idempotency key.
-// When no step failed, the new run keeps the whole history, for a corrected build to go on with.
-// Result returns the outcome of the new run from then on. Retry returns ErrConflict while the
-// execution is open and when it has completed.
+// begins before the last step, child or call of an entity that failed, and makes it again; a step has
+// the same idempotency key. When none failed, the new run keeps the whole history, for a corrected
+// build to go on with. Result returns the outcome of the new run from then on. Retry returns
+// ErrConflict while the execution is open and when it has completed.
 func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
 	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)

@@ -102,7 +102,7 @@ func typeName(t types.Type) string {
 
 // groups are the types that hold the verbs of operators: app.Breakers().Trip.
 var groups = []string{
-	"Breakers", "DeadTasks", "Entities", "Executions", "Histories", "Limits", "Locks", "Mailboxes", "Queues", "Schedules", "Tasks",
+	"Breakers", "DeadTasks", "Entities", "Executions", "Histories", "Limits", "Locks", "Mailboxes", "Queues", "Schedules", "Signals", "Tasks",
 }
 
 // isVerb reports whether a function takes, or belongs to, somebody who speaks.

@@ -55,6 +55,8 @@ type Config[D, T any] struct {
 	// Meter counts what the app does, and Tracer makes spans of it. Nil counts and traces nothing.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
+	// OnClosing tells the engine that Close was called. Workers leave next.
+	OnClosing func()
 	// OnClose closes the engine. The app calls it last.
 	OnClose func() error
 	// Instead are definitions that replace those of the same name, for package perduretest.
