@@ -32,7 +32,7 @@ var entities = []mutant{
 	},
 	{
 		name:  "the next in line to make a call by itself is forgotten",
-		file:  "internal/engine/lane/lane.go",
+		file:  "internal/engine/lane/round.go",
 		old:   "	l.nextAlone(now)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestCallThatEndsItsProcess$"), laneTest("TestShardIsGivenUpBesideALoneCall$")},
@@ -82,8 +82,8 @@ var entities = []mutant{
 	{
 		name:  "an entity is removed that has changed since its export",
 		file:  "internal/engine/lane/remove.go",
-		old:   "len(was) > 0 && !bytes.Equal(was, in.print)",
-		new:   "len(was) > 0 && !bytes.Equal(was, in.print) && false",
+		old:   "len(was) > 0 && !bytes.Equal(was, in.erased.print)",
+		new:   "len(was) > 0 && !bytes.Equal(was, in.erased.print) && false",
 		tests: [][]string{laneTest("TestForcedDeleteOfAnEntityThatChanges$")},
 	},
 	{
@@ -124,7 +124,7 @@ var entities = []mutant{
 	{
 		name:  "a result that was made on a forgotten state is applied",
 		file:  "internal/engine/lane/entity.go",
-		old:   "	l.dropResults(e, func(*input) {}) // they were made on what is forgotten\n",
+		old:   "	l.dropResults(e, nil) // they were made on what is forgotten\n",
 		new:   "",
 		tests: [][]string{accounts},
 	},
@@ -144,14 +144,14 @@ var entities = []mutant{
 	},
 	{
 		name:  "a batch writes the row of an entity twice",
-		file:  "internal/engine/lane/entity.go",
+		file:  "internal/engine/lane/batch.go",
 		old:   "	i, ok := b.changed[e]\n	if !ok {\n",
 		new:   "	i, ok := b.changed[e]\n	if !ok || true {\n",
 		tests: [][]string{accounts},
 	},
 	{
 		name:  "a batch takes an item that it stores",
-		file:  "internal/engine/lane/entity.go",
+		file:  "internal/engine/lane/batch.go",
 		old:   "r.Item.Seq == seq && r.EntityKey == key }); i >= 0 {",
 		new:   "r.Item.Seq == seq && r.EntityKey == key }); i >= 0 && false {",
 		tests: [][]string{accounts},
@@ -242,7 +242,7 @@ var entities = []mutant{
 	},
 	{
 		name:  "what waits for entities of a shard is not looked for",
-		file:  "internal/engine/lane/shard.go",
+		file:  "internal/engine/lane/shards.go",
 		old:   "	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})\n",
 		new:   "",
 		tests: [][]string{accounts, {"./internal/crashwalk", "-short", "-run", "TestCrashWalk$/all/calls_of_an_entity"}},

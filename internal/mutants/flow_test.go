@@ -18,9 +18,9 @@ var flow = []mutant{
 	},
 	{
 		name:  "retention stops when a shard moves under it",
-		file:  "internal/engine/lane/shard.go",
-		old:   "		l.retention.ended(in)\n		delete(l.mail.inbox, in.inbox)\n",
-		new:   "		delete(l.mail.inbox, in.inbox)\n",
+		file:  "internal/engine/lane/shards.go",
+		old:   "		l.retention.ended(in)\n		if from := in.source()",
+		new:   "		if from := in.source()",
 		tests: [][]string{sim},
 	},
 	{
@@ -151,23 +151,23 @@ var flow = []mutant{
 	},
 	{
 		name:  "a task is passed over while an answer of its address is read",
-		file:  "internal/engine/lane/input.go",
+		file:  "internal/engine/lane/reading.go",
 		old:   "	due := e.due && !e.known && !e.loading\n",
 		new:   "	due := e.due && e.gone\n",
 		tests: laneTasks("TestTaskIsTakenUpWhileItsRequestIsRepeated$"),
 	},
 	{
 		name:  "a shard is freed with a claim that nobody has",
-		file:  "internal/engine/lane/shard.go",
+		file:  "internal/engine/lane/shards.go",
 		old:   "			case l.forsaken(e):\n				rest = false\n",
 		new:   "",
 		tests: laneTasks("TestShardIsNotFreedWithAForsakenClaim$"),
 	},
 	{
 		name:  "a run is handed over with the history of the one that was terminated",
-		file:  "internal/engine/lane/input.go",
-		old:   "	l.letGo(g, e, why)\n	l.readNoMore(e)\n",
-		new:   "	l.letGo(g, e, why)\n",
+		file:  "internal/engine/lane/apply.go",
+		old:   "	l.letGo(b, e, why)\n	l.stopReading(e)\n",
+		new:   "	l.letGo(b, e, why)\n",
 		tests: laneTasks("TestTerminatedWhileItsHistoryWaits$"),
 	},
 }

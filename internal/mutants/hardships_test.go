@@ -17,13 +17,13 @@ var hardships = []mutant{
 	{
 		name:  "a message for a quarantined address stops those behind it",
 		file:  "internal/engine/lane/careful.go",
-		old:   "	case in.pair != nil || !in.inbox.IsZero():\n		l.putOff(now, e, in)\n		return\n",
-		new:   "	case in.pair != nil:\n		return\n	case !in.inbox.IsZero():\n		l.putOff(now, e, in)\n		return\n",
+		old:   "	case in.origin.remote():\n		l.putOff(now, e, in)\n		return\n	default:\n		in.refuse(l, wayOut(in.origin.message, blocked))\n",
+		new:   "	case in.origin.pair != nil:\n		return\n	case in.origin.remote():\n		l.putOff(now, e, in)\n		return\n	default:\n		in.refuse(l, wayOut(in.origin.message, blocked))\n",
 		tests: [][]string{hard("4")},
 	},
 	{
 		name:  "a lane is never full of bytes",
-		file:  "internal/engine/lane/lane.go",
+		file:  "internal/engine/lane/bytes.go",
 		old:   "	return l.bytes >= l.cfg.MaxBytes || l.batchFull()",
 		new:   "	return l.batchFull()",
 		tests: [][]string{hard("4")},
@@ -65,7 +65,7 @@ var hardships = []mutant{
 	},
 	{
 		name:  "a remembered answer has no age",
-		file:  "internal/engine/lane/batch.go",
+		file:  "internal/engine/lane/seal.go",
 		old:   "		b.batch.Requests[i].At = now //",
 		new:   "		b.batch.Requests[i].At = 0 //",
 		tests: [][]string{hard("7")},

@@ -47,14 +47,14 @@ var cancels = []mutant{
 var crowded = []mutant{
 	{
 		name:  "stored calls of one entity take room from others",
-		file:  "internal/engine/lane/room.go",
+		file:  "internal/engine/lane/makeroom.go",
 		old:   "n = a.entity.Loose()\n",
 		new:   "n = a.entity.Size()\n",
 		tests: [][]string{laneTest("TestNeighboursOfAFullEntityGoOn$")},
 	},
 	{
 		name:  "calls of one entity take all the room in memory",
-		file:  "internal/engine/lane/room.go",
+		file:  "internal/engine/lane/makeroom.go",
 		old:   "own > 0 && own+m.Size() > most",
 		new:   "own < 0 && own+m.Size() > most",
 		tests: [][]string{laneTest("TestNeighboursOfAFullEntityGoOn$")},

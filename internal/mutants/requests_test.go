@@ -56,21 +56,21 @@ var requests = []mutant{
 	},
 	{
 		name:  "a lane removes an answer whose caller was told to ask the next owner",
-		file:  "internal/engine/lane/batch.go",
+		file:  "internal/engine/lane/effects.go",
 		old:   "			if l.tellReply(f.entry.address, f.step, f.answer) {\n",
 		new:   "			if l.tellReply(f.entry.address, f.step, f.answer); true {\n",
 		tests: [][]string{sim},
 	},
 	{
 		name:  "a lane removes the answer to a request that has an id of its client",
-		file:  "internal/engine/lane/acknowledge.go",
-		old:   "	if in.kind != inMessage || !in.message.Drawn || in.token == nil",
-		new:   "	if in.kind != inMessage || in.token == nil",
+		file:  "internal/engine/lane/input.go",
+		old:   "	if !o.message.Drawn || o.token == nil",
+		new:   "	if o.token == nil",
 		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}, sim},
 	},
 	{
 		name:  "a lane never removes an answer that its caller has",
-		file:  "internal/engine/lane/acknowledge.go",
+		file:  "internal/engine/lane/seal.go",
 		old:   "	b.batch.Forgets = a.keys\n",
 		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}},
@@ -99,8 +99,8 @@ var requests = []mutant{
 	{
 		name:  "a request id that was used for another request is answered as that was",
 		file:  "internal/engine/lane/load.go",
-		old:   "	return core.MisusedBy(in.message, &a)\n",
-		new:   "	_ = core.MisusedBy(in.message, &a)\n	return nil\n",
+		old:   "	return core.MisusedBy(m, &a)\n",
+		new:   "	_ = core.MisusedBy(m, &a)\n	return nil\n",
 		tests: [][]string{laneTest("TestMisusedRequestID$"), requestIDs},
 	},
 	{
@@ -134,8 +134,8 @@ var requests = []mutant{
 	{
 		name:  "the refusal of a misused id is remembered in the place of the answer",
 		file:  "internal/engine/lane/mail.go",
-		old:   "	case in.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well\n",
-		new:   "	case in.misused:\n",
+		old:   "	case known && answered.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well\n",
+		new:   "	case known && answered.misused:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},
 	{

@@ -10,9 +10,9 @@ var lends = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=4", "-step=6
 var tasks = []mutant{
 	{
 		name:  "a report that a run has forgotten is refused when it is repeated",
-		file:  "internal/engine/lane/fate.go",
-		old:   "in.fate == nil && !e.x.Knows(ref)",
-		new:   "in.fate == nil && false",
+		file:  "internal/engine/lane/entry.go",
+		old:   "ref != nil && !e.x.Knows(ref)",
+		new:   "ref != nil && false",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestRepeatedReportOfAForgottenClaim$"}},
 	},
 	{
@@ -59,9 +59,9 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a report is taken while the shard is being freed",
-		file:  "internal/engine/lane/task.go",
-		old:   "	if e == nil || e.shard.freeing {",
-		new:   "	if e == nil {",
+		file:  "internal/engine/lane/claim.go",
+		old:   "e != nil && !e.shard.freeing {",
+		new:   "e != nil {",
 		tests: laneTasks("TestDrainWithTasks$"),
 	},
 	{
@@ -80,9 +80,9 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a quarantine stops whoever executes a task of the run",
-		file:  "internal/engine/lane/careful.go",
-		old:   "		if l.keep(e, in) {\n			return\n		}\n		l.settled(in.task.worker, in.task.report.Ref, ErrLater)\n",
-		new:   "		l.settled(in.task.worker, in.task.report.Ref, blocked)\n",
+		file:  "internal/engine/lane/claim.go",
+		old:   "	case l.keep(e, in):\n		return\n	default:\n		in.refuse(l, ErrLater)\n",
+		new:   "	default:\n		in.refuse(l, e.refusal())\n",
 		tests: laneTasks("TestReportToQuarantined$"),
 	},
 	{
@@ -94,7 +94,7 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a shard is freed before its claims are handed over",
-		file:  "internal/engine/lane/shard.go",
+		file:  "internal/engine/lane/shards.go",
 		old:   " || e.handing > 0: // nobody else",
 		new:   ": // nobody else",
 		tests: laneTasks("TestProgressIsReadMeanwhile$"),
@@ -109,8 +109,8 @@ var tasks = []mutant{
 	{
 		name:  "a claim is handed over before it is durable",
 		file:  "internal/engine/lane/task.go",
-		old:   "		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &taskInput{id: id, claim: claim, worker: p.worker}})\n",
-		new:   "		l.execute(e, run, &taskInput{id: id, claim: claim, worker: p.worker})\n",
+		old:   "		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &handover{id: id, claim: claim, worker: p.worker}})\n",
+		new:   "		l.execute(e, run, &handover{id: id, claim: claim, worker: p.worker})\n",
 		tests: [][]string{sim},
 	},
 	{
@@ -129,7 +129,7 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a claim whose worker is with another node is lost",
-		file:  "internal/engine/lane/task.go",
+		file:  "internal/engine/lane/claim.go",
 		old:   "task.Held && l.cfg.Board.Elsewhere(task.Worker) {",
 		new:   "task.Held && false {",
 		tests: [][]string{sim},

@@ -9,33 +9,6 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A message that cannot be read must not keep those behind it waiting. The lane moves it to the inbox, as it stands, in the commit that advances the cursor past it, so it is
-// neither lost nor served twice:
-//
-//   - One that a newer build has written is put off and tried again. It takes effect, once, when a node that can read it owns the shard.
-//   - One that is damaged becomes a dead letter: people find it there with the reason.
-//
-// What is lost is the order: messages of the same pair of shards that were sent after it take effect before it. See docs/guarantees.md.
-
-// Aside tells that a row cannot be read and was moved out of the way.
-type Aside struct {
-	// Why names the row and what is wrong with it.
-	Why string
-	// Newer tells that it is tried again, until a newer build owns the shard.
-	Newer bool
-
-	id model.RunID // of its row in the inbox
-}
-
-// aside is what the mailroom has to move out of the way.
-type aside struct {
-	pairs    []*pair          // whose next message cannot be read
-	requests []store.InboxRow // that cannot be read
-	told     map[model.RunID]struct{}
-	alone    bool       // several were refused together: they go one by one
-	until    model.Time // when the next try is due after a refusal; zero when there was none
-}
-
 const maxAsideTold = 10_000 // requests of newer builds that were told of and are not told of again
 
 // asideRequest takes note of a request that cannot be read.
@@ -87,9 +60,6 @@ func (l *Lane) moveAside(now model.Time) {
 	l.open, l.spare = open, l.open
 }
 
-// damaged reports whether the next message of the channel cannot be read.
-func (p *pair) damaged() bool { return len(p.queue) > 0 && p.queue[0].Damaged != nil }
-
 // dropAside forgets what was to be moved of a shard that is not ours any more: its next owner reads it again.
 func (l *Lane) dropAside(id model.ShardID) {
 	a := &l.mail.aside
@@ -106,7 +76,7 @@ func (l *Lane) dropAside(id model.ShardID) {
 func (l *Lane) asideMessage(now model.Time, p *pair) {
 	m := &p.queue[0]
 	l.deferAside(now, p.to, l.cfg.NewRun(), m.Message, m.Damaged, false)
-	p.consume(l, &input{pair: p, seq: m.Seq})
+	p.consume(l, m.Seq)
 }
 
 // deferAside has the open batch keep a message that cannot be read. known tells that the inbox has a row of it.
@@ -177,12 +147,15 @@ func (l *Lane) asideDue(now model.Time, e *entry, box []model.MailboxItem) {
 		}
 	}
 	if len(e.actor.damaged) > 0 && !e.shard.draining {
-		l.take(now, e, &input{kind: inAside, address: e.address})
+		l.take(now, e, &asideInput{inputBase{address: e.address}})
 	}
 }
 
-// applyAside moves items of a mailbox to the inbox that cannot be read. Whatever else waits for the entity goes on.
-func (l *Lane) applyAside(now model.Time, e *entry, in *input) {
+// asideInput moves items of a mailbox that cannot be read to the inbox. Other items that wait for
+// the entity go on.
+type asideInput struct{ inputBase }
+
+func (in *asideInput) apply(l *Lane, now model.Time, e *entry) {
 	items := e.actor.damaged
 	e.actor.damaged = nil
 	var d core.Decision

@@ -2,28 +2,10 @@ package lane
 
 import (
 	"slices"
-	"time"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-)
-
-// waiter is somebody who wants to hear how an execution ends: a caller of this process, or another node.
-type waiter struct {
-	token any
-	node  model.NodeID
-	run   model.RunID // a certain run; zero for the end of the chain
-	reply string      // not for the end: for the answer to the request of this id
-	drawn bool        // nobody else knows that id
-	early bool        // its own start or update is not committed: what ends or is answered now is not what it waits for
-	begun bool        // its own start is
-	until model.Time  // when another node is forgotten; zero for a caller of this process
-}
-
-const (
-	awaitFor  = 10 * time.Minute // how long another node is told; it looks every second anyway
-	fewestAsk = 1024             // addresses that somebody waits for, before nodes are looked for that are to be forgotten
 )
 
 // awaitFrom has another node wait. Its callers come and go without a word, so the lane forgets it after a while.
@@ -73,9 +55,9 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 	return sure, nil
 }
 
-// limited has those who wait for a run hear that it has reached a limit, once that is committed. Nothing is to be committed when it
+// reachLimit has those who wait for a run hear that it has reached a limit, once that is committed. Nothing is to be committed when it
 // was so before.
-func (l *Lane) limited(g *building, e *entry, why *model.Reason) {
+func (l *Lane) reachLimit(g *building, e *entry, why *model.Reason) {
 	err := core.LimitReached(e.address, why)
 	if g == nil {
 		l.tellLimit(e.address, err)
@@ -177,13 +159,13 @@ func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 }
 
 // expect has whoever sent an update wait for its answer, which the code gives later.
-func (l *Lane) expect(e *entry, in *input) {
-	if in.token != nil {
-		l.awaits(e, in.token, false)
+func (l *Lane) expect(e *entry, from *source) {
+	if from.token != nil {
+		l.awaits(e, from.token, false)
 		return
 	}
-	if node := in.message.Node; !node.IsZero() && !e.shard.draining { // it asks again when it has lost patience
-		l.awaitFrom(e.address, waiter{node: node, reply: in.message.RequestID})
+	if node := from.message.Node; !node.IsZero() && !e.shard.draining { // it asks again when it has lost patience
+		l.awaitFrom(e.address, waiter{node: node, reply: from.message.RequestID})
 	}
 }
 

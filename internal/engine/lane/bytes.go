@@ -5,59 +5,23 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-const (
-	inputBytes  = 256      // what an input costs beside what it carries
-	rowBytes    = 64       // what a row costs beside what it carries
-	fewestBytes = 64 << 10 // a batch may always carry so many, however slow the path to the store is
-)
-
 // hold counts an input against the budget of the lane. Calling it again counts the input anew, because it has changed.
-func (l *Lane) hold(in *input) {
+func (l *Lane) hold(in input) {
 	l.unhold(in)
-	in.held = in.size()
-	l.bytes += in.held
+	b := in.base()
+	b.held = in.size()
+	l.bytes += b.held
 }
 
 // unhold takes an input out of the budget.
-func (l *Lane) unhold(in *input) {
-	if in.kept {
-		l.kept -= in.held
+func (l *Lane) unhold(in input) {
+	b := in.base()
+	if b.kept {
+		l.kept -= b.held
 	} else {
-		l.bytes -= in.held
+		l.bytes -= b.held
 	}
-	in.held, in.kept = 0, false
-}
-
-// size is roughly what the input costs in memory.
-func (in *input) size() int {
-	n := inputBytes
-	switch in.kind {
-	case inMessage:
-		n += in.message.Size()
-	case inAnswered:
-		n += in.message.Size() + in.answer.Output.Size()
-	case inTurn:
-		for i := range in.turn.Commands {
-			c := &in.turn.Commands[i]
-			n += c.Event.Size()
-			if c.Message != nil {
-				n += c.Message.Size()
-			}
-		}
-		if c := in.turn.Close; c != nil {
-			n += c.Output.Size() + c.Input.Size()
-		}
-	case inReport:
-		n += in.task.report.Output.Size()
-	case inProgress:
-		n += in.task.progress.Size()
-	case inExpired:
-		n += 16 * len(in.runs)
-	case inOperated:
-		n += in.job.size
-	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle, inAside, inNote:
-	}
-	return n
+	b.held, b.kept = 0, false
 }
 
 // decisionSize is roughly how many bytes the rows of a decision have. The row of an entity and the answers to remember are not
@@ -121,3 +85,11 @@ func (l *Lane) widen(b *building) {
 		l.batchBytes = min(2*l.batchBytes, l.cfg.MaxBatchBytes)
 	}
 }
+
+// Full reports whether the lane has no room: hand in nothing but results until it has.
+func (l *Lane) Full() bool {
+	return l.bytes >= l.cfg.MaxBytes || l.batchFull() || l.recovery.careful()
+}
+
+// Held is the number of bytes of inputs that wait or are not committed yet.
+func (l *Lane) Held() int { return l.bytes + l.kept }

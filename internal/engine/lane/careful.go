@@ -8,12 +8,6 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// chunk is a run of kept inputs that are committed together after a refused batch.
-type chunk []*input
-
-// careful reports whether kept inputs of a refused batch are being applied again. Until they are, nothing else is.
-func (r *recovery) careful() bool { return len(r.chunks) > 0 }
-
 // refused deals with a batch that the store will never accept (L3). The provisional state of everything in it and in the batch
 // that fills is dropped. The kept inputs are applied again in the same order, in halves, so that the poison stands alone in the end.
 func (l *Lane) refused(now model.Time, err error) {
@@ -62,20 +56,6 @@ func (l *Lane) split(now model.Time) bool {
 	half := half(first)
 	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)
 	return true
-}
-
-// half is how many inputs have about half of the bytes: at least one, and not all.
-func half(inputs []*input) int {
-	all := 0
-	for _, in := range inputs {
-		all += in.held
-	}
-	n, some := 0, 0
-	for n < len(inputs)-1 && (n == 0 || some+inputs[n].held <= all/2) {
-		some += inputs[n].held
-		n++
-	}
-	return n
 }
 
 // undo drops the batch in flight, which will never land, and the one that fills. It returns the inputs of the latter.
@@ -162,27 +142,29 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 }
 
 // isolate quarantines the address of the one input that is refused, and has the reason stored where people can see it.
-func (l *Lane) isolate(now model.Time, in *input, err error) []chunk {
-	if in.kind == inQuarantine {
+func (l *Lane) isolate(now model.Time, in input, err error) []chunk {
+	switch in.(type) {
+	case *quarantineInput:
 		l.done(in) // not even the reason can be stored; memory has it
 		return nil
-	}
-	if in.kind == inExpired { // nothing is lost, and no address is to suffer from it: it is tried again when it is found again, and not at once
+	case *removalInput: // nothing is lost, and no address is to suffer from it: it is tried again when it is found again, and not at once
 		l.retention.more = false
 		l.done(in)
 		return nil
 	}
-	e := l.entry(in.address)
+	e := l.entry(in.base().address)
 	if e == nil {
 		l.done(in)
 		return nil
 	}
 	why := model.Reason{Code: model.WaitPoison, Detail: err.Error()}
 	l.quarantine(now, e, why)
-	in.barred = true        // a removal by force is refused by the quarantine as well: it would be refused by the store again
+	if m, ok := in.(*messageInput); ok {
+		m.barred = true // a removal by force is refused by the quarantine as well: it would be refused by the store again
+	}
 	chunks := []chunk{{in}} // refused by the quarantine; a message is put off, which is a write
-	if !in.run.IsZero() {
-		note := &input{kind: inQuarantine, address: in.address, run: in.run, turn: &model.Turn{Blocked: &why}}
+	if b := in.base(); !b.run.IsZero() {
+		note := &quarantineInput{inputBase{address: b.address, run: b.run}, &why}
 		l.hold(note)
 		chunks = append(chunks, chunk{note})
 	}
@@ -195,17 +177,9 @@ func (l *Lane) carefulStep(now model.Time) {
 	for r.careful() && l.flight == nil && !r.busy() {
 		waiting := false
 		for _, in := range r.chunks[0] {
-			e := l.entry(in.address)
-			switch {
-			case e == nil || e.poison != nil || in.kind == inQuarantine || e.known && !e.unread(in):
-				continue
-			case e.loading:
-			case !e.known:
-				l.load(e)
-			default:
-				l.loadWritten(e, in)
+			if !l.readForChunk(in) {
+				waiting = true
 			}
-			waiting = true
 		}
 		if waiting {
 			return
@@ -237,28 +211,54 @@ func (l *Lane) carefulStep(now model.Time) {
 	}
 }
 
+// readForChunk reports whether what a kept input touches has been read again, and reads it if not.
+func (l *Lane) readForChunk(in input) bool {
+	e := l.entry(in.base().address)
+	if _, note := in.(*quarantineInput); note || e == nil || e.poison != nil {
+		return true
+	}
+	m, isMessage := in.(*messageInput)
+	switch {
+	case e.known && !(isMessage && e.unread(m)):
+		return true
+	case e.loading:
+	case !e.known:
+		l.load(e)
+	default:
+		l.loadWritten(e, m)
+	}
+	return false
+}
+
 // applyChunk applies kept inputs. A request that may have been served meanwhile, because the same one was kept too, is looked up first,
 // in its turn; so is one that came too early, or is about a dead letter.
 func (l *Lane) applyChunk(now model.Time, c chunk) {
-	var unsure []*input
+	var unsure []*messageInput
 	for _, in := range c {
-		e := l.entry(in.address)
-		switch {
-		case e == nil:
-			l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
+		e := l.entry(in.base().address)
+		if e == nil {
+			in.refuse(l, ErrNotOwner)
 			l.done(in)
-		case e.poison == nil && (in.once() && !e.sure(in) || in.early(e) || in.aboutLetter()):
-			in.letter = nil // is read again
-			unsure = append(unsure, in)
-		case e.poison == nil && in.kind == inExpire:
-			l.expireAgain(now, e, in)
-		default:
-			l.apply(now, e, in)
+			continue
 		}
+		if e.poison == nil {
+			switch in := in.(type) {
+			case *messageInput:
+				if in.once() && !in.sure(e) || in.early(e) || in.aboutLetter() {
+					in.letter = nil // is read again
+					unsure = append(unsure, in)
+					continue
+				}
+			case *expiryInput:
+				l.expireAgain(now, e, in)
+				continue
+			}
+		}
+		l.apply(now, e, in)
 	}
 	for _, in := range slices.Backward(unsure) {
 		e := l.entry(in.address)
-		e.backlog = slices.Insert(e.backlog, 0, in)
+		e.backlog = slices.Insert(e.backlog, 0, input(in))
 	}
 }
 
@@ -269,7 +269,7 @@ func (l *Lane) carefulLanded() {
 	}
 }
 
-func (l *Lane) failCareful(fail func(*input)) {
+func (l *Lane) failCareful(fail func(input)) {
 	for _, c := range l.recovery.chunks {
 		for _, in := range c {
 			fail(in)
@@ -323,7 +323,7 @@ func (l *Lane) cure(now model.Time) {
 			l.timers.reset() // those that came due meanwhile were left in the store
 			l.dispatch(now, e)
 			if len(e.reports) > 0 {
-				e.backlog, e.reports = append(e.reports, e.backlog...), nil
+				e.requeueReports()
 				l.schedule(e)
 			}
 			l.maybeDrop(e)
@@ -345,54 +345,64 @@ func (l *Lane) cureWake() model.Time {
 	return t
 }
 
-// applyPoisoned deals with an input for a quarantined address: people are told, also those who give orders by way of another process; other messages are put off, timers
-// stay where they are.
-func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
-	blocked := fault.New(fault.Blocked, "execution %s %s", e.address, e.poison)
+// quarantineInput stores why an address is quarantined.
+type quarantineInput struct {
+	inputBase
+	why *model.Reason
+}
+
+func (in *quarantineInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
+	l.touch(l.open, e)
+	l.open.batch.Marks = append(l.open.batch.Marks, store.MarkRow{
+		RunKey: store.RunKey{Shard: e.shard.id, Run: in.run}, Blocked: in.why,
+	})
+	l.open.inputs = append(l.open.inputs, in)
+}
+
+// applyPoisoned of a message refuses what a caller waits for, also an order that another process
+// sent. It puts off other messages. A removal by force goes on: it is what ends the quarantine.
+func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
+	blocked := e.refusal()
 	switch {
-	case in.kind == inQuarantine:
-		l.touch(l.open, e)
-		l.open.batch.Marks = append(l.open.batch.Marks, store.MarkRow{
-			RunKey: store.RunKey{Shard: e.shard.id, Run: in.run}, Blocked: in.turn.Blocked,
-		})
-		l.open.inputs = append(l.open.inputs, in)
+	case in.forced():
+		l.applyWatched(now, e, in)
 		return
-	case in.kind == inReport && !e.shard.draining:
-		if l.keep(e, in) {
-			return
-		}
-		l.settled(in.task.worker, in.task.report.Ref, ErrLater)
-	case in.kind == inReport:
-		l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
-	case in.kind == inOperated:
-		l.unheard(in, blocked)
-	case in.kind == inTurn || in.kind == inRelease:
-		l.out.Calls = append(l.out.Calls, Call{
-			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),
-		})
-	case in.pair != nil && !in.pair.next(in):
-	case in.orders() && !in.told && e.sure(in):
-		l.refuseOrder(e, in, wayOut(in.message, blocked))
+	case in.origin.repeated():
+	case in.orders() && !in.told && in.sure(e):
+		l.refuseOrder(e, in, wayOut(in.origin.message, blocked))
 		return
-	case in.pair != nil || !in.inbox.IsZero():
+	case in.origin.remote():
 		l.putOff(now, e, in)
 		return
 	default:
-		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: wayOut(in.message, blocked)})
+		in.refuse(l, wayOut(in.origin.message, blocked))
 	}
 	l.done(in)
 }
 
-// putOff moves a message for a quarantined address out of the way of those behind it, to be tried again later.
-func (l *Lane) putOff(now model.Time, e *entry, in *input) {
-	b := l.open
+func (in *answerInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
+	switch {
+	case in.origin.repeated():
+	case in.origin.remote():
+		l.putOff(now, e, in)
+		return
+	default:
+		in.refuse(l, wayOut(in.origin.message, e.refusal()))
+	}
+	l.done(in)
+}
+
+// putOff moves a message for a quarantined address out of the way of those behind it. The lane
+// tries it again later.
+func (l *Lane) putOff(now model.Time, e *entry, in input) {
+	from, b := in.source(), l.open
 	l.touch(b, e)
-	row := store.InboxRow{Shard: e.shard.id, ID: in.inbox, Message: *in.message, NotBefore: now.Add(l.cfg.QuarantineFor)}
-	if in.pair != nil {
+	row := store.InboxRow{Shard: e.shard.id, ID: from.inbox, Message: *from.message, NotBefore: now.Add(l.cfg.QuarantineFor)}
+	if from.pair != nil {
 		row.ID = l.cfg.NewRun()
-		in.pair.consume(l, in)
+		from.pair.consume(l, from.seq)
 	}
 	b.batch.Deferred = append(b.batch.Deferred, row)
 	b.inputs = append(b.inputs, in)
-	b.bytes += rowBytes + in.message.Size()
+	b.bytes += rowBytes + from.message.Size()
 }

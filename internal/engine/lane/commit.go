@@ -7,45 +7,6 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// stage is how far the lane is in dealing with a commit that did not succeed.
-type stage uint8
-
-const (
-	stageNone      stage = iota
-	stageResend          // send the same batch again at the given time
-	stageRefence         // move the fence at the given time
-	stageRefencing       // waiting for the fence
-	stageVerifying       // waiting for a look at what the starts of a landed batch met
-)
-
-// recovery is how a failed commit is being dealt with.
-type recovery struct {
-	stage    stage
-	at       model.Time // when to go on; zero for as soon as possible
-	attempts int
-	lost     int     // commits of the batch in flight whose outcome was unknown, and that did not land
-	broken   int     // commits of it that the store broke off
-	patience int     // see store.Batch
-	chunks   []chunk // see careful.go
-}
-
-const (
-	lostTries    = 2 // lost commits of a batch before it is split
-	brokenTries  = 6 // broken commits of a batch before it is split
-	mostPatience = 6
-)
-
-// over notes that the batch in flight has been dealt with. What is left of it needs as much time.
-func (r *recovery) over() {
-	r.stage, r.at, r.attempts, r.lost, r.broken = stageNone, 0, 0, 0, 0
-}
-
-// wait gives the next commit more time.
-func (r *recovery) wait() { r.patience = min(r.patience+1, mostPatience) }
-
-// busy reports whether the batch in flight is being dealt with, so that nothing else may be sealed.
-func (r *recovery) busy() bool { return r.stage != stageNone }
-
 // Committed hands in the result of a commit.
 func (l *Lane) Committed(now model.Time, res store.Committed, err error) {
 	if l.dead != nil || l.flight == nil {
@@ -192,10 +153,10 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	b.effects = deleteEffects(b.effects, run)
 	b.untold(run)
 	for _, in := range b.inputs {
-		if in.kind == inMessage && in.message.Kind == model.MessageStart && in.address == e.address {
-			again := *in
-			again.checked, again.held, again.kept = true, 0, false
-			e.backlog = append([]*input{&again}, e.backlog...)
+		if m, ok := in.(*messageInput); ok && m.is(model.MessageStart) && m.address == e.address {
+			again := *m
+			again.lookup.checked, again.held, again.kept = true, 0, false
+			e.backlog = append([]input{&again}, e.backlog...)
 			l.hold(&again)
 		}
 	}
@@ -227,13 +188,7 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 func (l *Lane) die(err error) {
 	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts}
-	fail := func(in *input) {
-		if in.kind == inReport {
-			l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
-		}
-		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
-		l.unheard(in, ErrNotOwner)
-	}
+	fail := func(in input) { in.refuse(l, ErrNotOwner) }
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
 			continue

@@ -14,12 +14,12 @@ import (
 //
 // A few callers who wait out an outage of the store are not refused, however long it lasts. A line that grows behind something that
 // does not move is.
-func (l *Lane) crowded(now model.Time, e *entry, in *input) error {
+func (l *Lane) crowded(now model.Time, e *entry, in *messageInput) error {
 	n := len(e.backlog)
 	if n == 0 || in.forced() { // an operator can always remove it
 		return nil
 	}
-	age := now.Sub(e.backlog[0].since)
+	age := now.Sub(e.backlog[0].base().since)
 	switch {
 	case n >= l.cfg.MaxBacklog:
 	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.writes(): // what a claim writes comes before its report
@@ -33,7 +33,7 @@ func (l *Lane) crowded(now model.Time, e *entry, in *input) error {
 // waitingBytes is how many bytes wait for the address.
 func (e *entry) waitingBytes() (n int) {
 	for _, in := range e.backlog {
-		n += in.held
+		n += in.base().held
 	}
 	return n
 }
@@ -64,9 +64,9 @@ const maxLine = 30 * time.Second
 // stalled says why an entity takes no further call of a client: more calls wait for their turn than
 // are made together, and the first of them has waited too long. It is empty when the call may wait.
 // What nobody waits for, and what a workflow sends, is only bounded by the size of the mailbox.
-func (l *Lane) stalled(now model.Time, e *entry, in *input) string {
-	m, n := in.message, e.actor.entity
-	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.pair != nil || n.Waiting() <= l.cfg.PerKey {
+func (l *Lane) stalled(now model.Time, e *entry, in *messageInput) string {
+	m, n := in.origin.message, e.actor.entity
+	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.origin.pair != nil || n.Waiting() <= l.cfg.PerKey {
 		return ""
 	}
 	waiting, since := n.Line()

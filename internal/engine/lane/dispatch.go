@@ -2,55 +2,12 @@ package lane
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
-
-// WorkerID names a worker of this process. Zero is nobody.
-type WorkerID int
-
-type kind struct{ tenant, workflow string }
-
-// workers knows who offers what.
-type workers struct {
-	offers map[kind][]offer
-	turn   map[kind]int
-	gen    uint64
-	// unserved are runs that nobody here can continue, by kind.
-	unserved map[kind][]*entry
-	here     map[WorkerID]bool
-	leaving  map[WorkerID]bool
-}
-
-// offer is a worker that runs a workflow, and the version of its code.
-type offer struct {
-	id      WorkerID
-	version string
-	pinned  bool // it continues only pinned runs of its version
-
-	entity *model.EntityType // what it offers, when that is an entity or a service
-}
-
-func newWorkers() workers {
-	return workers{offers: map[kind][]offer{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{}}
-}
-
-// pick chooses among the workers that offer the kind, in turn, and have the version that the run is pinned to, or do not care; 0 when there is
-// none.
-func (w *workers) pick(k kind, pin string) WorkerID {
-	offers := w.offers[k]
-	for range offers {
-		w.turn[k]++
-		if o := offers[w.turn[k]%len(offers)]; pin == "" || o.version == pin || !o.pinned {
-			return o.id
-		}
-	}
-	return 0
-}
 
 // Join adds a worker. Runs that waited for somebody like it are handed over, and so are blocked ones: its code may be newer.
 func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
@@ -114,18 +71,6 @@ func (l *Lane) takeBack(now model.Time, e *entry, why string) {
 	l.maybeDrop(e)
 }
 
-// sorted lists entries in an order that does not depend on chance.
-func (l *Lane) sorted(want func(*entry) bool) []*entry {
-	var found []*entry
-	for _, e := range l.entries {
-		if want(e) {
-			found = append(found, e)
-		}
-	}
-	slices.SortFunc(found, compareEntries)
-	return found
-}
-
 // dispatch hands an open run to a worker. Its history is read first.
 func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.isEntity() {
@@ -153,9 +98,8 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.unserved || e.inLine {
 		return // somebody who can continue it will take it along
 	}
-	k := kind{e.address.Tenant, e.address.Type}
-	if len(l.workers.offers[k]) == 0 {
-		l.strand(k, e, noWorker(e))
+	if len(l.workers.offers[e.kind()]) == 0 {
+		l.strand(e, noWorker(e))
 		if l.cfg.Board != nil && !e.known {
 			l.loadSoon(e) // its tasks go on without its code
 		}
@@ -167,10 +111,11 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 }
 
 // strand lets a run wait for a worker that can continue it. It is never a failure.
-func (l *Lane) strand(k kind, e *entry, why model.Reason) {
+func (l *Lane) strand(e *entry, why model.Reason) {
 	e.waits = []model.Reason{why}
 	if !e.unserved {
 		e.unserved = true
+		k := e.kind()
 		l.workers.unserved[k] = append(l.workers.unserved[k], e)
 	}
 	refusal := fault.Unavailable
@@ -187,21 +132,10 @@ func (l *Lane) strand(k kind, e *entry, why model.Reason) {
 // unstrand has the run wait for nobody any more.
 func (l *Lane) unstrand(e *entry) {
 	if e.unserved {
-		k := kind{e.address.Tenant, e.address.Type}
+		k := e.kind()
 		l.workers.unserved[k] = slices.DeleteFunc(l.workers.unserved[k], func(x *entry) bool { return x == e })
 		e.unserved = false
 	}
-}
-
-func noWorker(e *entry) model.Reason {
-	why := model.Reason{Code: model.WaitWorker, Name: e.address.Type}
-	if word, name, ok := strings.Cut(e.address.Type, ":"); ok && e.isEntity() {
-		why.Detail, why.Name = word, name
-	}
-	if e.known && e.x != nil && e.x.Pin != "" {
-		why.Detail = "version " + e.x.Pin + " of workflow"
-	}
-	return why
 }
 
 // activateFresh hands over a run that has just begun: there is nothing to read.
@@ -215,10 +149,9 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.paused() || !e.x.Open() || e.isTask() {
 		return
 	}
-	k := kind{e.address.Tenant, e.address.Type}
-	w := l.workers.pick(k, e.x.Pin)
+	w := l.workers.pick(e.kind(), e.x.Pin)
 	if w == 0 {
-		l.strand(k, e, noWorker(e))
+		l.strand(e, noWorker(e))
 		return
 	}
 	if !l.hasRoom() {
@@ -255,11 +188,10 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 		l.askAgain(e)
 		return
 	}
-	k := kind{e.address.Tenant, e.address.Type}
-	w := l.workers.pick(k, e.x.Pin)
+	w := l.workers.pick(e.kind(), e.x.Pin)
 	if w == 0 {
 		e.tail = nil
-		l.strand(k, e, noWorker(e))
+		l.strand(e, noWorker(e))
 		return
 	}
 	all := slices.Concat(e.x.Start.Carried, events)
@@ -309,24 +241,6 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	case e.x.Blocked == nil || resumed: // whoever can continue a blocked one may have come while it was paused
 		l.dispatch(now, e)
 	}
-}
-
-// concernsCode reports whether an event is more than a note about how a task fares that has not ended.
-func concernsCode(e model.Event) bool {
-	switch e.Kind {
-	case model.EventTaskClaimed, model.EventTaskReturned:
-		return false
-	case model.EventAttemptFailed:
-		return e.Worker == "" // that of a task names who made it
-	case model.EventTaskTimedOut:
-		return e.Due == 0
-	default:
-		return true
-	}
-}
-
-func hasKind(events []model.Event, k model.EventKind) bool {
-	return slices.ContainsFunc(events, func(e model.Event) bool { return e.Kind == k })
 }
 
 // tell brings events to the worker, unless they came with the activation.

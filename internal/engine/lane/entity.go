@@ -1,13 +1,10 @@
 package lane
 
 import (
-	"container/list"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/store"
 )
 
 const (
@@ -16,50 +13,6 @@ const (
 	defaultMailbox    = 10_000
 	mailboxPage       = 1000
 )
-
-// actor is an entity or a service that the lane has in memory.
-type actor struct {
-	entity  *core.Entity // nil until it has been read
-	durable model.Entity // what is committed of it: views are made on that
-	jobs    []*job       // that workers have
-	kept    []*core.Item // calls that are only in memory, while the rest is read again
-	counted int          // bytes of all that waits, as the lane has counted them
-	rest    *list.Element
-	bytes   int                 // that it takes while it rests
-	damaged []model.MailboxItem // items that cannot be read, until they are moved out of the mailbox
-	until   model.Time          // when it leaves memory, if nobody calls it before
-}
-
-// job is a hand-over of calls to a worker. Nothing of it has happened before what it led to is committed: one that is lost is simply made again, but for calls that are made at
-// most once.
-type job struct {
-	gen     uint64
-	worker  WorkerID
-	entry   *entry
-	items   []*core.Item
-	version int64 // of the row that they are made on
-	result  *model.Operated
-	size    int        // of the result as it came: what it may not have done is taken out of it
-	since   model.Time // when a worker got it
-	until   model.Time // when it had reported
-}
-
-// OperateCall hands calls of an entity to a worker.
-type OperateCall struct {
-	Worker     WorkerID
-	Operations model.Operations
-}
-
-func (j *job) views() bool { return j.items[0].View }
-
-// isEntity reports whether the address is that of an entity or of a service: no run has it.
-func (e *entry) isEntity() bool { return e.actor != nil }
-
-// loadEntity reads an entity with its mailbox.
-func (l *Lane) loadEntity(e *entry) {
-	e.loading = true
-	l.loads.add(&Load{Kind: LoadEntity, Shard: e.shard.id, Address: e.address, entry: e})
-}
 
 // loadedEntity takes up an entity that has been read.
 func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
@@ -136,10 +89,10 @@ func (l *Lane) views(e *entry) func(name string) bool {
 }
 
 // applyToEntity decides what a message does to an entity.
-func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
-	m := in.message
-	remote := in.pair != nil || !in.inbox.IsZero()
-	a := core.Arrival{Tag: in.token, Room: defaultMailbox}
+func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
+	m := in.origin.message
+	remote := in.origin.remote()
+	a := core.Arrival{Tag: in.origin.token, Room: defaultMailbox}
 	if t := l.entityType(e); t != nil && t.Mailbox > 0 {
 		a.Room = t.Mailbox
 	}
@@ -159,8 +112,8 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 	if !a.View {
 		a.Stalled = l.stalled(now, e, in)
 	}
-	if err := l.noRoomFor(e, in, a.Stored); err != nil {
-		l.reply(e.address, in.awaits, Answer{Token: in.token, Err: err})
+	if err := l.noRoomFor(e, in.origin.message, a.Stored); err != nil {
+		in.refuse(l, err)
 		l.done(in)
 		l.operate(now, e)
 		return
@@ -172,10 +125,10 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 	}
 	if d.Pending && !d.Writes() && !remote {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
-		l.expect(e, in)
+		l.expect(e, &in.origin)
 		l.done(in)
 	} else if b := l.record(e, in, &d); b != nil && a.Held && d.Answer.Failure == nil {
-		b.effects = append(b.effects, effect{kind: effBegin, entry: e, input: in})
+		b.effects = append(b.effects, effect{kind: effBegin, entry: e, message: in})
 	}
 	l.operate(now, e)
 }
@@ -193,11 +146,14 @@ func (l *Lane) begin(now model.Time, e *entry, m *model.Message) {
 // calls that nobody may make any more.
 func (l *Lane) settleDue(now model.Time, e *entry) {
 	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard sees to it
-		l.take(now, e, &input{kind: inSettle, address: e.address})
+		l.take(now, e, &settleInput{inputBase{address: e.address}})
 	}
 }
 
-func (l *Lane) applySettle(now model.Time, e *entry, in *input) {
+// settleInput answers calls of an entity that are lost, and gives its lock to the next in turn.
+type settleInput struct{ inputBase }
+
+func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 	d := e.actor.entity.Settle(now)
 	l.record(e, in, &d)
 	l.operate(now, e)
@@ -220,11 +176,10 @@ func (l *Lane) operate(now model.Time, e *entry) {
 		return
 	}
 	l.wakeUp(e)
-	k := kind{e.address.Tenant, e.address.Type}
 	t := l.entityType(e)
 	if t == nil {
 		if slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageCall }) {
-			l.strand(k, e, noWorker(e))
+			l.strand(e, noWorker(e))
 		}
 		return
 	}
@@ -288,7 +243,7 @@ func (l *Lane) Operated(now model.Time, w WorkerID, r *model.Operated) {
 	}
 	l.unjob(j)
 	j.result, j.size, j.until = r, r.Size(), now
-	l.take(now, j.entry, &input{kind: inOperated, address: j.entry.address, job: j})
+	l.take(now, j.entry, &resultInput{inputBase{address: j.entry.address}, j})
 }
 
 func (l *Lane) unjob(j *job) {
@@ -297,8 +252,28 @@ func (l *Lane) unjob(j *job) {
 	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
 }
 
-// applyOperated records what came of calls.
-func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
+// resultInput is what a worker has made of calls of an entity.
+type resultInput struct {
+	inputBase
+	job *job
+}
+
+func (in *resultInput) size() int { return inputBytes + in.job.size }
+
+func (in *resultInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
+	in.refuse(l, e.refusal())
+	l.done(in)
+}
+
+// refuse tells the callers whose calls the result is about that the lane does not record it.
+func (in *resultInput) refuse(l *Lane, err error) {
+	for _, it := range in.job.items {
+		l.unmade(it, in.address, err, true)
+	}
+}
+
+// apply records what came of calls.
+func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	j := in.job
 	d, ok := e.actor.entity.Apply(j.items, j.result, j.version, now)
 	if !ok {
@@ -362,7 +337,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	for _, j := range slices.Clone(a.jobs) {
 		l.unjob(j)
 	}
-	l.dropResults(e, func(*input) {}) // they were made on what is forgotten
+	l.dropResults(e, nil) // they were made on what is forgotten
 	if a.entity == nil {
 		return
 	}
@@ -382,19 +357,18 @@ func (l *Lane) forgetEntity(e *entry) {
 }
 
 // dropResults takes back results that have come and have not been applied.
-func (l *Lane) dropResults(e *entry, each func(*input)) {
-	e.backlog = slices.DeleteFunc(e.backlog, func(in *input) bool {
-		if in.kind != inOperated {
+func (l *Lane) dropResults(e *entry, why error) {
+	e.backlog = slices.DeleteFunc(e.backlog, func(in input) bool {
+		if _, ok := in.(*resultInput); !ok {
 			return false
 		}
-		each(in)
+		if why != nil {
+			in.refuse(l, why)
+		}
 		l.done(in)
 		return true
 	})
 }
-
-// ErrInterrupted tells whoever made a call that is kept in memory only that nobody can tell whether it was made.
-var ErrInterrupted = fault.New(fault.Unavailable, core.Interrupted)
 
 // abandon has nobody make the calls of an entity that are only in memory. Those who wait are told: what has not begun may be asked of somebody else.
 func (l *Lane) abandon(e *entry, why error) {
@@ -405,7 +379,7 @@ func (l *Lane) abandon(e *entry, why error) {
 			l.unmade(it, e.address, why, true)
 		}
 	}
-	l.dropResults(e, func(in *input) { l.unheard(in, why) })
+	l.dropResults(e, why)
 	kept, entity := a.kept, a.entity
 	a.kept, a.entity = nil, nil // first: whoever is told is taken out of the mailbox
 	for _, it := range kept {
@@ -421,16 +395,6 @@ func (l *Lane) abandon(e *entry, why error) {
 	e.known = false
 	e.version++
 	l.weighMail(e)
-}
-
-// unheard tells those whose calls a result is about that nobody records it.
-func (l *Lane) unheard(in *input, why error) {
-	if in.kind != inOperated {
-		return
-	}
-	for _, it := range in.job.items {
-		l.unmade(it, in.address, why, true)
-	}
 }
 
 // unmade tells whoever waits for a call that is only in memory that nobody makes it.
@@ -467,62 +431,6 @@ func (l *Lane) leaveEntities(now model.Time, id WorkerID) {
 		l.settleDue(now, e)
 		l.operate(now, e)
 		l.maybeDrop(e)
-	}
-}
-
-// stays reports whether the entity must not leave memory.
-func (a *actor) stays() bool {
-	return a.rest != nil || len(a.jobs) > 0 || len(a.kept) > 0 || a.entity != nil && !a.entity.Idle()
-}
-
-// committed makes a change of the row what views are made on.
-func (a *actor) committed(c *core.EntityChange) {
-	a.durable = c.Entity
-	if c.Gone {
-		a.durable = model.Entity{Address: c.Entity.Address}
-	}
-}
-
-// changeEntity puts the change of a row into the batch. Several in one batch are one write.
-func (b *building) changeEntity(e *entry, c *core.EntityChange) {
-	row := store.EntityRow{Shard: e.shard.id, Entity: c.Entity, Prev: c.Prev, Gone: c.Gone}
-	b.bytes += c.Entity.Size()
-	i, ok := b.changed[e]
-	if !ok {
-		if b.changed == nil {
-			b.changed = map[*entry]int{}
-		}
-		b.changed[e] = len(b.batch.Entities)
-		b.batch.Entities = append(b.batch.Entities, row)
-		return
-	}
-	old := &b.batch.Entities[i]
-	b.bytes -= old.Entity.Size()
-	row.Prev = old.Prev
-	if row.Prev != 0 || !row.Gone {
-		*old = row
-		return
-	}
-	b.batch.Entities = slices.Delete(b.batch.Entities, i, i+1) // it came and went
-	delete(b.changed, e)
-	for other, at := range b.changed {
-		if at > i {
-			b.changed[other] = at - 1
-		}
-	}
-}
-
-// changeMailbox puts new and dealt-with items into the batch. What came and went in one batch is no write.
-func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
-	for _, seq := range d.Taken {
-		if i := slices.IndexFunc(b.batch.Mailbox, func(r store.MailboxRow) bool { return r.Item.Seq == seq && r.EntityKey == key }); i >= 0 {
-			b.batch.Mailbox = slices.Delete(b.batch.Mailbox, i, i+1)
-		} else {
-			b.batch.Taken = append(b.batch.Taken, store.MailboxKey{EntityKey: key, Seq: seq})
-		}
-	}
-	for i := range d.Mailbox {
-		b.batch.Mailbox = append(b.batch.Mailbox, store.MailboxRow{EntityKey: key, Item: d.Mailbox[i]})
 	}
 }
 

@@ -1,25 +1,8 @@
 package lane
 
 import (
-	"container/list"
-	"time"
-
 	"github.com/perdure/perdure/internal/model"
 )
-
-const (
-	defaultEntityIdle  = time.Minute
-	entityCacheEntries = 100_000
-	entityCacheBytes   = 64 << 20
-)
-
-// resting are entities in memory that nobody calls, those first that nobody has called for longest.
-type resting struct {
-	list  *list.List
-	bytes int
-}
-
-func (r *resting) full() bool { return r.list.Len() > entityCacheEntries || r.bytes > entityCacheBytes }
 
 // restUntil has an entity that nobody calls stay in memory for a while: the next call needs not read it. Others make room for it.
 func (l *Lane) restUntil(now model.Time, e *entry) {

@@ -1,9 +1,13 @@
 package lane
 
 import (
+	"cmp"
+	"container/list"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -28,7 +32,7 @@ type entry struct {
 	inOpen, inFlight bool // has rows or answers in that batch
 	mark             *core.Mark
 	served           int // inputs applied in the open batch
-	backlog          []*input
+	backlog          []input
 	queued           bool // is in Lane.backlog
 
 	worker     WorkerID    // 0 when nobody holds the run
@@ -61,7 +65,7 @@ type entry struct {
 	gone     bool                // it has left memory; whoever still has it changes nothing
 	handing  int                 // claims that are to be handed over, whose progress is being read
 	unhanded []*Load             // those of them whose progress came while the run was forgotten
-	reports  []*input            // that came while it was quarantined
+	reports  []*reportInput      // that came while it was quarantined
 	written  map[string]*written // by task, of those that write; nil when none does
 	actor    *actor              // of an entity or a service; nil for all others
 
@@ -83,76 +87,34 @@ func (e *entry) paused() bool {
 }
 
 // isTask reports whether the address is that of a task which stands alone: no code runs for it.
-func (e *entry) isTask() bool { return strings.HasPrefix(e.address.Type, model.TaskPrefix) }
+func (e *entry) isTask() bool { return standsAlone(e.address) }
+
+// standsAlone reports whether the address is that of a task without a workflow.
+func standsAlone(a model.Address) bool { return strings.HasPrefix(a.Type, model.TaskPrefix) }
+
+// kind is the kind of workflow, entity or service of the address.
+func (e *entry) kind() kind { return kind{e.address.Tenant, e.address.Type} }
+
+// requeueReports puts reports that waited for the end of a quarantine before what waits.
+func (e *entry) requeueReports() {
+	all := make([]input, 0, len(e.reports)+len(e.backlog))
+	for _, in := range e.reports {
+		all = append(all, in)
+	}
+	e.backlog, e.reports = append(all, e.backlog...), nil
+}
+
+// refusal says that the address is quarantined.
+func (e *entry) refusal() *fault.Error {
+	return fault.New(fault.Blocked, "execution %s %s", e.address, e.poison)
+}
+
+// forgot reports whether only the store knows what became of a claim.
+func (e *entry) forgot(ref *model.ClaimRef) bool { return ref != nil && !e.x.Knows(ref) }
 
 func (e *entry) key() store.RunKey { return store.RunKey{Shard: e.shard.id, Run: e.run()} }
 
 func (e *entry) dirty() bool { return e.inOpen || e.inFlight }
-
-// entry finds or makes the entry of an address; nil when its shard is not ours.
-func (l *Lane) entry(a model.Address) *entry {
-	if e, ok := l.entries[a]; ok {
-		return e
-	}
-	sh, ok := l.shards[a.Shard(l.cfg.Shards)]
-	if !ok {
-		return nil
-	}
-	e := &entry{address: a, shard: sh}
-	if a.IsEntity() {
-		e.actor = &actor{}
-	}
-	l.entries[a] = e
-	sh.entries[e] = struct{}{}
-	return e
-}
-
-// setRun makes x the current run of the entry.
-func (l *Lane) setRun(e *entry, x *core.Execution) {
-	e.x, e.known, e.posted, e.written, e.bare, e.asleep = x, true, false, nil, false, nil
-}
-
-// forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
-func (l *Lane) forget(e *entry) {
-	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming, e.posted, e.written = nil, false, false, false, nil, 0, false, nil
-	e.version++
-	if e.isEntity() {
-		l.forgetEntity(e)
-	}
-}
-
-// maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
-func (l *Lane) maybeDrop(e *entry) {
-	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.poison != nil ||
-		e.resuming > 0 || // it is handed over when that is told
-		e.tasks.len() > 0 || e.recalled() {
-		return
-	}
-	if e.unserved || e.inLine {
-		l.slim(e)
-		return
-	}
-	if e.isEntity() && e.actor.stays() {
-		return
-	}
-	l.askAgain(e) // nobody would answer
-	l.drop(e)
-}
-
-func (l *Lane) drop(e *entry) {
-	if !e.gone {
-		delete(l.entries, e.address)
-		e.gone = true
-	}
-	delete(e.shard.entries, e)
-	if e.isEntity() {
-		l.wakeUp(e)
-		l.weighMail(e)
-	}
-	if e.tasks.len() > 0 {
-		l.unpost(l.now, e)
-	}
-}
 
 // ring is a queue of entries, served in turn.
 type ring struct{ items []*entry }
@@ -174,4 +136,115 @@ func (r *ring) take() []*entry {
 		e.queued = false
 	}
 	return items
+}
+
+// written is what is known of the data of a task while somebody writes it. It is read when a claim writes for the first time; a task that writes nothing has none.
+type written struct {
+	core.Written
+	err error // why it cannot be understood: then nothing more is written
+}
+
+// actor is an entity or a service that the lane has in memory.
+type actor struct {
+	entity  *core.Entity // nil until it has been read
+	durable model.Entity // what is committed of it: views are made on that
+	jobs    []*job       // that workers have
+	kept    []*core.Item // calls that are only in memory, while the rest is read again
+	counted int          // bytes of all that waits, as the lane has counted them
+	rest    *list.Element
+	bytes   int                 // that it takes while it rests
+	damaged []model.MailboxItem // items that cannot be read, until they are moved out of the mailbox
+	until   model.Time          // when it leaves memory, if nobody calls it before
+}
+
+// job is a hand-over of calls to a worker. Nothing of it has happened before what it led to is committed: one that is lost is simply made again, but for calls that are made at
+// most once.
+type job struct {
+	gen     uint64
+	worker  WorkerID
+	entry   *entry
+	items   []*core.Item
+	version int64 // of the row that they are made on
+	result  *model.Operated
+	size    int        // of the result as it came: what it may not have done is taken out of it
+	since   model.Time // when a worker got it
+	until   model.Time // when it had reported
+}
+
+func (j *job) views() bool { return j.items[0].View }
+
+// isEntity reports whether the address is that of an entity or of a service: no run has it.
+func (e *entry) isEntity() bool { return e.actor != nil }
+
+// stays reports whether the entity must not leave memory.
+func (a *actor) stays() bool {
+	return a.rest != nil || len(a.jobs) > 0 || len(a.kept) > 0 || a.entity != nil && !a.entity.Idle()
+}
+
+// committed makes a change of the row what views are made on.
+func (a *actor) committed(c *core.EntityChange) {
+	a.durable = c.Entity
+	if c.Gone {
+		a.durable = model.Entity{Address: c.Entity.Address}
+	}
+}
+
+// stored reports whether everything that waits for the entity is in the store.
+func (a *actor) stored() bool {
+	if a.rest != nil || len(a.jobs) > 0 || len(a.kept) > 0 {
+		return false
+	}
+	for _, it := range a.entity.Mail() {
+		if it.Seq == 0 || it.Begun() || it.Message.Brief { // whoever reads a brief one must think that it may have been made
+			return false
+		}
+	}
+	return true
+}
+
+// shard is a slice of the address space that this lane owns.
+type shard struct {
+	id       model.ShardID
+	tenure   int                     // what was read before it became ours, perhaps not for the first time, is out of date
+	received map[model.ShardID]int64 // committed cursors, by sender
+	sent     map[model.ShardID]int64 // last committed position, by receiver
+	entries  map[*entry]struct{}
+	tokens   tokens
+
+	draining bool       // is being given up: takes nothing new
+	until    model.Time // when running steps are waited for no longer
+	freeing  bool       // the batch that frees it is open or in flight
+	gone     bool       // not ours any more
+	crashed  bool       // its last owner has died: one of the calls that it has left may be why
+	lone     int        // calls of it that were made alone without having been marked by a dead owner, see suspect
+	listed   bool       // its runnable runs are known
+
+	alone    bool       // a batch that was to free it was refused: the next one does nothing else
+	refusals int        // of such batches
+	again    model.Time // when the next one is tried
+}
+
+func (s *shard) sorted() []*entry {
+	es := make([]*entry, 0, len(s.entries))
+	for e := range s.entries {
+		es = append(es, e)
+	}
+	slices.SortFunc(es, compareEntries)
+	return es
+}
+
+// tokens are the fencing tokens of the entities of a shard. They are taken from the clock, in µs. A row of an entity that
+// is gone does not tell its last token, and the clock of the next owner may be behind: so the shard has a stored mark that is
+// raised by the commit that gives out a token above it, well ahead, and the next owner begins above the mark.
+type tokens struct {
+	last     int64 // the highest one that was given out, or the mark that was found
+	reserved int64 // the mark, as it is stored
+}
+
+func compareAddresses(x, y model.Address) int {
+	return cmp.Or(cmp.Compare(x.Tenant, y.Tenant), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Key, y.Key))
+}
+
+func compareEntries(x, y *entry) int {
+	return cmp.Or(cmp.Compare(x.shard.id, y.shard.id), compareAddresses(x.address, y.address))
 }

@@ -2,48 +2,9 @@ package lane
 
 import (
 	"github.com/perdure/perdure/internal/core"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
-
-const mailPage = 500
-
-// mailroom receives messages of other shards and requests of other processes.
-type mailroom struct {
-	pairs   map[[2]model.ShardID]*pair // by (to, from)
-	hungry  []*pair                    // may hand on their next message
-	inbox   map[model.RunID]struct{}   // requests that have been taken from the inbox and are not committed yet
-	served  []model.RunID              // those that were committed while the inbox was being read: the read may still show them
-	bytes   int                        // of the messages in all channels
-	reading bool
-	again   bool // mail was announced while the lane was reading, or had no room for it
-	more    bool // there may be mail behind the last page
-	aside   aside
-}
-
-func newMailroom() mailroom {
-	return mailroom{pairs: map[[2]model.ShardID]*pair{}, inbox: map[model.RunID]struct{}{}}
-}
-
-// pair is the ordered channel from one shard to another. Its messages take effect one after the other, each exactly once:
-// the cursor advances in the commit that consumes them.
-type pair struct {
-	to, from  model.ShardID
-	committed int64 // cursor in the store
-	applied   int64 // cursor with all batches that are not committed yet
-	sealed    int64 // cursor in the batch in flight
-	prev      int64 // cursor before the open batch
-	inOpen    bool
-	feeding   bool // the head of the queue has been handed to its address and is not applied yet
-	queue     []queued
-}
-
-// queued is a message that waits in its channel.
-type queued struct {
-	store.MessageRow
-	bytes int // that count for it in mailroom.bytes
-}
 
 // pair finds or makes the channel between two shards.
 func (l *Lane) pair(to, from model.ShardID) *pair {
@@ -92,83 +53,12 @@ func (l *Lane) feed(now model.Time) {
 		}
 		p.feeding = true
 		fed := &struct { // its own copy: the channel lets go of the message when it has been applied
-			input
+			messageInput
 			message model.Message
 		}{message: head.Message}
-		fed.input = input{kind: inMessage, address: head.Message.To, message: &fed.message, pair: p, seq: head.Seq}
-		l.take(now, l.entry(head.Message.To), &fed.input)
+		fed.address, fed.origin = head.Message.To, source{message: &fed.message, pair: p, seq: head.Seq}
+		l.take(now, l.entry(head.Message.To), &fed.messageInput)
 	}
-}
-
-// push adds a message to the end of the channel.
-func (p *pair) push(l *Lane, row store.MessageRow) {
-	n := rowBytes + row.Message.Size()
-	if row.Damaged != nil {
-		n += len(row.Damaged.Raw)
-	}
-	p.queue = append(p.queue, queued{row, n})
-	l.mail.bytes += n
-}
-
-// pop lets go of the first message of the channel.
-func (p *pair) pop(l *Lane) {
-	l.mail.bytes -= p.queue[0].bytes
-	p.queue[0] = queued{}
-	p.queue = p.queue[1:]
-}
-
-// clear lets go of all messages of the channel: the store has them.
-func (p *pair) clear(l *Lane) {
-	for len(p.queue) > 0 {
-		p.pop(l)
-	}
-	p.queue = nil
-}
-
-// next reports whether the input is the one that follows in its channel. After a refused batch the same message can be here twice.
-func (p *pair) next(in *input) bool { return in.seq == p.applied+1 }
-
-// consume has the open batch advance the cursor over the input.
-func (p *pair) consume(l *Lane, in *input) {
-	if !p.inOpen {
-		p.inOpen, p.prev = true, p.applied
-		l.open.pairs = append(l.open.pairs, p)
-	}
-	p.applied = in.seq
-	p.release(l)
-}
-
-// release lets the next message of the channel follow.
-func (p *pair) release(l *Lane) {
-	p.feeding = false
-	for len(p.queue) > 0 && p.queue[0].Seq <= p.applied {
-		p.pop(l)
-	}
-	if len(p.queue) > 0 {
-		l.mail.hungry = append(l.mail.hungry, p)
-	} else {
-		p.queue = nil
-	}
-}
-
-// seal is the advance of the cursor in a batch that is being sealed.
-func (p *pair) seal() store.CursorRow {
-	p.inOpen, p.sealed = false, p.applied
-	return store.CursorRow{To: p.to, From: p.from, Prev: p.prev, Next: p.applied}
-}
-
-func (p *pair) commit(l *Lane) {
-	p.committed = p.sealed
-	if sh := l.shards[p.to]; sh != nil {
-		sh.received[p.from] = p.committed
-	}
-}
-
-// rollback returns to the committed cursor. The kept inputs of the refused batches come back first, in order; what was queued
-// behind them is read from the store again.
-func (p *pair) rollback(l *Lane) {
-	p.applied, p.inOpen, p.feeding = p.committed, false, false
-	p.clear(l)
 }
 
 // dropMail lets go of messages for a shard that is given up: its next owner reads them.
@@ -246,15 +136,6 @@ func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
 	l.readOn()
 }
 
-// consumed notes a request whose row has been deleted or put off.
-func (m *mailroom) consumed(id model.RunID) {
-	if m.reading {
-		m.served = append(m.served, id)
-	} else {
-		delete(m.inbox, id)
-	}
-}
-
 // request takes a request of another process from the inbox.
 func (l *Lane) request(now model.Time, row *store.InboxRow) {
 	if _, taken := l.mail.inbox[row.ID]; taken || !l.Owns(row.Shard) && !(l.waitsFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
@@ -265,48 +146,52 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		return
 	}
 	l.mail.inbox[row.ID] = struct{}{}
-	in := &input{kind: inMessage, address: e.address, message: &row.Message, inbox: row.ID, seen: row.Seen}
+	in := &messageInput{
+		inputBase: inputBase{address: e.address},
+		origin:    source{message: &row.Message, inbox: row.ID},
+		lookup:    lookup{seen: row.Seen},
+	}
 	if row.Seen && !in.once() { // else what is remembered is looked up: it may be the answer to another request under the same id
-		in.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
+		in.origin.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
 	}
 	l.take(now, e, in)
 }
 
 // writeInbox consumes a request of another process and remembers the answer under its id, where that process finds it.
-func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
-	b.batch.Inbox = append(b.batch.Inbox, store.InboxKey{Shard: e.shard.id, ID: in.inbox})
+func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
+	from := in.source()
+	m := from.message
+	b.batch.Inbox = append(b.batch.Inbox, store.InboxKey{Shard: e.shard.id, ID: from.inbox})
 	if d.Pending {
-		b.effects = append(b.effects, effect{kind: effExpect, entry: e, input: in})
+		b.effects = append(b.effects, effect{kind: effExpect, entry: e, message: in.(*messageInput)})
 		return
 	}
-	query := in.message.Kind == model.MessageQuery // its id is used once
-	again := in.kind == inAnswered && !query       // is remembered
+	answered, known := in.(*answerInput)
+	query := m.Kind == model.MessageQuery // its id is used once
+	again := known && !query              // is remembered
 	switch {
-	case in.message.Kind == model.MessageNothing || in.message.RequestID == "":
-	case in.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well
-		if !in.message.Keep { // else nobody waits
-			l.remember(b, e, model.RefusedIDs+in.inbox.String(), &d.Answer, nil)
+	case m.Kind == model.MessageNothing || m.RequestID == "":
+	case known && answered.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well
+		if !m.Keep { // else nobody waits
+			l.remember(b, e, model.RefusedIDs+from.inbox.String(), &d.Answer, nil)
 		}
 	case !again:
-		l.remember(b, e, in.message.RequestID, &d.Answer, in.message.Use())
+		l.remember(b, e, m.RequestID, &d.Answer, m.Use())
 	}
-	if f := d.Answer.Failure; f != nil && in.message.Keep {
-		l.bury(b, e, in.message, f)
+	if f := d.Answer.Failure; f != nil && m.Keep {
+		l.bury(b, e, m, f)
 	}
-	if node := in.message.Node; !node.IsZero() && in.message.Kind != model.MessageNothing {
+	if node := m.Node; !node.IsZero() && m.Kind != model.MessageNothing {
 		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
-		if in.message.Kind == model.MessageWatch && in.message.Name == model.WatchChanges {
+		if m.Kind == model.MessageWatch && m.Name == model.WatchChanges {
 			l.addWatcher(e.address, watcher{node: node, until: l.now.Add(watchFor)})
 			return
 		}
-		if in.message.Kind == model.MessageWatch && e.x != nil && e.x.Open() {
-			l.awaitFrom(e.address, waiter{node: node, run: in.message.ToRun})
+		if m.Kind == model.MessageWatch && e.x != nil && e.x.Open() {
+			l.awaitFrom(e.address, waiter{node: node, run: m.ToRun})
 		}
 	}
 }
-
-// temporary reports whether a refusal is no outcome: there was no room, and the same request may find some later. It is not remembered under the id of the request.
-func temporary(f *model.Failure) bool { return f != nil && f.Kind == fault.Exhausted.String() }
 
 // bury keeps a refused request as a dead letter: a row of the inbox that never comes to its turn. One that found no room is tried again.
 func (l *Lane) bury(b *building, e *entry, refused *model.Message, why *model.Failure) {

@@ -7,7 +7,7 @@ import (
 
 // dropping notes the call that an operator drops. When the store has refused the batch of the drop, the message is applied
 // again, and a call that was only in memory is known to the message alone.
-func (in *input) dropping(e *entry, m *model.Message) {
+func (in *messageInput) dropping(e *entry, m *model.Message) {
 	if m.Kind != model.MessageMailbox || m.Name != model.MailboxDrop {
 		return
 	}

@@ -9,33 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxForeign is how many queries of other processes may be unanswered. Their rows stay in the inbox until they are, and must not fill a page
-// of it: what is behind them would not be read. For the same reason a page may have as many bytes more as they have.
-const maxForeign = mailPage / 2
-
-// foreign are queries of other processes that are not answered.
-type foreign struct{ count, bytes int }
-
-// full reports whether there is no room for another query. One always finds room, however large it is.
-func (f *foreign) full(m *model.Message, maxBytes int) bool {
-	return f.count >= maxForeign || f.count > 0 && f.bytes+m.Size() > maxBytes
-}
-
-// query is a question to the code of a run. It changes nothing and is written nowhere: whoever asks repeats it when it comes to nothing.
-type query struct {
-	id      uint64
-	entry   *entry
-	message *model.Message
-	token   any         // of a caller of this process
-	inbox   model.RunID // the row of another one, which stays until the answer is stored
-	bytes   int         // that count for it in Lane.foreign
-
-	recaller WorkerID    // replays the history of a run that has ended; 0 for a run that is open
-	recalls  model.RunID // that run
-}
-
 // applyQuery asks the code of a run, which is handed to a worker for that if need be. The run may be parked, and stays so.
-func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
+func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 	refused := l.cannotAsk(e, in)
 	if refused != nil {
 		f := &model.Failure{Kind: fault.KindOf(refused).String(), Message: refused.Error()}
@@ -43,7 +18,7 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
 		return
 	}
 	l.asked++
-	q := &query{id: l.asked, entry: e, message: in.message, token: in.token, inbox: in.inbox}
+	q := &query{id: l.asked, entry: e, message: in.origin.message, token: in.origin.token, inbox: in.origin.inbox}
 	l.queries[q.id] = q
 	if !q.inbox.IsZero() {
 		l.foreign.count++
@@ -52,7 +27,7 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
 	}
 	e.queries = append(e.queries, q)
 	l.unhold(in)
-	if run := l.ended(e, in.message); !run.IsZero() {
+	if run := l.ended(e, q.message); !run.IsZero() {
 		q.recaller, q.recalls = l.recaller(e), run
 		l.recall(q)
 		return
@@ -66,8 +41,8 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
 }
 
 // cannotAsk is why the code of a run cannot be asked; nil when it can.
-func (l *Lane) cannotAsk(e *entry, in *input) error {
-	x, m := e.x, in.message
+func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
+	x, m := e.x, in.origin.message
 	switch {
 	case x == nil:
 		return fault.New(fault.NotFound, "execution %s does not exist", m.To)
@@ -90,7 +65,7 @@ func (l *Lane) cannotAsk(e *entry, in *input) error {
 	switch {
 	case len(e.queries) >= l.cfg.MaxBacklog:
 		return fault.New(fault.Exhausted, "%d queries of %s have not been answered, which is the limit", len(e.queries), m.To)
-	case !in.inbox.IsZero() && l.foreign.full(m, l.mailBytes()):
+	case !in.origin.inbox.IsZero() && l.foreign.full(m, l.mailBytes()):
 		return fault.New(fault.Exhausted, "%d queries of other processes with %d bytes have not been answered, which is the limit", l.foreign.count, l.foreign.bytes)
 	}
 	return nil
@@ -111,11 +86,6 @@ func (l *Lane) askAll(e *entry) {
 			l.ask(q)
 		}
 	}
-}
-
-// recalled reports whether somebody waits until the history of a run that has ended is replayed.
-func (e *entry) recalled() bool {
-	return slices.ContainsFunc(e.queries, func(q *query) bool { return q.recaller != 0 })
 }
 
 // ended is the run that a query is about when no worker holds it any more: the current one after its end, or an earlier one.
@@ -166,15 +136,7 @@ func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uin
 		l.maybeDrop(q.entry)
 		return
 	}
-	l.take(now, q.entry, &input{kind: inAnswered, address: q.entry.address, message: q.message, inbox: q.inbox, answer: &a})
-}
-
-// askedOf reports whether an answer comes from the worker that was asked, about the run that it was asked about.
-func (q *query) askedOf(w WorkerID, run model.RunID, gen uint64) bool {
-	if q.recaller != 0 {
-		return q.recaller == w && q.recalls == run
-	}
-	return q.entry.worker == w && q.entry.gen == gen && q.entry.held == run
+	l.take(now, q.entry, &answerInput{inputBase: inputBase{address: q.entry.address}, origin: source{message: q.message, inbox: q.inbox}, answer: &a})
 }
 
 func (l *Lane) unask(q *query) {
@@ -195,8 +157,8 @@ func (l *Lane) unaskAll(e *entry, token any) {
 			l.unask(q)
 		}
 	}
-	e.backlog = slices.DeleteFunc(e.backlog, func(in *input) bool {
-		if in.token != token || in.kind != inMessage || in.message.Kind != model.MessageQuery {
+	e.backlog = slices.DeleteFunc(e.backlog, func(in input) bool {
+		if m, ok := in.(*messageInput); !ok || m.origin.token != token || !m.is(model.MessageQuery) {
 			return false
 		}
 		l.done(in)
@@ -206,9 +168,6 @@ func (l *Lane) unaskAll(e *entry, token any) {
 		l.maybeDrop(e)
 	}
 }
-
-// ErrAskAgain tells whoever asked the code of a run that nobody has answered, because the run went from one hand to another.
-var ErrAskAgain = fault.New(fault.Unavailable, "the run is being handed over")
 
 // askAgain gives up on the questions to an entry: whoever asked must ask again, perhaps somebody else.
 func (l *Lane) askAgain(e *entry) {

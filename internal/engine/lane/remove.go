@@ -9,12 +9,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// forced reports whether the input removes runs or an entity whatever is in their rows. One that the store has refused does not: its
-// address is quarantined like any other, else the lane would try it for ever.
-func (in *input) forced() bool {
-	return in.kind == inMessage && in.message.Kind == model.MessageDelete && in.message.Force && !in.barred
-}
-
 // What those hear who wait for something that is removed by force.
 const (
 	removedByOperator = "an operator has removed the execution because it could not be continued"
@@ -24,8 +18,8 @@ const (
 
 // applyForced removes runs that cannot be read, or that are quarantined, in one commit. The address is free afterwards; what came for it meanwhile is served then. The
 // step of the parent hears that its child has failed, as far as anybody knows which step that is.
-func (l *Lane) applyForced(now model.Time, e *entry, in *input) {
-	if in.pair != nil && !in.pair.next(in) {
+func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
+	if in.origin.repeated() {
 		l.done(in)
 		return
 	}
@@ -33,7 +27,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *input) {
 		l.applyErase(now, e, in)
 		return
 	}
-	m := in.message
+	m := in.origin.message
 	current := e.known && e.x != nil && slices.Contains(m.Runs, e.x.Start.Run)
 	whole := current || m.ToRun.IsZero() // else the current run may be another one, which goes on
 	gone := model.Outcome{Status: model.Failed, At: now, Failure: &model.Failure{Kind: fault.NotFound.String(), Message: removedByOperator}}
@@ -62,7 +56,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *input) {
 	if e.worker != 0 {
 		l.letGo(b, e, removedByOperator)
 	}
-	l.readNoMore(e)
+	l.stopReading(e)
 	l.unstrand(e)
 	l.unpost(now, e)
 	l.askAgain(e)
@@ -75,7 +69,7 @@ func (l *Lane) release(e *entry) {
 	}
 	e.poison, e.waits = nil, nil
 	l.sick = slices.DeleteFunc(l.sick, func(o *entry) bool { return o == e })
-	e.backlog, e.reports = append(e.reports, e.backlog...), nil
+	e.requeueReports()
 }
 
 // tellGone tells those who wait for answers of a run or an entity that was removed. When it is not known whether that was the current
@@ -110,32 +104,10 @@ func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	}
 }
 
-// loadMailbox reads what waits for an entity that is to be removed. Its row is not read.
-func (l *Lane) loadMailbox(e *entry, in *input) {
-	e.loading = true
-	l.loads.add(&Load{Kind: LoadMailbox, Shard: e.shard.id, Address: e.address, entry: e, input: in})
-}
-
-// loadedMailbox has an entity removed whose mailbox has been read. One that cannot be read is removed as well.
-func (l *Lane) loadedMailbox(ld *Load, r LoadResult) {
-	e := ld.entry
-	e.loading = false
-	l.loadDue(e)
-	ld.input.mailbox, ld.input.print, ld.input.read = r.Entity.Mailbox, r.Print, ld.version+1
-	if len(e.backlog) > 0 {
-		l.schedule(e)
-	} else {
-		l.maybeDrop(e)
-	}
-}
-
-// mailboxRead reports whether the input knows what waits for the entity that it removes. What was read before the entry was forgotten is out of date.
-func (in *input) mailboxRead(e *entry) bool { return in.read == e.version+1 }
-
 // applyErase removes an entity, and everything that waits for it, in one commit. Callers hear why, and so do sections that wait for the lock. Calls that nobody waits for
 // become dead letters. An entity that has changed since its row was exported stays: what it has become would be lost.
-func (l *Lane) applyErase(now model.Time, e *entry, in *input) {
-	if was := in.message.Exported; len(was) > 0 && !bytes.Equal(was, in.print) {
+func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
+	if was := in.origin.message.Exported; len(was) > 0 && !bytes.Equal(was, in.erased.print) {
 		l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.Conflict.String(), Message: entityChanged}}})
 		return
 	}
@@ -143,27 +115,22 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *input) {
 	l.unstrand(e)
 	l.wakeUp(e)
 	l.abandon(e, fault.New(fault.NotFound, "%s: %s", e.address, entityRemoved))
-	d, unheard := core.Erase(in.mailbox, entityRemoved)
+	d, unheard := core.Erase(in.erased.mailbox, entityRemoved)
 	e.removing = true
 	b := l.record(e, in, &d)
 	for _, m := range unheard {
 		l.bury(b, e, m, &model.Failure{Message: entityRemoved})
 	}
-	for i := range in.mailbox {
-		if it := &in.mailbox[i]; it.Damaged != nil {
+	for i := range in.erased.mailbox {
+		if it := &in.erased.mailbox[i]; it.Damaged != nil {
 			l.asideItem(now, e, it)
 		}
 	}
 	b.effects = append(b.effects, effect{kind: effGone, entry: e})
 }
 
-// orders reports whether the input is an order, and somebody in another process waits to hear what became of it.
-func (in *input) orders() bool {
-	return in.kind == inMessage && !in.inbox.IsZero() && in.message.Order() && !in.message.Node.IsZero() && !in.message.Keep
-}
-
 // refuseOrder tells another process that its order cannot be carried out. An order whose refusal the store refuses is put off.
-func (l *Lane) refuseOrder(e *entry, in *input, why error) {
+func (l *Lane) refuseOrder(e *entry, in *messageInput, why error) {
 	in.told = true
 	l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(why).String(), Message: why.Error()}}})
 }

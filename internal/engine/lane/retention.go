@@ -1,40 +1,12 @@
 package lane
 
 import (
-	"encoding/binary"
 	"slices"
-	"time"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
-
-const (
-	expiredWalk  = 1000                  // runs that are looked at in one read
-	expiredPage  = 100                   // runs that are removed at a time
-	expiredPause = 50 * time.Millisecond // between two reads or pages, and while there is more urgent work
-	expiredShare = 8                     // a look goes over this part of what its round has seen before, if that is more than a read
-)
-
-// retention removes closed runs whose time is over. Nothing tells where they are: the lane walks over the old runs of all its shards, in rounds. Once in a while it
-// looks at as many as one read may see, and goes on at once as long as it finds some. What it finds goes page by page, a page when the one before is
-// committed and after a pause, so that it takes a small and bounded share of the commits.
-//
-// What is found goes, so a walk is long only if many old runs stay: open ones, and those with a longer time of their own. Looks grow with the length
-// of the walk then: by an eighth each, so that the number of looks of a round grows with the logarithm of its length.
-type retention struct {
-	at      model.Time      // of the next look, read or page; zero while one is under way, and before the first is planned
-	looking bool            // a read is under way
-	after   store.RunKey    // where the walk goes on; zero for the beginning
-	walked  int             // runs that the round has looked at
-	left    int             // runs that the look may still go over while it finds none
-	more    bool            // the look is not over
-	found   []store.RunHead // are to be removed
-	pending int             // inputs of the page that are not dealt with
-	removed int             // runs in this look
-	keep    bool            // nothing may be removed: it is not known what time it is
-}
 
 // KeepAll has the lane remove no closed runs because of their age, or lets it remove them again. The caller uses it while the
 // store's clock is in doubt.
@@ -44,13 +16,6 @@ func (l *Lane) KeepAll(keep bool) {
 	if keep {
 		r.found, r.more = nil, false
 	}
-}
-
-// plan sets the time of the next look. The first one is somewhere in the second half of the interval, so that nodes that were started
-// together do not look together.
-func (r *retention) plan(cfg *Config, now model.Time) {
-	spread := binary.BigEndian.Uint64(cfg.Ref.Node[8:]) + uint64(cfg.Ref.Lane)*uint64(cfg.RetainEvery)/uint64(cfg.Lanes)
-	r.at = now.Add(cfg.RetainEvery/2 + time.Duration(spread%uint64(cfg.RetainEvery/2+1)))
 }
 
 // expire looks for runs whose time is over, and removes them, when it is time to.
@@ -100,15 +65,15 @@ func (l *Lane) loadedExpired(ld *Load, page store.Expired) {
 
 // removeExpired has runs removed. That they are closed stays true whoever has written to the store since, and a run that is gone already is passed over.
 func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
-	byAddress := map[model.Address]*input{}
-	var inputs []*input
+	byAddress := map[model.Address]*removalInput{}
+	var inputs []*removalInput
 	for _, h := range page {
 		if l.misplaced(h.Shard, h.Address, "a closed run") {
 			continue
 		}
 		in := byAddress[h.Address]
 		if in == nil {
-			in = &input{kind: inExpired, address: h.Address}
+			in = &removalInput{inputBase: inputBase{address: h.Address}}
 			byAddress[h.Address] = in
 			inputs = append(inputs, in)
 		}
@@ -124,9 +89,18 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 	}
 }
 
-// applyExpired removes closed runs of an address. Its current run need not be known: when it is not, everything for the address waits for the commit, which
+func (in *removalInput) size() int { return inputBytes + 16*len(in.runs) }
+
+// ready waits for the batches of the address: a start on its way to the store may replace a run that
+// is to go, and must find it.
+func (in *removalInput) ready(_ *Lane, e *entry) bool { return !e.dirty() }
+
+// applyPoisoned removes the rows of a quarantined address like any others, whatever they contain.
+func (in *removalInput) applyPoisoned(l *Lane, now model.Time, e *entry) { l.applyWatched(now, e, in) }
+
+// apply removes closed runs of an address. Its current run need not be known: when it is not, everything for the address waits for the commit, which
 // may remove it, and finds out then.
-func (l *Lane) applyExpired(e *entry, in *input) {
+func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 	if e.known && e.x != nil && slices.Contains(in.runs, e.x.Start.Run) {
 		if e.x.Open() { // no run is opened again, so this is never so
 			l.done(in)
@@ -145,13 +119,6 @@ func (l *Lane) removed(e *entry) {
 	if e.removing {
 		e.removing = false
 		l.forget(e)
-	}
-}
-
-// ended notes that an input of a page has been dealt with.
-func (r *retention) ended(in *input) {
-	if in.kind == inExpired {
-		r.pending--
 	}
 }
 

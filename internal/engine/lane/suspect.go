@@ -27,13 +27,15 @@ func (l *Lane) accuse(now model.Time, e *entry) bool {
 		return false
 	}
 	if !alone || l.claimAlone(e) {
-		l.take(now, e, &input{kind: inNote, address: e.address})
+		l.take(now, e, &suspectInput{inputBase{address: e.address}})
 	}
 	return true
 }
 
-// applyNote records that suspects are about to be made, or sets them aside.
-func (l *Lane) applyNote(now model.Time, e *entry, in *input) {
+// suspectInput records that suspects are about to be made, or sets them aside.
+type suspectInput struct{ inputBase }
+
+func (in *suspectInput) apply(l *Lane, now model.Time, e *entry) {
 	items, alone := e.actor.entity.Suspects(operationsPerHand)
 	if len(items) == 0 || alone && !l.claimAlone(e) {
 		l.done(in)

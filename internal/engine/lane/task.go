@@ -6,300 +6,9 @@ import (
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/queue"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
-
-// Board knows who executes which task next. It belongs to the node; lanes tell it of the tasks of their runs. What it says is no more than
-// a proposal: the lane decides, and nobody gets a task before its claim is committed.
-type Board interface {
-	// Reserve finds a worker for a task that is about to be committed, and keeps a slot for it.
-	Reserve(now model.Time, it *queue.Item) (id queue.WorkerID, name string, ok bool)
-	// Add tells of a task that waits.
-	Add(now model.Time, it queue.Item)
-	// Proposed reports whether the board still proposes that a worker has a task.
-	Proposed(id queue.WorkerID, ref model.TaskRef) bool
-	// Overdue reports whether the board still says that a deadline of a claim has passed.
-	Overdue(claim model.ClaimRef) bool
-	// Held tells of a task that is claimed by a worker, as the history names it; it is nobody here when id is 0.
-	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
-	// Remove tells that a task is neither any more.
-	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
-	// Forget is Remove for a task that leaves memory, because its run does, or is owned by somebody else now. Whoever executes it goes on.
-	Forget(now model.Time, ref model.TaskRef)
-	// RetryAfter tells what the other side of a claimed task has said: that it is not to be called before a time.
-	RetryAfter(now model.Time, it *queue.Item, until model.Time)
-	// Find is the worker that a history names, 0 when it is not here, and whether it has been handed the claim.
-	Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool)
-	// Elsewhere reports that the worker is with another node which is alive: its report comes by mail.
-	Elsewhere(name string) bool
-	// Dropped reports that the node of a worker, which is alive, has said that it does not have the claim: nobody will ever report it.
-	Dropped(name string, claim model.ClaimRef) bool
-	// Explain says why a task does not move, or that it is being executed.
-	Explain(ref model.TaskRef) (model.Reason, bool)
-}
-
-// posted is what the board has been told of a task.
-type posted struct {
-	held    bool
-	claim   int64
-	visible model.Time
-	worker  queue.WorkerID
-	warned  bool // the worker has been told that it should come to an end
-}
-
-// postings are what the board has been told of the tasks of a run. Most runs with tasks have one, and stand alone: that needs no map.
-type postings struct {
-	id   string // of the only one; empty when there is none, or many is used
-	one  posted
-	many map[string]posted // nil until there is a second one
-}
-
-func (p *postings) len() int {
-	if p.id != "" {
-		return 1
-	}
-	return len(p.many)
-}
-
-func (p *postings) get(id string) (posted, bool) {
-	if p.id != "" {
-		return p.one, p.id == id
-	}
-	t, ok := p.many[id]
-	return t, ok
-}
-
-func (p *postings) set(id string, t posted) {
-	switch {
-	case p.id == id || p.len() == 0 && p.many == nil:
-		p.id, p.one = id, t
-		return
-	case p.many == nil:
-		p.many = map[string]posted{p.id: p.one}
-		p.id, p.one = "", posted{}
-	}
-	p.many[id] = t
-}
-
-func (p *postings) remove(id string) {
-	if p.id == id {
-		p.id, p.one = "", posted{}
-		return
-	}
-	delete(p.many, id)
-}
-
-// ids are the tasks, in an order that does not depend on chance. The given slice is used for them.
-func (p *postings) ids(spare []string) []string {
-	if p.id != "" {
-		return append(spare, p.id)
-	}
-	for id := range p.many {
-		spare = append(spare, id)
-	}
-	slices.Sort(spare)
-	return spare
-}
-
-// question is the task that the board is asked to find a worker for.
-type question struct{ queue.Item }
-
-// taskInput is an input that concerns a task of a run.
-type taskInput struct {
-	id     string
-	worker queue.WorkerID
-	name   string            // of the worker, of inClaim
-	report *model.TaskReport // of inReport
-	held   bool              // of inExpire: what the board thought
-	claim  int64
-	what   string
-
-	progress model.Payload // of inProgress, and of a claim that is handed over
-}
-
-// Claim hands in that a worker is to have a task.
-func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name string) {
-	l.taskInput(now, ref, inClaim, taskInput{id: ref.ID, worker: id, name: name})
-}
-
-// Report hands in how a claim ended. The worker is told when that is durable.
-func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
-	if !l.taskInput(now, r.Ref.TaskRef, inReport, taskInput{id: r.Ref.ID, worker: id, report: r}) {
-		l.settled(id, r.Ref, ErrNotOwner)
-	}
-}
-
-// Expire hands in that a deadline of a task has passed, as the board sees it.
-func (l *Lane) Expire(now model.Time, ref model.TaskRef, held bool, claim int64, what string) {
-	l.taskInput(now, ref, inExpire, taskInput{id: ref.ID, held: held, claim: claim, what: what})
-}
-
-// taskInput takes an input that concerns a task. It reports false when the run is not ours.
-func (l *Lane) taskInput(now model.Time, ref model.TaskRef, kind inputKind, t taskInput) bool {
-	if l.dead != nil {
-		return false
-	}
-	e := l.entry(ref.Address)
-	if e == nil || e.shard.freeing {
-		return false
-	}
-	if e.shard.draining && kind == inClaim {
-		return true // the board hears of it when the shard goes
-	}
-	l.take(now, e, taskInputOf(e, ref.Run, kind, t))
-	return true
-}
-
-// taskInputOf is an input that concerns a task, in one piece of memory.
-func taskInputOf(e *entry, run model.RunID, kind inputKind, t taskInput) *input {
-	both := &struct {
-		in   input
-		task taskInput
-	}{input{kind: kind, address: e.address, run: run}, t}
-	both.in.task = &both.task
-	return &both.in
-}
-
-// expireAgain has the board look again whether a deadline has passed: the decision was undone, and meanwhile the worker may have been heard.
-func (l *Lane) expireAgain(now model.Time, e *entry, in *input) {
-	l.notExpired(now, e, in)
-	l.done(in)
-	l.maybeDrop(e)
-}
-
-// notExpired has the deadlines of a task run on of which one was reported that came to nothing. The board reports each once.
-func (l *Lane) notExpired(now model.Time, e *entry, in *input) {
-	p, _ := e.tasks.get(in.task.id)
-	if t := taskOf(e, in.task.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
-		l.cfg.Board.Held(now, l.item(e, e.x, t), p.claim, p.worker, t.Worker)
-	} else {
-		l.repost(now, e, in.task.id)
-	}
-}
-
-func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
-	t := in.task
-	if in.fate != nil && in.fate.Reported {
-		l.record(e, in, &core.Decision{})
-		l.afterCommit(e, effect{kind: effSettled, entry: e, task: t})
-		l.maybeDrop(e)
-		return
-	}
-	if e.x == nil || e.x.Start.Run != in.run {
-		l.record(e, in, &core.Decision{}) // it is kept until that is durable
-		if in.kind == inReport {
-			l.afterCommit(e, effect{kind: effSettled, entry: e, task: t, err: fault.New(fault.NotOwned, "the run of %s has ended", t.report.Ref.TaskRef)})
-		}
-		l.postTasks(now, e, queue.Neither)
-		l.maybeDrop(e)
-		return
-	}
-	var d core.Decision
-	how := queue.Neither
-	switch in.kind {
-	case inClaim:
-		if !l.cfg.Board.Proposed(t.worker, model.TaskRef{Address: e.address, Run: in.run, ID: t.id}) {
-			break // the board has been told of the task anew since, and somebody else may have what this claim was let through with
-		}
-		var ok bool
-		if d, ok = core.Claim(e.x, t.id, t.name, now); ok {
-			task := e.x.Task(t.id)
-			e.tasks.set(t.id, posted{held: true, claim: task.Claim, worker: t.worker})
-			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, t.worker, t.name)
-		} else {
-			l.repost(now, e, t.id)
-		}
-	case inReport:
-		how = l.reported(now, e, t.report)
-		d = core.Report(e.x, t.report, now, l.cfg.Limits)
-	default:
-		ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.run(), ID: t.id}, Claim: t.claim}
-		if t.what == model.TimeoutSilence && !l.cfg.Board.Overdue(ref) {
-			break // the claim was undone and made again under the same number since, and whoever has it now may have been heard
-		}
-		if task := e.x.Task(t.id); t.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
-			if task.Claim == t.claim && l.cfg.Board.Dropped(task.Worker, ref) {
-				d = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits) // it never began
-			} else {
-				l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker) // it is waited for once more
-			}
-			break
-		}
-		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now, l.cfg.Limits); d.Writes() {
-			how = expired(t.what)
-		} else {
-			l.notExpired(now, e, in)
-		}
-	}
-	run, refusal := e.run(), d.Refused()
-	g := l.record(e, in, &d)
-	if in.kind == inReport {
-		l.afterCommit(e, effect{kind: effSettled, entry: e, task: t, err: refusal})
-	}
-	if d.Close != nil {
-		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: run, outcome: d.Close})
-	}
-	l.postChanges(now, e, &d, how)
-	l.maybeDrop(e)
-}
-
-// reported notes that the worker itself ends its claim, so that it is not to be stopped, and returns what that tells about the other side.
-func (l *Lane) reported(now model.Time, e *entry, r *model.TaskReport) queue.Outcome {
-	p, ok := e.tasks.get(r.Ref.ID)
-	if !ok || !p.held || p.claim != r.Ref.Claim {
-		return queue.Neither
-	}
-	how := outcomeOf(e.x, r)
-	p.worker = 0
-	e.tasks.set(r.Ref.ID, p)
-	if task := e.x.Task(r.Ref.ID); task != nil && how == queue.Failed && r.RetryAfter > 0 {
-		it := l.item(e, e.x, task)
-		l.cfg.Board.RetryAfter(now, &it, now.Add(r.RetryAfter))
-	}
-	return how
-}
-
-// Attach hands in that a worker which has joined since has a claim. If it is not the worker's any more, that is told.
-func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
-	l.taskInput(now, ref.TaskRef, inAttach, taskInput{id: ref.ID, claim: ref.Claim, worker: id})
-}
-
-func (l *Lane) applyAttach(now model.Time, e *entry, in *input) {
-	t := in.task
-	task := taskOf(e, t.id)
-	switch p, ok := e.tasks.get(t.id); {
-	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != t.claim:
-		l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &taskInput{id: t.id, worker: t.worker, claim: t.claim}})
-	case ok && p.held && p.claim == t.claim && p.worker != t.worker:
-		p.worker, p.warned = t.worker, false
-		e.tasks.set(t.id, p)
-		l.cfg.Board.Held(now, l.item(e, e.x, task), p.claim, p.worker, task.Worker)
-		l.postTask(now, e, task) // which warns it if it should come to an end
-	}
-	l.done(in)
-	l.maybeDrop(e)
-}
-
-// expired is what a deadline tells about the other side: that it took too long, if the worker was there all the time.
-func expired(what string) queue.Outcome {
-	if what == model.TimeoutToClose || what == model.TimeoutTotal {
-		return queue.Failed
-	}
-	return queue.Neither
-}
-
-// outcomeOf is what a report tells about the other side. The failure of a task that was told to end tells nothing.
-func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
-	switch {
-	case r.Returned || r.Failure != nil && x.Alone() && x.Canceling != 0:
-		return queue.Neither
-	case r.Failure == nil:
-		return queue.Succeeded
-	}
-	return queue.Failed
-}
 
 // afterCommit has something told once everything that the entry has in batches is durable.
 func (l *Lane) afterCommit(e *entry, f effect) {
@@ -314,7 +23,7 @@ func (l *Lane) afterCommit(e *entry, f effect) {
 func (l *Lane) tellTask(f *effect) {
 	switch f.kind {
 	case effSettled:
-		l.settled(f.task.worker, f.task.report.Ref, f.err)
+		f.report.refuse(l, f.err)
 	case effStop:
 		ref := model.ClaimRef{TaskRef: model.TaskRef{Address: f.entry.address, Run: f.run, ID: f.task.id}, Claim: f.task.claim}
 		l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskStop, Worker: f.task.worker, Ref: ref, Canceled: f.canceled})
@@ -322,7 +31,8 @@ func (l *Lane) tellTask(f *effect) {
 	}
 }
 
-func (l *Lane) settled(id queue.WorkerID, ref model.ClaimRef, err error) {
+// settle tells a worker that its report counts, or why it does not.
+func (l *Lane) settle(id queue.WorkerID, ref model.ClaimRef, err error) {
 	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskSettled, Worker: id, Ref: ref, Err: err})
 }
 
@@ -333,7 +43,7 @@ func (l *Lane) executes(b *building, e *entry, d *core.Decision) {
 	}
 	add := func(run model.RunID, id string, claim int64) {
 		p, _ := e.tasks.get(id)
-		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &taskInput{id: id, claim: claim, worker: p.worker}})
+		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &handover{id: id, claim: claim, worker: p.worker}})
 	}
 	if d.Start != nil && d.Start.Worker != "" {
 		add(d.Start.Run, model.TaskStep, 0)
@@ -393,7 +103,7 @@ func progressOf(data []store.TaskDatum) model.Payload {
 }
 
 // execute tells the worker, unless the claim has ended before it began; then the board knows.
-func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput) {
+func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 	if e.x == nil || e.run() != run {
 		return
 	}
@@ -490,11 +200,6 @@ func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue
 	}
 }
 
-// concernsAllTasks reports whether an event may change what each task of its run waits for.
-func concernsAllTasks(e model.Event) bool {
-	return e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventCancelRequest
-}
-
 // postAgain tells the board how one task stands.
 func (l *Lane) postAgain(now model.Time, e *entry, id string, how queue.Outcome) {
 	if p, ok := e.tasks.get(id); ok && e.outdated(id, p) {
@@ -529,7 +234,7 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 		l.cfg.Board.Held(now, it, t.Claim, id, t.Worker)
 		switch {
 		case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
-			l.handOver(e, &effect{run: e.run(), task: &taskInput{id: t.ID, claim: t.Claim, worker: id}})
+			l.handOver(e, &effect{run: e.run(), task: &handover{id: t.ID, claim: t.Claim, worker: id}})
 		case id != 0:
 			l.postTask(now, e, t) // warns the worker if it should come to an end: the owner before may not have
 		case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
@@ -543,7 +248,7 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 
 // lost lets the attempt of a worker that is gone fail, behind whatever waits for the entry.
 func (l *Lane) lost(e *entry, t *core.Task) {
-	in := taskInputOf(e, e.run(), inExpire, taskInput{id: t.ID, held: true, claim: t.Claim, what: model.FailureLost})
+	in := &expiryInput{newTaskInput(&model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID}), true, t.Claim, model.FailureLost}
 	l.hold(in)
 	e.backlog = append(e.backlog, in)
 	l.schedule(e)
@@ -593,7 +298,7 @@ func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queu
 
 // stop tells a worker that nobody waits for what it does, once that is durable.
 func (l *Lane) stop(e *entry, id string, p posted, canceled bool) {
-	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasksOf, task: &taskInput{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
+	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasksOf, task: &handover{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
 }
 
 // unpost has the board forget the tasks of an entry that leaves memory.
@@ -629,29 +334,6 @@ func deadTask(a model.Address, d *core.DeadTask) model.DeadTask {
 	return dead
 }
 
-// Progress hands in how far a claim is. It is kept beside the history, the last one of each task, and the next attempt begins with it.
-func (l *Lane) Progress(now model.Time, ref model.ClaimRef, p model.Payload) {
-	l.taskInput(now, ref.TaskRef, inProgress, taskInput{id: ref.ID, claim: ref.Claim, progress: p})
-}
-
-func (l *Lane) applyProgress(e *entry, in *input) {
-	t := in.task
-	if e.x == nil || e.run() != in.run {
-		l.done(in)
-		l.maybeDrop(e)
-		return
-	}
-	if task := e.x.Task(t.id); task == nil || !task.Held || task.Claim != t.claim {
-		l.done(in)
-		l.maybeDrop(e)
-		return
-	}
-	b := l.open
-	l.touch(b, e)
-	b.putDatum(store.TaskDatum{RunKey: e.key(), Task: t.id, Value: t.progress})
-	b.inputs = append(b.inputs, in)
-}
-
 // explainTasks is what a run with open tasks waits for: where its code waits for a task, what that waits for. Nil when the board has nothing to say.
 func (l *Lane) explainTasks(e *entry) []model.Reason {
 	if l.cfg.Board == nil || !e.known || e.x == nil || len(e.x.Tasks()) == 0 {
@@ -672,24 +354,4 @@ func (l *Lane) explainTasks(e *entry) []model.Reason {
 		return nil
 	}
 	return core.TaskReasons(e.waits, tasks, why)
-}
-
-// TaskCallKind says which method of a task worker to call.
-type TaskCallKind uint8
-
-// Kinds of calls to task workers.
-const (
-	TaskExecute TaskCallKind = iota + 1
-	TaskStop
-	TaskSettled
-)
-
-// TaskCall is a call to a task worker.
-type TaskCall struct {
-	Kind     TaskCallKind
-	Worker   queue.WorkerID
-	Ref      model.ClaimRef
-	Claim    *model.Claim
-	Canceled bool // of TaskStop: it may still report
-	Err      error
 }

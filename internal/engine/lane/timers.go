@@ -38,7 +38,7 @@ func (l *Lane) fire(now model.Time, t store.Timer) {
 	if e == nil || e.shard.draining || l.misplaced(t.Shard, t.Address, "a timer") {
 		return
 	}
-	l.take(now, e, &input{kind: inTimer, address: e.address, timer: t.ID, run: t.Run})
+	l.take(now, e, &timerInput{inputBase{address: e.address, run: t.Run}, t.ID})
 }
 
 // refill reads timers behind a place.
@@ -69,9 +69,19 @@ func (l *Lane) loadedTimers(ld *Load, r LoadResult) {
 	l.timers.take(p, l.Owns)
 }
 
-// applyTimer applies a due timer: one of the code, the back-off of a step, the start time of the run, or the time-out of its execution.
-func (l *Lane) applyTimer(now model.Time, e *entry, in *input) {
-	d := core.Fire(e.x, in.timer, now)
+// timerInput is a timer that is due: one of the code, the back-off of a step, the start time of the
+// run, or the time-out of its execution.
+type timerInput struct {
+	inputBase
+	id string
+}
+
+func (in *timerInput) apply(l *Lane, now model.Time, e *entry) {
+	if e.x == nil || e.x.Start.Run != in.run {
+		l.skip(e, in) // the run has ended, and its timers with it
+		return
+	}
+	d := core.Fire(e.x, in.id, now)
 	switch b := l.batchOf(e); {
 	case d.Retry == "":
 	case b == nil:
@@ -84,14 +94,7 @@ func (l *Lane) applyTimer(now model.Time, e *entry, in *input) {
 	case d.Begins:
 		g.effects = append(g.effects, effect{kind: effBegins, entry: e, run: in.run})
 	case d.Close != nil:
-		l.terminated(g, e, d.Close)
+		l.terminate(g, e, d.Close)
 		l.postChanges(now, e, &d, queue.Neither)
-	}
-}
-
-// writeBirth writes the timers that a run has from its first moment.
-func (l *Lane) writeBirth(b *building, e *entry, s *model.Start) {
-	for _, t := range core.BirthTimers(s) {
-		b.batch.Timers = append(b.batch.Timers, store.Timer{Shard: e.shard.id, Run: s.Run, ID: t.ID, Due: t.Due, Address: e.address})
 	}
 }

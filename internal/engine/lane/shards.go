@@ -14,28 +14,6 @@ const (
 	maxFreeRefusals = 10 // about four seconds
 )
 
-// shard is a slice of the address space that this lane owns.
-type shard struct {
-	id       model.ShardID
-	tenure   int                     // what was read before it became ours, perhaps not for the first time, is out of date
-	received map[model.ShardID]int64 // committed cursors, by sender
-	sent     map[model.ShardID]int64 // last committed position, by receiver
-	entries  map[*entry]struct{}
-	tokens   tokens
-
-	draining bool       // is being given up: takes nothing new
-	until    model.Time // when running steps are waited for no longer
-	freeing  bool       // the batch that frees it is open or in flight
-	gone     bool       // not ours any more
-	crashed  bool       // its last owner has died: one of the calls that it has left may be why
-	lone     int        // calls of it that were made alone without having been marked by a dead owner, see suspect
-	listed   bool       // its runnable runs are known
-
-	alone    bool       // a batch that was to free it was refused: the next one does nothing else
-	refusals int        // of such batches
-	again    model.Time // when the next one is tried
-}
-
 // Acquired hands in shards that have become ours. Their runs are taken up.
 func (l *Lane) Acquired(now model.Time, shards []store.AcquiredShard) {
 	if l.dead != nil || len(shards) == 0 {
@@ -100,24 +78,39 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog[:0]
 	for _, in := range e.backlog {
-		if in.kind == inTurn || in.kind == inReport || in.writes() || in.kind == inExpire && in.task.what == model.FailureLost {
+		if isFact(in) {
 			kept = append(kept, in)
 			continue
 		}
-		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
-		l.unheard(in, ErrNotOwner)
+		in.refuse(l, ErrNotOwner)
 		l.unhold(in)
 		l.retention.ended(in)
-		delete(l.mail.inbox, in.inbox)
+		if from := in.source(); from != nil {
+			delete(l.mail.inbox, from.inbox)
+		}
 	}
 	clear(e.backlog[len(kept):])
 	e.backlog = kept
 }
 
+// isFact reports whether an input is a fact that only this lane can record.
+func isFact(in input) bool {
+	switch in := in.(type) {
+	case *turnInput, *reportInput:
+		return true
+	case *messageInput:
+		return in.writes()
+	case *expiryInput:
+		return in.what == model.FailureLost
+	default:
+		return false
+	}
+}
+
 // refuseReports has those told to somebody else that waited for the end of a quarantine.
 func (l *Lane) refuseReports(e *entry) {
 	for _, in := range e.reports {
-		l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
+		in.refuse(l, ErrNotOwner)
 		l.done(in)
 	}
 	e.reports = nil
@@ -231,30 +224,6 @@ func (l *Lane) freed(sh *shard) {
 	l.draining--
 	l.out.Freed = append(l.out.Freed, sh.id)
 }
-
-func (s *shard) sorted() []*entry {
-	es := make([]*entry, 0, len(s.entries))
-	for e := range s.entries {
-		es = append(es, e)
-	}
-	slices.SortFunc(es, compareEntries)
-	return es
-}
-
-// ids lists shards in order.
-func (l *Lane) ids(want func(*shard) bool) []model.ShardID {
-	var ids []model.ShardID
-	for id, s := range l.shards {
-		if want(s) {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// serving lists the shards that are served.
-func (l *Lane) serving() []model.ShardID { return l.ids(func(s *shard) bool { return !s.draining }) }
 
 // Known lists the shards of which every run has been read that may have tasks: the board knows of all claims in them.
 func (l *Lane) Known() []model.ShardID {

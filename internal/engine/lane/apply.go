@@ -1,0 +1,143 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// apply decides what an input does and puts it into the open batch.
+func (l *Lane) apply(now model.Time, e *entry, in input) {
+	if e.poison != nil {
+		in.applyPoisoned(l, now, e)
+		return
+	}
+	l.applyWatched(now, e, in)
+}
+
+// applyWatched applies an input, also to a quarantined address. It first notes how things stand, if
+// the lane reports facts.
+func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
+	if l.cfg.Watched {
+		l.witness.look(e, in)
+	}
+	in.apply(l, now, e)
+}
+
+// skip lets go of an input that has nothing to do.
+func (l *Lane) skip(e *entry, in input) {
+	l.done(in)
+	l.maybeDrop(e)
+}
+
+func (in *messageInput) apply(l *Lane, now model.Time, e *entry) {
+	m := in.origin.message
+	switch {
+	case in.forced():
+		l.applyForced(now, e, in)
+	case in.origin.repeated():
+		l.skip(e, in)
+	case e.isEntity():
+		l.applyToEntity(now, e, in)
+	case m.Kind == model.MessageQuery:
+		l.applyQuery(now, e, in)
+	case m.Kind == model.MessageWrite:
+		l.applyWrite(now, e, in)
+	default:
+		l.applyMessage(now, e, in)
+	}
+}
+
+// applyMessage decides about a message for a run.
+func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
+	l.addTrace(in.origin.message)
+
+	// A start whose address was not read is an assumption that its commit confirms or refutes.
+	assumed := !e.known
+	how := queue.Neither
+	if r := in.origin.message.Report; in.is(model.MessageReport) && e.x != nil && e.run() == r.Ref.Run {
+		how = l.noteReport(now, e, r)
+	}
+	x, d := l.decide(now, e, in)
+
+	// A start that is refused without a look has not found out whether there is a run.
+	if d.Start != nil || len(d.Deletes) > 0 {
+		l.setRun(e, x)
+	}
+	if d.Start != nil && x.Alone() {
+		l.assign(now, e, x, &d)
+	}
+
+	b := l.record(e, in, &d)
+	switch {
+	case d.Start != nil:
+		row := &b.batch.Starts[len(b.batch.Starts)-1]
+		row.IfAbsent = assumed
+		e.starting, e.fresh = assumed, x.Open()
+		if d.Close != nil && x.Open() {
+			l.giveWay(b, e, &d)
+		}
+	case d.Close != nil:
+		l.terminate(b, e, d.Close)
+	}
+	l.postChanges(now, e, &d, how)
+}
+
+// terminate takes a run that has ended without its code from its worker.
+func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
+	why := "ended"
+	if o.Failure != nil {
+		why = o.Failure.Message
+	}
+	b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
+	l.letGo(b, e, why)
+	l.stopReading(e)
+	l.unstrand(e)
+	l.askAgain(e) // a caller that asks again hears that the run is closed when that is committed
+}
+
+// giveWay takes the run that a reset ends from its worker and gives the next run to a worker.
+func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
+	b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
+	l.letGo(b, e, "reset")
+	l.askAgain(e)
+	l.stopReading(e)
+	l.unstrand(e)
+	b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: e.run()})
+}
+
+// stopReading gives up on a history that is being read for a worker. Its run is over, and the next
+// run of the address has a history of its own.
+func (l *Lane) stopReading(e *entry) {
+	if e.activating {
+		e.activating, e.tail, e.read = false, nil, nil
+		e.version++
+	}
+}
+
+// apply stores an answer that is known already.
+func (in *answerInput) apply(l *Lane, _ model.Time, e *entry) {
+	if in.origin.repeated() {
+		l.skip(e, in)
+		return
+	}
+	d := core.Decision{Answer: *in.answer}
+	if from := in.origin.message.From; from.ID != "" {
+		d.Messages = []model.Message{{
+			Kind: model.MessageAnswer, To: from.Address, ToRun: from.Run, ID: from.ID, Input: in.answer.Output, Failure: in.answer.Failure,
+		}}
+	}
+	l.record(e, in, &d)
+}
+
+// newRunFor draws a run id only for messages that can need one: ids are part of the trace of a
+// simulation.
+func (l *Lane) newRunFor(m *model.Message) model.RunID {
+	switch {
+	case !m.Fresh.IsZero():
+		return m.Fresh
+	case m.Kind == model.MessageStart, m.Kind == model.MessageRequeue && m.Letter.Do == model.LetterRequeue:
+		return l.cfg.NewRun()
+	}
+	return model.RunID{}
+}

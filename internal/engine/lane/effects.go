@@ -1,0 +1,149 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// committed makes the facts of a batch known to the rest of the lane and tells everybody (L2).
+func (l *Lane) committed(now model.Time, b *building) {
+	l.number = b.batch.Number
+	l.flight = nil
+	l.reserved(b.batch.Tokens)
+	l.told(b, true)
+	for _, in := range b.inputs {
+		if from := in.source(); from != nil && !from.inbox.IsZero() {
+			l.mail.consumed(from.inbox)
+		}
+	}
+	l.letInputsGo(b)
+	l.asideLanded(b)
+	for i := range b.batch.Messages {
+		row := &b.batch.Messages[i]
+		l.shards[row.From].sent[row.To] = row.Seq
+	}
+	for _, p := range b.pairs {
+		p.commit(l)
+	}
+	for i := range b.batch.Timers {
+		l.timers.add(&b.batch.Timers[i])
+	}
+	for i := range b.batch.Requests {
+		delete(l.requests, b.batch.Requests[i].RequestKey)
+	}
+	if l.mail.more && len(b.batch.Inbox)+len(b.batch.Deferred)+len(b.batch.Cursors)+len(b.batch.Free) > 0 {
+		l.mail.more = false
+		l.MailWaits()
+	}
+	for _, e := range b.entries {
+		e.inFlight = false
+		l.removed(e)
+	}
+	l.run(now, b)
+	if len(l.watchers) > 0 {
+		for _, e := range b.entries {
+			l.tellWatchers(now, e.address)
+		}
+	}
+	for _, s := range b.frees {
+		l.freed(s)
+	}
+	l.post(b.batch.Messages)
+	l.reuse(b)
+}
+
+// run tells what a batch has to tell, in order.
+func (l *Lane) run(now model.Time, b *building) {
+	l.room.tried = false
+	for i := range b.effects {
+		f := &b.effects[i]
+		switch f.kind {
+		case effAnswer:
+			l.reply(f.entry.address, f.awaits, f.answer)
+			if f.step != "" {
+				l.acked.told(f.entry, f.step)
+			}
+		case effAwait:
+			l.awaits(f.entry, f.answer.Token, true)
+			if f.step != "" {
+				l.acked.told(f.entry, f.step)
+			}
+		case effDeliver:
+			l.deliver(now, f.entry, f.run, f.events)
+		case effActivate:
+			l.activateFresh(now, f.entry, f.run)
+		case effClosed:
+			l.tellWaiters(f.entry.address, f.run, f.outcome)
+		case effEvict:
+			if !f.heard {
+				l.out.Calls = append(l.out.Calls, f.call)
+			}
+			f.entry.evicting = false
+			if f.entry.wanted {
+				f.entry.wanted = false
+				l.dispatch(now, f.entry)
+			}
+		case effWaits:
+			l.noteTurn(now, f.entry, f.turn)
+		case effRetry:
+			l.wakeForRetry(now, f.entry, f.run, f.step)
+		case effBegins:
+			if f.entry.run() == f.run {
+				l.dispatch(now, f.entry)
+			}
+		case effExpect:
+			l.expect(f.entry, &f.message.origin)
+		case effReply:
+			if l.tellReply(f.entry.address, f.step, f.answer) {
+				l.acked.told(f.entry, f.step)
+			}
+		case effExecute:
+			l.handOver(f.entry, f)
+		case effStop, effSettled:
+			l.tellTask(f)
+		case effBegin:
+			l.begin(now, f.entry, f.message.origin.message)
+		case effNoted:
+			l.noted(now, f.entry)
+		case effEntity:
+			f.entry.actor.committed(f.change)
+		case effGone:
+			l.tellGone(now, f.entry, f.again)
+		case effBlocked:
+		case effLimit:
+			l.tellLimit(f.entry.address, f.err)
+		case effHint:
+			l.out.Hints = append(l.out.Hints, f.hint)
+		}
+	}
+	for _, e := range b.entries {
+		if e.isEntity() {
+			l.viewsDue(now, e)
+		}
+		l.maybeDrop(e)
+		if len(e.backlog) > 0 {
+			l.schedule(e)
+		}
+	}
+}
+
+// letInputsGo lets go of the inputs of a batch that has been dealt with.
+func (l *Lane) letInputsGo(b *building) {
+	for _, in := range b.inputs {
+		l.unhold(in)
+		if r, ok := in.(*removalInput); ok {
+			l.retention.removed += len(r.runs)
+		}
+		l.retention.ended(in)
+	}
+	b.inputs = nil
+}
+
+// reserved notes the marks of a batch that has landed.
+func (l *Lane) reserved(rows []store.TokenMark) {
+	for _, row := range rows {
+		if sh := l.shards[row.Shard]; sh != nil {
+			sh.tokens.reserved = max(sh.tokens.reserved, row.Mark)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// entry finds or makes the entry of an address; nil when its shard is not ours.
+func (l *Lane) entry(a model.Address) *entry {
+	if e, ok := l.entries[a]; ok {
+		return e
+	}
+	sh, ok := l.shards[a.Shard(l.cfg.Shards)]
+	if !ok {
+		return nil
+	}
+	e := &entry{address: a, shard: sh}
+	if a.IsEntity() {
+		e.actor = &actor{}
+	}
+	l.entries[a] = e
+	sh.entries[e] = struct{}{}
+	return e
+}
+
+// setRun makes x the current run of the entry.
+func (l *Lane) setRun(e *entry, x *core.Execution) {
+	e.x, e.known, e.posted, e.written, e.bare, e.asleep = x, true, false, nil, false, nil
+}
+
+// forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
+func (l *Lane) forget(e *entry) {
+	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming, e.posted, e.written = nil, false, false, false, nil, 0, false, nil
+	e.version++
+	if e.isEntity() {
+		l.forgetEntity(e)
+	}
+}
+
+// maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
+func (l *Lane) maybeDrop(e *entry) {
+	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.poison != nil ||
+		e.resuming > 0 || // it is handed over when that is told
+		e.tasks.len() > 0 || e.recalled() {
+		return
+	}
+	if e.unserved || e.inLine {
+		l.slim(e)
+		return
+	}
+	if e.isEntity() && e.actor.stays() {
+		return
+	}
+	l.askAgain(e) // nobody would answer
+	l.drop(e)
+}
+
+func (l *Lane) drop(e *entry) {
+	if !e.gone {
+		delete(l.entries, e.address)
+		e.gone = true
+	}
+	delete(e.shard.entries, e)
+	if e.isEntity() {
+		l.wakeUp(e)
+		l.weighMail(e)
+	}
+	if e.tasks.len() > 0 {
+		l.unpost(l.now, e)
+	}
+}
+
+// sorted lists entries in an order that does not depend on chance.
+func (l *Lane) sorted(want func(*entry) bool) []*entry {
+	var found []*entry
+	for _, e := range l.entries {
+		if want(e) {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, compareEntries)
+	return found
+}
+
+// Owns reports whether the lane serves the shard.
+func (l *Lane) Owns(s model.ShardID) bool {
+	sh, ok := l.shards[s]
+	return ok && !sh.draining
+}
+
+// waitsFor reports whether the shard is being given up and waits for claims to end: what they write before that still comes here.
+func (l *Lane) waitsFor(s model.ShardID) bool {
+	sh, ok := l.shards[s]
+	return ok && sh.draining && !sh.freeing
+}
+
+// ids lists shards in order.
+func (l *Lane) ids(want func(*shard) bool) []model.ShardID {
+	var ids []model.ShardID
+	for id, s := range l.shards {
+		if want(s) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// serving lists the shards that are served.
+func (l *Lane) serving() []model.ShardID { return l.ids(func(s *shard) bool { return !s.draining }) }

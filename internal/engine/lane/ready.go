@@ -1,0 +1,121 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/model"
+)
+
+// take applies an input, or lets it wait behind its address until it can be applied.
+func (l *Lane) take(now model.Time, e *entry, in input) {
+	in.base().since = now
+	l.hold(in)
+	if len(e.backlog) > 0 || !l.ready(e, in) {
+		e.backlog = append(e.backlog, in)
+		l.schedule(e)
+		return
+	}
+	l.apply(now, e, in)
+}
+
+// ready reports whether an input can be applied now. If the lane first has to read something, it
+// asks for that.
+func (l *Lane) ready(e *entry, in input) bool {
+	switch {
+	case e.loading || e.starting || e.removing || l.recovery.careful():
+		return false
+	case e.served >= l.cfg.PerKey || l.batchFull():
+		return false
+	}
+	return in.ready(l, e)
+}
+
+// ready of a message. The order of the checks matters: what must wait for a commit waits before
+// anything is read for it, because the commit may change what would be read.
+func (in *messageInput) ready(l *Lane, e *entry) bool {
+	if in.early(e) {
+		return false
+	}
+	forced := in.forced()
+	if e.poison != nil && !forced && !in.orders() {
+		return true // refused without a look at the run
+	}
+
+	// A batch deletes before it writes, so what it deletes must have been committed before. The same
+	// holds for dead letters: a batch on its way to the store may be about the same letter.
+	if e.dirty() && (in.is(model.MessageDelete) || in.aboutLetter()) {
+		return false
+	}
+
+	// The lane answers a repeated request from memory, so it looks whether there is an answer.
+	if in.once() && !in.sure(e) {
+		l.lookUp(e, in)
+		return false
+	}
+
+	switch {
+	case forced && e.isEntity() && !in.mailboxRead(e):
+		l.loadMailbox(e, in)
+		return false
+	case forced: // it removes whatever there is
+		return true
+	case e.poison != nil: // an order, which is refused
+		return true
+	}
+	return in.known(l, e)
+}
+
+// known reports whether the lane knows all rows that the message depends on, and reads what is
+// missing.
+func (in *messageInput) known(l *Lane, e *entry) bool {
+	switch {
+	case !e.known && !l.mayAssumeAbsent(e, in):
+		l.load(e)
+		return false
+	case in.readsLetter() && in.letter == nil:
+		l.loadLetter(e, in)
+		return false
+	case in.fate == nil && e.forgot(in.report()):
+		if !e.dirty() { // a batch on its way to the store may have ended the claim
+			l.loadFate(e, in, in.report())
+		}
+		return false
+	case e.unread(in):
+		if !e.dirty() { // a batch on its way to the store may write data of the same task
+			l.loadWritten(e, in)
+		}
+		return false
+	case in.is(model.MessageQuery) && e.known && e.x != nil && !e.x.Open():
+		return !e.dirty() // a worker reads the history of a run that has ended, and must find its end
+	}
+	return true
+}
+
+// mayAssumeAbsent reports whether the lane may write a start without reading the address first. The
+// store inserts such a start only if the address is unused, and otherwise returns the run that is
+// there. It is not for a start whose answer is remembered, or that has timers: the store would
+// write those in either case.
+func (l *Lane) mayAssumeAbsent(e *entry, in *messageInput) bool {
+	return in.is(model.MessageStart) && !e.isEntity() && !in.origin.remote() && !in.lookup.checked && !in.once() &&
+		in.origin.message.Terms == nil &&
+		!e.activating && !e.unserved && !e.inLine && e.worker == 0 // otherwise there is a run
+}
+
+// serveBacklog applies waiting inputs, entry by entry in turn.
+func (l *Lane) serveBacklog(now model.Time) {
+	if l.backlog.len() == 0 || l.recovery.careful() {
+		return
+	}
+	for _, e := range l.backlog.take() {
+		for len(e.backlog) > 0 && l.ready(e, e.backlog[0]) {
+			in := e.backlog[0]
+			e.backlog[0] = nil
+			e.backlog = e.backlog[1:]
+			l.apply(now, e, in)
+		}
+		if len(e.backlog) > 0 {
+			l.schedule(e)
+		} else {
+			e.backlog = nil
+			l.maybeDrop(e)
+		}
+	}
+}

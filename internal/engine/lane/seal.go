@@ -1,0 +1,130 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// newBuilding is an empty batch. Its memory is used again: what is handed out points to other memory.
+func (l *Lane) newBuilding() *building {
+	if b := l.spare; b != nil {
+		l.spare = nil
+		return b
+	}
+	return &building{}
+}
+
+// reuse keeps the memory of a batch that has been dealt with.
+func (l *Lane) reuse(b *building) {
+	t := &b.batch
+	clear(b.entries)
+	clear(b.effects)
+	clear(b.pairs)
+	clear(b.facts)
+	clear(t.Starts)
+	clear(t.Closes)
+	clear(t.Events)
+	clear(t.Messages)
+	l.acked.reuse(t.Forgets)
+	*b = building{
+		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0],
+		batch: store.Batch{Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
+	}
+	l.spare = b
+}
+
+// touch notes that the entry has something in the batch.
+func (l *Lane) touch(b *building, e *entry) {
+	if b == l.open && !e.inOpen {
+		e.inOpen = true
+		b.entries = append(b.entries, e)
+	}
+}
+
+// seal closes the open batch and hands it out for commit, if none is in flight.
+func (l *Lane) seal(now model.Time) {
+	if l.flight != nil || l.recovery.busy() {
+		return
+	}
+	b := l.open
+	l.forgetAcknowledged(b)
+	if b.empty() {
+		if len(b.effects) > 0 || len(b.inputs) > 0 {
+			// What was written has cancelled out; the rest depends on nothing that is still to be committed.
+			l.open = l.newBuilding()
+			l.told(b, false)
+			l.letInputsGo(b)
+			for _, e := range b.entries {
+				e.inOpen, e.served = false, 0
+			}
+			l.run(now, b)
+		}
+		return
+	}
+	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
+	b.batch.Bytes, b.batch.Patience = b.bytes, l.recovery.patience
+	for i := range b.batch.Requests {
+		b.batch.Requests[i].At = now // its age: without one it would be swept at once, and a repetition would take effect again
+	}
+	for _, e := range b.entries {
+		e.inOpen, e.inFlight, e.served = false, true, 0
+		if e.mark != nil {
+			b.batch.Marks = append(b.batch.Marks, store.MarkRow{
+				RunKey: e.key(), Parked: e.mark.Parked, Waits: e.mark.Waits, Blocked: e.mark.Blocked,
+			})
+			e.mark = nil
+		}
+	}
+	l.numberMessages(b)
+	for _, p := range b.pairs {
+		b.batch.Cursors = append(b.batch.Cursors, p.seal())
+	}
+	for _, s := range b.frees {
+		b.batch.Free = append(b.batch.Free, s.id)
+	}
+	l.flight, l.open = b, l.newBuilding()
+	l.out.Commit = &b.batch
+}
+
+// numberMessages gives every message its place in the sequence of its pair of shards. It happens at the last moment, so that
+// a batch that is refused leaves no gap.
+func (l *Lane) numberMessages(b *building) {
+	if len(b.batch.Messages) == 0 {
+		return
+	}
+	next := map[[2]model.ShardID]int64{}
+	for i := range b.batch.Messages {
+		row := &b.batch.Messages[i]
+		k := [2]model.ShardID{row.From, row.To}
+		n, ok := next[k]
+		if !ok {
+			n = l.shards[row.From].sent[row.To]
+		}
+		row.Seq = n + 1
+		next[k] = n + 1
+	}
+}
+
+// batchOf returns the last batch that has something of the entry; nil when all of it is committed.
+func (l *Lane) batchOf(e *entry) *building {
+	switch {
+	case e.inOpen:
+		return l.open
+	case e.inFlight:
+		return l.flight
+	}
+	return nil
+}
+
+// forgetAcknowledged has a batch that is about to be sealed remove answers that their callers have. When the
+// store refuses the batch, the answers stay until the sweep: they must not be what a batch is refused for twice.
+func (l *Lane) forgetAcknowledged(b *building) {
+	a := &l.acked
+	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {
+		return
+	}
+
+	b.batch.Forgets = a.keys
+	b.bytes += rowBytes * len(a.keys)
+	a.keys, a.spare, a.tidy = a.spare, nil, false
+}
