@@ -26,8 +26,8 @@ var flow = []mutant{
 	{
 		name:  "what was read of a run before it was removed counts",
 		file:  "internal/engine/lane/retention.go",
-		old:   "		e.removing = false\n		l.forget(e)\n",
-		new:   "		e.removing = false\n",
+		old:   "		e.pending.removing = false\n		l.forget(e)\n",
+		new:   "		e.pending.removing = false\n",
 		tests: laneTasks("TestCureDuringRemoval$"),
 	},
 	{
@@ -152,8 +152,8 @@ var flow = []mutant{
 	{
 		name:  "a task is passed over while an answer of its address is read",
 		file:  "internal/engine/lane/reading.go",
-		old:   "	due := e.due && !e.known && !e.loading\n",
-		new:   "	due := e.due && e.gone\n",
+		old:   "	due := e.reading.due && !e.known && !e.reading.active\n",
+		new:   "	due := e.reading.due && e.gone\n",
 		tests: laneTasks("TestTaskIsTakenUpWhileItsRequestIsRepeated$"),
 	},
 	{

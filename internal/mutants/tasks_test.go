@@ -87,15 +87,15 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a cancel in a refused batch is not told to the worker",
-		file:  "internal/engine/lane/careful.go",
-		old:   "			p.warned = false // that a task was canceled has not been told\n",
+		file:  "internal/engine/lane/entryparts.go",
+		old:   "		p.warned = false\n",
 		new:   "",
 		tests: laneTasks("TestCancelBesidePoison$"),
 	},
 	{
 		name:  "a shard is freed before its claims are handed over",
 		file:  "internal/engine/lane/shards.go",
-		old:   " || e.handing > 0: // nobody else",
+		old:   " || e.tasks.handing > 0: // nobody else",
 		new:   ": // nobody else",
 		tests: laneTasks("TestProgressIsReadMeanwhile$"),
 	},

@@ -8,7 +8,7 @@ import (
 
 // apply decides what an input does and puts it into the open batch.
 func (l *Lane) apply(now model.Time, e *entry, in input) {
-	if e.poison != nil {
+	if e.quarantine.why != nil {
 		in.applyPoisoned(l, now, e)
 		return
 	}
@@ -73,7 +73,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
 	case d.Start != nil:
 		row := &b.batch.Starts[len(b.batch.Starts)-1]
 		row.IfAbsent = assumed
-		e.starting, e.fresh = assumed, x.Open()
+		e.pending.starting, e.pending.fresh = assumed, x.Open()
 		if d.Close != nil && x.Open() {
 			l.giveWay(b, e, &d)
 		}
@@ -109,8 +109,8 @@ func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
 // stopReading gives up on a history that is being read for a worker. Its run is over, and the next
 // run of the address has a history of its own.
 func (l *Lane) stopReading(e *entry) {
-	if e.activating {
-		e.activating, e.tail, e.read = false, nil, nil
+	if e.reading.history {
+		e.reading.endHistory()
 		e.version++
 	}
 }

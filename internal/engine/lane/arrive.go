@@ -72,7 +72,7 @@ func (l *Lane) Release(now model.Time, w WorkerID, run model.RunID, gen uint64, 
 // worker that it no longer holds the run.
 func (l *Lane) heldBy(w WorkerID, run model.RunID, gen uint64) *entry {
 	if l.dead == nil {
-		if e := l.runs[run]; e != nil && e.worker == w && e.gen == gen {
+		if e := l.runs[run]; e != nil && e.hold.by(w, gen) {
 			return e
 		}
 	}

@@ -45,8 +45,8 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 		return false, ErrNotOwner
 	}
 	e := l.entries[a]
-	sure = e != nil && e.known && e.x != nil && e.x.Open() && !e.starting && (run.IsZero() || run == e.x.Start.Run)
-	if sure && !e.inOpen && !e.inFlight {
+	sure = e != nil && e.known && e.x != nil && e.x.Open() && !e.pending.starting && (run.IsZero() || run == e.x.Start.Run)
+	if sure && !e.pending.open && !e.pending.flight {
 		if err := core.LimitReached(a, e.x.Blocked); err != nil {
 			return false, err
 		}

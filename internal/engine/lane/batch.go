@@ -81,7 +81,7 @@ func (b *building) rows() int { return b.batch.Rows() + len(b.effects)/4 }
 
 // empty reports whether there is nothing to commit.
 func (b *building) empty() bool {
-	return b.batch.Empty() && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.mark != nil })
+	return b.batch.Empty() && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.pending.mark != nil })
 }
 
 // unstartTimer takes back a timer that was started in this very batch.

@@ -83,22 +83,18 @@ func (l *Lane) applyAgain(chunks []chunk, rest chunk) {
 func (l *Lane) rollback(now model.Time, b *building) {
 	var unheld []*entry
 	for _, e := range b.entries {
-		e.inOpen, e.inFlight, e.removing, e.served = false, false, false, 0
-		if e.read != nil {
-			e.activating, e.read, e.tail = false, nil, nil // what it waited for does not come
+		e.pending.undo()
+		if e.reading.events != nil {
+			e.reading.endHistory() // what it waited for does not come
 			unheld = append(unheld, e)
 		}
 		l.forget(e)
-		for _, id := range e.tasks.ids(nil) {
-			p, _ := e.tasks.get(id)
-			p.warned = false // that a task was canceled has not been told
-			e.tasks.set(id, p)
-		}
+		e.tasks.unwarn()
 	}
 	for i := range slices.Backward(b.effects) { // whoever had a run last has it again
 		switch f := &b.effects[i]; {
 		case f.kind == effEvict && f.heard:
-			f.entry.evicting, f.entry.wanted = false, false
+			f.entry.eviction.cancel()
 			unheld = append(unheld, f.entry)
 		case f.kind == effEvict || f.kind == effBlocked:
 			l.holdAgain(f.entry, &f.call)
@@ -123,16 +119,16 @@ func (l *Lane) rollback(now model.Time, b *building) {
 
 // holdAgain gives a run back to the worker that was to let go of it and has not heard of it: its turn is applied again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
-	e.evicting, e.wanted = false, false
+	e.eviction.cancel()
 	l.unstrand(e) // that it is blocked is not stored: it is, or is not, when the turn is applied again
-	if e.worker == 0 && !e.activating && l.workers.here[c.Worker] {
-		e.worker, e.gen, e.busy, e.held = c.Worker, c.Generation, true, c.Run
+	if e.hold.free() && !e.reading.history && l.workers.here[c.Worker] {
+		e.hold.giveBack(c)
 		l.runs[c.Run] = e
 		// Whether the run is paused is not known before it is read again: what the worker was not told says it.
-		if e.withheld || l.stops(e) || hasKind(e.missed, model.EventPaused) {
-			e.withheld = true
+		if e.hold.withheld || l.stops(e) || hasKind(e.eviction.missed, model.EventPaused) {
+			e.hold.withheld = true
 		} else {
-			l.tell(e, e.missed)
+			l.tell(e, e.eviction.missed)
 			l.askAll(e) // that came after it had let go
 		}
 	} else if c.Kind == CallEvict {
@@ -200,7 +196,7 @@ func (l *Lane) carefulStep(now model.Time) {
 			if e.isEntity() {
 				l.operate(now, e)
 			}
-			if len(e.backlog) > 0 {
+			if len(e.backlog.inputs) > 0 {
 				l.schedule(e)
 			} else {
 				l.maybeDrop(e)
@@ -214,14 +210,14 @@ func (l *Lane) carefulStep(now model.Time) {
 // readForChunk reports whether what a kept input touches has been read again, and reads it if not.
 func (l *Lane) readForChunk(in input) bool {
 	e := l.entry(in.base().address)
-	if _, note := in.(*quarantineInput); note || e == nil || e.poison != nil {
+	if _, note := in.(*quarantineInput); note || e == nil || e.quarantine.why != nil {
 		return true
 	}
 	m, isMessage := in.(*messageInput)
 	switch {
 	case e.known && !(isMessage && e.unread(m)):
 		return true
-	case e.loading:
+	case e.reading.active:
 	case !e.known:
 		l.load(e)
 	default:
@@ -241,7 +237,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 			l.done(in)
 			continue
 		}
-		if e.poison == nil {
+		if e.quarantine.why == nil {
 			switch in := in.(type) {
 			case *messageInput:
 				if in.once() && !in.sure(e) || in.early(e) || in.aboutLetter() {
@@ -258,7 +254,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 	}
 	for _, in := range slices.Backward(unsure) {
 		e := l.entry(in.address)
-		e.backlog = slices.Insert(e.backlog, 0, input(in))
+		e.backlog.inputs = slices.Insert(e.backlog.inputs, 0, input(in))
 	}
 }
 
@@ -283,25 +279,25 @@ func (l *Lane) failCareful(fail func(input)) {
 func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	why = why.Bounded()
 	l.quarantined(e, &why)
-	if e.worker != 0 {
+	if !e.hold.free() {
 		l.letGoNow(e, why.String())
 	}
 	l.forget(e)
-	if e.poison == nil {
+	if e.quarantine.why == nil {
 		l.sick = append(l.sick, e)
 	}
-	e.activating, e.tail, e.read = false, nil, nil
+	e.reading.endHistory()
 	l.unstrand(e) // it is tried again by whoever is here then
 	blocked := fault.New(fault.Blocked, "%s %s", e.address, why)
 	l.refuseQueries(e, blocked)
 	if e.isEntity() {
 		l.abandon(e, blocked)
 	}
-	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
+	e.quarantine.why, e.quarantine.until = &why, now.Add(l.cfg.QuarantineFor)
 	l.unpost(now, e)   // whoever executes a task of it goes on
 	l.handOverAgain(e) // which is not known: whoever has it is found when it is read
-	e.waits = []model.Reason{why}
-	if len(e.backlog) > 0 {
+	e.wait.reasons = []model.Reason{why}
+	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	}
 }
@@ -315,14 +311,14 @@ func (l *Lane) cure(now model.Time) {
 	for _, e := range l.sick {
 		switch {
 		case e.shard.gone:
-		case now < e.poisonUntil:
+		case now < e.quarantine.until:
 			kept = append(kept, e)
 		default:
-			e.poison = nil
+			e.quarantine.why = nil
 			l.forget(e)
 			l.timers.reset() // those that came due meanwhile were left in the store
 			l.dispatch(now, e)
-			if len(e.reports) > 0 {
+			if len(e.quarantine.reports) > 0 {
 				e.requeueReports()
 				l.schedule(e)
 			}
@@ -337,8 +333,8 @@ func (l *Lane) cureWake() model.Time {
 	var t model.Time
 	if !l.recovery.careful() {
 		for _, e := range l.sick {
-			if t == 0 || e.poisonUntil < t {
-				t = e.poisonUntil
+			if t == 0 || e.quarantine.until < t {
+				t = e.quarantine.until
 			}
 		}
 	}

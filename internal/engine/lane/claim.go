@@ -40,7 +40,7 @@ func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 		var ok bool
 		if d, ok = core.Claim(e.x, in.id, in.name, now); ok {
 			task := e.x.Task(in.id)
-			e.tasks.set(in.id, posted{held: true, claim: task.Claim, worker: in.worker})
+			e.tasks.posted.set(in.id, posted{held: true, claim: task.Claim, worker: in.worker})
 			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, in.worker, in.name)
 		} else {
 			l.repost(now, e, in.id)
@@ -91,7 +91,7 @@ func (in *reportInput) size() int { return inputBytes + in.report.Output.Size() 
 func (in *reportInput) refuse(l *Lane, err error) { l.settle(in.worker, in.report.Ref, err) }
 
 func (in *reportInput) ready(l *Lane, e *entry) bool {
-	if e.poison != nil {
+	if e.quarantine.why != nil {
 		return true
 	}
 	if !l.loaded(e) {
@@ -137,13 +137,13 @@ func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
 // noteReport notes that the worker itself ends its claim, so that the lane does not stop it. It
 // returns what the report says about the other side that the task calls.
 func (l *Lane) noteReport(now model.Time, e *entry, r *model.TaskReport) queue.Outcome {
-	p, ok := e.tasks.get(r.Ref.ID)
+	p, ok := e.tasks.posted.get(r.Ref.ID)
 	if !ok || !p.held || p.claim != r.Ref.Claim {
 		return queue.Neither
 	}
 	how := outcomeOf(e.x, r)
 	p.worker = 0
-	e.tasks.set(r.Ref.ID, p)
+	e.tasks.posted.set(r.Ref.ID, p)
 	if task := e.x.Task(r.Ref.ID); task != nil && how == queue.Failed && r.RetryAfter > 0 {
 		it := l.item(e, e.x, task)
 		l.cfg.Board.RetryAfter(now, &it, now.Add(r.RetryAfter))
@@ -226,7 +226,7 @@ func (l *Lane) expireAgain(now model.Time, e *entry, in *expiryInput) {
 // resumeDeadlines lets the deadlines of a task run on after the board reported one that had no
 // effect. The board reports each deadline once.
 func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
-	p, _ := e.tasks.get(in.id)
+	p, _ := e.tasks.posted.get(in.id)
 	if t := taskOf(e, in.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
 		l.cfg.Board.Held(now, l.item(e, e.x, t), p.claim, p.worker, t.Worker)
 	} else {
@@ -244,12 +244,12 @@ func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
 
 func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	task := taskOf(e, in.id)
-	switch p, ok := e.tasks.get(in.id); {
+	switch p, ok := e.tasks.posted.get(in.id); {
 	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != in.claim:
 		l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &handover{id: in.id, worker: in.worker, claim: in.claim}})
 	case ok && p.held && p.claim == in.claim && p.worker != in.worker:
 		p.worker, p.warned = in.worker, false
-		e.tasks.set(in.id, p)
+		e.tasks.posted.set(in.id, p)
 		l.cfg.Board.Held(now, l.item(e, e.x, task), p.claim, p.worker, task.Worker)
 		l.postTask(now, e, task) // which warns the worker if it should come to an end
 	}

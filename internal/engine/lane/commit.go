@@ -156,7 +156,7 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 		if m, ok := in.(*messageInput); ok && m.is(model.MessageStart) && m.address == e.address {
 			again := *m
 			again.lookup.checked, again.held, again.kept = true, 0, false
-			e.backlog = append([]input{&again}, e.backlog...)
+			e.backlog.inputs = append([]input{&again}, e.backlog.inputs...)
 			l.hold(&again)
 		}
 	}
@@ -207,7 +207,7 @@ func (l *Lane) die(err error) {
 		if e.isEntity() {
 			l.abandon(e, ErrNotOwner) // with the results in its backlog
 		}
-		for _, in := range e.backlog {
+		for _, in := range e.backlog.inputs {
 			fail(in)
 		}
 		l.refuseReports(e)

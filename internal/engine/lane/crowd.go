@@ -15,11 +15,11 @@ import (
 // A few callers who wait out an outage of the store are not refused, however long it lasts. A line that grows behind something that
 // does not move is.
 func (l *Lane) crowded(now model.Time, e *entry, in *messageInput) error {
-	n := len(e.backlog)
+	n := len(e.backlog.inputs)
 	if n == 0 || in.forced() { // an operator can always remove it
 		return nil
 	}
-	age := now.Sub(e.backlog[0].base().since)
+	age := now.Sub(e.backlog.inputs[0].base().since)
 	switch {
 	case n >= l.cfg.MaxBacklog:
 	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.writes(): // what a claim writes comes before its report
@@ -32,7 +32,7 @@ func (l *Lane) crowded(now model.Time, e *entry, in *messageInput) error {
 
 // waitingBytes is how many bytes wait for the address.
 func (e *entry) waitingBytes() (n int) {
-	for _, in := range e.backlog {
+	for _, in := range e.backlog.inputs {
 		n += in.base().held
 	}
 	return n
@@ -45,14 +45,14 @@ func (l *Lane) whyWaits(e *entry) string {
 		return "a commit was refused or late, and its inputs are applied again in smaller ones"
 	case l.recovery.busy():
 		return "the store has not taken the last commit"
-	case e.loading:
+	case e.reading.active:
 		return "it is being read from the store"
-	case e.starting:
+	case e.pending.starting:
 		return "its start is being committed"
-	case e.removing:
+	case e.pending.removing:
 		return "old runs of it are being removed"
-	case e.poison != nil:
-		return "it " + e.poison.String()
+	case e.quarantine.why != nil:
+		return "it " + e.quarantine.why.String()
 	}
 	return "more requests come than commits can take"
 }

@@ -23,7 +23,7 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 	waiting := l.workers.unserved[k]
 	delete(l.workers.unserved, k)
 	for _, e := range waiting {
-		e.unserved = false
+		e.wait.worker = false
 		if e.isEntity() && e.known {
 			e.actor.entity.Mark(l.views(e))
 			l.settleDue(now, e)
@@ -45,7 +45,7 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.unoffer(id)
 	delete(l.workers.leaving, id)
 	delete(l.workers.here, id)
-	for _, e := range l.sorted(func(e *entry) bool { return e.worker == id }) {
+	for _, e := range l.sorted(func(e *entry) bool { return e.hold.worker == id }) {
 		l.takeBack(now, e, "the worker left")
 	}
 	l.leaveEntities(now, id)
@@ -77,11 +77,11 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		l.operate(now, e)
 		return
 	}
-	if l.dead != nil || e.worker != 0 || e.activating || e.fresh || e.shard.draining || e.poison != nil {
+	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil {
 		return
 	}
-	if e.evicting {
-		e.wanted = true
+	if e.eviction.pending {
+		e.eviction.wanted = true
 		return
 	}
 	if e.known && (e.x == nil || !e.x.Open() || e.paused()) {
@@ -95,7 +95,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		}
 		return
 	}
-	if e.unserved || e.inLine {
+	if e.wait.worker || e.wait.room {
 		return // somebody who can continue it will take it along
 	}
 	if len(l.workers.offers[e.kind()]) == 0 {
@@ -105,16 +105,16 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		}
 		return
 	}
-	e.activating, e.tail = true, nil
+	e.reading.beginHistory()
 	e.version++ // a read that is still on its way from before lacks what came since: it would take the place of this one
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
 // strand lets a run wait for a worker that can continue it. It is never a failure.
 func (l *Lane) strand(e *entry, why model.Reason) {
-	e.waits = []model.Reason{why}
-	if !e.unserved {
-		e.unserved = true
+	e.wait.reasons = []model.Reason{why}
+	if !e.wait.worker {
+		e.wait.worker = true
 		k := e.kind()
 		l.workers.unserved[k] = append(l.workers.unserved[k], e)
 	}
@@ -131,22 +131,22 @@ func (l *Lane) strand(e *entry, why model.Reason) {
 
 // unstrand has the run wait for nobody any more.
 func (l *Lane) unstrand(e *entry) {
-	if e.unserved {
+	if e.wait.worker {
 		k := e.kind()
 		l.workers.unserved[k] = slices.DeleteFunc(l.workers.unserved[k], func(x *entry) bool { return x == e })
-		e.unserved = false
+		e.wait.worker = false
 	}
 }
 
 // activateFresh hands over a run that has just begun: there is nothing to read.
 func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if e.run() == run {
-		e.starting, e.fresh = false, false
+		e.pending.starting, e.pending.fresh = false, false
 	}
-	if len(e.backlog) > 0 {
+	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	}
-	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.paused() || !e.x.Open() || e.isTask() {
+	if l.dead != nil || e.run() != run || !e.hold.free() || e.reading.history || e.shard.draining || e.paused() || !e.x.Open() || e.isTask() {
 		return
 	}
 	w := l.workers.pick(e.kind(), e.x.Pin)
@@ -155,9 +155,9 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 		return
 	}
 	if !l.hasRoom() {
-		loading := e.loading // perhaps an answer is being read
+		loading := e.reading.active // perhaps an answer is being read
 		l.queueUp(e)
-		e.loading = loading // it has no tasks that would have to be read
+		e.reading.active = loading // it has no tasks that would have to be read
 		return
 	}
 	l.activate(now, e, w, e.x.Start.Carried)
@@ -165,15 +165,15 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 
 func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Event) {
 	l.workers.gen += uint64(l.cfg.Lanes)
-	e.worker, e.gen, e.busy, e.activating, e.tail, e.told = w, l.workers.gen, true, false, nil, int64(len(events))
-	e.news, e.retrying, e.withheld = e.told, nil, false
-	e.held, l.runs[e.run()] = e.run(), e
-	e.waits = []model.Reason{{Code: model.WaitTurn}}
+	e.hold.give(w, l.workers.gen, e.run(), len(events))
+	e.reading.endHistory()
+	l.runs[e.run()] = e
+	e.wait.reasons = []model.Reason{{Code: model.WaitTurn}}
 	l.weigh(e)
 	l.out.Calls = append(l.out.Calls, Call{
-		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.gen,
+		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.hold.gen,
 		Activation: &model.Activation{
-			Start: e.x.Start, Generation: e.gen, Events: events, Now: now, Begun: e.x.Parked || len(e.x.Timers()) > 0,
+			Start: e.x.Start, Generation: e.hold.gen, Events: events, Now: now, Begun: e.x.Parked || len(e.x.Timers()) > 0,
 			Limits: model.HistoryLimits{Events: l.cfg.Limits.Events, Bytes: l.cfg.Limits.Bytes},
 		},
 	})
@@ -182,27 +182,26 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 
 // activateLoaded hands over a run whose history has been read.
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
-	e.activating, e.read = false, nil
-	if e.x == nil || !e.x.Open() || e.paused() || e.worker != 0 || e.shard.draining || e.poison != nil {
-		e.tail = nil
+	tail := e.reading.tail
+	e.reading.endHistory()
+	if e.x == nil || !e.x.Open() || e.paused() || !e.hold.free() || e.shard.draining || e.quarantine.why != nil {
 		l.askAgain(e)
 		return
 	}
 	w := l.workers.pick(e.kind(), e.x.Pin)
 	if w == 0 {
-		e.tail = nil
 		l.strand(e, noWorker(e))
 		return
 	}
 	all := slices.Concat(e.x.Start.Carried, events)
-	for _, t := range e.tail {
+	for _, t := range tail {
 		if t.Seq == int64(len(all))+1 {
 			all = append(all, t)
 		}
 	}
 	if int64(len(all)) < e.x.Next-1 {
 		// Outcomes of steps are on their way to the store: a worker that did not know them would run the steps again.
-		e.activating, e.read = true, &events
+		e.reading.history, e.reading.tail, e.reading.events = true, tail, &events
 		return
 	}
 	l.activate(now, e, w, all)
@@ -211,31 +210,25 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 // deliver brings committed events to the worker that holds the run, or finds one.
 func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model.Event) {
 	resumed := hasKind(events, model.EventResumed)
-	if resumed && e.resuming > 0 {
-		e.resuming--
+	if resumed && e.pending.resuming > 0 {
+		e.pending.resuming--
 	}
-	if e.evicting && e.leaves == run {
-		if e.missed == nil {
-			e.missed = slices.Clip(events) // shared: nobody changes events
-		} else {
-			e.missed = append(e.missed, events...)
-		}
-	}
+	e.eviction.miss(run, events)
 	switch {
 	case e.run() != run:
-	case e.worker != 0 && e.busy && (e.withheld || l.stops(e)):
+	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.stops(e)):
 		// The run stops here, between two steps: told nothing more, the worker begins none, and what it runs may end (see heard).
-		e.withheld = true
-	case e.worker != 0 && e.shard.draining:
+		e.hold.withheld = true
+	case !e.hold.free() && e.shard.draining:
 		l.letGoNow(e, "the shard moves")
-	case e.worker != 0 && (e.withheld || l.stops(e)):
+	case !e.hold.free() && (e.hold.withheld || l.stops(e)):
 		l.takeBack(now, e, l.whyStops(e))
-	case e.worker != 0:
+	case !e.hold.free():
 		l.tell(e, events)
-	case e.activating:
-		e.tail = append(e.tail, events...)
-		if e.read != nil {
-			l.activateLoaded(now, e, *e.read)
+	case e.reading.history:
+		e.reading.tail = append(e.reading.tail, events...)
+		if e.reading.events != nil {
+			l.activateLoaded(now, e, *e.reading.events)
 		}
 	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
 	case e.x.Blocked == nil || resumed: // whoever can continue a blocked one may have come while it was paused
@@ -245,30 +238,21 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 
 // tell brings events to the worker, unless they came with the activation.
 func (l *Lane) tell(e *entry, events []model.Event) {
-	for len(events) > 0 && events[0].Seq <= e.told {
-		events = events[1:]
-	}
-	if len(events) > 0 {
-		e.told = events[len(events)-1].Seq
-		for i := range events {
-			if events[i].Kind.News() {
-				e.news, e.busy = events[i].Seq, true
-			}
-		}
-		l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.worker, Run: e.held, Generation: e.gen, Events: events})
+	if events = e.hold.tell(events); len(events) > 0 {
+		l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen, Events: events})
 	}
 }
 
 // stops reports whether the run is to leave its worker as soon as that runs no step.
 func (l *Lane) stops(e *entry) bool {
-	return e.shard.draining || l.workers.leaving[e.worker] || e.paused()
+	return e.shard.draining || l.workers.leaving[e.hold.worker] || e.paused()
 }
 
 func (l *Lane) whyStops(e *entry) string {
 	switch {
 	case e.known && e.x != nil && e.x.Withheld() != nil:
 		return e.x.Withheld().String()
-	case l.workers.leaving[e.worker]:
+	case l.workers.leaving[e.hold.worker]:
 		return "the worker leaves"
 	}
 	return "what it waits for came while it was paused"
@@ -278,13 +262,13 @@ func (l *Lane) whyStops(e *entry) string {
 func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step string) {
 	switch {
 	case e.run() != run:
-	case e.worker != 0 && e.busy && (e.withheld || l.stops(e)):
-		e.withheld = true // whoever holds it next finds that the time has come
-	case e.worker != 0 && (e.withheld || l.stops(e)):
+	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.stops(e)):
+		e.hold.withheld = true // whoever holds it next finds that the time has come
+	case !e.hold.free() && (e.hold.withheld || l.stops(e)):
 		l.takeBack(now, e, l.whyStops(e))
-	case e.worker != 0:
-		e.retrying, e.busy = append(e.retrying, step), true
-		l.out.Calls = append(l.out.Calls, Call{Kind: CallRetry, Worker: e.worker, Run: run, Generation: e.gen, ID: step})
+	case !e.hold.free():
+		e.hold.retry(step)
+		l.out.Calls = append(l.out.Calls, Call{Kind: CallRetry, Worker: e.hold.worker, Run: run, Generation: e.hold.gen, ID: step})
 	case e.x.Blocked == nil:
 		l.dispatch(now, e)
 	}
@@ -292,14 +276,14 @@ func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step stri
 
 // letGo takes the run from its worker once the batch is committed; at once when there is none.
 func (l *Lane) letGo(b *building, e *entry, why string) {
-	if e.worker == 0 {
+	if e.hold.free() {
 		return
 	}
-	call := Call{Kind: CallEvict, Worker: e.worker, Run: e.held, Generation: e.gen, Reason: why}
+	call := Call{Kind: CallEvict, Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen, Reason: why}
 	if b == nil {
 		l.out.Calls = append(l.out.Calls, call)
 	} else {
-		e.evicting, e.leaves, e.missed = true, e.held, nil
+		e.eviction.begin(e.hold.run)
 		b.effects = append(b.effects, effect{kind: effEvict, entry: e, call: call})
 	}
 	l.letGoQuietly(e)
@@ -309,8 +293,8 @@ func (l *Lane) letGoNow(e *entry, why string) { l.letGo(nil, e, why) }
 
 // letGoQuietly takes the run from a worker that knows already.
 func (l *Lane) letGoQuietly(e *entry) {
-	delete(l.runs, e.held)
-	e.worker, e.gen, e.busy, e.held = 0, 0, false, model.RunID{}
+	delete(l.runs, e.hold.run)
+	e.hold.take()
 	l.weigh(e)
 }
 
@@ -321,20 +305,20 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		return nil, false
 	}
 	switch {
-	case e.poison != nil:
-		return []model.Reason{*e.poison}, true
+	case e.quarantine.why != nil:
+		return []model.Reason{*e.quarantine.why}, true
 	case e.isEntity():
 		return l.explainEntity(e)
 	case e.known && e.x != nil && e.x.Withheld() != nil:
 		return []model.Reason{*e.x.Withheld()}, true
-	case e.asleep != nil:
-		return []model.Reason{*e.asleep}, true
-	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0 && !e.unserved: // else what it waits for says more
+	case e.wait.paused != nil:
+		return []model.Reason{*e.wait.paused}, true
+	case e.known && e.x != nil && e.x.Blocked != nil && e.hold.free() && !e.wait.worker: // else what it waits for says more
 		return []model.Reason{*e.x.Blocked}, true
 	}
 	reasons = l.explainTasks(e)
 	if len(reasons) == 0 {
-		reasons = e.waits
+		reasons = e.wait.reasons
 	}
 	if e.known && e.x != nil && len(reasons) > 0 {
 		reasons = e.x.Warned(reasons, l.cfg.Limits)

@@ -36,7 +36,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 		l.MailWaits()
 	}
 	for _, e := range b.entries {
-		e.inFlight = false
+		e.pending.flight = false
 		l.removed(e)
 	}
 	l.run(now, b)
@@ -78,9 +78,7 @@ func (l *Lane) run(now model.Time, b *building) {
 			if !f.heard {
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
-			f.entry.evicting = false
-			if f.entry.wanted {
-				f.entry.wanted = false
+			if f.entry.eviction.finish() {
 				l.dispatch(now, f.entry)
 			}
 		case effWaits:
@@ -121,7 +119,7 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.viewsDue(now, e)
 		}
 		l.maybeDrop(e)
-		if len(e.backlog) > 0 {
+		if len(e.backlog.inputs) > 0 {
 			l.schedule(e)
 		}
 	}

@@ -18,12 +18,12 @@ const (
 func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
-		if e.loading {
+		if e.reading.active {
 			l.loads.add(ld)
 		}
 		return
 	}
-	e.loading, e.due = false, false
+	e.reading.active, e.reading.due = false, false
 	if r.Err != nil {
 		l.quarantine(now, e, model.Unreadable(r.Err))
 		return
@@ -40,7 +40,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		l.asideDue(now, e, r.Entity.Mailbox)
 	}
 	l.operate(now, e)
-	if len(e.backlog) > 0 {
+	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {
 		l.maybeDrop(e)
@@ -162,7 +162,7 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 // operate hands calls to workers, as far as they may be made.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.weighMail(e)
-	if l.dead != nil || e.shard.draining || e.poison != nil || e.removing || l.recovery.careful() {
+	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() {
 		return
 	}
 	if !e.known {
@@ -358,7 +358,7 @@ func (l *Lane) forgetEntity(e *entry) {
 
 // dropResults takes back results that have come and have not been applied.
 func (l *Lane) dropResults(e *entry, why error) {
-	e.backlog = slices.DeleteFunc(e.backlog, func(in input) bool {
+	e.backlog.inputs = slices.DeleteFunc(e.backlog.inputs, func(in input) bool {
 		if _, ok := in.(*resultInput); !ok {
 			return false
 		}
@@ -440,8 +440,8 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	if a.entity == nil || a.entity.Waiting() == 0 {
 		return nil, false
 	}
-	if e.unserved {
-		return e.waits, true
+	if e.wait.worker {
+		return e.wait.reasons, true
 	}
 	row := &a.entity.Row
 	out := slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return core.LockedOut(row, it.Message) })

@@ -27,12 +27,15 @@ func (l *Lane) entry(a model.Address) *entry {
 
 // setRun makes x the current run of the entry.
 func (l *Lane) setRun(e *entry, x *core.Execution) {
-	e.x, e.known, e.posted, e.written, e.bare, e.asleep = x, true, false, nil, false, nil
+	e.x, e.known, e.reading.bare, e.wait.paused = x, true, false, nil
+	e.tasks.forget()
 }
 
 // forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
 func (l *Lane) forget(e *entry) {
-	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming, e.posted, e.written = nil, false, false, false, nil, 0, false, nil
+	e.x, e.known = nil, false
+	e.pending.forget()
+	e.tasks.forget()
 	e.version++
 	if e.isEntity() {
 		l.forgetEntity(e)
@@ -41,12 +44,12 @@ func (l *Lane) forget(e *entry) {
 
 // maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
-	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.poison != nil ||
-		e.resuming > 0 || // it is handed over when that is told
-		e.tasks.len() > 0 || e.recalled() {
+	if l.recovery.careful() || e.dirty() || !e.hold.free() || e.reading.history || e.reading.active || len(e.backlog.inputs) > 0 || e.backlog.queued || e.quarantine.why != nil ||
+		e.pending.resuming > 0 || // it is handed over when that is told
+		e.tasks.posted.len() > 0 || e.recalled() {
 		return
 	}
-	if e.unserved || e.inLine {
+	if e.wait.worker || e.wait.room {
 		l.slim(e)
 		return
 	}
@@ -67,7 +70,7 @@ func (l *Lane) drop(e *entry) {
 		l.wakeUp(e)
 		l.weighMail(e)
 	}
-	if e.tasks.len() > 0 {
+	if e.tasks.posted.len() > 0 {
 		l.unpost(l.now, e)
 	}
 }

@@ -13,65 +13,29 @@ import (
 )
 
 // entry is an address that the lane has something to do with. It leaves memory as soon as it is idle.
+// Each group of fields answers one question about the address; the types stand in entryparts.go.
 type entry struct {
 	address model.Address
 	shard   *shard
-	x       *core.Execution // current run; nil when the address has none, or before it has been read
-	known   bool            // x is right, be it nil
-	version int             // counts how often the state was dropped or read for a worker: what was read for an older one is out of date
+	gone    bool // it has left memory: a late result for it changes nothing
 
-	// starting is set while a start that assumed the address to be unused waits for its commit; other inputs wait behind it.
-	starting bool
-	// removing is set while runs of an address are removed whose current run was not known, or an entity is; no input is applied before the commit. It ends with the batch
-	// and with nothing else.
-	removing bool
-	fresh    bool // the run begins in a batch that is not committed yet; it is handed to a worker then
-	loading  bool // the run is being read, or something else that has to be known first
-	due      bool // the run is to be read after that
+	x     *core.Execution // the current run; nil when there is none, or before it has been read
+	known bool            // x is right, also if it is nil
+	// version counts how often the lane dropped the state or read it for a worker. A read that began
+	// under an older version is out of date.
+	version int
+	actor   *actor // of an entity or a service; nil for all other addresses
 
-	inOpen, inFlight bool // has rows or answers in that batch
-	mark             *core.Mark
-	served           int // inputs applied in the open batch
-	backlog          []input
-	queued           bool // is in Lane.backlog
-
-	worker     WorkerID    // 0 when nobody holds the run
-	held       model.RunID // the run that the worker holds, also while its state is being read again
-	gen        uint64
-	busy       bool          // the worker may be running a step, or may be about to
-	news       int64         // position of the last event that it has to answer with a turn
-	retrying   []string      // steps that it was told to run again, until it reports what came of it
-	withheld   bool          // there are events that it was not told, because the run is to leave it
-	evicting   bool          // the worker hears of it when the batch is committed
-	leaves     model.RunID   // the run that it is to let go of then
-	missed     []model.Event // what came for it meanwhile: it is told after all when the batch is refused
-	wanted     bool          // is to be handed to a worker after that
-	resuming   int           // resumes that are not committed: nobody may go on before
-	told       int64         // position of the last event that the worker was given
-	activating bool          // the history is being read for a worker
-	tail       []model.Event
-	read       *[]model.Event // has been read, and waits for what is on its way to the store
-	unserved   bool           // waits for a worker to offer its workflow
-	inLine     bool           // waits for room in memory
-	weight     int            // bytes of the room that it takes
-	bare       bool           // it has been read, and has no tasks
-	asleep     *model.Reason  // why it was paused when its state was dropped
-	waits      []model.Reason
-	queries    []*query // asked of its code and not answered
-
-	tasks    postings // what the board has been told of tasks of tasksOf
-	tasksOf  model.RunID
-	posted   bool                // the board knows how each of them stands
-	gone     bool                // it has left memory; whoever still has it changes nothing
-	handing  int                 // claims that are to be handed over, whose progress is being read
-	unhanded []*Load             // those of them whose progress came while the run was forgotten
-	reports  []*reportInput      // that came while it was quarantined
-	written  map[string]*written // by task, of those that write; nil when none does
-	actor    *actor              // of an entity or a service; nil for all others
-
-	remembered  int           // requests that were served
-	poison      *model.Reason // quarantined
-	poisonUntil model.Time
+	backlog    backlog    // what waits for the address
+	pending    pending    // what is not committed yet
+	reading    reading    // what is being read
+	hold       holding    // which worker holds the run
+	eviction   eviction   // how the worker loses it
+	wait       waiting    // why the run does not move
+	tasks      taskBook   // what the board and the workers know of its tasks
+	quarantine quarantine // why the lane refuses inputs for it
+	queries    []*query   // asked of its code and not answered
+	remembered int        // requests that were served
 }
 
 func (e *entry) run() model.RunID {
@@ -83,7 +47,7 @@ func (e *entry) run() model.RunID {
 
 // paused reports whether nobody may continue the run, as far as is known: somebody has paused it, or its start time has not come.
 func (e *entry) paused() bool {
-	return e.known && e.x != nil && (e.x.Withheld() != nil || e.resuming > 0)
+	return e.known && e.x != nil && (e.x.Withheld() != nil || e.pending.resuming > 0)
 }
 
 // isTask reports whether the address is that of a task which stands alone: no code runs for it.
@@ -97,16 +61,16 @@ func (e *entry) kind() kind { return kind{e.address.Tenant, e.address.Type} }
 
 // requeueReports puts reports that waited for the end of a quarantine before what waits.
 func (e *entry) requeueReports() {
-	all := make([]input, 0, len(e.reports)+len(e.backlog))
-	for _, in := range e.reports {
+	all := make([]input, 0, len(e.quarantine.reports)+len(e.backlog.inputs))
+	for _, in := range e.quarantine.reports {
 		all = append(all, in)
 	}
-	e.backlog, e.reports = append(all, e.backlog...), nil
+	e.backlog.inputs, e.quarantine.reports = append(all, e.backlog.inputs...), nil
 }
 
 // refusal says that the address is quarantined.
 func (e *entry) refusal() *fault.Error {
-	return fault.New(fault.Blocked, "execution %s %s", e.address, e.poison)
+	return fault.New(fault.Blocked, "execution %s %s", e.address, e.quarantine.why)
 }
 
 // forgot reports whether only the store knows what became of a claim.
@@ -114,7 +78,7 @@ func (e *entry) forgot(ref *model.ClaimRef) bool { return ref != nil && !e.x.Kno
 
 func (e *entry) key() store.RunKey { return store.RunKey{Shard: e.shard.id, Run: e.run()} }
 
-func (e *entry) dirty() bool { return e.inOpen || e.inFlight }
+func (e *entry) dirty() bool { return e.pending.dirty() }
 
 // ring is a queue of entries, served in turn.
 type ring struct{ items []*entry }
@@ -122,8 +86,8 @@ type ring struct{ items []*entry }
 func (r *ring) len() int { return len(r.items) }
 
 func (r *ring) push(e *entry) {
-	if !e.queued {
-		e.queued = true
+	if !e.backlog.queued {
+		e.backlog.queued = true
 		r.items = append(r.items, e)
 	}
 }
@@ -133,7 +97,7 @@ func (r *ring) take() []*entry {
 	items := r.items
 	r.items = nil
 	for _, e := range items {
-		e.queued = false
+		e.backlog.queued = false
 	}
 	return items
 }

@@ -66,7 +66,7 @@ func (l *Lane) told(b *building, committed bool) {
 
 // quarantined tells that an address is kept apart, if it is not already.
 func (l *Lane) quarantined(e *entry, why *model.Reason) {
-	if l.cfg.Watched && e.poison == nil {
+	if l.cfg.Watched && e.quarantine.why == nil {
 		l.out.Facts = append(l.out.Facts, Fact{Kind: FactBlocked, Address: e.address, Word: string(why.Code)})
 	}
 }

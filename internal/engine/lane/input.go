@@ -149,7 +149,7 @@ func (in *messageInput) once() bool {
 // early reports whether the input must wait until the run has begun: a batch never both begins and
 // ends a run.
 func (in *messageInput) early(e *entry) bool {
-	return e.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.paused())
+	return e.pending.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.paused())
 }
 
 // sure reports whether the lane knows that the request has not been served. A lookup that is older

@@ -9,16 +9,16 @@ const maxKept = 1000
 func (l *Lane) keep(e *entry, in *reportInput) bool {
 	if !in.kept { // else it had its place before, and the run was tried in vain
 		mine := 0
-		for _, other := range e.reports {
+		for _, other := range e.quarantine.reports {
 			mine += other.held
 		}
-		if len(e.reports) >= maxKept || mine+in.held > l.cfg.MaxKeptBytes/2 || l.kept+in.held > l.cfg.MaxKeptBytes {
+		if len(e.quarantine.reports) >= maxKept || mine+in.held > l.cfg.MaxKeptBytes/2 || l.kept+in.held > l.cfg.MaxKeptBytes {
 			return false
 		}
 		l.bytes -= in.held
 		l.kept += in.held
 		in.kept = true
 	}
-	e.reports = append(e.reports, in)
+	e.quarantine.reports = append(e.quarantine.reports, in)
 	return true
 }

@@ -23,12 +23,12 @@ func (q *loads) hand(l *Lane) {
 		if ld.entry != nil && ld.entry.gone {
 			continue
 		}
-		if e := ld.entry; ld.Kind == LoadRun && e.activating && !e.shard.draining {
+		if e := ld.entry; ld.Kind == LoadRun && e.reading.history && !e.shard.draining {
 			if !l.hasRoom() && !l.queueUp(e) {
 				continue
 			}
-			if e.activating {
-				l.reserve(e, max(e.weight, l.guess(e)))
+			if e.reading.history {
+				l.reserve(e, max(e.hold.weight, l.guess(e)))
 			}
 		}
 		q.next++
@@ -97,12 +97,12 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
-		if e.loading || e.activating {
+		if e.reading.active || e.reading.history {
 			l.loads.add(ld)
 		}
 		return
 	}
-	e.loading, e.due, l.room.tried = false, false, false
+	e.reading.active, e.reading.due, l.room.tried = false, false, false
 	if !e.known && r.Err == nil {
 		x, err := recoverRun(r)
 		if err != nil {
@@ -114,19 +114,19 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 		}
 	}
 	if r.Err != nil {
-		e.activating, e.tail = false, nil
+		e.reading.endHistory()
 		l.quarantine(now, e, model.Unreadable(r.Err))
 		return
 	}
 	switch {
-	case !e.activating:
+	case !e.reading.history:
 	case r.Execution != nil && r.Execution.Start.Run == e.run():
 		l.activateLoaded(now, e, r.Events)
 	default: // there is none, or somebody else has gone on with it: we shall hear that we are fenced
-		e.activating, e.tail = false, nil
+		e.reading.endHistory()
 		l.askAgain(e)
 	}
-	if len(e.backlog) > 0 {
+	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {
 		l.maybeDrop(e)
@@ -159,7 +159,7 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 // loadedReply answers a repeated request from memory of the first, or lets it pass.
 func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	e := ld.entry
-	e.loading = false
+	e.reading.active = false
 	l.loadDue(e)
 	in := ld.message
 	in.lookup.checked, in.lookup.served = true, ld.served // the same may be looked for twice, and the older result proves less
@@ -169,16 +169,16 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 		misused = misusedBy(in.origin.message, r.Reply)
 	}
 	switch {
-	case none || len(e.backlog) == 0 || e.backlog[0] != input(in):
+	case none || len(e.backlog.inputs) == 0 || e.backlog.inputs[0] != input(in):
 	case misused != nil && in.origin.token == nil:
-		e.backlog[0] = l.answerWith(in, &model.Answer{Failure: misused}, true)
+		e.backlog.inputs[0] = l.answerWith(in, &model.Answer{Failure: misused}, true)
 	case in.origin.message.From.ID != "": // a step waits for the answer, which it is sent
-		e.backlog[0] = l.answerWith(in, repeated(r), false)
+		e.backlog.inputs[0] = l.answerWith(in, repeated(r), false)
 	case in.origin.remote():
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left, or its place in the channel
 		l.hold(in)
 	default:
-		e.backlog = e.backlog[1:]
+		e.backlog.inputs = e.backlog.inputs[1:]
 		a := Answer{Err: r.Err}
 		switch {
 		case misused != nil:
@@ -191,7 +191,7 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 		l.reply(in.address, in.origin.awaits, a)
 		l.done(in)
 	}
-	if len(e.backlog) > 0 {
+	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {
 		l.maybeDrop(e)

@@ -14,7 +14,7 @@ func (l *Lane) hasRoom() bool { return l.room.used < l.cfg.MaxHeld || l.room.use
 // weigh counts what a worker holds of a run.
 func (l *Lane) weigh(e *entry) {
 	switch {
-	case e.worker == 0:
+	case e.hold.free():
 		l.reserve(e, 0)
 	case e.x != nil: // else its state is being read again
 		l.reserve(e, runBytes+e.x.Bytes())
@@ -23,8 +23,8 @@ func (l *Lane) weigh(e *entry) {
 
 // reserve has a run take so many bytes of the room.
 func (l *Lane) reserve(e *entry, n int) {
-	l.room.used += n - e.weight
-	e.weight = n
+	l.room.used += n - e.hold.weight
+	e.hold.weight = n
 }
 
 // guess is what is reserved for a run while it is read.
@@ -38,14 +38,14 @@ func (l *Lane) guess(e *entry) int {
 // queueUp has a run wait for room. It reports whether the run has to be read nevertheless: its
 // tasks go on without its code.
 func (l *Lane) queueUp(e *entry) (read bool) {
-	e.activating, e.tail = false, nil
-	e.waits = []model.Reason{{Code: model.WaitTurn}}
-	if !e.inLine {
-		e.inLine = true
+	e.reading.endHistory()
+	e.wait.reasons = []model.Reason{{Code: model.WaitTurn}}
+	if !e.wait.room {
+		e.wait.room = true
 		l.room.line = append(l.room.line, e)
 	}
-	read = e.loading || l.cfg.Board != nil && !e.known && !e.bare
-	e.loading = read
+	read = e.reading.active || l.cfg.Board != nil && !e.known && !e.reading.bare
+	e.reading.active = read
 	return read
 }
 
@@ -58,10 +58,10 @@ func (l *Lane) callUp() {
 		e := l.room.line[0]
 		l.room.line[0] = nil
 		l.room.line = l.room.line[1:]
-		if e.gone || !e.inLine {
+		if e.gone || !e.wait.room {
 			continue
 		}
-		e.inLine = false
+		e.wait.room = false
 		l.dispatch(l.now, e)
 		l.loads.hand(l)
 		l.maybeDrop(e)
@@ -80,11 +80,11 @@ func (l *Lane) makeRoom() {
 	l.room.tried = true
 	var idle []*entry
 	for _, e := range l.runs {
-		if !e.busy && !e.dirty() && !e.evicting && e.known && len(e.queries) == 0 && len(e.backlog) == 0 && len(e.waits) > 0 && !hasCode(e.waits, model.WaitStuck) {
+		if !e.hold.busy && !e.dirty() && !e.eviction.pending && e.known && len(e.queries) == 0 && len(e.backlog.inputs) == 0 && len(e.wait.reasons) > 0 && !hasCode(e.wait.reasons, model.WaitStuck) {
 			idle = append(idle, e)
 		}
 	}
-	slices.SortFunc(idle, func(a, b *entry) int { return cmp.Compare(a.gen, b.gen) })
+	slices.SortFunc(idle, func(a, b *entry) int { return cmp.Compare(a.hold.gen, b.hold.gen) })
 	for _, e := range idle {
 		if l.room.used < l.cfg.MaxHeld/8*7 {
 			break
@@ -112,7 +112,7 @@ func (l *Lane) slim(e *entry) {
 		paused = e.x.Withheld()
 	}
 	l.forget(e)
-	e.bare, e.asleep = bare, paused
+	e.reading.bare, e.wait.paused = bare, paused
 }
 
 // weighMail counts what waits for an entity in memory only. What is in the store is bounded by the mailbox, and takes no room from

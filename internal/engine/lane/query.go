@@ -33,7 +33,7 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 		return
 	}
 	switch {
-	case e.worker == 0 || l.stops(e) || e.withheld:
+	case e.hold.free() || l.stops(e) || e.hold.withheld:
 		l.dispatch(now, e) // or it is on its way already
 	default:
 		l.ask(q)
@@ -54,12 +54,12 @@ func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked before", m.To, x.Withheld())
 	case x.Paused != nil:
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked until it is resumed", m.To, x.Paused)
-	case x.Blocked != nil && e.worker == 0 && !e.activating:
+	case x.Blocked != nil && e.hold.free() && !e.reading.history:
 		if err := core.LimitReached(m.To, x.Blocked); err != nil {
 			return err
 		}
 		return fault.New(fault.Blocked, "execution %s %s", m.To, x.Blocked)
-	case e.worker == 0 && e.unserved:
+	case e.hold.free() && e.wait.worker:
 		return fault.New(fault.Unavailable, "execution %s %s", m.To, noWorker(e))
 	}
 	switch {
@@ -74,7 +74,7 @@ func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
 // ask puts the question to the worker that holds the run.
 func (l *Lane) ask(q *query) {
 	l.out.Calls = append(l.out.Calls, Call{
-		Kind: CallQuery, Worker: q.entry.worker, Run: q.entry.held, Generation: q.entry.gen,
+		Kind: CallQuery, Worker: q.entry.hold.worker, Run: q.entry.hold.run, Generation: q.entry.hold.gen,
 		Query: &model.Query{ID: q.id, Name: q.message.Name, Input: q.message.Input},
 	})
 }
@@ -157,7 +157,7 @@ func (l *Lane) unaskAll(e *entry, token any) {
 			l.unask(q)
 		}
 	}
-	e.backlog = slices.DeleteFunc(e.backlog, func(in input) bool {
+	e.backlog.inputs = slices.DeleteFunc(e.backlog.inputs, func(in input) bool {
 		if m, ok := in.(*messageInput); !ok || m.origin.token != token || !m.is(model.MessageQuery) {
 			return false
 		}

@@ -36,7 +36,7 @@ func (q *query) askedOf(w WorkerID, run model.RunID, gen uint64) bool {
 	if q.recaller != 0 {
 		return q.recaller == w && q.recalls == run
 	}
-	return q.entry.worker == w && q.entry.gen == gen && q.entry.held == run
+	return q.entry.hold.worker == w && q.entry.hold.gen == gen && q.entry.hold.run == run
 }
 
 // recalled reports whether somebody waits until the history of a run that has ended is replayed.

@@ -8,14 +8,14 @@ import (
 
 // schedule lets the lane serve the backlog of an entry, unless something has to finish before that.
 func (l *Lane) schedule(e *entry) {
-	if !e.loading && !e.starting && !e.removing {
+	if !e.reading.active && !e.pending.starting && !e.pending.removing {
 		l.backlog.push(e)
 	}
 }
 
 // scheduleOrDrop lets the lane serve the backlog of an entry, or lets go of an entry that has none.
 func (l *Lane) scheduleOrDrop(e *entry) {
-	if len(e.backlog) > 0 {
+	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {
 		l.maybeDrop(e)
@@ -25,7 +25,7 @@ func (l *Lane) scheduleOrDrop(e *entry) {
 // loaded reports whether the run of an entry is known, and reads it if it is not. A quarantined
 // address needs no read: its inputs are refused whatever the run is.
 func (l *Lane) loaded(e *entry) bool {
-	if e.known || e.poison != nil {
+	if e.known || e.quarantine.why != nil {
 		return true
 	}
 	l.load(e)
@@ -39,10 +39,10 @@ func (l *Lane) load(e *entry) {
 		l.loadEntity(e)
 		return
 	}
-	e.loading = true
+	e.reading.active = true
 	offered := len(l.workers.offers[e.kind()]) > 0
-	if offered && e.worker == 0 && !e.activating && !e.shard.draining && !e.unserved && !e.inLine && l.hasRoom() {
-		e.activating, e.tail = true, nil
+	if offered && e.hold.free() && !e.reading.history && !e.shard.draining && !e.wait.worker && !e.wait.room && l.hasRoom() {
+		e.reading.beginHistory()
 	}
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
@@ -50,8 +50,8 @@ func (l *Lane) load(e *entry) {
 // loadSoon reads the run: now, or after the read that is under way for the address. That read may
 // be for an answer or a dead letter, after which nothing else would ask for the run.
 func (l *Lane) loadSoon(e *entry) {
-	if e.loading {
-		e.due = true
+	if e.reading.active {
+		e.reading.due = true
 		return
 	}
 	l.load(e)
@@ -59,8 +59,8 @@ func (l *Lane) loadSoon(e *entry) {
 
 // loadDue reads the run if loadSoon was called while the lane read something else.
 func (l *Lane) loadDue(e *entry) {
-	due := e.due && !e.known && !e.loading
-	e.due = false
+	due := e.reading.due && !e.known && !e.reading.active
+	e.reading.due = false
 	if due {
 		l.load(e)
 	}
@@ -74,36 +74,36 @@ func (l *Lane) lookUp(e *entry, in *messageInput) {
 		return
 	}
 	l.loads.add(&Load{Kind: LoadReply, Shard: e.shard.id, Address: e.address, RequestID: id, entry: e, message: in, served: e.remembered})
-	e.loading, in.lookup.checked = true, false
+	e.reading.active, in.lookup.checked = true, false
 }
 
 // loadEntity reads an entity with its mailbox.
 func (l *Lane) loadEntity(e *entry) {
-	e.loading = true
+	e.reading.active = true
 	l.loads.add(&Load{Kind: LoadEntity, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
 func (l *Lane) loadLetter(e *entry, in *messageInput) {
 	ref := in.origin.message.Letter.Ref
-	e.loading = true
+	e.reading.active = true
 	l.loads.add(&Load{Kind: LoadLetter, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e, message: in})
 }
 
 // loadMailbox reads what waits for an entity that is to be removed. Its row is not read.
 func (l *Lane) loadMailbox(e *entry, in *messageInput) {
-	e.loading = true
+	e.reading.active = true
 	l.loads.add(&Load{Kind: LoadMailbox, Shard: e.shard.id, Address: e.address, entry: e, message: in})
 }
 
 // loadFate reads what became of the claim that an input reports on.
 func (l *Lane) loadFate(e *entry, in claimReport, ref *model.ClaimRef) {
-	e.loading = true
+	e.reading.active = true
 	l.loads.add(&Load{Kind: LoadFate, Shard: e.shard.id, Address: e.address, Claim: *ref, entry: e, report: in})
 }
 
 func (l *Lane) loadWritten(e *entry, in *messageInput) {
 	ref := &in.origin.message.Write.Ref
-	e.loading = true
+	e.reading.active = true
 	l.loads.add(&Load{Kind: LoadWritten, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e})
 }
 
@@ -111,12 +111,12 @@ func (l *Lane) loadWritten(e *entry, in *messageInput) {
 // by now.
 func (l *Lane) loadedFate(ld *Load, r LoadResult) {
 	e := ld.entry
-	e.loading = false
-	if len(e.backlog) == 0 {
+	e.reading.active = false
+	if len(e.backlog.inputs) == 0 {
 		l.maybeDrop(e)
 		return
 	}
-	if e.backlog[0] == input(ld.report) {
+	if e.backlog.inputs[0] == input(ld.report) {
 		ld.report.setFate(&r.Fate)
 	}
 	l.schedule(e) // also for an input that has taken its place: it waited for the read
@@ -125,10 +125,10 @@ func (l *Lane) loadedFate(ld *Load, r LoadResult) {
 // loadedMailbox has an entity removed whose mailbox has been read. One that cannot be read is removed as well.
 func (l *Lane) loadedMailbox(ld *Load, r LoadResult) {
 	e := ld.entry
-	e.loading = false
+	e.reading.active = false
 	l.loadDue(e)
 	ld.message.erased = erasure{mailbox: r.Entity.Mailbox, print: r.Print, version: ld.version + 1}
-	if len(e.backlog) > 0 {
+	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {
 		l.maybeDrop(e)
@@ -138,14 +138,14 @@ func (l *Lane) loadedMailbox(ld *Load, r LoadResult) {
 // loadedWritten keeps what was read, unless the run is another one by now, or is being read itself.
 func (l *Lane) loadedWritten(ld *Load, r LoadResult) {
 	e := ld.entry
-	e.loading = false
+	e.reading.active = false
 	if e.known && e.run() == ld.Run && ld.version == e.version {
-		if e.written == nil {
-			e.written = map[string]*written{}
+		if e.tasks.written == nil {
+			e.tasks.written = map[string]*written{}
 		}
-		e.written[ld.Task] = writtenOf(r)
+		e.tasks.written[ld.Task] = writtenOf(r)
 	}
-	if len(e.backlog) > 0 {
+	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {
 		l.maybeDrop(e)
@@ -155,13 +155,13 @@ func (l *Lane) loadedWritten(ld *Load, r LoadResult) {
 // loadedLetter lets the input pass for which a letter was read, unless it is not the next one any more.
 func (l *Lane) loadedLetter(ld *Load, r LoadResult) {
 	e := ld.entry
-	e.loading = false
+	e.reading.active = false
 	l.loadDue(e)
 	switch {
-	case len(e.backlog) == 0:
+	case len(e.backlog.inputs) == 0:
 		l.maybeDrop(e)
 		return
-	case e.backlog[0] == input(ld.message):
+	case e.backlog.inputs[0] == input(ld.message):
 		read := &letterRead{err: r.Err}
 		if row := r.Letter; row != nil && r.Err == nil {
 			read.letter = &core.Letter{Count: row.Requeued, Body: row.Body}
@@ -177,7 +177,7 @@ func (e *entry) unread(in *messageInput) bool {
 		return false
 	}
 	ref := &in.origin.message.Write.Ref
-	return e.written[ref.ID] == nil && e.claims(ref)
+	return e.tasks.written[ref.ID] == nil && e.claims(ref)
 }
 
 // claims reports whether the claim is the one that holds its task.

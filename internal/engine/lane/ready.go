@@ -8,8 +8,8 @@ import (
 func (l *Lane) take(now model.Time, e *entry, in input) {
 	in.base().since = now
 	l.hold(in)
-	if len(e.backlog) > 0 || !l.ready(e, in) {
-		e.backlog = append(e.backlog, in)
+	if len(e.backlog.inputs) > 0 || !l.ready(e, in) {
+		e.backlog.inputs = append(e.backlog.inputs, in)
 		l.schedule(e)
 		return
 	}
@@ -20,9 +20,9 @@ func (l *Lane) take(now model.Time, e *entry, in input) {
 // asks for that.
 func (l *Lane) ready(e *entry, in input) bool {
 	switch {
-	case e.loading || e.starting || e.removing || l.recovery.careful():
+	case e.reading.active || e.pending.starting || e.pending.removing || l.recovery.careful():
 		return false
-	case e.served >= l.cfg.PerKey || l.batchFull():
+	case e.pending.served >= l.cfg.PerKey || l.batchFull():
 		return false
 	}
 	return in.ready(l, e)
@@ -35,7 +35,7 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 		return false
 	}
 	forced := in.forced()
-	if e.poison != nil && !forced && !in.orders() {
+	if e.quarantine.why != nil && !forced && !in.orders() {
 		return true // refused without a look at the run
 	}
 
@@ -57,7 +57,7 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 		return false
 	case forced: // it removes whatever there is
 		return true
-	case e.poison != nil: // an order, which is refused
+	case e.quarantine.why != nil: // an order, which is refused
 		return true
 	}
 	return in.known(l, e)
@@ -96,7 +96,7 @@ func (in *messageInput) known(l *Lane, e *entry) bool {
 func (l *Lane) mayAssumeAbsent(e *entry, in *messageInput) bool {
 	return in.is(model.MessageStart) && !e.isEntity() && !in.origin.remote() && !in.lookup.checked && !in.once() &&
 		in.origin.message.Terms == nil &&
-		!e.activating && !e.unserved && !e.inLine && e.worker == 0 // otherwise there is a run
+		!e.reading.history && !e.wait.worker && !e.wait.room && e.hold.free() // otherwise there is a run
 }
 
 // serveBacklog applies waiting inputs, entry by entry in turn.
@@ -105,16 +105,16 @@ func (l *Lane) serveBacklog(now model.Time) {
 		return
 	}
 	for _, e := range l.backlog.take() {
-		for len(e.backlog) > 0 && l.ready(e, e.backlog[0]) {
-			in := e.backlog[0]
-			e.backlog[0] = nil
-			e.backlog = e.backlog[1:]
+		for len(e.backlog.inputs) > 0 && l.ready(e, e.backlog.inputs[0]) {
+			in := e.backlog.inputs[0]
+			e.backlog.inputs[0] = nil
+			e.backlog.inputs = e.backlog.inputs[1:]
 			l.apply(now, e, in)
 		}
-		if len(e.backlog) > 0 {
+		if len(e.backlog.inputs) > 0 {
 			l.schedule(e)
 		} else {
-			e.backlog = nil
+			e.backlog.inputs = nil
 			l.maybeDrop(e)
 		}
 	}

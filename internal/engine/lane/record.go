@@ -31,7 +31,7 @@ func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 		return nil
 	}
 	if b == l.open {
-		e.served++
+		e.pending.served++
 	}
 	b.inputs = append(b.inputs, in)
 	return b

@@ -45,7 +45,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 	if current {
 		l.setRun(e, nil)
 	}
-	e.removing = !e.known
+	e.pending.removing = !e.known
 	b := l.record(e, in, &d)
 	for _, run := range m.Runs {
 		if whole {
@@ -53,7 +53,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 		}
 	}
 	b.effects = append(b.effects, effect{kind: effGone, entry: e, again: !whole})
-	if e.worker != 0 {
+	if !e.hold.free() {
 		l.letGo(b, e, removedByOperator)
 	}
 	l.stopReading(e)
@@ -64,10 +64,10 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 
 // release ends the quarantine of an address whose runs are about to be removed. Reports that waited for its end are dealt with behind the removal.
 func (l *Lane) release(e *entry) {
-	if e.poison == nil {
+	if e.quarantine.why == nil {
 		return
 	}
-	e.poison, e.waits = nil, nil
+	e.quarantine.why, e.wait.reasons = nil, nil
 	l.sick = slices.DeleteFunc(l.sick, func(o *entry) bool { return o == e })
 	e.requeueReports()
 }
@@ -116,7 +116,7 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 	l.wakeUp(e)
 	l.abandon(e, fault.New(fault.NotFound, "%s: %s", e.address, entityRemoved))
 	d, unheard := core.Erase(in.erased.mailbox, entityRemoved)
-	e.removing = true
+	e.pending.removing = true
 	b := l.record(e, in, &d)
 	for _, m := range unheard {
 		l.bury(b, e, m, &model.Failure{Message: entityRemoved})

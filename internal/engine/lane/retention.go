@@ -109,15 +109,15 @@ func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 		}
 		l.setRun(e, nil)
 	}
-	e.removing = !e.known
+	e.pending.removing = !e.known
 	l.record(e, in, &core.Decision{Deletes: in.runs})
 }
 
 // removed ends the removal of runs of an address whose current run was not known. It may have been read meanwhile, for a worker, or be on its way from a read:
 // perhaps that was before it went.
 func (l *Lane) removed(e *entry) {
-	if e.removing {
-		e.removing = false
+	if e.pending.removing {
+		e.pending.removing = false
 		l.forget(e)
 	}
 }

@@ -35,8 +35,8 @@ func (l *Lane) reuse(b *building) {
 
 // touch notes that the entry has something in the batch.
 func (l *Lane) touch(b *building, e *entry) {
-	if b == l.open && !e.inOpen {
-		e.inOpen = true
+	if b == l.open && !e.pending.open {
+		e.pending.open = true
 		b.entries = append(b.entries, e)
 	}
 }
@@ -55,7 +55,7 @@ func (l *Lane) seal(now model.Time) {
 			l.told(b, false)
 			l.letInputsGo(b)
 			for _, e := range b.entries {
-				e.inOpen, e.served = false, 0
+				e.pending.open, e.pending.served = false, 0
 			}
 			l.run(now, b)
 		}
@@ -67,12 +67,12 @@ func (l *Lane) seal(now model.Time) {
 		b.batch.Requests[i].At = now // its age: without one it would be swept at once, and a repetition would take effect again
 	}
 	for _, e := range b.entries {
-		e.inOpen, e.inFlight, e.served = false, true, 0
-		if e.mark != nil {
+		e.pending.open, e.pending.flight, e.pending.served = false, true, 0
+		if e.pending.mark != nil {
 			b.batch.Marks = append(b.batch.Marks, store.MarkRow{
-				RunKey: e.key(), Parked: e.mark.Parked, Waits: e.mark.Waits, Blocked: e.mark.Blocked,
+				RunKey: e.key(), Parked: e.pending.mark.Parked, Waits: e.pending.mark.Waits, Blocked: e.pending.mark.Blocked,
 			})
-			e.mark = nil
+			e.pending.mark = nil
 		}
 	}
 	l.numberMessages(b)
@@ -108,9 +108,9 @@ func (l *Lane) numberMessages(b *building) {
 // batchOf returns the last batch that has something of the entry; nil when all of it is committed.
 func (l *Lane) batchOf(e *entry) *building {
 	switch {
-	case e.inOpen:
+	case e.pending.open:
 		return l.open
-	case e.inFlight:
+	case e.pending.flight:
 		return l.flight
 	}
 	return nil

@@ -66,7 +66,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 			l.refuseReports(e)
 			l.askAgain(e)
 			l.postTasks(now, e, queue.Neither) // nobody is to begin one any more
-			if !e.busy {
+			if !e.hold.busy {
 				l.letGoNow(e, "the shard moves")
 			}
 		}
@@ -76,8 +76,8 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 // refuseBacklog sends away what waits for an address of a shard that is given up. Turns and reports stay: they are facts, and so is what claims write, which comes before their reports. So is that a worker is gone
 // for good: until it is recorded, its claim counts for limits here, and the next owner would have to find it first.
 func (l *Lane) refuseBacklog(e *entry) {
-	kept := e.backlog[:0]
-	for _, in := range e.backlog {
+	kept := e.backlog.inputs[:0]
+	for _, in := range e.backlog.inputs {
 		if isFact(in) {
 			kept = append(kept, in)
 			continue
@@ -89,8 +89,8 @@ func (l *Lane) refuseBacklog(e *entry) {
 			delete(l.mail.inbox, from.inbox)
 		}
 	}
-	clear(e.backlog[len(kept):])
-	e.backlog = kept
+	clear(e.backlog.inputs[len(kept):])
+	e.backlog.inputs = kept
 }
 
 // isFact reports whether an input is a fact that only this lane can record.
@@ -109,11 +109,11 @@ func isFact(in input) bool {
 
 // refuseReports has those told to somebody else that waited for the end of a quarantine.
 func (l *Lane) refuseReports(e *entry) {
-	for _, in := range e.reports {
+	for _, in := range e.quarantine.reports {
 		in.refuse(l, ErrNotOwner)
 		l.done(in)
 	}
-	e.reports = nil
+	e.quarantine.reports = nil
 }
 
 // drainShards frees those shards that have come to rest.
@@ -126,13 +126,13 @@ func (l *Lane) drainShards(now model.Time) {
 		rest := true
 		for _, e := range sh.sorted() {
 			switch {
-			case e.dirty() || e.loading || len(e.backlog) > 0 || e.handing > 0: // nobody else would hand over what is claimed
+			case e.dirty() || e.reading.active || len(e.backlog.inputs) > 0 || e.tasks.handing > 0: // nobody else would hand over what is claimed
 				rest = false
-			case (e.busy || e.executing()) && now < sh.until:
+			case (e.hold.busy || e.tasks.executing()) && now < sh.until:
 				rest = false
 			case l.forsaken(e):
 				rest = false
-			case e.worker != 0:
+			case !e.hold.free():
 				l.letGoNow(e, "the shard moves")
 			}
 		}
@@ -235,7 +235,7 @@ func (l *Lane) Known() []model.ShardID {
 			return false
 		}
 		for e := range s.entries {
-			if e.starting || !e.isEntity() && !e.known && (e.loading || e.activating) { // a start that assumes that there is no run has not looked
+			if e.pending.starting || !e.isEntity() && !e.known && (e.reading.active || e.reading.history) { // a start that assumes that there is no run has not looked
 				return false
 			}
 		}

@@ -25,23 +25,23 @@ func (l *Lane) String() string {
 		fmt.Fprintf(&b, "\n  shard %d: draining %v", id, l.shards[id].draining)
 	}
 	for _, e := range l.sorted(func(*entry) bool { return true }) {
-		fmt.Fprintf(&b, "\n  %s: run %s, worker %d, %d inputs wait", e.address, e.run(), e.worker, len(e.backlog))
+		fmt.Fprintf(&b, "\n  %s: run %s, worker %d, %d inputs wait", e.address, e.run(), e.hold.worker, len(e.backlog.inputs))
 		for _, flag := range [...]struct {
 			name string
 			set  bool
 		}{
 			{"unknown", !e.known},
-			{"loading", e.loading},
-			{"activating", e.activating},
-			{"starting", e.starting},
-			{"removing", e.removing},
-			{"queued", e.queued},
-			{"busy", e.busy},
-			{"evicting", e.evicting},
-			{"unserved", e.unserved},
-			{"open", e.inOpen},
-			{"in flight", e.inFlight},
-			{"quarantined", e.poison != nil},
+			{"loading", e.reading.active},
+			{"activating", e.reading.history},
+			{"starting", e.pending.starting},
+			{"removing", e.pending.removing},
+			{"queued", e.backlog.queued},
+			{"busy", e.hold.busy},
+			{"evicting", e.eviction.pending},
+			{"unserved", e.wait.worker},
+			{"open", e.pending.open},
+			{"in flight", e.pending.flight},
+			{"quarantined", e.quarantine.why != nil},
 		} {
 			if flag.set {
 				b.WriteString(", " + flag.name)

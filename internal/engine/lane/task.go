@@ -38,11 +38,11 @@ func (l *Lane) settle(id queue.WorkerID, ref model.ClaimRef, err error) {
 
 // executes adds that tasks are handed over whose claims are in the decision.
 func (l *Lane) executes(b *building, e *entry, d *core.Decision) {
-	if e.tasks.len() == 0 {
+	if e.tasks.posted.len() == 0 {
 		return
 	}
 	add := func(run model.RunID, id string, claim int64) {
-		p, _ := e.tasks.get(id)
+		p, _ := e.tasks.posted.get(id)
 		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &handover{id: id, claim: claim, worker: p.worker}})
 	}
 	if d.Start != nil && d.Start.Worker != "" {
@@ -61,7 +61,7 @@ func (l *Lane) handOver(e *entry, f *effect) {
 		return
 	}
 	if t := e.x.Task(f.task.id); t != nil && t.Again {
-		e.handing++
+		e.tasks.handing++
 		l.loads.add(&Load{Kind: LoadProgress, Shard: e.shard.id, Address: e.address, Run: f.run, Task: t.ID, entry: e, task: f.task})
 		return
 	}
@@ -73,24 +73,24 @@ func (l *Lane) handOver(e *entry, f *effect) {
 func (l *Lane) loadedProgress(ld *Load, r LoadResult) {
 	e := ld.entry
 	ld.task.progress = progressOf(r.Data)
-	if !e.known && e.poison == nil {
-		e.unhanded = append(e.unhanded, ld)
-		if !e.loading {
+	if !e.known && e.quarantine.why == nil {
+		e.tasks.unhanded = append(e.tasks.unhanded, ld)
+		if !e.reading.active {
 			l.load(e)
 		}
 		return
 	}
-	e.handing--
+	e.tasks.handing--
 	l.execute(e, ld.Run, ld.task)
 }
 
 // handOverAgain hands over what waited for the run to be read again.
 func (l *Lane) handOverAgain(e *entry) {
-	for _, ld := range e.unhanded {
-		e.handing--
+	for _, ld := range e.tasks.unhanded {
+		e.tasks.handing--
 		l.execute(e, ld.Run, ld.task)
 	}
-	e.unhanded = nil
+	e.tasks.unhanded = nil
 }
 
 func progressOf(data []store.TaskDatum) model.Payload {
@@ -143,11 +143,11 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 		if !ok {
 			return ""
 		}
-		if e.tasksOf != x.Start.Run {
+		if e.tasks.run != x.Start.Run {
 			l.unpost(now, e)
-			e.tasksOf = x.Start.Run
+			e.tasks.run = x.Start.Run
 		}
-		e.tasks.set(t.ID, posted{held: true, claim: claim, worker: id})
+		e.tasks.posted.set(t.ID, posted{held: true, claim: claim, worker: id})
 		l.cfg.Board.Held(now, *it, claim, id, name)
 		return name
 	})
@@ -170,20 +170,20 @@ func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 // postTasks tells the board how the tasks of the entry stand, as far as it does not know. The board may know what is not committed yet: nothing that it
 // proposes can overtake that. how is what came of a claim that has ended.
 func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
-	e.posted = false
-	if l.cfg.Board == nil || e.gone || !e.known || e.poison != nil {
+	e.tasks.complete = false
+	if l.cfg.Board == nil || e.gone || !e.known || e.quarantine.why != nil {
 		return
 	}
 	var few [1]string
-	for _, id := range e.tasks.ids(few[:0]) {
-		if p, _ := e.tasks.get(id); e.tasksOf != e.run() || e.outdated(id, p) {
+	for _, id := range e.tasks.posted.ids(few[:0]) {
+		if p, _ := e.tasks.posted.get(id); e.tasks.run != e.run() || e.outdated(id, p) {
 			l.unpostOne(now, e, id, p, how)
 		}
 	}
 	if e.x == nil || e.shard.gone {
 		return
 	}
-	e.tasksOf, e.posted = e.run(), true
+	e.tasks.run, e.tasks.complete = e.run(), true
 	for _, t := range e.x.Tasks() {
 		l.postTask(now, e, t)
 	}
@@ -191,7 +191,7 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 
 // postChanges is postTasks behind a decision: only the tasks that it is about are looked at, if the board knew how all stood before it. A run may have thousands of them.
 func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue.Outcome) {
-	if !e.posted || e.tasksOf != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, concernsAllTasks) {
+	if !e.tasks.complete || e.tasks.run != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, concernsAllTasks) {
 		l.postTasks(now, e, how)
 		return
 	}
@@ -202,7 +202,7 @@ func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue
 
 // postAgain tells the board how one task stands.
 func (l *Lane) postAgain(now model.Time, e *entry, id string, how queue.Outcome) {
-	if p, ok := e.tasks.get(id); ok && e.outdated(id, p) {
+	if p, ok := e.tasks.posted.get(id); ok && e.outdated(id, p) {
 		l.unpostOne(now, e, id, p, how)
 	}
 	if t := taskOf(e, id); t != nil {
@@ -219,18 +219,18 @@ func (e *entry) outdated(id string, p posted) bool {
 // postTask tells the board of a task, if it does not know it.
 func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 	x := e.x
-	p, ok := e.tasks.get(t.ID)
+	p, ok := e.tasks.posted.get(t.ID)
 	switch {
 	case ok:
 		if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
 			p.warned = true
-			e.tasks.set(t.ID, p)
+			e.tasks.posted.set(t.ID, p)
 			l.stop(e, t.ID, p, true)
 		}
 	case t.Held:
 		it := l.item(e, x, t)
 		id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
-		e.tasks.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
+		e.tasks.posted.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
 		l.cfg.Board.Held(now, it, t.Claim, id, t.Worker)
 		switch {
 		case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
@@ -241,7 +241,7 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 			l.lost(e, t)
 		}
 	case x.Claimable(t) && !e.shard.draining:
-		e.tasks.set(t.ID, posted{visible: t.Visible})
+		e.tasks.posted.set(t.ID, posted{visible: t.Visible})
 		l.cfg.Board.Add(now, l.item(e, x, t))
 	}
 }
@@ -250,17 +250,17 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 func (l *Lane) lost(e *entry, t *core.Task) {
 	in := &expiryInput{newTaskInput(&model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID}), true, t.Claim, model.FailureLost}
 	l.hold(in)
-	e.backlog = append(e.backlog, in)
+	e.backlog.inputs = append(e.backlog.inputs, in)
 	l.schedule(e)
 }
 
 // forsaken lets claims of an entry be lost whose worker is nowhere, before its shard goes: the next owner would wait for a worker of this node as long as the node lives.
 func (l *Lane) forsaken(e *entry) (some bool) {
-	if l.cfg.Board == nil || !e.known || e.x == nil || e.poison != nil || e.tasksOf != e.run() {
+	if l.cfg.Board == nil || !e.known || e.x == nil || e.quarantine.why != nil || e.tasks.run != e.run() {
 		return false
 	}
 	for _, t := range e.x.Tasks() {
-		if p, ok := e.tasks.get(t.ID); ok && t.Held && p.held && p.worker == 0 && p.claim == t.Claim && !l.cfg.Board.Elsewhere(t.Worker) {
+		if p, ok := e.tasks.posted.get(t.ID); ok && t.Held && p.held && p.worker == 0 && p.claim == t.Claim && !l.cfg.Board.Elsewhere(t.Worker) {
 			l.lost(e, t)
 			some = true
 		}
@@ -277,9 +277,9 @@ func taskOf(e *entry, id string) *core.Task {
 
 // repost has the board told of a task again that it proposed something for which cannot be.
 func (l *Lane) repost(now model.Time, e *entry, id string) {
-	if p, ok := e.tasks.get(id); ok && !p.held {
+	if p, ok := e.tasks.posted.get(id); ok && !p.held {
 		l.unpostOne(now, e, id, p, queue.Neither)
-		if e.posted && e.tasksOf == e.run() {
+		if e.tasks.complete && e.tasks.run == e.run() {
 			l.postAgain(now, e, id, queue.Neither) // at once: an entry without tasks on the board may be dropped
 		} else {
 			l.postTasks(now, e, queue.Neither)
@@ -288,9 +288,9 @@ func (l *Lane) repost(now model.Time, e *entry, id string) {
 }
 
 func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queue.Outcome) {
-	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, how)
-	e.tasks.remove(id)
-	delete(e.written, id) // the next claim reads it
+	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, how)
+	e.tasks.posted.remove(id)
+	delete(e.tasks.written, id) // the next claim reads it
 	if p.held && p.worker != 0 {
 		l.stop(e, id, p, false)
 	}
@@ -298,26 +298,15 @@ func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queu
 
 // stop tells a worker that nobody waits for what it does, once that is durable.
 func (l *Lane) stop(e *entry, id string, p posted, canceled bool) {
-	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasksOf, task: &handover{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
+	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasks.run, task: &handover{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
 }
 
 // unpost has the board forget the tasks of an entry that leaves memory.
 func (l *Lane) unpost(now model.Time, e *entry) {
-	for _, id := range e.tasks.ids(nil) {
-		l.cfg.Board.Forget(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id})
+	for _, id := range e.tasks.posted.ids(nil) {
+		l.cfg.Board.Forget(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id})
 	}
-	e.tasks, e.posted = postings{}, false
-}
-
-// executing reports whether somebody of this node executes a task of the run.
-func (e *entry) executing() bool {
-	at := func(p posted) bool { return p.held && p.worker != 0 }
-	for _, p := range e.tasks.many {
-		if at(p) {
-			return true
-		}
-	}
-	return at(e.tasks.one)
+	e.tasks.posted, e.tasks.complete = postings{}, false
 }
 
 // deadTask is a task that failed for good as people find it.
@@ -353,5 +342,5 @@ func (l *Lane) explainTasks(e *entry) []model.Reason {
 		}
 		return nil
 	}
-	return core.TaskReasons(e.waits, tasks, why)
+	return core.TaskReasons(e.wait.reasons, tasks, why)
 }

@@ -18,7 +18,7 @@ func (l *Lane) applyWrite(now model.Time, e *entry, in *messageInput) {
 
 func (l *Lane) writeData(now model.Time, e *entry, write *model.TaskWrite) error {
 	ref := &write.Ref
-	w := e.written[ref.ID]
+	w := e.tasks.written[ref.ID]
 	switch {
 	case !e.claims(ref) || w == nil:
 		return fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", ref.TaskRef)

@@ -1,8 +1,6 @@
 package lane
 
 import (
-	"slices"
-
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
@@ -69,14 +67,14 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		l.askAgain(e)
 		if x != e.x { // the code goes on in a new run
 			l.setRun(e, x)
-			e.fresh = true
+			e.pending.fresh = true
 			b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: x.Start.Run})
 		}
 	case t.Blocked != nil:
 		if b != nil {
-			call := Call{Worker: e.worker, Run: e.held, Generation: e.gen} // nothing to call it for
+			call := Call{Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen} // nothing to call it for
 			b.effects = append(b.effects, effect{kind: effBlocked, entry: e, call: call})
-			e.missed = nil
+			e.eviction.missed = nil
 		}
 		l.letGoQuietly(e)
 		l.strand(e, t.Blocked.Bounded())
@@ -133,11 +131,11 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	b := l.record(e, in, &d)
 	if !ok && l.stops(e) {
 		// The news that the worker has not seen is not for it, and without news it repeats no step.
-		e.retrying = nil
+		e.hold.retrying = nil
 		l.noteTurn(now, e, t)
 	}
 	if ok {
-		e.waits = model.BoundedReasons(t.Waits)
+		e.wait.reasons = model.BoundedReasons(t.Waits)
 		l.letGo(b, e, "released")
 		if core.RetryDue(e.x, now) || len(e.queries) > 0 {
 			l.dispatch(now, e) // the worker heard of it after it had let go
@@ -148,7 +146,7 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 
 // heldIn reports whether the worker holds the run in the generation of the turn.
 func (e *entry) heldIn(t *model.Turn, w WorkerID) bool {
-	return e.x != nil && e.x.Start.Run == t.Run && e.gen == t.Generation && e.worker == w
+	return e.x != nil && e.x.Start.Run == t.Run && e.hold.by(w, t.Generation)
 }
 
 // evictPoisoned tells a worker that the run it reports on is quarantined.
@@ -162,24 +160,19 @@ func (l *Lane) evictPoisoned(e *entry, w WorkerID, t *model.Turn) {
 // leave its worker leaves when no step runs. Until then the worker begins no further step, because
 // the lane does not tell it that it may go on.
 func (l *Lane) noteTurn(now model.Time, e *entry, t *model.Turn) {
-	if e.gen != t.Generation || t.Close != nil || t.Blocked != nil {
+	if e.hold.gen != t.Generation || t.Close != nil || t.Blocked != nil {
 		return
 	}
-	if len(e.retrying) > 0 {
-		e.retrying = slices.DeleteFunc(e.retrying, func(id string) bool {
-			return slices.ContainsFunc(t.Commands, func(c model.Command) bool { return c.Event.ID == id })
-		})
-	}
-	e.waits = model.BoundedReasons(t.Waits)
+	e.hold.hear(t)
+	e.wait.reasons = model.BoundedReasons(t.Waits)
 	l.weigh(e)
 	l.room.tried = false
 
-	e.busy = t.Running || t.Seen+int64(t.Ahead) < e.news || len(e.retrying) > 0
 	switch {
-	case e.busy:
-	case e.withheld && !e.shard.draining: // drainShards handles a shard that is given up
+	case e.hold.busy:
+	case e.hold.withheld && !e.shard.draining: // drainShards handles a shard that is given up
 		l.takeBack(now, e, l.whyStops(e))
 	case !l.stops(e):
-		e.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep) // it goes on with what was just committed
+		e.hold.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep) // it goes on with what was just committed
 	}
 }

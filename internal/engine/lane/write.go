@@ -23,10 +23,10 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	}
 	if d.Close != nil {
 		b.batch.Closes = append(b.batch.Closes, store.CloseRow{RunKey: key, Outcome: *d.Close})
-		e.mark = nil
+		e.pending.mark = nil
 	}
 	if d.Mark != nil {
-		e.mark = d.Mark // the last one of a batch counts; seal writes it
+		e.pending.mark = d.Mark // the last one of a batch counts; seal writes it
 	}
 
 	// The history, and what depends on it: the worker hears the events, tasks are handed over.
@@ -101,7 +101,7 @@ func (l *Lane) writeEvents(b *building, e *entry, key store.RunKey, d *core.Deci
 	}
 	b.relabel(key, d.Events)
 	if hasKind(d.Events, model.EventResumed) {
-		e.resuming++
+		e.pending.resuming++
 	}
 	l.growing(e, d.Events)
 	b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
