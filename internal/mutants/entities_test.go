@@ -18,9 +18,9 @@ var entities = []mutant{
 	},
 	{
 		name:  "suspects are made alone side by side",
-		file:  "internal/engine/lane/suspect.go",
-		old:   "	if l.alone != e && l.lonely() {\n",
-		new:   "	if l.alone != e && l.lonely() && false {\n",
+		file:  "internal/engine/lane/solo.go",
+		old:   "	if s.entry != e && s.busy() {\n",
+		new:   "	if s.entry != e && s.busy() && false {\n",
 		tests: [][]string{laneTest("TestCallThatEndsItsProcess$")},
 	},
 	{
@@ -33,7 +33,7 @@ var entities = []mutant{
 	{
 		name:  "the next in line to make a call by itself is forgotten",
 		file:  "internal/engine/lane/round.go",
-		old:   "	l.nextAlone(now)\n",
+		old:   "	l.nextSolo(now)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestCallThatEndsItsProcess$"), laneTest("TestShardIsGivenUpBesideALoneCall$")},
 	},

@@ -23,8 +23,8 @@ var hardships = []mutant{
 	},
 	{
 		name:  "a lane is never full of bytes",
-		file:  "internal/engine/lane/bytes.go",
-		old:   "	return l.bytes >= l.cfg.MaxBytes || l.batchFull()",
+		file:  "internal/engine/lane/seal.go",
+		old:   "	return l.budget.used >= l.cfg.MaxBytes || l.batchFull()",
 		new:   "	return l.batchFull()",
 		tests: [][]string{hard("4")},
 	},

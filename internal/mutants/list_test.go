@@ -339,7 +339,7 @@ var common = []mutant{
 	},
 	{
 		name:  "a request that was consumed is read again",
-		file:  "internal/engine/lane/pair.go",
+		file:  "internal/engine/lane/mailroom.go",
 		old:   "	if m.reading {\n		m.served",
 		new:   "	if false {\n		m.served",
 		tests: [][]string{sim},
@@ -544,7 +544,7 @@ var common = []mutant{
 		name:  "an answer to an update is told before it is durable",
 		file:  "internal/engine/lane/write.go",
 		old:   "		b.effects = append(b.effects, effect{kind: effReply, entry: e, step: r.RequestID, answer: Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)}})\n",
-		new:   "		l.tellReply(e.address, r.RequestID, Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)})\n",
+		new:   "		l.waiters.reply(&l.out, e.address, r.RequestID, Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)})\n",
 		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestUpdate$"}},
 	},
 	{
@@ -613,8 +613,8 @@ var common = []mutant{
 	{
 		name:  "a caller that gives up on an update leaves a waiter",
 		file:  "internal/engine/lane/await.go",
-		old:   "	case i < 0:\n",
-		new:   "	case i < 0:\n		l.waiters[e.address] = append(ws, waiter{token: token})\n",
+		old:   "	case w == nil: // it was taken back meanwhile\n",
+		new:   "	case w == nil:\n		l.waiters.add(e.address, waiter{token: token})\n",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestForgottenUpdate$"}},
 	},
 	{

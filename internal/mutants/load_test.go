@@ -4,14 +4,14 @@ package mutants
 var load = []mutant{
 	{
 		name:  "a batch has any number of bytes",
-		file:  "internal/engine/lane/bytes.go",
-		old:   " || l.open.bytes >= l.batchBytes\n",
+		file:  "internal/engine/lane/seal.go",
+		old:   " || l.open.bytes >= l.budget.batch\n",
 		new:   "\n",
 		tests: [][]string{laneTest("TestBatchIsCutByBytes$")},
 	},
 	{
 		name:  "only what comes in counts for a batch",
-		file:  "internal/engine/lane/bytes.go",
+		file:  "internal/engine/lane/size.go",
 		old:   "			n += s.Carried[i].Size()\n",
 		new:   "			_ = i\n",
 		tests: [][]string{laneTest("TestRowsCountAndNotOnlyInputs$")},
@@ -54,7 +54,7 @@ var load = []mutant{
 	{
 		name:  "reports for a quarantined run fill the lane",
 		file:  "internal/engine/lane/kept.go",
-		old:   "		l.bytes -= in.held\n		l.kept += in.held\n		in.kept = true\n",
+		old:   "		l.budget.keep(&in.inputBase)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestReportsToQuarantinedLeaveRoom$")},
 	},

@@ -57,8 +57,8 @@ var requests = []mutant{
 	{
 		name:  "a lane removes an answer whose caller was told to ask the next owner",
 		file:  "internal/engine/lane/effects.go",
-		old:   "			if l.tellReply(f.entry.address, f.step, f.answer) {\n",
-		new:   "			if l.tellReply(f.entry.address, f.step, f.answer); true {\n",
+		old:   "			if l.waiters.reply(&l.out, f.entry.address, f.step, f.answer) {\n",
+		new:   "			if l.waiters.reply(&l.out, f.entry.address, f.step, f.answer); true {\n",
 		tests: [][]string{sim},
 	},
 	{
@@ -196,9 +196,9 @@ var requests = []mutant{
 	},
 	{
 		name:  "whoever waits for an accepted update hears that the lease was lost",
-		file:  "internal/engine/lane/await.go",
-		old:   "			case w.reply != \"\": // its request",
-		new:   "			case w.reply != \"\" && false: // its request",
+		file:  "internal/engine/lane/waiters.go",
+		old:   "			case w.reply != \"\":\n				out.answer(Answer{Token: w.token, Err: ErrNotOwner})\n",
+		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestAcceptedUpdateOutlivesTheLease$", "-timeout", "60s"}},
 	},
 }

@@ -73,7 +73,7 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a task is forgotten when a proposal for it comes too late",
-		file:  "internal/engine/lane/task.go",
+		file:  "internal/engine/lane/post.go",
 		old:   "			l.postAgain(now, e, id, queue.Neither) // at once: an entry without tasks on the board may be dropped\n",
 		new:   "",
 		tests: laneTasks("TestDeadlineThatComesToNothing$"),
@@ -101,14 +101,14 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a claim that was stored and not told is told to nobody",
-		file:  "internal/engine/lane/task.go",
+		file:  "internal/engine/lane/post.go",
 		old:   "		case id != 0 && !has: //",
 		new:   "		case id != 0 && !has && false: //",
 		tests: laneTasks("TestClaimThatWasNotHandedOver$"),
 	},
 	{
 		name:  "a claim is handed over before it is durable",
-		file:  "internal/engine/lane/task.go",
+		file:  "internal/engine/lane/handover.go",
 		old:   "		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &handover{id: id, claim: claim, worker: p.worker}})\n",
 		new:   "		l.execute(e, run, &handover{id: id, claim: claim, worker: p.worker})\n",
 		tests: [][]string{sim},

@@ -5,9 +5,6 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Tidy has the lane remove answers that their callers have, even if it has nothing else to commit.
-func (l *Lane) Tidy() { l.acked.tidy = len(l.acked.keys) > 0 }
-
 // acknowledged collects remembered answers that the lane removes again.
 //
 // The engine draws an id for a request that its client gave none (model.Message.Drawn). Only the call that drew

@@ -3,6 +3,7 @@ package lane
 import (
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -22,12 +23,6 @@ func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
 		l.witness.look(e, in)
 	}
 	in.apply(l, now, e)
-}
-
-// skip lets go of an input that has nothing to do.
-func (l *Lane) skip(e *entry, in input) {
-	l.done(in)
-	l.maybeDrop(e)
 }
 
 func (in *messageInput) apply(l *Lane, now model.Time, e *entry) {
@@ -92,7 +87,7 @@ func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
 	b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
 	l.letGo(b, e, why)
 	l.stopReading(e)
-	l.unstrand(e)
+	l.workers.unstrand(e)
 	l.askAgain(e) // a caller that asks again hears that the run is closed when that is committed
 }
 
@@ -102,7 +97,7 @@ func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
 	l.letGo(b, e, "reset")
 	l.askAgain(e)
 	l.stopReading(e)
-	l.unstrand(e)
+	l.workers.unstrand(e)
 	b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: e.run()})
 }
 
@@ -140,4 +135,38 @@ func (l *Lane) newRunFor(m *model.Message) model.RunID {
 		return l.cfg.NewRun()
 	}
 	return model.RunID{}
+}
+
+// decide says what becomes of a message.
+func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Execution, core.Decision) {
+	m := in.origin.message
+	if in.reported() {
+		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}} // once more
+	}
+	if !in.aboutLetter() {
+		return core.Deliver(e.x, m, now, l.newRunFor(m), l.cfg.Limits)
+	}
+	var letter *core.Letter
+	if in.letter != nil {
+		if err := in.letter.err; err != nil {
+			return e.x, core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}}}
+		}
+		letter = in.letter.letter
+	}
+	return core.DeliverLetter(e.x, m, letter, now, l.newRunFor(m))
+}
+
+func (b *inputBase) apply(*Lane, model.Time, *entry) {}
+
+func (b *inputBase) applyPoisoned(l *Lane, _ model.Time, _ *entry) { l.done(b) }
+
+func (b *inputBase) refuse(*Lane, error) {}
+
+func (in *messageInput) refuse(l *Lane, err error) { in.origin.refuse(l, in.address, err) }
+
+func (in *answerInput) refuse(l *Lane, err error) { in.origin.refuse(l, in.address, err) }
+
+// refuse answers the caller of the message with an error.
+func (s *source) refuse(l *Lane, to model.Address, err error) {
+	l.reply(to, s.awaits, Answer{Token: s.token, Err: err})
 }

@@ -48,7 +48,7 @@ func (l *Lane) receive(now model.Time, in *messageInput) {
 		in.origin.awaits, w.reply, w.drawn = true, m.RequestID, drawn(m)
 	}
 	if in.origin.awaits {
-		l.waiters[m.To] = append(l.waiters[m.To], w)
+		l.waiters.add(m.To, w)
 	}
 	l.take(now, e, in)
 }

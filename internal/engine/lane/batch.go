@@ -159,16 +159,6 @@ func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
 	}
 }
 
-// changeLetter writes what a decision does to a dead letter.
-func (b *building) changeLetter(shard model.ShardID, c *core.LetterChange) {
-	key := store.DeadKey{RunKey: store.RunKey{Shard: shard, Run: c.Ref.Run}, Task: c.Ref.ID}
-	if c.Purged {
-		b.batch.DeadDeletes = append(b.batch.DeadDeletes, key)
-		return
-	}
-	b.batch.DeadMarks = append(b.batch.DeadMarks, store.DeadMark{DeadKey: key, Prev: c.Prev, Next: c.Next, Body: c.Body})
-}
-
 // datumKey is what a batch has one row for.
 type datumKey struct {
 	store.RunKey

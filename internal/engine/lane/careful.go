@@ -18,7 +18,7 @@ func (l *Lane) refused(now model.Time, err error) {
 		return
 	}
 	if len(first) == 0 {
-		l.asideRefused(now, l.flight)
+		l.refuseAside(now, l.flight)
 	}
 	rest := l.undo(now)
 
@@ -43,7 +43,7 @@ func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
 	if len(first) == 0 && len(l.flight.asides) > 1 { // it moves what cannot be read: the next ones move one row each
 		l.recovery.over()
-		l.asideRefused(now, l.flight)
+		l.refuseAside(now, l.flight)
 		l.applyAgain(nil, l.undo(now))
 		return true
 	}
@@ -51,7 +51,7 @@ func (l *Lane) split(now model.Time) bool {
 		return false
 	}
 	l.recovery.over()
-	l.narrow(l.flight.bytes)
+	l.budget.narrow(l.flight.bytes)
 	rest := l.undo(now)
 	half := half(first)
 	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)
@@ -110,7 +110,7 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		}
 	}
 	for _, p := range b.pairs {
-		p.rollback(l)
+		l.mail.rollback(p)
 	}
 	for _, s := range b.frees {
 		s.freeing, s.alone = false, true // in case that this is what is refused
@@ -120,7 +120,7 @@ func (l *Lane) rollback(now model.Time, b *building) {
 // holdAgain gives a run back to the worker that was to let go of it and has not heard of it: its turn is applied again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
 	e.eviction.cancel()
-	l.unstrand(e) // that it is blocked is not stored: it is, or is not, when the turn is applied again
+	l.workers.unstrand(e) // that it is blocked is not stored: it is, or is not, when the turn is applied again
 	if e.hold.free() && !e.reading.history && l.workers.here[c.Worker] {
 		e.hold.giveBack(c)
 		l.runs[c.Run] = e
@@ -161,7 +161,7 @@ func (l *Lane) isolate(now model.Time, in input, err error) []chunk {
 	chunks := []chunk{{in}} // refused by the quarantine; a message is put off, which is a write
 	if b := in.base(); !b.run.IsZero() {
 		note := &quarantineInput{inputBase{address: b.address, run: b.run}, &why}
-		l.hold(note)
+		l.budget.hold(note)
 		chunks = append(chunks, chunk{note})
 	}
 	return chunks
@@ -278,16 +278,16 @@ func (l *Lane) failCareful(fail func(input)) {
 // It is tried again after a while, and by whoever owns the shard next.
 func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	why = why.Bounded()
-	l.quarantined(e, &why)
+	l.reportQuarantine(e, &why)
 	if !e.hold.free() {
 		l.letGoNow(e, why.String())
 	}
 	l.forget(e)
 	if e.quarantine.why == nil {
-		l.sick = append(l.sick, e)
+		l.quarantined.add(e)
 	}
 	e.reading.endHistory()
-	l.unstrand(e) // it is tried again by whoever is here then
+	l.workers.unstrand(e) // it is tried again by whoever is here then
 	blocked := fault.New(fault.Blocked, "%s %s", e.address, why)
 	l.refuseQueries(e, blocked)
 	if e.isEntity() {
@@ -302,49 +302,30 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	}
 }
 
-// cure tries those again whose quarantine is over: nobody else may ever ask for them.
+// cure tries addresses again whose quarantine is over: nothing else may ever ask for them.
 func (l *Lane) cure(now model.Time) {
-	if len(l.sick) == 0 || l.recovery.careful() {
+	if l.recovery.careful() {
 		return
 	}
-	kept := l.sick[:0]
-	for _, e := range l.sick {
-		switch {
-		case e.shard.gone:
-		case now < e.quarantine.until:
-			kept = append(kept, e)
-		default:
-			e.quarantine.why = nil
-			l.forget(e)
-			l.timers.reset() // those that came due meanwhile were left in the store
-			l.dispatch(now, e)
-			if len(e.quarantine.reports) > 0 {
-				e.requeueReports()
-				l.schedule(e)
-			}
-			l.maybeDrop(e)
+	for _, e := range l.quarantined.take(now) {
+		e.quarantine.why = nil
+		l.forget(e)
+		l.timers.reset() // those that came due meanwhile were left in the store
+		l.dispatch(now, e)
+		if len(e.quarantine.reports) > 0 {
+			e.requeueReports()
+			l.schedule(e)
 		}
+		l.maybeDrop(e)
 	}
-	clear(l.sick[len(kept):])
-	l.sick = kept
 }
 
+// cureWake is when the lane tries the next quarantined address again.
 func (l *Lane) cureWake() model.Time {
-	var t model.Time
-	if !l.recovery.careful() {
-		for _, e := range l.sick {
-			if t == 0 || e.quarantine.until < t {
-				t = e.quarantine.until
-			}
-		}
+	if l.recovery.careful() {
+		return 0
 	}
-	return t
-}
-
-// quarantineInput stores why an address is quarantined.
-type quarantineInput struct {
-	inputBase
-	why *model.Reason
+	return l.quarantined.wake()
 }
 
 func (in *quarantineInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
@@ -396,7 +377,7 @@ func (l *Lane) putOff(now model.Time, e *entry, in input) {
 	row := store.InboxRow{Shard: e.shard.id, ID: from.inbox, Message: *from.message, NotBefore: now.Add(l.cfg.QuarantineFor)}
 	if from.pair != nil {
 		row.ID = l.cfg.NewRun()
-		from.pair.consume(l, from.seq)
+		l.mail.consume(from.pair, b, from.seq)
 	}
 	b.batch.Deferred = append(b.batch.Deferred, row)
 	b.inputs = append(b.inputs, in)

@@ -134,7 +134,7 @@ func (l *Lane) Verified(now model.Time, rows []*store.Execution, err error) {
 func (l *Lane) landed(now model.Time, res store.Committed) {
 	l.recovery.over()
 	b := l.flight
-	l.widen(b)
+	l.budget.widen(b, l.cfg.MaxBatchBytes)
 	for _, x := range res.Existing {
 		l.startMetRun(now, b, x)
 	}
@@ -157,7 +157,7 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 			again := *m
 			again.lookup.checked, again.held, again.kept = true, 0, false
 			e.backlog.inputs = append([]input{&again}, e.backlog.inputs...)
-			l.hold(&again)
+			l.budget.hold(&again)
 		}
 	}
 	l.forget(e)
@@ -219,7 +219,6 @@ func (l *Lane) die(err error) {
 	}
 	l.failCareful(fail)
 	l.failWaiters()
-	l.failWatchers()
 }
 
 // Die tells the lane that its node has been fenced.

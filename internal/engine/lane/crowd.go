@@ -23,7 +23,7 @@ func (l *Lane) crowded(now model.Time, e *entry, in *messageInput) error {
 	switch {
 	case n >= l.cfg.MaxBacklog:
 	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.writes(): // what a claim writes comes before its report
-	case n > l.cfg.PerKey && l.bytes >= l.cfg.MaxBytes/4 && e.waitingBytes() >= l.cfg.MaxBytes/4:
+	case n > l.cfg.PerKey && l.budget.used >= l.cfg.MaxBytes/4 && e.waitingBytes() >= l.cfg.MaxBytes/4:
 	default:
 		return nil
 	}

@@ -19,10 +19,7 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 
 // offer adds what a worker can run, and hands over what has waited for it.
 func (l *Lane) offer(now model.Time, k kind, o offer) {
-	l.workers.offers[k] = append(l.workers.offers[k], o)
-	waiting := l.workers.unserved[k]
-	delete(l.workers.unserved, k)
-	for _, e := range waiting {
+	for _, e := range l.workers.offer(k, o) {
 		e.wait.worker = false
 		if e.isEntity() && e.known {
 			e.actor.entity.Mark(l.views(e))
@@ -36,30 +33,18 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 // Withdraw begins to take everything from a worker that wants to leave: nothing new goes to it, and it is expected to release what it holds.
 // A run that gets news is taken back at once.
 func (l *Lane) Withdraw(id WorkerID) {
-	l.unoffer(id)
+	l.workers.withdraw(id)
 	l.workers.leaving[id] = true
 }
 
 // Leave removes a worker. What it still holds goes to others or waits for one.
 func (l *Lane) Leave(now model.Time, id WorkerID) {
-	l.unoffer(id)
-	delete(l.workers.leaving, id)
-	delete(l.workers.here, id)
+	l.workers.remove(id)
 	for _, e := range l.sorted(func(e *entry) bool { return e.hold.worker == id }) {
 		l.takeBack(now, e, "the worker left")
 	}
 	l.leaveEntities(now, id)
 	l.leaveRecalls(id)
-}
-
-func (l *Lane) unoffer(id WorkerID) {
-	for k, ids := range l.workers.offers {
-		if ids = slices.DeleteFunc(ids, func(o offer) bool { return o.id == id }); len(ids) == 0 {
-			delete(l.workers.offers, k)
-		} else {
-			l.workers.offers[k] = ids
-		}
-	}
 }
 
 // takeBack takes a run from its worker and finds another one.
@@ -113,11 +98,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 // strand lets a run wait for a worker that can continue it. It is never a failure.
 func (l *Lane) strand(e *entry, why model.Reason) {
 	e.wait.reasons = []model.Reason{why}
-	if !e.wait.worker {
-		e.wait.worker = true
-		k := e.kind()
-		l.workers.unserved[k] = append(l.workers.unserved[k], e)
-	}
+	l.workers.strand(e)
 	refusal := fault.Unavailable
 	if why.Code != model.WaitWorker {
 		refusal = fault.Blocked
@@ -127,15 +108,6 @@ func (l *Lane) strand(e *entry, why model.Reason) {
 		err = fault.New(refusal, "execution %s %s", e.address, why)
 	}
 	l.refuseQueries(e, err)
-}
-
-// unstrand has the run wait for nobody any more.
-func (l *Lane) unstrand(e *entry) {
-	if e.wait.worker {
-		k := e.kind()
-		l.workers.unserved[k] = slices.DeleteFunc(l.workers.unserved[k], func(x *entry) bool { return x == e })
-		e.wait.worker = false
-	}
 }
 
 // activateFresh hands over a run that has just begun: there is nothing to read.
@@ -154,7 +126,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 		l.strand(e, noWorker(e))
 		return
 	}
-	if !l.hasRoom() {
+	if !l.room.free() {
 		loading := e.reading.active // perhaps an answer is being read
 		l.queueUp(e)
 		e.reading.active = loading // it has no tasks that would have to be read
@@ -164,12 +136,11 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 }
 
 func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Event) {
-	l.workers.gen += uint64(l.cfg.Lanes)
-	e.hold.give(w, l.workers.gen, e.run(), len(events))
+	e.hold.give(w, l.workers.nextGen(), e.run(), len(events))
 	e.reading.endHistory()
 	l.runs[e.run()] = e
 	e.wait.reasons = []model.Reason{{Code: model.WaitTurn}}
-	l.weigh(e)
+	l.room.weigh(e)
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.hold.gen,
 		Activation: &model.Activation{
@@ -295,7 +266,7 @@ func (l *Lane) letGoNow(e *entry, why string) { l.letGo(nil, e, why) }
 func (l *Lane) letGoQuietly(e *entry) {
 	delete(l.runs, e.hold.run)
 	e.hold.take()
-	l.weigh(e)
+	l.room.weigh(e)
 }
 
 // Explain says why the current run of an address does not move; ok is false when the lane does not know better than the store.

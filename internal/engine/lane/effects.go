@@ -10,20 +10,23 @@ func (l *Lane) committed(now model.Time, b *building) {
 	l.number = b.batch.Number
 	l.flight = nil
 	l.reserved(b.batch.Tokens)
-	l.told(b, true)
+	l.reportFacts(b, true)
 	for _, in := range b.inputs {
 		if from := in.source(); from != nil && !from.inbox.IsZero() {
 			l.mail.consumed(from.inbox)
 		}
 	}
 	l.letInputsGo(b)
-	l.asideLanded(b)
+	l.finishAside(b)
 	for i := range b.batch.Messages {
 		row := &b.batch.Messages[i]
 		l.shards[row.From].sent[row.To] = row.Seq
 	}
 	for _, p := range b.pairs {
-		p.commit(l)
+		p.committed = p.sealed
+		if sh := l.shards[p.to]; sh != nil {
+			sh.received[p.from] = p.committed
+		}
 	}
 	for i := range b.batch.Timers {
 		l.timers.add(&b.batch.Timers[i])
@@ -40,9 +43,9 @@ func (l *Lane) committed(now model.Time, b *building) {
 		l.removed(e)
 	}
 	l.run(now, b)
-	if len(l.watchers) > 0 {
+	if len(l.watchers.at) > 0 {
 		for _, e := range b.entries {
-			l.tellWatchers(now, e.address)
+			l.watchers.tell(&l.out, now, e.address)
 		}
 	}
 	for _, s := range b.frees {
@@ -64,7 +67,7 @@ func (l *Lane) run(now model.Time, b *building) {
 				l.acked.told(f.entry, f.step)
 			}
 		case effAwait:
-			l.awaits(f.entry, f.answer.Token, true)
+			l.await(f.entry, f.answer.Token, true)
 			if f.step != "" {
 				l.acked.told(f.entry, f.step)
 			}
@@ -73,7 +76,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effActivate:
 			l.activateFresh(now, f.entry, f.run)
 		case effClosed:
-			l.tellWaiters(f.entry.address, f.run, f.outcome)
+			l.waiters.end(&l.out, f.entry.address, f.run, f.outcome)
 		case effEvict:
 			if !f.heard {
 				l.out.Calls = append(l.out.Calls, f.call)
@@ -92,7 +95,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effExpect:
 			l.expect(f.entry, &f.message.origin)
 		case effReply:
-			if l.tellReply(f.entry.address, f.step, f.answer) {
+			if l.waiters.reply(&l.out, f.entry.address, f.step, f.answer) {
 				l.acked.told(f.entry, f.step)
 			}
 		case effExecute:
@@ -102,14 +105,14 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effBegin:
 			l.begin(now, f.entry, f.message.origin.message)
 		case effNoted:
-			l.noted(now, f.entry)
+			l.makeNoted(now, f.entry)
 		case effEntity:
 			f.entry.actor.committed(f.change)
 		case effGone:
 			l.tellGone(now, f.entry, f.again)
 		case effBlocked:
 		case effLimit:
-			l.tellLimit(f.entry.address, f.err)
+			l.waiters.stop(&l.out, f.entry.address, f.err)
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)
 		}
@@ -128,7 +131,7 @@ func (l *Lane) run(now model.Time, b *building) {
 // letInputsGo lets go of the inputs of a batch that has been dealt with.
 func (l *Lane) letInputsGo(b *building) {
 	for _, in := range b.inputs {
-		l.unhold(in)
+		l.budget.unhold(in)
 		if r, ok := in.(*removalInput); ok {
 			l.retention.removed += len(r.runs)
 		}

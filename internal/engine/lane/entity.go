@@ -150,9 +150,6 @@ func (l *Lane) settleDue(now model.Time, e *entry) {
 	}
 }
 
-// settleInput answers calls of an entity that are lost, and gives its lock to the next in turn.
-type settleInput struct{ inputBase }
-
 func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 	d := e.actor.entity.Settle(now)
 	l.record(e, in, &d)
@@ -161,7 +158,7 @@ func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 
 // operate hands calls to workers, as far as they may be made.
 func (l *Lane) operate(now model.Time, e *entry) {
-	l.weighMail(e)
+	l.budget.weighMail(e)
 	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() {
 		return
 	}
@@ -171,11 +168,11 @@ func (l *Lane) operate(now model.Time, e *entry) {
 	}
 	a := e.actor
 	if a.entity.Waiting() == 0 {
-		l.unstrand(e)
+		l.workers.unstrand(e)
 		l.restUntil(now, e)
 		return
 	}
-	l.wakeUp(e)
+	l.resting.remove(e)
 	t := l.entityType(e)
 	if t == nil {
 		if slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageCall }) {
@@ -222,8 +219,7 @@ func (l *Lane) viewsDue(now model.Time, e *entry) {
 // hand gives calls to a worker that has the code.
 func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
 	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
-	l.workers.gen += uint64(l.cfg.Lanes)
-	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version, since: now}
+	j := &job{gen: l.workers.nextGen(), worker: w, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
 	calls := make([]model.OperationCall, len(items))
@@ -250,12 +246,6 @@ func (l *Lane) unjob(j *job) {
 	delete(l.jobs, j.gen)
 	a := j.entry.actor
 	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
-}
-
-// resultInput is what a worker has made of calls of an entity.
-type resultInput struct {
-	inputBase
-	job *job
 }
 
 func (in *resultInput) size() int { return inputBytes + in.job.size }
@@ -313,13 +303,6 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	l.operate(now, e)
 }
 
-// answerOf is what the caller of an item hears.
-func (j *job) answerOf(i int, it *core.Item) Answer {
-	res := &j.result.Results[i]
-	a := model.Answer{Output: res.Output, Failure: res.Failure.Bounded()}
-	return Answer{Token: it.Tag, Answer: a, Err: core.RefusalOf(a)}
-}
-
 // keepUnstored gives calls back that only the job knows of.
 func (l *Lane) keepUnstored(e *entry, j *job) {
 	var lost []*core.Item
@@ -353,7 +336,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	}
 	a.entity = nil
 	l.interrupted(e, lost)
-	l.weighMail(e)
+	l.budget.weighMail(e)
 }
 
 // dropResults takes back results that have come and have not been applied.
@@ -394,7 +377,7 @@ func (l *Lane) abandon(e *entry, why error) {
 	}
 	e.known = false
 	e.version++
-	l.weighMail(e)
+	l.budget.weighMail(e)
 }
 
 // unmade tells whoever waits for a call that is only in memory that nobody makes it.
@@ -406,7 +389,7 @@ func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
 		why = ErrInterrupted
 	}
 	if id := it.Message.RequestID; id != "" {
-		l.tellReply(to, id, Answer{Err: why})
+		l.waiters.reply(&l.out, to, id, Answer{Err: why})
 	} else {
 		l.reply(to, true, Answer{Token: it.Tag, Err: why})
 	}

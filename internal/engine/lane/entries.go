@@ -67,8 +67,8 @@ func (l *Lane) drop(e *entry) {
 	}
 	delete(e.shard.entries, e)
 	if e.isEntity() {
-		l.wakeUp(e)
-		l.weighMail(e)
+		l.resting.remove(e)
+		l.budget.weighMail(e)
 	}
 	if e.tasks.posted.len() > 0 {
 		l.unpost(l.now, e)

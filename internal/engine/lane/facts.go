@@ -53,8 +53,8 @@ func (l *Lane) notes(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// told hands out the facts of a batch that is durable, or that has nothing to wait for.
-func (l *Lane) told(b *building, committed bool) {
+// reportFacts hands out the facts of a batch that is durable, or that has nothing to wait for.
+func (l *Lane) reportFacts(b *building, committed bool) {
 	if !l.cfg.Watched {
 		return
 	}
@@ -64,8 +64,8 @@ func (l *Lane) told(b *building, committed bool) {
 	}
 }
 
-// quarantined tells that an address is kept apart, if it is not already.
-func (l *Lane) quarantined(e *entry, why *model.Reason) {
+// reportQuarantine tells that an address is kept apart, if it is not already.
+func (l *Lane) reportQuarantine(e *entry, why *model.Reason) {
 	if l.cfg.Watched && e.quarantine.why == nil {
 		l.out.Facts = append(l.out.Facts, Fact{Kind: FactBlocked, Address: e.address, Word: string(why.Code)})
 	}

@@ -48,14 +48,6 @@ func (b *inputBase) task() string { return "" }
 
 func (b *inputBase) size() int { return inputBytes }
 
-func (b *inputBase) ready(l *Lane, e *entry) bool { return l.loaded(e) }
-
-func (b *inputBase) applyPoisoned(l *Lane, _ model.Time, _ *entry) { l.done(b) }
-
-func (b *inputBase) apply(*Lane, model.Time, *entry) {}
-
-func (b *inputBase) refuse(*Lane, error) {}
-
 // source is where a message came from and who waits for its answer.
 type source struct {
 	message *model.Message
@@ -121,13 +113,6 @@ func (in *messageInput) task() string {
 		return model.TaskStep
 	}
 	return ""
-}
-
-func (in *messageInput) refuse(l *Lane, err error) { in.origin.refuse(l, in.address, err) }
-
-// refuse answers the caller of the message with an error.
-func (s *source) refuse(l *Lane, to model.Address, err error) {
-	l.reply(to, s.awaits, Answer{Token: s.token, Err: err})
 }
 
 // is reports whether the message has the kind.
@@ -232,8 +217,6 @@ func (in *answerInput) size() int {
 	return inputBytes + in.origin.message.Size() + in.answer.Output.Size()
 }
 
-func (in *answerInput) refuse(l *Lane, err error) { in.origin.refuse(l, in.address, err) }
-
 // taskInput is the base of inputs that concern a task of a run.
 type taskInput struct {
 	inputBase
@@ -311,12 +294,6 @@ type handover struct {
 	progress model.Payload // what the attempt before reported last
 }
 
-const (
-	inputBytes  = 256      // what an input costs beside what it carries
-	rowBytes    = 64       // what a row costs beside what it carries
-	fewestBytes = 64 << 10 // a batch may always carry so many, however slow the path to the store is
-)
-
 // The lane answers a report in the same way however often it is made, because its answer may have
 // been lost (E18). A run remembers its last claims. About older claims, and about runs that have
 // ended and left memory, the lane asks the history in the store.
@@ -334,4 +311,33 @@ func temporary(f *model.Failure) bool { return f != nil && f.Kind == fault.Exhau
 type letterRead struct {
 	letter *core.Letter // nil when there is none
 	err    error        // why it cannot be understood
+}
+
+// resultInput is what a worker has made of calls of an entity.
+type resultInput struct {
+	inputBase
+	job *job
+}
+
+// settleInput answers calls of an entity that are lost, and gives its lock to the next in turn.
+type settleInput struct{ inputBase }
+
+// asideInput moves items of a mailbox that cannot be read to the inbox. Other items that wait for
+// the entity go on.
+type asideInput struct{ inputBase }
+
+// suspectInput records that suspects are about to be made, or sets them aside.
+type suspectInput struct{ inputBase }
+
+// quarantineInput stores why an address is quarantined.
+type quarantineInput struct {
+	inputBase
+	why *model.Reason
+}
+
+// timerInput is a timer that is due: one of the code, the back-off of a step, the start time of the
+// run, or the time-out of its execution.
+type timerInput struct {
+	inputBase
+	id string
 }

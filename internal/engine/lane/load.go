@@ -8,39 +8,32 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// issue hands out as many reads as may be in flight.
-func (q *loads) issue(l *Lane) {
-	q.hand(l)
+// issueReads hands out as many reads as may be in flight.
+func (l *Lane) issueReads() {
+	l.issueWaiting()
 	l.callUp()
 }
 
-// hand hands out reads that wait. A run is not read for a worker while there is no room for it.
-func (q *loads) hand(l *Lane) {
+// issueWaiting hands out reads that wait. The lane does not read a run for a worker while there is
+// no room for it.
+func (l *Lane) issueWaiting() {
+	q := &l.loads
 	for len(q.waiting) > 0 && len(q.flying) < l.cfg.MaxLoads {
-		ld := q.waiting[0]
-		q.waiting[0] = nil
-		q.waiting = q.waiting[1:]
-		if ld.entry != nil && ld.entry.gone {
+		ld := q.next()
+		e := ld.entry
+		if e != nil && e.gone {
 			continue
 		}
-		if e := ld.entry; ld.Kind == LoadRun && e.reading.history && !e.shard.draining {
-			if !l.hasRoom() && !l.queueUp(e) {
+		if ld.Kind == LoadRun && e.reading.history && !e.shard.draining {
+			if !l.room.free() && !l.queueUp(e) {
 				continue
 			}
 			if e.reading.history {
-				l.reserve(e, max(e.hold.weight, l.guess(e)))
+				l.room.reserve(e, max(e.hold.weight, l.room.guess(e)))
 			}
 		}
-		q.next++
-		ld.ID, ld.tenure = q.next, l.tenure
-		q.flying[ld.ID] = ld
-		if ld.entry != nil {
-			ld.version = ld.entry.version
-		}
-		l.out.Loads = append(l.out.Loads, *ld)
-	}
-	if len(q.waiting) == 0 {
-		q.waiting = nil
+		ld.tenure = l.tenure
+		l.out.Loads = append(l.out.Loads, *q.send(ld))
 	}
 }
 
@@ -52,7 +45,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 	}
 	delete(l.loads.flying, id)
 	if e := ld.entry; e != nil && ld.Kind == LoadRun {
-		l.weigh(e) // what was reserved for it
+		l.room.weigh(e) // what was reserved for it
 	}
 	if ld.entry != nil && ld.entry.gone {
 		return
@@ -176,7 +169,7 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 		e.backlog.inputs[0] = l.answerWith(in, repeated(r), false)
 	case in.origin.remote():
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left, or its place in the channel
-		l.hold(in)
+		l.budget.hold(in)
 	default:
 		e.backlog.inputs = e.backlog.inputs[1:]
 		a := Answer{Err: r.Err}
@@ -209,9 +202,9 @@ func misusedBy(m *model.Message, r *store.Reply) *model.Failure {
 
 // answerWith replaces a message by an input that does nothing but give an answer.
 func (l *Lane) answerWith(in *messageInput, a *model.Answer, misused bool) *answerInput {
-	l.unhold(in)
+	l.budget.unhold(in)
 	answer := &answerInput{inputBase: in.inputBase, origin: in.origin, answer: a, misused: misused}
-	l.hold(answer)
+	l.budget.hold(answer)
 	return answer
 }
 

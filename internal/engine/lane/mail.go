@@ -18,32 +18,34 @@ func (l *Lane) pair(to, from model.ShardID) *pair {
 	return p
 }
 
-// Messages hands in messages for shards of this lane. The lane ignores what it knows already, what does not follow what it
-// knows, and what it has no room for: the store has it.
+// Messages hands in messages for shards of this lane. The lane ignores messages that it knows, that
+// do not follow what it knows, or that it has no room for: the store has them.
 func (l *Lane) Messages(rows []store.MessageRow) {
 	for _, row := range rows {
 		if !l.Owns(row.To) || l.dead != nil {
 			continue
 		}
 		p := l.pair(row.To, row.From)
-		switch last := p.applied + int64(len(p.queue)); {
-		case row.Seq == last+1 && l.mail.bytes >= l.cfg.MaxMail:
+		switch next := p.expected(); {
+		case row.Seq == next && l.mail.bytes >= l.cfg.MaxMail:
 			l.mail.again = true
-		case row.Seq == last+1:
-			p.push(l, row)
-			l.mail.hungry = append(l.mail.hungry, p)
-		case row.Seq > last+1:
+		case row.Seq == next:
+			l.mail.push(p, row)
+		case row.Seq > next:
 			l.MailWaits()
 		}
 	}
 }
 
-// feed hands the heads of channels to their addresses. The next one follows when it has been applied.
+// feed gives the first message of each channel to its address. The next one follows when that has
+// been applied.
 func (l *Lane) feed(now model.Time) {
-	for len(l.mail.hungry) > 0 && !l.recovery.careful() {
-		p := l.mail.hungry[0]
-		l.mail.hungry = l.mail.hungry[1:]
-		if p.feeding || len(p.queue) == 0 || !l.Owns(p.to) {
+	for !l.recovery.careful() {
+		p := l.mail.nextHungry()
+		if p == nil {
+			return
+		}
+		if !l.Owns(p.to) {
 			continue
 		}
 		head := &p.queue[0]
@@ -51,8 +53,10 @@ func (l *Lane) feed(now model.Time) {
 			l.mail.aside.pairs = append(l.mail.aside.pairs, p)
 			continue
 		}
+
+		// The input has its own copy, because the channel lets go of the message when it is applied.
 		p.feeding = true
-		fed := &struct { // its own copy: the channel lets go of the message when it has been applied
+		fed := &struct {
 			messageInput
 			message model.Message
 		}{message: head.Message}
@@ -61,16 +65,8 @@ func (l *Lane) feed(now model.Time) {
 	}
 }
 
-// dropMail lets go of messages for a shard that is given up: its next owner reads them.
-func (l *Lane) dropMail(id model.ShardID) {
-	for k, p := range l.mail.pairs {
-		if k[0] == id {
-			p.clear(l)
-		}
-	}
-}
-
-// post passes on messages that have just been committed: to shards of this lane directly, to others as a hint.
+// post passes on messages that have just been committed: to shards of this lane directly, to others
+// as a hint.
 func (l *Lane) post(out []store.MessageRow) {
 	for _, row := range out {
 		if l.Owns(row.To) {
@@ -81,7 +77,8 @@ func (l *Lane) post(out []store.MessageRow) {
 	}
 }
 
-// MailWaits tells the lane that there is mail for its shards in the store. The lane reads it when it has room for it.
+// MailWaits says that the store has mail for shards of this lane. The lane reads it when it has room
+// for it.
 func (l *Lane) MailWaits() {
 	if l.mail.reading || l.dead != nil || l.mailFull() {
 		l.mail.again = true
@@ -92,17 +89,21 @@ func (l *Lane) MailWaits() {
 	if len(shards)+len(leaving) == 0 {
 		return
 	}
+
+	// Queries that wait for an answer stay in the inbox, before what is to be read: the page has as
+	// many bytes more.
 	l.mail.reading = true
-	// Queries that wait for an answer stay in the inbox, before what is to be read.
-	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.foreign.bytes})
+	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.questions.foreign.bytes})
 }
 
 // mailBytes is how many bytes a page of messages has, and a page of requests.
 func (l *Lane) mailBytes() int { return l.cfg.MaxMail / 4 }
 
-// mailFull reports whether the lane reads no mail for now. What it has takes effect without anything that mail could bring,
-// so there is room again later.
-func (l *Lane) mailFull() bool { return l.mail.bytes >= l.cfg.MaxMail || l.bytes >= l.cfg.MaxBytes }
+// mailFull reports whether the lane has no room for mail. What it has takes effect without anything
+// that mail could bring, so there is room again later.
+func (l *Lane) mailFull() bool {
+	return l.mail.bytes >= l.cfg.MaxMail || l.budget.used >= l.cfg.MaxBytes
+}
 
 // MailHeld is the number of bytes of messages of other shards that wait in memory.
 func (l *Lane) MailHeld() int { return l.mail.bytes }
@@ -115,37 +116,34 @@ func (l *Lane) readOn() {
 	}
 }
 
+// loadedMail takes in a page of mail.
 func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
 	l.mail.reading = false
 	l.Messages(r.Messages)
 	for i := range r.Inbox {
 		row := &r.Inbox[i]
 		switch sh := l.shards[row.Shard]; {
-		case sh == nil || sh.tenure > ld.tenure:
+		case sh == nil || sh.tenure > ld.tenure: // read for an earlier owner, perhaps this lane
 		case row.Damaged != nil:
 			l.asideRequest(row)
 		default:
 			l.request(now, row)
 		}
 	}
-	for _, id := range l.mail.served {
-		delete(l.mail.inbox, id)
-	}
-	l.mail.served = nil
-	l.mail.more = r.MoreMail // read on when some of it has been committed
+	l.mail.endRead(r.MoreMail)
 	l.readOn()
 }
 
 // request takes a request of another process from the inbox.
 func (l *Lane) request(now model.Time, row *store.InboxRow) {
-	if _, taken := l.mail.inbox[row.ID]; taken || !l.Owns(row.Shard) && !(l.waitsFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
+	if l.mail.taken(row.ID) || !l.Owns(row.Shard) && !(l.waitsFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
 		return
 	}
 	e := l.entry(row.Message.To)
 	if e == nil {
 		return
 	}
-	l.mail.inbox[row.ID] = struct{}{}
+	l.mail.take(row.ID)
 	in := &messageInput{
 		inputBase: inputBase{address: e.address},
 		origin:    source{message: &row.Message, inbox: row.ID},
@@ -184,11 +182,11 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	if node := m.Node; !node.IsZero() && m.Kind != model.MessageNothing {
 		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
 		if m.Kind == model.MessageWatch && m.Name == model.WatchChanges {
-			l.addWatcher(e.address, watcher{node: node, until: l.now.Add(watchFor)})
+			l.watchers.addNode(l.now, e.address, node)
 			return
 		}
 		if m.Kind == model.MessageWatch && e.x != nil && e.x.Open() {
-			l.awaitFrom(e.address, waiter{node: node, run: m.ToRun})
+			l.waiters.addNode(l.now, e.address, waiter{node: node, run: m.ToRun})
 		}
 	}
 }

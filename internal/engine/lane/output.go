@@ -44,6 +44,13 @@ type Output struct {
 	Dead error
 }
 
+// answer adds an answer to a caller, if there is one.
+func (o *Output) answer(a Answer) {
+	if a.Token != nil {
+		o.Answers = append(o.Answers, a)
+	}
+}
+
 // Answer goes to the caller that handed in the token.
 type Answer struct {
 	Token any
@@ -95,12 +102,6 @@ type Call struct {
 	Query      *model.Query
 }
 
-// OperateCall hands calls of an entity to a worker.
-type OperateCall struct {
-	Worker     WorkerID
-	Operations model.Operations
-}
-
 // TaskCallKind says which method of a task worker to call.
 type TaskCallKind uint8
 
@@ -120,14 +121,6 @@ type TaskCall struct {
 	Canceled bool // of TaskStop: it may still report
 	Err      error
 }
-
-// A message that cannot be read must not keep those behind it waiting. The lane moves it to the inbox, as it stands, in the commit that advances the cursor past it, so it is
-// neither lost nor served twice:
-//
-//   - One that a newer build has written is put off and tried again. It takes effect, once, when a node that can read it owns the shard.
-//   - One that is damaged becomes a dead letter: people find it there with the reason.
-//
-// What is lost is the order: messages of the same pair of shards that were sent after it take effect before it. See docs/guarantees.md.
 
 // Aside tells that a row cannot be read and was moved out of the way.
 type Aside struct {
@@ -174,3 +167,9 @@ func clearOperate(c []OperateCall) []OperateCall {
 func clearFacts(f []Fact) []Fact { clear(f); return f[:0] }
 
 func clearAnswers(a []Answer) []Answer { clear(a); return a[:0] }
+
+// OperateCall hands calls of an entity to a worker.
+type OperateCall struct {
+	Worker     WorkerID
+	Operations model.Operations
+}

@@ -17,16 +17,8 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 		l.record(e, in, &core.Decision{Answer: model.Answer{Run: e.run(), Failure: f}})
 		return
 	}
-	l.asked++
-	q := &query{id: l.asked, entry: e, message: in.origin.message, token: in.origin.token, inbox: in.origin.inbox}
-	l.queries[q.id] = q
-	if !q.inbox.IsZero() {
-		l.foreign.count++
-		q.bytes = q.message.Size()
-		l.foreign.bytes += q.bytes
-	}
-	e.queries = append(e.queries, q)
-	l.unhold(in)
+	q := l.questions.add(e, &in.origin)
+	l.budget.unhold(in)
 	if run := l.ended(e, q.message); !run.IsZero() {
 		q.recaller, q.recalls = l.recaller(e), run
 		l.recall(q)
@@ -65,8 +57,8 @@ func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
 	switch {
 	case len(e.queries) >= l.cfg.MaxBacklog:
 		return fault.New(fault.Exhausted, "%d queries of %s have not been answered, which is the limit", len(e.queries), m.To)
-	case !in.origin.inbox.IsZero() && l.foreign.full(m, l.mailBytes()):
-		return fault.New(fault.Exhausted, "%d queries of other processes with %d bytes have not been answered, which is the limit", l.foreign.count, l.foreign.bytes)
+	case !in.origin.inbox.IsZero() && l.questions.foreign.full(m, l.mailBytes()):
+		return fault.New(fault.Exhausted, "%d queries of other processes with %d bytes have not been answered, which is the limit", l.questions.foreign.count, l.questions.foreign.bytes)
 	}
 	return nil
 }
@@ -106,17 +98,16 @@ func (l *Lane) recaller(e *entry) WorkerID {
 
 // recall has a worker read the history of a run that has ended, and answer from what the code makes of it.
 func (l *Lane) recall(q *query) {
-	l.workers.gen += uint64(l.cfg.Lanes)
 	l.out.Calls = append(l.out.Calls, Call{
-		Kind: CallRecall, Worker: q.recaller, Run: q.recalls, Generation: l.workers.gen, Address: q.entry.address,
+		Kind: CallRecall, Worker: q.recaller, Run: q.recalls, Generation: l.workers.nextGen(), Address: q.entry.address,
 		Query: &model.Query{ID: q.id, Name: q.message.Name, Input: q.message.Input},
 	})
 }
 
 // leaveRecalls gives up on what a worker that has left was to replay: whoever asked asks again.
 func (l *Lane) leaveRecalls(id WorkerID) {
-	for _, n := range slices.Sorted(maps.Keys(l.queries)) {
-		if q := l.queries[n]; q != nil && q.recaller == id {
+	for _, n := range slices.Sorted(maps.Keys(l.questions.open)) {
+		if q := l.questions.open[n]; q != nil && q.recaller == id {
 			l.askAgain(q.entry)
 			l.maybeDrop(q.entry)
 		}
@@ -125,7 +116,7 @@ func (l *Lane) leaveRecalls(id WorkerID) {
 
 // Answered hands in what the code of a run answered. An answer that nobody waits for any more is dropped.
 func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uint64, out model.Payload, f *model.Failure) {
-	q := l.queries[id]
+	q := l.questions.open[id]
 	if q == nil || l.dead != nil || !q.askedOf(w, run, gen) {
 		return
 	}
@@ -140,13 +131,8 @@ func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uin
 }
 
 func (l *Lane) unask(q *query) {
-	delete(l.queries, q.id)
+	l.questions.remove(q)
 	l.room.tried = false
-	if !q.inbox.IsZero() {
-		l.foreign.count--
-		l.foreign.bytes -= q.bytes
-	}
-	q.entry.queries = slices.DeleteFunc(q.entry.queries, func(o *query) bool { return o == q })
 }
 
 // unaskAll forgets the questions of a caller who does not wait any longer, also those that have not been put to the code yet.
@@ -186,7 +172,7 @@ func (l *Lane) refuseQueries(e *entry, err error) {
 			l.answer(Answer{Token: q.token, Err: err})
 			continue
 		}
-		delete(l.mail.inbox, q.inbox)
+		l.mail.untake(q.inbox)
 		if !e.shard.draining {
 			l.MailWaits()
 		}

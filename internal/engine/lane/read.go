@@ -84,7 +84,7 @@ type LoadResult struct {
 
 // loads are the reads in flight and those that wait for their turn.
 type loads struct {
-	next    uint64
+	last    uint64 // id of the last one
 	flying  map[uint64]*Load
 	waiting []*Load
 	delayed []*Load // failed, to be repeated later
@@ -102,6 +102,27 @@ func (q *loads) add(ld *Load) { q.waiting = append(q.waiting, ld) }
 
 // addFirst is for what everybody else waits for.
 func (q *loads) addFirst(ld *Load) { q.waiting = slices.Insert(q.waiting, 0, ld) }
+
+// next takes the first read from the queue.
+func (q *loads) next() *Load {
+	ld := q.waiting[0]
+	q.waiting[0] = nil
+	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+	return ld
+}
+
+// send notes that a read is in flight, and what it is for: the state of the entry at this time.
+func (q *loads) send(ld *Load) *Load {
+	q.last++
+	ld.ID = q.last
+	q.flying[ld.ID] = ld
+	if ld.entry != nil {
+		ld.version = ld.entry.version
+	}
+	return ld
+}
 
 // wake is when a failed read is repeated.
 func (q *loads) wake() model.Time {

@@ -7,7 +7,7 @@ import (
 // take applies an input, or lets it wait behind its address until it can be applied.
 func (l *Lane) take(now model.Time, e *entry, in input) {
 	in.base().since = now
-	l.hold(in)
+	l.budget.hold(in)
 	if len(e.backlog.inputs) > 0 || !l.ready(e, in) {
 		e.backlog.inputs = append(e.backlog.inputs, in)
 		l.schedule(e)
@@ -119,3 +119,5 @@ func (l *Lane) serveBacklog(now model.Time) {
 		}
 	}
 }
+
+func (b *inputBase) ready(l *Lane, e *entry) bool { return l.loaded(e) }

@@ -63,21 +63,17 @@ func (l *Lane) recordAnswer(b *building, e *entry, in input, d *core.Decision) {
 
 // done lets go of an input that the lane has dealt with.
 func (l *Lane) done(in input) {
-	l.unhold(in)
+	l.budget.unhold(in)
 	l.room.tried = false
 	l.retention.ended(in)
 	if from := in.source(); from != nil && from.pair != nil {
-		from.pair.release(l)
+		l.mail.release(from.pair)
 		l.MailWaits()
 	}
 }
 
 // answer gives an answer to a caller, if there is one.
-func (l *Lane) answer(a Answer) {
-	if a.Token != nil {
-		l.out.Answers = append(l.out.Answers, a)
-	}
-}
+func (l *Lane) answer(a Answer) { l.out.answer(a) }
 
 // reply answers a message. A caller that would have waited for the end of what the message starts
 // no longer waits: the answer says that it must ask again.
@@ -86,4 +82,10 @@ func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
 		l.forgetWaiter(to, a.Token)
 	}
 	l.answer(a)
+}
+
+// skip lets go of an input that has nothing to do.
+func (l *Lane) skip(e *entry, in input) {
+	l.done(in)
+	l.maybeDrop(e)
 }

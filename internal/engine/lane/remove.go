@@ -57,7 +57,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 		l.letGo(b, e, removedByOperator)
 	}
 	l.stopReading(e)
-	l.unstrand(e)
+	l.workers.unstrand(e)
 	l.unpost(now, e)
 	l.askAgain(e)
 }
@@ -68,7 +68,7 @@ func (l *Lane) release(e *entry) {
 		return
 	}
 	e.quarantine.why, e.wait.reasons = nil, nil
-	l.sick = slices.DeleteFunc(l.sick, func(o *entry) bool { return o == e })
+	l.quarantined.remove(e)
 	e.requeueReports()
 }
 
@@ -79,26 +79,11 @@ func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	if e.isEntity() {
 		why = entityRemoved
 	}
-	a, err := e.address, error(fault.New(fault.NotFound, "%s: %s", e.address, why))
+	err := error(fault.New(fault.NotFound, "%s: %s", e.address, why))
 	if again {
 		err = ErrNotOwner
 	}
-	kept := slices.DeleteFunc(slices.Clone(l.waiters[a]), func(w waiter) bool {
-		if w.early || w.reply == "" && !again {
-			return false
-		}
-		if w.token != nil {
-			l.answer(Answer{Token: w.token, Begun: w.begun, Err: err})
-		} else if !w.node.IsZero() {
-			l.out.Hints = append(l.out.Hints, Hint{Node: w.node, Address: a})
-		}
-		return true
-	})
-	if len(kept) == 0 {
-		delete(l.waiters, a)
-	} else {
-		l.waiters[a] = kept
-	}
+	l.waiters.removed(&l.out, e.address, err, again)
 	if again {
 		l.dispatch(now, e)
 	}
@@ -112,8 +97,8 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 		return
 	}
 	l.release(e)
-	l.unstrand(e)
-	l.wakeUp(e)
+	l.workers.unstrand(e)
+	l.resting.remove(e)
 	l.abandon(e, fault.New(fault.NotFound, "%s: %s", e.address, entityRemoved))
 	d, unheard := core.Erase(in.erased.mailbox, entityRemoved)
 	e.pending.removing = true

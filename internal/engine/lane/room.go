@@ -1,12 +1,67 @@
 package lane
 
+import (
+	"github.com/perdure/perdure/internal/model"
+)
+
 // runBytes is roughly what a run costs its worker apart from its history.
 const runBytes = 4 << 10
 
 // room is the memory for histories that workers hold. A run that finds none waits in line. One run
 // always finds room, however large it is.
 type room struct {
+	limit int      // bytes
 	used  int      // bytes of runs that workers hold or that are being read for them
 	line  []*entry // that wait for room, in order
-	tried bool     // no run can be let go of to make room before something happens to one of them
+	tried bool     // letting go of runs makes no room before something happens to one of them
+}
+
+// free reports whether another run may be read for a worker.
+func (r *room) free() bool { return r.used < r.limit || r.used == 0 }
+
+// weigh counts what a worker holds of a run.
+func (r *room) weigh(e *entry) {
+	switch {
+	case e.hold.free():
+		r.reserve(e, 0)
+	case e.x != nil: // otherwise its state is being read again
+		r.reserve(e, runBytes+e.x.Bytes())
+	}
+}
+
+// reserve gives a run so many bytes of the room.
+func (r *room) reserve(e *entry, n int) {
+	r.used += n - e.hold.weight
+	e.hold.weight = n
+}
+
+// guess is what the lane reserves for a run while it reads it.
+func (r *room) guess(e *entry) int {
+	if e.known && e.x != nil {
+		return runBytes + e.x.Bytes()
+	}
+	return 16 * runBytes
+}
+
+// enter lets a run wait for room.
+func (r *room) enter(e *entry) {
+	e.wait.reasons = []model.Reason{{Code: model.WaitTurn}}
+	if !e.wait.room {
+		e.wait.room = true
+		r.line = append(r.line, e)
+	}
+}
+
+// next takes the first run from the line; nil when it no longer waits.
+func (r *room) next() *entry {
+	e := r.line[0]
+	r.line[0] = nil
+	if r.line = r.line[1:]; len(r.line) == 0 {
+		r.line = nil
+	}
+	if e.gone || !e.wait.room {
+		return nil
+	}
+	e.wait.room = false
+	return e
 }

@@ -23,7 +23,7 @@ type Usage struct {
 
 // Usage is what the lane has in memory besides inputs.
 func (l *Lane) Usage() Usage {
-	return Usage{Entries: len(l.entries), Histories: l.room.used, Line: len(l.room.line), Calls: l.calls}
+	return Usage{Entries: len(l.entries), Histories: l.room.used, Line: len(l.room.line), Calls: l.budget.calls}
 }
 
 // Idle reports whether everything handed in has been dealt with.
@@ -42,7 +42,7 @@ func (l *Lane) Flush(now model.Time) {
 	l.expire(now)
 	l.unrestAll(now)
 	l.feed(now)
-	l.nextAlone(now)
+	l.nextSolo(now)
 	l.serveBacklog(now)
 	l.moveAside(now)
 	l.drainShards(now)
@@ -50,7 +50,7 @@ func (l *Lane) Flush(now model.Time) {
 	l.recover(now)
 	l.feed(now)
 	l.readOn()
-	l.loads.issue(l)
+	l.issueReads()
 }
 
 // Wake is when Flush must be called next even if no input comes; zero for never.
@@ -66,7 +66,7 @@ func (l *Lane) Wake() model.Time {
 	if !l.Full() && !l.loads.crowded(l.cfg.MaxLoads) { // otherwise a result comes first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.restWake(), l.asideWake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.asideWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}

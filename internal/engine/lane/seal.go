@@ -41,37 +41,44 @@ func (l *Lane) touch(b *building, e *entry) {
 	}
 }
 
-// seal closes the open batch and hands it out for commit, if none is in flight.
+// seal sends the open batch, if there is something to commit and no batch is in flight.
 func (l *Lane) seal(now model.Time) {
 	if l.flight != nil || l.recovery.busy() {
 		return
 	}
 	b := l.open
-	l.forgetAcknowledged(b)
-	if b.empty() {
-		if len(b.effects) > 0 || len(b.inputs) > 0 {
-			// What was written has cancelled out; the rest depends on nothing that is still to be committed.
-			l.open = l.newBuilding()
-			l.told(b, false)
-			l.letInputsGo(b)
-			for _, e := range b.entries {
-				e.pending.open, e.pending.served = false, 0
-			}
-			l.run(now, b)
-		}
+	if !b.empty() || l.acked.tidy && !l.recovery.careful() {
+		l.open = l.newBuilding()
+		l.send(now, b)
 		return
 	}
+
+	// What the batch was to write has cancelled out. The rest depends on nothing that is still to be
+	// committed.
+	if len(b.effects) > 0 || len(b.inputs) > 0 {
+		l.open = l.newBuilding()
+		l.reportFacts(b, false)
+		l.letInputsGo(b)
+		for _, e := range b.entries {
+			e.pending.open, e.pending.served = false, 0
+		}
+		l.run(now, b)
+	}
+}
+
+// send hands out a batch for commit. No other batch is in flight.
+func (l *Lane) send(now model.Time, b *building) {
+	l.forgetAcknowledged(b)
 	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
 	b.batch.Bytes, b.batch.Patience = b.bytes, l.recovery.patience
 	for i := range b.batch.Requests {
 		b.batch.Requests[i].At = now // its age: without one it would be swept at once, and a repetition would take effect again
 	}
+
 	for _, e := range b.entries {
 		e.pending.open, e.pending.flight, e.pending.served = false, true, 0
-		if e.pending.mark != nil {
-			b.batch.Marks = append(b.batch.Marks, store.MarkRow{
-				RunKey: e.key(), Parked: e.pending.mark.Parked, Waits: e.pending.mark.Waits, Blocked: e.pending.mark.Blocked,
-			})
+		if m := e.pending.mark; m != nil {
+			b.batch.Marks = append(b.batch.Marks, store.MarkRow{RunKey: e.key(), Parked: m.Parked, Waits: m.Waits, Blocked: m.Blocked})
 			e.pending.mark = nil
 		}
 	}
@@ -82,7 +89,8 @@ func (l *Lane) seal(now model.Time) {
 	for _, s := range b.frees {
 		b.batch.Free = append(b.batch.Free, s.id)
 	}
-	l.flight, l.open = b, l.newBuilding()
+
+	l.flight = b
 	l.out.Commit = &b.batch
 }
 
@@ -128,3 +136,21 @@ func (l *Lane) forgetAcknowledged(b *building) {
 	b.bytes += rowBytes * len(a.keys)
 	a.keys, a.spare, a.tidy = a.spare, nil, false
 }
+
+// batchFull reports whether the open batch takes no further input. The lane asks before it adds an
+// input, so an input that is larger than the limit goes as well: a batch has at most as many bytes
+// as the limit and one input more.
+func (l *Lane) batchFull() bool {
+	return l.open.rows() >= l.cfg.MaxBatchRows || l.open.bytes >= l.budget.batch
+}
+
+// Full reports whether the lane has no room: the caller hands in nothing but results until it has.
+func (l *Lane) Full() bool {
+	return l.budget.used >= l.cfg.MaxBytes || l.batchFull() || l.recovery.careful()
+}
+
+// Held is the number of bytes of inputs that wait or are not committed yet.
+func (l *Lane) Held() int { return l.budget.used + l.budget.kept }
+
+// Tidy has the lane remove answers that their callers have, even if it has nothing else to commit.
+func (l *Lane) Tidy() { l.acked.tidy = len(l.acked.keys) > 0 }

@@ -55,9 +55,8 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		sh.draining, sh.until = true, now.Add(l.cfg.DrainWait)
 		l.draining++
 		l.failWaiters(id)
-		l.failWatchers(id)
 		l.timers.dropShard(id)
-		l.dropMail(id)
+		l.mail.clearShard(id)
 		for _, e := range sh.sorted() {
 			l.refuseBacklog(e)
 			if e.isEntity() {
@@ -83,10 +82,10 @@ func (l *Lane) refuseBacklog(e *entry) {
 			continue
 		}
 		in.refuse(l, ErrNotOwner)
-		l.unhold(in)
+		l.budget.unhold(in)
 		l.retention.ended(in)
 		if from := in.source(); from != nil {
-			delete(l.mail.inbox, from.inbox)
+			l.mail.untake(from.inbox)
 		}
 	}
 	clear(e.backlog.inputs[len(kept):])
@@ -155,11 +154,8 @@ func (l *Lane) drainShards(now model.Time) {
 
 // freeAlone sends a batch that frees one shard and does nothing else, past the one that fills.
 func (l *Lane) freeAlone(now model.Time, sh *shard) {
-	open := l.open
 	sh.freeing = true
-	l.open = &building{frees: []*shard{sh}}
-	l.seal(now)
-	l.open, l.spare = open, l.open
+	l.send(now, &building{frees: []*shard{sh}})
 }
 
 // freeRefused deals with a refused batch that does nothing but free shards. There is no input to isolate and no state to drop, and it is no
@@ -208,18 +204,13 @@ func (l *Lane) freed(sh *shard) {
 		delete(l.entries, e.address)
 		e.gone = true
 		if e.isEntity() {
-			l.wakeUp(e)
-			l.weighMail(e)
+			l.resting.remove(e)
+			l.budget.weighMail(e)
 		}
-		l.unstrand(e)
+		l.workers.unstrand(e)
 		l.unpost(l.now, e)
 	}
-	for k := range l.mail.pairs {
-		if k[0] == sh.id {
-			delete(l.mail.pairs, k)
-		}
-	}
-	l.dropAside(sh.id)
+	l.mail.dropShard(sh.id)
 	delete(l.shards, sh.id)
 	l.draining--
 	l.out.Freed = append(l.out.Freed, sh.id)

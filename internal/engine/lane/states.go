@@ -11,7 +11,7 @@ type States struct {
 
 // States counts.
 func (l *Lane) States() States {
-	return States{Bytes: l.Held(), Quarantined: len(l.sick), Entities: l.entityStates()}
+	return States{Bytes: l.Held(), Quarantined: l.quarantined.len(), Entities: l.entityStates()}
 }
 
 // EntityStates is how the entities of a type stand that a lane has in memory.

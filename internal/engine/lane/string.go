@@ -16,11 +16,11 @@ func (l *Lane) String() string {
 		fmt.Fprintf(&b, ", %d in flight with %d rows", l.flight.batch.Number, l.flight.rows())
 	}
 	fmt.Fprintf(&b, ", open with %d rows of %d inputs, stage %d, %d chunks kept, %d bytes, full %v",
-		l.open.rows(), len(l.open.inputs), l.recovery.stage, len(l.recovery.chunks), l.bytes, l.Full())
+		l.open.rows(), len(l.open.inputs), l.recovery.stage, len(l.recovery.chunks), l.budget.used, l.Full())
 	fmt.Fprintf(&b, "\n  reads: %d in flight, %d waiting, %d to be repeated; mail: reading %v, %d requests taken",
 		len(l.loads.flying), len(l.loads.waiting), len(l.loads.delayed), l.mail.reading, len(l.mail.inbox))
 	fmt.Fprintf(&b, "\n  timers: %d, and %d due, known up to %s, asked up to %s", len(l.timers.heap), l.timers.due, l.timers.horizon.Due, l.timers.asked)
-	fmt.Fprintf(&b, "\n  addresses that somebody waits for: %d, listens to: %d; queries: %d", len(l.waiters), len(l.watchers), len(l.queries))
+	fmt.Fprintf(&b, "\n  addresses that somebody waits for: %d, listens to: %d; queries: %d", len(l.waiters.at), len(l.watchers.at), len(l.questions.open))
 	for _, id := range l.Shards() {
 		fmt.Fprintf(&b, "\n  shard %d: draining %v", id, l.shards[id].draining)
 	}

@@ -69,13 +69,6 @@ func (l *Lane) loadedTimers(ld *Load, r LoadResult) {
 	l.timers.take(p, l.Owns)
 }
 
-// timerInput is a timer that is due: one of the code, the back-off of a step, the start time of the
-// run, or the time-out of its execution.
-type timerInput struct {
-	inputBase
-	id string
-}
-
 func (in *timerInput) apply(l *Lane, now model.Time, e *entry) {
 	if e.x == nil || e.x.Start.Run != in.run {
 		l.skip(e, in) // the run has ended, and its timers with it

@@ -165,7 +165,7 @@ func (l *Lane) noteTurn(now model.Time, e *entry, t *model.Turn) {
 	}
 	e.hold.hear(t)
 	e.wait.reasons = model.BoundedReasons(t.Waits)
-	l.weigh(e)
+	l.room.weigh(e)
 	l.room.tried = false
 
 	switch {

@@ -103,7 +103,7 @@ func (l *Lane) writeEvents(b *building, e *entry, key store.RunKey, d *core.Deci
 	if hasKind(d.Events, model.EventResumed) {
 		e.pending.resuming++
 	}
-	l.growing(e, d.Events)
+	l.warnLarge(e, d.Events)
 	b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
 }
 
@@ -111,7 +111,7 @@ func (l *Lane) writeEvents(b *building, e *entry, key store.RunKey, d *core.Deci
 func (l *Lane) writeConsumed(b *building, e *entry, in input, d *core.Decision) {
 	from := in.source()
 	if from.pair != nil {
-		from.pair.consume(l, from.seq)
+		l.mail.consume(from.pair, b, from.seq)
 		if f := d.Answer.Failure; f != nil && from.message.Keep {
 			l.bury(b, e, from.message, f)
 		}
@@ -156,4 +156,28 @@ func (l *Lane) writeBirth(b *building, e *entry, s *model.Start) {
 	for _, t := range core.BirthTimers(s) {
 		b.batch.Timers = append(b.batch.Timers, store.Timer{Shard: e.shard.id, Run: s.Run, ID: t.ID, Due: t.Due, Address: e.address})
 	}
+}
+
+// changeLetter writes what a decision does to a dead letter.
+func (b *building) changeLetter(shard model.ShardID, c *core.LetterChange) {
+	key := store.DeadKey{RunKey: store.RunKey{Shard: shard, Run: c.Ref.Run}, Task: c.Ref.ID}
+	if c.Purged {
+		b.batch.DeadDeletes = append(b.batch.DeadDeletes, key)
+		return
+	}
+	b.batch.DeadMarks = append(b.batch.DeadMarks, store.DeadMark{DeadKey: key, Prev: c.Prev, Next: c.Next, Body: c.Body})
+}
+
+// deadTask is a task that failed for good as people find it.
+func deadTask(a model.Address, d *core.DeadTask) model.DeadTask {
+	t := &d.Task
+	dead := model.DeadTask{
+		Address: a, Spec: *t.Spec, Input: t.Input, Scheduled: t.Scheduled, At: d.At, Attempts: t.Attempt, LeftOut: t.Dropped,
+		Failure: d.Failure, Fingerprint: d.Failure.Fingerprint(),
+	}
+	for i := range t.Failures {
+		f := &t.Failures[i]
+		dead.Add(model.FailedAttempt{Attempt: f.Attempt, At: f.At, Worker: f.Worker, Failure: *f.Failure})
+	}
+	return dead
 }
