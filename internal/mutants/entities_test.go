@@ -26,7 +26,7 @@ var entities = []mutant{
 	{
 		name:  "a call that is set aside after two lone deaths is not kept",
 		file:  "internal/engine/lane/suspect.go",
-		old:   "		l.bury(b, e, it.Message, why[i])\n",
+		old:   "		l.keepRefused(b, e, it.Message, why[i])\n",
 		new:   "		_, _ = it, why[i]\n",
 		tests: [][]string{laneTest("TestCallThatEndsItsProcess$")},
 	},
@@ -215,8 +215,8 @@ var entities = []mutant{
 	{
 		name:  "views are made on what is not durable",
 		file:  "internal/engine/lane/entity.go",
-		old:   "l.hand(now, e, views, &a.durable)",
-		new:   "l.hand(now, e, views, &a.entity.Row)",
+		old:   "l.handOverCalls(now, e, views, &a.durable)",
+		new:   "l.handOverCalls(now, e, views, &a.entity.Row)",
 		tests: [][]string{accounts, laneTest("TestEntityViews$")},
 	},
 	{
@@ -236,7 +236,7 @@ var entities = []mutant{
 	{
 		name:  "a lock waits for a call that is gone",
 		file:  "internal/engine/lane/entity.go",
-		old:   "		a.entity.Mark(l.views(e))\n		l.settleDue(now, e)\n",
+		old:   "		a.entity.Mark(l.views(e))\n		l.settleEntity(now, e)\n",
 		new:   "		a.entity.Mark(l.views(e))\n",
 		tests: [][]string{laneTest("TestLockBehindACallThatIsLost$")},
 	},

@@ -19,7 +19,7 @@ var flow = []mutant{
 	{
 		name:  "retention stops when a shard moves under it",
 		file:  "internal/engine/lane/shards.go",
-		old:   "		l.retention.ended(in)\n		if from := in.source()",
+		old:   "		l.retention.finish(in)\n		if from := in.source()",
 		new:   "		if from := in.source()",
 		tests: [][]string{sim},
 	},
@@ -159,7 +159,7 @@ var flow = []mutant{
 	{
 		name:  "a shard is freed with a claim that nobody has",
 		file:  "internal/engine/lane/shards.go",
-		old:   "			case l.forsaken(e):\n				rest = false\n",
+		old:   "			case l.loseForsaken(e):\n				rest = false\n",
 		new:   "",
 		tests: laneTasks("TestShardIsNotFreedWithAForsakenClaim$"),
 	},

@@ -12,8 +12,8 @@ var histories = []mutant{
 	{
 		name:  "a run that waits for its version is forgotten",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "			l.settleDue(now, e)\n		}\n		l.dispatch(now, e)\n		l.maybeDrop(e)\n",
-		new:   "			l.settleDue(now, e)\n		}\n		if e.x == nil || e.x.Pin == \"\" {\n			l.dispatch(now, e)\n		}\n		l.maybeDrop(e)\n",
+		old:   "			l.settleEntity(now, e)\n		}\n		l.dispatch(now, e)\n		l.maybeDrop(e)\n",
+		new:   "			l.settleEntity(now, e)\n		}\n		if e.x == nil || e.x.Pin == \"\" {\n			l.dispatch(now, e)\n		}\n		l.maybeDrop(e)\n",
 		tests: [][]string{sim},
 	},
 	{

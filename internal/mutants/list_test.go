@@ -111,7 +111,7 @@ var common = []mutant{
 		name:  "a fenced lane goes on",
 		file:  "internal/engine/lane/commit.go",
 		old:   "	case store.Fenced:\n		l.die(err)\n",
-		new:   "	case store.Fenced:\n		l.landed(now, res)\n",
+		new:   "	case store.Fenced:\n		l.finishBatch(now, res)\n",
 		tests: [][]string{sim},
 	},
 	{
@@ -125,7 +125,7 @@ var common = []mutant{
 		name:  "an unknown commit is taken for done",
 		file:  "internal/engine/lane/commit.go",
 		old:   "		r.stage, r.at = stageRefence, 0\n	case store.Refused:",
-		new:   "		l.landed(now, res)\n	case store.Refused:",
+		new:   "		l.finishBatch(now, res)\n	case store.Refused:",
 		tests: [][]string{sim},
 	},
 	{
@@ -417,7 +417,7 @@ var common = []mutant{
 	{
 		name:  "a worker is not told when its lane dies",
 		file:  "internal/engine/lane/commit.go",
-		old:   "			if f := &b.effects[i]; f.kind == effEvict && !f.heard {\n",
+		old:   "			if f := &b.effects[i]; f.kind == effEvict && !f.moot {\n",
 		new:   "			if f := &b.effects[i]; false {\n",
 		tests: [][]string{sim},
 	},
@@ -564,7 +564,7 @@ var common = []mutant{
 	{
 		name:  "a run that was paused and resumed in one batch is forgotten",
 		file:  "internal/engine/lane/entries.go",
-		old:   "e.pending.resuming > 0 || // it is handed over when that is told",
+		old:   "e.pending.resuming > 0 || // a worker gets it when that is committed",
 		new:   "false ||",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestPauseAndResumeInOneBatch$"}},
 	},

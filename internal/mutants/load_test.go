@@ -26,8 +26,8 @@ var load = []mutant{
 	{
 		name:  "a split forgets the batch that fills",
 		file:  "internal/engine/lane/careful.go",
-		old:   "	half := half(first)\n	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)\n",
-		new:   "	half := half(first)\n	_ = rest\n	l.applyAgain([]chunk{first[:half:half], first[half:]}, nil)\n",
+		old:   "	half := halfOf(first)\n	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)\n",
+		new:   "	halfOf := halfOf(first)\n	_ = rest\n	l.applyAgain([]chunk{first[:halfOf:halfOf], first[halfOf:]}, nil)\n",
 		tests: [][]string{laneTest("TestBatchThatIsNeverDoneInTime$|TestRandomLife$")},
 	},
 	{
@@ -75,7 +75,7 @@ var load = []mutant{
 	{
 		name:  "a line is refused by its length alone",
 		file:  "internal/engine/lane/crowd.go",
-		old:   "age >= l.cfg.MaxWait && !in.writes()",
+		old:   "age >= l.cfg.MaxWait && !in.isWrite()",
 		new:   "false",
 		tests: [][]string{laneTest("TestLineIsRefusedByAge$")},
 	},

@@ -19,7 +19,7 @@ var recalls = []mutant{
 	{
 		name:  "a query waits for a worker that has left",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "	l.leaveRecalls(id)\n",
+		old:   "	l.dropRecalls(id)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
 	},

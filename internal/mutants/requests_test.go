@@ -134,7 +134,7 @@ var requests = []mutant{
 	{
 		name:  "the refusal of a misused id is remembered in the place of the answer",
 		file:  "internal/engine/lane/mail.go",
-		old:   "	case known && answered.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well\n",
+		old:   "	case known && answered.misused || d.Misused || !again && !query && isTemporary(d.Answer.Failure):\n",
 		new:   "	case known && answered.misused:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},
@@ -176,8 +176,8 @@ var requests = []mutant{
 	{
 		name:  "a persisted call is made before its row is there",
 		file:  "internal/engine/lane/entity.go",
-		old:   "		a.Stored, a.Held = true, true // it is made at least once",
-		new:   "		a.Stored = true // it is made at least once",
+		old:   "		a.Stored, a.Held = true, true\n",
+		new:   "		a.Stored = true\n",
 		tests: [][]string{laneTest("TestServiceCallIsStoredFirst$")},
 	},
 	{

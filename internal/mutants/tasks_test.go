@@ -95,8 +95,8 @@ var tasks = []mutant{
 	{
 		name:  "a shard is freed before its claims are handed over",
 		file:  "internal/engine/lane/shards.go",
-		old:   " || e.tasks.handing > 0: // nobody else",
-		new:   ": // nobody else",
+		old:   " || e.tasks.handing > 0: // nothing else",
+		new:   ": // nothing else",
 		tests: laneTasks("TestProgressIsReadMeanwhile$"),
 	},
 	{

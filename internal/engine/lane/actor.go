@@ -9,7 +9,7 @@ import (
 
 // actor is an entity or a service that the lane has in memory.
 type actor struct {
-	entity  *core.Entity // nil until it has been read
+	entity  *core.Entity // nil before it has been read
 	durable model.Entity // what is committed of it: views are made on that
 	jobs    []*job       // that workers have
 	kept    []*core.Item // calls that are only in memory, while the rest is read again
@@ -17,11 +17,11 @@ type actor struct {
 	rest    *list.Element
 	bytes   int                 // that it takes while it rests
 	damaged []model.MailboxItem // items that cannot be read, until they are moved out of the mailbox
-	until   model.Time          // when it leaves memory, if nobody calls it before
+	until   model.Time          // when it leaves memory, if there is no call before
 }
 
-// job is a hand-over of calls to a worker. Nothing of it has happened before what it led to is committed: one that is lost is simply made again, but for calls that are made at
-// most once.
+// job is a hand-over of calls to a worker. None of its effects exist before they are committed. A
+// lost job is made again, except for calls that are made at most once.
 type job struct {
 	gen     uint64
 	worker  WorkerID
@@ -46,13 +46,13 @@ func (j *job) answerOf(i int, it *core.Item) Answer {
 // isEntity reports whether the address is that of an entity or of a service: no run has it.
 func (e *entry) isEntity() bool { return e.actor != nil }
 
-// stays reports whether the entity must not leave memory.
-func (a *actor) stays() bool {
+// mustStay reports whether the entity must not leave memory.
+func (a *actor) mustStay() bool {
 	return a.rest != nil || len(a.jobs) > 0 || len(a.kept) > 0 || a.entity != nil && !a.entity.Idle()
 }
 
-// committed makes a change of the row what views are made on.
-func (a *actor) committed(c *core.EntityChange) {
+// commit makes a change of the row what views are made on.
+func (a *actor) commit(c *core.EntityChange) {
 	a.durable = c.Entity
 	if c.Gone {
 		a.durable = model.Entity{Address: c.Entity.Address}
@@ -65,7 +65,7 @@ func (a *actor) stored() bool {
 		return false
 	}
 	for _, it := range a.entity.Mail() {
-		if it.Seq == 0 || it.Begun() || it.Message.Brief { // whoever reads a brief one must think that it may have been made
+		if it.Seq == 0 || it.Begun() || it.Message.Brief { // a reader of a brief call must assume that it may have been made
 			return false
 		}
 	}

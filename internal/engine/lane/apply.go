@@ -28,7 +28,7 @@ func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
 func (in *messageInput) apply(l *Lane, now model.Time, e *entry) {
 	m := in.origin.message
 	switch {
-	case in.forced():
+	case in.isForced():
 		l.applyForced(now, e, in)
 	case in.origin.repeated():
 		l.skip(e, in)

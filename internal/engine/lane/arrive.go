@@ -34,18 +34,18 @@ func (l *Lane) receive(now model.Time, in *messageInput) {
 	e := l.entry(m.To)
 
 	// A shard that is given up still takes what claims write until it is free.
-	if l.dead != nil || e == nil || e.shard.draining && !(in.writes() && l.waitsFor(e.shard.id)) {
+	if l.dead != nil || e == nil || e.shard.draining && !(in.isWrite() && l.waitsFor(e.shard.id)) {
 		l.answer(Answer{Token: token, Err: ErrNotOwner})
 		return
 	}
-	if err := l.crowded(now, e, in); err != nil {
+	if err := l.checkCrowd(now, e, in); err != nil {
 		l.answer(Answer{Token: token, Err: err})
 		return
 	}
 
 	w := waiter{token: token, early: true}
 	if m.Kind == model.MessageUpdate || m.Kind == model.MessageCall && !m.OneWay && !m.Brief {
-		in.origin.awaits, w.reply, w.drawn = true, m.RequestID, drawn(m)
+		in.origin.awaits, w.reply, w.drawn = true, m.RequestID, isDrawn(m)
 	}
 	if in.origin.awaits {
 		l.waiters.add(m.To, w)
@@ -55,22 +55,23 @@ func (l *Lane) receive(now model.Time, in *messageInput) {
 
 // Turn hands in what a worker reports about a run that it holds.
 func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
-	if e := l.heldBy(w, t.Run, t.Generation); e != nil {
+	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
 		l.take(now, e, &turnInput{inputBase{address: e.address, run: t.Run}, t, w})
 	}
 }
 
-// Release hands in the wish of a worker to let go of a parked run.
-func (l *Lane) Release(now model.Time, w WorkerID, run model.RunID, gen uint64, seen int64, waits []model.Reason) {
-	if e := l.heldBy(w, run, gen); e != nil {
-		t := &model.Turn{Run: run, Generation: gen, Seen: seen, Waits: waits}
-		l.take(now, e, &releaseInput{inputBase{address: e.address, run: run}, t, w})
+// Release hands in the wish of a worker to let go of a parked run. Of the turn only Run, Generation,
+// Seen and Waits count. A worker that does not know what the run waits for gives no Waits: the lane
+// hands the run to another worker then.
+func (l *Lane) Release(now model.Time, w WorkerID, t *model.Turn) {
+	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
+		l.take(now, e, &releaseInput{inputBase{address: e.address, run: t.Run}, t, w})
 	}
 }
 
-// heldBy finds the run that the worker holds in that generation. If there is none, it tells the
+// findHeld finds the run that the worker holds in that generation. If there is none, it tells the
 // worker that it no longer holds the run.
-func (l *Lane) heldBy(w WorkerID, run model.RunID, gen uint64) *entry {
+func (l *Lane) findHeld(w WorkerID, run model.RunID, gen uint64) *entry {
 	if l.dead == nil {
 		if e := l.runs[run]; e != nil && e.hold.by(w, gen) {
 			return e
@@ -89,7 +90,7 @@ func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 		}
 		for i := range b.effects {
 			if f := &b.effects[i]; f.kind == effEvict && f.call.Worker == w && f.call.Run == run && f.call.Generation == gen {
-				f.heard = true
+				f.moot = true
 			}
 		}
 	}

@@ -101,7 +101,7 @@ func (l *Lane) deferAside(now model.Time, b *building, row store.InboxRow, known
 // finishAside tells what a committed batch has moved out of the way.
 func (l *Lane) finishAside(b *building) {
 	for _, id := range b.requests {
-		l.mail.consumed(id)
+		l.mail.finish(id)
 	}
 	l.mail.aside.report(&l.out, b.asides)
 }
@@ -123,8 +123,8 @@ func (l *Lane) asideWake() model.Time {
 	return max(l.mail.aside.until, 1)
 }
 
-// asideDue moves items of a mailbox that cannot be read out of the way.
-func (l *Lane) asideDue(now model.Time, e *entry, box []model.MailboxItem) {
+// asideDamaged moves items of a mailbox that cannot be read out of the way.
+func (l *Lane) asideDamaged(now model.Time, e *entry, box []model.MailboxItem) {
 	e.actor.damaged = nil
 	for i := range box {
 		if box[i].Damaged != nil {
@@ -163,9 +163,9 @@ func (l *Lane) asideItem(now model.Time, e *entry, it *model.MailboxItem) {
 
 const maxOdd = 100 // rows in wrong places that the lane remembers having told of
 
-// misplaced reports whether a row names an address that does not belong to its shard: its columns
+// passOver reports whether a row names an address that does not belong to its shard: its columns
 // are damaged. The lane tells of it once and passes over it.
-func (l *Lane) misplaced(shard model.ShardID, a model.Address, what string) bool {
+func (l *Lane) passOver(shard model.ShardID, a model.Address, what string) bool {
 	if a.Shard(l.cfg.Shards) == shard {
 		return false
 	}

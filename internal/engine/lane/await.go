@@ -34,7 +34,7 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 func (l *Lane) Forget(a model.Address, token any) {
 	l.forgetWaiter(a, token)
 	if e := l.entries[a]; e != nil {
-		l.unaskAll(e, token)
+		l.dropQueries(e, token)
 	}
 }
 
@@ -47,7 +47,7 @@ func (l *Lane) forgetWaiter(a model.Address, token any) {
 		return
 	}
 	if e.actor.entity.Forget(token, request) {
-		l.settleDue(l.now, e)
+		l.settleEntity(l.now, e)
 		l.operate(l.now, e) // perhaps nothing waits for it any more
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// building is a batch with everything that hangs on it: the inputs that led to it and what is to be told after its commit.
+// building is a batch together with the inputs that led to it and with what the lane tells after
+// its commit.
 type building struct {
 	batch   store.Batch
 	entries []*entry
@@ -42,10 +43,10 @@ const (
 	effWaits
 	effRetry
 	effBegins  // the start time of a run has come
-	effExpect  // whoever sent an update waits for its answer
+	effExpect  // the sender of an update waits for its answer
 	effReply   // the code has answered it
 	effExecute // a claim is to be handed over
-	effStop    // the worker that executes a task is told to come to an end
+	effStop    // the worker that executes a task has to stop
 	effSettled // a worker hears that its report counts, or does not
 	effEntity  // what is known of an entity is durable
 	effBegin   // a brief call of another process may be made
@@ -62,10 +63,10 @@ type effect struct {
 	answer  Answer
 	awaits  bool // the answer ends a wait
 	call    Call
-	heard   bool // the worker has let go before, because it reported something
+	moot    bool // the worker has let go before, because it reported something
 	hint    Hint
 	turn    *model.Turn
-	step    string        // or the id of a request, of effReply; of effAnswer and effAwait, the one that nobody needs any longer
+	step    string        // or a request id: of effReply; of effAnswer and effAwait, one whose remembered answer is no longer needed
 	message *messageInput // of effExpect and effBegin
 	report  *reportInput  // of effSettled
 
@@ -95,8 +96,9 @@ func (b *building) unstartTimer(run model.RunID, id string) bool {
 	return false
 }
 
-// relabel adds the changes of labels among events that a run records, or has from its past: its start keeps the labels that it began with, which a
-// reset to an earlier place needs.
+// relabel adds the changes of labels among events that a run records, or has from its past. The
+// start row keeps the labels that the run began with, because a reset to an earlier place needs
+// them.
 func (b *building) relabel(key store.RunKey, events []model.Event) {
 	for i := range events {
 		if e := &events[i]; e.Kind == model.EventLabeled {
@@ -145,7 +147,8 @@ func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 	}
 }
 
-// changeMailbox puts new and dealt-with items into the batch. What came and went in one batch is no write.
+// changeMailbox puts new and consumed items into the batch. An item that came and went in one batch
+// is no write.
 func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
 	for _, seq := range d.Taken {
 		if i := slices.IndexFunc(b.batch.Mailbox, func(r store.MailboxRow) bool { return r.Item.Seq == seq && r.EntityKey == key }); i >= 0 {
@@ -165,7 +168,8 @@ type datumKey struct {
 	task, name string
 }
 
-// putDatum adds a value of a task. The last one of a name in a batch counts: a store takes each of them once.
+// putDatum adds a value of a task. The last value of a name counts, because a store takes each name
+// once per batch.
 func (b *building) putDatum(row store.TaskDatum) {
 	key := datumKey{row.RunKey, row.Task, row.Name}
 	b.bytes += rowBytes + row.Value.Size()
@@ -181,8 +185,8 @@ func (b *building) putDatum(row store.TaskDatum) {
 	b.batch.TaskData = append(b.batch.TaskData, row)
 }
 
-// untold takes back the facts of a start that was none.
-func (b *building) untold(run model.RunID) {
+// dropFacts takes back the facts of a start that was none.
+func (b *building) dropFacts(run model.RunID) {
 	b.facts = slices.DeleteFunc(b.facts, func(f Fact) bool { return f.Run == run })
 }
 
@@ -204,8 +208,10 @@ func (b *building) reserve(sh *shard, row *model.Entity) {
 }
 
 const (
-	// reserveAhead is how far ahead of the clock tokens are reserved: while locks are granted, one row is written per shard and minute.
+	// reserveAhead is how far ahead of the clock tokens are reserved. While locks are granted, the
+	// lane writes one row per shard and minute.
 	reserveAhead = time.Minute
-	// reserveMore is how many are reserved where tokens are ahead of the clock and are counted by one.
+	// reserveMore is how many tokens are reserved when tokens are ahead of the clock and count up
+	// by one.
 	reserveMore = 1 << 16
 )

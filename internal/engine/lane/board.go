@@ -5,8 +5,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Board knows who executes which task next. It belongs to the node; lanes tell it of the tasks of their runs. What it says is no more than
-// a proposal: the lane decides, and nobody gets a task before its claim is committed.
+// Board knows which worker executes which task next. It belongs to the node, and lanes tell it of
+// the tasks of their runs. What it says is a proposal: the lane decides, and no worker gets a task
+// before its claim is committed.
 type Board interface {
 	// Reserve finds a worker for a task that is about to be committed, and keeps a slot for it.
 	Reserve(now model.Time, it *queue.Item) (id queue.WorkerID, name string, ok bool)
@@ -16,19 +17,26 @@ type Board interface {
 	Proposed(id queue.WorkerID, ref model.TaskRef) bool
 	// Overdue reports whether the board still says that a deadline of a claim has passed.
 	Overdue(claim model.ClaimRef) bool
-	// Held tells of a task that is claimed by a worker, as the history names it; it is nobody here when id is 0.
+	// Held says that a worker has claimed a task. The history names the worker; id is 0 when it is
+	// not a worker of this node. The five parameters are the row of the claim as the board keeps
+	// it.
 	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
-	// Remove tells that a task is neither any more.
+	// Remove says that a task is neither waiting nor claimed.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
-	// Forget is Remove for a task that leaves memory, because its run does, or is owned by somebody else now. Whoever executes it goes on.
+	// Forget is Remove for a task that leaves memory, because its run does or because another lane
+	// owns it now. A worker that executes it goes on.
 	Forget(now model.Time, ref model.TaskRef)
-	// RetryAfter tells what the other side of a claimed task has said: that it is not to be called before a time.
+	// RetryAfter says that the other side of a claimed task does not want to be called before a
+	// time.
 	RetryAfter(now model.Time, it *queue.Item, until model.Time)
-	// Find is the worker that a history names, 0 when it is not here, and whether it has been handed the claim.
+	// Find returns the worker that a history names, 0 when it is not here, and whether the worker
+	// has been handed the claim.
 	Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool)
-	// Elsewhere reports that the worker is with another node which is alive: its report comes by mail.
+	// Elsewhere reports whether the worker is with another node that is alive: its report comes by
+	// mail.
 	Elsewhere(name string) bool
-	// Dropped reports that the node of a worker, which is alive, has said that it does not have the claim: nobody will ever report it.
+	// Dropped reports whether the node of a worker, which is alive, has said that it does not have
+	// the claim: its report will never come.
 	Dropped(name string, claim model.ClaimRef) bool
 	// Explain says why a task does not move, or that it is being executed.
 	Explain(ref model.TaskRef) (model.Reason, bool)

@@ -8,13 +8,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// refused deals with a batch that the store will never accept (L3). The provisional state of everything in it and in the batch
-// that fills is dropped. The kept inputs are applied again in the same order, in halves, so that the poison stands alone in the end.
-func (l *Lane) refused(now model.Time, err error) {
-	l.recovery.over()
+// handleRefusal handles a batch that the store will never accept (L3). The lane drops the
+// provisional state of everything in it and in the open batch. It applies the inputs again in the
+// same order, in halves, so that the input that the store refuses stands alone in the end.
+func (l *Lane) handleRefusal(now model.Time, err error) {
+	l.recovery.reset()
 	first, freed := l.flight.inputs, len(l.flight.frees) > 0
 	if len(first) == 0 && freed {
-		l.freeRefused(now, err)
+		l.retryFree(now, err)
 		return
 	}
 	if len(first) == 0 {
@@ -36,13 +37,13 @@ func (l *Lane) refused(now model.Time, err error) {
 	l.applyAgain(chunks, rest)
 }
 
-// split deals with a batch that the store did not take in time, again and again, and that cannot land any more: the lane applies
-// its inputs again in halves, of which each needs less time. It reports false when the batch has a single input and must be sent
-// as it is.
+// split handles a batch that the store repeatedly did not take in time and that can no longer land.
+// The lane applies its inputs again in halves, and each half needs less time. split reports false
+// when the batch has a single input and must be sent as it is.
 func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
 	if len(first) == 0 && len(l.flight.asides) > 1 { // it moves what cannot be read: the next ones move one row each
-		l.recovery.over()
+		l.recovery.reset()
 		l.refuseAside(now, l.flight)
 		l.applyAgain(nil, l.undo(now))
 		return true
@@ -50,15 +51,16 @@ func (l *Lane) split(now model.Time) bool {
 	if len(first) < 2 {
 		return false
 	}
-	l.recovery.over()
+	l.recovery.reset()
 	l.budget.narrow(l.flight.bytes)
 	rest := l.undo(now)
-	half := half(first)
+	half := halfOf(first)
 	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)
 	return true
 }
 
-// undo drops the batch in flight, which will never land, and the one that fills. It returns the inputs of the latter.
+// undo drops the batch in flight, which will never land, and the open batch. It returns the inputs
+// of the open batch.
 func (l *Lane) undo(now model.Time) (rest chunk) {
 	if r := &l.recovery; r.careful() {
 		r.chunks = r.chunks[1:] // it is what was in flight
@@ -71,7 +73,7 @@ func (l *Lane) undo(now model.Time) (rest chunk) {
 	return rest
 }
 
-// applyAgain has kept inputs applied again, before those that are kept already.
+// applyAgain queues inputs to be applied again, before inputs that are queued already.
 func (l *Lane) applyAgain(chunks []chunk, rest chunk) {
 	if len(rest) > 0 {
 		chunks = append(chunks, rest)
@@ -91,9 +93,9 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		l.forget(e)
 		e.tasks.unwarn()
 	}
-	for i := range slices.Backward(b.effects) { // whoever had a run last has it again
+	for i := range slices.Backward(b.effects) { // the last worker that had a run has it again
 		switch f := &b.effects[i]; {
-		case f.kind == effEvict && f.heard:
+		case f.kind == effEvict && f.moot:
 			f.entry.eviction.cancel()
 			unheld = append(unheld, f.entry)
 		case f.kind == effEvict || f.kind == effBlocked:
@@ -101,7 +103,7 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		}
 	}
 	for _, e := range unheld {
-		l.dispatch(now, e) // unless whoever had it has it again
+		l.dispatch(now, e) // unless the worker that had it has it again
 	}
 	for i := range b.batch.Requests {
 		delete(l.requests, b.batch.Requests[i].RequestKey)
@@ -117,15 +119,17 @@ func (l *Lane) rollback(now model.Time, b *building) {
 	}
 }
 
-// holdAgain gives a run back to the worker that was to let go of it and has not heard of it: its turn is applied again.
+// holdAgain gives a run back to the worker that was to lose it and has not heard of that. The lane
+// applies its turn again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
 	e.eviction.cancel()
 	l.workers.unstrand(e) // that it is blocked is not stored: it is, or is not, when the turn is applied again
 	if e.hold.free() && !e.reading.history && l.workers.here[c.Worker] {
 		e.hold.giveBack(c)
 		l.runs[c.Run] = e
-		// Whether the run is paused is not known before it is read again: what the worker was not told says it.
-		if e.hold.withheld || l.stops(e) || hasKind(e.eviction.missed, model.EventPaused) {
+		// The lane does not know whether the run is paused before it has read it again, but the
+		// events that the worker missed say so.
+		if e.hold.withheld || l.mustLeave(e) || hasKind(e.eviction.missed, model.EventPaused) {
 			e.hold.withheld = true
 		} else {
 			l.tell(e, e.eviction.missed)
@@ -137,7 +141,8 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 	}
 }
 
-// isolate quarantines the address of the one input that is refused, and has the reason stored where people can see it.
+// isolate quarantines the address of the one input that the store refuses, and stores the reason
+// where operators see it.
 func (l *Lane) isolate(now model.Time, in input, err error) []chunk {
 	switch in.(type) {
 	case *quarantineInput:
@@ -167,8 +172,8 @@ func (l *Lane) isolate(now model.Time, in input, err error) []chunk {
 	return chunks
 }
 
-// carefulStep applies the next chunk once everything it touches has been read again.
-func (l *Lane) carefulStep(now model.Time) {
+// applyChunks applies the next chunk once everything that it touches has been read again.
+func (l *Lane) applyChunks(now model.Time) {
 	r := &l.recovery
 	for r.careful() && l.flight == nil && !r.busy() {
 		waiting := false
@@ -207,7 +212,8 @@ func (l *Lane) carefulStep(now model.Time) {
 	}
 }
 
-// readForChunk reports whether what a kept input touches has been read again, and reads it if not.
+// readForChunk reports whether everything that an input touches has been read again, and reads it
+// if not.
 func (l *Lane) readForChunk(in input) bool {
 	e := l.entry(in.base().address)
 	if _, note := in.(*quarantineInput); note || e == nil || e.quarantine.why != nil {
@@ -226,8 +232,9 @@ func (l *Lane) readForChunk(in input) bool {
 	return false
 }
 
-// applyChunk applies kept inputs. A request that may have been served meanwhile, because the same one was kept too, is looked up first,
-// in its turn; so is one that came too early, or is about a dead letter.
+// applyChunk applies inputs of a refused batch again. Some of them first go back to their backlog:
+// a request that may have been served since, because the same request is among the inputs; one that
+// came too early; and one about a dead letter.
 func (l *Lane) applyChunk(now model.Time, c chunk) {
 	var unsure []*messageInput
 	for _, in := range c {
@@ -258,8 +265,8 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 	}
 }
 
-// carefulLanded goes on to the next chunk.
-func (l *Lane) carefulLanded() {
+// nextChunk goes on to the next chunk.
+func (l *Lane) nextChunk() {
 	if l.recovery.careful() {
 		l.recovery.chunks = l.recovery.chunks[1:]
 	}
@@ -274,8 +281,9 @@ func (l *Lane) failCareful(fail func(input)) {
 	l.recovery.chunks = nil
 }
 
-// quarantine keeps an address apart whose rows the store refuses or cannot read: it harms nobody else, and nothing of it is lost.
-// It is tried again after a while, and by whoever owns the shard next.
+// quarantine keeps an address apart whose rows the store refuses or cannot read. The address harms
+// no other address, and nothing of it is lost. The lane tries it again after a while, and so does
+// the next owner of the shard.
 func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	why = why.Bounded()
 	l.reportQuarantine(e, &why)
@@ -287,15 +295,15 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 		l.quarantined.add(e)
 	}
 	e.reading.endHistory()
-	l.workers.unstrand(e) // it is tried again by whoever is here then
+	l.workers.unstrand(e) // the workers that are here then try it again
 	blocked := fault.New(fault.Blocked, "%s %s", e.address, why)
 	l.refuseQueries(e, blocked)
 	if e.isEntity() {
 		l.abandon(e, blocked)
 	}
 	e.quarantine.why, e.quarantine.until = &why, now.Add(l.cfg.QuarantineFor)
-	l.unpost(now, e)   // whoever executes a task of it goes on
-	l.handOverAgain(e) // which is not known: whoever has it is found when it is read
+	l.unpost(now, e)   // a worker that executes a task of it goes on
+	l.handOverAgain(e) // the run is not known: the worker that has a claim is found when it is read
 	e.wait.reasons = []model.Reason{why}
 	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
@@ -310,7 +318,7 @@ func (l *Lane) cure(now model.Time) {
 	for _, e := range l.quarantined.take(now) {
 		e.quarantine.why = nil
 		l.forget(e)
-		l.timers.reset() // those that came due meanwhile were left in the store
+		l.timers.reset() // timers that came due during the quarantine were left in the store
 		l.dispatch(now, e)
 		if len(e.quarantine.reports) > 0 {
 			e.requeueReports()
@@ -341,11 +349,11 @@ func (in *quarantineInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	blocked := e.refusal()
 	switch {
-	case in.forced():
+	case in.isForced():
 		l.applyWatched(now, e, in)
 		return
 	case in.origin.repeated():
-	case in.orders() && !in.told && in.sure(e):
+	case in.isOrder() && !in.refusedOnce && in.sure(e):
 		l.refuseOrder(e, in, wayOut(in.origin.message, blocked))
 		return
 	case in.origin.remote():
@@ -369,8 +377,8 @@ func (in *answerInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	l.done(in)
 }
 
-// putOff moves a message for a quarantined address out of the way of those behind it. The lane
-// tries it again later.
+// putOff moves a message for a quarantined address out of the way of the messages behind it. The
+// lane tries it again later.
 func (l *Lane) putOff(now model.Time, e *entry, in input) {
 	from, b := in.source(), l.open
 	l.touch(b, e)

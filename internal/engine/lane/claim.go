@@ -35,18 +35,18 @@ func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 
 	// The board may have been told of the task anew since: then another worker may have the task,
 	// under the same limits that let this claim through.
-	var d core.Decision
+	var d taskDecision
 	if l.cfg.Board.Proposed(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {
 		var ok bool
-		if d, ok = core.Claim(e.x, in.id, in.name, now); ok {
+		if d.Decision, ok = core.Claim(e.x, in.id, in.name, now); ok {
 			task := e.x.Task(in.id)
-			e.tasks.posted.set(in.id, posted{held: true, claim: task.Claim, worker: in.worker})
+			e.tasks.posted.set(in.id, posting{held: true, claim: task.Claim, worker: in.worker})
 			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, in.worker, in.name)
 		} else {
 			l.repost(now, e, in.id)
 		}
 	}
-	l.recordTask(now, e, in, &d, queue.Neither)
+	l.recordTask(now, e, in, &d)
 }
 
 // applyToEndedRun lets go of an input about a task of a run that is not the current one. The lane
@@ -61,18 +61,23 @@ func (l *Lane) applyToEndedRun(now model.Time, e *entry, in input) {
 	l.maybeDrop(e)
 }
 
-// recordTask records a decision about a task. how is what the end of its claim says about the other
-// side that the task calls.
-func (l *Lane) recordTask(now model.Time, e *entry, in input, d *core.Decision, how queue.Outcome) {
+// taskDecision is a decision about a task.
+type taskDecision struct {
+	core.Decision
+	how queue.Outcome // what the end of its claim says about the other side that the task calls
+}
+
+// recordTask records a decision about a task.
+func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
 	run, refusal := e.run(), d.Refused()
-	b := l.record(e, in, d)
+	b := l.record(e, in, &d.Decision)
 	if r, ok := in.(*reportInput); ok {
 		l.afterCommit(e, effect{kind: effSettled, entry: e, report: r, err: refusal})
 	}
 	if d.Close != nil {
 		b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: run, outcome: d.Close})
 	}
-	l.postChanges(now, e, d, how)
+	l.postChanges(now, e, &d.Decision, d.how)
 	l.maybeDrop(e)
 }
 
@@ -94,10 +99,10 @@ func (in *reportInput) ready(l *Lane, e *entry) bool {
 	if e.quarantine.why != nil {
 		return true
 	}
-	if !l.loaded(e) {
+	if !l.ensureKnown(e) {
 		return false
 	}
-	if in.fate == nil && e.forgot(&in.report.Ref) {
+	if in.fate == nil && e.needsFate(&in.report.Ref) {
 		if !e.dirty() { // a batch on its way to the store may have ended the claim
 			l.loadFate(e, in, &in.report.Ref)
 		}
@@ -128,9 +133,9 @@ func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
 	case e.x == nil || e.run() != in.run:
 		l.applyToEndedRun(now, e, in)
 	default:
-		how := l.noteReport(now, e, in.report)
-		d := core.Report(e.x, in.report, now, l.cfg.Limits)
-		l.recordTask(now, e, in, &d, how)
+		d := taskDecision{how: l.noteReport(now, e, in.report)}
+		d.Decision = core.Report(e.x, in.report, now, l.cfg.Limits)
+		l.recordTask(now, e, in, &d)
 	}
 }
 
@@ -163,10 +168,11 @@ func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
 	return queue.Failed
 }
 
-// Expire hands in that a deadline of a task has passed, as the board sees it.
-func (l *Lane) Expire(now model.Time, ref model.TaskRef, held bool, claim int64, what string) {
-	if e := l.taskEntry(&ref); e != nil {
-		l.take(now, e, &expiryInput{newTaskInput(&ref), held, claim, what})
+// Expire hands in that a deadline of a task has passed, as the board sees it. held says that the
+// board thought the task to be claimed; what names the deadline.
+func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string) {
+	if e := l.taskEntry(&ref.TaskRef); e != nil {
+		l.take(now, e, &expiryInput{newTaskInput(&ref.TaskRef), held, ref.Claim, what})
 	}
 }
 
@@ -175,36 +181,38 @@ func (in *expiryInput) apply(l *Lane, now model.Time, e *entry) {
 		l.applyToEndedRun(now, e, in)
 		return
 	}
-	d, how := l.expireTask(now, e, in)
-	l.recordTask(now, e, in, &d, how)
+	d := l.expireTask(now, e, in)
+	l.recordTask(now, e, in, &d)
 }
 
 // expireTask decides what a passed deadline does.
-func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (core.Decision, queue.Outcome) {
+func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDecision) {
 	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.run(), ID: in.id}, Claim: in.claim}
 
-	// A claim that was undone has been made again under the same number, and the worker that has it
-	// now may have sent a heartbeat.
+	// If the claim was undone, it has been made again under the same number, and the worker that
+	// has it now may have sent a heartbeat.
 	if in.what == model.TimeoutSilence && !l.cfg.Board.Overdue(ref) {
-		return core.Decision{}, queue.Neither
+		return d
 	}
 
 	// A worker that is with another node has not gone: its report comes by mail.
 	task := e.x.Task(in.id)
 	if in.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
 		if task.Claim == in.claim && l.cfg.Board.Dropped(task.Worker, ref) { // it never began
-			return core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits), queue.Neither
+			d.Decision = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits)
+			return d
 		}
 		l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker) // wait for it once more
-		return core.Decision{}, queue.Neither
+		return d
 	}
 
-	d := core.Expire(e.x, in.id, in.held, in.claim, in.what, now, l.cfg.Limits)
-	if !d.Writes() {
+	d.Decision = core.Expire(e.x, in.id, in.held, in.claim, in.what, now, l.cfg.Limits)
+	if d.Writes() {
+		d.how = outcomeOfExpiry(in.what)
+	} else {
 		l.resumeDeadlines(now, e, in)
-		return d, queue.Neither
 	}
-	return d, outcomeOfExpiry(in.what)
+	return d
 }
 
 // outcomeOfExpiry is what a deadline says about the other side that the task calls: that it took
@@ -217,7 +225,7 @@ func outcomeOfExpiry(what string) queue.Outcome {
 }
 
 // expireAgain lets the board look again whether a deadline has passed. The decision was undone, and
-// meanwhile the worker may have sent a heartbeat.
+// the worker may have sent a heartbeat since.
 func (l *Lane) expireAgain(now model.Time, e *entry, in *expiryInput) {
 	l.resumeDeadlines(now, e, in)
 	l.skip(e, in)

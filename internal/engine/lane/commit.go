@@ -7,22 +7,23 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Committed hands in the result of a commit.
-func (l *Lane) Committed(now model.Time, res store.Committed, err error) {
+// FinishCommit hands in the result of a commit.
+func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 	if l.dead != nil || l.flight == nil {
 		return
 	}
 	if err == nil {
-		l.landed(now, res)
+		l.finishBatch(now, res)
 		return
 	}
 	r := &l.recovery
 	r.attempts++
 	switch store.ClassOf(err) {
 	case store.Retryable:
-		// The store gives up on a batch that takes it too long with this class as well, and would do so for ever.
+		// The store uses this class as well for a batch that takes it too long, and such a batch
+		// would never get through.
 		if r.broken++; r.broken >= brokenTries {
-			r.wait()
+			r.addPatience()
 			if l.split(now) {
 				return
 			}
@@ -36,7 +37,7 @@ func (l *Lane) Committed(now model.Time, res store.Committed, err error) {
 	case store.Unknown:
 		r.stage, r.at = stageRefence, 0
 	case store.Refused:
-		l.refused(now, err)
+		l.handleRefusal(now, err)
 	case store.Fenced:
 		l.die(err)
 	}
@@ -59,13 +60,13 @@ func (l *Lane) recover(now model.Time) {
 		ref := l.cfg.Ref
 		l.out.Refence = &ref
 	case stageNone, stageRefencing, stageVerifying:
-		l.carefulStep(now)
+		l.applyChunks(now)
 	}
 }
 
-// Refenced hands in the result of moving the fence: the orphan of an unknown commit can do nothing any more, and
-// landed tells whether it did (L4).
-func (l *Lane) Refenced(now model.Time, epoch, landed int64, err error) {
+// FinishRefence hands in the result of moving the fence. From now on an unknown commit can have no
+// effect; landed says whether it had one before (L4).
+func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	if l.dead != nil || l.recovery.stage != stageRefencing {
 		return
 	}
@@ -74,8 +75,9 @@ func (l *Lane) Refenced(now model.Time, epoch, landed int64, err error) {
 	case err != nil && store.ClassOf(err) == store.Fenced:
 		l.die(err)
 	case err != nil:
-		// Whether or not the fence has moved: asking again moves it once more. The epoch is only raised by a fence that
-		// stands at ours, so an unknown outcome leaves us fenced by ourselves; the node then starts over.
+		// Whether or not the fence has moved, asking again moves it once more. A fence only raises
+		// our own epoch, so an unknown outcome may leave the lane fenced by itself; the node then
+		// starts over.
 		r.attempts++
 		r.stage, r.at = stageRefence, now.Add(backoff(r.attempts))
 	case landed == l.flight.batch.Number:
@@ -83,7 +85,7 @@ func (l *Lane) Refenced(now model.Time, epoch, landed int64, err error) {
 		l.verify(now)
 	case landed == l.flight.batch.Number-1:
 		l.cfg.Ref.Epoch = epoch
-		r.wait() // perhaps it was too large for its time
+		r.addPatience() // perhaps it was too large for its time
 		if r.lost++; r.lost < lostTries || !l.split(now) {
 			r.stage, r.at = stageResend, 0
 		}
@@ -100,14 +102,14 @@ func (l *Lane) verify(now model.Time) {
 		}
 	}
 	if len(l.out.Verify) == 0 {
-		l.landed(now, store.Committed{})
+		l.finishBatch(now, store.Committed{})
 		return
 	}
 	l.recovery.stage = stageVerifying
 }
 
-// Verified hands in the current runs of the addresses that Verify named, in the same order.
-func (l *Lane) Verified(now model.Time, rows []*store.Execution, err error) {
+// FinishVerify hands in the current runs of the addresses that Verify named, in the same order.
+func (l *Lane) FinishVerify(now model.Time, rows []*store.Execution, err error) {
 	if l.dead != nil || l.recovery.stage != stageVerifying {
 		return
 	}
@@ -127,31 +129,31 @@ func (l *Lane) Verified(now model.Time, rows []*store.Execution, err error) {
 		}
 		n++
 	}
-	l.landed(now, res)
+	l.finishBatch(now, res)
 }
 
-// landed goes on after a batch has been committed.
-func (l *Lane) landed(now model.Time, res store.Committed) {
-	l.recovery.over()
+// finishBatch goes on after a batch has been committed.
+func (l *Lane) finishBatch(now model.Time, res store.Committed) {
+	l.recovery.reset()
 	b := l.flight
 	l.budget.widen(b, l.cfg.MaxBatchBytes)
 	for _, x := range res.Existing {
 		l.startMetRun(now, b, x)
 	}
-	l.committed(now, b)
-	l.carefulLanded()
+	l.publish(now, b)
+	l.nextChunk()
 	if r := &l.recovery; !r.careful() && r.patience > 0 {
 		r.patience-- // little by little: the path is as slow as it was
 	}
 }
 
-// startMetRun takes back a start that found its address in use: nothing of it was written. The input is applied again, now
-// that we know there is a run.
+// startMetRun takes back a start that found its address in use. The store has written nothing of
+// it. The lane applies the input again, now that it knows that there is a run.
 func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	run := b.batch.Starts[x.Index].Start.Run
 	e := l.entries[b.batch.Starts[x.Index].Start.Address]
 	b.effects = deleteEffects(b.effects, run)
-	b.untold(run)
+	b.dropFacts(run)
 	for _, in := range b.inputs {
 		if m, ok := in.(*messageInput); ok && m.is(model.MessageStart) && m.address == e.address {
 			again := *m
@@ -165,11 +167,11 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	if x.Execution.Outcome.Status.Closed() {
 		l.setRun(e, &core.Execution{Start: x.Execution.Start, Outcome: x.Execution.Outcome})
 	} else if !x.Execution.Parked {
-		l.dispatch(now, e) // whoever found it runnable meanwhile was told that it had gone on
+		l.dispatch(now, e) // another dispatch found it runnable in the meantime and was skipped
 	}
 }
 
-// deleteEffects removes the activation of a run that was not started and the answer to whoever asked for it.
+// deleteEffects removes the activation of a run that was not started, and the answer to its caller.
 func deleteEffects(fs []effect, run model.RunID) []effect {
 	kept := fs[:0]
 	for _, f := range fs {
@@ -183,8 +185,8 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 	return kept
 }
 
-// die ends the lane: it is not the owner of anything any more (L5). Whoever waits is told to ask again, of whoever is; with the same request
-// id, because what was in flight may have landed.
+// die ends the lane: it no longer owns anything (L5). Callers are told to ask the new owner, with
+// the same request id, because what was in flight may have landed.
 func (l *Lane) die(err error) {
 	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts}
@@ -197,8 +199,8 @@ func (l *Lane) die(err error) {
 			fail(in)
 		}
 		for i := range b.effects {
-			if f := &b.effects[i]; f.kind == effEvict && !f.heard {
-				f.call.Reason = "the node lost its lease" // whether or not it is true any more: nobody else will tell the worker
+			if f := &b.effects[i]; f.kind == effEvict && !f.moot {
+				f.call.Reason = "the node lost its lease" // also if it is no longer true: nothing else will tell the worker
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
 		}
@@ -215,7 +217,7 @@ func (l *Lane) die(err error) {
 		l.askAgain(e)
 	}
 	if l.flight != nil {
-		l.carefulLanded() // the first chunk is what is in flight
+		l.nextChunk() // the first chunk is what is in flight
 	}
 	l.failCareful(fail)
 	l.failWaiters()

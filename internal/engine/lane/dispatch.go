@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Join adds a worker. Runs that waited for somebody like it are handed over, and so are blocked ones: its code may be newer.
+// Join adds a worker. It gets runs that waited for such a worker, and blocked runs too, because its
+// code may be newer.
 func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 	l.workers.here[id] = true
 	for _, name := range o.Workflows {
@@ -23,15 +24,15 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 		e.wait.worker = false
 		if e.isEntity() && e.known {
 			e.actor.entity.Mark(l.views(e))
-			l.settleDue(now, e)
+			l.settleEntity(now, e)
 		}
 		l.dispatch(now, e)
 		l.maybeDrop(e)
 	}
 }
 
-// Withdraw begins to take everything from a worker that wants to leave: nothing new goes to it, and it is expected to release what it holds.
-// A run that gets news is taken back at once.
+// Withdraw begins to take everything from a worker that wants to leave. The worker gets nothing
+// new, and is expected to release what it holds. A run that gets news is taken from it at once.
 func (l *Lane) Withdraw(id WorkerID) {
 	l.workers.withdraw(id)
 	l.workers.leaving[id] = true
@@ -43,8 +44,8 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 	for _, e := range l.sorted(func(e *entry) bool { return e.hold.worker == id }) {
 		l.takeBack(now, e, "the worker left")
 	}
-	l.leaveEntities(now, id)
-	l.leaveRecalls(id)
+	l.returnJobs(now, id)
+	l.dropRecalls(id)
 }
 
 // takeBack takes a run from its worker and finds another one.
@@ -81,7 +82,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		return
 	}
 	if e.wait.worker || e.wait.room {
-		return // somebody who can continue it will take it along
+		return // a worker that can continue it will get it
 	}
 	if len(l.workers.offers[e.kind()]) == 0 {
 		l.strand(e, noWorker(e))
@@ -91,7 +92,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		return
 	}
 	e.reading.beginHistory()
-	e.version++ // a read that is still on its way from before lacks what came since: it would take the place of this one
+	e.version++ // a read that began before lacks later events, and must not take the place of this one
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
@@ -151,7 +152,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 	l.askAll(e)
 }
 
-// activateLoaded hands over a run whose history has been read.
+// activateLoaded gives a run whose history has been read to a worker.
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	tail := e.reading.tail
 	e.reading.endHistory()
@@ -171,7 +172,8 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 		}
 	}
 	if int64(len(all)) < e.x.Next-1 {
-		// Outcomes of steps are on their way to the store: a worker that did not know them would run the steps again.
+		// Outcomes of steps are on their way to the store. A worker that did not know them would
+		// run the steps again.
 		e.reading.history, e.reading.tail, e.reading.events = true, tail, &events
 		return
 	}
@@ -187,13 +189,14 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	e.eviction.miss(run, events)
 	switch {
 	case e.run() != run:
-	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.stops(e)):
-		// The run stops here, between two steps: told nothing more, the worker begins none, and what it runs may end (see heard).
+	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.mustLeave(e)):
+		// The run stops here, between two steps. The lane tells the worker nothing more, so the
+		// worker begins no step, and the step that it runs may end (see noteTurn).
 		e.hold.withheld = true
 	case !e.hold.free() && e.shard.draining:
 		l.letGoNow(e, "the shard moves")
-	case !e.hold.free() && (e.hold.withheld || l.stops(e)):
-		l.takeBack(now, e, l.whyStops(e))
+	case !e.hold.free() && (e.hold.withheld || l.mustLeave(e)):
+		l.takeBack(now, e, l.whyLeave(e))
 	case !e.hold.free():
 		l.tell(e, events)
 	case e.reading.history:
@@ -202,7 +205,7 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 			l.activateLoaded(now, e, *e.reading.events)
 		}
 	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
-	case e.x.Blocked == nil || resumed: // whoever can continue a blocked one may have come while it was paused
+	case e.x.Blocked == nil || resumed: // a worker that can continue a blocked run may have come while it was paused
 		l.dispatch(now, e)
 	}
 }
@@ -214,12 +217,12 @@ func (l *Lane) tell(e *entry, events []model.Event) {
 	}
 }
 
-// stops reports whether the run is to leave its worker as soon as that runs no step.
-func (l *Lane) stops(e *entry) bool {
+// mustLeave reports whether the run is to leave its worker as soon as that runs no step.
+func (l *Lane) mustLeave(e *entry) bool {
 	return e.shard.draining || l.workers.leaving[e.hold.worker] || e.paused()
 }
 
-func (l *Lane) whyStops(e *entry) string {
+func (l *Lane) whyLeave(e *entry) string {
 	switch {
 	case e.known && e.x != nil && e.x.Withheld() != nil:
 		return e.x.Withheld().String()
@@ -233,10 +236,10 @@ func (l *Lane) whyStops(e *entry) string {
 func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step string) {
 	switch {
 	case e.run() != run:
-	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.stops(e)):
-		e.hold.withheld = true // whoever holds it next finds that the time has come
-	case !e.hold.free() && (e.hold.withheld || l.stops(e)):
-		l.takeBack(now, e, l.whyStops(e))
+	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.mustLeave(e)):
+		e.hold.withheld = true // the next worker finds that the time has come
+	case !e.hold.free() && (e.hold.withheld || l.mustLeave(e)):
+		l.takeBack(now, e, l.whyLeave(e))
 	case !e.hold.free():
 		e.hold.retry(step)
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallRetry, Worker: e.hold.worker, Run: run, Generation: e.hold.gen, ID: step})
@@ -269,7 +272,8 @@ func (l *Lane) letGoQuietly(e *entry) {
 	l.room.weigh(e)
 }
 
-// Explain says why the current run of an address does not move; ok is false when the lane does not know better than the store.
+// Explain says why the current run of an address does not move. ok is false when the lane knows no
+// more than the store.
 func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	e := l.entries[a]
 	if e == nil || l.dead != nil || e.shard.draining { // a shard that is given up may have another owner already

@@ -5,15 +5,16 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// committed makes the facts of a batch known to the rest of the lane and tells everybody (L2).
-func (l *Lane) committed(now model.Time, b *building) {
+// publish makes what a committed batch has changed known to the rest of the lane, and tells
+// workers, callers and other lanes (L2).
+func (l *Lane) publish(now model.Time, b *building) {
 	l.number = b.batch.Number
 	l.flight = nil
-	l.reserved(b.batch.Tokens)
+	l.raiseTokens(b.batch.Tokens)
 	l.reportFacts(b, true)
 	for _, in := range b.inputs {
 		if from := in.source(); from != nil && !from.inbox.IsZero() {
-			l.mail.consumed(from.inbox)
+			l.mail.finish(from.inbox)
 		}
 	}
 	l.letInputsGo(b)
@@ -40,7 +41,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 	}
 	for _, e := range b.entries {
 		e.pending.flight = false
-		l.removed(e)
+		l.finishRemoval(e)
 	}
 	l.run(now, b)
 	if len(l.watchers.at) > 0 {
@@ -49,7 +50,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 		}
 	}
 	for _, s := range b.frees {
-		l.freed(s)
+		l.dropShard(s)
 	}
 	l.post(b.batch.Messages)
 	l.reuse(b)
@@ -64,12 +65,12 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effAnswer:
 			l.reply(f.entry.address, f.awaits, f.answer)
 			if f.step != "" {
-				l.acked.told(f.entry, f.step)
+				l.acked.add(f.entry, f.step)
 			}
 		case effAwait:
 			l.await(f.entry, f.answer.Token, true)
 			if f.step != "" {
-				l.acked.told(f.entry, f.step)
+				l.acked.add(f.entry, f.step)
 			}
 		case effDeliver:
 			l.deliver(now, f.entry, f.run, f.events)
@@ -78,7 +79,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effClosed:
 			l.waiters.end(&l.out, f.entry.address, f.run, f.outcome)
 		case effEvict:
-			if !f.heard {
+			if !f.moot {
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
 			if f.entry.eviction.finish() {
@@ -96,18 +97,18 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.expect(f.entry, &f.message.origin)
 		case effReply:
 			if l.waiters.reply(&l.out, f.entry.address, f.step, f.answer) {
-				l.acked.told(f.entry, f.step)
+				l.acked.add(f.entry, f.step)
 			}
 		case effExecute:
 			l.handOver(f.entry, f)
 		case effStop, effSettled:
 			l.tellTask(f)
 		case effBegin:
-			l.begin(now, f.entry, f.message.origin.message)
+			l.beginCall(now, f.entry, f.message.origin.message)
 		case effNoted:
 			l.makeNoted(now, f.entry)
 		case effEntity:
-			f.entry.actor.committed(f.change)
+			f.entry.actor.commit(f.change)
 		case effGone:
 			l.tellGone(now, f.entry, f.again)
 		case effBlocked:
@@ -119,7 +120,7 @@ func (l *Lane) run(now model.Time, b *building) {
 	}
 	for _, e := range b.entries {
 		if e.isEntity() {
-			l.viewsDue(now, e)
+			l.makeViews(now, e)
 		}
 		l.maybeDrop(e)
 		if len(e.backlog.inputs) > 0 {
@@ -128,20 +129,20 @@ func (l *Lane) run(now model.Time, b *building) {
 	}
 }
 
-// letInputsGo lets go of the inputs of a batch that has been dealt with.
+// letInputsGo lets go of the inputs of a batch that is finished.
 func (l *Lane) letInputsGo(b *building) {
 	for _, in := range b.inputs {
 		l.budget.unhold(in)
 		if r, ok := in.(*removalInput); ok {
 			l.retention.removed += len(r.runs)
 		}
-		l.retention.ended(in)
+		l.retention.finish(in)
 	}
 	b.inputs = nil
 }
 
-// reserved notes the marks of a batch that has landed.
-func (l *Lane) reserved(rows []store.TokenMark) {
+// raiseTokens notes the marks of a batch that has landed.
+func (l *Lane) raiseTokens(rows []store.TokenMark) {
 	for _, row := range rows {
 		if sh := l.shards[row.Shard]; sh != nil {
 			sh.tokens.reserved = max(sh.tokens.reserved, row.Mark)

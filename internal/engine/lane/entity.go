@@ -14,8 +14,8 @@ const (
 	mailboxPage       = 1000
 )
 
-// loadedEntity takes up an entity that has been read.
-func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
+// acceptEntity takes in an entity that has been read.
+func (l *Lane) acceptEntity(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
 		if e.reading.active {
@@ -36,8 +36,8 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		l.suspect(e)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		a.entity.Mark(l.views(e))
-		l.settleDue(now, e)
-		l.asideDue(now, e, r.Entity.Mailbox)
+		l.settleEntity(now, e)
+		l.asideDamaged(now, e, r.Entity.Mailbox)
 	}
 	l.operate(now, e)
 	if len(e.backlog.inputs) > 0 {
@@ -47,10 +47,11 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 	}
 }
 
-// loadedMailboxes takes up entities of shards that have just become ours and for which something waits, and reads on.
-func (l *Lane) loadedMailboxes(now model.Time, ld *Load, r LoadResult) {
+// acceptMailboxes dispatches entities of newly acquired shards that have something in their
+// mailbox, and reads on.
+func (l *Lane) acceptMailboxes(now model.Time, ld *Load, r LoadResult) {
 	for _, k := range r.Mailboxes {
-		if l.misplaced(k.Shard, k.Address, "a mailbox") {
+		if l.passOver(k.Shard, k.Address, "a mailbox") {
 			continue
 		}
 		if e := l.entry(k.Address); e != nil {
@@ -62,7 +63,8 @@ func (l *Lane) loadedMailboxes(now model.Time, ld *Load, r LoadResult) {
 	}
 }
 
-// JoinEntities adds a worker that has the code of entities. Calls that waited for somebody like it are handed over.
+// JoinEntities adds a worker that has the code of entities. It gets calls that waited for such a
+// worker.
 func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer) {
 	l.workers.here[id] = true
 	for i := range o.Types {
@@ -79,8 +81,9 @@ func (l *Lane) entityType(e *entry) *model.EntityType {
 	return nil
 }
 
-// views tells which calls of an entry change nothing: all builds that are here have to say so, because any of them may be given the call, and what an operation changes
-// that was taken for a view would be lost.
+// views returns a function that reports which calls of an entry change nothing. All builds that are
+// here have to say so, because any of them may get the call: if an operation were taken for a view,
+// what it changes would be lost.
 func (l *Lane) views(e *entry) func(name string) bool {
 	offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]
 	return func(name string) bool {
@@ -97,9 +100,11 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		a.Room = t.Mailbox
 	}
 	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
-	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
+	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on it
 	if e.address.Stateless() && !m.Brief && !remote {
-		a.Stored, a.Held = true, true // it is made at least once: nobody begins before its row is there. What comes from elsewhere is in the store already
+		// The call is made at least once, so it begins after its row is stored. A remote call is in
+		// the store already.
+		a.Stored, a.Held = true, true
 	}
 	if m.Brief && remote {
 		if a.View {
@@ -107,10 +112,10 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 			view.Brief = false // the next owner may make it as well
 			m = &view
 		}
-		a.Held = m.Brief // it is made at most once: nobody begins before the row that brought it is gone
+		a.Held = m.Brief // it is made at most once, so it begins after the row that brought it is gone
 	}
 	if !a.View {
-		a.Stalled = l.stalled(now, e, in)
+		a.Stalled = l.whyStalled(now, e, in)
 	}
 	if err := l.noRoomFor(e, in.origin.message, a.Stored); err != nil {
 		in.refuse(l, err)
@@ -118,13 +123,14 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		l.operate(now, e)
 		return
 	}
-	in.dropping(e, m)
+	in.noteDropped(e, m)
 	d := e.actor.entity.Deliver(m, a, now)
 	if in.drops != nil && d.Answer.Failure == nil {
 		defer l.tellDropped(e, in.drops)
 	}
 	if d.Pending && !d.Writes() && !remote {
-		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
+		// The call waits in memory, and so does its caller. It is not an input of a batch: if a
+		// batch is refused, the call is still there.
 		l.expect(e, &in.origin)
 		l.done(in)
 	} else if b := l.record(e, in, &d); b != nil && a.Held && d.Answer.Failure == nil {
@@ -133,19 +139,20 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	l.operate(now, e)
 }
 
-// begin has a call made whose row is there: a brief one of another process, or one that is made at least once. When the entity has been given up meanwhile, its
-// next owner finds the row.
-func (l *Lane) begin(now model.Time, e *entry, m *model.Message) {
+// beginCall makes a call whose row is stored: a brief call of another process, or one that is made
+// at least once. If the lane has given up the entity in the meantime, its next owner finds the row.
+func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 	if a := e.actor; a.entity != nil {
 		a.entity.Begin(m)
 		l.operate(now, e)
 	}
 }
 
-// settleDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone. And it answers
-// calls that nobody may make any more.
-func (l *Lane) settleDue(now model.Time, e *entry) {
-	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard sees to it
+// settleEntity gives the lock to the next in turn when neither a message nor a result does so,
+// because what stood before it was only in memory and is gone. It also answers calls that no worker
+// may make.
+func (l *Lane) settleEntity(now model.Time, e *entry) {
+	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard does it
 		l.take(now, e, &settleInput{inputBase{address: e.address}})
 	}
 }
@@ -180,9 +187,9 @@ func (l *Lane) operate(now model.Time, e *entry) {
 		}
 		return
 	}
-	if !l.landing(e) {
+	if !l.isLanding(e) {
 		if views := a.entity.Views(l.views(e)); len(views) > 0 {
-			l.hand(now, e, views, &a.durable)
+			l.handOverCalls(now, e, views, &a.durable)
 		}
 	}
 	most := operationsPerHand
@@ -195,13 +202,14 @@ func (l *Lane) operate(now model.Time, e *entry) {
 			l.accuse(now, e)
 			return
 		}
-		l.hand(now, e, items, &a.entity.Row)
+		l.handOverCalls(now, e, items, &a.entity.Row)
 	}
 }
 
-// landing reports whether a change of the entity is on its way into the store. Others may have read it there already, by Get, and a view that is asked for after that must not be made on
-// what was before: it waits until the commit is known.
-func (l *Lane) landing(e *entry) bool {
+// isLanding reports whether a change of the entity is on its way to the store. Other callers may
+// have read it there already, and a view that is asked for after that must not show an older state:
+// it waits until the commit is known.
+func (l *Lane) isLanding(e *entry) bool {
 	if l.flight == nil {
 		return false
 	}
@@ -209,15 +217,15 @@ func (l *Lane) landing(e *entry) bool {
 	return ok
 }
 
-// viewsDue has views made that waited for a commit.
-func (l *Lane) viewsDue(now model.Time, e *entry) {
+// makeViews makes views that waited for a commit.
+func (l *Lane) makeViews(now model.Time, e *entry) {
 	if e.known && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.View && !it.Begun() }) {
 		l.operate(now, e)
 	}
 }
 
-// hand gives calls to a worker that has the code.
-func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
+// handOverCalls gives calls to a worker that has the code.
+func (l *Lane) handOverCalls(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
 	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
 	j := &job{gen: l.workers.nextGen(), worker: w, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
@@ -231,18 +239,19 @@ func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Enti
 	}})
 }
 
-// Operated hands in what a worker has made of calls. What nobody asked for any more is dropped.
-func (l *Lane) Operated(now model.Time, w WorkerID, r *model.Operated) {
+// FinishCalls hands in the results of calls that a worker has made. The lane drops results that it
+// no longer waits for.
+func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	j := l.jobs[r.Generation]
 	if l.dead != nil || j == nil || j.worker != w {
 		return
 	}
-	l.unjob(j)
+	l.removeJob(j)
 	j.result, j.size, j.until = r, r.Size(), now
 	l.take(now, j.entry, &resultInput{inputBase{address: j.entry.address}, j})
 }
 
-func (l *Lane) unjob(j *job) {
+func (l *Lane) removeJob(j *job) {
 	delete(l.jobs, j.gen)
 	a := j.entry.actor
 	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
@@ -258,16 +267,16 @@ func (in *resultInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 // refuse tells the callers whose calls the result is about that the lane does not record it.
 func (in *resultInput) refuse(l *Lane, err error) {
 	for _, it := range in.job.items {
-		l.unmade(it, in.address, err, true)
+		l.refuseCall(it, in.address, err, true)
 	}
 }
 
-// apply records what came of calls.
+// apply records the results of calls.
 func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	j := in.job
 	d, ok := e.actor.entity.Apply(j.items, j.result, j.version, now)
 	if !ok {
-		// They were made on something that is not how the entity stands, because that was undone: they are made again.
+		// The calls were made on a state that was undone since. They are made again.
 		l.keepUnstored(e, j)
 		l.done(in)
 		l.operate(now, e)
@@ -279,17 +288,17 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	made := j.items[:min(len(j.result.Results), len(j.items))]
 	if j.views() && !d.Writes() {
 		if l.cfg.Watched {
-			l.notes(nil, e, in, &d)
+			l.noteFacts(nil, e, in, &d)
 		}
 		l.done(in)
 		for i, it := range made {
-			l.answer(j.answerOf(i, it)) // one without a request id: nobody but its caller waits for it
+			l.answer(j.answerOf(i, it)) // a view without a request id: only its caller waits for it
 		}
 	} else {
 		b := l.record(e, in, &d)
 		for i, it := range made {
 			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
-				l.bury(b, e, it.Message, res.Failure) // whoever sent it was told that it is not lost
+				l.keepRefused(b, e, it.Message, res.Failure) // the sender was told that it is not lost
 			}
 			switch a := j.answerOf(i, it); {
 			case it.Message.RequestID != "" || a.Token == nil: // it is answered as a request is
@@ -314,11 +323,12 @@ func (l *Lane) keepUnstored(e *entry, j *job) {
 	e.actor.entity.Keep(lost)
 }
 
-// forgetEntity drops what is known of an entity, which will be read again. What is only in memory is kept.
+// forgetEntity drops what the lane knows of an entity. The lane reads it again, and keeps what is
+// only in memory.
 func (l *Lane) forgetEntity(e *entry) {
 	a := e.actor
 	for _, j := range slices.Clone(a.jobs) {
-		l.unjob(j)
+		l.removeJob(j)
 	}
 	l.dropResults(e, nil) // they were made on what is forgotten
 	if a.entity == nil {
@@ -335,7 +345,7 @@ func (l *Lane) forgetEntity(e *entry) {
 		}
 	}
 	a.entity = nil
-	l.interrupted(e, lost)
+	l.refuseInterrupted(e, lost)
 	l.budget.weighMail(e)
 }
 
@@ -353,25 +363,26 @@ func (l *Lane) dropResults(e *entry, why error) {
 	})
 }
 
-// abandon has nobody make the calls of an entity that are only in memory. Those who wait are told: what has not begun may be asked of somebody else.
+// abandon gives up on calls of an entity that are only in memory. Their callers hear of it, and can
+// ask another owner for calls that have not begun.
 func (l *Lane) abandon(e *entry, why error) {
 	a := e.actor
 	for _, j := range slices.Clone(a.jobs) {
-		l.unjob(j)
+		l.removeJob(j)
 		for _, it := range j.items {
-			l.unmade(it, e.address, why, true)
+			l.refuseCall(it, e.address, why, true)
 		}
 	}
 	l.dropResults(e, why)
 	kept, entity := a.kept, a.entity
-	a.kept, a.entity = nil, nil // first: whoever is told is taken out of the mailbox
+	a.kept, a.entity = nil, nil // first: telling a caller removes its call from the mailbox
 	for _, it := range kept {
-		l.unmade(it, e.address, why, it.Begun())
+		l.refuseCall(it, e.address, why, it.Begun())
 	}
 	if entity != nil {
 		for _, it := range entity.Mail() {
-			if !it.Begun() { // else it has been told above
-				l.unmade(it, e.address, why, false)
+			if !it.Begun() { // otherwise its job has been refused above
+				l.refuseCall(it, e.address, why, false)
 			}
 		}
 	}
@@ -380,8 +391,8 @@ func (l *Lane) abandon(e *entry, why error) {
 	l.budget.weighMail(e)
 }
 
-// unmade tells whoever waits for a call that is only in memory that nobody makes it.
-func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
+// refuseCall tells the caller of a call that is only in memory that the call is not made.
+func (l *Lane) refuseCall(it *core.Item, to model.Address, why error, begun bool) {
 	if it.Seq != 0 {
 		return
 	}
@@ -395,29 +406,30 @@ func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
 	}
 }
 
-// interrupted tells those whose calls are made at most once that nobody knows whether they were.
-func (l *Lane) interrupted(e *entry, lost []*core.Item) {
+// refuseInterrupted tells the callers of calls that are made at most once that these may or may not
+// have been made.
+func (l *Lane) refuseInterrupted(e *entry, lost []*core.Item) {
 	for _, it := range lost {
-		l.unmade(it, e.address, ErrInterrupted, true)
+		l.refuseCall(it, e.address, ErrInterrupted, true)
 	}
 }
 
-// leaveEntities gives the calls of a worker that is gone to others.
-func (l *Lane) leaveEntities(now model.Time, id WorkerID) {
+// returnJobs gives the calls of a worker that is gone to others.
+func (l *Lane) returnJobs(now model.Time, id WorkerID) {
 	for _, e := range l.sorted(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
 		for _, j := range slices.Clone(e.actor.jobs) {
 			if j.worker == id {
-				l.unjob(j)
-				l.interrupted(e, e.actor.entity.Return(j.items))
+				l.removeJob(j)
+				l.refuseInterrupted(e, e.actor.entity.Return(j.items))
 			}
 		}
-		l.settleDue(now, e)
+		l.settleEntity(now, e)
 		l.operate(now, e)
 		l.maybeDrop(e)
 	}
 }
 
-// explainEntity says what those wait for who call an entity.
+// explainEntity says what the callers of an entity wait for.
 func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	a := e.actor
 	if a.entity == nil || a.entity.Waiting() == 0 {

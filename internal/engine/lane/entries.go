@@ -31,7 +31,8 @@ func (l *Lane) setRun(e *entry, x *core.Execution) {
 	e.tasks.forget()
 }
 
-// forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
+// forget drops what the lane knows of the run, which it reads again. Batches on their way to the
+// store stay there.
 func (l *Lane) forget(e *entry) {
 	e.x, e.known = nil, false
 	e.pending.forget()
@@ -45,7 +46,7 @@ func (l *Lane) forget(e *entry) {
 // maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || !e.hold.free() || e.reading.history || e.reading.active || len(e.backlog.inputs) > 0 || e.backlog.queued || e.quarantine.why != nil ||
-		e.pending.resuming > 0 || // it is handed over when that is told
+		e.pending.resuming > 0 || // a worker gets it when that is committed
 		e.tasks.posted.len() > 0 || e.recalled() {
 		return
 	}
@@ -53,10 +54,10 @@ func (l *Lane) maybeDrop(e *entry) {
 		l.slim(e)
 		return
 	}
-	if e.isEntity() && e.actor.stays() {
+	if e.isEntity() && e.actor.mustStay() {
 		return
 	}
-	l.askAgain(e) // nobody would answer
+	l.askAgain(e) // no worker would answer
 	l.drop(e)
 }
 
@@ -93,7 +94,8 @@ func (l *Lane) Owns(s model.ShardID) bool {
 	return ok && !sh.draining
 }
 
-// waitsFor reports whether the shard is being given up and waits for claims to end: what they write before that still comes here.
+// waitsFor reports whether the shard is being given up and waits for claims to end. Until then the
+// lane still takes what they write.
 func (l *Lane) waitsFor(s model.ShardID) bool {
 	sh, ok := l.shards[s]
 	return ok && sh.draining && !sh.freeing

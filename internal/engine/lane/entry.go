@@ -44,7 +44,8 @@ func (e *entry) run() model.RunID {
 	return e.x.Start.Run
 }
 
-// paused reports whether nobody may continue the run, as far as is known: somebody has paused it, or its start time has not come.
+// paused reports whether no worker may continue the run, as far as the lane knows: a user has
+// paused it, or its start time has not come.
 func (e *entry) paused() bool {
 	return e.known && e.x != nil && (e.x.Withheld() != nil || e.pending.resuming > 0)
 }
@@ -72,8 +73,8 @@ func (e *entry) refusal() *fault.Error {
 	return fault.New(fault.Blocked, "execution %s %s", e.address, e.quarantine.why)
 }
 
-// forgot reports whether only the store knows what became of a claim.
-func (e *entry) forgot(ref *model.ClaimRef) bool { return ref != nil && !e.x.Knows(ref) }
+// needsFate reports whether only the store knows what became of a claim.
+func (e *entry) needsFate(ref *model.ClaimRef) bool { return ref != nil && !e.x.Knows(ref) }
 
 func (e *entry) key() store.RunKey { return store.RunKey{Shard: e.shard.id, Run: e.run()} }
 
@@ -101,8 +102,9 @@ func (r *ring) take() []*entry {
 	return items
 }
 
-// written is what is known of the data of a task while somebody writes it. It is read when a claim writes for the first time; a task that writes nothing has none.
-type written struct {
+// taskData is what the lane knows of the data of a task while a claim writes it. The lane reads it
+// when a claim writes for the first time. A task that writes nothing has none.
+type taskData struct {
 	core.Written
 	err error // why it cannot be understood: then nothing more is written
 }
@@ -119,7 +121,7 @@ type shard struct {
 	draining bool       // is being given up: takes nothing new
 	until    model.Time // when running steps are waited for no longer
 	freeing  bool       // the batch that frees it is open or in flight
-	gone     bool       // not ours any more
+	gone     bool       // another lane owns it now
 	crashed  bool       // its last owner has died: one of the calls that it has left may be why
 	lone     int        // calls of it that were made alone without having been marked by a dead owner, see suspect
 	listed   bool       // its runnable runs are known
@@ -138,9 +140,10 @@ func (s *shard) sorted() []*entry {
 	return es
 }
 
-// tokens are the fencing tokens of the entities of a shard. They are taken from the clock, in µs. A row of an entity that
-// is gone does not tell its last token, and the clock of the next owner may be behind: so the shard has a stored mark that is
-// raised by the commit that gives out a token above it, well ahead, and the next owner begins above the mark.
+// tokens are the fencing tokens of the entities of a shard. They come from the clock, in µs. When
+// the row of an entity is gone, its last token is gone too, and the clock of the next owner may be
+// behind. So the shard has a stored mark. A commit that gives out a token above the mark raises it,
+// well ahead, and the next owner begins above the mark.
 type tokens struct {
 	last     int64 // the highest one that was given out, or the mark that was found
 	reserved int64 // the mark, as it is stored

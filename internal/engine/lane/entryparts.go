@@ -170,17 +170,17 @@ type waiting struct {
 
 // taskBook is what the board and the workers know of the tasks of a run.
 type taskBook struct {
-	run      model.RunID         // whose tasks these are
-	posted   postings            // what the board has been told
-	complete bool                // the board knows how each task of the run stands
-	handing  int                 // claims that are to be handed over once their progress has been read
-	unhanded []*Load             // those of them whose progress came while the run was forgotten
-	written  map[string]*written // by task, of those that write data; nil when none does
+	run      model.RunID          // whose tasks these are
+	posted   postings             // what the board has been told
+	complete bool                 // the board knows how each task of the run stands
+	handing  int                  // claims that are to be handed over once their progress has been read
+	unhanded []*Load              // those of them whose progress came while the run was forgotten
+	written  map[string]*taskData // by task, of those that write data; nil when none does
 }
 
 // executing reports whether a worker of this node executes a task of the run.
 func (b *taskBook) executing() bool {
-	at := func(p posted) bool { return p.held && p.worker != 0 }
+	at := func(p posting) bool { return p.held && p.worker != 0 }
 	for _, p := range b.posted.many {
 		if at(p) {
 			return true

@@ -15,7 +15,7 @@ const (
 	FactTurn                          // workflow code has taken a turn
 	FactStarted                       // a run of a workflow began
 	FactClosed                        // a run of a workflow ended: Status, Failure, Trace, Since, At
-	FactBlocked                       // a run stopped until somebody changes something: Word is the reason
+	FactBlocked                       // a run stopped until a person changes something: Word is the reason
 	FactStep                          // an attempt of step Name beside its workflow ended: Outcome
 	FactSubmitted                     // a task came into being: Name and Queue, as in all that follow about tasks
 	FactClaimed                       // a worker has an attempt: Since is when it could have begun
@@ -25,9 +25,9 @@ const (
 	FactRequeued                      // a dead letter was requeued
 	FactPurged                        // a dead letter was removed
 	FactTimer                         // a timer fired: Since is when it was due
-	FactMessage                       // a message was decided about: Message, Refused; Name and Trace are its own, Of is the trace of the run
+	FactMessage                       // a message was decided: Message, Refused; Name and Trace are its own, Of is the trace of the run
 	FactRemoved                       // N closed runs were removed
-	FactCall                          // operation Name of an entity was called: Outcome, Failure, Trace; Since is when the call came, Handed when a worker got it
+	FactCall                          // operation Name of an entity was called: Outcome, Failure, Trace; Since: the call came, Handed: a worker got it
 	FactHandOver                      // a worker has made N calls of an entity: Since is when it got them
 	FactLocked                        // a section has locked an entity: Since is when it asked for it
 	FactUnlocked                      // a section has lost the lock of an entity: Since is when it got it, Word how: released or taken
@@ -48,7 +48,8 @@ const (
 	Refused // it was not made
 )
 
-// Fact is something that has become durable, for those who count: it was decided by this lane, and is told once, after the commit. It is about whatever Kind says.
+// Fact is something that has become durable, for metrics and traces. This lane decided it, and
+// tells it once, after the commit. Kind says what it is about.
 type Fact struct {
 	Kind    FactKind
 	Outcome Outcome

@@ -5,15 +5,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// notes are the facts of a decision. They are told with the batch, or at once when there is none.
-func (l *Lane) notes(b *building, e *entry, in input, d *core.Decision) {
+// noteFacts adds the facts of a decision to the batch, or to the output when there is no batch.
+func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 	to := &l.out.Facts
 	if b != nil {
 		to = &b.facts
 	}
 	n := noter{to: to, e: e, w: &l.witness, run: e.run()}
 	if e.isEntity() {
-		n.entity(in, d)
+		n.addEntity(in, d)
 		return
 	}
 	switch in := in.(type) {
@@ -23,29 +23,29 @@ func (l *Lane) notes(b *building, e *entry, in input, d *core.Decision) {
 			n.add(Fact{Kind: FactBlocked, Word: string(d.Mark.Blocked.Code)})
 		}
 	case *messageInput:
-		n.message(in.origin.message, d)
+		n.addMessage(in.origin.message, d)
 	default:
 	}
 	if s := d.Start; s != nil {
 		n.run = s.Run
-		n.started(s)
+		n.addStart(s)
 	}
 	if d.Close != nil {
 		n.run = d.Closed
-		n.closed(d.Close, d)
+		n.addClose(d.Close, d)
 	}
 	for i := range d.Events {
-		n.event(&d.Events[i])
+		n.addEvent(&d.Events[i])
 	}
 	for i := range d.Dead {
-		n.task(Fact{Kind: FactDead}, d.Dead[i].Task.Spec)
+		n.addTask(Fact{Kind: FactDead}, d.Dead[i].Task.Spec)
 	}
 	if c := d.Letter; c != nil {
 		switch {
 		case c.Purged:
 			n.add(Fact{Kind: FactPurged})
 		case c.Next > c.Prev:
-			n.task(Fact{Kind: FactRequeued}, &c.Body.Spec)
+			n.addTask(Fact{Kind: FactRequeued}, &c.Body.Spec)
 		}
 	}
 	if len(d.Deletes) > 0 {
@@ -71,7 +71,8 @@ func (l *Lane) reportQuarantine(e *entry, why *model.Reason) {
 	}
 }
 
-// addTrace gives a start that nobody traces a trace of its own, if anybody wants to see it. A requeue of a task that stood alone is one; that of a step sends one.
+// addTrace creates a trace for a start whose sender sent none, if traces are wanted. The requeue of
+// a task that stood alone is such a start; the requeue of a step sends one.
 func (l *Lane) addTrace(m *model.Message) {
 	if l.cfg.NewTrace == nil || m.Trace != "" {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// afterCommit has something told once everything that the entry has in batches is durable.
+// afterCommit tells a worker something once everything that the entry has in batches is durable.
 func (l *Lane) afterCommit(e *entry, f effect) {
 	if b := l.batchOf(e); b != nil {
 		b.effects = append(b.effects, f)
@@ -35,8 +35,8 @@ func (l *Lane) settle(id queue.WorkerID, ref model.ClaimRef, err error) {
 	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskSettled, Worker: id, Ref: ref, Err: err})
 }
 
-// executes adds that tasks are handed over whose claims are in the decision.
-func (l *Lane) executes(b *building, e *entry, d *core.Decision) {
+// handOverClaims adds that tasks are handed over whose claims are in the decision.
+func (l *Lane) handOverClaims(b *building, e *entry, d *core.Decision) {
 	if e.tasks.posted.len() == 0 {
 		return
 	}
@@ -54,7 +54,8 @@ func (l *Lane) executes(b *building, e *entry, d *core.Decision) {
 	}
 }
 
-// handOver gives a task to the worker whose claim is durable now. If there were claims before, what was reported then is read first.
+// handOver gives a task to the worker whose claim is durable now. If there were claims before, the
+// lane first reads what they reported last.
 func (l *Lane) handOver(e *entry, f *effect) {
 	if e.x == nil || e.run() != f.run {
 		return
@@ -67,9 +68,9 @@ func (l *Lane) handOver(e *entry, f *effect) {
 	l.execute(e, f.run, f.task)
 }
 
-// loadedProgress hands over the task whose progress was read. If the run has been forgotten meanwhile, that is read again first: nobody else
-// would hand it over, and perhaps nobody else asks for the run.
-func (l *Lane) loadedProgress(ld *Load, r LoadResult) {
+// acceptProgress gives the task whose progress was read to its worker. If the lane has forgotten
+// the run since, it first reads the run again: nothing else would hand the task over.
+func (l *Lane) acceptProgress(ld *Load, r LoadResult) {
 	e := ld.entry
 	ld.task.progress = progressOf(r.Data)
 	if !e.known && e.quarantine.why == nil {

@@ -79,8 +79,8 @@ type messageInput struct {
 	drops  *core.Item  // the call that the message drops, see manage.go
 	erased erasure     // what a removal by force knows of the entity that it removes
 
-	barred bool // it removes by force, and the store has refused that
-	told   bool // it is an order for a quarantined address, and has been refused once
+	barred      bool // it removes by force, and the store has refused that
+	refusedOnce bool // it is an order for a quarantined address, and has been refused once
 }
 
 // lookup is what the lane knows about earlier uses of the request id of a message.
@@ -143,19 +143,19 @@ func (in *messageInput) sure(e *entry) bool {
 	return in.lookup.fresh || in.lookup.checked && in.lookup.served == e.remembered
 }
 
-// writes reports whether a claim writes data beside the history.
-func (in *messageInput) writes() bool { return in.is(model.MessageWrite) }
+// isWrite reports whether a claim writes data beside the history.
+func (in *messageInput) isWrite() bool { return in.is(model.MessageWrite) }
 
-// forced reports whether the input removes runs or an entity whatever their rows contain. After the
-// store has refused the removal it does not: its address is quarantined like any other, because the
-// lane would otherwise try the removal for ever.
-func (in *messageInput) forced() bool {
+// isForced reports whether the input removes runs or an entity whatever their rows contain. After
+// the store has refused the removal it does not: its address is quarantined like any other, because
+// the lane would otherwise repeat the removal without end.
+func (in *messageInput) isForced() bool {
 	return in.is(model.MessageDelete) && in.origin.message.Force && !in.barred
 }
 
-// orders reports whether the input is an operator's order whose sender, in another process, waits
+// isOrder reports whether the input is an operator's order whose sender, in another process, waits
 // for the outcome.
-func (in *messageInput) orders() bool {
+func (in *messageInput) isOrder() bool {
 	m := in.origin.message
 	return !in.origin.inbox.IsZero() && m.Order() && !m.Node.IsZero() && !m.Keep
 }
@@ -165,9 +165,9 @@ func (in *messageInput) orders() bool {
 // it reads is how the letter stands.
 func (in *messageInput) aboutLetter() bool { return in.is(model.MessageRequeue) }
 
-// readsLetter reports whether the lane needs the letter to decide. The run that an undo ends may
+// needsLetter reports whether the lane needs the letter to decide. The run that an undo ends may
 // belong to another address than the letter.
-func (in *messageInput) readsLetter() bool {
+func (in *messageInput) needsLetter() bool {
 	m := in.origin.message
 	return in.aboutLetter() && (m.Letter.Do != model.LetterUndo || m.To == m.Letter.Ref.Address)
 }
@@ -187,16 +187,16 @@ func (in *messageInput) reported() bool { return in.fate != nil && in.fate.Repor
 // read before the lane forgot the entry is out of date.
 func (in *messageInput) mailboxRead(e *entry) bool { return in.erased.version == e.version+1 }
 
-// remembers reports whether the lane remembers the answer to a request of this process.
-func (in *messageInput) remembers(d *core.Decision) bool {
-	return in.once() && !d.Pending && !d.Misused && !temporary(d.Answer.Failure)
+// mustRemember reports whether the lane remembers the answer to a request of this process.
+func (in *messageInput) mustRemember(d *core.Decision) bool {
+	return in.once() && !d.Pending && !d.Misused && !isTemporary(d.Answer.Failure)
 }
 
-// acknowledges returns the id of the request whose remembered answer is useless once its caller has
+// acknowledgedID returns the id of the request whose remembered answer is useless once its caller has
 // the answer; empty when the lane has to keep it.
-func (in *messageInput) acknowledges(d *core.Decision) string {
+func (in *messageInput) acknowledgedID(d *core.Decision) string {
 	o := &in.origin
-	if !o.message.Drawn || o.token == nil || !o.inbox.IsZero() || !in.remembers(d) {
+	if !o.message.Drawn || o.token == nil || !o.inbox.IsZero() || !in.mustRemember(d) {
 		return ""
 	}
 	return o.message.RequestID
@@ -304,8 +304,9 @@ type claimReport interface {
 	setFate(*core.Fate)
 }
 
-// temporary reports whether a refusal is no outcome: there was no room, and the same request may find some later. It is not remembered under the id of the request.
-func temporary(f *model.Failure) bool { return f != nil && f.Kind == fault.Exhausted.String() }
+// isTemporary reports whether a refusal is no final outcome: there was no room, and the same
+// request may find some later. The lane does not remember it under the id of the request.
+func isTemporary(f *model.Failure) bool { return f != nil && f.Kind == fault.Exhausted.String() }
 
 // letterRead is what the store says of a dead letter.
 type letterRead struct {

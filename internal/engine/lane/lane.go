@@ -7,51 +7,56 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Lane is the state machine. It is not safe for concurrent use.
+// Lane is the state machine: it composes the types of this package, and its methods are the rules
+// between them. It is not safe for concurrent use.
 type Lane struct {
-	cfg    Config
-	number int64 // of the last batch that was committed
+	cfg  Config
+	now  model.Time // of the last Flush
+	out  Output     // what the caller has to do, until Take
+	dead error      // why the lane ended; nil while it lives
 
-	shards   map[model.ShardID]*shard
-	draining int // shards that are being given up
-	entries  map[model.Address]*entry
-	runs     map[model.RunID]*entry // held by workers
+	// What the lane owns and has in memory.
+	shards      map[model.ShardID]*shard
+	draining    int // shards that are being given up
+	tenure      int // counts how often shards were acquired
+	entries     map[model.Address]*entry
+	runs        map[model.RunID]*entry // held by workers
+	backlog     ring                   // entries with waiting inputs that may be served
+	quarantined quarantined
+	budget      budget
+	room        room
 
+	// The way to the store: one batch fills, one is in flight.
+	number   int64 // of the last batch that was committed
 	open     *building
-	flight   *building
-	spare    *building
-	recovery recovery // how a failed commit is being dealt with
+	flight   *building // nil when no batch is in flight
+	spare    *building // memory of an earlier batch
+	recovery recovery
+	requests map[store.RequestKey]struct{} // whose answers batches remember that are not committed
+	acked    acknowledgements
 
-	backlog ring // entries with waiting inputs that may be served
-	budget  budget
-	room    room
-
+	// What is read from the store.
 	loads     loads
 	timers    window
 	mail      mailroom
-	workers   workers
 	retention retention
+	odd       []string // rows in wrong places that the lane has told of
+
+	// Who works and who waits.
+	workers   workers
 	waiters   waiters
 	watchers  watchers
 	questions questions
-	solo      solo
 	jobs      map[uint64]*job // hand-overs of calls of entities, by generation
 	resting   resting
-	// requests are those whose answers are remembered by the batches that are not committed yet.
-	requests    map[store.RequestKey]struct{}
-	acked       acknowledged
-	quarantined quarantined
-	odd         []string // rows in wrong places that were told of
-	tenure      int      // counts how often shards were acquired
-	now         model.Time
-	question    question // for the board; its memory is used again
-	witness     witness  // only when it is watched
+	solo      solo
 
-	out  Output
-	dead error
+	// Memory that is used again for each input.
+	question question // for the board
+	witness  witness  // how things stood before the input; only when the lane is watched
 }
 
-// New makes a lane that owns no shard yet.
+// New returns a lane that owns no shard yet. Acquire gives it shards.
 func New(cfg Config) *Lane {
 	cfg.withDefaults()
 	l := &Lane{

@@ -37,8 +37,8 @@ func (l *Lane) issueWaiting() {
 	}
 }
 
-// Loaded hands in the result of a read.
-func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
+// FinishLoad hands in the result of a read.
+func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	ld := l.loads.flying[id]
 	if ld == nil || l.dead != nil {
 		return
@@ -58,36 +58,36 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 	}
 	switch ld.Kind {
 	case LoadRun:
-		l.loadedRun(now, ld, r)
+		l.acceptRun(now, ld, r)
 	case LoadReply:
-		l.loadedReply(ld, r)
+		l.acceptReply(ld, r)
 	case LoadRunnable:
-		l.loadedRunnable(now, ld, r)
+		l.acceptRunnable(now, ld, r)
 	case LoadTimers:
-		l.loadedTimers(ld, r)
+		l.acceptTimers(ld, r)
 	case LoadMail:
-		l.loadedMail(now, ld, r)
+		l.acceptMail(now, ld, r)
 	case LoadProgress:
-		l.loadedProgress(ld, r)
+		l.acceptProgress(ld, r)
 	case LoadExpired:
-		l.loadedExpired(ld, r.Expired)
+		l.acceptExpired(ld, r.Expired)
 	case LoadLetter:
-		l.loadedLetter(ld, r)
+		l.acceptLetter(ld, r)
 	case LoadFate:
-		l.loadedFate(ld, r)
+		l.acceptFate(ld, r)
 	case LoadWritten:
-		l.loadedWritten(ld, r)
+		l.acceptWritten(ld, r)
 	case LoadEntity:
-		l.loadedEntity(now, ld, r)
+		l.acceptEntity(now, ld, r)
 	case LoadMailbox:
-		l.loadedMailbox(ld, r)
+		l.acceptMailbox(ld, r)
 	case LoadMailboxes:
-		l.loadedMailboxes(now, ld, r)
+		l.acceptMailboxes(now, ld, r)
 	}
 }
 
-// loadedRun makes the state of a run from what was read, and hands it to a worker if that is why it was read.
-func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
+// acceptRun takes in a run that was read, and gives it to a worker if it was read for one.
+func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
 		if e.reading.active || e.reading.history {
@@ -115,7 +115,7 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 	case !e.reading.history:
 	case r.Execution != nil && r.Execution.Start.Run == e.run():
 		l.activateLoaded(now, e, r.Events)
-	default: // there is none, or somebody else has gone on with it: we shall hear that we are fenced
+	default: // there is none, or another lane has gone on with it, and this lane will hear that it is fenced
 		e.reading.endHistory()
 		l.askAgain(e)
 	}
@@ -149,8 +149,8 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 	return x, nil
 }
 
-// loadedReply answers a repeated request from memory of the first, or lets it pass.
-func (l *Lane) loadedReply(ld *Load, r LoadResult) {
+// acceptReply answers a repeated request from memory of the first, or lets it pass.
+func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	l.loadDue(e)
@@ -191,11 +191,12 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	}
 }
 
-// misusedBy says why a request may not have the id under which an answer is remembered; nil when it may.
+// misusedBy says why a request may not have the id under which an answer is remembered; nil when it
+// may.
 func misusedBy(m *model.Message, r *store.Reply) *model.Failure {
 	a, err := model.DecodeAnswer(r.Body)
 	if err != nil {
-		return nil // whoever asks hears that the answer cannot be read
+		return nil // the caller hears that the answer cannot be read
 	}
 	return core.MisusedBy(m, &a)
 }
@@ -235,10 +236,10 @@ func Remembered(r *store.Reply) Answer {
 	return Answer{Answer: a, Err: core.RefusalOf(a)}
 }
 
-// loadedRunnable dispatches runs of shards that have just become ours, and reads on.
-func (l *Lane) loadedRunnable(now model.Time, ld *Load, r LoadResult) {
+// acceptRunnable dispatches runs of shards that have just become ours, and reads on.
+func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 	for _, h := range r.Runnable {
-		if l.misplaced(h.Shard, h.Address, "a run") {
+		if l.passOver(h.Shard, h.Address, "a run") {
 			continue
 		}
 		if e := l.entry(h.Address); e != nil {

@@ -116,8 +116,8 @@ func (l *Lane) readOn() {
 	}
 }
 
-// loadedMail takes in a page of mail.
-func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
+// acceptMail takes in a page of mail.
+func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 	l.mail.reading = false
 	l.Messages(r.Messages)
 	for i := range r.Inbox {
@@ -155,7 +155,8 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 	l.take(now, e, in)
 }
 
-// writeInbox consumes a request of another process and remembers the answer under its id, where that process finds it.
+// writeInbox consumes a request of another process and remembers the answer under its id, where
+// that process finds it.
 func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	from := in.source()
 	m := from.message
@@ -169,15 +170,16 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	again := known && !query              // is remembered
 	switch {
 	case m.Kind == model.MessageNothing || m.RequestID == "":
-	case known && answered.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well
-		if !m.Keep { // else nobody waits
-			l.remember(b, e, model.RefusedIDs+from.inbox.String(), &d.Answer, nil)
+	// The id does not belong to this request. Its sender looks for the refusal as well.
+	case known && answered.misused || d.Misused || !again && !query && isTemporary(d.Answer.Failure):
+		if !m.Keep { // otherwise no caller waits
+			l.remember(b, e, model.RefusedIDs+from.inbox.String(), useFor(&d.Answer, nil))
 		}
 	case !again:
-		l.remember(b, e, m.RequestID, &d.Answer, m.Use())
+		l.remember(b, e, m.RequestID, useFor(&d.Answer, m.Use()))
 	}
 	if f := d.Answer.Failure; f != nil && m.Keep {
-		l.bury(b, e, m, f)
+		l.keepRefused(b, e, m, f)
 	}
 	if node := m.Node; !node.IsZero() && m.Kind != model.MessageNothing {
 		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
@@ -191,10 +193,11 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// bury keeps a refused request as a dead letter: a row of the inbox that never comes to its turn. One that found no room is tried again.
-func (l *Lane) bury(b *building, e *entry, refused *model.Message, why *model.Failure) {
+// keepRefused keeps a refused request as a dead letter: a row of the inbox whose time never comes.
+// A request that found no room is tried again.
+func (l *Lane) keepRefused(b *building, e *entry, refused *model.Message, why *model.Failure) {
 	row := store.InboxRow{Shard: e.shard.id, ID: l.cfg.NewRun(), Message: *refused, NotBefore: model.MaxTime}
-	if temporary(why) {
+	if isTemporary(why) {
 		row.NotBefore = l.now.Add(l.cfg.QuarantineFor)
 	} else {
 		row.Message.ID = why.Message
@@ -203,17 +206,23 @@ func (l *Lane) bury(b *building, e *entry, refused *model.Message, why *model.Fa
 	b.bytes += row.Message.Size()
 }
 
-// remember stores the answer to a request and what the request was, so that a repetition of it changes nothing and another one under its id is refused.
-func (l *Lane) remember(b *building, e *entry, id string, a *model.Answer, use *model.Use) {
+// remember stores the answer to a request and what the request was. So a repetition changes
+// nothing, and another request under the same id is refused.
+func (l *Lane) remember(b *building, e *entry, id string, a model.Answer) {
 	key := store.RequestKey{Shard: e.shard.id, Address: e.address, ID: id}
 	if _, pending := l.requests[key]; pending {
 		return
 	}
 	l.requests[key] = struct{}{}
 	e.remembered++
-	kept := *a
-	kept.For = use
-	body := model.AppendAnswer(nil, &kept)
+	body := model.AppendAnswer(nil, &a)
 	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: body})
 	b.bytes += rowBytes + len(body)
+}
+
+// useFor is an answer together with the request that it is for.
+func useFor(a *model.Answer, use *model.Use) model.Answer {
+	kept := *a
+	kept.For = use
+	return kept
 }

@@ -39,11 +39,11 @@ type pair struct {
 	prev      int64 // cursor before the open batch
 	inOpen    bool  // the open batch advances the cursor
 	feeding   bool  // the first message has been given to its address and is not applied yet
-	queue     []queued
+	queue     []queuedMessage
 }
 
-// queued is a message that waits in its channel.
-type queued struct {
+// queuedMessage is a message that waits in its channel.
+type queuedMessage struct {
 	store.MessageRow
 	bytes int // counted for it in mailroom.bytes
 }
@@ -66,7 +66,7 @@ func (m *mailroom) push(p *pair, row store.MessageRow) {
 	if row.Damaged != nil {
 		n += len(row.Damaged.Raw)
 	}
-	p.queue = append(p.queue, queued{row, n})
+	p.queue = append(p.queue, queuedMessage{row, n})
 	m.bytes += n
 	m.hungry = append(m.hungry, p)
 }
@@ -74,7 +74,7 @@ func (m *mailroom) push(p *pair, row store.MessageRow) {
 // pop lets go of the first message of a channel.
 func (m *mailroom) pop(p *pair) {
 	m.bytes -= p.queue[0].bytes
-	p.queue[0] = queued{}
+	p.queue[0] = queuedMessage{}
 	p.queue = p.queue[1:]
 }
 
@@ -167,8 +167,8 @@ func (m *mailroom) take(id model.RunID) { m.inbox[id] = struct{}{} }
 // untake notes that a request is only in the inbox: the lane reads it again.
 func (m *mailroom) untake(id model.RunID) { delete(m.inbox, id) }
 
-// consumed notes that the row of a request has been deleted or put off.
-func (m *mailroom) consumed(id model.RunID) {
+// finish notes that the row of a request has been deleted or put off.
+func (m *mailroom) finish(id model.RunID) {
 	if m.reading {
 		m.served = append(m.served, id)
 	} else {

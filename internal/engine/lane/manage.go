@@ -5,9 +5,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// dropping notes the call that an operator drops. When the store has refused the batch of the drop, the message is applied
-// again, and a call that was only in memory is known to the message alone.
-func (in *messageInput) dropping(e *entry, m *model.Message) {
+// noteDropped notes the call that an operator drops. If the store refuses the batch of the drop,
+// the lane applies the message again, and then only the message knows a call that was only in
+// memory.
+func (in *messageInput) noteDropped(e *entry, m *model.Message) {
 	if m.Kind != model.MessageMailbox || m.Name != model.MailboxDrop {
 		return
 	}
@@ -20,8 +21,8 @@ func (in *messageInput) dropping(e *entry, m *model.Message) {
 	}
 }
 
-// tellDropped tells the caller of a dropped call that has no request id: only the lane knows it. It does so after the commit, if the
-// drop has one.
+// tellDropped tells the caller of a dropped call that has no request id, because only the lane
+// knows that caller. It does so after the commit, if the drop has one.
 func (l *Lane) tellDropped(e *entry, it *core.Item) {
 	if it.Tag == nil || it.Message.RequestID != "" {
 		return

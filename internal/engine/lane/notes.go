@@ -46,12 +46,12 @@ func (n *noter) add(f Fact) {
 	*n.to = append(*n.to, f)
 }
 
-func (n *noter) task(f Fact, s *model.TaskSpec) {
+func (n *noter) addTask(f Fact, s *model.TaskSpec) {
 	f.Name, f.Queue = s.Kind, s.Queue
 	n.add(f)
 }
 
-func (n *noter) message(m *model.Message, d *core.Decision) {
+func (n *noter) addMessage(m *model.Message, d *core.Decision) {
 	f := Fact{Kind: FactMessage, Message: m.Kind, Refused: d.Answer.Failure != nil, Name: m.Name, Trace: m.Trace}
 	if d.Start != nil {
 		n.run = d.Start.Run // so that it goes with the start, should that turn out not to be one
@@ -61,18 +61,18 @@ func (n *noter) message(m *model.Message, d *core.Decision) {
 	n.add(f)
 }
 
-func (n *noter) started(s *model.Start) {
+func (n *noter) addStart(s *model.Start) {
 	if s.Task == nil {
 		n.add(Fact{Kind: FactStarted})
 		return
 	}
-	n.task(Fact{Kind: FactSubmitted}, s.Task)
+	n.addTask(Fact{Kind: FactSubmitted}, s.Task)
 	if s.Worker != "" {
-		n.task(Fact{Kind: FactClaimed, Since: s.At, At: s.At}, s.Task)
+		n.addTask(Fact{Kind: FactClaimed, Since: s.At, At: s.At}, s.Task)
 	}
 }
 
-func (n *noter) closed(o *model.Outcome, d *core.Decision) {
+func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	x := n.w.x
 	if x == nil || x.Start.Run != d.Closed {
 		x = n.e.x // it began and ended at once
@@ -87,20 +87,20 @@ func (n *noter) closed(o *model.Outcome, d *core.Decision) {
 	switch t := &n.w.task; {
 	case !n.w.has:
 	case o.Status == model.Completed:
-		n.attempt(t, Completed, nil, o.At, false)
+		n.addAttempt(t, Fact{Outcome: Completed, At: o.At})
 	case o.Status == model.Failed:
-		n.failed(t, o.Failure, o.At, false, o.Seen < 0) // no report has led to it
+		n.addFailure(t, Fact{Failure: o.Failure, At: o.At}, o.Seen < 0) // no report has led to it
 	default:
-		n.attempt(t, Canceled, nil, o.At, false)
+		n.addAttempt(t, Fact{Outcome: Canceled, At: o.At})
 	}
 }
 
-func (n *noter) event(e *model.Event) {
+func (n *noter) addEvent(e *model.Event) {
 	mine := n.w.has && n.w.task.ID == e.ID
 	switch e.Kind {
 	case model.EventStepCompleted:
 		if mine {
-			n.attempt(&n.w.task, Completed, nil, e.At, false)
+			n.addAttempt(&n.w.task, Fact{Outcome: Completed, At: e.At})
 		} else {
 			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Completed})
 		}
@@ -108,7 +108,7 @@ func (n *noter) event(e *model.Event) {
 		again := e.Kind == model.EventAttemptFailed
 		switch {
 		case mine:
-			n.failed(&n.w.task, e.Failure, e.At, again, e.Status == model.Terminated)
+			n.addFailure(&n.w.task, Fact{Failure: e.Failure, At: e.At, Again: again}, e.Status == model.Terminated)
 		case again:
 			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Retried})
 		default:
@@ -116,20 +116,20 @@ func (n *noter) event(e *model.Event) {
 		}
 	case model.EventTaskTimedOut:
 		if mine {
-			n.failed(&n.w.task, e.Failure, e.At, e.Due != 0, true)
+			n.addFailure(&n.w.task, Fact{Failure: e.Failure, At: e.At, Again: e.Due != 0}, true)
 		}
 	case model.EventTaskReturned:
 		if mine {
-			n.attempt(&n.w.task, Returned, nil, e.At, false)
+			n.addAttempt(&n.w.task, Fact{Outcome: Returned, At: e.At})
 		}
 	case model.EventTaskScheduled:
-		n.task(Fact{Kind: FactSubmitted}, e.Task)
+		n.addTask(Fact{Kind: FactSubmitted}, e.Task)
 		if e.Worker != "" {
-			n.task(Fact{Kind: FactClaimed, Since: e.At, At: e.At}, e.Task)
+			n.addTask(Fact{Kind: FactClaimed, Since: e.At, At: e.At}, e.Task)
 		}
 	case model.EventTaskClaimed:
 		if mine {
-			n.task(Fact{Kind: FactClaimed, Since: n.w.task.Visible, At: e.At}, n.w.task.Spec)
+			n.addTask(Fact{Kind: FactClaimed, Since: n.w.task.Visible, At: e.At}, n.w.task.Spec)
 		}
 	case model.EventTimerFired:
 		n.add(Fact{Kind: FactTimer, Since: e.Due, At: e.At})
@@ -137,40 +137,44 @@ func (n *noter) event(e *model.Event) {
 	}
 }
 
-// failed tells of a failure of a task: of its attempt, if one was under way. Only one that the engine decided is a time-out or a loss: a worker may report that of another task, whose
-// failure its activity returned.
-func (n *noter) failed(t *core.Task, f *model.Failure, at model.Time, again, decided bool) {
-	how := Failed
-	switch {
-	case f == nil || !decided:
-	case f.Kind == model.FailureTimeout && strings.HasPrefix(f.Type, timeoutPrefix):
-		how = TimedOut
-		n.task(Fact{Kind: FactTimedOut, Word: f.Type[len(timeoutPrefix):]}, t.Spec)
-	case f.Type == model.FailureLost || f.Type == model.FailurePoison:
-		how = Lost
+// addFailure adds the failure of a task: that of its attempt, if one was under way. Only a failure
+// that the engine decided is a time-out or a loss: the failure that a worker reports may be the
+// time-out of another task, which its activity returned.
+func (n *noter) addFailure(t *core.Task, f Fact, decided bool) {
+	f.Outcome = Failed
+	switch why := f.Failure; {
+	case why == nil || !decided:
+	case why.Kind == model.FailureTimeout && strings.HasPrefix(why.Type, timeoutPrefix):
+		f.Outcome = TimedOut
+		n.addTask(Fact{Kind: FactTimedOut, Word: why.Type[len(timeoutPrefix):]}, t.Spec)
+	case why.Type == model.FailureLost || why.Type == model.FailurePoison:
+		f.Outcome = Lost
 	}
-	n.attempt(t, how, f, at, again)
+	n.addAttempt(t, f)
 }
 
 // timeoutPrefix begins the types of failures that are time-outs of the queue.
 const timeoutPrefix = "timeout."
 
-func (n *noter) attempt(t *core.Task, how Outcome, f *model.Failure, at model.Time, again bool) {
+// addAttempt adds the end of an attempt, if one was under way.
+func (n *noter) addAttempt(t *core.Task, f Fact) {
 	if t.Held {
-		n.task(Fact{Kind: FactAttempt, Outcome: how, Failure: f, Again: again, Since: t.Since, At: at}, t.Spec)
+		f.Kind, f.Since = FactAttempt, t.Since
+		n.addTask(f, t.Spec)
 	}
 }
 
-// entity adds the facts of a decision about an entity. A call that only waits is none: it is counted when it has been made, or refused.
-func (n *noter) entity(in input, d *core.Decision) {
+// addEntity adds the facts of a decision about an entity. A call that only waits is no fact: it
+// counts when it has been made or refused.
+func (n *noter) addEntity(in input, d *core.Decision) {
 	how := lockReleased
 	switch in := in.(type) {
 	case *resultInput:
-		n.made(in.job)
+		n.addCalls(in.job)
 	case *messageInput:
 		switch m := in.origin.message; {
 		case m.Kind != model.MessageCall:
-			n.message(m, d)
+			n.addMessage(m, d)
 			if m.Kind == model.MessageUnlock {
 				how = lockTaken
 			}
@@ -191,8 +195,8 @@ func (n *noter) entity(in input, d *core.Decision) {
 	}
 }
 
-// made tells of the calls that a worker has made.
-func (n *noter) made(j *job) {
+// addCalls tells of the calls that a worker has made.
+func (n *noter) addCalls(j *job) {
 	made := min(len(j.items), len(j.result.Results))
 	for i, it := range j.items[:made] {
 		f := Fact{Kind: FactCall, Name: it.Message.Name, Outcome: Completed, Trace: it.Message.Trace, Since: it.At, Handed: j.since, At: j.until}

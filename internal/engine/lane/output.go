@@ -10,13 +10,14 @@ import (
 
 // Output is what the caller has to do, in this order. Slices are valid until the next call of Take.
 type Output struct {
-	// Commit is a batch to commit; the result goes to Committed.
+	// Commit is a batch to commit; the result goes to FinishCommit.
 	Commit *store.Batch
-	// Refence asks to move the fence; the result goes to Refenced.
+	// Refence asks to move the fence; the result goes to FinishRefence.
 	Refence *store.LaneRef
-	// Verify asks to read the current run of each start of the batch in flight; the rows go to Verified.
+	// Verify asks the caller to read the current run of each start of the batch in flight. The rows
+	// go to FinishVerify.
 	Verify []store.StartRow
-	// Loads are reads to make; each result goes to Loaded.
+	// Loads are reads to make; each result goes to FinishLoad.
 	Loads []Load
 	// Calls go to workers, in order.
 	Calls []Call
@@ -30,7 +31,7 @@ type Output struct {
 	Mail []store.MessageRow
 	// Hints tells other nodes that a run they wait for has closed.
 	Hints []Hint
-	// Freed are shards that are not ours any more.
+	// Freed are shards that the lane no longer owns.
 	Freed []model.ShardID
 	// Aside are rows that cannot be read and were moved out of the way, or are passed over.
 	Aside []Aside
@@ -57,7 +58,7 @@ type Answer struct {
 	// Answer to a message; Result to an await.
 	Answer model.Answer
 	Result *Result
-	// Begun tells whoever ran an execution, and must ask elsewhere how it ends, that it has begun.
+	// Begun says that the execution has begun although its end has to be asked for elsewhere.
 	Begun bool
 	Err   error
 }
@@ -139,17 +140,19 @@ type Large struct {
 	Bytes   int
 }
 
-// ErrNotOwner tells that the lane does not serve the shard of an address: ask whoever does.
+// ErrNotOwner says that the lane does not serve the shard of an address: ask its owner.
 var ErrNotOwner = fault.New(fault.Unavailable, "this node does not own the shard")
 
-// ErrLater tells a worker that its report is not recorded, because the run is quarantined and the lane has no room for further
-// reports. The report still counts: the worker has to make it again later.
+// ErrLater tells a worker that its report is not recorded, because the run is quarantined and the
+// lane has no room for further reports. The report still counts: the worker has to make it again
+// later.
 var ErrLater = fault.New(fault.Unavailable, "the run is quarantined, and too many reports wait for it: report again later")
 
-// ErrAskAgain tells whoever asked the code of a run that nobody has answered, because the run went from one hand to another.
+// ErrAskAgain says that the code of a run has not answered a query, because the run is on its way
+// from one worker to another. The caller asks again.
 var ErrAskAgain = fault.New(fault.Unavailable, "the run is being handed over")
 
-// ErrInterrupted tells whoever made a call that is kept in memory only that nobody can tell whether it was made.
+// ErrInterrupted says that a call which was only in memory may or may not have been made.
 var ErrInterrupted = fault.New(fault.Unavailable, core.Interrupted)
 
 func clearCalls(c []Call) []Call { clear(c); return c[:0] }

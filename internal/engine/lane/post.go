@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// assign has tasks that a decision brings into being begin in the same commit, on workers that wait for them.
+// assign lets tasks begin in the commit that creates them, if workers wait for them.
 func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decision) {
 	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil {
 		return
@@ -27,7 +27,7 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 			l.unpost(now, e)
 			e.tasks.run = x.Start.Run
 		}
-		e.tasks.posted.set(t.ID, posted{held: true, claim: claim, worker: id})
+		e.tasks.posted.set(t.ID, posting{held: true, claim: claim, worker: id})
 		l.cfg.Board.Held(now, *it, claim, id, name)
 		return name
 	})
@@ -47,8 +47,9 @@ func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 	return it
 }
 
-// postTasks tells the board how the tasks of the entry stand, as far as it does not know. The board may know what is not committed yet: nothing that it
-// proposes can overtake that. how is what came of a claim that has ended.
+// postTasks tells the board how the tasks of the entry stand, as far as the board does not know.
+// The board may know what is not committed yet, because nothing that it proposes can overtake that.
+// how is what the end of a claim says about the other side.
 func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	e.tasks.complete = false
 	if l.cfg.Board == nil || e.gone || !e.known || e.quarantine.why != nil {
@@ -57,7 +58,7 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	var few [1]string
 	for _, id := range e.tasks.posted.ids(few[:0]) {
 		if p, _ := e.tasks.posted.get(id); e.tasks.run != e.run() || e.outdated(id, p) {
-			l.unpostOne(now, e, id, p, how)
+			l.unpostOne(now, e, id, how)
 		}
 	}
 	if e.x == nil || e.shard.gone {
@@ -69,7 +70,8 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	}
 }
 
-// postChanges is postTasks behind a decision: only the tasks that it is about are looked at, if the board knew how all stood before it. A run may have thousands of them.
+// postChanges is postTasks after a decision. If the board knew how all tasks stood before, the lane
+// only looks at the tasks that the decision is about: a run may have thousands of them.
 func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue.Outcome) {
 	if !e.tasks.complete || e.tasks.run != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, concernsAllTasks) {
 		l.postTasks(now, e, how)
@@ -83,15 +85,15 @@ func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue
 // postAgain tells the board how one task stands.
 func (l *Lane) postAgain(now model.Time, e *entry, id string, how queue.Outcome) {
 	if p, ok := e.tasks.posted.get(id); ok && e.outdated(id, p) {
-		l.unpostOne(now, e, id, p, how)
+		l.unpostOne(now, e, id, how)
 	}
 	if t := taskOf(e, id); t != nil {
 		l.postTask(now, e, t)
 	}
 }
 
-// outdated reports whether the board has been told something of a task that is not so any more.
-func (e *entry) outdated(id string, p posted) bool {
+// outdated reports whether what the board was told of a task is no longer true.
+func (e *entry) outdated(id string, p posting) bool {
 	t := taskOf(e, id)
 	return t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !e.x.Claimable(t) || e.shard.draining))
 }
@@ -110,38 +112,39 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 	case t.Held:
 		it := l.item(e, x, t)
 		id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
-		e.tasks.posted.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
+		e.tasks.posted.set(t.ID, posting{held: true, claim: t.Claim, worker: id})
 		l.cfg.Board.Held(now, it, t.Claim, id, t.Worker)
 		switch {
-		case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
+		case id != 0 && !has: // the claim was read, so it is durable, but the worker has not heard of it
 			l.handOver(e, &effect{run: e.run(), task: &handover{id: t.ID, claim: t.Claim, worker: id}})
 		case id != 0:
 			l.postTask(now, e, t) // warns the worker if it should come to an end: the owner before may not have
 		case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
-			l.lost(e, t)
+			l.loseClaim(e, t)
 		}
 	case x.Claimable(t) && !e.shard.draining:
-		e.tasks.posted.set(t.ID, posted{visible: t.Visible})
+		e.tasks.posted.set(t.ID, posting{visible: t.Visible})
 		l.cfg.Board.Add(now, l.item(e, x, t))
 	}
 }
 
-// lost lets the attempt of a worker that is gone fail, behind whatever waits for the entry.
-func (l *Lane) lost(e *entry, t *core.Task) {
+// loseClaim lets the attempt of a worker that is gone fail, behind whatever waits for the entry.
+func (l *Lane) loseClaim(e *entry, t *core.Task) {
 	in := &expiryInput{newTaskInput(&model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID}), true, t.Claim, model.FailureLost}
 	l.budget.hold(in)
 	e.backlog.inputs = append(e.backlog.inputs, in)
 	l.schedule(e)
 }
 
-// forsaken lets claims of an entry be lost whose worker is nowhere, before its shard goes: the next owner would wait for a worker of this node as long as the node lives.
-func (l *Lane) forsaken(e *entry) (some bool) {
+// loseForsaken ends claims of an entry whose worker is gone, before its shard goes: the next owner
+// would wait for a worker of this node as long as the node lives.
+func (l *Lane) loseForsaken(e *entry) (some bool) {
 	if l.cfg.Board == nil || !e.known || e.x == nil || e.quarantine.why != nil || e.tasks.run != e.run() {
 		return false
 	}
 	for _, t := range e.x.Tasks() {
 		if p, ok := e.tasks.posted.get(t.ID); ok && t.Held && p.held && p.worker == 0 && p.claim == t.Claim && !l.cfg.Board.Elsewhere(t.Worker) {
-			l.lost(e, t)
+			l.loseClaim(e, t)
 			some = true
 		}
 	}
@@ -155,10 +158,10 @@ func taskOf(e *entry, id string) *core.Task {
 	return e.x.Task(id)
 }
 
-// repost has the board told of a task again that it proposed something for which cannot be.
+// repost tells the board of a task again after it proposed something impossible.
 func (l *Lane) repost(now model.Time, e *entry, id string) {
 	if p, ok := e.tasks.posted.get(id); ok && !p.held {
-		l.unpostOne(now, e, id, p, queue.Neither)
+		l.unpostOne(now, e, id, queue.Neither)
 		if e.tasks.complete && e.tasks.run == e.run() {
 			l.postAgain(now, e, id, queue.Neither) // at once: an entry without tasks on the board may be dropped
 		} else {
@@ -167,7 +170,8 @@ func (l *Lane) repost(now model.Time, e *entry, id string) {
 	}
 }
 
-func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queue.Outcome) {
+func (l *Lane) unpostOne(now model.Time, e *entry, id string, how queue.Outcome) {
+	p, _ := e.tasks.posted.get(id)
 	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, how)
 	e.tasks.posted.remove(id)
 	delete(e.tasks.written, id) // the next claim reads it
@@ -176,8 +180,8 @@ func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queu
 	}
 }
 
-// stop tells a worker that nobody waits for what it does, once that is durable.
-func (l *Lane) stop(e *entry, id string, p posted, canceled bool) {
+// stop tells a worker that its result is no longer needed, once that is durable.
+func (l *Lane) stop(e *entry, id string, p posting, canceled bool) {
 	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasks.run, task: &handover{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
 }
 
@@ -189,7 +193,8 @@ func (l *Lane) unpost(now model.Time, e *entry) {
 	e.tasks.posted, e.tasks.complete = postings{}, false
 }
 
-// explainTasks is what a run with open tasks waits for: where its code waits for a task, what that waits for. Nil when the board has nothing to say.
+// explainTasks says what a run with open tasks waits for. Where its code waits for a task, that is
+// what the task waits for. It is nil when the board has nothing to say.
 func (l *Lane) explainTasks(e *entry) []model.Reason {
 	if l.cfg.Board == nil || !e.known || e.x == nil || len(e.x.Tasks()) == 0 {
 		return nil

@@ -7,20 +7,21 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// posted is what the board has been told of a task.
-type posted struct {
+// posting is what the lane has told the board of a task.
+type posting struct {
 	held    bool
 	claim   int64
 	visible model.Time
 	worker  queue.WorkerID
-	warned  bool // the worker has been told that it should come to an end
+	warned  bool // the worker has heard that its task is canceled
 }
 
-// postings are what the board has been told of the tasks of a run. Most runs with tasks have one, and stand alone: that needs no map.
+// postings are what the lane has told the board of the tasks of a run. Most runs with tasks have
+// one task and stand alone: that needs no map.
 type postings struct {
 	id   string // of the only one; empty when there is none, or many is used
-	one  posted
-	many map[string]posted // nil until there is a second one
+	one  posting
+	many map[string]posting // nil until there is a second one
 }
 
 func (p *postings) len() int {
@@ -30,7 +31,7 @@ func (p *postings) len() int {
 	return len(p.many)
 }
 
-func (p *postings) get(id string) (posted, bool) {
+func (p *postings) get(id string) (posting, bool) {
 	if p.id != "" {
 		return p.one, p.id == id
 	}
@@ -38,21 +39,21 @@ func (p *postings) get(id string) (posted, bool) {
 	return t, ok
 }
 
-func (p *postings) set(id string, t posted) {
+func (p *postings) set(id string, t posting) {
 	switch {
 	case p.id == id || p.len() == 0 && p.many == nil:
 		p.id, p.one = id, t
 		return
 	case p.many == nil:
-		p.many = map[string]posted{p.id: p.one}
-		p.id, p.one = "", posted{}
+		p.many = map[string]posting{p.id: p.one}
+		p.id, p.one = "", posting{}
 	}
 	p.many[id] = t
 }
 
 func (p *postings) remove(id string) {
 	if p.id == id {
-		p.id, p.one = "", posted{}
+		p.id, p.one = "", posting{}
 		return
 	}
 	delete(p.many, id)

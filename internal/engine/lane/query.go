@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// applyQuery asks the code of a run, which is handed to a worker for that if need be. The run may be parked, and stays so.
+// applyQuery asks the code of a run, and gives the run to a worker for that if necessary. A parked
+// run stays parked.
 func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 	refused := l.cannotAsk(e, in)
 	if refused != nil {
@@ -19,13 +20,13 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 	}
 	q := l.questions.add(e, &in.origin)
 	l.budget.unhold(in)
-	if run := l.ended(e, q.message); !run.IsZero() {
+	if run := l.endedRun(e, q.message); !run.IsZero() {
 		q.recaller, q.recalls = l.recaller(e), run
 		l.recall(q)
 		return
 	}
 	switch {
-	case e.hold.free() || l.stops(e) || e.hold.withheld:
+	case e.hold.free() || l.mustLeave(e) || e.hold.withheld:
 		l.dispatch(now, e) // or it is on its way already
 	default:
 		l.ask(q)
@@ -38,7 +39,7 @@ func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
 	switch {
 	case x == nil:
 		return fault.New(fault.NotFound, "execution %s does not exist", m.To)
-	case !l.ended(e, m).IsZero():
+	case !l.endedRun(e, m).IsZero():
 		if l.recaller(e) == 0 {
 			return fault.New(fault.Unavailable, "execution %s has ended (%s), and no worker of its owner has the code to replay it: %s", m.To, x.Outcome.Status, noWorker(e))
 		}
@@ -80,8 +81,9 @@ func (l *Lane) askAll(e *entry) {
 	}
 }
 
-// ended is the run that a query is about when no worker holds it any more: the current one after its end, or an earlier one.
-func (l *Lane) ended(e *entry, m *model.Message) model.RunID {
+// endedRun returns the run that a query is about when no worker holds it: the current run after its
+// end, or an earlier one.
+func (l *Lane) endedRun(e *entry, m *model.Message) model.RunID {
 	switch {
 	case !m.ToRun.IsZero() && m.ToRun != e.run():
 		return m.ToRun
@@ -96,7 +98,8 @@ func (l *Lane) recaller(e *entry) WorkerID {
 	return l.workers.pick(kind{e.address.Tenant, e.address.Type}, e.x.Pin)
 }
 
-// recall has a worker read the history of a run that has ended, and answer from what the code makes of it.
+// recall lets a worker read the history of a run that has ended, and answer from what the code
+// makes of it.
 func (l *Lane) recall(q *query) {
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallRecall, Worker: q.recaller, Run: q.recalls, Generation: l.workers.nextGen(), Address: q.entry.address,
@@ -104,8 +107,8 @@ func (l *Lane) recall(q *query) {
 	})
 }
 
-// leaveRecalls gives up on what a worker that has left was to replay: whoever asked asks again.
-func (l *Lane) leaveRecalls(id WorkerID) {
+// dropRecalls gives up on what a worker that has left was to replay: the callers ask again.
+func (l *Lane) dropRecalls(id WorkerID) {
 	for _, n := range slices.Sorted(maps.Keys(l.questions.open)) {
 		if q := l.questions.open[n]; q != nil && q.recaller == id {
 			l.askAgain(q.entry)
@@ -114,14 +117,24 @@ func (l *Lane) leaveRecalls(id WorkerID) {
 	}
 }
 
-// Answered hands in what the code of a run answered. An answer that nobody waits for any more is dropped.
-func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uint64, out model.Payload, f *model.Failure) {
-	q := l.questions.open[id]
-	if q == nil || l.dead != nil || !q.askedOf(w, run, gen) {
+// QueryAnswer is what the code of a run answered to a query.
+type QueryAnswer struct {
+	Run        model.RunID
+	Generation uint64 // of the hand-over; it does not count for a run that has ended
+	ID         uint64 // of the query
+	Output     model.Payload
+	Failure    *model.Failure
+}
+
+// AnswerQuery hands in what the code of a run answered. The lane drops an answer that no caller waits
+// for.
+func (l *Lane) AnswerQuery(now model.Time, w WorkerID, got QueryAnswer) {
+	q := l.questions.open[got.ID]
+	if q == nil || l.dead != nil || !q.askedOf(w, got.Run, got.Generation) {
 		return
 	}
-	l.unask(q)
-	a := model.Answer{Run: run, Status: model.Running, Output: out, Failure: f.Bounded()}
+	l.dropQuery(q)
+	a := model.Answer{Run: got.Run, Status: model.Running, Output: got.Output, Failure: got.Failure.Bounded()}
 	if q.inbox.IsZero() {
 		l.answer(Answer{Token: q.token, Answer: a, Err: core.RefusalOf(a)})
 		l.maybeDrop(q.entry)
@@ -130,17 +143,18 @@ func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uin
 	l.take(now, q.entry, &answerInput{inputBase: inputBase{address: q.entry.address}, origin: source{message: q.message, inbox: q.inbox}, answer: &a})
 }
 
-func (l *Lane) unask(q *query) {
+func (l *Lane) dropQuery(q *query) {
 	l.questions.remove(q)
 	l.room.tried = false
 }
 
-// unaskAll forgets the questions of a caller who does not wait any longer, also those that have not been put to the code yet.
-func (l *Lane) unaskAll(e *entry, token any) {
+// dropQueries forgets the questions of a caller that no longer waits, also those that the code has
+// not been asked yet.
+func (l *Lane) dropQueries(e *entry, token any) {
 	recalled := e.recalled()
 	for _, q := range slices.Clone(e.queries) {
 		if q.token == token {
-			l.unask(q)
+			l.dropQuery(q)
 		}
 	}
 	e.backlog.inputs = slices.DeleteFunc(e.backlog.inputs, func(in input) bool {
@@ -155,7 +169,8 @@ func (l *Lane) unaskAll(e *entry, token any) {
 	}
 }
 
-// askAgain gives up on the questions to an entry: whoever asked must ask again, perhaps somebody else.
+// askAgain gives up on the questions to an entry: the callers must ask again, perhaps another
+// owner.
 func (l *Lane) askAgain(e *entry) {
 	if l.dead != nil || e.shard.draining {
 		l.refuseQueries(e, ErrNotOwner)
@@ -164,10 +179,11 @@ func (l *Lane) askAgain(e *entry) {
 	}
 }
 
-// refuseQueries ends the questions to an entry with an error. Those of other processes are still in the store, and are read again.
+// refuseQueries ends the questions to an entry with an error. Those of other processes are still in
+// the store, and the lane reads them again.
 func (l *Lane) refuseQueries(e *entry, err error) {
 	for _, q := range slices.Clone(e.queries) {
-		l.unask(q)
+		l.dropQuery(q)
 		if q.inbox.IsZero() {
 			l.answer(Answer{Token: q.token, Err: err})
 			continue

@@ -15,15 +15,15 @@ const maxForeign = mailPage / 2
 type questions struct {
 	open    map[uint64]*query
 	last    uint64 // id of the last one
-	foreign foreign
+	foreign foreignQueries
 }
 
-// foreign counts queries of other processes.
-type foreign struct{ count, bytes int }
+// foreignQueries counts queries of other processes.
+type foreignQueries struct{ count, bytes int }
 
 // full reports whether there is no room for another query. One query always finds room, however
 // large it is.
-func (f *foreign) full(m *model.Message, maxBytes int) bool {
+func (f *foreignQueries) full(m *model.Message, maxBytes int) bool {
 	return f.count >= maxForeign || f.count > 0 && f.bytes+m.Size() > maxBytes
 }
 

@@ -20,7 +20,7 @@ const (
 	LoadTimers                        // a page of timers of Shards behind Mark, due until Until
 	LoadMail                          // messages for Shards, and inbox rows for Shards and Leaving
 	LoadProgress                      // what earlier attempts of Task of Run reported last
-	LoadExpired                       // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
+	LoadExpired                       // runs of Shards whose time is over, see store.LoadExpired: Limit, After, Before and Until bound the walk
 	LoadLetter                        // the dead letter of Task of Run
 	LoadFate                          // what has become of Claim
 	LoadWritten                       // how far Task of Run has written, and its states
@@ -82,7 +82,7 @@ type LoadResult struct {
 	Err       error
 }
 
-// loads are the reads in flight and those that wait for their turn.
+// loads are the reads in flight and the reads that wait for their turn.
 type loads struct {
 	last    uint64 // id of the last one
 	flying  map[uint64]*Load
@@ -94,13 +94,13 @@ func newLoads() loads { return loads{flying: map[uint64]*Load{}} }
 
 func (q *loads) idle() bool { return len(q.flying) == 0 && len(q.waiting) == 0 && len(q.delayed) == 0 }
 
-// crowded reports whether so many reads wait that nothing should be begun that needs another.
-// The line is kept short: whoever needs a read waits behind all of it.
+// crowded reports whether so many reads wait that the lane should begin nothing that needs another.
+// The line is kept short, because each new read waits behind all of it.
 func (q *loads) crowded(most int) bool { return len(q.waiting) > most }
 
 func (q *loads) add(ld *Load) { q.waiting = append(q.waiting, ld) }
 
-// addFirst is for what everybody else waits for.
+// addFirst adds a read that all others wait for.
 func (q *loads) addFirst(ld *Load) { q.waiting = slices.Insert(q.waiting, 0, ld) }
 
 // next takes the first read from the queue.
@@ -151,10 +151,13 @@ func (q *loads) ripen(now model.Time) {
 // backoff is the pause before attempt n (from 1): 10 ms doubled up to 1 s.
 func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10), time.Second) }
 
-// survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
-// the store: that would be forgotten. Whoever repeats a request hears that its answer is lost.
-// An attempt begins without what the one before it reported, and whoever asks for a dead letter, or writes, hears that it cannot be read. A report whose claim nobody can
-// find out about does not count. An entity whose mailbox cannot be read is removed all the same. A page of many addresses is never an error because of one row; see store.Whole.
+// survives reports whether the lane goes on when the rows of a read cannot be understood. It
+// quarantines a run or an entity, but not while a batch on its way to the store has something of
+// it: the lane would forget that. The caller that repeats a request hears that the answer is lost.
+// An attempt begins without what the attempt before reported. The caller that asks for a dead
+// letter, or writes, hears that it cannot be read. A report does not count if its claim cannot be
+// looked up. An entity whose mailbox cannot be read is removed all the same. A page of many
+// addresses never fails because of one row; see store.Whole.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
 	case LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten, LoadMailbox:

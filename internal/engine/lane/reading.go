@@ -22,9 +22,9 @@ func (l *Lane) scheduleOrDrop(e *entry) {
 	}
 }
 
-// loaded reports whether the run of an entry is known, and reads it if it is not. A quarantined
+// ensureKnown reports whether the run of an entry is known, and reads it if it is not. A quarantined
 // address needs no read: its inputs are refused whatever the run is.
-func (l *Lane) loaded(e *entry) bool {
+func (l *Lane) ensureKnown(e *entry) bool {
 	if e.known || e.quarantine.why != nil {
 		return true
 	}
@@ -107,9 +107,9 @@ func (l *Lane) loadWritten(e *entry, in *messageInput) {
 	l.loads.add(&Load{Kind: LoadWritten, Shard: e.shard.id, Address: e.address, Run: ref.Run, Task: ref.ID, entry: e})
 }
 
-// loadedFate lets the report pass for which the fate was read, unless another input is the next one
+// acceptFate lets the report pass for which the fate was read, unless another input is the next one
 // by now.
-func (l *Lane) loadedFate(ld *Load, r LoadResult) {
+func (l *Lane) acceptFate(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	if len(e.backlog.inputs) == 0 {
@@ -122,8 +122,9 @@ func (l *Lane) loadedFate(ld *Load, r LoadResult) {
 	l.schedule(e) // also for an input that has taken its place: it waited for the read
 }
 
-// loadedMailbox has an entity removed whose mailbox has been read. One that cannot be read is removed as well.
-func (l *Lane) loadedMailbox(ld *Load, r LoadResult) {
+// acceptMailbox lets the removal of an entity go on whose mailbox has been read. An entity whose
+// mailbox cannot be read is removed as well.
+func (l *Lane) acceptMailbox(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	l.loadDue(e)
@@ -135,13 +136,13 @@ func (l *Lane) loadedMailbox(ld *Load, r LoadResult) {
 	}
 }
 
-// loadedWritten keeps what was read, unless the run is another one by now, or is being read itself.
-func (l *Lane) loadedWritten(ld *Load, r LoadResult) {
+// acceptWritten keeps what was read, unless the run is another one by now, or is being read itself.
+func (l *Lane) acceptWritten(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	if e.known && e.run() == ld.Run && ld.version == e.version {
 		if e.tasks.written == nil {
-			e.tasks.written = map[string]*written{}
+			e.tasks.written = map[string]*taskData{}
 		}
 		e.tasks.written[ld.Task] = writtenOf(r)
 	}
@@ -152,8 +153,9 @@ func (l *Lane) loadedWritten(ld *Load, r LoadResult) {
 	}
 }
 
-// loadedLetter lets the input pass for which a letter was read, unless it is not the next one any more.
-func (l *Lane) loadedLetter(ld *Load, r LoadResult) {
+// acceptLetter lets the input pass for which the letter was read, unless another input is the next
+// one by now.
+func (l *Lane) acceptLetter(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	l.loadDue(e)
@@ -173,15 +175,15 @@ func (l *Lane) loadedLetter(ld *Load, r LoadResult) {
 
 // unread reports whether what the task has written before has to be read first.
 func (e *entry) unread(in *messageInput) bool {
-	if !in.writes() {
+	if !in.isWrite() {
 		return false
 	}
 	ref := &in.origin.message.Write.Ref
-	return e.tasks.written[ref.ID] == nil && e.claims(ref)
+	return e.tasks.written[ref.ID] == nil && e.hasClaim(ref)
 }
 
-// claims reports whether the claim is the one that holds its task.
-func (e *entry) claims(ref *model.ClaimRef) bool {
+// hasClaim reports whether the claim is the one that holds its task.
+func (e *entry) hasClaim(ref *model.ClaimRef) bool {
 	if e.x == nil || e.run() != ref.Run {
 		return false
 	}
@@ -190,8 +192,8 @@ func (e *entry) claims(ref *model.ClaimRef) bool {
 }
 
 // writtenOf is how far a task has written, from what was read.
-func writtenOf(r LoadResult) *written {
-	w := &written{err: r.Err}
+func writtenOf(r LoadResult) *taskData {
+	w := &taskData{err: r.Err}
 	for i := range r.Data {
 		d := &r.Data[i]
 		if mark, ok, err := d.Mark(); ok {

@@ -34,8 +34,8 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 	if in.early(e) {
 		return false
 	}
-	forced := in.forced()
-	if e.quarantine.why != nil && !forced && !in.orders() {
+	forced := in.isForced()
+	if e.quarantine.why != nil && !forced && !in.isOrder() {
 		return true // refused without a look at the run
 	}
 
@@ -60,20 +60,20 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 	case e.quarantine.why != nil: // an order, which is refused
 		return true
 	}
-	return in.known(l, e)
+	return in.rowsKnown(l, e)
 }
 
-// known reports whether the lane knows all rows that the message depends on, and reads what is
+// rowsKnown reports whether the lane knows all rows that the message depends on, and reads what is
 // missing.
-func (in *messageInput) known(l *Lane, e *entry) bool {
+func (in *messageInput) rowsKnown(l *Lane, e *entry) bool {
 	switch {
 	case !e.known && !l.mayAssumeAbsent(e, in):
 		l.load(e)
 		return false
-	case in.readsLetter() && in.letter == nil:
+	case in.needsLetter() && in.letter == nil:
 		l.loadLetter(e, in)
 		return false
-	case in.fate == nil && e.forgot(in.report()):
+	case in.fate == nil && e.needsFate(in.report()):
 		if !e.dirty() { // a batch on its way to the store may have ended the claim
 			l.loadFate(e, in, in.report())
 		}
@@ -120,4 +120,4 @@ func (l *Lane) serveBacklog(now model.Time) {
 	}
 }
 
-func (b *inputBase) ready(l *Lane, e *entry) bool { return l.loaded(e) }
+func (b *inputBase) ready(l *Lane, e *entry) bool { return l.ensureKnown(e) }

@@ -20,7 +20,8 @@ func hasKind(events []model.Event, k model.EventKind) bool {
 	return slices.ContainsFunc(events, func(e model.Event) bool { return e.Kind == k })
 }
 
-// concernsCode reports whether an event is more than a note about how a task fares that has not ended.
+// concernsCode reports whether an event is more than a note about the progress of a task that has
+// not ended.
 func concernsCode(e model.Event) bool {
 	switch e.Kind {
 	case model.EventTaskClaimed, model.EventTaskReturned:

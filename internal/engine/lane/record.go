@@ -20,7 +20,7 @@ func (l *Lane) record(e *entry, in input, d *core.Decision) *building {
 	}
 
 	if l.cfg.Watched {
-		l.notes(b, e, in, d)
+		l.noteFacts(b, e, in, d)
 	}
 	if from != nil && from.token != nil {
 		l.recordAnswer(b, e, in, d)
@@ -49,13 +49,13 @@ func (l *Lane) recordAnswer(b *building, e *entry, in input, d *core.Decision) {
 	case d.Pending:
 		b.effects = append(b.effects, effect{kind: effExpect, entry: e, message: m})
 	case from.awaits && d.Start != nil:
-		b.effects = append(b.effects, effect{kind: effAwait, entry: e, run: d.Start.Run, answer: a, step: m.acknowledges(d)})
+		b.effects = append(b.effects, effect{kind: effAwait, entry: e, run: d.Start.Run, answer: a, step: m.acknowledgedID(d)})
 	case b == nil:
 		l.reply(e.address, from.awaits, a)
 	default:
 		f := effect{kind: effAnswer, entry: e, awaits: from.awaits, answer: a}
 		if m != nil {
-			f.step = m.acknowledges(d)
+			f.step = m.acknowledgedID(d)
 		}
 		b.effects = append(b.effects, f)
 	}
@@ -65,7 +65,7 @@ func (l *Lane) recordAnswer(b *building, e *entry, in input, d *core.Decision) {
 func (l *Lane) done(in input) {
 	l.budget.unhold(in)
 	l.room.tried = false
-	l.retention.ended(in)
+	l.retention.finish(in)
 	if from := in.source(); from != nil && from.pair != nil {
 		l.mail.release(from.pair)
 		l.MailWaits()

@@ -13,7 +13,7 @@ const (
 	stageVerifying       // waiting for a look at what the starts of a landed batch met
 )
 
-// recovery is how a failed commit is being dealt with.
+// recovery is how the lane handles a failed commit.
 type recovery struct {
 	stage    stage
 	at       model.Time // when to go on; zero for as soon as possible
@@ -30,25 +30,28 @@ const (
 	mostPatience = 6
 )
 
-// over notes that the batch in flight has been dealt with. What is left of it needs as much time.
-func (r *recovery) over() {
+// reset notes that the batch in flight is finished. What is left of it needs as much time, so the
+// patience stays.
+func (r *recovery) reset() {
 	r.stage, r.at, r.attempts, r.lost, r.broken = stageNone, 0, 0, 0, 0
 }
 
-// wait gives the next commit more time.
-func (r *recovery) wait() { r.patience = min(r.patience+1, mostPatience) }
+// addPatience gives the next commit more time.
+func (r *recovery) addPatience() { r.patience = min(r.patience+1, mostPatience) }
 
-// busy reports whether the batch in flight is being dealt with, so that nothing else may be sealed.
+// busy reports whether the lane is handling a failed commit, so that it must not seal another
+// batch.
 func (r *recovery) busy() bool { return r.stage != stageNone }
 
 // chunk is a run of kept inputs that are committed together after a refused batch.
 type chunk []input
 
-// careful reports whether kept inputs of a refused batch are being applied again. Until they are, nothing else is.
+// careful reports whether the lane applies inputs of a refused batch again. Until it is done, it
+// applies no other input.
 func (r *recovery) careful() bool { return len(r.chunks) > 0 }
 
-// half is how many inputs have about half of the bytes: at least one, and not all.
-func half(inputs []input) int {
+// halfOf is how many inputs have about half of the bytes: at least one, and not all.
+func halfOf(inputs []input) int {
 	all := 0
 	for _, in := range inputs {
 		all += in.base().held

@@ -9,15 +9,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What those hear who wait for something that is removed by force.
+// What callers hear that wait for something that an operator removes by force.
 const (
 	removedByOperator = "an operator has removed the execution because it could not be continued"
 	entityRemoved     = "an operator has removed the entity because it could not be read or changed"
 	entityChanged     = "the entity was not removed: it changed while it was exported; try again"
 )
 
-// applyForced removes runs that cannot be read, or that are quarantined, in one commit. The address is free afterwards; what came for it meanwhile is served then. The
-// step of the parent hears that its child has failed, as far as anybody knows which step that is.
+// applyForced removes runs that cannot be read, or that are quarantined, in one commit. The address
+// is free afterwards, and inputs that waited for it are served then. The step of the parent hears
+// that its child has failed, if the message names that step.
 func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 	if in.origin.repeated() {
 		l.done(in)
@@ -62,7 +63,8 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 	l.askAgain(e)
 }
 
-// release ends the quarantine of an address whose runs are about to be removed. Reports that waited for its end are dealt with behind the removal.
+// release ends the quarantine of an address whose runs are about to be removed. Reports that waited
+// for its end are applied after the removal.
 func (l *Lane) release(e *entry) {
 	if e.quarantine.why == nil {
 		return
@@ -72,8 +74,9 @@ func (l *Lane) release(e *entry) {
 	e.requeueReports()
 }
 
-// tellGone tells those who wait for answers of a run or an entity that was removed. When it is not known whether that was the current
-// run, all who wait ask again, and what is left is read.
+// tellGone tells callers that wait for answers of a run or an entity that was removed. When the
+// lane does not know whether that was the current run, all waiting callers ask again, and the lane
+// reads what is left.
 func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	why := removedByOperator
 	if e.isEntity() {
@@ -89,8 +92,9 @@ func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	}
 }
 
-// applyErase removes an entity, and everything that waits for it, in one commit. Callers hear why, and so do sections that wait for the lock. Calls that nobody waits for
-// become dead letters. An entity that has changed since its row was exported stays: what it has become would be lost.
+// applyErase removes an entity and everything that waits for it in one commit. Callers hear why,
+// and so do sections that wait for the lock. One-way calls become dead letters. An entity that has
+// changed since its row was exported stays, because its new state would be lost.
 func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 	if was := in.origin.message.Exported; len(was) > 0 && !bytes.Equal(was, in.erased.print) {
 		l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.Conflict.String(), Message: entityChanged}}})
@@ -104,7 +108,7 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 	e.pending.removing = true
 	b := l.record(e, in, &d)
 	for _, m := range unheard {
-		l.bury(b, e, m, &model.Failure{Message: entityRemoved})
+		l.keepRefused(b, e, m, &model.Failure{Message: entityRemoved})
 	}
 	for i := range in.erased.mailbox {
 		if it := &in.erased.mailbox[i]; it.Damaged != nil {
@@ -114,13 +118,15 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 	b.effects = append(b.effects, effect{kind: effGone, entry: e})
 }
 
-// refuseOrder tells another process that its order cannot be carried out. An order whose refusal the store refuses is put off.
+// refuseOrder tells another process that its order cannot be carried out. If the store refuses even
+// that, the order is put off.
 func (l *Lane) refuseOrder(e *entry, in *messageInput, why error) {
-	in.told = true
+	in.refusedOnce = true
 	l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(why).String(), Message: why.Error()}}})
 }
 
-// wayOut adds what an operator can do to the refusal of a request that would end, or change by hand, what is quarantined.
+// wayOut adds a hint for the operator to the refusal of a request that would end or change
+// something quarantined.
 func wayOut(m *model.Message, blocked *fault.Error) error {
 	switch {
 	case m == nil || m.Force:

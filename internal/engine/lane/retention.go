@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// KeepAll has the lane remove no closed runs because of their age, or lets it remove them again. The caller uses it while the
-// store's clock is in doubt.
+// KeepAll stops the removal of closed runs because of their age, or lets it go on. The caller uses
+// it while the store's clock is in doubt.
 func (l *Lane) KeepAll(keep bool) {
 	r := &l.retention
 	r.keep = keep
@@ -46,8 +46,9 @@ func (l *Lane) expire(now model.Time) {
 	}
 }
 
-// loadedExpired takes note of what was found, and where the walk goes on. At the end of a round the look is over, unless there was more than one read may return.
-func (l *Lane) loadedExpired(ld *Load, page store.Expired) {
+// acceptExpired notes what was found, and where the walk goes on. At the end of a round the look is
+// over, unless there was more than one read may return.
+func (l *Lane) acceptExpired(ld *Load, page store.Expired) {
 	r := &l.retention
 	r.looking = false
 	if r.keep {
@@ -63,12 +64,13 @@ func (l *Lane) loadedExpired(ld *Load, page store.Expired) {
 	}
 }
 
-// removeExpired has runs removed. That they are closed stays true whoever has written to the store since, and a run that is gone already is passed over.
+// removeExpired removes runs. A closed run stays closed whatever was written since, and a run that
+// is gone already is passed over.
 func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 	byAddress := map[model.Address]*removalInput{}
 	var inputs []*removalInput
 	for _, h := range page {
-		if l.misplaced(h.Shard, h.Address, "a closed run") {
+		if l.passOver(h.Shard, h.Address, "a closed run") {
 			continue
 		}
 		in := byAddress[h.Address]
@@ -98,8 +100,8 @@ func (in *removalInput) ready(_ *Lane, e *entry) bool { return !e.dirty() }
 // applyPoisoned removes the rows of a quarantined address like any others, whatever they contain.
 func (in *removalInput) applyPoisoned(l *Lane, now model.Time, e *entry) { l.applyWatched(now, e, in) }
 
-// apply removes closed runs of an address. Its current run need not be known: when it is not, everything for the address waits for the commit, which
-// may remove it, and finds out then.
+// apply removes closed runs of an address. The lane need not know the current run. If it does not,
+// everything for the address waits for the commit, which may remove the current run.
 func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 	if e.known && e.x != nil && slices.Contains(in.runs, e.x.Start.Run) {
 		if e.x.Open() { // no run is opened again, so this is never so
@@ -113,9 +115,9 @@ func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 	l.record(e, in, &core.Decision{Deletes: in.runs})
 }
 
-// removed ends the removal of runs of an address whose current run was not known. It may have been read meanwhile, for a worker, or be on its way from a read:
-// perhaps that was before it went.
-func (l *Lane) removed(e *entry) {
+// finishRemoval ends the removal of runs of an address whose current run was not known. A read for
+// a worker may have seen that run before it went, so the lane forgets what it knows.
+func (l *Lane) finishRemoval(e *entry) {
 	if e.pending.removing {
 		e.pending.removing = false
 		l.forget(e)

@@ -2,7 +2,8 @@ package lane
 
 import "github.com/perdure/perdure/internal/model"
 
-// Take returns what has to be done and forgets it. spare, if given, is an Output of before whose memory is used again.
+// Take returns what the caller has to do and forgets it. spare is an earlier Output whose memory is
+// used again; it may be zero.
 func (l *Lane) Take(spare Output) Output {
 	out := l.out
 	l.out = Output{
@@ -26,12 +27,13 @@ func (l *Lane) Usage() Usage {
 	return Usage{Entries: len(l.entries), Histories: l.room.used, Line: len(l.room.line), Calls: l.budget.calls}
 }
 
-// Idle reports whether everything handed in has been dealt with.
+// Idle reports whether the lane has finished everything that was handed in.
 func (l *Lane) Idle() bool {
 	return l.flight == nil && l.open.empty() && l.backlog.len() == 0 && l.loads.idle() && !l.recovery.careful()
 }
 
-// Flush ends a round of inputs: it serves backlogs and due timers as far as there is room, and seals a batch if none is in flight.
+// Flush ends a round of inputs. It serves backlogs and due timers as far as there is room, and
+// seals a batch if none is in flight.
 func (l *Lane) Flush(now model.Time) {
 	if l.dead != nil {
 		return
@@ -59,7 +61,7 @@ func (l *Lane) Wake() model.Time {
 		return 0
 	}
 	if l.backlog.len() > 0 && l.flight == nil && !l.recovery.busy() && !l.recovery.careful() {
-		return 1 // what was in the way has come to nothing
+		return 1 // what stood in the way of the backlog had no effect
 	}
 	wake := l.recovery.at
 	timers := model.Time(0)

@@ -5,7 +5,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// newBuilding is an empty batch. Its memory is used again: what is handed out points to other memory.
+// newBuilding returns an empty batch. It uses the memory of an earlier batch again: what the lane
+// handed out points to other memory.
 func (l *Lane) newBuilding() *building {
 	if b := l.spare; b != nil {
 		l.spare = nil
@@ -14,7 +15,7 @@ func (l *Lane) newBuilding() *building {
 	return &building{}
 }
 
-// reuse keeps the memory of a batch that has been dealt with.
+// reuse keeps the memory of a batch that is finished.
 func (l *Lane) reuse(b *building) {
 	t := &b.batch
 	clear(b.entries)
@@ -94,8 +95,8 @@ func (l *Lane) send(now model.Time, b *building) {
 	l.out.Commit = &b.batch
 }
 
-// numberMessages gives every message its place in the sequence of its pair of shards. It happens at the last moment, so that
-// a batch that is refused leaves no gap.
+// numberMessages gives every message its place in the sequence of its pair of shards. It happens at
+// the last moment, so that a refused batch leaves no gap.
 func (l *Lane) numberMessages(b *building) {
 	if len(b.batch.Messages) == 0 {
 		return
@@ -124,8 +125,9 @@ func (l *Lane) batchOf(e *entry) *building {
 	return nil
 }
 
-// forgetAcknowledged has a batch that is about to be sealed remove answers that their callers have. When the
-// store refuses the batch, the answers stay until the sweep: they must not be what a batch is refused for twice.
+// forgetAcknowledged lets a batch that is being sealed remove answers that their callers have. When
+// the store refuses the batch, the answers stay until the sweep, so that no second batch is refused
+// because of them.
 func (l *Lane) forgetAcknowledged(b *building) {
 	a := &l.acked
 	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {

@@ -14,8 +14,8 @@ const (
 	maxFreeRefusals = 10 // about four seconds
 )
 
-// Acquired hands in shards that have become ours. Their runs are taken up.
-func (l *Lane) Acquired(now model.Time, shards []store.AcquiredShard) {
+// Acquire hands in shards that the lane owns from now on. The lane takes up their runs.
+func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 	if l.dead != nil || len(shards) == 0 {
 		return
 	}
@@ -42,7 +42,8 @@ func (l *Lane) Acquired(now model.Time, shards []store.AcquiredShard) {
 	l.MailWaits()
 }
 
-// GiveUp begins to hand shards over: they take nothing new, runs stop between two steps, and the last commit frees them.
+// GiveUp begins to hand shards over. They take nothing new, runs stop between two steps, and the
+// last commit frees them.
 func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	if l.dead != nil {
 		return
@@ -64,7 +65,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 			}
 			l.refuseReports(e)
 			l.askAgain(e)
-			l.postTasks(now, e, queue.Neither) // nobody is to begin one any more
+			l.postTasks(now, e, queue.Neither) // no worker is to begin one
 			if !e.hold.busy {
 				l.letGoNow(e, "the shard moves")
 			}
@@ -72,8 +73,10 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	}
 }
 
-// refuseBacklog sends away what waits for an address of a shard that is given up. Turns and reports stay: they are facts, and so is what claims write, which comes before their reports. So is that a worker is gone
-// for good: until it is recorded, its claim counts for limits here, and the next owner would have to find it first.
+// refuseBacklog refuses what waits for an address of a shard that is given up. Turns and reports
+// stay, because they are facts. So are data that claims write, which come before their reports. So
+// is the loss of a worker: until it is recorded, its claim counts for limits here, and the next
+// owner would have to find it first.
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog.inputs[:0]
 	for _, in := range e.backlog.inputs {
@@ -83,7 +86,7 @@ func (l *Lane) refuseBacklog(e *entry) {
 		}
 		in.refuse(l, ErrNotOwner)
 		l.budget.unhold(in)
-		l.retention.ended(in)
+		l.retention.finish(in)
 		if from := in.source(); from != nil {
 			l.mail.untake(from.inbox)
 		}
@@ -98,7 +101,7 @@ func isFact(in input) bool {
 	case *turnInput, *reportInput:
 		return true
 	case *messageInput:
-		return in.writes()
+		return in.isWrite()
 	case *expiryInput:
 		return in.what == model.FailureLost
 	default:
@@ -106,7 +109,7 @@ func isFact(in input) bool {
 	}
 }
 
-// refuseReports has those told to somebody else that waited for the end of a quarantine.
+// refuseReports sends reports that waited for the end of a quarantine to the next owner.
 func (l *Lane) refuseReports(e *entry) {
 	for _, in := range e.quarantine.reports {
 		in.refuse(l, ErrNotOwner)
@@ -115,7 +118,7 @@ func (l *Lane) refuseReports(e *entry) {
 	e.quarantine.reports = nil
 }
 
-// drainShards frees those shards that have come to rest.
+// drainShards frees shards that have come to rest.
 func (l *Lane) drainShards(now model.Time) {
 	if l.draining == 0 || l.recovery.careful() {
 		return
@@ -125,11 +128,11 @@ func (l *Lane) drainShards(now model.Time) {
 		rest := true
 		for _, e := range sh.sorted() {
 			switch {
-			case e.dirty() || e.reading.active || len(e.backlog.inputs) > 0 || e.tasks.handing > 0: // nobody else would hand over what is claimed
+			case e.dirty() || e.reading.active || len(e.backlog.inputs) > 0 || e.tasks.handing > 0: // nothing else would hand over the claims
 				rest = false
 			case (e.hold.busy || e.tasks.executing()) && now < sh.until:
 				rest = false
-			case l.forsaken(e):
+			case l.loseForsaken(e):
 				rest = false
 			case !e.hold.free():
 				l.letGoNow(e, "the shard moves")
@@ -158,11 +161,12 @@ func (l *Lane) freeAlone(now model.Time, sh *shard) {
 	l.send(now, &building{frees: []*shard{sh}})
 }
 
-// freeRefused deals with a refused batch that does nothing but free shards. There is no input to isolate and no state to drop, and it is no
-// fault of those whose runs the lane serves, so it does not end the lane: each shard is tried again in a batch of its own, where it harms
-// nobody. But a shard that is not freed has no owner who serves it. If it cannot be freed for seconds, the node starts over after all: its
-// fence is raised then, which lets another node have the shard without it being freed.
-func (l *Lane) freeRefused(now model.Time, err error) {
+// retryFree handles a refused batch that does nothing but free shards. There is no input to isolate
+// and no state to drop, and other runs of the lane must not suffer, so the lane lives on. It tries
+// each shard again in a batch of its own, where it harms no other. But a shard that is not freed
+// has no owner that serves it. If a shard cannot be freed for seconds, the node starts over after
+// all: that raises its fence, so that another node can have the shard without it being freed.
+func (l *Lane) retryFree(now model.Time, err error) {
 	frees := l.flight.frees
 	l.flight = nil
 	for _, sh := range frees {
@@ -197,8 +201,8 @@ func (l *Lane) drainWake() model.Time {
 	return t
 }
 
-// freed forgets a shard that another node may own now.
-func (l *Lane) freed(sh *shard) {
+// dropShard forgets a shard that another node may own now.
+func (l *Lane) dropShard(sh *shard) {
 	sh.gone = true
 	for e := range sh.entries {
 		delete(l.entries, e.address)
@@ -216,7 +220,8 @@ func (l *Lane) freed(sh *shard) {
 	l.out.Freed = append(l.out.Freed, sh.id)
 }
 
-// Known lists the shards of which every run has been read that may have tasks: the board knows of all claims in them.
+// Known lists the shards whose runs with tasks have all been read, so that the board knows of all
+// claims in them.
 func (l *Lane) Known() []model.ShardID {
 	if l.dead != nil {
 		return nil
@@ -226,7 +231,7 @@ func (l *Lane) Known() []model.ShardID {
 			return false
 		}
 		for e := range s.entries {
-			if e.pending.starting || !e.isEntity() && !e.known && (e.reading.active || e.reading.history) { // a start that assumes that there is no run has not looked
+			if e.pending.starting || !e.isEntity() && !e.known && (e.reading.active || e.reading.history) { // a start that assumes an unused address has not looked
 				return false
 			}
 		}
@@ -234,5 +239,5 @@ func (l *Lane) Known() []model.ShardID {
 	})
 }
 
-// Shards lists the shards that the lane holds, those being given up included.
+// Shards lists the shards that the lane holds, also those that it is giving up.
 func (l *Lane) Shards() []model.ShardID { return l.ids(func(*shard) bool { return true }) }

@@ -2,7 +2,7 @@ package lane
 
 import "github.com/perdure/perdure/internal/model"
 
-// States is how a lane stands, for those who look now and then.
+// States is a snapshot of a lane for metrics.
 type States struct {
 	Bytes       int                     // of inputs that wait or are not committed
 	Quarantined int                     // addresses

@@ -38,7 +38,7 @@ func (in *suspectInput) apply(l *Lane, now model.Time, e *entry) {
 	d, aside, why := e.actor.entity.Note(items, l.cfg.Ref.Node, now)
 	b := l.record(e, in, &d)
 	for i, it := range aside {
-		l.bury(b, e, it.Message, why[i])
+		l.keepRefused(b, e, it.Message, why[i])
 	}
 	b.effects = append(b.effects, effect{kind: effNoted, entry: e})
 	l.operate(now, e)

@@ -13,7 +13,8 @@ const (
 	timerBurst = 500  // due timers that are fired in one round
 )
 
-// fireTimers fires what is due, as far as there is room, and reads on well before the window has been used up.
+// fireTimers fires due timers as far as there is room, and reads on well before the window is used
+// up.
 func (l *Lane) fireTimers(now model.Time) {
 	w := &l.timers
 	w.ripen(now)
@@ -25,9 +26,9 @@ func (l *Lane) fireTimers(now model.Time) {
 	if l.recovery.careful() {
 		return
 	}
-	if w.wantsRefill() && w.horizon.Due.Add(-l.cfg.TimerHorizon/2) <= now {
+	if w.refillDue() && w.horizon.Due.Add(-l.cfg.TimerHorizon/2) <= now {
 		l.refill(w.horizon, now.Add(l.cfg.TimerHorizon), false)
-	} else if n := w.wantsCatchUp(); n != nil {
+	} else if n := w.catchUpDue(); n != nil {
 		l.refill(n.from, w.horizon.Due, true)
 	}
 }
@@ -35,7 +36,7 @@ func (l *Lane) fireTimers(now model.Time) {
 // fire hands a due timer to its run.
 func (l *Lane) fire(now model.Time, t store.Timer) {
 	e := l.entry(t.Address)
-	if e == nil || e.shard.draining || l.misplaced(t.Shard, t.Address, "a timer") {
+	if e == nil || e.shard.draining || l.passOver(t.Shard, t.Address, "a timer") {
 		return
 	}
 	l.take(now, e, &timerInput{inputBase{address: e.address, run: t.Run}, t.ID})
@@ -57,7 +58,7 @@ func (l *Lane) refill(after store.TimerMark, until model.Time, catchUp bool) {
 	l.loads.addFirst(&Load{Kind: LoadTimers, Shards: shards, Mark: after, Until: until, Limit: min(limit, w.limit), catchUp: catchUp})
 }
 
-func (l *Lane) loadedTimers(ld *Load, r LoadResult) {
+func (l *Lane) acceptTimers(ld *Load, r LoadResult) {
 	p := page{after: ld.Mark, timers: r.Timers, catchUp: ld.catchUp, end: store.TimerMark{Due: ld.Until, Run: maxRun}}
 	if ld.catchUp {
 		p.end = l.timers.horizon

@@ -29,7 +29,7 @@ func (in *turnInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 
 func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
-	if !e.heldIn(t, in.worker) {
+	if !e.isHeld(t, in.worker) {
 		l.applyStaleTurn(now, e, in)
 		return
 	}
@@ -117,7 +117,7 @@ func (in *releaseInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 
 func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
-	if !e.heldIn(t, in.worker) {
+	if !e.isHeld(t, in.worker) {
 		l.skip(e, in)
 		return
 	}
@@ -129,7 +129,7 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 
 	d, ok := core.Release(e.x, t.Seen, t.Waits, l.cfg.Limits)
 	b := l.record(e, in, &d)
-	if !ok && l.stops(e) {
+	if !ok && l.mustLeave(e) {
 		// The news that the worker has not seen is not for it, and without news it repeats no step.
 		e.hold.retrying = nil
 		l.noteTurn(now, e, t)
@@ -144,8 +144,8 @@ func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	}
 }
 
-// heldIn reports whether the worker holds the run in the generation of the turn.
-func (e *entry) heldIn(t *model.Turn, w WorkerID) bool {
+// isHeld reports whether the worker holds the run in the generation of the turn.
+func (e *entry) isHeld(t *model.Turn, w WorkerID) bool {
 	return e.x != nil && e.x.Start.Run == t.Run && e.hold.by(w, t.Generation)
 }
 
@@ -171,8 +171,8 @@ func (l *Lane) noteTurn(now model.Time, e *entry, t *model.Turn) {
 	switch {
 	case e.hold.busy:
 	case e.hold.withheld && !e.shard.draining: // drainShards handles a shard that is given up
-		l.takeBack(now, e, l.whyStops(e))
-	case !l.stops(e):
+		l.takeBack(now, e, l.whyLeave(e))
+	case !l.mustLeave(e):
 		e.hold.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep) // it goes on with what was just committed
 	}
 }

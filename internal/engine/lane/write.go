@@ -31,7 +31,7 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 
 	// The history, and what depends on it: the worker hears the events, tasks are handed over.
 	l.writeEvents(b, e, key, d)
-	l.executes(b, e, d)
+	l.handOverClaims(b, e, d)
 	for i := range d.Dead {
 		b.batch.Dead = append(b.batch.Dead, store.DeadRow{
 			DeadKey: store.DeadKey{RunKey: key, Task: d.Dead[i].Task.ID}, Body: deadTask(e.address, &d.Dead[i]),
@@ -59,14 +59,14 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	}
 	for i := range d.Replies {
 		r := &d.Replies[i]
-		l.remember(b, e, r.RequestID, &r.Answer, r.For)
+		l.remember(b, e, r.RequestID, useFor(&r.Answer, r.For))
 		b.effects = append(b.effects, effect{kind: effReply, entry: e, step: r.RequestID, answer: Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)}})
 	}
 }
 
 // writeDeletes removes runs or an entity. A removal by force does not look at what the rows contain.
 func (l *Lane) writeDeletes(b *building, e *entry, m *messageInput, d *core.Decision) {
-	forced := m != nil && m.forced()
+	forced := m != nil && m.isForced()
 	for _, run := range d.Deletes {
 		if key := (store.RunKey{Shard: e.shard.id, Run: run}); forced {
 			b.batch.Removes = append(b.batch.Removes, key)
@@ -113,14 +113,14 @@ func (l *Lane) writeConsumed(b *building, e *entry, in input, d *core.Decision) 
 	if from.pair != nil {
 		l.mail.consume(from.pair, b, from.seq)
 		if f := d.Answer.Failure; f != nil && from.message.Keep {
-			l.bury(b, e, from.message, f)
+			l.keepRefused(b, e, from.message, f)
 		}
 	}
 	m, isMessage := in.(*messageInput)
 	if !from.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)
-	} else if isMessage && m.remembers(d) {
-		l.remember(b, e, from.message.RequestID, &d.Answer, from.message.Use())
+	} else if isMessage && m.mustRemember(d) {
+		l.remember(b, e, from.message.RequestID, useFor(&d.Answer, from.message.Use()))
 	}
 }
 
@@ -168,7 +168,7 @@ func (b *building) changeLetter(shard model.ShardID, c *core.LetterChange) {
 	b.batch.DeadMarks = append(b.batch.DeadMarks, store.DeadMark{DeadKey: key, Prev: c.Prev, Next: c.Next, Body: c.Body})
 }
 
-// deadTask is a task that failed for good as people find it.
+// deadTask is the dead letter of a task that failed for good, with its failed attempts.
 func deadTask(a model.Address, d *core.DeadTask) model.DeadTask {
 	t := &d.Task
 	dead := model.DeadTask{
