@@ -66,8 +66,8 @@ var hardships = []mutant{
 	{
 		name:  "a remembered answer has no age",
 		file:  "internal/engine/lane/seal.go",
-		old:   "		b.batch.Requests[i].At = now //",
-		new:   "		b.batch.Requests[i].At = 0 //",
+		old:   "		b.batch.Requests[i].At = now\n",
+		new:   "		b.batch.Requests[i].At = 0\n",
 		tests: [][]string{hard("7")},
 	},
 	{

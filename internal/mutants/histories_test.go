@@ -19,8 +19,8 @@ var histories = []mutant{
 	{
 		name:  "a run that has just begun goes to any version",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "	w := l.workers.pick(e.kind(), e.x.Pin)\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n	if !l.room.free() {\n",
-		new:   "	w := l.workers.pick(e.kind(), \"\")\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n	if !l.room.free() {\n",
+		old:   "	w := l.workers.pick(e.kind(), e.x.Pin)\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n\n	if !l.room.free() {\n",
+		new:   "	w := l.workers.pick(e.kind(), \"\")\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n\n	if !l.room.free() {\n",
 		tests: [][]string{sim},
 	},
 	{

@@ -5,8 +5,8 @@ var recalls = []mutant{
 	{
 		name:  "the history of a run is read before its end is stored",
 		file:  "internal/engine/lane/ready.go",
-		old:   "		return !e.dirty() // a worker reads the history of a run that has ended, and must find its end\n",
-		new:   "		return true\n",
+		old:   "find its end.\n		return !e.dirty()\n",
+		new:   "find its end.\n		return true\n",
 		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
 	},
 	{

@@ -74,8 +74,8 @@ var tasks = []mutant{
 	{
 		name:  "a task is forgotten when a proposal for it comes too late",
 		file:  "internal/engine/lane/post.go",
-		old:   "			l.postAgain(now, e, id, queue.Neither) // at once: an entry without tasks on the board may be dropped\n",
-		new:   "",
+		old:   "			l.postAgain(now, e, id, queue.Neither)\n		} else",
+		new:   "		} else",
 		tests: laneTasks("TestDeadlineThatComesToNothing$"),
 	},
 	{
@@ -95,15 +95,15 @@ var tasks = []mutant{
 	{
 		name:  "a shard is freed before its claims are handed over",
 		file:  "internal/engine/lane/shards.go",
-		old:   " || e.tasks.handing > 0: // nothing else",
-		new:   ": // nothing else",
+		old:   " || e.tasks.handing > 0:\n",
+		new:   ":\n",
 		tests: laneTasks("TestProgressIsReadMeanwhile$"),
 	},
 	{
 		name:  "a claim that was stored and not told is told to nobody",
 		file:  "internal/engine/lane/post.go",
-		old:   "		case id != 0 && !has: //",
-		new:   "		case id != 0 && !has && false: //",
+		old:   "		case id != 0 && !has:\n",
+		new:   "		case id != 0 && !has && false:\n",
 		tests: laneTasks("TestClaimThatWasNotHandedOver$"),
 	},
 	{

@@ -65,7 +65,8 @@ func (a *actor) stored() bool {
 		return false
 	}
 	for _, it := range a.entity.Mail() {
-		if it.Seq == 0 || it.Begun() || it.Message.Brief { // a reader of a brief call must assume that it may have been made
+		// A reader of a brief call must assume that it may have been made.
+		if it.Seq == 0 || it.Begun() || it.Message.Brief {
 			return false
 		}
 	}

@@ -25,6 +25,7 @@ func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
 	in.apply(l, now, e)
 }
 
+// apply gives the message to the code that handles its kind.
 func (in *messageInput) apply(l *Lane, now model.Time, e *entry) {
 	m := in.origin.message
 	switch {
@@ -141,7 +142,8 @@ func (l *Lane) newRunFor(m *model.Message) model.RunID {
 func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Execution, core.Decision) {
 	m := in.origin.message
 	if in.reported() {
-		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}} // once more
+		// Once more.
+		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
 	}
 	if !in.aboutLetter() {
 		return core.Deliver(e.x, m, now, l.newRunFor(m), l.cfg.Limits)

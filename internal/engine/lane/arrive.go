@@ -60,9 +60,9 @@ func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
 	}
 }
 
-// Release hands in the wish of a worker to let go of a parked run. Of the turn only Run, Generation,
-// Seen and Waits count. A worker that does not know what the run waits for gives no Waits: the lane
-// hands the run to another worker then.
+// Release hands in the wish of a worker to let go of a parked run. Of the turn only Run,
+// Generation, Seen and Waits count. A worker that does not know what the run waits for gives no
+// Waits: the lane hands the run to another worker then.
 func (l *Lane) Release(now model.Time, w WorkerID, t *model.Turn) {
 	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
 		l.take(now, e, &releaseInput{inputBase{address: e.address, run: t.Run}, t, w})

@@ -10,15 +10,15 @@ import (
 )
 
 // A message that cannot be read must not keep the messages behind it waiting. The lane moves it to
-// the inbox, as it stands, in the commit that advances the cursor past it. So it is neither lost nor
-// served twice:
+// the inbox, as it stands, in the commit that advances the cursor past it. So it is neither lost
+// nor served twice:
 //
-//   - A message of a newer build is put off and tried again. It takes effect, once, when a node that
-//     can read it owns the shard.
+//   - A message of a newer build is put off and tried again. It takes effect, once, when a node
+//     that can read it owns the shard.
 //   - A damaged message becomes a dead letter: people find it there with the reason.
 //
-// What is lost is the order: messages of the same pair of shards that were sent after it take effect
-// before it. See docs/guarantees.md.
+// What is lost is the order: messages of the same pair of shards that were sent after it take
+// effect before it. See docs/guarantees.md.
 
 // asideRequest notes a request that cannot be read.
 func (l *Lane) asideRequest(row *store.InboxRow) {
@@ -81,9 +81,9 @@ func (l *Lane) asideMessage(now model.Time, b *building, p *pair) {
 	l.mail.consume(p, b, m.Seq)
 }
 
-// deferAside lets a batch keep a message that cannot be read. known says that the inbox has a row of
-// it already. A damaged message that is new to the inbox is rewritten, so that no build takes it for
-// one that it can read.
+// deferAside lets a batch keep a message that cannot be read. known says that the inbox has a row
+// of it already. A damaged message that is new to the inbox is rewritten, so that no build takes it
+// for one that it can read.
 func (l *Lane) deferAside(now model.Time, b *building, row store.InboxRow, known bool) {
 	d := row.Damaged
 	row.NotBefore = now.Add(l.cfg.QuarantineFor)
@@ -136,6 +136,7 @@ func (l *Lane) asideDamaged(now model.Time, e *entry, box []model.MailboxItem) {
 	}
 }
 
+// apply removes the items from the mailbox and keeps them in the inbox, in one commit.
 func (in *asideInput) apply(l *Lane, now model.Time, e *entry) {
 	items := e.actor.damaged
 	e.actor.damaged = nil

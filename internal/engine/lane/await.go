@@ -48,7 +48,7 @@ func (l *Lane) forgetWaiter(a model.Address, token any) {
 	}
 	if e.actor.entity.Forget(token, request) {
 		l.settleEntity(l.now, e)
-		l.operate(l.now, e) // perhaps nothing waits for it any more
+		l.operate(l.now, e) // perhaps nothing waits for it now
 	}
 }
 
@@ -71,7 +71,8 @@ func (l *Lane) expect(e *entry, from *source) {
 		l.await(e, from.token, false)
 		return
 	}
-	// A node that is not told asks again by itself, so that a shard on its way out need not tell it.
+	// A node that is not told asks again by itself, so that a shard on its way out need not tell
+	// it.
 	if node := from.message.Node; !node.IsZero() && !e.shard.draining {
 		l.waiters.addNode(l.now, e.address, waiter{node: node, reply: from.message.RequestID})
 	}
@@ -88,8 +89,8 @@ func (l *Lane) reachLimit(b *building, e *entry, why *model.Reason) {
 	b.effects = append(b.effects, effect{kind: effLimit, entry: e, err: err})
 }
 
-// failWaiters tells all waiters and watchers to ask again elsewhere; only those of one shard when it
-// is given.
+// failWaiters tells all waiters and watchers to ask again elsewhere; only those of one shard when
+// it is given.
 func (l *Lane) failWaiters(shards ...model.ShardID) {
 	pick := func(a model.Address) bool {
 		return len(shards) == 0 || slices.Contains(shards, a.Shard(l.cfg.Shards))

@@ -122,6 +122,7 @@ func (b *building) label(key store.RunKey, l model.Label) {
 func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 	row := store.EntityRow{Shard: e.shard.id, Entity: c.Entity, Prev: c.Prev, Gone: c.Gone}
 	b.bytes += c.Entity.Size()
+
 	i, ok := b.changed[e]
 	if !ok {
 		if b.changed == nil {
@@ -131,6 +132,8 @@ func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 		b.batch.Entities = append(b.batch.Entities, row)
 		return
 	}
+
+	// The entity has a row in this batch already, which the new one replaces.
 	old := &b.batch.Entities[i]
 	b.bytes -= old.Entity.Size()
 	row.Prev = old.Prev
@@ -138,7 +141,9 @@ func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 		*old = row
 		return
 	}
-	b.batch.Entities = slices.Delete(b.batch.Entities, i, i+1) // it came and went
+
+	// The entity came and went in one batch, so there is nothing to write.
+	b.batch.Entities = slices.Delete(b.batch.Entities, i, i+1)
 	delete(b.changed, e)
 	for other, at := range b.changed {
 		if at > i {

@@ -21,6 +21,7 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	if len(first) == 0 {
 		l.refuseAside(now, l.flight)
 	}
+
 	rest := l.undo(now)
 
 	var chunks []chunk
@@ -42,7 +43,8 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 // when the batch has a single input and must be sent as it is.
 func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
-	if len(first) == 0 && len(l.flight.asides) > 1 { // it moves what cannot be read: the next ones move one row each
+	// It moves what cannot be read: the next ones move one row each.
+	if len(first) == 0 && len(l.flight.asides) > 1 {
 		l.recovery.reset()
 		l.refuseAside(now, l.flight)
 		l.applyAgain(nil, l.undo(now))
@@ -78,7 +80,8 @@ func (l *Lane) applyAgain(chunks []chunk, rest chunk) {
 	if len(rest) > 0 {
 		chunks = append(chunks, rest)
 	}
-	l.recovery.chunks = append(append([]chunk{}, chunks...), l.recovery.chunks...) // not nil: its end has something to do, see carefulStep
+	// Not nil, because the end of the chunks has something to do, see applyChunks.
+	l.recovery.chunks = append(append([]chunk{}, chunks...), l.recovery.chunks...)
 }
 
 // rollback drops the provisional state that a batch left in memory.
@@ -93,6 +96,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		l.forget(e)
 		e.tasks.unwarn()
 	}
+
+	// Workers that were to lose a run keep it.
 	for i := range slices.Backward(b.effects) { // the last worker that had a run has it again
 		switch f := &b.effects[i]; {
 		case f.kind == effEvict && f.moot:
@@ -105,6 +110,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 	for _, e := range unheld {
 		l.dispatch(now, e) // unless the worker that had it has it again
 	}
+
+	// Answers are no longer on their way to the store, and cursors go back to what is committed.
 	for i := range b.batch.Requests {
 		delete(l.requests, b.batch.Requests[i].RequestKey)
 		if e := l.entries[b.batch.Requests[i].Address]; e != nil {
@@ -123,7 +130,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 // applies its turn again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
 	e.eviction.cancel()
-	l.workers.unstrand(e) // that it is blocked is not stored: it is, or is not, when the turn is applied again
+	// The reason why it was blocked is not stored. The turn is applied again and blocks it, or not.
+	l.workers.unstrand(e)
 	if e.hold.free() && !e.reading.history && l.workers.here[c.Worker] {
 		e.hold.giveBack(c)
 		l.runs[c.Run] = e
@@ -148,11 +156,14 @@ func (l *Lane) isolate(now model.Time, in input, err error) []chunk {
 	case *quarantineInput:
 		l.done(in) // not even the reason can be stored; memory has it
 		return nil
-	case *removalInput: // nothing is lost, and no address is to suffer from it: it is tried again when it is found again, and not at once
+	case *removalInput:
+		// Nothing is lost, and no address has to suffer. The runs are found again later, not at
+		// once.
 		l.retention.more = false
 		l.done(in)
 		return nil
 	}
+
 	e := l.entry(in.base().address)
 	if e == nil {
 		l.done(in)
@@ -161,9 +172,14 @@ func (l *Lane) isolate(now model.Time, in input, err error) []chunk {
 	why := model.Reason{Code: model.WaitPoison, Detail: err.Error()}
 	l.quarantine(now, e, why)
 	if m, ok := in.(*messageInput); ok {
-		m.barred = true // a removal by force is refused by the quarantine as well: it would be refused by the store again
+		// The quarantine refuses a removal by force as well, because the store would refuse it
+		// again.
+		m.barred = true
 	}
-	chunks := []chunk{{in}} // refused by the quarantine; a message is put off, which is a write
+
+	// The quarantine refuses the input, or puts a message off, which is a write. The note makes the
+	// reason visible in the store.
+	chunks := []chunk{{in}}
 	if b := in.base(); !b.run.IsZero() {
 		note := &quarantineInput{inputBase{address: b.address, run: b.run}, &why}
 		l.budget.hold(note)
@@ -182,15 +198,19 @@ func (l *Lane) applyChunks(now model.Time) {
 				waiting = true
 			}
 		}
+
 		if waiting {
 			return
 		}
+
 		l.applyChunk(now, r.chunks[0])
 		l.seal(now)
 		if l.flight == nil {
 			r.chunks = r.chunks[1:] // nothing to write after all
 		}
 	}
+
+	// All chunks are applied. What has waited for that goes on.
 	if !r.careful() {
 		if r.chunks == nil {
 			return
@@ -259,6 +279,8 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		}
 		l.apply(now, e, in)
 	}
+
+	// In front of what waits, in their order.
 	for _, in := range slices.Backward(unsure) {
 		e := l.entry(in.address)
 		e.backlog.inputs = slices.Insert(e.backlog.inputs, 0, input(in))
@@ -272,6 +294,7 @@ func (l *Lane) nextChunk() {
 	}
 }
 
+// failCareful gives up on the inputs of refused batches.
 func (l *Lane) failCareful(fail func(input)) {
 	for _, c := range l.recovery.chunks {
 		for _, in := range c {
@@ -294,13 +317,19 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	if e.quarantine.why == nil {
 		l.quarantined.add(e)
 	}
+
+	// No worker and no read goes on with the run.
 	e.reading.endHistory()
 	l.workers.unstrand(e) // the workers that are here then try it again
+
+	// Callers hear why.
 	blocked := fault.New(fault.Blocked, "%s %s", e.address, why)
 	l.refuseQueries(e, blocked)
 	if e.isEntity() {
 		l.abandon(e, blocked)
 	}
+
+	// From here on the lane refuses inputs for the address.
 	e.quarantine.why, e.quarantine.until = &why, now.Add(l.cfg.QuarantineFor)
 	l.unpost(now, e)   // a worker that executes a task of it goes on
 	l.handOverAgain(e) // the run is not known: the worker that has a claim is found when it is read
@@ -365,6 +394,7 @@ func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	l.done(in)
 }
 
+// applyPoisoned puts off an answer for another process or shard, and refuses any other.
 func (in *answerInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 	switch {
 	case in.origin.repeated():

@@ -27,6 +27,7 @@ func (l *Lane) taskEntry(ref *model.TaskRef) *entry {
 	return nil
 }
 
+// apply records the claim, if the board still proposes it and the task is free.
 func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
 	if e.run() != in.run || e.x == nil {
 		l.applyToEndedRun(now, e, in)
@@ -95,6 +96,7 @@ func (in *reportInput) size() int { return inputBytes + in.report.Output.Size() 
 
 func (in *reportInput) refuse(l *Lane, err error) { l.settle(in.worker, in.report.Ref, err) }
 
+// ready also reads what became of the claim when the run no longer remembers it.
 func (in *reportInput) ready(l *Lane, e *entry) bool {
 	if e.quarantine.why != nil {
 		return true
@@ -124,6 +126,7 @@ func (in *reportInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.done(in)
 }
 
+// apply records how the claim ended, and tells the worker after the commit.
 func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
 	switch {
 	case in.fate != nil && in.fate.Reported: // it is repeated, and answered in the same way
@@ -176,6 +179,7 @@ func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string
 	}
 }
 
+// apply ends the attempt whose deadline has passed, if it has.
 func (in *expiryInput) apply(l *Lane, now model.Time, e *entry) {
 	if e.x == nil || e.run() != in.run {
 		l.applyToEndedRun(now, e, in)
@@ -202,7 +206,8 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 			d.Decision = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits)
 			return d
 		}
-		l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker) // wait for it once more
+		// Wait for it once more.
+		l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker)
 		return d
 	}
 
@@ -250,6 +255,7 @@ func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
 	}
 }
 
+// apply connects the claim with its worker, or tells the worker to stop.
 func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	task := taskOf(e, in.id)
 	switch p, ok := e.tasks.posted.get(in.id); {
@@ -264,8 +270,8 @@ func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
 	l.skip(e, in)
 }
 
-// Progress hands in how far a claim is. The lane keeps the last one of each task beside the history,
-// and the next attempt begins with it.
+// Progress hands in how far a claim is. The lane keeps the last one of each task beside the
+// history, and the next attempt begins with it.
 func (l *Lane) Progress(now model.Time, ref model.ClaimRef, p model.Payload) {
 	if e := l.taskEntry(&ref.TaskRef); e != nil {
 		l.take(now, e, &progressInput{newTaskInput(&ref.TaskRef), ref.Claim, p})
@@ -274,6 +280,7 @@ func (l *Lane) Progress(now model.Time, ref model.ClaimRef, p model.Payload) {
 
 func (in *progressInput) size() int { return inputBytes + in.progress.Size() }
 
+// apply stores the progress, if the claim still holds the task.
 func (in *progressInput) apply(l *Lane, _ model.Time, e *entry) {
 	if e.x == nil || e.run() != in.run {
 		l.skip(e, in)

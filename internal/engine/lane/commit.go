@@ -16,6 +16,7 @@ func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 		l.finishBatch(now, res)
 		return
 	}
+
 	r := &l.recovery
 	r.attempts++
 	switch store.ClassOf(err) {
@@ -70,6 +71,7 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 	if l.dead != nil || l.recovery.stage != stageRefencing {
 		return
 	}
+
 	r := &l.recovery
 	switch {
 	case err != nil && store.ClassOf(err) == store.Fenced:
@@ -118,6 +120,8 @@ func (l *Lane) FinishVerify(now model.Time, rows []*store.Execution, err error) 
 		l.recovery.stage, l.recovery.at = stageRefence, now.Add(backoff(l.recovery.attempts))
 		return
 	}
+
+	// A start whose address has another run was not written.
 	var res store.Committed
 	n := 0
 	for i, s := range l.flight.batch.Starts {
@@ -190,6 +194,8 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 func (l *Lane) die(err error) {
 	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts}
+
+	// Inputs in batches, and evictions that their commits would have told.
 	fail := func(in input) { in.refuse(l, ErrNotOwner) }
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
@@ -200,11 +206,14 @@ func (l *Lane) die(err error) {
 		}
 		for i := range b.effects {
 			if f := &b.effects[i]; f.kind == effEvict && !f.moot {
-				f.call.Reason = "the node lost its lease" // also if it is no longer true: nothing else will tell the worker
+				// Also if it is no longer true: nothing else will tell the worker.
+				f.call.Reason = "the node lost its lease"
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
 		}
 	}
+
+	// Inputs that wait, and runs that workers hold.
 	for _, e := range l.sorted(func(*entry) bool { return true }) {
 		if e.isEntity() {
 			l.abandon(e, ErrNotOwner) // with the results in its backlog
@@ -216,6 +225,8 @@ func (l *Lane) die(err error) {
 		l.letGoNow(e, "the node lost its lease")
 		l.askAgain(e)
 	}
+
+	// Inputs of refused batches, and callers that wait for the end of a run.
 	if l.flight != nil {
 		l.nextChunk() // the first chunk is what is in flight
 	}

@@ -15,8 +15,8 @@ type Config struct {
 	Ref store.LaneRef
 	// Shards is the number of shards of the cluster.
 	Shards int
-	// Lanes is the number of lanes of the node; 1. Each lane takes the generations that leave its own
-	// number as the remainder.
+	// Lanes is the number of lanes of the node; 1. Each lane takes the generations that leave its
+	// own number as the remainder.
 	Lanes int
 	// Limits bound histories; core.DefaultLimits.
 	Limits core.Limits
@@ -31,20 +31,20 @@ type Config struct {
 
 	// MaxBatchRows is the number of rows in a batch; 2,000.
 	MaxBatchRows int
-	// MaxBatchBytes is the number of bytes in a batch, and one input more; 4 MiB. Batches get smaller
-	// while the store does not take them in time.
+	// MaxBatchBytes is the number of bytes in a batch, and one input more; 4 MiB. Batches get
+	// smaller while the store does not take them in time.
 	MaxBatchBytes int
-	// MaxBytes is the number of bytes of inputs that wait or are not committed; 64 MiB. Above it the
-	// lane is Full.
+	// MaxBytes is the number of bytes of inputs that wait or are not committed; 64 MiB. Above it
+	// the lane is Full.
 	MaxBytes int
-	// MaxKeptBytes is the number of bytes of reports for quarantined runs; 128 MiB. One run may have
-	// half of it.
+	// MaxKeptBytes is the number of bytes of reports for quarantined runs; 128 MiB. One run may
+	// have half of it.
 	MaxKeptBytes int
-	// MaxMail is the number of bytes of messages of other shards that wait in memory, and one message
-	// more; 16 MiB. A page of mail has a quarter of it.
+	// MaxMail is the number of bytes of messages of other shards that wait in memory, and one
+	// message more; 16 MiB. A page of mail has a quarter of it.
 	MaxMail int
-	// MaxHeld is the number of bytes of histories that workers hold; 256 MiB, shared by the lanes of
-	// the node. A run that finds no room waits.
+	// MaxHeld is the number of bytes of histories that workers hold; 256 MiB, shared by the lanes
+	// of the node. A run that finds no room waits.
 	MaxHeld int
 	// KeepIdle is the number of bytes of state above which a run leaves memory while no worker can
 	// continue it; 2 KiB.
@@ -55,8 +55,8 @@ type Config struct {
 	MaxBacklog int
 	// PerKey is the number of inputs of one address in a batch; 64.
 	PerKey int
-	// MaxWait is how long the first request for an address waits before others are refused, when more
-	// than PerKey wait; 5 s.
+	// MaxWait is how long the first request for an address waits before others are refused, when
+	// more than PerKey wait; 5 s.
 	MaxWait time.Duration
 	// MaxLoads is the number of reads in flight; 64.
 	MaxLoads int
@@ -69,8 +69,8 @@ type Config struct {
 	DrainWait time.Duration
 	// QuarantineFor is how long an address stays quarantined before the lane tries it again; 1 min.
 	QuarantineFor time.Duration
-	// Retention is how long the lane keeps closed runs that have no time of their own. At 0 it removes
-	// no run.
+	// Retention is how long the lane keeps closed runs that have no time of their own. At 0 it
+	// removes no run.
 	Retention time.Duration
 	// RetainEvery is the time between two looks for runs to remove, or up to a half less; 1 min.
 	RetainEvery time.Duration

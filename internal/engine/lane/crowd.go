@@ -24,7 +24,8 @@ func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
 	age := now.Sub(e.backlog.inputs[0].base().since)
 	switch {
 	case n >= l.cfg.MaxBacklog:
-	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.isWrite(): // what a claim writes comes before its report
+	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.isWrite():
+		// What a claim writes comes before its report.
 	case n > l.cfg.PerKey && l.budget.used >= l.cfg.MaxBytes/4 && e.waitingBytes() >= l.cfg.MaxBytes/4:
 	default:
 		return nil

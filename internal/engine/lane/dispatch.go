@@ -66,6 +66,8 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if l.dead != nil || !e.hold.free() || e.reading.history || e.pending.fresh || e.shard.draining || e.quarantine.why != nil {
 		return
 	}
+
+	// The worker that has the run must hear first that it loses it.
 	if e.eviction.pending {
 		e.eviction.wanted = true
 		return
@@ -73,6 +75,8 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.known && (e.x == nil || !e.x.Open() || e.paused()) {
 		return
 	}
+
+	// A task that stands alone has no code: the board finds a worker.
 	if e.isTask() {
 		if e.known {
 			l.postTasks(now, e, queue.Neither)
@@ -81,6 +85,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		}
 		return
 	}
+
 	if e.wait.worker || e.wait.room {
 		return // a worker that can continue it will get it
 	}
@@ -91,8 +96,10 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		}
 		return
 	}
+
 	e.reading.beginHistory()
-	e.version++ // a read that began before lacks later events, and must not take the place of this one
+	// A read that began before lacks later events, and must not take the place of this one.
+	e.version++
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
@@ -119,14 +126,17 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	}
+
 	if l.dead != nil || e.run() != run || !e.hold.free() || e.reading.history || e.shard.draining || e.paused() || !e.x.Open() || e.isTask() {
 		return
 	}
+
 	w := l.workers.pick(e.kind(), e.x.Pin)
 	if w == 0 {
 		l.strand(e, noWorker(e))
 		return
 	}
+
 	if !l.room.free() {
 		loading := e.reading.active // perhaps an answer is being read
 		l.queueUp(e)
@@ -136,6 +146,8 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	l.activate(now, e, w, e.x.Start.Carried)
 }
 
+// activate gives a run with its events to a worker, in a new generation. The worker then answers
+// queries that waited for it.
 func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Event) {
 	e.hold.give(w, l.workers.nextGen(), e.run(), len(events))
 	e.reading.endHistory()
@@ -160,11 +172,14 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 		l.askAgain(e)
 		return
 	}
+
 	w := l.workers.pick(e.kind(), e.x.Pin)
 	if w == 0 {
 		l.strand(e, noWorker(e))
 		return
 	}
+
+	// The worker gets the history that was read, and what was committed since.
 	all := slices.Concat(e.x.Start.Carried, events)
 	for _, t := range tail {
 		if t.Seq == int64(len(all))+1 {
@@ -187,6 +202,7 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		e.pending.resuming--
 	}
 	e.eviction.miss(run, events)
+
 	switch {
 	case e.run() != run:
 	case !e.hold.free() && e.hold.busy && (e.hold.withheld || l.mustLeave(e)):
@@ -205,7 +221,8 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 			l.activateLoaded(now, e, *e.reading.events)
 		}
 	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
-	case e.x.Blocked == nil || resumed: // a worker that can continue a blocked run may have come while it was paused
+	case e.x.Blocked == nil || resumed:
+		// A worker that can continue a blocked run may have come while it was paused.
 		l.dispatch(now, e)
 	}
 }
@@ -222,6 +239,7 @@ func (l *Lane) mustLeave(e *entry) bool {
 	return e.shard.draining || l.workers.leaving[e.hold.worker] || e.paused()
 }
 
+// whyLeave says why a run leaves its worker.
 func (l *Lane) whyLeave(e *entry) string {
 	switch {
 	case e.known && e.x != nil && e.x.Withheld() != nil:
@@ -276,7 +294,8 @@ func (l *Lane) letGoQuietly(e *entry) {
 // more than the store.
 func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	e := l.entries[a]
-	if e == nil || l.dead != nil || e.shard.draining { // a shard that is given up may have another owner already
+	// A shard that is given up may have another owner already.
+	if e == nil || l.dead != nil || e.shard.draining {
 		return nil, false
 	}
 	switch {
@@ -288,9 +307,11 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		return []model.Reason{*e.x.Withheld()}, true
 	case e.wait.paused != nil:
 		return []model.Reason{*e.wait.paused}, true
-	case e.known && e.x != nil && e.x.Blocked != nil && e.hold.free() && !e.wait.worker: // else what it waits for says more
+	case e.known && e.x != nil && e.x.Blocked != nil && e.hold.free() && !e.wait.worker:
+		// Otherwise what it waits for says more.
 		return []model.Reason{*e.x.Blocked}, true
 	}
+
 	reasons = l.explainTasks(e)
 	if len(reasons) == 0 {
 		reasons = e.wait.reasons

@@ -12,17 +12,17 @@
 //	    after n has been committed.
 //	L2  The lane tells nothing before the commit of everything it depends on: answers, deliveries to
 //	    workers, messages to other shards and results leave only when their batch is durable.
-//	L3  The lane keeps inputs until their commit. When a batch is refused, it drops the state of every
-//	    address in it and in the batch that fills, reads that again, and applies the kept inputs again
-//	    in their order, in halves, until the input that is refused stands alone: its address is
-//	    quarantined, all others commit (see careful.go).
+//	L3  The lane keeps inputs until their commit. When a batch is refused, it drops the state of
+//	    every address in it and in the batch that fills, reads that again, and applies the kept
+//	    inputs again in their order, in halves, until the input that is refused stands alone: its
+//	    address is quarantined, all others commit (see careful.go).
 //	L4  The lane never repeats or reads back an unknown commit before its fence has been moved to a
 //	    fresh epoch.
 //	L5  A lane that has been fenced does nothing more.
-//	L6  One address never starves the others: it takes at most a fixed number of inputs per batch. The
-//	    rest waits in a bounded backlog of its own.
-//	L7  Bytes held are bounded: a full lane says so, and takes no input and fires no timer until it has
-//	    room.
+//	L6  One address never starves the others: it takes at most a fixed number of inputs per batch.
+//	    The rest waits in a bounded backlog of its own.
+//	L7  Bytes held are bounded: a full lane says so, and takes no input and fires no timer until it
+//	    has room.
 //
 // # The way of an input
 //

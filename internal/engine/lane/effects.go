@@ -17,8 +17,11 @@ func (l *Lane) publish(now model.Time, b *building) {
 			l.mail.finish(from.inbox)
 		}
 	}
+
 	l.letInputsGo(b)
 	l.finishAside(b)
+
+	// Positions of messages, cursors and timers are durable.
 	for i := range b.batch.Messages {
 		row := &b.batch.Messages[i]
 		l.shards[row.From].sent[row.To] = row.Seq
@@ -35,10 +38,14 @@ func (l *Lane) publish(now model.Time, b *building) {
 	for i := range b.batch.Requests {
 		delete(l.requests, b.batch.Requests[i].RequestKey)
 	}
+
+	// There may be room for mail that was left in the store.
 	if l.mail.more && len(b.batch.Inbox)+len(b.batch.Deferred)+len(b.batch.Cursors)+len(b.batch.Free) > 0 {
 		l.mail.more = false
 		l.MailWaits()
 	}
+
+	// Now callers and workers hear of it.
 	for _, e := range b.entries {
 		e.pending.flight = false
 		l.finishRemoval(e)
@@ -49,6 +56,7 @@ func (l *Lane) publish(now model.Time, b *building) {
 			l.watchers.tell(&l.out, now, e.address)
 		}
 	}
+
 	for _, s := range b.frees {
 		l.dropShard(s)
 	}
@@ -118,6 +126,8 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.out.Hints = append(l.out.Hints, f.hint)
 		}
 	}
+
+	// Entries that waited for the commit go on, or leave memory.
 	for _, e := range b.entries {
 		if e.isEntity() {
 			l.makeViews(now, e)

@@ -28,6 +28,7 @@ func (l *Lane) acceptEntity(now model.Time, ld *Load, r LoadResult) {
 		l.quarantine(now, e, model.Unreadable(r.Err))
 		return
 	}
+
 	if !e.known {
 		a := e.actor
 		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
@@ -39,6 +40,7 @@ func (l *Lane) acceptEntity(now model.Time, ld *Load, r LoadResult) {
 		l.settleEntity(now, e)
 		l.asideDamaged(now, e, r.Entity.Mailbox)
 	}
+
 	l.operate(now, e)
 	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
@@ -101,6 +103,8 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 	}
 	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
 	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on it
+
+	// How safe the call is: whether it is stored, and what has to be committed before it begins.
 	if e.address.Stateless() && !m.Brief && !remote {
 		// The call is made at least once, so it begins after its row is stored. A remote call is in
 		// the store already.
@@ -112,8 +116,11 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 			view.Brief = false // the next owner may make it as well
 			m = &view
 		}
-		a.Held = m.Brief // it is made at most once, so it begins after the row that brought it is gone
+		// It is made at most once, so it begins after the row that brought it is gone.
+		a.Held = m.Brief
 	}
+
+	// What there is no room for is refused.
 	if !a.View {
 		a.Stalled = l.whyStalled(now, e, in)
 	}
@@ -123,11 +130,13 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
 		l.operate(now, e)
 		return
 	}
+
 	in.noteDropped(e, m)
 	d := e.actor.entity.Deliver(m, a, now)
 	if in.drops != nil && d.Answer.Failure == nil {
 		defer l.tellDropped(e, in.drops)
 	}
+
 	if d.Pending && !d.Writes() && !remote {
 		// The call waits in memory, and so does its caller. It is not an input of a batch: if a
 		// batch is refused, the call is still there.
@@ -173,6 +182,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 		l.loadSoon(e)
 		return
 	}
+
 	a := e.actor
 	if a.entity.Waiting() == 0 {
 		l.workers.unstrand(e)
@@ -180,6 +190,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 		return
 	}
 	l.resting.remove(e)
+
 	t := l.entityType(e)
 	if t == nil {
 		if slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageCall }) {
@@ -187,11 +198,15 @@ func (l *Lane) operate(now model.Time, e *entry) {
 		}
 		return
 	}
+
+	// Views are made on what is committed, beside the operations.
 	if !l.isLanding(e) {
 		if views := a.entity.Views(l.views(e)); len(views) > 0 {
 			l.handOverCalls(now, e, views, &a.durable)
 		}
 	}
+
+	// Operations are made in order; those of a service side by side.
 	most := operationsPerHand
 	if e.address.Stateless() {
 		most = 1
@@ -283,8 +298,11 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 		return
 	}
 	if e.actor.entity.Idle() {
-		l.restUntil(now, e) // before that is recorded: an entry that nothing was written for would leave memory at once
+		// It rests before the decision is recorded: an entry without a write would leave memory
+		// at once.
+		l.restUntil(now, e)
 	}
+
 	made := j.items[:min(len(j.result.Results), len(j.items))]
 	if j.views() && !d.Writes() {
 		if l.cfg.Watched {
@@ -296,9 +314,12 @@ func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 	} else {
 		b := l.record(e, in, &d)
+
+		// Callers without a request id hear the answer after the commit, if there is one.
 		for i, it := range made {
 			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
-				l.keepRefused(b, e, it.Message, res.Failure) // the sender was told that it is not lost
+				// The sender was told that it is not lost.
+				l.keepRefused(b, e, it.Message, res.Failure)
 			}
 			switch a := j.answerOf(i, it); {
 			case it.Message.RequestID != "" || a.Token == nil: // it is answered as a request is
@@ -331,9 +352,11 @@ func (l *Lane) forgetEntity(e *entry) {
 		l.removeJob(j)
 	}
 	l.dropResults(e, nil) // they were made on what is forgotten
+
 	if a.entity == nil {
 		return
 	}
+
 	var lost []*core.Item
 	for _, it := range a.entity.Mail() {
 		switch {
@@ -344,6 +367,7 @@ func (l *Lane) forgetEntity(e *entry) {
 			a.kept = append(a.kept, it)
 		}
 	}
+
 	a.entity = nil
 	l.refuseInterrupted(e, lost)
 	l.budget.weighMail(e)
@@ -374,6 +398,7 @@ func (l *Lane) abandon(e *entry, why error) {
 		}
 	}
 	l.dropResults(e, why)
+
 	kept, entity := a.kept, a.entity
 	a.kept, a.entity = nil, nil // first: telling a caller removes its call from the mailbox
 	for _, it := range kept {
@@ -386,6 +411,7 @@ func (l *Lane) abandon(e *entry, why error) {
 			}
 		}
 	}
+
 	e.known = false
 	e.version++
 	l.budget.weighMail(e)

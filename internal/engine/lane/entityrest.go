@@ -2,12 +2,15 @@ package lane
 
 import "github.com/perdure/perdure/internal/model"
 
-// restUntil lets an entity that no caller needs stay in memory for a while. Others make room for it.
+// restUntil lets an entity that no caller needs stay in memory for a while. Others make room for
+// it.
 func (l *Lane) restUntil(now model.Time, e *entry) {
 	l.rest(now, e)
 	for l.resting.full() {
 		if !l.unrest(now, l.resting.first()) {
-			return // it rests behind the others now; the next entity that comes to rest tries the next one
+			// It rests behind the others now; the next entity that comes to rest tries the next
+			// one.
+			return
 		}
 	}
 }

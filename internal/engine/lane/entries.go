@@ -61,6 +61,7 @@ func (l *Lane) maybeDrop(e *entry) {
 	l.drop(e)
 }
 
+// drop lets an entry leave memory. The board forgets its tasks.
 func (l *Lane) drop(e *entry) {
 	if !e.gone {
 		delete(l.entries, e.address)

@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// entry is an address that the lane has something to do with. It leaves memory as soon as it is idle.
-// Each group of fields answers one question about the address; the types stand in entryparts.go.
+// entry is an address that the lane has something to do with. It leaves memory as soon as it is
+// idle. Each group of fields answers one question about the address; the types stand in
+// entryparts.go.
 type entry struct {
 	address model.Address
 	shard   *shard
@@ -20,8 +21,8 @@ type entry struct {
 
 	x     *core.Execution // the current run; nil when there is none, or before it has been read
 	known bool            // x is right, also if it is nil
-	// version counts how often the lane dropped the state or read it for a worker. A read that began
-	// under an older version is out of date.
+	// version counts how often the lane dropped the state or read it for a worker. A read that
+	// began under an older version is out of date.
 	version int
 	actor   *actor // of an entity or a service; nil for all other addresses
 
@@ -131,6 +132,7 @@ type shard struct {
 	again    model.Time // when the next one is tried
 }
 
+// sorted lists the entries of the shard in an order that does not depend on chance.
 func (s *shard) sorted() []*entry {
 	es := make([]*entry, 0, len(s.entries))
 	for e := range s.entries {

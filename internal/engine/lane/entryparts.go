@@ -20,8 +20,8 @@ type pending struct {
 	served       int        // inputs that were applied in the open batch
 	mark         *core.Mark // the last mark of the open batch
 
-	// starting is set while a start that assumed the address to be unused waits for its commit. Other
-	// inputs wait behind it.
+	// starting is set while a start that assumed the address to be unused waits for its commit.
+	// Other inputs wait behind it.
 	starting bool
 	// removing is set while the lane removes an entity, or runs of an address whose current run it
 	// does not know. Inputs wait for the commit. Only the end of the batch clears it.
@@ -90,8 +90,8 @@ func (h *holding) giveBack(c *Call) {
 	h.worker, h.gen, h.busy, h.run = c.Worker, c.Generation, true, c.Run
 }
 
-// take notes that no worker holds the run. What the last worker knew stays, in case that it gets the
-// run back.
+// take notes that no worker holds the run. What the last worker knew stays, in case that it gets
+// the run back.
 func (h *holding) take() {
 	h.worker, h.gen, h.busy, h.run = 0, 0, false, model.RunID{}
 }
@@ -126,8 +126,8 @@ func (h *holding) hear(t *model.Turn) {
 	h.busy = t.Running || t.Seen+int64(t.Ahead) < h.news || len(h.retrying) > 0
 }
 
-// eviction is a run on its way out of the hands of its worker, until the batch that takes it away is
-// committed. If the batch is refused, the worker keeps the run.
+// eviction is a run on its way out of the hands of its worker, until the batch that takes it away
+// is committed. If the batch is refused, the worker keeps the run.
 type eviction struct {
 	pending bool          // the worker hears of it when the batch is committed
 	run     model.RunID   // the run that the worker loses

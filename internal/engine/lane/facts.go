@@ -11,11 +11,13 @@ func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 	if b != nil {
 		to = &b.facts
 	}
+
 	n := noter{to: to, e: e, w: &l.witness, run: e.run()}
 	if e.isEntity() {
 		n.addEntity(in, d)
 		return
 	}
+
 	switch in := in.(type) {
 	case *turnInput:
 		n.add(Fact{Kind: FactTurn})
@@ -26,6 +28,7 @@ func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 		n.addMessage(in.origin.message, d)
 	default:
 	}
+
 	if s := d.Start; s != nil {
 		n.run = s.Run
 		n.addStart(s)
@@ -34,12 +37,14 @@ func (l *Lane) noteFacts(b *building, e *entry, in input, d *core.Decision) {
 		n.run = d.Closed
 		n.addClose(d.Close, d)
 	}
+
 	for i := range d.Events {
 		n.addEvent(&d.Events[i])
 	}
 	for i := range d.Dead {
 		n.addTask(Fact{Kind: FactDead}, d.Dead[i].Task.Spec)
 	}
+
 	if c := d.Letter; c != nil {
 		switch {
 		case c.Purged:

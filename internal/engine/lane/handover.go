@@ -93,6 +93,7 @@ func (l *Lane) handOverAgain(e *entry) {
 	e.tasks.unhanded = nil
 }
 
+// progressOf finds the last progress among the data of a task.
 func progressOf(data []store.TaskDatum) model.Payload {
 	for i := range data {
 		if data[i].IsProgress() {
@@ -111,11 +112,13 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 	if t == nil || !t.Held || t.Claim != claim.claim {
 		return
 	}
+
 	c := model.Claim{
 		Ref:  model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: run, ID: t.ID}, Claim: t.Claim},
 		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since, Identity: e.x.Start.Identity,
 		Trace: cmp.Or(t.Spec.Trace, e.x.Start.Trace), Progress: claim.progress, Canceled: e.x.Alone() && e.x.Canceling != 0,
 	}
+
 	if t.Spec.ToClose > 0 {
 		c.Deadline = t.Since.Add(t.Spec.ToClose)
 	}

@@ -192,8 +192,8 @@ func (in *messageInput) mustRemember(d *core.Decision) bool {
 	return in.once() && !d.Pending && !d.Misused && !isTemporary(d.Answer.Failure)
 }
 
-// acknowledgedID returns the id of the request whose remembered answer is useless once its caller has
-// the answer; empty when the lane has to keep it.
+// acknowledgedID returns the id of the request whose remembered answer is useless once its caller
+// has the answer; empty when the lane has to keep it.
 func (in *messageInput) acknowledgedID(d *core.Decision) string {
 	o := &in.origin
 	if !o.message.Drawn || o.token == nil || !o.inbox.IsZero() || !in.mustRemember(d) {

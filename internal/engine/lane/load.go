@@ -50,12 +50,15 @@ func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
 	if ld.entry != nil && ld.entry.gone {
 		return
 	}
+
+	// A read that failed is repeated later.
 	if !store.Whole(r.Err) && (!fault.Is(r.Err, fault.Corrupt) || !ld.survives()) {
 		ld.attempts++
 		ld.at = now.Add(backoff(ld.attempts))
 		l.loads.delayed = append(l.loads.delayed, ld)
 		return
 	}
+
 	switch ld.Kind {
 	case LoadRun:
 		l.acceptRun(now, ld, r)
@@ -95,6 +98,7 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 		}
 		return
 	}
+
 	e.reading.active, e.reading.due, l.room.tried = false, false, false
 	if !e.known && r.Err == nil {
 		x, err := recoverRun(r)
@@ -106,19 +110,24 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 			l.handOverAgain(e)
 		}
 	}
+
 	if r.Err != nil {
 		e.reading.endHistory()
 		l.quarantine(now, e, model.Unreadable(r.Err))
 		return
 	}
+
 	switch {
 	case !e.reading.history:
 	case r.Execution != nil && r.Execution.Start.Run == e.run():
 		l.activateLoaded(now, e, r.Events)
-	default: // there is none, or another lane has gone on with it, and this lane will hear that it is fenced
+	default:
+		// There is none, or another lane has gone on with it, and this lane will hear that it is
+		// fenced.
 		e.reading.endHistory()
 		l.askAgain(e)
 	}
+
 	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {
@@ -126,6 +135,8 @@ func (l *Lane) acceptRun(now model.Time, ld *Load, r LoadResult) {
 	}
 }
 
+// recoverRun builds the state of a run from its rows; nil when the address has no run. Of a closed
+// run only the start and the outcome are needed.
 func recoverRun(r LoadResult) (*core.Execution, error) {
 	row := r.Execution
 	if row == nil {
@@ -134,6 +145,7 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 	if row.Outcome.Status.Closed() {
 		return &core.Execution{Start: row.Start, Outcome: row.Outcome}, nil
 	}
+
 	timers := make([]core.Timer, len(r.Timers))
 	for i, t := range r.Timers {
 		timers[i] = core.Timer{ID: t.ID, Due: t.Due}
@@ -142,6 +154,7 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	x.Parked, x.Blocked = row.Parked, row.Blocked
 	if x.Parked && x.Withheld() == nil {
 		x.Heard()
@@ -154,13 +167,17 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.reading.active = false
 	l.loadDue(e)
+
 	in := ld.message
-	in.lookup.checked, in.lookup.served = true, ld.served // the same may be looked for twice, and the older result proves less
+	// The same answer may be looked for twice, and the older result proves less.
+	in.lookup.checked, in.lookup.served = true, ld.served
+
 	none := r.Reply == nil && r.Err == nil && !in.lookup.seen
 	var misused *model.Failure
 	if r.Reply != nil && r.Err == nil {
 		misused = misusedBy(in.origin.message, r.Reply)
 	}
+
 	switch {
 	case none || len(e.backlog.inputs) == 0 || e.backlog.inputs[0] != input(in):
 	case misused != nil && in.origin.token == nil:
@@ -168,7 +185,8 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 	case in.origin.message.From.ID != "": // a step waits for the answer, which it is sent
 		e.backlog.inputs[0] = l.answerWith(in, repeated(r), false)
 	case in.origin.remote():
-		in.origin.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left, or its place in the channel
+		// Only its row is left, or its place in the channel.
+		in.origin.message = &model.Message{Kind: model.MessageNothing, To: e.address}
 		l.budget.hold(in)
 	default:
 		e.backlog.inputs = e.backlog.inputs[1:]
@@ -184,6 +202,7 @@ func (l *Lane) acceptReply(ld *Load, r LoadResult) {
 		l.reply(in.address, in.origin.awaits, a)
 		l.done(in)
 	}
+
 	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {
@@ -249,10 +268,12 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 			l.dispatch(now, e)
 		}
 	}
+
 	if len(r.Runnable) == ld.Limit {
 		l.loads.add(&Load{Kind: LoadRunnable, Shards: ld.Shards, After: r.Runnable[len(r.Runnable)-1].RunKey, Limit: ld.Limit, begun: ld.begun})
 		return
 	}
+
 	for _, id := range ld.Shards {
 		if sh := l.shards[id]; sh != nil && sh.tenure == ld.begun {
 			sh.listed = true

@@ -54,7 +54,8 @@ func (l *Lane) feed(now model.Time) {
 			continue
 		}
 
-		// The input has its own copy, because the channel lets go of the message when it is applied.
+		// The input has its own copy, because the channel lets go of the message when it is
+		// applied.
 		p.feeding = true
 		fed := &struct {
 			messageInput
@@ -77,15 +78,16 @@ func (l *Lane) post(out []store.MessageRow) {
 	}
 }
 
-// MailWaits says that the store has mail for shards of this lane. The lane reads it when it has room
-// for it.
+// MailWaits says that the store has mail for shards of this lane. The lane reads it when it has
+// room for it.
 func (l *Lane) MailWaits() {
 	if l.mail.reading || l.dead != nil || l.mailFull() {
 		l.mail.again = true
 		return
 	}
 	shards := l.serving()
-	leaving := l.ids(func(s *shard) bool { return s.draining && !s.freeing }) // they wait for what claims write
+	// Leaving shards wait for what claims write.
+	leaving := l.ids(func(s *shard) bool { return s.draining && !s.freeing })
 	if len(shards)+len(leaving) == 0 {
 		return
 	}
@@ -149,7 +151,9 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		origin:    source{message: &row.Message, inbox: row.ID},
 		lookup:    lookup{seen: row.Seen},
 	}
-	if row.Seen && !in.once() { // else what is remembered is looked up: it may be the answer to another request under the same id
+	// Otherwise the lane looks up the remembered answer: it may belong to another request under the
+	// same id.
+	if row.Seen && !in.once() {
 		in.origin.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
 	}
 	l.take(now, e, in)
@@ -165,9 +169,11 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 		b.effects = append(b.effects, effect{kind: effExpect, entry: e, message: in.(*messageInput)})
 		return
 	}
+
 	answered, known := in.(*answerInput)
 	query := m.Kind == model.MessageQuery // its id is used once
 	again := known && !query              // is remembered
+
 	switch {
 	case m.Kind == model.MessageNothing || m.RequestID == "":
 	// The id does not belong to this request. Its sender looks for the refusal as well.
@@ -178,9 +184,12 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	case !again:
 		l.remember(b, e, m.RequestID, useFor(&d.Answer, m.Use()))
 	}
+
 	if f := d.Answer.Failure; f != nil && m.Keep {
 		l.keepRefused(b, e, m, f)
 	}
+
+	// The other process hears that there is an answer.
 	if node := m.Node; !node.IsZero() && m.Kind != model.MessageNothing {
 		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
 		if m.Kind == model.MessageWatch && m.Name == model.WatchChanges {

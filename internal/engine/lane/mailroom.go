@@ -109,8 +109,8 @@ func (m *mailroom) release(p *pair) {
 	}
 }
 
-// rollback returns to the committed cursor. The inputs that the lane kept of the refused batches come
-// back first, in order. What was queued behind them is read from the store again.
+// rollback returns to the committed cursor. The inputs that the lane kept of the refused batches
+// come back first, in order. What was queued behind them is read from the store again.
 func (m *mailroom) rollback(p *pair) {
 	p.applied, p.inOpen, p.feeding = p.committed, false, false
 	m.clear(p)
@@ -137,8 +137,8 @@ func (m *mailroom) clearShard(id model.ShardID) {
 	}
 }
 
-// dropShard forgets a shard that the lane no longer owns, with what was to be moved aside of it: its
-// next owner reads that again.
+// dropShard forgets a shard that the lane no longer owns, with what was to be moved aside of it:
+// its next owner reads that again.
 func (m *mailroom) dropShard(id model.ShardID) {
 	for k := range m.pairs {
 		if k[0] == id {

@@ -51,6 +51,7 @@ func (n *noter) addTask(f Fact, s *model.TaskSpec) {
 	n.add(f)
 }
 
+// addMessage adds that a message was decided.
 func (n *noter) addMessage(m *model.Message, d *core.Decision) {
 	f := Fact{Kind: FactMessage, Message: m.Kind, Refused: d.Answer.Failure != nil, Name: m.Name, Trace: m.Trace}
 	if d.Start != nil {
@@ -61,6 +62,7 @@ func (n *noter) addMessage(m *model.Message, d *core.Decision) {
 	n.add(f)
 }
 
+// addStart adds that a run began, or that a task was submitted.
 func (n *noter) addStart(s *model.Start) {
 	if s.Task == nil {
 		n.add(Fact{Kind: FactStarted})
@@ -72,6 +74,7 @@ func (n *noter) addStart(s *model.Start) {
 	}
 }
 
+// addClose adds that a run ended. The end of a task that stands alone is the end of its attempt.
 func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	x := n.w.x
 	if x == nil || x.Start.Run != d.Closed {
@@ -80,10 +83,12 @@ func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	if x == nil || x.Start.Run != d.Closed {
 		return
 	}
+
 	if x.Start.Task == nil {
 		n.add(Fact{Kind: FactClosed, Status: o.Status, Failure: o.Failure, Trace: x.Start.Trace, Since: x.Start.At, At: o.At})
 		return
 	}
+
 	switch t := &n.w.task; {
 	case !n.w.has:
 	case o.Status == model.Completed:
@@ -95,8 +100,10 @@ func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
 	}
 }
 
+// addEvent adds what an event of the history means.
 func (n *noter) addEvent(e *model.Event) {
 	mine := n.w.has && n.w.task.ID == e.ID
+
 	switch e.Kind {
 	case model.EventStepCompleted:
 		if mine {
@@ -183,9 +190,11 @@ func (n *noter) addEntity(in input, d *core.Decision) {
 		}
 	default:
 	}
+
 	if d.Entity == nil {
 		return
 	}
+
 	row, was := &d.Entity.Entity, &n.w.lock
 	if was.Locked() && row.Holder != was.Holder {
 		n.add(Fact{Kind: FactUnlocked, Word: how, Since: was.Held, At: row.Changed})

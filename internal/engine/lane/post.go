@@ -13,6 +13,7 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil {
 		return
 	}
+
 	core.Assign(x, d, func(t *core.Task, claim int64) string {
 		if t.Visible > now {
 			return ""
@@ -33,6 +34,7 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 	})
 }
 
+// item is how the board sees a task.
 func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 	it := queue.Item{
 		Ref:  model.TaskRef{Address: e.address, Run: x.Start.Run, ID: t.ID},
@@ -102,6 +104,7 @@ func (e *entry) outdated(id string, p posting) bool {
 func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 	x := e.x
 	p, ok := e.tasks.posted.get(t.ID)
+
 	switch {
 	case ok:
 		if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
@@ -115,10 +118,12 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 		e.tasks.posted.set(t.ID, posting{held: true, claim: t.Claim, worker: id})
 		l.cfg.Board.Held(now, it, t.Claim, id, t.Worker)
 		switch {
-		case id != 0 && !has: // the claim was read, so it is durable, but the worker has not heard of it
+		case id != 0 && !has:
+			// The claim was read, so it is durable, but the worker has not heard of it.
 			l.handOver(e, &effect{run: e.run(), task: &handover{id: t.ID, claim: t.Claim, worker: id}})
 		case id != 0:
-			l.postTask(now, e, t) // warns the worker if it should come to an end: the owner before may not have
+			// This warns the worker if its task is canceled: the owner before may not have.
+			l.postTask(now, e, t)
 		case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
 			l.loseClaim(e, t)
 		}
@@ -163,13 +168,15 @@ func (l *Lane) repost(now model.Time, e *entry, id string) {
 	if p, ok := e.tasks.posted.get(id); ok && !p.held {
 		l.unpostOne(now, e, id, queue.Neither)
 		if e.tasks.complete && e.tasks.run == e.run() {
-			l.postAgain(now, e, id, queue.Neither) // at once: an entry without tasks on the board may be dropped
+			// Do it at once: an entry without tasks on the board may leave memory.
+			l.postAgain(now, e, id, queue.Neither)
 		} else {
 			l.postTasks(now, e, queue.Neither)
 		}
 	}
 }
 
+// unpostOne takes a task from the board, and stops the worker that executes it.
 func (l *Lane) unpostOne(now model.Time, e *entry, id string, how queue.Outcome) {
 	p, _ := e.tasks.posted.get(id)
 	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, how)

@@ -39,6 +39,7 @@ func (p *postings) get(id string) (posting, bool) {
 	return t, ok
 }
 
+// set notes what the board was told of a task.
 func (p *postings) set(id string, t posting) {
 	switch {
 	case p.id == id || p.len() == 0 && p.many == nil:

@@ -55,6 +55,7 @@ func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
 	case e.hold.free() && e.wait.worker:
 		return fault.New(fault.Unavailable, "execution %s %s", m.To, noWorker(e))
 	}
+
 	switch {
 	case len(e.queries) >= l.cfg.MaxBacklog:
 		return fault.New(fault.Exhausted, "%d queries of %s have not been answered, which is the limit", len(e.queries), m.To)
@@ -126,8 +127,8 @@ type QueryAnswer struct {
 	Failure    *model.Failure
 }
 
-// AnswerQuery hands in what the code of a run answered. The lane drops an answer that no caller waits
-// for.
+// AnswerQuery hands in what the code of a run answered. The lane drops an answer that no caller
+// waits for.
 func (l *Lane) AnswerQuery(now model.Time, w WorkerID, got QueryAnswer) {
 	q := l.questions.open[got.ID]
 	if q == nil || l.dead != nil || !q.askedOf(w, got.Run, got.Generation) {

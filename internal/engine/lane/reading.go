@@ -22,8 +22,8 @@ func (l *Lane) scheduleOrDrop(e *entry) {
 	}
 }
 
-// ensureKnown reports whether the run of an entry is known, and reads it if it is not. A quarantined
-// address needs no read: its inputs are refused whatever the run is.
+// ensureKnown reports whether the run of an entry is known, and reads it if it is not. A
+// quarantined address needs no read: its inputs are refused whatever the run is.
 func (l *Lane) ensureKnown(e *entry) bool {
 	if e.known || e.quarantine.why != nil {
 		return true

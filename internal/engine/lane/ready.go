@@ -39,8 +39,8 @@ func (in *messageInput) ready(l *Lane, e *entry) bool {
 		return true // refused without a look at the run
 	}
 
-	// A batch deletes before it writes, so what it deletes must have been committed before. The same
-	// holds for dead letters: a batch on its way to the store may be about the same letter.
+	// A batch deletes before it writes, so what it deletes must have been committed before. The
+	// same holds for dead letters: a batch on its way to the store may be about the same letter.
 	if e.dirty() && (in.is(model.MessageDelete) || in.aboutLetter()) {
 		return false
 	}
@@ -84,7 +84,8 @@ func (in *messageInput) rowsKnown(l *Lane, e *entry) bool {
 		}
 		return false
 	case in.is(model.MessageQuery) && e.known && e.x != nil && !e.x.Open():
-		return !e.dirty() // a worker reads the history of a run that has ended, and must find its end
+		// A worker reads the history of a run that has ended, and must find its end.
+		return !e.dirty()
 	}
 	return true
 }
@@ -96,7 +97,8 @@ func (in *messageInput) rowsKnown(l *Lane, e *entry) bool {
 func (l *Lane) mayAssumeAbsent(e *entry, in *messageInput) bool {
 	return in.is(model.MessageStart) && !e.isEntity() && !in.origin.remote() && !in.lookup.checked && !in.once() &&
 		in.origin.message.Terms == nil &&
-		!e.reading.history && !e.wait.worker && !e.wait.room && e.hold.free() // otherwise there is a run
+		// Otherwise there is a run.
+		!e.reading.history && !e.wait.worker && !e.wait.room && e.hold.free()
 }
 
 // serveBacklog applies waiting inputs, entry by entry in turn.

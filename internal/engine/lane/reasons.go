@@ -7,6 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// hasCode reports whether one of the reasons has the code.
 func hasCode(rs []model.Reason, code model.ReasonCode) bool {
 	for i := range rs {
 		if rs[i].Code == code {
@@ -40,6 +41,7 @@ func concernsAllTasks(e model.Event) bool {
 	return e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventCancelRequest
 }
 
+// noWorker is the reason that no worker here has the code of the address.
 func noWorker(e *entry) model.Reason {
 	why := model.Reason{Code: model.WaitWorker, Name: e.address.Type}
 	if word, name, ok := strings.Cut(e.address.Type, ":"); ok && e.isEntity() {

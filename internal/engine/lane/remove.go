@@ -28,9 +28,11 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 		l.applyErase(now, e, in)
 		return
 	}
+
 	m := in.origin.message
 	current := e.known && e.x != nil && slices.Contains(m.Runs, e.x.Start.Run)
 	whole := current || m.ToRun.IsZero() // else the current run may be another one, which goes on
+
 	gone := model.Outcome{Status: model.Failed, At: now, Failure: &model.Failure{Kind: fault.NotFound.String(), Message: removedByOperator}}
 	d := core.Decision{Deletes: m.Runs}
 	if to := m.Parent; to.ID != "" {
@@ -38,15 +40,19 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 			Kind: model.MessageClosed, To: to.Address, ToRun: to.Run, ID: to.ID, From: model.Link{Address: m.To}, Status: gone.Status, Failure: gone.Failure,
 		})
 	}
+
+	// An earlier run goes, and the current one stays.
 	if e.known && e.x != nil && !current {
 		l.record(e, in, &d)
 		return
 	}
+
 	l.release(e)
 	if current {
 		l.setRun(e, nil)
 	}
 	e.pending.removing = !e.known
+
 	b := l.record(e, in, &d)
 	for _, run := range m.Runs {
 		if whole {
@@ -54,6 +60,7 @@ func (l *Lane) applyForced(now model.Time, e *entry, in *messageInput) {
 		}
 	}
 	b.effects = append(b.effects, effect{kind: effGone, entry: e, again: !whole})
+
 	if !e.hold.free() {
 		l.letGo(b, e, removedByOperator)
 	}
@@ -100,10 +107,12 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 		l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.Conflict.String(), Message: entityChanged}}})
 		return
 	}
+
 	l.release(e)
 	l.workers.unstrand(e)
 	l.resting.remove(e)
 	l.abandon(e, fault.New(fault.NotFound, "%s: %s", e.address, entityRemoved))
+
 	d, unheard := core.Erase(in.erased.mailbox, entityRemoved)
 	e.pending.removing = true
 	b := l.record(e, in, &d)
@@ -115,6 +124,7 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *messageInput) {
 			l.asideItem(now, e, it)
 		}
 	}
+
 	b.effects = append(b.effects, effect{kind: effGone, entry: e})
 }
 
@@ -133,7 +143,8 @@ func wayOut(m *model.Message, blocked *fault.Error) error {
 		return blocked
 	case m.To.IsEntity() && m.Order():
 		return fault.WithHint(blocked, "%s", model.EntityWayOut)
-	case m.Order() || m.Kind == model.MessageStart && m.Reuse != model.ReturnExisting: // or it would replace what is quarantined
+	case m.Order() || m.Kind == model.MessageStart && m.Reuse != model.ReturnExisting:
+		// Or it would replace what is quarantined.
 		return fault.WithHint(blocked, "%s", model.WayOut)
 	}
 	return blocked

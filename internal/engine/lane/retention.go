@@ -21,6 +21,7 @@ func (l *Lane) KeepAll(keep bool) {
 // expire looks for runs whose time is over, and removes them, when it is time to.
 func (l *Lane) expire(now model.Time) {
 	r := &l.retention
+
 	switch {
 	case l.cfg.Retention == 0 || len(l.shards) == 0 || r.looking || r.pending > 0 || r.keep:
 	case r.at == 0 && (r.more || len(r.found) > 0):
@@ -81,6 +82,7 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 		}
 		in.runs = append(in.runs, h.Run)
 	}
+
 	for _, in := range inputs {
 		e := l.entry(in.address)
 		if e == nil || e.shard.draining {
@@ -93,8 +95,8 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 
 func (in *removalInput) size() int { return inputBytes + 16*len(in.runs) }
 
-// ready waits for the batches of the address: a start on its way to the store may replace a run that
-// is to go, and must find it.
+// ready waits for the batches of the address: a start on its way to the store may replace a run
+// that is to go, and must find it.
 func (in *removalInput) ready(_ *Lane, e *entry) bool { return !e.dirty() }
 
 // applyPoisoned removes the rows of a quarantined address like any others, whatever they contain.

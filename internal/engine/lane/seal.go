@@ -54,8 +54,8 @@ func (l *Lane) seal(now model.Time) {
 		return
 	}
 
-	// What the batch was to write has cancelled out. The rest depends on nothing that is still to be
-	// committed.
+	// What the batch was to write has cancelled out. The rest depends on nothing that is still to
+	// be committed.
 	if len(b.effects) > 0 || len(b.inputs) > 0 {
 		l.open = l.newBuilding()
 		l.reportFacts(b, false)
@@ -73,7 +73,9 @@ func (l *Lane) send(now model.Time, b *building) {
 	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
 	b.batch.Bytes, b.batch.Patience = b.bytes, l.recovery.patience
 	for i := range b.batch.Requests {
-		b.batch.Requests[i].At = now // its age: without one it would be swept at once, and a repetition would take effect again
+		// Without its age the answer would be swept at once, and a repetition would take effect
+		// again.
+		b.batch.Requests[i].At = now
 	}
 
 	for _, e := range b.entries {

@@ -35,6 +35,7 @@ func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
 		l.shards[s.Shard] = sh
 		ids = append(ids, s.Shard)
 	}
+
 	slices.Sort(ids)
 	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})
 	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})
@@ -58,6 +59,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		l.failWaiters(id)
 		l.timers.dropShard(id)
 		l.mail.clearShard(id)
+
 		for _, e := range sh.sorted() {
 			l.refuseBacklog(e)
 			if e.isEntity() {
@@ -128,7 +130,8 @@ func (l *Lane) drainShards(now model.Time) {
 		rest := true
 		for _, e := range sh.sorted() {
 			switch {
-			case e.dirty() || e.reading.active || len(e.backlog.inputs) > 0 || e.tasks.handing > 0: // nothing else would hand over the claims
+			case e.dirty() || e.reading.active || len(e.backlog.inputs) > 0 || e.tasks.handing > 0:
+				// Nothing else would hand over the claims.
 				rest = false
 			case (e.hold.busy || e.tasks.executing()) && now < sh.until:
 				rest = false
@@ -138,9 +141,12 @@ func (l *Lane) drainShards(now model.Time) {
 				l.letGoNow(e, "the shard moves")
 			}
 		}
+
+		// What is left to wait for comes by itself.
 		if now >= sh.until {
 			sh.until = 0 // what is left to wait for comes by itself
 		}
+
 		if now >= sh.again {
 			sh.again = 0
 		}
@@ -183,6 +189,7 @@ func (l *Lane) retryFree(now model.Time, err error) {
 	}
 }
 
+// drainWake is when the lane stops to wait for a shard, or tries again to free one.
 func (l *Lane) drainWake() model.Time {
 	var t model.Time
 	if l.recovery.careful() {
@@ -231,7 +238,8 @@ func (l *Lane) Known() []model.ShardID {
 			return false
 		}
 		for e := range s.entries {
-			if e.pending.starting || !e.isEntity() && !e.known && (e.reading.active || e.reading.history) { // a start that assumes an unused address has not looked
+			// A start that assumes an unused address has not looked.
+			if e.pending.starting || !e.isEntity() && !e.known && (e.reading.active || e.reading.history) {
 				return false
 			}
 		}

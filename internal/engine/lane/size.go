@@ -11,8 +11,9 @@ const (
 	fewestBytes = 64 << 10 // a batch may always carry so many, however slow the path to the store is
 )
 
-// decisionSize is roughly the number of bytes that the rows of a decision have. The row of an entity
-// and remembered answers are not among them: the code that adds those to a batch counts them.
+// decisionSize is roughly the number of bytes that the rows of a decision have. The row of an
+// entity and remembered answers are not among them: the code that adds those to a batch counts
+// them.
 func decisionSize(d *core.Decision) int {
 	n := rowBytes
 	for i := range d.Events {

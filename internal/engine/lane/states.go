@@ -22,12 +22,14 @@ type EntityStates struct {
 	Waiters int // sections that wait for a lock
 }
 
+// entityStates counts the entities in memory, by type.
 func (l *Lane) entityStates() map[string]EntityStates {
 	all := map[string]EntityStates{}
 	for _, e := range l.entries {
 		if !e.isEntity() || e.actor.entity == nil {
 			continue
 		}
+
 		s := all[e.address.Type]
 		s.Loaded++
 		if e.actor.entity.Row.Locked() {

@@ -21,9 +21,11 @@ func (l *Lane) String() string {
 		len(l.loads.flying), len(l.loads.waiting), len(l.loads.delayed), l.mail.reading, len(l.mail.inbox))
 	fmt.Fprintf(&b, "\n  timers: %d, and %d due, known up to %s, asked up to %s", len(l.timers.heap), l.timers.due, l.timers.horizon.Due, l.timers.asked)
 	fmt.Fprintf(&b, "\n  addresses that somebody waits for: %d, listens to: %d; queries: %d", len(l.waiters.at), len(l.watchers.at), len(l.questions.open))
+
 	for _, id := range l.Shards() {
 		fmt.Fprintf(&b, "\n  shard %d: draining %v", id, l.shards[id].draining)
 	}
+
 	for _, e := range l.sorted(func(*entry) bool { return true }) {
 		fmt.Fprintf(&b, "\n  %s: run %s, worker %d, %d inputs wait", e.address, e.run(), e.hold.worker, len(e.backlog.inputs))
 		for _, flag := range [...]struct {

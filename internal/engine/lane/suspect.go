@@ -3,12 +3,13 @@ package lane
 import "github.com/perdure/perdure/internal/model"
 
 // A call that kills the process which makes it must not kill every process that owns its shard, one
-// after the other. When the last owner of a shard has died, the calls that it left are suspects: the
-// lane stores a note before it makes one. If this process dies too, the next owner finds the note,
-// and sets the call aside.
+// after the other. When the last owner of a shard has died, the calls that it left are suspects:
+// the lane stores a note before it makes one. If this process dies too, the next owner finds the
+// note, and sets the call aside.
 
-// loneCalls is how many suspects of a shard are made alone before a second owner has died with them.
-// Each of them costs a commit, and the calls behind it wait. Further ones are made together first.
+// loneCalls is how many suspects of a shard are made alone before a second owner has died with
+// them. Each of them costs a commit, and the calls behind it wait. Further ones are made together
+// first.
 const loneCalls = 64
 
 // suspect finds out which calls of an entity that has been read are suspects.
@@ -29,6 +30,7 @@ func (l *Lane) accuse(now model.Time, e *entry) {
 	}
 }
 
+// apply stores the note; the suspects are made after its commit.
 func (in *suspectInput) apply(l *Lane, now model.Time, e *entry) {
 	items, alone := e.actor.entity.Suspects(operationsPerHand)
 	if len(items) == 0 || alone && !l.solo.claim(e) {

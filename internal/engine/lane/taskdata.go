@@ -17,6 +17,8 @@ func (l *Lane) applyWrite(now model.Time, e *entry, in *messageInput) {
 	l.record(e, in, &d)
 }
 
+// writeData adds the values, items and log lines of a write to the open batch, with the mark that
+// makes a repetition of the write harmless.
 func (l *Lane) writeData(now model.Time, e *entry, write *model.TaskWrite) error {
 	ref := &write.Ref
 	w := e.tasks.written[ref.ID]
@@ -26,10 +28,12 @@ func (l *Lane) writeData(now model.Time, e *entry, write *model.TaskWrite) error
 	case w.err != nil:
 		return w.err
 	}
+
 	c, news, err := w.Write(write, now)
 	if err != nil || !news {
 		return err
 	}
+
 	b, key := l.open, e.key()
 	l.touch(b, e)
 	for i := range c.States {
@@ -47,6 +51,7 @@ func (l *Lane) writeData(now model.Time, e *entry, write *model.TaskWrite) error
 		b.batch.Logs = append(b.batch.Logs, store.LogRow{RunKey: key, Task: ref.ID, At: it.At, N: int32(len(b.batch.Logs)), Level: it.Level, Text: it.Text})
 		b.bytes += rowBytes + len(it.Text)
 	}
+
 	mark := store.TaskMark{Claim: w.Claim, Seq: w.Seq, Lines: w.Lines, Items: w.Items, At: w.At}
 	b.putDatum(mark.Datum(key, ref.ID))
 	return nil

@@ -58,6 +58,7 @@ func (l *Lane) refill(after store.TimerMark, until model.Time, catchUp bool) {
 	l.loads.addFirst(&Load{Kind: LoadTimers, Shards: shards, Mark: after, Until: until, Limit: min(limit, w.limit), catchUp: catchUp})
 }
 
+// acceptTimers takes in a page of timers.
 func (l *Lane) acceptTimers(ld *Load, r LoadResult) {
 	p := page{after: ld.Mark, timers: r.Timers, catchUp: ld.catchUp, end: store.TimerMark{Due: ld.Until, Run: maxRun}}
 	if ld.catchUp {
@@ -70,19 +71,23 @@ func (l *Lane) acceptTimers(ld *Load, r LoadResult) {
 	l.timers.take(p, l.Owns)
 }
 
+// apply fires the timer, if its run is still the current one.
 func (in *timerInput) apply(l *Lane, now model.Time, e *entry) {
 	if e.x == nil || e.x.Start.Run != in.run {
 		l.skip(e, in) // the run has ended, and its timers with it
 		return
 	}
 	d := core.Fire(e.x, in.id, now)
+
+	// The worker first hears that the attempt failed, which may be on its way to the store.
 	switch b := l.batchOf(e); {
 	case d.Retry == "":
 	case b == nil:
 		l.wakeForRetry(now, e, in.run, d.Retry)
-	default: // after what the worker has to hear first: that the attempt failed may be on its way to the store
+	default:
 		b.effects = append(b.effects, effect{kind: effRetry, entry: e, run: in.run, step: d.Retry})
 	}
+
 	g := l.record(e, in, &d)
 	switch {
 	case d.Begins:

@@ -7,6 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// size counts what the turn records.
 func (in *turnInput) size() int {
 	n := inputBytes
 	for i := range in.turn.Commands {
@@ -27,6 +28,7 @@ func (in *turnInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.done(in)
 }
 
+// apply records what the code did, and gives the next run to a worker if the turn ended this one.
 func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
 	if !e.isHeld(t, in.worker) {
@@ -72,7 +74,8 @@ func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
 		}
 	case t.Blocked != nil:
 		if b != nil {
-			call := Call{Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen} // nothing to call it for
+			// The worker knows: there is nothing to call it for.
+			call := Call{Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen}
 			b.effects = append(b.effects, effect{kind: effBlocked, entry: e, call: call})
 			e.eviction.missed = nil
 		}
@@ -115,6 +118,7 @@ func (in *releaseInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
 	l.done(in)
 }
 
+// apply lets the worker go, if it has seen everything that was committed for the run.
 func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
 	t := in.turn
 	if !e.isHeld(t, in.worker) {
@@ -173,6 +177,7 @@ func (l *Lane) noteTurn(now model.Time, e *entry, t *model.Turn) {
 	case e.hold.withheld && !e.shard.draining: // drainShards handles a shard that is given up
 		l.takeBack(now, e, l.whyLeave(e))
 	case !l.mustLeave(e):
-		e.hold.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep) // it goes on with what was just committed
+		// It goes on with what was just committed.
+		e.hold.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep)
 	}
 }

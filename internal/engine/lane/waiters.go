@@ -46,8 +46,8 @@ func newWaiters() waiters { return waiters{at: map[model.Address][]waiter{}} }
 // add lets a caller of this process wait.
 func (ws *waiters) add(a model.Address, w waiter) { ws.at[a] = append(ws.at[a], w) }
 
-// addNode lets another node wait. Callers over there come and go without a word, so the lane forgets
-// the node after a while.
+// addNode lets another node wait. Callers over there come and go without a word, so the lane
+// forgets the node after a while.
 func (ws *waiters) addNode(now model.Time, a model.Address, w waiter) {
 	w.until = now.Add(awaitFor)
 	for i := range ws.at[a] {
@@ -165,8 +165,8 @@ func (ws *waiters) removed(out *Output, a model.Address, err error, again bool) 
 }
 
 // fail tells the waiters of the picked addresses that this lane will not answer them. Waiters whose
-// start is not committed hear it with the answer to that start. A request whose answer is awaited is
-// stored: sent again under its id, it waits for the same answer.
+// start is not committed hear it with the answer to that start. A request whose answer is awaited
+// is stored: sent again under its id, it waits for the same answer.
 func (ws *waiters) fail(out *Output, pick func(model.Address) bool, err error) {
 	for _, a := range pickAddresses(ws.at, pick) {
 		ws.remove(a, func(w *waiter) bool {

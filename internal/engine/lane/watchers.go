@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// watchFor is how long the lane tells another node of changes. The node says again that it listens
-	// before that.
+	// watchFor is how long the lane tells another node of changes. The node says again that it
+	// listens before that.
 	watchFor        = 2 * time.Minute
 	fewestListeners = 64 // addresses below which the lane does not look for nodes to forget
 )
@@ -48,9 +48,9 @@ func (ws *watchers) remove(a model.Address, token any) {
 	ws.keep(a, func(w *watcher) bool { return w.token != token })
 }
 
-// sweep forgets nodes that no longer listen. Without it, a node would stay for ever that listened to
-// an address of which nothing is committed any more. It looks when there are twice as many addresses
-// as the last time left.
+// sweep forgets nodes that no longer listen. Without it, a node would stay for ever that listened
+// to an address without further commits. It looks when there are twice as many addresses as the
+// last time left.
 func (ws *watchers) sweep(now model.Time) {
 	if len(ws.at) < ws.sweepAt {
 		return

@@ -80,6 +80,7 @@ func (w *window) room(n *line, place store.TimerMark) bool {
 // held is the number of timers in memory, including void ones.
 func (w *window) held() int { return len(w.heap) + w.due }
 
+// line finds or makes the line of a kind.
 func (w *window) line(k kind) *line {
 	n := w.lines[k]
 	if n == nil {
@@ -142,6 +143,7 @@ func (w *window) add(t *store.Timer) {
 	}
 }
 
+// push takes a timer into memory. An older entry of the same timer is void from now on.
 func (w *window) push(t store.Timer) {
 	k := timerKey{t.Run, t.ID}
 	due, ok := w.known[k]
@@ -172,6 +174,7 @@ func (w *window) trim(share int) {
 	// A timer that was stopped and started again for the same time is in the heap twice. Both go or
 	// both stay.
 	all := slices.CompactFunc(w.heap, func(x, y store.Timer) bool { return compareTimers(x, y) == 0 })
+
 	kept, taken := all[:0], map[*line]int{}
 	var last store.TimerMark
 	for _, t := range all {
@@ -181,7 +184,8 @@ func (w *window) trim(share int) {
 		n, place := w.lines[kindOf(&t)], markOf(&t)
 		if taken[n]++; taken[n]+len(n.due) > share {
 			if last == (store.TimerMark{}) {
-				last = store.TimerMark{Due: t.Due - 1, Run: maxRun} // what is due before it is not in the heap
+				// What is due before it is not in the heap.
+				last = store.TimerMark{Due: t.Due - 1, Run: maxRun}
 			}
 			w.fallBehind(n, last)
 		}
@@ -192,10 +196,12 @@ func (w *window) trim(share int) {
 		}
 		kept = append(kept, t)
 	}
+
 	clear(w.heap[len(kept):])
 	w.heap = kept
 	for _, n := range w.lines {
-		if n.behind && compareMarks(n.from, w.horizon) >= 0 { // what it lacks lies behind the horizon, and is read with all others
+		// What it lacks lies behind the horizon, and is read with all others.
+		if n.behind && compareMarks(n.from, w.horizon) >= 0 {
 			w.catchUp(n)
 		}
 		w.dismiss(n)
@@ -248,6 +254,7 @@ func (w *window) change(k timerKey) {
 	}
 }
 
+// dropShard forgets the timers of a shard that another lane owns from now on.
 func (w *window) dropShard(id model.ShardID) {
 	drop := func(t store.Timer) bool {
 		k := timerKey{t.Run, t.ID}
@@ -256,8 +263,10 @@ func (w *window) dropShard(id model.ShardID) {
 		}
 		return t.Shard == id
 	}
+
 	w.heap = slices.DeleteFunc(w.heap, drop)
 	heap.Init(&w.heap)
+
 	order := w.order[:0]
 	w.due = 0
 	for _, n := range w.order {
@@ -266,6 +275,7 @@ func (w *window) dropShard(id model.ShardID) {
 			w.due += len(n.due)
 		}
 	}
+
 	clear(w.order[len(order):])
 	w.order = order
 	for _, n := range w.lines {
@@ -365,7 +375,8 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		place := markOf(t)
 		if _, changed := w.changed[timerKey{t.Run, t.ID}]; !changed && owns(t.Shard) {
 			switch n := w.line(kindOf(t)); {
-			case n.behind != p.catchUp || p.catchUp && !w.wants(n, p.after, place): // known, or not to be read yet
+			case n.behind != p.catchUp || p.catchUp && !w.wants(n, p.after, place):
+				// Known, or not to be read yet.
 				w.dismiss(n)
 			case w.room(n, place):
 				w.push(*t)
@@ -379,16 +390,21 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		}
 		last = place
 	}
-	if !w.stale { // else a place was moved back while we were reading: what we have is right, but there may be more behind it
+
+	// A stale read is right, but does not say up to where timers are known: a place was moved back
+	// while it was in flight.
+	if !w.stale {
 		w.move(p)
 	}
+
 	crossed := w.crossed
 	w.asked, w.stale, w.crossed = 0, false, false
 	clear(w.changed)
 	switch {
 	case len(w.heap) > w.limit:
 		w.shrink()
-	case crossed && w.behind > 0: // what was kept because the read might have passed it is in the store
+	case crossed && w.behind > 0:
+		// What was kept because the read might have passed it is in the store.
 		w.trim(len(w.heap) + w.due)
 	}
 }

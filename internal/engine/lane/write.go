@@ -12,7 +12,8 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	m, _ := in.(*messageInput)
 	key := e.key()
 	if d.Close != nil {
-		key.Run = d.Closed // a continued run closes under its own id, not under that of the next run
+		// A continued run closes under its own id, not under that of the next run.
+		key.Run = d.Closed
 	}
 	b.bytes += decisionSize(d)
 
@@ -64,7 +65,8 @@ func (l *Lane) write(b *building, e *entry, in input, d *core.Decision) {
 	}
 }
 
-// writeDeletes removes runs or an entity. A removal by force does not look at what the rows contain.
+// writeDeletes removes runs or an entity. A removal by force does not look at what the rows
+// contain.
 func (l *Lane) writeDeletes(b *building, e *entry, m *messageInput, d *core.Decision) {
 	forced := m != nil && m.isForced()
 	for _, run := range d.Deletes {
@@ -79,7 +81,8 @@ func (l *Lane) writeDeletes(b *building, e *entry, m *messageInput, d *core.Deci
 	}
 }
 
-// writeStart writes a new run, and gives it to a worker after the commit unless it has ended at once.
+// writeStart writes a new run, and gives it to a worker after the commit unless it has ended at
+// once.
 func (l *Lane) writeStart(b *building, e *entry, d *core.Decision) {
 	b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})
 	b.relabel(store.RunKey{Shard: e.shard.id, Run: d.Start.Run}, d.Start.Carried)
