@@ -16,8 +16,8 @@ import (
 // dbosPool is the number of connections to PostgreSQL: one per client. The default of 20 is slower.
 const dbosPool = "64"
 
-// dbosSystem is DBOS Transact for Go, with its own settings otherwise. On SQLite that is synchronous=NORMAL: a power failure may lose what was
-// acknowledged, while ours survives.
+// dbosSystem is DBOS Transact for Go, with its own settings otherwise. On SQLite that is
+// synchronous=NORMAL: a power failure may lose what was acknowledged, while ours survives.
 type dbosSystem struct {
 	ctx  dbos.Context
 	body func(step int)
@@ -35,6 +35,7 @@ func openDBOS(ctx context.Context, place bench.Place, body func(int)) (bench.Sys
 		u.RawQuery = query.Encode()
 		address = u.String()
 	}
+
 	d, err := dbos.NewContext(ctx, dbos.Config{AppName: "bench", DatabaseURL: address, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
@@ -44,6 +45,7 @@ func openDBOS(ctx context.Context, place bench.Place, body func(int)) (bench.Sys
 	dbos.RegisterWorkflow(d, s.chain)
 	dbos.RegisterWorkflow(d, s.fanOut)
 	dbos.RegisterWorkflow(d, s.sleep)
+
 	return s, dbos.Launch(d)
 }
 

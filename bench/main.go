@@ -1,5 +1,5 @@
-// Command bench measures Perdure beside its peers, on a PostgreSQL that it starts itself and on SQLite, and compares the outcome with
-// our bars. See README.md.
+// Command bench measures Perdure beside its peers, on a PostgreSQL that it starts itself and on
+// SQLite, and compares the outcome with our bars. See README.md.
 package main
 
 import (
@@ -59,6 +59,7 @@ func measure(ctx context.Context, args []string) (err error) {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+
 	o := bench.Options{
 		Duration: *duration, Rounds: *rounds, Clients: *clients, Sleepers: *sleepers, Tasks: *tasks, Wait: *wait, Profile: *profile,
 		Peers: map[string]bench.Peer{}, Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
@@ -66,6 +67,7 @@ func measure(ctx context.Context, args []string) (err error) {
 	for _, w := range list(*workloads) {
 		o.Workloads = append(o.Workloads, bench.Workload(w))
 	}
+
 	for _, name := range list(*with) {
 		p, known := peers[name]
 		if !known {
@@ -73,14 +75,17 @@ func measure(ctx context.Context, args []string) (err error) {
 		}
 		o.Peers[name] = p
 	}
+
 	if *profile != "" {
 		if err := os.MkdirAll(*profile, 0o755); err != nil {
 			return err
 		}
 	}
+
 	if *dir == "" {
 		*dir = os.TempDir()
 	}
+
 	if *store == "postgres" || *store == "all" {
 		server, err := startPostgres(ctx)
 		if err != nil {
@@ -89,6 +94,7 @@ func measure(ctx context.Context, args []string) (err error) {
 		defer func() { _ = server.Close() }() // it also ends with this process
 		o.Places = append(o.Places, bench.Server(server.URL("postgres")))
 	}
+
 	if *store == "sqlite" || *store == "all" {
 		o.Places = append(o.Places, bench.Directory(*dir))
 		if river, taking := o.Peers[bench.River]; taking {
@@ -106,6 +112,7 @@ func measure(ctx context.Context, args []string) (err error) {
 			o.Peers[bench.River] = river
 		}
 	}
+
 	report, err := bench.Run(ctx, o)
 	if err != nil {
 		return err
@@ -114,6 +121,7 @@ func measure(ctx context.Context, args []string) (err error) {
 	if err := write(report, *out); err != nil {
 		return err
 	}
+
 	if failed := report.Failed(); *gate && len(failed) > 0 {
 		lines := make([]string, len(failed))
 		for i, b := range failed {
@@ -121,6 +129,7 @@ func measure(ctx context.Context, args []string) (err error) {
 		}
 		return fmt.Errorf("%d of %d bars are not met:%s", len(failed), len(report.Bars), strings.Join(lines, ""))
 	}
+
 	return nil
 }
 
@@ -128,7 +137,8 @@ func measure(ctx context.Context, args []string) (err error) {
 func startPostgres(ctx context.Context) (*pgtest.Server, error) {
 	return pgtest.Open(ctx, pgtest.Options{Fsync: true, Settings: map[string]string{
 		"shared_buffers": "128MB",
-		"max_wal_size":   "4GB", // no checkpoint in the middle of a measurement; each begins with one
+		// no checkpoint in the middle of a measurement; each begins with one
+		"max_wal_size": "4GB",
 	}})
 }
 

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Dir is a Store in a directory: one file per blob. Processes that share executions must share the directory.
+// Dir is a Store in a directory: one file per blob. Processes that share executions must share the
+// directory.
 func Dir(path string) Store { return dir{path} }
 
 type dir struct{ path string }
@@ -36,6 +37,7 @@ func (d dir) Put(ctx context.Context, key string, data []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
 	folder := filepath.Dir(path)
 	if err := d.makeFolder(folder); err != nil {
 		return err
@@ -44,6 +46,7 @@ func (d dir) Put(ctx context.Context, key string, data []byte) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Sync()
@@ -54,6 +57,7 @@ func (d dir) Put(ctx context.Context, key string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
+
 	return syncFolder(folder)
 }
 
@@ -112,6 +116,7 @@ func (d dir) List(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
 			case e.IsDir():
 				return nil
 			}
+
 			key := filepath.Base(filepath.Dir(filepath.Dir(path))) + "/" + e.Name()
 			if !validKey(key) || !strings.HasPrefix(key, prefix) {
 				return nil
@@ -120,12 +125,14 @@ func (d dir) List(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
 			if errors.Is(err, fs.ErrNotExist) {
 				return nil
 			}
+
 			if err != nil {
 				return err
 			}
 			if !yield(Blob{key, info.ModTime()}, nil) {
 				return fs.SkipAll
 			}
+
 			return nil
 		})
 		if err != nil {

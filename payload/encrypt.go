@@ -11,12 +11,13 @@ import (
 	"fmt"
 )
 
-// Encrypt encrypts with AES-256-GCM. Every payload gets a key of its own, derived (HKDF-SHA-256) from the current key of the ring and
-// 16 random bytes, and a random nonce, so that there is no limit to how many payloads a key may encrypt. The id of the key is stored
-// with the payload. Whatever is changed in the store, also how the content is said to be encoded, is noticed.
+// Encrypt encrypts with AES-256-GCM. Every payload gets a key of its own, derived (HKDF-SHA-256)
+// from the current key of the ring and 16 random bytes, and a random nonce, so that there is no
+// limit to how many payloads a key may encrypt. The id of the key is stored with the payload.
+// Whatever is changed in the store, also how the content is said to be encoded, is noticed.
 //
-// It keeps readers of the store from the content. It does not keep somebody who can write there from putting an old payload of the
-// same app in the place of another.
+// It keeps readers of the store from the content. It does not keep somebody who can write there
+// from putting an old payload of the same app in the place of another.
 func Encrypt(ring Keyring) Transform { return encryption{ring} }
 
 type encryption struct{ ring Keyring }
@@ -37,6 +38,7 @@ func (e encryption) Seal(ctx context.Context, m Meta, data []byte) ([]byte, bool
 	if !validID(id) {
 		return nil, false, fmt.Errorf("current key %q: its id cannot be stored: %w", id, ErrNoKey)
 	}
+
 	sealed := make([]byte, 0, 2+len(id)+saltSize+12+len(data)+16)
 	sealed = append(sealed, sealVersion, byte(len(id)))
 	sealed = append(sealed, id...)
@@ -46,6 +48,7 @@ func (e encryption) Seal(ctx context.Context, m Meta, data []byte) ([]byte, bool
 	if err != nil {
 		return nil, false, err
 	}
+
 	return aead.Seal(sealed, nil, data, bound(m, id)), true, nil
 }
 
@@ -58,6 +61,7 @@ func (e encryption) Open(ctx context.Context, m Meta, sealed []byte) ([]byte, er
 	if !validID(id) {
 		return nil, fmt.Errorf("%w: no id of a key", ErrDamaged)
 	}
+
 	key, err := e.ring.Key(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("key %q: %w", id, err)
@@ -66,6 +70,7 @@ func (e encryption) Open(ctx context.Context, m Meta, sealed []byte) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
+
 	data, err := aead.Open(nil, nil, sealed[n+saltSize:], bound(m, id))
 	if err != nil {
 		return nil, fmt.Errorf("%w: it does not decrypt with key %q", ErrDamaged, id)
@@ -103,6 +108,7 @@ func (e encryption) Digester(ctx context.Context) (func([]byte) []byte, error) {
 	if len(root) != KeySize {
 		return nil, fmt.Errorf("the root of the keyring has %d bytes, want %d", len(root), KeySize)
 	}
+
 	key, err := hkdf.Key(sha256.New, root, nil, "perdure payload digest 1", KeySize)
 	if err != nil {
 		return nil, fmt.Errorf("root of the keyring: %w", err)

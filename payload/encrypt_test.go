@@ -80,6 +80,7 @@ func TestEncryptRoundTrip(t *testing.T) {
 		if err != nil || !applied {
 			t.Fatal(applied, err)
 		}
+
 		got, err := e.Open(context.Background(), m, sealed)
 		if err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%x came back as %x, %v", data, got, err)
@@ -87,13 +88,15 @@ func TestEncryptRoundTrip(t *testing.T) {
 		if len(data) > 6 && bytes.Contains(sealed, data) {
 			t.Fatal("it is not encrypted")
 		}
+
 		if again, _, _ := e.Seal(context.Background(), m, data); bytes.Equal(again, sealed) {
 			t.Fatal("the same content is encrypted to the same bytes")
 		}
 	})
 }
 
-// Whatever bit is changed, whatever is cut off, and whatever else the content is said to be: it is noticed.
+// Whatever bit is changed, whatever is cut off, and whatever else the content is said to be: it is
+// noticed.
 func TestEncryptNoticesEveryChange(t *testing.T) {
 	t.Parallel()
 	e := payload.Encrypt(ring(t, "k1", "k0"))
@@ -102,6 +105,7 @@ func TestEncryptNoticesEveryChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	refused := func(what string, m payload.Meta, sealed []byte) {
 		t.Helper()
 		_, err := e.Open(t.Context(), m, sealed)
@@ -120,6 +124,7 @@ func TestEncryptNoticesEveryChange(t *testing.T) {
 		}
 		refused(fmt.Sprintf("cut to %d bytes", i), m, sealed[:i])
 	}
+
 	refused("a byte more", m, append(bytes.Clone(sealed), 0))
 	for _, other := range []string{"", "json", "json+zstd+aes-gcm", "msgpack+zstd"} {
 		refused("encoding "+other, payload.Meta{Encoding: other}, sealed)
@@ -151,7 +156,8 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// Digests are the same for ever, whatever the keys are, and differ by root. The literal one must never change: it is stored.
+// Digests are the same for ever, whatever the keys are, and differ by root. The literal one must
+// never change: it is stored.
 func TestDigests(t *testing.T) {
 	t.Parallel()
 	sum := func(k payload.Keyring) string {
@@ -161,6 +167,7 @@ func TestDigests(t *testing.T) {
 		}
 		return fmt.Sprintf("%x", d([]byte("content")))
 	}
+
 	first := sum(ring(t, "k1"))
 	if rotated := sum(ring(t, "k2", "k1")); rotated != first {
 		t.Errorf("the digest changed with the key: %s, %s", first, rotated)
@@ -169,6 +176,7 @@ func TestDigests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if sum(other) == first {
 		t.Error("the digest does not depend on the root")
 	}

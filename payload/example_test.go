@@ -30,11 +30,13 @@ func Example() {
 		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	key, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32) // 32 random bytes each, from where you keep secrets
+	// 32 random bytes each, from where you keep secrets
+	key, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	keys, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": key}, root)
 	if err != nil {
 		panic(err)
 	}
+
 	app, err := embedded.Config{Payloads: payload.Codec{
 		Format: payload.Msgpack,
 		Chain: []payload.Transform{
@@ -51,6 +53,7 @@ func Example() {
 	in := order{Card: "4111-1111-1111-1111", Note: strings.Repeat("please ring ", 1000)}
 	out, err := shop.Run(c, in, perdure.RawKey("order-42"))
 	fmt.Println(out, err)
+
 	for e, err := range app.History(context.Background(), shop.Execution(perdure.RawKey("order-42"))) {
 		if err != nil {
 			panic(err)
@@ -64,7 +67,8 @@ func Example() {
 	// charge: "charged 1111", stored as msgpack+aes-gcm
 }
 
-// Rotation: the new key is added and becomes the current one. What was encrypted with the old one is read as long as it stays in the ring.
+// Rotation: the new key is added and becomes the current one. What was encrypted with the old one
+// is read as long as it stays in the ring.
 func ExampleNewKeys() {
 	old, fresh, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{3}, 32), bytes.Repeat([]byte{2}, 32)
 	before, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": old}, root)
@@ -88,7 +92,8 @@ func ExampleNewKeys() {
 	// keys [2026-11 2027-01], current 2027-01
 }
 
-// Blobs that nothing refers to are removed by a sweep, once they are old enough that no commit can be on its way.
+// Blobs that nothing refers to are removed by a sweep, once they are old enough that no commit can
+// be on its way.
 func ExampleOffload() {
 	folder, err := os.MkdirTemp("", "blobs")
 	if err != nil {

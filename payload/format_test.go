@@ -51,6 +51,7 @@ func genOuter(t *rapid.T) outer {
 		}
 		return i
 	})
+
 	return outer{
 		inner: in.Draw(t, "inner"), Number: rapid.Int64().Draw(t, "number"), Float: rapid.Float64().Draw(t, "float"), Yes: rapid.Bool().Draw(t, "yes"),
 		At:     time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "s"), rapid.Int64Range(0, 999999999).Draw(t, "ns")).UTC(),
@@ -61,7 +62,8 @@ func genOuter(t *rapid.T) outer {
 	}
 }
 
-// Every format brings back what it was given, and writes it the same way every time, whatever the order of maps.
+// Every format brings back what it was given, and writes it the same way every time, whatever the
+// order of maps.
 func TestFormatsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, f := range []payload.Format{payload.JSON, payload.Msgpack} {
@@ -73,11 +75,13 @@ func TestFormatsRoundTrip(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				for range 5 {
 					if again, err := f.Marshal(in); err != nil || !bytes.Equal(again, data) {
 						t.Fatalf("the same value is written as\n%x\nand\n%x (%v)", data, again, err)
 					}
 				}
+
 				var out outer
 				if err := f.Unmarshal(data, &out); err != nil {
 					t.Fatal(err)
@@ -85,6 +89,7 @@ func TestFormatsRoundTrip(t *testing.T) {
 				if !out.At.Equal(in.At) || out.At.Location() != time.UTC || len(out.Times) == 1 && out.Times[0]["t"].Location() != time.UTC {
 					t.Fatalf("time %s came back as %s, %v", in.At, out.At, out.Times)
 				}
+
 				if diff := cmp.Diff(in, out, cmpopts.EquateEmpty(), cmp.AllowUnexported(outer{}, big.Int{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateNaNs()); diff != "" {
 					t.Fatal(diff)
 				}
@@ -99,6 +104,7 @@ func TestFormatsIgnoreUnknownFields(t *testing.T) {
 	type small struct {
 		N int `json:"n"`
 	}
+
 	for _, f := range []payload.Format{payload.JSON, payload.Msgpack} {
 		data, err := f.Marshal(outer{Number: 7})
 		if err != nil {
@@ -135,7 +141,8 @@ type tree struct {
 	Values      map[string][]jsonOnly
 }
 
-// What writes itself as JSON only would lose its hidden fields: that is said before anything is stored.
+// What writes itself as JSON only would lose its hidden fields: that is said before anything is
+// stored.
 func TestMsgpackChecksTypes(t *testing.T) {
 	t.Parallel()
 	check := payload.Msgpack.(payload.TypeChecker).CheckType

@@ -15,22 +15,26 @@ const KeySize = 32
 type Keyring interface {
 	// Current is the key that payloads are encrypted with from now on, and its id.
 	Current(ctx context.Context) (id string, key []byte, err error)
-	// Key is the key of an id. An error that is ErrNoKey blocks the executions that need it; others are taken as passing.
+	// Key is the key of an id. An error that is ErrNoKey blocks the executions that need it; others
+	// are taken as passing.
 	Key(ctx context.Context, id string) (key []byte, err error)
-	// Root is the secret from which digests are derived. It is used for nothing else and never changes: with another one, the repeated
-	// start of a key looks like a start with another input, and steps that were begun before are not recognised.
+	// Root is the secret from which digests are derived. It is used for nothing else and never
+	// changes: with another one, the repeated start of a key looks like a start with another input,
+	// and steps that were begun before are not recognised.
 	Root(ctx context.Context) ([]byte, error)
 }
 
-// Keys is a Keyring that is known when the program starts: one key that is written with, and any number of others that are read with.
-// To rotate, add a new key and make it the current one; remove an old one when nothing is stored that needs it.
+// Keys is a Keyring that is known when the program starts: one key that is written with, and any
+// number of others that are read with. To rotate, add a new key and make it the current one; remove
+// an old one when nothing is stored that needs it.
 type Keys struct {
 	current string
 	keys    map[string][]byte
 	root    []byte
 }
 
-// NewKeys makes a keyring. Keys and root are 32 random bytes each; ids are short texts that are stored with what is encrypted, such as a date.
+// NewKeys makes a keyring. Keys and root are 32 random bytes each; ids are short texts that are
+// stored with what is encrypted, such as a date.
 func NewKeys(current string, keys map[string][]byte, root []byte) (*Keys, error) {
 	var problems []error
 	for _, id := range slices.Sorted(maps.Keys(keys)) {
@@ -41,6 +45,7 @@ func NewKeys(current string, keys map[string][]byte, root []byte) (*Keys, error)
 			problems = append(problems, fmt.Errorf("key %q has %d bytes, want %d", id, n, KeySize))
 		}
 	}
+
 	if _, ok := keys[current]; !ok {
 		problems = append(problems, fmt.Errorf("the current key %q is not among the keys", current))
 	}
@@ -50,6 +55,7 @@ func NewKeys(current string, keys map[string][]byte, root []byte) (*Keys, error)
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("keyring: %w", err)
 	}
+
 	k := &Keys{current: current, keys: make(map[string][]byte, len(keys)), root: slices.Clone(root)}
 	for id, key := range keys {
 		k.keys[id] = slices.Clone(key)

@@ -16,7 +16,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// msgpackFormat names fields as encoding/json does, by the same tags. Bytes and times are stored as such; times come back in UTC.
+// msgpackFormat names fields as encoding/json does, by the same tags. Bytes and times are stored as
+// such; times come back in UTC.
 type msgpackFormat struct{}
 
 func (msgpackFormat) Name() string { return "msgpack" }
@@ -50,12 +51,14 @@ func (msgpackFormat) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// inUTC puts all times in v into UTC. The decoder puts them into the zone of the machine, and code that is replayed on another one
-// must see the same.
+// inUTC puts all times in v into UTC. The decoder puts them into the zone of the machine, and code
+// that is replayed on another one must see the same.
 func inUTC(v reflect.Value) {
-	if !v.IsValid() || !timeHolders.may(v.Type()) || !v.CanInterface() && v.Kind() != reflect.Struct { // a hidden field
+	// a hidden field
+	if !v.IsValid() || !timeHolders.may(v.Type()) || !v.CanInterface() && v.Kind() != reflect.Struct {
 		return
 	}
+
 	switch v.Kind() {
 	case reflect.Pointer:
 		inUTC(v.Elem())
@@ -90,7 +93,8 @@ func inUTC(v reflect.Value) {
 	}
 }
 
-// sorted puts the entries of all maps in the order of their keys: the encoder leaves them in the order of iteration, which is random.
+// sorted puts the entries of all maps in the order of their keys: the encoder leaves them in the
+// order of iteration, which is random.
 func sorted(data []byte) ([]byte, error) {
 	dec := msgpack.NewDecoder(bytes.NewReader(data))
 	code, err := dec.PeekCode()
@@ -99,6 +103,7 @@ func sorted(data []byte) ([]byte, error) {
 	}
 	var buf bytes.Buffer
 	enc := msgpack.NewEncoder(&buf)
+
 	switch {
 	case msgpcode.IsFixedMap(code) || code == msgpcode.Map16 || code == msgpcode.Map32:
 		n, err := dec.DecodeMapLen()
@@ -140,6 +145,7 @@ func sorted(data []byte) ([]byte, error) {
 	default:
 		return data, nil
 	}
+
 	if _, err := dec.PeekCode(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("a value is followed by another")
 	}
@@ -191,6 +197,7 @@ func (h *holders) search(t reflect.Type, seen []reflect.Type) bool {
 		return true
 	}
 	seen = append(seen, t)
+
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 		return h.search(t.Elem(), seen)
@@ -202,6 +209,7 @@ func (h *holders) search(t reflect.Type, seen []reflect.Type) bool {
 		}
 	default:
 	}
+
 	return false
 }
 
@@ -213,7 +221,8 @@ var (
 	textMarshaler    = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// CheckType refuses types that write themselves as JSON and in no other way: their fields are often hidden, and would be lost.
+// CheckType refuses types that write themselves as JSON and in no other way: their fields are often
+// hidden, and would be lost.
 func (f msgpackFormat) CheckType(t reflect.Type) error { return f.check(t, nil) }
 
 func (f msgpackFormat) check(t reflect.Type, seen []reflect.Type) error {
@@ -222,12 +231,14 @@ func (f msgpackFormat) check(t reflect.Type, seen []reflect.Type) error {
 	}
 	seen = append(seen, t)
 	p := reflect.PointerTo(t)
+
 	switch {
 	case p.Implements(customEncoder), p.Implements(msgpackMarshaler), p.Implements(binaryMarshaler), p.Implements(textMarshaler):
 		return nil
 	case t.Kind() != reflect.Interface && p.Implements(jsonMarshaler):
 		return fmt.Errorf("%s encodes itself as JSON only: give it MarshalText or MarshalBinary too, or store it as JSON", t)
 	}
+
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return f.check(t.Elem(), seen)
@@ -247,5 +258,6 @@ func (f msgpackFormat) check(t reflect.Type, seen []reflect.Type) error {
 		}
 	default:
 	}
+
 	return nil
 }

@@ -15,7 +15,8 @@ import (
 
 // Store is where Offload puts what is too large for the database. It is safe for concurrent use.
 //
-// Keys consist of letters, digits, hyphens and slashes. Every Put has a key of its own; what was put never changes.
+// Keys consist of letters, digits, hyphens and slashes. Every Put has a key of its own; what was
+// put never changes.
 type Store interface {
 	// Put stores a blob; when it returns nil, the blob is durable.
 	Put(ctx context.Context, key string, data []byte) error
@@ -46,10 +47,12 @@ func (e *StoreError) Error() string { return fmt.Sprintf("%s blob %s: %v", e.Op,
 // Unwrap is the error of the store.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// Offload puts data of threshold bytes and more into a store, before the commit that refers to it; the database holds the reference, the length and the
-// SHA-256, which are checked when it is read. It must be the last of a chain, because clean-up looks for the references.
+// Offload puts data of threshold bytes and more into a store, before the commit that refers to it;
+// the database holds the reference, the length and the SHA-256, which are checked when it is read.
+// It must be the last of a chain, because clean-up looks for the references.
 //
-// Blobs whose execution was deleted, or whose commit never came, stay until App.SweepPayloads removes them.
+// Blobs whose execution was deleted, or whose commit never came, stay until App.SweepPayloads
+// removes them.
 func Offload(s Store, threshold int) Transform { return offload{s, max(threshold, 1)} }
 
 type offload struct {
@@ -113,12 +116,14 @@ func (o offload) Open(ctx context.Context, _ Meta, sealed []byte) ([]byte, error
 	if err != nil {
 		return nil, &StoreError{"get", key, err}
 	}
+
 	if strconv.Itoa(len(data)) != parts[1] {
 		return nil, fmt.Errorf("%w: blob %s has %d bytes, not %s", ErrDamaged, key, len(data), parts[1])
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != parts[2] {
 		return nil, fmt.Errorf("%w: blob %s has another content than was put", ErrDamaged, key)
 	}
+
 	return data, nil
 }
 

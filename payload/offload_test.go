@@ -32,6 +32,7 @@ func TestOffloadRoundTrip(t *testing.T) {
 		if !applied {
 			return
 		}
+
 		got, err := o.Open(context.Background(), payload.Meta{Encoding: "json"}, sealed)
 		if err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%x came back as %x, %v", data, got, err)
@@ -52,6 +53,7 @@ func TestOffloadNoticesEveryChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range sealed {
 		changed := bytes.Clone(sealed)
 		changed[i] ^= 1
@@ -59,11 +61,13 @@ func TestOffloadNoticesEveryChange(t *testing.T) {
 			t.Errorf("byte %d of the reference %q: %v", i, changed, err)
 		}
 	}
+
 	file := files(t, dir)[0]
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range whole {
 		changed := bytes.Clone(whole)
 		changed[i] ^= 1
@@ -72,6 +76,7 @@ func TestOffloadNoticesEveryChange(t *testing.T) {
 			t.Errorf("byte %d of the blob: %v", i, err)
 		}
 	}
+
 	write(t, file, whole[:3])
 	if _, err := o.Open(t.Context(), meta, sealed); !errors.Is(err, payload.ErrDamaged) || !strings.Contains(err.Error(), "3 bytes") {
 		t.Errorf("cut: %v", err)
@@ -79,6 +84,7 @@ func TestOffloadNoticesEveryChange(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = o.Open(t.Context(), meta, sealed)
 	if se := (*payload.StoreError)(nil); !errors.As(err, &se) || se.Op != "get" || !errors.Is(err, payload.ErrNotFound) {
 		t.Errorf("lost: %v", err)
@@ -109,11 +115,13 @@ func files(t *testing.T, dir string) (paths []string) {
 
 const id = "0123456789abcdef0123456789abcdef"
 
-// Keys that Offload does not make lead nowhere: not out of the directory, and not to files that are being written.
+// Keys that Offload does not make lead nowhere: not out of the directory, and not to files that are
+// being written.
 func TestDirRefusesHostileKeys(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	write(t, filepath.Join(root, "secret"), []byte("secret"))
+
 	d := payload.Dir(filepath.Join(root, "blobs"))
 	for _, key := range []string{
 		"", "/", "a", "../secret", "a/../../secret", "/etc/passwd", "../" + id, ".." + "/" + id, "a/" + id + "/x", "a/" + strings.ToUpper(id),
@@ -129,6 +137,7 @@ func TestDirRefusesHostileKeys(t *testing.T) {
 			t.Errorf("delete %q succeeded", key)
 		}
 	}
+
 	if got := files(t, root); len(got) != 1 {
 		t.Errorf("files %v", got)
 	}
@@ -138,6 +147,7 @@ func TestDir(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "not", "yet")
 	d := payload.Dir(root)
+
 	list := func(prefix string) (keys []string) {
 		for b, err := range d.List(t.Context(), prefix) {
 			if err != nil {
@@ -153,12 +163,14 @@ func TestDir(t *testing.T) {
 	if got := list(""); got != nil {
 		t.Errorf("an empty store lists %v", got)
 	}
+
 	one, two := "one/"+id, "two/"+id
 	for _, key := range []string{one, two} {
 		if err := d.Put(t.Context(), key, []byte(key)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if got, err := d.Get(t.Context(), one); err != nil || string(got) != one {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -168,14 +180,17 @@ func TestDir(t *testing.T) {
 	if got := list("two/"); !slices.Equal(got, []string{two}) {
 		t.Errorf("lists %v", got)
 	}
+
 	for range 2 { // the second one finds nothing
 		if err := d.Delete(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if _, err := d.Get(t.Context(), one); !errors.Is(err, payload.ErrNotFound) {
 		t.Errorf("deleted: %v", err)
 	}
+
 	for _, f := range files(t, root) {
 		if strings.Contains(f, ".new-") {
 			t.Errorf("%s is left", f)
@@ -184,6 +199,7 @@ func TestDir(t *testing.T) {
 			t.Errorf("%s can be read by others: %v, %v", f, info.Mode(), err)
 		}
 	}
+
 	// A put that cannot end leaves nothing behind, and says so.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -193,6 +209,7 @@ func TestDir(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "three"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := d.Put(t.Context(), "three/"+id, nil); err == nil {
 		t.Error("put where a file is in the way")
 	}

@@ -12,8 +12,8 @@ import (
 //	//perdure:allow <reason>
 //	//perdure:allow <check>[,<check>] <reason>
 //
-// At the end of a line it is about that line; alone above a statement, about the statement; in the comment of a function,
-// about the function; above the package clause, about the file.
+// At the end of a line it is about that line; alone above a statement, about the statement; in the
+// comment of a function, about the function; above the package clause, about the file.
 type allowed struct {
 	pos      token.Pos
 	checks   []check // none means all
@@ -40,6 +40,7 @@ func (p *program) readAllows() allows {
 				where := p.pass.Fset.Position(c.Pos())
 				a := &allowed{pos: c.Pos(), from: where.Line, to: where.Line + 1}
 				a.parse(rest)
+
 				switch decl := p.documented(file, group); {
 				case group.End() < file.Package:
 					a.to = p.pass.Fset.File(file.Pos()).LineCount()
@@ -48,10 +49,12 @@ func (p *program) readAllows() allows {
 				default:
 					a.to = p.lastLine(file, c)
 				}
+
 				all[where.Filename] = append(all[where.Filename], a)
 			}
 		}
 	}
+
 	return all
 }
 
@@ -80,11 +83,13 @@ func (p *program) documented(file *ast.File, group *ast.CommentGroup) *ast.FuncD
 	return nil
 }
 
-// lastLine is the last line that a comment inside a function is about: its own, or the last of the statement below.
+// lastLine is the last line that a comment inside a function is about: its own, or the last of the
+// statement below.
 func (p *program) lastLine(file *ast.File, c *ast.Comment) int {
 	line := func(pos token.Pos) int { return p.pass.Fset.Position(pos).Line }
 	own := line(c.Pos())
 	last := own + 1
+
 	ast.Inspect(file, func(n ast.Node) bool {
 		if n == nil || last == own {
 			return false
@@ -93,17 +98,20 @@ func (p *program) lastLine(file *ast.File, c *ast.Comment) int {
 		if end < own || begin > own+1 {
 			return false
 		}
+
 		switch n.(type) {
 		case *ast.AssignStmt, *ast.ExprStmt, *ast.ReturnStmt, *ast.DeferStmt, *ast.DeclStmt:
 			if begin == own+1 {
 				last = max(last, end)
 			}
 		}
+
 		if n.Pos() < c.Pos() && (begin == own || end == own) && !isComment(n) {
 			last = own // at the end of a line
 		}
 		return true
 	})
+
 	return last
 }
 

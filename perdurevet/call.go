@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// durable reports whether a call is journaled: a verb of the face that is given, or called on, a workflow context, or a
-// function that is handed one and may make such a call.
+// durable reports whether a call is journaled: a verb of the face that is given, or called on, a
+// workflow context, or a function that is handed one and may make such a call.
 func (p *program) durable(call *ast.CallExpr) bool {
 	if tv := p.info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
 		return false
@@ -16,14 +16,17 @@ func (p *program) durable(call *ast.CallExpr) bool {
 	if accessors[verb] || scopes[verb] || draws[verb] {
 		return false
 	}
+
 	if strings.HasPrefix(verb, "WorkflowCtx.") {
 		return true
 	}
+
 	for _, arg := range call.Args {
 		if isCtx(p.info.TypeOf(arg)) {
 			return true
 		}
 	}
+
 	return false
 }
 
@@ -33,12 +36,14 @@ func (p *program) durableInStep(f *function) {
 	if f.role == roleRead {
 		place = "a query or validator"
 	}
+
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return
 		}
 		verb := faceFunc(p.callee(call))
+
 		switch {
 		case draws[verb]:
 			p.report(nested, call, "%s inside %s, which does not run on replay, so that what is drawn later would differ; call it before, or use math/rand here", p.text(call.Fun), place)
@@ -56,12 +61,14 @@ func (p *program) durableInStep(f *function) {
 	})
 }
 
-// outerContexts reports the use of a context that belongs to the function around the one that was given its own.
+// outerContexts reports the use of a context that belongs to the function around the one that was
+// given its own.
 func (p *program) outerContexts(f *function) {
 	owner := f.owner()
 	if owner == nil {
 		return
 	}
+
 	f.each(func(n ast.Node) {
 		id, ok := n.(*ast.Ident)
 		if !ok {
@@ -83,6 +90,7 @@ func (p *program) clients(f *function) {
 	if f.role == roleKey {
 		return
 	}
+
 	f.each(func(n ast.Node) {
 		id, ok := n.(*ast.Ident)
 		if !ok {
@@ -92,14 +100,17 @@ func (p *program) clients(f *function) {
 		if !ok {
 			return
 		}
+
 		name := faceType(v.Type())
 		if name != "App" && name != "Client" {
 			return
 		}
+
 		if f.role.handler() {
 			p.report(client, id, "%s %s used by %s, which would wait for others while they wait for it; send with its EntityCtx: workflow.Start(ctx, in)", name, id.Name, f.role.where())
 			return
 		}
+
 		p.report(client, id, "%s %s used in workflow code: %s", name, id.Name, useVerb)
 	})
 }
@@ -113,6 +124,7 @@ func (p *program) directCalls(f *function) {
 		}
 		var bound []boundTo
 		where := ""
+
 		if g := p.resolve(call.Fun); g != nil {
 			bound = g.binding
 		} else if callee := p.callee(call); callee != nil {
@@ -124,6 +136,7 @@ func (p *program) directCalls(f *function) {
 				where = callee.Pkg().Name() + "."
 			}
 		}
+
 		if len(bound) == 0 {
 			return
 		}
@@ -132,10 +145,12 @@ func (p *program) directCalls(f *function) {
 		if b.Handle == "" {
 			handle = "its handle"
 		}
+
 		if b.Kind == "workflow" {
 			p.report(directcall, call, "direct call of %s, the code of workflow %s: it runs as part of this execution, under its key; write %s.Run(ctx, …) for a child, or move what both need into a function of its own", p.text(call.Fun), b.Name, handle)
 			return
 		}
+
 		p.report(directcall, call, "direct call of %s, the code of activity %s: it is not journaled and runs again on every replay; write %s.Run(ctx, …)", p.text(call.Fun), b.Name, handle)
 	})
 }

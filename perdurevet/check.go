@@ -7,8 +7,8 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// check is the name of one thing that is looked for. It is the name of the analyzer, of its flag, and what an allow
-// comment says.
+// check is the name of one thing that is looked for. It is the name of the analyzer, of its flag,
+// and what an allow comment says.
 type check string
 
 // The checks.
@@ -84,6 +84,7 @@ func Analyzers() []*analysis.Analyzer {
 			},
 		})
 	}
+
 	return all
 }
 

@@ -11,6 +11,7 @@ func (p *program) handle(e ast.Expr) boundTo {
 	if e == nil {
 		return boundTo{}
 	}
+
 	switch e := ast.Unparen(e).(type) {
 	case *ast.CallExpr:
 		verb := faceFunc(p.callee(e))
@@ -34,6 +35,7 @@ func (p *program) handle(e ast.Expr) boundTo {
 			return p.handleOf(v)
 		}
 	}
+
 	return boundTo{}
 }
 
@@ -74,6 +76,7 @@ func (p *program) boundHandle(verb string, call *ast.CallExpr) string {
 	case "BindTx":
 		return p.text(call.Args[0])
 	}
+
 	// var Charge = perdure.NewActivity("charge", charge).StepKeyedBy(…)
 	var n ast.Node = call
 	for parent := p.parents[n]; parent != nil; n, parent = parent, p.parents[parent] {
@@ -97,10 +100,12 @@ func (p *program) boundHandle(verb string, call *ast.CallExpr) string {
 			return ""
 		}
 	}
+
 	return ""
 }
 
-// constants reports computed names. What is stored under a name is found again only under the same one.
+// constants reports computed names. What is stored under a name is found again only under the same
+// one.
 func (p *program) constants() {
 	for _, call := range p.calls {
 		if p.isTest(call.Pos()) {
@@ -111,6 +116,7 @@ func (p *program) constants() {
 		if verb == "" {
 			continue
 		}
+
 		params := callee.Signature().Params()
 		for i := range min(params.Len(), len(call.Args)) {
 			v := params.At(i)
@@ -146,6 +152,7 @@ func (p *program) computed(e ast.Expr, verb string) bool {
 		}
 		return !found
 	})
+
 	if id, ok := ast.Unparen(e).(*ast.Ident); ok && !found {
 		if v, ok := p.info.Uses[id].(*types.Var); ok {
 			if value := p.initial[v]; value != nil && !isPackageLevel(v) {
@@ -157,6 +164,7 @@ func (p *program) computed(e ast.Expr, verb string) bool {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -235,6 +243,7 @@ func held(t types.Type, names ...string) string {
 				return name
 			}
 		}
+
 		switch u := types.Unalias(t).(type) {
 		case *types.Pointer:
 			t = u.Elem()
@@ -248,5 +257,6 @@ func held(t types.Type, names ...string) string {
 			return ""
 		}
 	}
+
 	return ""
 }

@@ -34,6 +34,7 @@ func (p *program) droppedCall(f *function, call *ast.CallExpr) {
 		p.droppedContinue(call)
 		return
 	}
+
 	if verb == "" && !f.role.replayed() || verb != "" && !p.talks(call) {
 		return
 	}
@@ -45,6 +46,7 @@ func (p *program) droppedCall(f *function, call *ast.CallExpr) {
 		p.report(unchecked, call, "the future of %s is dropped: its error is never seen, and the work is withdrawn when the workflow returns; keep the future and call Get, or perdure.All", p.text(call.Fun))
 		return
 	}
+
 	if !lastIsError(t) {
 		return
 	}
@@ -87,6 +89,7 @@ func (p *program) continues(f *function) {
 	if home == nil {
 		return
 	}
+
 	var mine []string
 	for _, b := range home.binding {
 		if b.Kind != "workflow" || b.Name == "" {
@@ -94,6 +97,7 @@ func (p *program) continues(f *function) {
 		}
 		mine = append(mine, b.Name)
 	}
+
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok || faceFunc(p.callee(call)) != "Workflow.ContinueAsNew" {
@@ -118,10 +122,12 @@ func (p *program) defers(f *function) {
 			return
 		}
 		const why = "a plain defer runs whenever the execution leaves memory, with zero results; use ctx.Defer or ctx.OnFailure"
+
 		if call := p.firstDurable(d.Call); call != nil {
 			p.report(deferred, d, "durable call %s in a plain defer: %s", p.text(call.Fun), why)
 			return
 		}
+
 		ast.Inspect(d, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			switch {

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// facePath is the package that users import. Most of what follows is read off the types of its functions, so that a
-// new verb needs no line here: what takes a WorkflowCtx is a durable call, what takes a func(WorkflowCtx, …) is given
-// workflow code. The tables hold only what types do not say.
+// facePath is the package that users import. Most of what follows is read off the types of its
+// functions, so that a new verb needs no line here: what takes a WorkflowCtx is a durable call,
+// what takes a func(WorkflowCtx, …) is given workflow code. The tables hold only what types do not
+// say.
 const facePath = "github.com/perdure/perdure"
 
 // accessors look at the execution and are allowed anywhere, a step included.
@@ -16,14 +17,17 @@ var accessors = set("WorkflowCtx.Self", "WorkflowCtx.Now", "WorkflowCtx.Log", "W
 // scopes only derive another context.
 var scopes = set("WorkflowCtx.WithTimeout", "WorkflowCtx.Detached")
 
-// draws take from a stream of the execution: no durable calls, but not for steps either, which do not run on replay.
+// draws take from a stream of the execution: no durable calls, but not for steps either, which do
+// not run on replay.
 var draws = set("WorkflowCtx.Rand", "WorkflowCtx.UUID")
 
-// coroutines are the verbs whose function runs as a coroutine of its own, with its own occurrences of steps.
+// coroutines are the verbs whose function runs as a coroutine of its own, with its own occurrences
+// of steps.
 var coroutines = set("Go", "Update.Handle")
 
-// bodies says what a function is for that is handed to one of these, where its parameters do not tell. A function with a
-// WorkflowCtx is workflow code and one with an EntityCtx is of an entity or a service, whatever it is handed to.
+// bodies says what a function is for that is handed to one of these, where its parameters do not
+// tell. A function with a WorkflowCtx is workflow code and one with an EntityCtx is of an entity or
+// a service, whatever it is handed to.
 var bodies = map[string]role{
 	"Do":                   roleStep,
 	"NewActivity":          roleStep,
@@ -41,8 +45,8 @@ var bodies = map[string]role{
 	"BindMachine":          roleMachine,
 }
 
-// binds says which calls join a function and a handle, and what it thereby is. The handle is the receiver, the first
-// argument, or made by the call.
+// binds says which calls join a function and a handle, and what it thereby is. The handle is the
+// receiver, the first argument, or made by the call.
 var binds = map[string]string{
 	"NewWorkflow":   "workflow",
 	"Workflow.Bind": "workflow",
@@ -58,7 +62,8 @@ var (
 	derivers = set("Workflow.KeyedBy", "Activity.StepKeyedBy")
 )
 
-// names are the parameters of the face that hold a name which is stored, and must therefore be the same for ever.
+// names are the parameters of the face that hold a name which is stored, and must therefore be the
+// same for ever.
 var names = set("name", "change")
 
 // pools are the types that lead around the transaction of a transactional activity.
@@ -88,7 +93,8 @@ func faceFunc(f *types.Func) string {
 
 func inFace(o types.Object) bool { return o.Pkg() != nil && isFace(o.Pkg()) }
 
-// isFace reports whether a package is the face, or the variant of it that is built for its own tests.
+// isFace reports whether a package is the face, or the variant of it that is built for its own
+// tests.
 func isFace(pkg *types.Package) bool {
 	path, _, _ := strings.Cut(pkg.Path(), " [")
 	return path == facePath

@@ -31,7 +31,8 @@ const (
 	useBody    = "workflow code has no context.Context; move what needs one into perdure.Do or an activity, which are given one"
 )
 
-// rules is the table for code that is not analysed itself: the standard library, and well-known modules.
+// rules is the table for code that is not analysed itself: the standard library, and well-known
+// modules.
 var rules = []rule{
 	{"time", "", "Now Since Until", clock, useNow},
 	{"time", "", "Sleep", clock, useSleep},
@@ -94,7 +95,8 @@ var rules = []rule{
 	{"log", "Logger", "Print Printf Println Fatal Fatalf Fatalln Panic Panicf Panicln Output", effect, useLog},
 	{"log/slog", "", "Debug DebugContext Info InfoContext Warn WarnContext Error ErrorContext Log LogAttrs", effect, useLog},
 
-	{"context", "", "Background TO" + "DO", context, useBody}, // spelled apart: internal/archtest looks for work that was put off
+	// spelled apart: internal/archtest looks for work that was put off
+	{"context", "", "Background TO" + "DO", context, useBody},
 
 	{facePath + "/embedded", "", "*", client, useVerb},
 	{facePath, "", "Dial Attach", client, useVerb},
@@ -117,6 +119,7 @@ func ruleFor(f *types.Func) (rule, bool) {
 		return rule{}, false
 	}
 	recv := ""
+
 	if v := f.Signature().Recv(); v != nil {
 		if n := named(v.Type()); n != nil {
 			recv = n.Obj().Name()
@@ -124,11 +127,13 @@ func ruleFor(f *types.Func) (rule, bool) {
 			return rule{}, false
 		}
 	}
+
 	for _, r := range forbidden()[f.Pkg().Path()] {
 		if r.recv == recv && r.matches(f.Name()) {
 			return r, true
 		}
 	}
+
 	return rule{}, false
 }
 

@@ -15,11 +15,13 @@ const (
 	roleWorkflow             // code of a workflow: runs again on every replay
 	roleKey                  // derives a key: must give the same for the same input
 	roleMachine              // a method of an event-driven workflow
-	roleStep                 // code of a step or an activity: runs once it is its turn, and never on replay
-	roleTx                   // the same, inside a transaction of the user's database
-	roleEntity               // an operation or a view of an entity, or a function that is given an EntityCtx
-	roleService              // an RPC of a service
-	roleRead                 // answers a query or validates: must change nothing
+	// code of a step or an activity: runs once it is its turn, and never on replay
+	roleStep
+	roleTx // the same, inside a transaction of the user's database
+	// an operation or a view of an entity, or a function that is given an EntityCtx
+	roleEntity
+	roleService // an RPC of a service
+	roleRead    // answers a query or validates: must change nothing
 )
 
 // replayed roles run again on replay and must do the same then.
@@ -89,7 +91,8 @@ func (f *function) owner() *function {
 // contains reports whether a position is inside.
 func (f *function) contains(pos token.Pos) bool { return f.node.Pos() <= pos && pos < f.node.End() }
 
-// declares returns the function, this one or one around it, that declares a variable; nil when none does.
+// declares returns the function, this one or one around it, that declares a variable; nil when none
+// does.
 func (f *function) declares(v *types.Var) *function {
 	for ; f != nil; f = f.outer {
 		if f.contains(v.Pos()) {
@@ -107,7 +110,8 @@ func (f *function) receiver() *types.Var {
 	return f.sig.Recv()
 }
 
-// each visits the nodes of the function, but not those of literals inside, which are functions of their own.
+// each visits the nodes of the function, but not those of literals inside, which are functions of
+// their own.
 func (f *function) each(visit func(ast.Node)) {
 	ast.Inspect(f.body, func(n ast.Node) bool {
 		if n == nil {
@@ -125,6 +129,7 @@ func (p *program) collect() {
 		test := strings.HasSuffix(p.pass.Fset.File(file.Pos()).Name(), "_test.go")
 		var stack []ast.Node
 		var around []*function
+
 		ast.Inspect(file, func(n ast.Node) bool {
 			if n == nil {
 				if top := stack[len(stack)-1]; len(around) > 0 && around[len(around)-1].node == top {
@@ -133,11 +138,13 @@ func (p *program) collect() {
 				stack = stack[:len(stack)-1]
 				return true
 			}
+
 			if len(stack) > 0 {
 				p.parents[n] = stack[len(stack)-1]
 			}
 			stack = append(stack, n)
 			f := &function{node: n, test: test}
+
 			switch n := n.(type) {
 			case *ast.FuncDecl:
 				obj, ok := p.info.Defs[n.Name].(*types.Func)
@@ -162,6 +169,7 @@ func (p *program) collect() {
 				p.variables(n)
 				return true
 			}
+
 			p.byNode[n] = f
 			p.functions = append(p.functions, f)
 			around = append(around, f)
@@ -177,6 +185,7 @@ func (p *program) variables(n ast.Node) {
 			p.initial[v] = value
 		}
 	}
+
 	switch n := n.(type) {
 	case *ast.ValueSpec:
 		if len(n.Names) == len(n.Values) {
@@ -190,6 +199,7 @@ func (p *program) variables(n ast.Node) {
 			if !ok {
 				continue
 			}
+
 			if v, again := p.info.Uses[name].(*types.Var); again {
 				p.reassigned[v] = true
 				if n.Tok == token.ASSIGN && len(n.Lhs) == len(n.Rhs) && p.initial[v] == nil {
@@ -206,11 +216,13 @@ func (p *program) variables(n ast.Node) {
 	}
 }
 
-// assign gives every function its role: by its parameters, by what it is handed to, or by what is around it.
+// assign gives every function its role: by its parameters, by what it is handed to, or by what is
+// around it.
 func (p *program) assign() {
 	for _, call := range p.calls {
 		p.assignArguments(call)
 	}
+
 	for _, f := range p.functions { // outer ones first
 		switch {
 		case f.hasCtx():
@@ -231,13 +243,15 @@ func (p *program) assign() {
 	}
 }
 
-// assignArguments gives roles to the functions that are handed to a verb of the face, and notes whose code they are.
+// assignArguments gives roles to the functions that are handed to a verb of the face, and notes
+// whose code they are.
 func (p *program) assignArguments(call *ast.CallExpr) {
 	callee := p.callee(call)
 	verb := faceFunc(callee)
 	if verb == "" {
 		return
 	}
+
 	r, kind := bodies[verb], binds[verb]
 	for _, arg := range call.Args {
 		if _, ok := types.Unalias(p.info.TypeOf(arg)).(*types.Signature); !ok {
@@ -250,6 +264,7 @@ func (p *program) assignArguments(call *ast.CallExpr) {
 		if kind == "" {
 			continue
 		}
+
 		b := boundTo{Kind: kind, Name: p.boundName(verb, call), Handle: p.boundHandle(verb, call)}
 		if f != nil {
 			f.binding = append(f.binding, b)
@@ -259,8 +274,8 @@ func (p *program) assignArguments(call *ast.CallExpr) {
 	}
 }
 
-// resolve returns the function of this package that an expression stands for: a literal, a declared function, a method
-// value, or a local variable that holds a literal and nothing else.
+// resolve returns the function of this package that an expression stands for: a literal, a declared
+// function, a method value, or a local variable that holds a literal and nothing else.
 func (p *program) resolve(e ast.Expr) *function {
 	e = ast.Unparen(e)
 	if lit, ok := e.(*ast.FuncLit); ok {
@@ -269,6 +284,7 @@ func (p *program) resolve(e ast.Expr) *function {
 	if f := p.mentioned(e); f != nil {
 		return p.byObj[f]
 	}
+
 	id, ok := e.(*ast.Ident)
 	if !ok {
 		return nil
@@ -277,6 +293,7 @@ func (p *program) resolve(e ast.Expr) *function {
 	if !ok {
 		return nil
 	}
+
 	value := p.initial[v]
 	switch {
 	case value == nil:
@@ -284,6 +301,7 @@ func (p *program) resolve(e ast.Expr) *function {
 	case p.reassigned[v]:
 		return nil
 	}
+
 	if value == nil {
 		return nil
 	}
@@ -293,6 +311,7 @@ func (p *program) resolve(e ast.Expr) *function {
 	if f := p.mentioned(value); f != nil {
 		return p.byObj[f]
 	}
+
 	return nil
 }
 

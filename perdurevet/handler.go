@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// What to write instead in a handler. A handler does not run again on replay, so it may read the clock and draw random
-// numbers. It must not wait, and what it does outside of its commit may be lost or done twice.
+// What to write instead in a handler. A handler does not run again on replay, so it may read the
+// clock and draw random numbers. It must not wait, and what it does outside of its commit may be
+// lost or done twice.
 const (
 	waitsSleep   = "the other calls of the key wait, and a crash forgets it; start a workflow that waits with ctx.Sleep"
 	waitsTimer   = "the other calls of the key wait, and a crash forgets it; start a workflow that waits with ctx.Timer"
@@ -16,8 +17,8 @@ const (
 	keepInState  = "it is lost with the process and not part of the commit; keep it in the state of the entity"
 )
 
-// handlerHint says what is wrong with something that a handler does; ok is false when it is allowed there. Input and
-// output are what services are for, and an RPC may wait for what it has begun.
+// handlerHint says what is wrong with something that a handler does; ok is false when it is allowed
+// there. Input and output are what services are for, and an RPC may wait for what it has begun.
 func handlerHint(r reach, in role) (hint string, ok bool) {
 	switch {
 	case r.Hint == useSleep:
@@ -35,11 +36,12 @@ func handlerHint(r reach, in role) (hint string, ok bool) {
 	case r.Hint == useStep:
 		return besideCommit, true
 	}
+
 	return "", false
 }
 
-// inHandlers selects what a function does that has no place in some handler. A goroutine that the same function waits
-// for does not outlive the call.
+// inHandlers selects what a function does that has no place in some handler. A goroutine that the
+// same function waits for does not outlive the call.
 func (p *program) inHandlers(f *function) []reach {
 	all := slices.Concat(f.direct, p.stateChanges(f))
 
@@ -60,7 +62,8 @@ func (p *program) inHandlers(f *function) []reach {
 	return append(found, f.imported...)
 }
 
-// stateChanges finds the package variables that an ordinary function changes. Handlers themselves are judged by writes.
+// stateChanges finds the package variables that an ordinary function changes. Handlers themselves
+// are judged by writes.
 func (p *program) stateChanges(f *function) []reach {
 	if f.role != roleNone || f.test {
 		return nil
@@ -78,12 +81,14 @@ func (p *program) stateChanges(f *function) []reach {
 	return found
 }
 
-// handlers reports what a handler does, or reaches, that keeps other calls waiting or escapes its commit. Handlers in
-// tests block and observe on purpose, so that only their use of the clock is reported.
+// handlers reports what a handler does, or reaches, that keeps other calls waiting or escapes its
+// commit. Handlers in tests block and observe on purpose, so that only their use of the clock is
+// reported.
 func (p *program) handlers(f *function) {
 	for _, r := range p.inHandlers(f) {
 		p.reportHandler(f, r, r.node, r.via)
 	}
+
 	for _, u := range f.callees {
 		if u.f.role != roleNone {
 			continue // judged where it stands

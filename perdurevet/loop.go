@@ -12,7 +12,8 @@ type unkeyed struct {
 	Where string
 }
 
-// keys finds the functions that contain a step without a key which their callers would repeat in a loop.
+// keys finds the functions that contain a step without a key which their callers would repeat in a
+// loop.
 func (p *program) keys() {
 	for changed := true; changed; {
 		changed = false
@@ -20,6 +21,7 @@ func (p *program) keys() {
 			if f.unkeyed != nil || f.role != roleWorkflow {
 				continue
 			}
+
 			f.each(func(n ast.Node) {
 				if f.unkeyed != nil {
 					return
@@ -33,12 +35,14 @@ func (p *program) keys() {
 					}
 				}
 			})
+
 			changed = changed || f.unkeyed != nil
 		}
 	}
 }
 
-// calledHere reports whether a literal runs when and where it is written: it is called at once, or handed to a verb.
+// calledHere reports whether a literal runs when and where it is written: it is called at once, or
+// handed to a verb.
 func (p *program) calledHere(lit *ast.FuncLit) bool {
 	_, ok := p.parents[lit].(*ast.CallExpr)
 	return ok
@@ -54,12 +58,14 @@ func (p *program) unkeyedCall(call *ast.CallExpr) *unkeyed {
 		}
 		return &unkeyed{name, p.at(call.Pos())}
 	}
+
 	if g := p.resolve(call.Fun); g != nil {
 		if g.role == roleWorkflow {
 			return g.unkeyed
 		}
 		return nil
 	}
+
 	var fact funcFact
 	if callee != nil && callee.Pkg() != p.pass.Pkg && p.pass.ImportObjectFact(callee, &fact) {
 		return fact.Unkeyed
@@ -67,11 +73,13 @@ func (p *program) unkeyedCall(call *ast.CallExpr) *unkeyed {
 	return nil
 }
 
-// keyed reports whether a call of Do has a key, as far as one can see: options in variables get the benefit of the doubt.
+// keyed reports whether a call of Do has a key, as far as one can see: options in variables get the
+// benefit of the doubt.
 func (p *program) keyed(call *ast.CallExpr) bool {
 	if call.Ellipsis.IsValid() {
 		return true
 	}
+
 	for _, arg := range call.Args[min(3, len(call.Args)):] {
 		if lit, ok := ast.Unparen(arg).(*ast.CompositeLit); ok && faceType(p.info.TypeOf(lit)) == "RetryPolicy" {
 			continue
@@ -86,6 +94,7 @@ func (p *program) keyed(call *ast.CallExpr) bool {
 			}
 		}
 	}
+
 	return false
 }
 
@@ -128,6 +137,7 @@ func (p *program) inLoop(call *ast.CallExpr) bool {
 			return false
 		}
 	}
+
 	return false
 }
 

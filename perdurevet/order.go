@@ -63,7 +63,8 @@ func (p *program) gathers(f *function, call *ast.CallExpr) bool {
 	return true
 }
 
-// firstDurable finds a durable call anywhere below, also in local closures that are called there, but not in steps.
+// firstDurable finds a durable call anywhere below, also in local closures that are called there,
+// but not in steps.
 func (p *program) firstDurable(below ast.Node) *ast.CallExpr {
 	return p.firstDurableExcept(below, map[*function]bool{})
 }
@@ -80,16 +81,20 @@ func (p *program) firstDurableExcept(below ast.Node, seen map[*function]bool) (f
 		if !ok {
 			return true
 		}
+
 		if p.durable(call) {
 			found = call
 			return false
 		}
+
 		if g := p.closure(call); g != nil && !seen[g] {
 			seen[g] = true
 			found = p.firstDurableExcept(g.body, seen)
 		}
+
 		return found == nil
 	})
+
 	return found
 }
 
@@ -101,8 +106,8 @@ func (p *program) closure(call *ast.CallExpr) *function {
 	return nil
 }
 
-// collects finds a variable from outside the loop that gets the order of its iterations: by append or by +=, without
-// being sorted later in the function.
+// collects finds a variable from outside the loop that gets the order of its iterations: by append
+// or by +=, without being sorted later in the function.
 func (p *program) collects(f *function, loop *ast.RangeStmt) (found *types.Var) {
 	ast.Inspect(loop.Body, func(n ast.Node) bool {
 		a, ok := n.(*ast.AssignStmt)
@@ -113,6 +118,7 @@ func (p *program) collects(f *function, loop *ast.RangeStmt) (found *types.Var) 
 		if !ok {
 			return true
 		}
+
 		v, ok := p.info.Uses[id].(*types.Var)
 		if !ok || loop.Pos() <= v.Pos() && v.Pos() < loop.End() {
 			return true
@@ -124,8 +130,10 @@ func (p *program) collects(f *function, loop *ast.RangeStmt) (found *types.Var) 
 		if text || list && !p.sorted(f, v, loop.End()) {
 			found = v
 		}
+
 		return found == nil
 	})
+
 	return found
 }
 
@@ -140,10 +148,12 @@ func (p *program) sorted(f *function, v *types.Var, after token.Pos) (yes bool) 
 		if callee == nil {
 			return
 		}
+
 		name := strings.ToLower(callee.Name())
 		if !strings.Contains(name, "sort") && (callee.Pkg() == nil || callee.Pkg().Path() != "sort") {
 			return
 		}
+
 		for _, arg := range call.Args {
 			ast.Inspect(arg, func(n ast.Node) bool {
 				if id, ok := n.(*ast.Ident); ok && p.info.Uses[id] == v {
@@ -153,23 +163,28 @@ func (p *program) sorted(f *function, v *types.Var, after token.Pos) (yes bool) 
 			})
 		}
 	})
+
 	return yes
 }
 
-// mutexes reports locks that are held over a durable call: the execution may leave memory there, or wait for days.
+// mutexes reports locks that are held over a durable call: the execution may leave memory there, or
+// wait for days.
 func (p *program) mutexes(f *function) {
 	type held struct {
 		call *ast.CallExpr
 		name string
 	}
+
 	var locks []held
 	unlocked := map[string][]token.Pos{}
 	var calls []*ast.CallExpr
+
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {
 			return
 		}
+
 		if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
 			if m := p.callee(call); m != nil && m.Pkg() != nil && m.Pkg().Path() == "sync" {
 				switch m.Name() {
@@ -183,10 +198,12 @@ func (p *program) mutexes(f *function) {
 				}
 			}
 		}
+
 		if p.durable(call) {
 			calls = append(calls, call)
 		}
 	})
+
 	for _, l := range locks {
 		until := f.node.End()
 		for _, pos := range unlocked[l.name] {

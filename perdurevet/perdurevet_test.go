@@ -30,19 +30,22 @@ var all = &analysis.Analyzer{
 	},
 }
 
-// TestSnippets runs the checks over right and wrong programs that use the real package: a stub would go on compiling when the
-// face changes, and the checks would look for what is no longer there.
+// TestSnippets runs the checks over right and wrong programs that use the real package: a stub
+// would go on compiling when the face changes, and the checks would look for what is no longer
+// there.
 func TestSnippets(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs("..") // with its go.mod, so that the snippets are packages of this module
+	// with its go.mod, so that the snippets are packages of this module
+	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
 	}
 	analysistest.Run(t, root, all, "./perdurevet/testdata/src/...")
 }
 
-// TestAhead runs the checks over programs that use a stub: what the documents promise and the root package does not have yet.
-// It includes all example programs of the design, in which nothing may be found.
+// TestAhead runs the checks over programs that use a stub: what the documents promise and the root
+// package does not have yet. It includes all example programs of the design, in which nothing may
+// be found.
 func TestAhead(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("testdata/ahead")

@@ -27,8 +27,9 @@ type program struct {
 	first      map[*types.Var]ast.Expr  // what a variable without that is assigned
 	reassigned map[*types.Var]bool      // assigned to after its declaration
 	mutable    map[*types.Var]token.Pos // package variables that change, and where
-	shared     map[*types.Var]token.Pos // fields and captured variables that steps and entities change, and where
-	foreign    map[*types.Func]boundTo  // functions of other packages that are bound here
+	// fields and captured variables that steps and entities change, and where
+	shared  map[*types.Var]token.Pos
+	foreign map[*types.Func]boundTo // functions of other packages that are bound here
 
 	allows allows
 	found  map[key]finding
@@ -47,14 +48,17 @@ func runIndex(pass *analysis.Pass) (any, error) {
 	})
 	ours := pass.Module != nil && pass.Module.Path != "" && pass.Module.Version == ""
 	if !uses && !ours || isFace(pass.Pkg) {
-		return findings{}, nil // somebody else's code, for which there is the table; or the implementation of the face
+		// somebody else's code, for which there is the table; or the implementation of the face
+		return findings{}, nil
 	}
+
 	p := &program{
 		pass: pass, info: pass.TypesInfo,
 		byNode: map[ast.Node]*function{}, byObj: map[*types.Func]*function{}, parents: map[ast.Node]ast.Node{},
 		initial: map[*types.Var]ast.Expr{}, first: map[*types.Var]ast.Expr{}, reassigned: map[*types.Var]bool{},
 		mutable: map[*types.Var]token.Pos{}, shared: map[*types.Var]token.Pos{}, foreign: map[*types.Func]boundTo{}, found: map[key]finding{},
 	}
+
 	p.collect()
 	p.allows = p.readAllows()
 	p.mutators()
@@ -64,6 +68,7 @@ func runIndex(pass *analysis.Pass) (any, error) {
 	p.reaches()
 	p.keys()
 	p.export()
+
 	if uses {
 		for _, f := range p.functions {
 			p.judge(f)
@@ -72,6 +77,7 @@ func runIndex(pass *analysis.Pass) (any, error) {
 		p.constants()
 		p.misplacedAllows()
 	}
+
 	return p.result(), nil
 }
 
@@ -106,6 +112,7 @@ func (p *program) judge(f *function) {
 		p.durableInStep(f)
 		p.writes(f)
 	}
+
 	p.dropped(f)
 }
 

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// reach is something that has no place in workflow code and that a function does, itself or by way of others.
+// reach is something that has no place in workflow code and that a function does, itself or by way
+// of others.
 type reach struct {
 	Check check
 	What  string   // time.Now
@@ -84,6 +85,7 @@ func (p *program) reaches() {
 			}
 		}
 	}
+
 	for changed := true; changed; {
 		changed = false
 		for _, f := range p.functions {
@@ -98,7 +100,8 @@ func (p *program) reaches() {
 	}
 }
 
-// inherit adds what a callee reaches to what its caller reaches, and tells whether that was anything new.
+// inherit adds what a callee reaches to what its caller reaches, and tells whether that was
+// anything new.
 func inherit(caller, callee map[check]reach) (changed bool) {
 	for c, r := range callee {
 		if _, ok := caller[c]; !ok {
@@ -116,10 +119,12 @@ func (p *program) scan(f *function) {
 			f.direct = append(f.direct, r)
 		}
 	}
+
 	add := func(c check, at ast.Node, what, hint string) {
 		note(reach{Check: c, What: what, Hint: hint, Where: p.at(at.Pos()), node: at})
 	}
 	inSelect := map[ast.Node]bool{}
+
 	f.each(func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.GoStmt:
@@ -148,7 +153,8 @@ func (p *program) scan(f *function) {
 		case *ast.CallExpr:
 			p.scanCall(f, n, add)
 		case *ast.FuncLit:
-			if inner := p.byNode[n]; inner != nil && !hasContext(inner.sig) { // with a context: somebody else calls it, as a step
+			// with a context: somebody else calls it, as a step
+			if inner := p.byNode[n]; inner != nil && !hasContext(inner.sig) {
 				f.callees = append(f.callees, use{n, inner})
 			}
 		case *ast.Ident:
@@ -176,7 +182,8 @@ func (p *program) scanCall(f *function, call *ast.CallExpr, add func(check, ast.
 	}
 }
 
-// scanIdent finds the mention of a function that has no place in workflow code, and of variables that change.
+// scanIdent finds the mention of a function that has no place in workflow code, and of variables
+// that change.
 func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 	node := p.whole(id)
 	found := reach{Where: p.at(node.Pos()), node: node}
@@ -237,7 +244,8 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 	}
 }
 
-// replays reports what the code of a workflow does or reaches that replay would not do again in the same way.
+// replays reports what the code of a workflow does or reaches that replay would not do again in the
+// same way.
 func (p *program) replays(f *function) {
 	for _, r := range f.direct {
 		if r.via != "" {
@@ -246,6 +254,7 @@ func (p *program) replays(f *function) {
 		}
 		p.report(r.Check, r.node, "%s in %s: %s", r.What, f.role.where(), r.Hint)
 	}
+
 	for _, u := range f.callees {
 		if u.f.role != roleNone {
 			continue
@@ -272,6 +281,7 @@ func (p *program) export() {
 			continue
 		}
 		fact := &funcFact{Unkeyed: f.unkeyed, Bound: f.binding, Mutator: f.mutator}
+
 		if f.role == roleNone {
 			for _, c := range checks {
 				if r, ok := f.summary[c.name]; ok {
@@ -284,10 +294,12 @@ func (p *program) export() {
 				}
 			}
 		}
+
 		if fact.Unkeyed != nil || fact.Mutator || len(fact.Bound) > 0 || len(fact.Reaches) > 0 || len(fact.Handler) > 0 {
 			p.pass.ExportObjectFact(obj, fact)
 		}
 	}
+
 	scope := p.pass.Pkg.Scope()
 	for _, name := range scope.Names() {
 		v, ok := scope.Lookup(name).(*types.Var)
@@ -321,8 +333,8 @@ func (p *program) called(id *ast.Ident) bool {
 	return ok && call.Fun == e
 }
 
-// handedToStep reports whether a function is mentioned only to be called by somebody else with a context: as the code of
-// a step, not by the code that mentions it.
+// handedToStep reports whether a function is mentioned only to be called by somebody else with a
+// context: as the code of a step, not by the code that mentions it.
 func (p *program) handedToStep(e ast.Expr, f *types.Func) bool {
 	var n ast.Node = e
 	parent := p.parents[n]
@@ -334,6 +346,7 @@ func (p *program) handedToStep(e ast.Expr, f *types.Func) bool {
 		}
 		break
 	}
+
 	call, ok := parent.(*ast.CallExpr)
 	if ok && call.Fun == n {
 		return false
@@ -341,6 +354,7 @@ func (p *program) handedToStep(e ast.Expr, f *types.Func) bool {
 	if hasContext(f.Signature()) {
 		return true
 	}
+
 	return ok && bodies[faceFunc(p.callee(call))] != roleNone
 }
 

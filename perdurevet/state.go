@@ -8,10 +8,11 @@ import (
 
 // write is an assignment, by whatever syntax, to something that begins with a variable.
 type write struct {
-	at      ast.Node
-	target  ast.Expr
-	v       *types.Var
-	through bool // not to the variable but to what it leads to: a field behind a pointer, an element
+	at     ast.Node
+	target ast.Expr
+	v      *types.Var
+	// not to the variable but to what it leads to: a field behind a pointer, an element
+	through bool
 }
 
 // assignments finds the writes of one node.
@@ -21,6 +22,7 @@ func (p *program) assignments(n ast.Node) (ws []write) {
 			ws = append(ws, write{n, e, v, through})
 		}
 	}
+
 	switch n := n.(type) {
 	case *ast.AssignStmt:
 		for _, left := range n.Lhs {
@@ -55,6 +57,7 @@ func (p *program) assignments(n ast.Node) (ws []write) {
 			}
 		}
 	}
+
 	return ws
 }
 
@@ -92,7 +95,8 @@ func (p *program) root(e ast.Expr) (v *types.Var, through bool) {
 	}
 }
 
-// mutators finds the methods that change what their receiver leads to, themselves or by calling another.
+// mutators finds the methods that change what their receiver leads to, themselves or by calling
+// another.
 func (p *program) mutators() {
 	for changed := true; changed; {
 		changed = false
@@ -115,7 +119,8 @@ func (p *program) mutators() {
 	}
 }
 
-// mutated returns the variable that the receiver of a call begins with, when the method changes its receiver.
+// mutated returns the variable that the receiver of a call begins with, when the method changes its
+// receiver.
 func (p *program) mutated(call *ast.CallExpr) (*types.Var, bool) {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	callee := p.callee(call)
@@ -143,6 +148,7 @@ func (p *program) mutations() {
 		if f.test || f.obj != nil && f.obj.Name() == "init" && f.sig.Recv() == nil {
 			continue // a test may replace what production code never does
 		}
+
 		f.each(func(n ast.Node) {
 			for _, w := range p.assignments(n) {
 				note(w.v, n.Pos())
@@ -177,12 +183,14 @@ func isPackageLevel(v *types.Var) bool {
 	return v.Pkg() != nil && v.Parent() == v.Pkg().Scope()
 }
 
-// sharing finds the fields and captured variables that steps and entities change while executions run.
+// sharing finds the fields and captured variables that steps and entities change while executions
+// run.
 func (p *program) sharing() {
 	for _, f := range p.functions {
 		if f.test || !f.role.step() && !f.role.handler() {
 			continue
 		}
+
 		f.each(func(n ast.Node) {
 			for _, w := range p.assignments(n) {
 				home := f.declares(w.v)
@@ -221,11 +229,13 @@ func (p *program) lastField(e ast.Expr) *types.Var {
 	}
 }
 
-// reads reports what workflow code reads although steps or entities change it, and methods that change their receiver.
+// reads reports what workflow code reads although steps or entities change it, and methods that
+// change their receiver.
 func (p *program) reads(f *function) {
 	if f.test || f.role == roleMachine {
 		return
 	}
+
 	f.each(func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.Ident:
@@ -280,10 +290,12 @@ func (p *program) judgeWrite(f *function, w write) {
 		}
 		return
 	}
+
 	home := f.declares(w.v)
 	if home == nil || home == f {
 		return
 	}
+
 	switch {
 	case f.role.step() && home.role.replayed():
 		p.report(captured, w.at, "step assigns to %s of its workflow: on replay the step does not run and %s keeps its old value; return the value from the step", w.v.Name(), w.v.Name())

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestStubIsFaithful compares the stub of TestAhead with the real package: what both have must be the same, so that the checks
-// that are tested with the stub work with the real thing once it is there.
+// TestStubIsFaithful compares the stub of TestAhead with the real package: what both have must be
+// the same, so that the checks that are tested with the stub work with the real thing once it is
+// there.
 func TestStubIsFaithful(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("testdata/ahead")
@@ -20,6 +21,7 @@ func TestStubIsFaithful(t *testing.T) {
 	}
 	stub := functionsOf(t, "GO111MODULE=off", "GOPATH="+dir)
 	real := functionsOf(t)
+
 	both := 0
 	for name, want := range real {
 		got, ok := stub[name]
@@ -31,6 +33,7 @@ func TestStubIsFaithful(t *testing.T) {
 			t.Errorf("%s%s in the stub, %s%s in the package", name, got, name, want)
 		}
 	}
+
 	if both < 60 {
 		t.Errorf("only %d functions are in both", both)
 	}
@@ -47,6 +50,7 @@ func functionsOf(t *testing.T, env ...string) map[string]string {
 	if len(pkgs) != 1 || pkgs[0].Types == nil || len(pkgs[0].Errors) > 0 {
 		t.Fatalf("%v", pkgs[0].Errors)
 	}
+
 	all := map[string]string{}
 	scope := pkgs[0].Types.Scope()
 	for _, name := range scope.Names() {
@@ -63,11 +67,13 @@ func functionsOf(t *testing.T, env ...string) map[string]string {
 			}
 		}
 	}
+
 	for name := range all {
 		if parts := strings.Split(name, "."); !isExported(parts) {
 			delete(all, name)
 		}
 	}
+
 	return all
 }
 
@@ -80,7 +86,8 @@ func isExported(names []string) bool {
 	return true
 }
 
-// signature is the type of a function without the names of its parameters, except those that the checks look at.
+// signature is the type of a function without the names of its parameters, except those that the
+// checks look at.
 func signature(f *types.Func) string {
 	sig := f.Signature()
 	list := func(vars *types.Tuple) string {

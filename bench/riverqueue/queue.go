@@ -1,7 +1,8 @@
 // Package riverqueue is [River] as a queue of the benchmark, on whatever driver it is given.
 //
-// It is a module of its own because River's drivers do not keep the same pace: the module bench uses it with v0.50.0 on PostgreSQL, and
-// the command in sqlite is linked with v0.47.0, the newest for which a SQLite driver was to be had when this was written.
+// It is a module of its own because River's drivers do not keep the same pace: the module bench
+// uses it with v0.50.0 on PostgreSQL, and the command in sqlite is linked with v0.47.0, the newest
+// for which a SQLite driver was to be had when this was written.
 //
 // [River]: https://github.com/riverqueue/river
 package riverqueue
@@ -26,7 +27,8 @@ type Database[Tx any] struct {
 	Close  func()
 }
 
-// queue is River with the settings of its own benchmark: it fetches every 2 ms instead of every 100 ms, which is what limits it as shipped.
+// queue is River with the settings of its own benchmark: it fetches every 2 ms instead of every 100
+// ms, which is what limits it as shipped.
 type queue[Tx any] struct {
 	db     Database[Tx]
 	client *river.Client[Tx]
@@ -52,15 +54,18 @@ func (w *noopWorker) Work(_ context.Context, job *river.Job[noopArgs]) error {
 	return nil
 }
 
-// Open migrates the database and begins to execute jobs. The database is closed with the queue, and when Open fails.
+// Open migrates the database and begins to execute jobs. The database is closed with the queue, and
+// when Open fails.
 //
-// A limit over processes is not part of what is free of River. In one process its workers are the limit.
+// A limit over processes is not part of what is free of River. In one process its workers are the
+// limit.
 func Open[Tx any](ctx context.Context, db Database[Tx], o bench.QueueOptions) (_ bench.Queue, err error) {
 	defer func() {
 		if err != nil {
 			db.Close()
 		}
 	}()
+
 	migrator, err := rivermigrate.New(db.Driver, nil)
 	if err != nil {
 		return nil, err
@@ -68,12 +73,14 @@ func Open[Tx any](ctx context.Context, db Database[Tx], o bench.QueueOptions) (_
 	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return nil, err
 	}
+
 	slots := o.Slots
 	if o.Limit > 0 {
 		slots = min(slots, o.Limit)
 	}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &noopWorker{body: o.Body})
+
 	client, err := river.NewClient(db.Driver, &river.Config{
 		FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}}, Workers: workers,
@@ -81,6 +88,7 @@ func Open[Tx any](ctx context.Context, db Database[Tx], o bench.QueueOptions) (_
 	if err != nil {
 		return nil, err
 	}
+
 	if err := client.Start(ctx); err != nil {
 		return nil, err
 	}

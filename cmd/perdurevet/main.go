@@ -1,5 +1,5 @@
-// Command perdurevet finds mistakes in programs that use Perdure: workflow code that would not do the same on replay,
-// durable calls inside steps, state that no journal keeps. See docs/vet.md.
+// Command perdurevet finds mistakes in programs that use Perdure: workflow code that would not do
+// the same on replay, durable calls inside steps, state that no journal keeps. See docs/vet.md.
 //
 //	perdurevet ./...
 //	go vet -vettool=$(which perdurevet) ./...
@@ -46,6 +46,7 @@ func help(names []string) int {
 		}
 		return 0
 	}
+
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(a *analysis.Analyzer) bool { return a.Name == name })
 		if i < 0 {
@@ -54,6 +55,7 @@ func help(names []string) int {
 		}
 		fmt.Printf("%s: %s\n%s\n", name, all[i].Doc, all[i].URL)
 	}
+
 	return 0
 }
 
@@ -74,10 +76,12 @@ func vet(args []string) int {
 		fmt.Fprintln(os.Stderr, "perdurevet:", err)
 		return 2
 	}
+
 	cmd := exec.Command("go", append([]string{"vet", "-vettool=" + self}, args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
 	var exit *exec.ExitError
+
 	switch {
 	case err == nil:
 		return 0

@@ -18,6 +18,7 @@ func run(t *testing.T, name string, args ...string) (string, int) {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	var exit *exec.ExitError
+
 	switch {
 	case err == nil:
 		return out.String(), 0
@@ -38,6 +39,7 @@ func TestCommand(t *testing.T) {
 	if out, code := run(t, "go", "build", "-o", tool, "./cmd/perdurevet"); code != 0 {
 		t.Fatal(out)
 	}
+
 	const snippets = "./perdurevet/testdata/src/"
 	for _, c := range []struct {
 		name    string
@@ -76,16 +78,19 @@ func TestCommand(t *testing.T) {
 			if c.fails != (code != 0) {
 				t.Errorf("exit code %d", code)
 			}
+
 			for _, want := range c.prints {
 				if !strings.Contains(out, want) {
 					t.Errorf("%q is missing", want)
 				}
 			}
+
 			for _, unwanted := range c.not {
 				if strings.Contains(out, unwanted) {
 					t.Errorf("%q is there", unwanted)
 				}
 			}
+
 			if t.Failed() {
 				t.Log(out)
 			}

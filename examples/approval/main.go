@@ -1,9 +1,11 @@
-// Command approval asks a person and waits, but not for ever: an expense is paid when somebody says yes in time, and expires otherwise.
+// Command approval asks a person and waits, but not for ever: an expense is paid when somebody says
+// yes in time, and expires otherwise.
 //
 //	go run ./examples/approval [store URL]
 //
-// Type "yes" or "no" and press Enter, or wait. While it waits, kill it (kill -9, it prints its process id) and run the same command again: nobody is asked
-// a second time, and the deadline is still the first one.
+// Type "yes" or "no" and press Enter, or wait. While it waits, kill it (kill -9, it prints its
+// process id) and run the same command again: nobody is asked a second time, and the deadline is
+// still the first one.
 package main
 
 import (
@@ -68,7 +70,8 @@ func (o office) ask(_ context.Context, e expense) (perdure.Void, error) {
 	return perdure.Void{}, nil
 }
 
-// pay hands the idempotency key to the bank, so that an attempt whose outcome was lost is not paid twice.
+// pay hands the idempotency key to the bank, so that an attempt whose outcome was lost is not paid
+// twice.
 func (o office) pay(ctx context.Context, e expense) (string, error) {
 	fmt.Fprintf(o.out, "paid %d EUR for %s (idempotency key %.8s…)\n", e.Amount, e.ID, perdure.IdempotencyKey(ctx))
 	return "paid", nil
@@ -106,16 +109,19 @@ func run(ctx context.Context, url string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	go decide(c, exec, in, out)
 	result, err := exec.Result(c)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s: %s. Start over with: rm approval.db*\n", exec, result)
+
 	return nil
 }
 
-// decide resolves the promise with what the person types. Any process that opens the same store could do this; on PostgreSQL, one on another machine.
+// decide resolves the promise with what the person types. Any process that opens the same store
+// could do this; on PostgreSQL, one on another machine.
 func decide(c perdure.Client, exec perdure.Execution[string], in io.Reader, out io.Writer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		answer := strings.TrimSpace(lines.Text())

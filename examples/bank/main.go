@@ -1,10 +1,12 @@
-// Command bank keeps accounts as entities and moves money between them with workflows that lock both: whatever crashes, no cent is made or lost.
+// Command bank keeps accounts as entities and moves money between them with workflows that lock
+// both: whatever crashes, no cent is made or lost.
 //
 //	go run ./examples/bank [store URL]
 //
-// Kill it (kill -9, it prints its process id) and run the same command again: every transfer has a key and every deposit a request id, so what was done is not
-// done again, and what was under way goes on. One transfer hesitates for ten seconds between its two halves. Killed there, its money is in neither account, and both stay locked,
-// until the next process goes on with it.
+// Kill it (kill -9, it prints its process id) and run the same command again: every transfer has a
+// key and every deposit a request id, so what was done is not done again, and what was under way
+// goes on. One transfer hesitates for ten seconds between its two halves. Killed there, its money
+// is in neither account, and both stay locked, until the next process goes on with it.
 package main
 
 import (
@@ -34,7 +36,8 @@ var (
 	deposit  = perdure.NewOperation(accounts, "deposit", func(ctx perdure.EntityCtx, a *account, cents int) (int, error) {
 		a.Cents += cents
 		if a.Cents > 900_00 {
-			_, err := review.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key())) // an entity may start, never wait
+			// an entity may start, never wait
+			_, err := review.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key()))
 			return a.Cents, err
 		}
 		return a.Cents, nil
@@ -55,7 +58,8 @@ var (
 	})
 	// notice tells the world something.
 	notice = perdure.DeclareActivity[string, perdure.Void]("notice")
-	// move takes from one account what it gives to another, while nobody else can do anything to either. A step that was made is not made again.
+	// move takes from one account what it gives to another, while nobody else can do anything to
+	// either. A step that was made is not made again.
 	move = perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, t transfer) (perdure.Void, error) {
 		return perdure.Void{}, ctx.Lock(perdure.LockSet{accounts.Ref(t.From), accounts.Ref(t.To)}, func(ctx perdure.WorkflowCtx) error {
 			if _, err := withdraw.Call(ctx, t.From, t.Cents); err != nil {
@@ -103,12 +107,14 @@ func run(ctx context.Context, url string, hesitate time.Duration, say func(forma
 	}
 	defer app.Close()
 	c := app.With(ctx)
+
 	owners := []string{"ann", "bob", "cid"}
 	for _, owner := range owners {
 		if _, err := deposit.Call(c, owner, 500_00, perdure.RequestID("opening of "+owner)); err != nil {
 			return err
 		}
 	}
+
 	if err := transfers(c, owners); err != nil {
 		return err
 	}
@@ -118,6 +124,7 @@ func run(ctx context.Context, url string, hesitate time.Duration, say func(forma
 	if _, err := move.Run(c, transfer{ID: "t-rich", From: "ann", To: "bob", Cents: 500_01}); err != nil {
 		return err
 	}
+
 	word, err := review.Run(c, "bob", perdure.RawKey("bob"))
 	if err != nil {
 		return err
@@ -126,6 +133,7 @@ func run(ctx context.Context, url string, hesitate time.Duration, say func(forma
 	if _, err := move.Run(c, transfer{ID: "t-slow", From: "bob", To: "cid", Cents: 100, Hesitate: hesitate}); err != nil {
 		return err
 	}
+
 	sum := 0
 	for _, owner := range owners {
 		a, _, err := accounts.Get(c, owner)
@@ -135,6 +143,7 @@ func run(ctx context.Context, url string, hesitate time.Duration, say func(forma
 		say("%s has %d cents", owner, a.Cents)
 		sum += a.Cents
 	}
+
 	say("together: %d cents", sum)
 	return nil
 }

@@ -68,7 +68,8 @@ func TestBank(t *testing.T) {
 	}
 }
 
-// Killed between the two halves of a transfer, with both accounts locked, the program goes on where it was: what was taken is not taken again, and is given.
+// Killed between the two halves of a transfer, with both accounts locked, the program goes on where
+// it was: what was taken is not taken again, and is given.
 func TestKilledInTheMiddleOfATransfer(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "bank.db")
@@ -79,9 +80,11 @@ func TestKilledInTheMiddleOfATransfer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	killed := false
 	for lines := bufio.NewScanner(stdout); lines.Scan(); {
 		if strings.HasPrefix(lines.Text(), slowly) {
@@ -91,6 +94,7 @@ func TestKilledInTheMiddleOfATransfer(t *testing.T) {
 			}
 		}
 	}
+
 	if err := first.Wait(); err == nil || !killed {
 		t.Fatalf("the first process was not killed in the middle: %v", err)
 	}
@@ -98,6 +102,7 @@ func TestKilledInTheMiddleOfATransfer(t *testing.T) {
 	if err := run(t.Context(), url, hesitation, out.Say); err != nil {
 		t.Fatal(err)
 	}
+
 	// The notice is told at least once: it may have been told, and that not been recorded.
 	if got := strings.Replace(out.String(), slowly+hesitation.String()+"\n", "", 1); printed.Diff(got, end()...) != "" {
 		t.Error(printed.Diff(got, end()...))

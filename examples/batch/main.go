@@ -1,9 +1,10 @@
-// Command batch counts the words of many documents in parallel, and writes the result to two of three mirrors: the first two that have it; the third is cancelled.
+// Command batch counts the words of many documents in parallel, and writes the result to two of
+// three mirrors: the first two that have it; the third is cancelled.
 //
 //	go run ./examples/batch [store URL]
 //
-// Counting takes a second or two per document. Kill it meanwhile (kill -9, it prints its process id) and run the same command again: documents that were counted are not
-// counted again.
+// Counting takes a second or two per document. Kill it meanwhile (kill -9, it prints its process
+// id) and run the same command again: documents that were counted are not counted again.
 package main
 
 import (
@@ -38,8 +39,9 @@ type library struct {
 
 var store = perdure.DeclareActivity[upload, string]("store")
 
-// batch counts all documents at the same time. Each count is a step, and its key is the name of the document: whatever the order in which they end, and
-// in which they are listed tomorrow, a result belongs to its document.
+// batch counts all documents at the same time. Each count is a step, and its key is the name of the
+// document: whatever the order in which they end, and in which they are listed tomorrow, a result
+// belongs to its document.
 func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error) {
 	counts := make([]*perdure.Future[int], len(docs))
 	for i, d := range docs {
@@ -47,6 +49,7 @@ func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error)
 			return perdure.Do(ctx, "count", func(ctx context.Context) (int, error) { return l.words(ctx, d) }, perdure.StepKey(d.Name))
 		})
 	}
+
 	all, err := perdure.All(ctx, counts...) // in the order of docs; one error cancels the rest
 	if err != nil {
 		return report{}, err
@@ -59,7 +62,9 @@ func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error)
 	for _, mirror := range []string{"ann", "bob", "slow"} {
 		uploads = append(uploads, store.Go(ctx, upload{mirror, total}))
 	}
-	two, err := perdure.FirstN(ctx, 2, uploads...) // in the order in which they came; the rest is cancelled
+	// in the order in which they came; the rest is cancelled
+	two, err := perdure.FirstN(ctx, 2, uploads...)
+
 	return report{total, two}, err
 }
 
@@ -114,16 +119,19 @@ func run(ctx context.Context, url string, l library) error {
 		return err
 	}
 	defer app.Close()
+
 	docs := []document{
 		{"proverb", "slow and steady wins the race"},
 		{"pangram", "the quick brown fox jumps over the lazy dog"},
 		{"motto", "measure twice cut once"},
 		{"greeting", "hello world"},
 	}
+
 	r, err := batches.Run(app.With(ctx), docs, perdure.RawKey("batch-1"))
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(l.out, "%d words, on %s. Start over with: rm batch.db*\n", r.Words, strings.Join(r.Mirrors, " and "))
+
 	return nil
 }

@@ -19,11 +19,13 @@ func TestBatch(t *testing.T) {
 		if err := run(t.Context(), "memory:", l); err != nil {
 			t.Fatal(err)
 		}
+
 		// The third mirror hears that it is not needed while the result is on its way.
 		got, gaveUp := out.String(), "mirror slow gives up: canceled\n"
 		if n := strings.Count(got, gaveUp); n != 1 {
 			t.Errorf("the slow mirror gives up %d times", n)
 		}
+
 		if diff := printed.Diff(
 			strings.Replace(got, gaveUp, "", 1),
 			"counted pangram: 9 words", "counted proverb: 6 words", "counted motto: 4 words", "counted greeting: 2 words",

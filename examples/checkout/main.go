@@ -1,10 +1,12 @@
-// Command checkout sells what is on the shelves: a workflow locks the shelves of an order, takes all of it or nothing, has
-// a task charge the card, and puts everything back when the card is refused.
+// Command checkout sells what is on the shelves: a workflow locks the shelves of an order, takes
+// all of it or nothing, has a task charge the card, and puts everything back when the card is
+// refused.
 //
 //	go run ./examples/checkout [store URL]
 //
-// Shelves are entities. The lock keeps other orders away from them while the workflow looks and takes. The charge is a task
-// with a retry policy: any process that serves the queue may execute it.
+// Shelves are entities. The lock keeps other orders away from them while the workflow looks and
+// takes. The charge is a task with a retry policy: any process that serves the queue may execute
+// it.
 //
 // Before a new build is deployed, its code can be checked against what is stored:
 //
@@ -61,7 +63,8 @@ var (
 			KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
 )
 
-// chargeCard stands for a payment provider, which knows by the idempotency key what it has charged already.
+// chargeCard stands for a payment provider, which knows by the idempotency key what it has charged
+// already.
 func chargeCard(ctx context.Context, p payment) (string, error) {
 	switch {
 	case p.Card == "stolen":
@@ -89,7 +92,8 @@ func sell(ctx perdure.WorkflowCtx, o order) (string, error) {
 	return "", err
 }
 
-// takeAll takes one piece of each item, or nothing. While it holds the shelves, no other order can take from them.
+// takeAll takes one piece of each item, or nothing. While it holds the shelves, no other order can
+// take from them.
 func takeAll(ctx perdure.WorkflowCtx, items []string) error {
 	var locks perdure.LockSet
 	for _, item := range items {
@@ -145,7 +149,8 @@ func run(ctx context.Context, url string, say func(format string, args ...any)) 
 	}
 	for _, o := range []order{
 		{"o-1", []string{"lamp", "chair"}, "good"},
-		{"o-2", []string{"lamp", "chair"}, "good"}, // there is no second chair, so no lamp is taken either
+		// there is no second chair, so no lamp is taken either
+		{"o-2", []string{"lamp", "chair"}, "good"},
 		{"o-3", []string{"lamp"}, "stolen"},
 		{"o-4", []string{"lamp"}, "slow"},
 	} {

@@ -26,7 +26,8 @@ func TestCheckout(t *testing.T) {
 	}
 }
 
-// Whenever the process dies, no piece is lost or sold twice, and a refused card leaves the shelf as it was.
+// Whenever the process dies, no piece is lost or sold twice, and a refused card leaves the shelf as
+// it was.
 func TestNothingIsSoldTwice(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[int] {

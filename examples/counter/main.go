@@ -1,4 +1,5 @@
-// Command counter counts visits of pages with an entity: each page has a count of its own, which survives the program.
+// Command counter counts visits of pages with an entity: each page has a count of its own, which
+// survives the program.
 //
 //	go run ./examples/counter [store URL]
 //

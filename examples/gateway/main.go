@@ -1,4 +1,5 @@
-// Command gateway answers for many addresses with code that keeps nothing durable: services, whose calls are kept in memory, and one RPC whose calls must not get lost.
+// Command gateway answers for many addresses with code that keeps nothing durable: services, whose
+// calls are kept in memory, and one RPC whose calls must not get lost.
 //
 //	go run ./examples/gateway [store URL]
 //
@@ -92,6 +93,7 @@ func run(ctx context.Context, url string, say func(format string, args ...any)) 
 	if err != nil {
 		return err
 	}
+
 	say("u-1 is %s", name)
 	if _, err := g.rename.Call(c, "u-1", "adam"); err != nil {
 		return err
@@ -99,6 +101,7 @@ func run(ctx context.Context, url string, say func(format string, args ...any)) 
 	if name, err = g.profile.Call(c, "u-1", perdure.Void{}); err != nil {
 		return err
 	}
+
 	say("u-1 is %s", name)
 	for _, ping := range []struct {
 		of  health
@@ -110,5 +113,6 @@ func run(ctx context.Context, url string, say func(format string, args ...any)) 
 		}
 		say("%s", answer)
 	}
+
 	return nil
 }

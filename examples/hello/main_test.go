@@ -31,15 +31,18 @@ func TestHelloHasAtMostTwentyLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, code, _ := bytes.Cut(src, []byte("package main"))
+
 	lines := 1
 	for s := bufio.NewScanner(bytes.NewReader(code)); s.Scan(); {
 		if strings.TrimSpace(s.Text()) != "" {
 			lines++
 		}
 	}
+
 	if lines > 20 {
 		t.Errorf("hello has %d non-blank lines", lines)
 	}
+
 	for _, page := range []string{"README.md", "docs/getting-started.md"} {
 		text, err := os.ReadFile("../../" + page)
 		if err != nil {

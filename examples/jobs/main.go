@@ -1,9 +1,11 @@
-// Command jobs sends mails in the background: each is a task that belongs to no workflow, with retries. Some addresses are wrong, so their tasks fail for good and become dead
-// tasks. The program looks at those, group by group, corrects an address, and requeues the rest.
+// Command jobs sends mails in the background: each is a task that belongs to no workflow, with
+// retries. Some addresses are wrong, so their tasks fail for good and become dead tasks. The
+// program looks at those, group by group, corrects an address, and requeues the rest.
 //
 //	go run ./examples/jobs [store URL]
 //
-// Kill it meanwhile (kill -9, it prints its process id) and run the same command again: mails that were sent are not sent again. Afterwards look at the store yourself:
+// Kill it meanwhile (kill -9, it prints its process id) and run the same command again: mails that
+// were sent are not sent again. Afterwards look at the store yourself:
 //
 //	perdure dlq groups --store file:jobs.db
 package main
@@ -33,7 +35,8 @@ type post struct {
 func (p *post) send(ctx context.Context, m mail) (string, error) {
 	switch {
 	case !strings.Contains(m.To, "@"):
-		return "", perdure.Permanent(fmt.Errorf("%q is no address", m.To)) // trying again would not help
+		// trying again would not help
+		return "", perdure.Permanent(fmt.Errorf("%q is no address", m.To))
 	case strings.HasSuffix(m.To, ".test") && p.away.Load():
 		return "", errors.New("the server does not answer")
 	}
@@ -56,7 +59,8 @@ func main() {
 func run(ctx context.Context, url string, out io.Writer) error {
 	p := &post{out: out}
 	p.away.Store(true)
-	// The address is the key: submitting the same mail again, in the next run of this program, attaches to the task that is there.
+	// The address is the key: submitting the same mail again, in the next run of this program,
+	// attaches to the task that is there.
 	send := perdure.NewActivity("send-mail", p.send, perdure.OnQueue("mails"),
 		perdure.RetryPolicy{MaxAttempts: 3, Initial: 50 * time.Millisecond},
 	).KeyedBy(func(m mail) perdure.Key { return perdure.RawKey(m.To) })
@@ -99,7 +103,8 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		}
 	}
 
-	p.away.Store(false) // repaired: one mail first, and the others when it has been sent, at most ten a second
+	// repaired: one mail first, and the others when it has been sent, at most ten a second
+	p.away.Store(false)
 	for d, err := range app.RequeueAll(ctx, waiting, perdure.RequeueMany{Canary: true, Rate: 10}) {
 		if err != nil {
 			return err

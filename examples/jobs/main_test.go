@@ -19,6 +19,7 @@ func TestJobs(t *testing.T) {
 	if err := run(ctx, url, &first); err != nil {
 		t.Fatalf("%v\n%s", err, &first)
 	}
+
 	for _, line := range []string{
 		"sent to ann@example.com (attempt 1)", "2 dead: the server does not answer", `1 dead: "bob" is no address`, "sent to bob@example.com (attempt 1)",
 		"requeued eve@mail.test", "sent to eve@mail.test", "All mails are sent",
@@ -27,6 +28,7 @@ func TestJobs(t *testing.T) {
 			t.Errorf("%q is there %d times:\n%s", line, n, &first)
 		}
 	}
+
 	// Once more: nothing is sent twice.
 	if err := run(ctx, url, &second); err != nil {
 		t.Fatalf("%v\n%s", err, &second)

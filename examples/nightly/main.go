@@ -1,10 +1,12 @@
-// Command nightly has a report made every night at two, Berlin time, and a clean-up every second, by schedules: they fire exactly once, however many processes of the
-// program run, and whether or not one runs at that moment.
+// Command nightly has a report made every night at two, Berlin time, and a clean-up every second,
+// by schedules: they fire exactly once, however many processes of the program run, and whether or
+// not one runs at that moment.
 //
 //	go run ./examples/nightly [store URL]
 //
-// It fills in the reports of the last three nights, triggers one by hand, and watches the clean-up fire three times. Kill it anywhere (kill -9) and run it again: nothing that
-// was done is done twice.
+// It fills in the reports of the last three nights, triggers one by hand, and watches the clean-up
+// fire three times. Kill it anywhere (kill -9) and run it again: nothing that was done is done
+// twice.
 package main
 
 import (
@@ -27,7 +29,8 @@ var (
 	often   = perdure.NewSchedule("often", perdure.Every(time.Second), cleanup.Job(30), perdure.OverlapSkip, perdure.CatchUp(time.Minute))
 )
 
-// makeReport is about the night that it was begun for, which is not now when it is late or backfilled.
+// makeReport is about the night that it was begun for, which is not now when it is late or
+// backfilled.
 func makeReport(out io.Writer) func(perdure.WorkflowCtx, string) (string, error) {
 	return func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		night, ok := ctx.ScheduledFor()
@@ -65,6 +68,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(out, "%d nights to fill in\n", n)
 	info, err := until(c, nightly, func(i perdure.ScheduleInfo) bool { return i.Backfills == 0 && len(i.Open) == 0 })
 	if err != nil {
@@ -73,18 +77,21 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	if err := nightly.Trigger(c); err != nil {
 		return err
 	}
+
 	if _, err := until(c, nightly, func(i perdure.ScheduleInfo) bool { return i.Triggered > info.Triggered && len(i.Open) == 0 }); err != nil {
 		return err
 	}
 	if _, err := until(c, often, func(i perdure.ScheduleInfo) bool { return i.Fired >= 3 }); err != nil {
 		return err
 	}
+
 	for s, err := range app.Schedules(ctx) {
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "%s: %s, fires next at %s\n", s.Name, s.When, s.Next[0].Format(time.RFC3339))
 	}
+
 	return nil
 }
 

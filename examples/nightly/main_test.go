@@ -17,6 +17,7 @@ func TestNightly(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.Split(strings.TrimSpace(out.String()), "\n")
+
 		want := []string{
 			"3 nights to fill in",
 			"report of sales until 1999-12-29 01:00",
@@ -26,6 +27,7 @@ func TestNightly(t *testing.T) {
 			"nightly: 0 2 * * * Europe/Berlin, fires next at 2000-01-01T01:00:00Z",
 			"often: every 1s, fires next at 2000-01-01T00:00:04Z",
 		}
+
 		slices.Sort(got) // the reports print beside the program
 		slices.Sort(want)
 		if !slices.Equal(got, want) {

@@ -1,5 +1,5 @@
-// Command observe shows what an operator sees of a program: the spans of an order, from the request that placed it to the mail that another part sent, and the metrics that
-// Prometheus would scrape.
+// Command observe shows what an operator sees of a program: the spans of an order, from the request
+// that placed it to the mail that another part sent, and the metrics that Prometheus would scrape.
 //
 //	go run ./examples/observe [store URL]
 package main
@@ -24,7 +24,8 @@ import (
 )
 
 var charge = perdure.NewActivity("charge", func(ctx context.Context, cents int) (int, error) {
-	// The context of an activity has its span: what you call with it, such as otelhttp, is within it.
+	// The context of an activity has its span: what you call with it, such as otelhttp, is within
+	// it.
 	_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("shop").Start(ctx, "POST /charges")
 	defer span.End()
 	return cents, nil
@@ -59,9 +60,11 @@ func main() {
 }
 
 func run(ctx context.Context, url string, out io.Writer) error {
-	registry := prometheus.NewRegistry() // usually prometheus.DefaultRegisterer, and promhttp.Handler() serves it
+	// usually prometheus.DefaultRegisterer, and promhttp.Handler() serves it
+	registry := prometheus.NewRegistry()
 	spans := &exporter{}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)) // usually a batcher and an exporter of OTLP
+	// usually a batcher and an exporter of OTLP
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	app, err := embedded.Config{Metrics: registry, Tracer: provider}.Open(ctx, url, order, sendMail)
 	if err != nil {
 		return err
@@ -119,6 +122,7 @@ func printMetrics(out io.Writer, from prometheus.Gatherer) error {
 	if err != nil {
 		return err
 	}
+
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if m.GetCounter() == nil {
@@ -131,5 +135,6 @@ func printMetrics(out io.Writer, from prometheus.Gatherer) error {
 			fmt.Fprintf(out, "%s{%s} %g\n", f.GetName(), strings.Join(labels, ","), m.GetCounter().GetValue())
 		}
 	}
+
 	return nil
 }

@@ -1,5 +1,6 @@
-// Command order-events shows the event-driven style: an order as a machine that hears of one thing after the other and says what to do next.
-// order.go is the machine; this file is the world around it.
+// Command order-events shows the event-driven style: an order as a machine that hears of one thing
+// after the other and says what to do next. order.go is the machine; this file is the world around
+// it.
 //
 //	go run ./examples/order-events [store URL]
 package main
@@ -73,6 +74,7 @@ func run(ctx context.Context, url string, say func(string, ...any)) error {
 	}
 	defer app.Close()
 	c := app.With(ctx)
+
 	pay := func(x perdure.Execution[receipt]) error {
 		return paid.Send(c, x, "payment-"+x.Ref.Key, perdure.RequestID("pay"))
 	}
@@ -91,7 +93,8 @@ func run(ctx context.Context, url string, say func(string, ...any)) error {
 		if err != nil {
 			return err
 		}
-		if err := story.happens(x); err != nil && !errors.Is(err, perdure.ErrConflict) { // closed already: a run of this command before
+		// closed already: a run of this command before
+		if err := story.happens(x); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return err
 		}
 		got, err := x.Result(c)
@@ -101,5 +104,6 @@ func run(ctx context.Context, url string, say func(string, ...any)) error {
 		}
 		say("order %s is there: %s, %s", story.ID, got.Payment, got.Parcel)
 	}
+
 	return nil
 }

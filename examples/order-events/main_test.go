@@ -38,7 +38,8 @@ func TestPurchase(t *testing.T) {
 		}, `[[] [schedule release "release" "s"] [fail "not paid within 1m0s: timeout"]]`},
 		{"cancelled before it was reserved", func(p *purchase) []perdure.Actions {
 			return []perdure.Actions{
-				p.OnCancel("why"), // the reservation is under way: it has to end before it can be undone
+				// the reservation is under way: it has to end before it can be undone
+				p.OnCancel("why"),
 				p.OnActivityCompleted(reserve.Completed("reserve", "s")),
 				p.OnSignal(paid.Received("too late")),
 				p.OnActivityCompleted(release.Completed("release", perdure.Void{})),

@@ -27,13 +27,15 @@ var (
 			KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
 )
 
-// purchase is the state of an order: plain fields, changed by one event at a time. Stock is reserved while the customer pays; what was done
-// is undone when the time is over, when the customer cancels, or when the parcel cannot be delivered.
+// purchase is the state of an order: plain fields, changed by one event at a time. Stock is
+// reserved while the customer pays; what was done is undone when the time is over, when the
+// customer cancels, or when the parcel cannot be delivered.
 type purchase struct {
 	perdure.Events
 	order
 
-	busy    bool   // an activity or the delivery is under way: whatever else happens, we hear of its end first
+	// an activity or the delivery is under way: whatever else happens, we hear of its end first
+	busy    bool
 	stock   string // reserved
 	payment string
 	undo    error // why everything is being undone
@@ -46,7 +48,8 @@ func (p *purchase) OnStart() perdure.Actions {
 	return perdure.Actions{reserve.Schedule("reserve", p.order), perdure.StartTimer("pay-until", p.PayUntil)}
 }
 
-// OnSignal: the payment service says that the customer has paid. If that is too late, it is paid back.
+// OnSignal: the payment service says that the customer has paid. If that is too late, it is paid
+// back.
 func (p *purchase) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	if payment, ok := paid.Value(e); ok && p.payment == "" {
 		p.payment = payment
@@ -94,8 +97,8 @@ func (p *purchase) OnChildClosed(e perdure.ChildClosed) perdure.Actions {
 	return perdure.Actions{orders.Complete(receipt{p.payment, parcel})}
 }
 
-// OnCancel: the customer may cancel at any time, but a parcel that is on its way is not called back. What we schedule from here on is not
-// cancelled by the request.
+// OnCancel: the customer may cancel at any time, but a parcel that is on its way is not called
+// back. What we schedule from here on is not cancelled by the request.
 func (p *purchase) OnCancel(reason string) perdure.Actions {
 	return p.giveUp(fmt.Errorf("%w: %s", perdure.ErrCanceled, reason))
 }
@@ -125,5 +128,6 @@ func (p *purchase) next() perdure.Actions {
 		p.busy = true
 		return perdure.Actions{release.Schedule("release", p.stock)}
 	}
+
 	return perdure.Actions{perdure.Fail(p.undo)}
 }

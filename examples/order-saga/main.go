@@ -1,4 +1,5 @@
-// Command order-saga shows compensation: when a later step fails for good, what was done before is undone, in reverse order, as durable steps.
+// Command order-saga shows compensation: when a later step fails for good, what was done before is
+// undone, in reverse order, as durable steps.
 //
 //	go run ./examples/order-saga [store URL]
 package main

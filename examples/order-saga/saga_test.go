@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// ledger stands for the services of the shop. It recognises a repeated request by its key, as they do.
+// ledger stands for the services of the shop. It recognises a repeated request by its key, as they
+// do.
 type ledger struct {
 	mu   sync.Mutex
 	done map[string]bool
@@ -59,7 +60,8 @@ func (l *ledger) definitions(noAddress error) perdure.Group {
 	}
 }
 
-// TestSagaSurvivesCrashes lets the process die at every moment of an order that fails: whatever happens, everything is undone, once.
+// TestSagaSurvivesCrashes lets the process die at every moment of an order that fails: whatever
+// happens, everything is undone, once.
 func TestSagaSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[string] {

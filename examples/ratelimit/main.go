@@ -1,9 +1,11 @@
-// Command ratelimit calls a service that allows five calls a second and breaks down in between. A limit keeps the calls to the rate, and a circuit breaker keeps them back
-// while the service is away, so that no attempt is wasted on it.
+// Command ratelimit calls a service that allows five calls a second and breaks down in between. A
+// limit keeps the calls to the rate, and a circuit breaker keeps them back while the service is
+// away, so that no attempt is wasted on it.
 //
 //	go run ./examples/ratelimit [store URL]
 //
-// While it runs on a file of its own, look at it from the program; on PostgreSQL also from outside: perdure breaker list, perdure limit set quota --rate 50/1s.
+// While it runs on a file of its own, look at it from the program; on PostgreSQL also from outside:
+// perdure breaker list, perdure limit set quota --rate 50/1s.
 package main
 
 import (
@@ -49,13 +51,16 @@ func run(ctx context.Context, url string, s *service) error {
 		return err
 	}
 	defer app.Close()
-	// Rules are stored. A program sets those that it cannot do without; people change them later, while it runs.
+
+	// Rules are stored. A program sets those that it cannot do without; people change them later,
+	// while it runs.
 	if err := app.SetLimit(ctx, perdure.LimitRule{Name: "quota", Concurrency: 4, Rate: 5, Period: time.Second}); err != nil {
 		return err
 	}
 	if err := app.SetBreaker(ctx, perdure.BreakerRule{Name: "quotes", Failures: 3, Reset: 5 * time.Second, Successes: 1}); err != nil {
 		return err
 	}
+
 	c := app.With(ctx)
 	items := make([]int, 40)
 	for i := range items {
@@ -66,6 +71,7 @@ func run(ctx context.Context, url string, s *service) error {
 	if err != nil {
 		return err
 	}
+
 	total := 0
 	for _, t := range tasks {
 		price, err := t.Result(c)
@@ -74,12 +80,14 @@ func run(ctx context.Context, url string, s *service) error {
 		}
 		total += price
 	}
+
 	breakers, err := app.Breakers(ctx)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(s.out, "%d prices, %d in all, after %d calls in %s; breaker %s is %s\n",
 		len(tasks), total, s.calls, time.Since(began).Round(time.Second), breakers[0].Name, breakers[0].State)
+
 	return nil
 }
 

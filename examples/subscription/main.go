@@ -1,9 +1,11 @@
-// Command subscription charges a customer every period, for as long as the customer likes: each period is a run of its own, so the history never grows.
+// Command subscription charges a customer every period, for as long as the customer likes: each
+// period is a run of its own, so the history never grows.
 //
 //	go run ./examples/subscription [store URL]
 //
-// A period lasts two seconds here. The program upgrades the plan in the first period and cancels in the fourth. Kill it anywhere (kill -9, it prints its process id)
-// and run the same command again: no period is charged twice, and none is left out.
+// A period lasts two seconds here. The program upgrades the plan in the first period and cancels in
+// the fourth. Kill it anywhere (kill -9, it prints its process id) and run the same command again:
+// no period is charged twice, and none is left out.
 package main
 
 import (
@@ -71,6 +73,7 @@ func period(ctx perdure.WorkflowCtx, s subscription) (account, error) {
 		}
 		return nil
 	})
+
 	if _, err := charge.Run(ctx, invoice{s.Customer, s.Period, price(s.Plan)}); err != nil {
 		return account{}, err
 	}
@@ -79,16 +82,19 @@ func period(ctx perdure.WorkflowCtx, s subscription) (account, error) {
 	if err := state.Set(ctx, now); err != nil {
 		return account{}, err
 	}
+
 	over, quits := ctx.Timer(s.Every), quit.Next(ctx)
 	first, err := perdure.Select(ctx, over, quits)
 	if err != nil {
 		return account{}, err
 	}
+
 	if first == quits {
 		why, err := quits.Get(ctx)
 		ctx.Log().Info("cancelled", "reason", why)
 		return now, err
 	}
+
 	if err := ctx.WaitUpdates(); err != nil { // an update that has begun is answered by this run
 		return account{}, err
 	}
@@ -116,26 +122,31 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+
 	defer app.Close()
 	c := app.With(ctx)
 	exec, err := subscriptions.Start(c, subscription{Customer: "eve", Plan: "basic", Period: 1, Every: 2 * time.Second})
 	if err != nil {
 		return err
 	}
+
 	if o, err := exec.Poll(c); err != nil || o.Status.Open() {
 		if err := errors.Join(err, customer(c, exec, out)); err != nil {
 			return err
 		}
 	}
+
 	last, err := exec.Result(c)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "ended in period %d, paid %d EUR in all. Start over with: rm subscription.db*\n", last.Period, last.Paid)
+
 	return nil
 }
 
-// customer does from outside what a customer does. What it sends has a request id, so that a second process that does it again changes nothing.
+// customer does from outside what a customer does. What it sends has a request id, so that a second
+// process that does it again changes nothing.
 func customer(c perdure.Client, exec perdure.Execution[account], out io.Writer) error {
 	if _, err := reached(c, exec, 1); err != nil {
 		return err
@@ -146,12 +157,14 @@ func customer(c perdure.Client, exec perdure.Execution[account], out io.Writer) 
 	if err != nil {
 		return err
 	}
+
 	fmt.Fprintf(out, "update to pro accepted: %d EUR from the next period on\n", cost)
 	a, err := reached(c, exec, 4)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "state: period %d, plan %s, %d EUR paid\n", a.Period, a.Plan, a.Paid)
+
 	return quit.Send(c, exec, "too expensive", perdure.RequestID("quit"))
 }
 

@@ -14,6 +14,7 @@ func TestSubscription(t *testing.T) {
 		if err := run(t.Context(), "memory:", &out); err != nil {
 			t.Fatal(err)
 		}
+
 		if diff := printed.Diff(
 			out.String(),
 			"period 1: charged eve 10 EUR",

@@ -1,5 +1,5 @@
-// Command tour runs an order as a durable workflow and shows every step as it happens. Kill it while it sleeps, run the same command again, and it
-// continues: no step is repeated.
+// Command tour runs an order as a durable workflow and shows every step as it happens. Kill it
+// while it sleeps, run the same command again, and it continues: no step is repeated.
 //
 //	go run ./examples/tour [store URL]
 package main
@@ -82,6 +82,7 @@ func run(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
+
 	stop := progress(ctx, app, exec.Ref)
 	got, err := exec.Result(app.With(ctx))
 	stop()
@@ -89,6 +90,7 @@ func run(ctx context.Context, url string) error {
 		return err
 	}
 	fmt.Printf("%s  completed: %+v\n          Start over with: rm tour.db*\n", time.Now().Format("15:04:05"), got)
+
 	return nil
 }
 
@@ -113,6 +115,7 @@ func progress(ctx context.Context, app *perdure.App, ref perdure.Ref) (stop func
 			}
 		}
 	}()
+
 	return func() {
 		cancel()
 		<-ended

@@ -1,10 +1,13 @@
-// Command transfer moves money between accounts of your own database, exactly once, whatever crashes.
+// Command transfer moves money between accounts of your own database, exactly once, whatever
+// crashes.
 //
 //	go run ./examples/transfer                        engine and accounts in SQLite files
 //	go run ./examples/transfer postgres://localhost/db  both in one PostgreSQL database
 //
-// Orders arrive in an ordinary transaction: the row of the order and the start of its workflow commit together, or neither does. The workflow moves
-// the money by a transactional activity: the money and the record that it was moved commit together, or neither does. Kill it anywhere and run it again.
+// Orders arrive in an ordinary transaction: the row of the order and the start of its workflow
+// commit together, or neither does. The workflow moves the money by a transactional activity: the
+// money and the record that it was moved commit together, or neither does. Kill it anywhere and run
+// it again.
 package main
 
 import (
@@ -38,14 +41,16 @@ var Transfers = perdure.NewWorkflow("transfer", func(ctx perdure.WorkflowCtx, o 
 	return Move.Run(ctx, o)
 }).KeyedBy(func(o Order) perdure.Key { return perdure.RawKey(o.ID) })
 
-// move runs in one transaction together with the record of its outcome. It neither commits nor rolls back.
+// move runs in one transaction together with the record of its outcome. It neither commits nor
+// rolls back.
 func move(ctx context.Context, tx *sql.Tx, o Order) (left int, err error) {
 	err = tx.QueryRowContext(ctx, `update account set cents = cents - $1 where id = $2 returning cents`, o.Cents, o.From).Scan(&left)
 	if err != nil {
 		return 0, err
 	}
 	if left < 0 {
-		return 0, perdure.Permanent(errors.New(o.From + " has not enough money")) // everything above is undone
+		// everything above is undone
+		return 0, perdure.Permanent(errors.New(o.From + " has not enough money"))
 	}
 	_, err = tx.ExecContext(ctx, `update account set cents = cents + $1 where id = $2`, o.Cents, o.To)
 	return left, err
@@ -91,7 +96,8 @@ func run(ctx context.Context, engine, driver, accounts string, say func(format s
 
 	for _, o := range []Order{{"o-1", "alice", "bob", 2500}, {"o-2", "bob", "alice", 99999}} {
 		if err := place(ctx, app, db, o); err != nil {
-			say("order %s was placed before", o.ID) // by a life of this program that was killed; it goes on all the same
+			// by a life of this program that was killed; it goes on all the same
+			say("order %s was placed before", o.ID)
 		}
 		exec := Transfers.Execution(perdure.RawKey(o.ID))
 		left, err := result(ctx, app, exec)

@@ -11,7 +11,8 @@ import (
 func TestTransfer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	url := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t) // the engine refuses a server that loses commits
+	// the engine refuses a server that loses commits
+	url := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t)
 	for _, c := range []struct{ name, engine, driver, accounts string }{
 		{"sqlite", "file:" + filepath.Join(dir, "engine.db"), "sqlite3", "file:" + filepath.Join(dir, "accounts.db")},
 		{"postgres", url, "pgx", url},

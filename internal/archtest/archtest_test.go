@@ -110,6 +110,7 @@ func TestSurface(t *testing.T) {
 			t.Logf("%s cannot be parsed at the moment; its surface is not compared", p.dir)
 			continue
 		}
+
 		if *update {
 			if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
 				t.Fatal(err)
@@ -119,6 +120,7 @@ func TestSurface(t *testing.T) {
 			}
 			continue
 		}
+
 		want, err := os.ReadFile(golden)
 		if err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
@@ -127,10 +129,12 @@ func TestSurface(t *testing.T) {
 			t.Errorf("%s exports something else than %s says. If that is meant, run `go test ./internal/archtest -update` and have it reviewed (-recorded +now):\n%s", p.dir, golden, diff)
 		}
 	}
+
 	recorded, err := filepath.Glob(filepath.Join("testdata", "surface", "*.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, golden := range recorded {
 		switch {
 		case known[golden]:

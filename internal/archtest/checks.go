@@ -22,6 +22,7 @@ func checkRooms(m *module, rooms []room) (problems []string) {
 				"add one to internal/archtest/rooms.go, and the room to docs/architecture.md", p.dir))
 			continue
 		}
+
 		for _, f := range p.files {
 			if f.test {
 				continue
@@ -33,6 +34,7 @@ func checkRooms(m *module, rooms []room) (problems []string) {
 			}
 		}
 	}
+
 	return problems
 }
 
@@ -53,6 +55,7 @@ func checkTesting(m *module, rooms []room) (problems []string) {
 			}
 		}
 	}
+
 	return problems
 }
 
@@ -66,13 +69,15 @@ func checkPackageDocs(m *module) (problems []string) {
 				name = f.syntax.Name.Name
 			}
 			doc := f.syntax.Doc.Text()
-			// Programs describe themselves as they like ("Command perdure …"); libraries as godoc expects it.
+			// Programs describe themselves as they like ("Command perdure …"); libraries as godoc
+			// expects it.
 			documented = documented || f.syntax.Name.Name == "main" && doc != "" || strings.HasPrefix(doc, "Package "+f.syntax.Name.Name+" ")
 		}
 		if !documented {
 			problems = append(problems, fmt.Sprintf("%s: no file has a doc comment \"Package %s …\" that says what it is, promises, and does not do", p.dir, name))
 		}
 	}
+
 	return problems
 }
 
@@ -88,7 +93,8 @@ func checkLengths(m *module) (problems []string) {
 	return problems
 }
 
-// unfinished matches the words of work that was put off. They are spelled apart so that this file passes.
+// unfinished matches the words of work that was put off. They are spelled apart so that this file
+// passes.
 var unfinished = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`)
 
 // checkUnfinished finds those words, in comments and anywhere else.
@@ -116,7 +122,8 @@ var impureImports = []string{
 	"sync/...", "syscall/...", "unsafe",
 }
 
-// impureTime are the names of package time that look at the clock or wait for it. Its types and arithmetic are fine.
+// impureTime are the names of package time that look at the clock or wait for it. Its types and
+// arithmetic are fine.
 var impureTime = []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
 
 // checkPurity finds what pure packages must not do.
@@ -125,6 +132,7 @@ func checkPurity(m *module, pure []string) (problems []string) {
 		if !matchesAny(pure, p.dir) {
 			continue
 		}
+
 		for _, f := range p.files {
 			if f.test {
 				continue
@@ -132,6 +140,7 @@ func checkPurity(m *module, pure []string) (problems []string) {
 			complain := func(pos token.Pos, format string, args ...any) {
 				problems = append(problems, m.at(pos)+": "+p.dir+" is pure: "+fmt.Sprintf(format, args...))
 			}
+
 			clock := ""
 			for _, i := range m.imports(f) {
 				switch {
@@ -145,6 +154,7 @@ func checkPurity(m *module, pure []string) (problems []string) {
 					clock = i.name
 				}
 			}
+
 			ast.Inspect(f.syntax, func(n ast.Node) bool {
 				switch n := n.(type) {
 				case *ast.GoStmt:
@@ -162,14 +172,16 @@ func checkPurity(m *module, pure []string) (problems []string) {
 			})
 		}
 	}
+
 	return problems
 }
 
 // selfExplaining are methods whose meaning the standard library fixes.
 var selfExplaining = []string{"Error", "String", "Unwrap"}
 
-// checkExportedDocs finds exported identifiers without a doc comment: types, functions, constants, variables, methods
-// of exported types and of exported interfaces. Fields are exempt; so are tests and generated code.
+// checkExportedDocs finds exported identifiers without a doc comment: types, functions, constants,
+// variables, methods of exported types and of exported interfaces. Fields are exempt; so are tests
+// and generated code.
 func checkExportedDocs(m *module) (problems []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {
@@ -229,6 +241,7 @@ func undocumented(decl ast.Decl) (list []named) {
 			}
 		}
 	}
+
 	return list
 }
 
@@ -252,6 +265,7 @@ func receiverName(d *ast.FuncDecl) string {
 	if len(d.Recv.List) == 0 {
 		return ""
 	}
+
 	for t := d.Recv.List[0].Type; ; {
 		switch x := t.(type) {
 		case *ast.StarExpr:

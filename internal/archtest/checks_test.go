@@ -14,6 +14,7 @@ func parse(t *testing.T, files map[string]string) *module {
 	t.Helper()
 	root := t.TempDir()
 	files["go.mod"] = "// a comment\nmodule example.com/m\n\ngo 1.26\n"
+
 	for name, text := range files {
 		name = filepath.Join(root, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -23,6 +24,7 @@ func parse(t *testing.T, files map[string]string) *module {
 			t.Fatal(err)
 		}
 	}
+
 	m, err := load(root)
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +58,7 @@ func TestCheckRooms(t *testing.T) {
 		{path: "middle/special"},
 		{path: "top", imports: []string{"low", "middle/..."}, except: []string{"middle/secret"}},
 	}
+
 	m := parse(t, map[string]string{
 		"root.go":               code("m", `"example.com/m/low"`, `"fmt"`, `"example.com/middle"`),
 		"low/low.go":            code("low", `"example.com/m"`, `_ "example.com/m/middle"`),
@@ -75,6 +78,7 @@ func TestCheckRooms(t *testing.T) {
 		"top/broken.go":         "package top\nimport \"example.com/m/stray\"\nfunc {",
 		"top/hopeless.go":       "what is this",
 	})
+
 	same(
 		t, checkRooms(m, table),
 		"low/low.go:2: low must not import . (the table is internal/archtest/rooms.go)",
@@ -87,7 +91,8 @@ func TestCheckRooms(t *testing.T) {
 	)
 }
 
-// TestTableKeepsItsPromises looks up what docs/architecture.md says in so many words, so that a slip in the table is noticed.
+// TestTableKeepsItsPromises looks up what docs/architecture.md says in so many words, so that a
+// slip in the table is noticed.
 func TestTableKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -139,11 +144,13 @@ func TestTableKeepsItsPromises(t *testing.T) {
 			t.Errorf("%s may import %s = %v, want %v", test.from, test.to, got, test.want)
 		}
 	}
+
 	for _, dir := range []string{"internal/core", "internal/core/entity", "internal/engine/lane", "internal/engine/queue", "internal/cluster"} {
 		if !matchesAny(pure, dir) {
 			t.Errorf("%s is not pure", dir)
 		}
 	}
+
 	if matchesAny(pure, "internal/engine") || matchesAny(pure, "internal/corelike") {
 		t.Error("more is pure than was meant")
 	}
@@ -178,6 +185,7 @@ func TestCheckPackageDocs(t *testing.T) {
 		"mixed/a.go":        "package mixed\n",
 		"mixed/doc_test.go": "package mixed_test\n",
 	})
+
 	const rest = " …\" that says what it is, promises, and does not do"
 	same(
 		t, checkPackageDocs(m),

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// guides are pages that are written beside the code that they describe; until they are there, links to them are expected to lead nowhere.
+// guides are pages that are written beside the code that they describe; until they are there, links
+// to them are expected to lead nowhere.
 var guides = []string{
 	"docs/activities.md", "docs/histories.md", "docs/keys.md", "docs/machines.md", "docs/operating.md", "docs/payloads.md", "docs/testing.md",
 	"docs/transactions.md",
@@ -47,10 +48,27 @@ func TestCodeInDocsIsRunSomewhere(t *testing.T) {
 func TestLinksInDocs(t *testing.T) {
 	t.Parallel()
 	root, pages := docs(t)
+	for _, name := range []string{"CHANGELOG.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, page{name: name, text: string(text)})
+	}
+
 	none(t, checkLinks(root, pages, guides))
+	none(t, checkAnchors(pages))
 }
 
-// TestProgramsInDocsCompile type-checks all whole programs in documents at once, as packages of this module that exist only in memory.
+func TestFilesInArchitecture(t *testing.T) {
+	t.Parallel()
+	_, pages := docs(t)
+	i := slices.IndexFunc(pages, func(p page) bool { return p.name == "docs/architecture.md" })
+	none(t, checkFiles(pages[i], ours(t)))
+}
+
+// TestProgramsInDocsCompile type-checks all whole programs in documents at once, as packages of
+// this module that exist only in memory.
 func TestProgramsInDocsCompile(t *testing.T) {
 	t.Parallel()
 	root, pages := docs(t)
@@ -64,6 +82,7 @@ func TestProgramsInDocsCompile(t *testing.T) {
 			}
 		}
 	}
+
 	if len(overlay) == 0 {
 		t.Fatal("not even README.md has a program")
 	}
@@ -73,6 +92,7 @@ func TestProgramsInDocsCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seen := 0
 	for _, p := range loaded {
 		name, ok := where[p.PkgPath[strings.LastIndexByte(p.PkgPath, '/')+1:]]
@@ -84,6 +104,7 @@ func TestProgramsInDocsCompile(t *testing.T) {
 			t.Errorf("the program at %s does not compile: %v", name, e)
 		}
 	}
+
 	if seen != len(overlay) {
 		t.Errorf("%d of %d programs were seen", seen, len(overlay))
 	}
@@ -96,9 +117,11 @@ func TestCheckQuotations(t *testing.T) {
 		"example_b_test.go":  "package m\n\nfunc four() {}\n",
 		"other.go":           "package m\n\nfunc five() {}\n",
 	})
+
 	md := func(code string) page {
 		return page{name: "docs/p.md", blocks: goBlocks("text\n```go\n" + code + "\n```\nmore\n```\nnot go\n```\n")}
 	}
+
 	wrong := func(code string, free ...string) bool {
 		return len(checkQuotations([]page{md(code)}, sources(m), free)) > 0
 	}
@@ -110,13 +133,14 @@ func TestCheckQuotations(t *testing.T) {
 		"one()\nthree() // last":           true,
 		"three()":                          true,
 		"one()\n// …\nfour()":              true, // of two files
-		"func five() {}":                   true, // nobody runs it
+		"func five() {}":                   true, // no example has it
 		"ne()":                             true,
 	} {
 		if got := wrong(code); got != want {
 			t.Errorf("%q: wrong is %v, want %v", code, got, want)
 		}
 	}
+
 	for code, want := range map[string]bool{"x := 1\nf(x)": false, "func f() {}": false, "f(…": false, "f((": true} {
 		if got := wrong(code, "docs/p.md"); got != want {
 			t.Errorf("free %q: wrong is %v, want %v", code, got, want)
@@ -133,6 +157,28 @@ func TestCheckLinks(t *testing.T) {
 	p := page{name: "docs/p.md", text: "[a](../there.md#x) [b](https://example.com/none) [c](gone.md) [d](soon.md) [e](#here) `f[T](x)`\n```go\ng[T](y)\n```\n"}
 	got := checkLinks(root, []page{p}, []string{"docs/soon.md"})
 	if want := []string{"docs/p.md: the link to gone.md leads nowhere"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCheckAnchors(t *testing.T) {
+	t.Parallel()
+	pages := []page{
+		{name: "docs/a.md", text: "# Start, and `end`\n[a](b.md#why-not) [b](b.md#gone) [c](#start-and-end) [d](#none) [e](b.md#mark) [f](c.go#L1)\n"},
+		{name: "docs/b.md", text: "## Why not?\n<a id=\"mark\"></a>\n"},
+	}
+	want := []string{"docs/a.md: docs/b.md has no heading #gone", "docs/a.md: docs/a.md has no heading #none"}
+	if got := checkAnchors(pages); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCheckFiles(t *testing.T) {
+	t.Parallel()
+	m := parse(t, map[string]string{"internal/a/b.go": "package a\n", "c.go": "package c\n"})
+	p := page{name: "docs/p.md", text: "`a/b.go` `b.go` `c.go` `internal/a/b.go` `x/b.go` `d.go`"}
+	want := []string{"docs/p.md: there is no file x/b.go", "docs/p.md: there is no file d.go"}
+	if got := checkFiles(p, m); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

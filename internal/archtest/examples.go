@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// checkExamples finds exported types of a package that no example shows and that are not listed, with a reason, as not needing one; and entries of that
-// list that are not needed any more.
+// checkExamples finds exported types of a package that no example shows and that are not listed,
+// with a reason, as not needing one; and entries of that list that are no longer needed.
 func checkExamples(p *pkg, withoutExample map[string]string) (problems []string) {
 	types, shown := map[string]bool{}, map[string]bool{}
 	for _, f := range p.files {
@@ -28,12 +28,14 @@ func checkExamples(p *pkg, withoutExample map[string]string) (problems []string)
 			}
 		}
 	}
+
 	for name := range types {
 		if !shown[name] && withoutExample[name] == "" {
 			problems = append(problems, fmt.Sprintf("type %s has no example: write Example%s with its output in an example_*_test.go, "+
 				"or say in internal/archtest/examples_test.go why it needs none", name, name))
 		}
 	}
+
 	for name := range withoutExample {
 		switch {
 		case !types[name]:
@@ -42,6 +44,7 @@ func checkExamples(p *pkg, withoutExample map[string]string) (problems []string)
 			problems = append(problems, fmt.Sprintf("type %s is listed as not needing an example, and has one", name))
 		}
 	}
+
 	slices.Sort(problems)
 	return problems
 }

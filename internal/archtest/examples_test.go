@@ -2,7 +2,8 @@ package archtest
 
 import "testing"
 
-// withoutExample are the exported types of the root package that need no example of their own, and why.
+// withoutExample are the exported types of the root package that need no example of their own, and
+// why.
 var withoutExample = map[string]string{
 	"Void":           "an empty struct; many examples use it",
 	"Definition":     "sealed; every example passes some to Open",

@@ -31,8 +31,9 @@ func numbered(letter string, from, to int) (names []string) {
 	return names
 }
 
-// checkInvariants compares the table of invariants (testdata/invariants.txt) with the tests that there are. Every one of the names must be there once, in order,
-// with a test of the core or a machine and one on all stores, or with a reason; and every test that is named must exist.
+// checkInvariants compares the table of invariants (testdata/invariants.txt) with the tests that
+// there are. Every one of the names must be there once, in order, with a test of the core or a
+// machine and one on all stores, or with a reason; and every test that is named must exist.
 func checkInvariants(m *module, table string, names []string) (problems []string) {
 	found := map[string]tested{}
 	for _, p := range m.packages {
@@ -44,6 +45,7 @@ func checkInvariants(m *module, table string, names []string) (problems []string
 	number, at := 0, 0
 	current := func() string { return append(names, "nothing")[min(number-1, len(names))] }
 	var machine, store, any bool
+
 	end := func() {
 		switch {
 		case number == 0:
@@ -70,6 +72,7 @@ func checkInvariants(m *module, table string, names []string) (problems []string
 			wrong(i, "%q belongs to no invariant", text)
 			continue
 		}
+
 		where, what, _ := strings.Cut(text, " ")
 		switch why := strings.TrimSpace(text[strings.Index(text, ":")+1:]); {
 		case strings.HasPrefix(text, "no machine:") && why != "":
@@ -82,6 +85,7 @@ func checkInvariants(m *module, table string, names []string) (problems []string
 			machine, store, any = true, true, true
 			continue
 		}
+
 		any = true
 		if where == "stores:" {
 			store = true
@@ -95,11 +99,13 @@ func checkInvariants(m *module, table string, names []string) (problems []string
 			}
 			continue
 		}
+
 		if slices.Contains(onStores, where) {
 			store = true
 		} else {
 			machine = true
 		}
+
 		name, says, cased := strings.Cut(what, "/")
 		p := found[where]
 		if !p.tests[name] {
@@ -109,6 +115,7 @@ func checkInvariants(m *module, table string, names []string) (problems []string
 			wrong(i, "package %s has no text %q", where, says)
 		}
 	}
+
 	end()
 	if number < len(names) {
 		wrong(at, "%s is missing", names[number])
@@ -134,5 +141,6 @@ func (p *pkg) tested() tested {
 			return true
 		})
 	}
+
 	return t
 }

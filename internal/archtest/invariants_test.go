@@ -14,7 +14,8 @@ func TestInvariants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// L16 to L21 are about a library that sorts messages of senders with clocks of their own; here a message has a place in its channel. Those from L41 on are among E1 to E46.
+	// L16 to L21 are about a library that sorts messages of senders with clocks of their own; here
+	// a message has a place in its channel. Those from L41 on are among E1 to E46.
 	names := slices.Concat(numbered("E", 1, 46), numbered("L", 1, 15), numbered("L", 22, 40))
 	none(t, checkInvariants(ours(t), string(table), names))
 }
@@ -23,6 +24,7 @@ func TestCheckInvariants(t *testing.T) {
 	t.Parallel()
 	conforms := `package x_test
 func TestConformance(t *testing.T) {}`
+
 	m := parse(t, map[string]string{
 		"core/core_test.go": `package core
 func TestCore(t *testing.T) { t.Fatalf("E1: %s is broken", t.Name()) }
@@ -36,10 +38,12 @@ func (x X) TestMethod() {}`,
 		"internal/store/postgres/x_test.go":    conforms,
 		"internal/store/postgres/more_test.go": `package x_test`,
 	})
+
 	good := "# a table\nE1 something holds\n  core TestCore/E1:\n  stores: a case\n\nE2 more\n  core TestCore\n  internal/e2e TestPrograms/a scenario\n" +
 		"E3 alone\n  core TestCore\n  no store: there is none\nE4 outside\n  internal/e2e TestPrograms\n  no machine: none\nE5 not yet\n  later: when there are locks\n"
 	names := numbered("E", 1, 5)
 	none(t, checkInvariants(m, good, names))
+
 	for _, c := range []struct{ old, new, want string }{
 		{"core TestCore/E1:", "core TestGone", "package core has no TestGone"},
 		{"core TestCore/E1:", "core helper", "package core has no helper"},

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// limits are the rows of docs/limits.md that name a number, and where the code has it. When one of them changes, so must the other.
+// limits are the rows of docs/limits.md that name a number, and where the code has it. When one of
+// them changes, so must the other.
 var limits = []struct{ row, file, code string }{
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "internal/service/validate.go", "l.Payload = 2 << 20"},
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "app.go", "cmp.Or(cfg.MaxPayload, 2<<20)"},
@@ -26,8 +27,8 @@ var limits = []struct{ row, file, code string }{
 	{"| reasons that an execution is stored with | 32 |", "internal/model/cut.go", "MaxReasons = 32"},
 	{"| open timers of a run | 10,000 |", "internal/core/decision.go", "Timers: 10_000"},
 	{"| open tasks of a run | 10,000 |", "internal/core/decision.go", "Tasks: 10_000"},
-	{"| signals of one name that were not taken | 10,000 |", "internal/core/decision.go", "Signals: 10_000"},
-	{"| signals of all names together that were not taken | half of the events of a history |", "internal/core/signals.go", "max(lim.Signals, int(lim.Events/2))"},
+	{"| signals of one name that the code has not received | 10,000 |", "internal/core/decision.go", "Signals: 10_000"},
+	{"| signals of all names together that the code has not received | half of the events of a history |", "internal/core/signals.go", "max(lim.Signals, int(lim.Events/2))"},
 	{"| updates that were not answered | 10,000 |", "internal/core/message.go", "len(x.updates) >= lim.Signals"},
 	{"| queries that were not answered, of one execution | 10,000 |", "internal/engine/lane/query.go", "len(e.queries) >= l.cfg.MaxBacklog"},
 	{"| queries of executions that have ended | 2 at a time and 64 that wait, per process; 30 s each |", "internal/replay/recall.go", "maxRecalls       = 2 "},
@@ -44,13 +45,13 @@ var limits = []struct{ row, file, code string }{
 	{"| bytes of the name of a label | 64 |", "internal/model/label.go", "MaxLabelName = 64"},
 	{"| bytes of the value of a label | 256 |", "internal/model/label.go", "MaxLabelValue = 256"},
 	{"fork, retry, reset, import | 10,000 |", "internal/core/decision.go", "Past: 10_000"},
-	{"| bytes of those events | 16 MiB |", "internal/core/decision.go", "PastBytes: 16 << 20"},
+	{"| bytes of these events | 16 MiB |", "internal/core/decision.go", "PastBytes: 16 << 20"},
 	{"in one commit | 64, of about 4 MiB |", "internal/engine/lane/entity.go", "operationsPerHand = 64"},
 	{"in one commit | 64, of about 4 MiB |", "internal/engine/lane/entity.go", "operationBytes = 4 << 20"},
 	{"| bytes of the name of an entity or service | 192 |", "internal/service/entities.go", "v.limits.Name-len(model.ServicePrefix)"},
 	{"| how long an operation or a view takes | 1 min |", "entity.go", "defaultOperationTimeout = time.Minute"},
-	{"| how long a key that nobody calls stays in memory | 1 min |", "internal/engine/lane/resting.go", "defaultEntityIdle = time.Minute"},
-	{"| keys in memory that nobody calls, per lane | 100,000 |", "internal/engine/lane/resting.go", "entityCacheEntries = 100_000"},
+	{"| how long a key without calls stays in memory | 1 min |", "internal/engine/lane/resting.go", "defaultEntityIdle = time.Minute"},
+	{"| keys in memory without calls, per lane | 100,000 |", "internal/engine/lane/resting.go", "entityCacheEntries = 100_000"},
 	{"| bytes of their states | 64 MiB |", "internal/engine/lane/resting.go", "entityCacheBytes = 64 << 20"},
 	{"| shortest interval | 1 s |", "internal/cadence/cadence.go", "MinEvery = time.Second"},
 	{"as it is stored | 256 KiB |", "internal/schedule/spec.go", "MaxInput = 256 << 10"},
@@ -67,12 +68,12 @@ var limits = []struct{ row, file, code string }{
 	{"per lane | 8, of about 4 MiB,", "internal/engine/reads.go", "openReads = 8"},
 	{"per lane | 8, of about 4 MiB,", "internal/engine/reads.go", "eventPageBytes = 4 << 20"},
 	{"| bytes of calls that wait in memory for entities, per lane | 64 MiB |", "internal/engine/lane/makeroom.go", "l.budget.calls+m.Size() <= l.cfg.MaxBytes"},
-	{"| how long one that waits stays in memory | 5 s |", "internal/replay/worker.go", "orDuration(&c.IdleAfter, 5*time.Second)"},
+	{"| how long an execution that waits stays in memory | 5 s |", "internal/replay/worker.go", "orDuration(&c.IdleAfter, 5*time.Second)"},
 	{"| bodies of steps that run at the same time | 1,024 |", "internal/replay/worker.go", "c.MaxSteps = 1024"},
 	{"| tasks that run at the same time | 100 |", "internal/pool/pool.go", "cfg.Slots = 100"},
 	{"A task has at most 8 limits", "internal/model/task.go", "MaxTaskLimits = 8"},
 	{"a priority and a weight of at most 1,000,000", "internal/model/task.go", "MaxPriority = 1_000_000"},
-	{"times of at most 100 years", "internal/model/task.go", "MaxTaskTime = 100 * 365 * 24 * time.Hour"},
+	{"times of at most 100\nyears", "internal/model/task.go", "MaxTaskTime = 100 * 365 * 24 * time.Hour"},
 	{"a heartbeat time-out of at least 100 ms", "internal/model/task.go", "MinSilence = 100 * time.Millisecond"},
 	{"| states of a task | 256 |", "internal/model/taskdata.go", "MaxTaskStates = 256"},
 	{"| bytes of all states of a task, with their names | 1 MiB |", "internal/model/taskdata.go", "MaxTaskStateBytes = 1 << 20"},
@@ -82,11 +83,11 @@ var limits = []struct{ row, file, code string }{
 	{"| streamed items that are kept, per task | 4,096 |", "internal/model/taskdata.go", "KeptStreamItems = 4096"},
 	{"| items of one write of a worker | 256 |", "internal/model/taskdata.go", "MaxTaskItems = 256"},
 	{"wait for the engine | 1,024, or 1 MiB |", "internal/pool/notes.go", "mostItems = 1024"},
-	{"| workers in a row that go away with a task | 3 |", "internal/core/task.go", "maxLost = 3"},
+	{"| workers in a row that die while they execute a task | 3 |", "internal/core/task.go", "maxLost = 3"},
 	{"| failed attempts of a task that are kept with it | 100 |", "internal/core/task.go", "keptAttempts = 100"},
 	{"| bytes of the name of an entity or service | 192 |", "entity.go", "const maxCallee = maxName - len(model.ServicePrefix)"},
 	{"requests of locks that wait for one key | 10,000 |", "internal/engine/lane/entity.go", "defaultMailbox     = 10_000"},
-	{"| bytes of what waits for one key | 16 MiB |", "internal/core/entity.go", "const MailboxBytes = 16 << 20"},
+	{"| bytes of the mailbox of one key | 16 MiB |", "internal/core/entity.go", "const MailboxBytes = 16 << 20"},
 	{"| entities that one section may lock | 100 |", "internal/model/entity.go", "const MaxLocks = 100"},
 	{"| messages that one operation sends | 10,000 |", "internal/entity/call.go", "const MaxMessages = 10_000"},
 	{"| keys whose calls run at the same time in a process | 128 |", "internal/entity/worker.go", "cfg.Slots = 128"},
@@ -100,8 +101,8 @@ var limits = []struct{ row, file, code string }{
 	{"| bytes of an input in which a key is looked for | 1 MiB |", "internal/core/rule/path.go", "MaxInput = 1 << 20"},
 	{"| failures that open a breaker, and its probes | 1,000 |", "internal/core/breaker/config.go", "MaxFailures = 1000"},
 	{"| failures that open a breaker, and its probes | 1,000 |", "internal/core/breaker/config.go", "MaxProbes = 1000"},
-	{"and of those that wait | 20 |", "internal/engine/flow/uses.go", "maxUses = 20"},
-	{"those that most tasks wait for | 1,000 |", "internal/engine/flow/uses.go", "maxKeys = 1000"},
+	{"and waiting tasks | 20 |", "internal/engine/flow/uses.go", "maxUses = 20"},
+	{"with the most waiting tasks | 1,000 |", "internal/engine/flow/uses.go", "maxKeys = 1000"},
 	{"before it has answered | 1,000 |", "internal/engine/loan/creditor.go", "mostLent = 1000"},
 	{"that wait to be sent | 4,096 |", "internal/engine/peer/peer.go", "mostWaiting = 4096"},
 	{"| timers in memory, per lane | 50,000 |", "internal/engine/lane/config.go", "set(&c.TimerWindow, 50_000)"},
@@ -131,7 +132,9 @@ func TestLimitsAreDocumentedAsTheyAre(t *testing.T) {
 		}
 		return string(text)
 	}
-	blanks := func(s string) string { return strings.Join(strings.Fields(s), " ") } // alignment does not matter
+
+	// alignment does not matter
+	blanks := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	page := read("docs/limits.md")
 	for _, l := range limits {
 		if !strings.Contains(page, l.row) {

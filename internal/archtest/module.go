@@ -44,6 +44,7 @@ func load(root string) (*module, error) {
 	}
 	m := &module{path: path, fset: token.NewFileSet()}
 	packages := map[string]*pkg{}
+
 	err = filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return ignoreVanished(err)
@@ -52,6 +53,7 @@ func load(root string) (*module, error) {
 		if err != nil {
 			return err
 		}
+
 		rel = filepath.ToSlash(rel)
 		if entry.IsDir() {
 			return skipDir(name, rel)
@@ -59,34 +61,41 @@ func load(root string) (*module, error) {
 		if !strings.HasSuffix(rel, ".go") || !entry.Type().IsRegular() {
 			return nil
 		}
+
 		source, err := os.ReadFile(name)
 		if err != nil {
 			return ignoreVanished(err)
 		}
+
 		// A syntax error is the compiler's business; what could be parsed is judged.
 		syntax, _ := parser.ParseFile(m.fset, rel, source, parser.ParseComments|parser.SkipObjectResolution)
 		if syntax == nil {
 			return nil
 		}
 		dir := filepath.ToSlash(filepath.Dir(rel))
+
 		p := packages[dir]
 		if p == nil {
 			p = &pkg{dir: dir}
 			packages[dir] = p
 			m.packages = append(m.packages, p)
 		}
+
 		p.files = append(p.files, &file{
 			name: rel, source: source, syntax: syntax,
 			test:      strings.HasSuffix(rel, "_test.go"),
 			generated: ast.IsGenerated(syntax),
 		})
+
 		return nil
 	})
+
 	slices.SortFunc(m.packages, func(a, b *pkg) int { return strings.Compare(a.dir, b.dir) })
 	return m, err
 }
 
-// skipDir leaves out what the go command leaves out: hidden and private directories, test data, other modules.
+// skipDir leaves out what the go command leaves out: hidden and private directories, test data,
+// other modules.
 func skipDir(name, rel string) error {
 	base := filepath.Base(rel)
 	switch {
@@ -102,7 +111,7 @@ func skipDir(name, rel string) error {
 	return nil
 }
 
-// ignoreVanished tolerates files that somebody removes while we look.
+// ignoreVanished tolerates files that another process removes while we read the tree.
 func ignoreVanished(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -165,6 +174,7 @@ func (m *module) imports(f *file) []imported {
 		}
 		list = append(list, i)
 	}
+
 	return list
 }
 

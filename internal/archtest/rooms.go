@@ -8,13 +8,15 @@ import (
 
 // room is a row of the table: a package, or a family of packages, and what it may use.
 type room struct {
-	// path is relative to the module; "." is its root. With "/..." at the end it is the package and all below it.
+	// path is relative to the module; "." is its root. With "/..." at the end it is the package and
+	// all below it.
 	path string
 	// imports are the packages of ours that production code may import, as patterns like path.
 	imports []string
 	// except are taken away from imports again.
 	except []string
-	// testing is for packages whose purpose is testing: they may import the standard testing packages.
+	// testing is for packages whose purpose is testing: they may import the standard testing
+	// packages.
 	testing bool
 	// public packages have their exported surface recorded.
 	public bool
@@ -34,7 +36,8 @@ var (
 	}
 )
 
-// rooms is the table of docs/architecture.md, with who may import whom. The most specific row counts. A change here belongs there too.
+// rooms is the table of docs/architecture.md, with the imports that each room may have. The most
+// specific row counts. Change docs/architecture.md together with this table.
 var rooms = []room{
 	// Vocabulary: ids, events, commands, statuses, policies; error kinds. Values only.
 	{path: "internal/model"},
@@ -53,7 +56,8 @@ var rooms = []room{
 
 	// When something that repeats is due; pure (see pure).
 	{path: "internal/cadence", imports: []string{"internal/fault"}},
-	// Executions that begin others at such times: what they decide, their code, and how they are asked.
+	// Executions that begin others at such times: what they decide, their code, and how they are
+	// asked.
 	{path: "internal/schedule", imports: join(vocabulary, "internal/api", "internal/cadence", "internal/replay")},
 
 	// Failures that repeat, logged as episodes.
@@ -97,7 +101,8 @@ var rooms = []room{
 	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/loan", "internal/engine/peer", "internal/engine/queue", "internal/store")},
 	// A node's idea of the store's time.
 	{path: "internal/engine/storeclock", imports: vocabulary},
-	// What keeps tasks back on a node, limits and breakers together; and what nodes share of limits.
+	// What keeps tasks back on a node, limits and breakers together; and what nodes share of
+	// limits.
 	{path: "internal/engine/gate", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule")},
 	{path: "internal/engine/ledger", imports: join(vocabulary, "internal/core/limit", "internal/core/rule", "internal/engine/gate")},
 	// What people have set for tasks, and how nodes agree on it.
@@ -106,7 +111,8 @@ var rooms = []room{
 	// Why something that is open does not go on; pure (see pure).
 	{path: "internal/diagnosis", imports: join(vocabulary, "internal/core", "internal/store")},
 
-	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
+	// What a client and a worker may ask, as Go values; one method per operation; who are you and
+	// may you.
 	{path: "internal/api", imports: vocabulary},
 	// The language in which executions are selected; one operation on all of them.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
@@ -115,14 +121,16 @@ var rooms = []room{
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 
-	// Doors: thin adapters, no rules in them. Wire translates between protocol messages and our values.
+	// Doors: thin adapters, no rules in them. Wire translates between protocol messages and our
+	// values.
 	{path: "internal/wire", imports: join(vocabulary, "internal/api", generated)},
 	{path: "internal/grpcapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/wire", "internal/telemetry", generated)},
 	{path: "internal/flovyn/...", imports: join(vocabulary, "internal/api", "internal/authn", "internal/wire", "internal/telemetry", "internal/flovyn/...")},
 	{path: "internal/restapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/wire", "internal/telemetry")},
 	{path: "internal/console"},
 
-	// Commands; configuration, loaded and validated once; logger, meter, tracer, and the names they use.
+	// Commands; configuration, loaded and validated once; logger, meter, tracer, and the names they
+	// use.
 	{
 		path: "internal/cli",
 		imports: join(
@@ -140,17 +148,21 @@ var rooms = []room{
 
 	// The SDK's side: deterministic coroutines and journal matching; the client of a remote server.
 	{path: "internal/replay", imports: join(vocabulary, "internal/api", "internal/episode", "internal/telemetry", "internal/telemetry/tracing")},
-	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/episode", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")}, // executes tasks
-	{path: "internal/entity", imports: join(vocabulary, "internal/api", "internal/replay")},                                                                       // executes calls of entities and services
+	// executes tasks
+	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/episode", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")},
+	// executes calls of entities and services
+	{path: "internal/entity", imports: join(vocabulary, "internal/api", "internal/replay")},
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
-	// How payloads are stored. Compressors and clients of object stores are packages of their own, which only their users link.
+	// How payloads are stored. Compressors and clients of object stores are packages of their own,
+	// which only their users link.
 	{path: "payload", public: true},
 	{path: "payload/zstd", imports: []string{"payload"}, public: true},
 	{path: "payload/s3", imports: []string{"payload"}, public: true},
 	{path: "internal/codec", imports: join(vocabulary, "payload")},
 
-	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
+	// The public face. The root never links a store, an engine, a service or a node, so a remote
+	// worker stays small.
 	{
 		path: ".",
 		imports: join(
@@ -160,7 +172,8 @@ var rooms = []room{
 		public: true,
 	},
 	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "internal/deploy", "internal/telemetry/...", "payload"}, public: true},
-	// Users' tests run on the real engine and the memory store, in processes that can die, and look into the store for their reports.
+	// Users' tests run on the real engine and the memory store, in processes that can die, and look
+	// into the store for their reports.
 	{
 		path: "perduretest",
 		imports: join(
@@ -199,15 +212,15 @@ var rooms = []room{
 	{path: "internal/txtest", testing: true},
 }
 
-// pure are the packages that get time and randomness as inputs and act only through their results, so that the
-// simulator runs the very code that production runs.
+// pure are the packages that get time and randomness as inputs and act only through their results,
+// so that the simulator runs the very code that production runs.
 var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/loan", "internal/cluster", "internal/cadence", "internal/diagnosis", "internal/engine/storeclock"}
 
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
 var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/fxamacker/cbor/v2", "github.com/netresearch/go-cron"}
 
-// maxTypes is the budget of exported types in the root package. What people see of schedules, dead tasks, limits and breakers is a third of them: see
-// docs/architecture.md on why they are here.
+// maxTypes is the budget of exported types in the root package. What people see of schedules, dead
+// tasks, limits and breakers is a third of them: see docs/architecture.md on why they are here.
 const maxTypes = 90
 
 // roomOf returns the most specific row for a package.
@@ -238,7 +251,8 @@ func matchesAny(patterns []string, dir string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, dir) })
 }
 
-// specificity orders patterns that match the same package: the longer one, and of equal ones the exact one.
+// specificity orders patterns that match the same package: the longer one, and of equal ones the
+// exact one.
 func specificity(pattern string) int {
 	parent, family := strings.CutSuffix(path.Clean(pattern), "/...")
 	if family {

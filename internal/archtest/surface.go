@@ -13,16 +13,17 @@ import (
 	"strings"
 )
 
-// surface renders what a package exports: every exported declaration, without comments, function bodies, unexported
-// fields and values of variables, in an order that does not depend on files. ok is false when a file of the package
-// cannot be parsed at the moment.
+// surface renders what a package exports: every exported declaration, without comments, function
+// bodies, unexported fields and values of variables, in an order that does not depend on files. ok
+// is false when a file of the package cannot be parsed at the moment.
 func surface(p *pkg) (text string, ok bool) {
 	var decls []declaration
 	for _, f := range p.files {
 		if f.test {
 			continue
 		}
-		// Parsed again: what follows takes the tree apart. Without comments, because the surface has none.
+		// Parsed again: what follows takes the tree apart. Without comments, because the surface
+		// has none.
 		syntax, err := parser.ParseFile(token.NewFileSet(), f.name, f.source, parser.SkipObjectResolution)
 		if err != nil {
 			return "", false
@@ -32,15 +33,18 @@ func surface(p *pkg) (text string, ok bool) {
 			decls = append(decls, exported(decl)...)
 		}
 	}
+
 	slices.SortFunc(decls, func(a, b declaration) int {
 		return cmp.Or(cmp.Compare(a.order, b.order), strings.Compare(a.name, b.name), strings.Compare(a.text, b.text))
 	})
+
 	// Files for different systems may declare the same.
 	decls = slices.Compact(decls)
 	var out strings.Builder
 	for _, d := range decls {
 		out.WriteString(d.text + "\n")
 	}
+
 	return out.String(), true
 }
 
@@ -60,8 +64,8 @@ type declaration struct {
 	text  string
 }
 
-// exported renders what a declaration exports. ast.FileExports has removed what it does not, except for methods of
-// unexported types.
+// exported renders what a declaration exports. ast.FileExports has removed what it does not, except
+// for methods of unexported types.
 func exported(decl ast.Decl) []declaration {
 	switch d := decl.(type) {
 	case *ast.FuncDecl:
@@ -74,7 +78,7 @@ func exported(decl ast.Decl) []declaration {
 			return nil
 		}
 		if names := d.Recv.List[0].Names; len(names) > 0 {
-			names[0].Name = "_" // how a receiver is called is nobody's business
+			names[0].Name = "_" // the name of a receiver is not part of the surface
 		}
 		return []declaration{{3, receiver + "." + d.Name.Name, render(d)}}
 	case *ast.GenDecl:
@@ -99,23 +103,27 @@ func exported(decl ast.Decl) []declaration {
 	}
 }
 
-// render prints a declaration as if it had been typed in by nobody: how the source was broken into lines is lost.
+// render prints a declaration without its line breaks, so that reformatting the source does not
+// change the surface.
 func render(decl ast.Decl) string {
 	ast.Inspect(decl, func(n ast.Node) bool {
 		if n == nil {
 			return false
 		}
 		if s, ok := n.(*ast.StructType); ok {
-			s.Incomplete = false // unexported fields are nobody's business; unexported methods seal an interface
+			// unexported fields are not part of the surface; unexported methods seal an interface
+			s.Incomplete = false
 		}
 		forget(n)
 		return true
 	})
+
 	var out bytes.Buffer
 	config := printer.Config{Mode: printer.UseSpaces | printer.TabIndent, Tabwidth: 8}
 	if err := config.Fprint(&out, token.NewFileSet(), decl); err != nil {
 		return "cannot print: " + err.Error()
 	}
+
 	return strings.TrimSpace(out.String())
 }
 
@@ -153,5 +161,6 @@ func countTypes(p *pkg) int {
 			}
 		}
 	}
+
 	return len(names)
 }

@@ -32,17 +32,20 @@ func (s *shelf) List(_ context.Context, r api.ListRequest) (page api.ListPage, e
 		return page, errors.New("page " + strconv.Itoa(n) + " is torn")
 	}
 	from := 0
+
 	if r.Cursor != "" {
 		if from, err = strconv.Atoi(r.Cursor); err != nil {
 			return page, err
 		}
 	}
+
 	for i := from; i < s.n && i < from+r.Limit; i++ {
 		page.Executions = append(page.Executions, api.Description{Start: model.Start{Address: model.Address{Key: fmt.Sprint(i)}}})
 	}
 	if from+r.Limit < s.n {
 		page.Cursor = strconv.Itoa(from + r.Limit)
 	}
+
 	return page, nil
 }
 
@@ -53,6 +56,7 @@ func TestEveryExecutionOnce(t *testing.T) {
 	done := map[string]int{}
 	bad := errors.New("refused")
 	var now, most atomic.Int32
+
 	told, failed := 0, 0
 	for r := range batch.Run(t.Context(), &shelf{n: n}, api.ListRequest{}, func(_ context.Context, e *api.Description) error {
 		most.Store(max(most.Load(), now.Add(1)))
@@ -70,14 +74,17 @@ func TestEveryExecutionOnce(t *testing.T) {
 			}
 		}
 	}
+
 	if told != n || failed != n/3 || len(done) != n {
 		t.Errorf("%d results, %d errors, %d executions; want %d, %d, %d", told, failed, len(done), n, n/3, n)
 	}
+
 	for key, times := range done {
 		if times != 1 {
 			t.Errorf("%s: %d times", key, times)
 		}
 	}
+
 	if most.Load() > 16 {
 		t.Errorf("%d at once", most.Load())
 	}
@@ -110,7 +117,8 @@ func TestListingFails(t *testing.T) {
 	}
 }
 
-// Whoever stops listening stops the batch: nothing new is begun, and nothing runs any more when the loop is left.
+// Whoever stops listening stops the batch: nothing new is begun, and nothing runs any more when the
+// loop is left.
 func TestStoppedHalfWay(t *testing.T) {
 	t.Parallel()
 	var begun, running atomic.Int32
@@ -129,6 +137,7 @@ func TestStoppedHalfWay(t *testing.T) {
 		}
 		break
 	}
+
 	if running.Load() != 0 || begun.Load() > 17 {
 		t.Errorf("%d begun, %d still run", begun.Load(), running.Load())
 	}

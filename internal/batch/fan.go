@@ -6,15 +6,18 @@ import (
 	"sync"
 )
 
-// workers is how many are dealt with at once: enough to fill group commits, few enough to leave room for others.
+// workers is how many are dealt with at once: enough to fill group commits, few enough to leave
+// room for others.
 const workers = 16
 
 // pageSize is how many are listed at once.
 const pageSize = 200
 
-// fan has a bounded number of workers do something to everything that is listed, and yields what becomes of it as it comes; the order is not that of the list.
-// list hands items to the workers, and may tell results of its own; its error, or else the reason why ctx has ended, is the last thing that is yielded. When the
-// caller stops iterating, ctx ends, nothing new is begun, and what has begun is waited for.
+// fan has a bounded number of workers do something to everything that is listed, and yields what
+// becomes of it as it comes; the order is not that of the list. list hands items to the workers,
+// and may tell results of its own; its error, or else the reason why ctx has ended, is the last
+// thing that is yielded. When the caller stops iterating, ctx ends, nothing new is begun, and what
+// has begun is waited for.
 func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func(T), tell func(R)) error, do func(context.Context, T) R, last func(error) R) iter.Seq[R] {
 	return func(yield func(R) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -22,24 +25,28 @@ func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func
 		defer wg.Wait()
 		defer cancel()
 		listed, results := make(chan T), make(chan R)
+
 		hand := func(item T) {
 			select {
 			case listed <- item:
 			case <-ctx.Done():
 			}
 		}
+
 		tell := func(res R) {
 			select {
 			case results <- res:
 			case <-ctx.Done():
 			}
 		}
+
 		var failed error // of the listing
 		var busy sync.WaitGroup
 		busy.Go(func() {
 			defer close(listed)
 			failed = list(ctx, hand, tell)
 		})
+
 		for range workers {
 			busy.Go(func() {
 				for item := range listed {
@@ -49,15 +56,18 @@ func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func
 				}
 			})
 		}
+
 		wg.Go(func() {
 			busy.Wait()
 			close(results)
 		})
+
 		for res := range results {
 			if !yield(res) {
 				return
 			}
 		}
+
 		if failed == nil {
 			failed = context.Cause(ctx)
 		}
@@ -67,7 +77,8 @@ func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func
 	}
 }
 
-// walk reads a list page by page, from a cursor on, and calls do for every item, until one is refused or ctx ends, which is no error here.
+// walk reads a list page by page, from a cursor on, and calls do for every item, until one is
+// refused or ctx ends, which is no error here.
 func walk[T any](ctx context.Context, cursor string, page func(cursor string) (items []T, next string, err error), do func(*T) error) error {
 	for {
 		items, next, err := page(cursor)

@@ -13,7 +13,8 @@ import (
 
 // Requeue is how dead tasks are requeued.
 type Requeue struct {
-	// Canary requeues one first and goes on when its task has completed; when it has not, nothing else is requeued.
+	// Canary requeues one first and goes on when its task has completed; when it has not, nothing
+	// else is requeued.
 	Canary bool
 	// Rate is how many are requeued per second, at most; 0 for as fast as it goes.
 	Rate float64
@@ -32,24 +33,29 @@ func (r *Requeue) Check() error {
 	return nil
 }
 
-// Requeued is what became of one dead task. One without a task is the error that ended it all, and the last one.
+// Requeued is what became of one dead task. One without a task is the error that ended it all, and
+// the last one.
 type Requeued struct {
 	Task  *api.DeadTask
 	Reply api.RequeueReply
 	Err   error
 }
 
-// RequeueAll requeues every dead task that the request selects, those that died last first, and yields what became of each as it is done. Those that were
-// requeued before are not selected, unless the request says so. An error of one does not stop the others. When the caller stops iterating, nothing new is begun.
+// RequeueAll requeues every dead task that the request selects, those that died last first, and
+// yields what became of each as it is done. Those that were requeued before are not selected,
+// unless the request says so. An error of one does not stop the others. When the caller stops
+// iterating, nothing new is begun.
 func RequeueAll(ctx context.Context, c api.Client, r api.DeadRequest, how Requeue) iter.Seq[Requeued] {
 	if r.Requeued == nil {
 		never := false
 		r.Requeued = &never
 	}
+
 	one := func(ctx context.Context, d *api.DeadTask) Requeued {
 		reply, err := c.Requeue(ctx, api.RequeueRequest{ID: d.ID, DryRun: how.DryRun})
 		return Requeued{d, reply, err}
 	}
+
 	list := func(ctx context.Context, hand func(*api.DeadTask), tell func(Requeued)) error {
 		canary := how.Canary && !how.DryRun
 		pace := pacer(how)
@@ -71,6 +77,7 @@ func RequeueAll(ctx context.Context, c api.Client, r api.DeadRequest, how Requeu
 			return outcome(ctx, c, &res)
 		})
 	}
+
 	return fan(ctx, list, one, func(err error) Requeued { return Requeued{Err: err} })
 }
 
@@ -132,7 +139,8 @@ func listDead(ctx context.Context, c api.Client, r api.DeadRequest, do func(*api
 	}, do)
 }
 
-// PurgeAll removes every dead task that the request selects and yields what became of each. Those whose requeued task is open are refused and stay.
+// PurgeAll removes every dead task that the request selects and yields what became of each. Those
+// whose requeued task is open are refused and stay.
 func PurgeAll(ctx context.Context, c api.Client, r api.DeadRequest, dry bool) iter.Seq[Requeued] {
 	return func(yield func(Requeued) bool) {
 		stopped := false

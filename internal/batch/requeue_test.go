@@ -35,6 +35,7 @@ func (g *graves) ListDead(_ context.Context, r api.DeadRequest) (page api.DeadPa
 			return page, err
 		}
 	}
+
 	if r.Requeued == nil || *r.Requeued {
 		return page, errors.New("those that were requeued before are listed")
 	}
@@ -44,6 +45,7 @@ func (g *graves) ListDead(_ context.Context, r api.DeadRequest) (page api.DeadPa
 	if from+r.Limit < g.n {
 		page.Cursor = strconv.Itoa(from + r.Limit)
 	}
+
 	return page, nil
 }
 
@@ -104,7 +106,8 @@ func TestCanaryStopsTheOthers(t *testing.T) {
 	}
 }
 
-// So many per second and no more, however few that are: a pause that no duration can hold is a long one, not none.
+// So many per second and no more, however few that are: a pause that no duration can hold is a long
+// one, not none.
 func TestRequeueRate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -11,11 +11,12 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// bare commits rows by hand, on one connection, as an engine would that costs nothing: the floor below every measurement of ours.
-// Its table looks like our history, and its settings are those of our stores.
+// bare commits rows by hand, on one connection, as an engine would that costs nothing: the floor
+// below every measurement of ours. Its table looks like our history, and its settings are those of
+// our stores.
 type bare interface {
-	// commit writes rows in one transaction, one round trip and one flush. With fenced it first advances a fence row by a guarded update that
-	// aborts the transaction when it matches nothing.
+	// commit writes rows in one transaction, one round trip and one flush. With fenced it first
+	// advances a fence row by a guarded update that aborts the transaction when it matches nothing.
 	commit(ctx context.Context, rows int, fenced bool) error
 	close(ctx context.Context) error
 }
@@ -23,7 +24,8 @@ type bare interface {
 // record is the payload of a row: the size of a small step.
 var record = make([]byte, 108)
 
-// openBare opens a committer beside the data of a system: in a schema of its own, or in another file.
+// openBare opens a committer beside the data of a system: in a schema of its own, or in another
+// file.
 func openBare(ctx context.Context, place Place) (bare, error) {
 	if place.Kind == Postgres {
 		return openBarePostgres(ctx, place.URL)
@@ -55,6 +57,7 @@ create table bare.history (
 	if _, err := conn.Exec(ctx, schema); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
+
 	return &barePostgres{conn: conn}, nil
 }
 
@@ -63,10 +66,12 @@ func (b *barePostgres) commit(ctx context.Context, rows int, fenced bool) error 
 	const one = `insert into bare.history (seq, at, run, shard, kind, body) values ($1, $1, '01900000-0000-7000-8000-000000000000', 1, 1, $2)`
 	const many = `insert into bare.history (seq, at, run, shard, kind, body) select s, s, '01900000-0000-7000-8000-000000000000', 1, 1, $2 from unnest($1::bigint[]) s`
 	var batch pgx.Batch // goes out in one write with one Sync, and so is one transaction
+
 	if fenced {
 		b.batch++
 		batch.Queue(fence, b.batch)
 	}
+
 	if rows == 1 {
 		b.seq++
 		batch.Queue(one, b.seq, record)
@@ -78,6 +83,7 @@ func (b *barePostgres) commit(ctx context.Context, rows int, fenced bool) error 
 		}
 		batch.Queue(many, b.seqs, record)
 	}
+
 	return b.conn.SendBatch(ctx, &batch).Close()
 }
 
@@ -98,11 +104,13 @@ func openBareSQLite(ctx context.Context, path string) (_ *bareSQLite, err error)
 		return nil, err
 	}
 	b := &bareSQLite{conn: conn}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, conn.Close())
 		}
 	}()
+
 	const schema = `
 pragma page_size = 8192;
 pragma journal_mode = wal;
@@ -117,6 +125,7 @@ create table history (
 	if err := conn.Exec(schema); err != nil {
 		return nil, err
 	}
+
 	for _, s := range []struct {
 		to  **sqlite3.Stmt
 		sql string
@@ -130,6 +139,7 @@ create table history (
 			return nil, err
 		}
 	}
+
 	return b, nil
 }
 
@@ -137,6 +147,7 @@ func (b *bareSQLite) commit(_ context.Context, rows int, fenced bool) error {
 	if err := b.begin.Exec(); err != nil {
 		return err
 	}
+
 	if fenced {
 		b.batch++
 		if err := errors.Join(b.fence.BindInt64(1, b.batch), b.fence.Exec()); err != nil {
@@ -146,6 +157,7 @@ func (b *bareSQLite) commit(_ context.Context, rows int, fenced bool) error {
 			return fmt.Errorf("the fence matched %d rows", n)
 		}
 	}
+
 	for range rows {
 		b.seq++
 		// Runs of many rows are many executions, as in the history of a busy engine.
@@ -154,6 +166,7 @@ func (b *bareSQLite) commit(_ context.Context, rows int, fenced bool) error {
 			return err
 		}
 	}
+
 	return b.end.Exec()
 }
 

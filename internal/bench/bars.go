@@ -36,8 +36,8 @@ func (b Bar) String() string {
 	return fmt.Sprintf("%s: %s: %s %s %s%s", b.Kind, b.Name, got, sign, number(b.Want), b.Unit)
 }
 
-// tolerance is by how much the cost of a step may differ between the ends of a growth measurement: what medians of the same thing
-// differ by on a busy machine.
+// tolerance is by how much the cost of a step may differ between the ends of a growth measurement:
+// what medians of the same thing differ by on a busy machine.
 const tolerance = 1.25
 
 // The systems that the bars compare with: workflows with DBOS, tasks with River.
@@ -54,8 +54,8 @@ var demands = map[Kind]demand{
 	SQLite:   {cpu: 0.15, throughput: 15, fanOut: 0.05, tasks: 3},
 }
 
-// Judge compares what was measured with the bars. Those of workloads that did not run, and those that compare with a peer that did not, are left
-// out; those whose measurement failed are not met.
+// Judge compares what was measured with the bars. Those of workloads that did not run, and those
+// that compare with a peer that did not, are left out; those whose measurement failed are not met.
 func (r *Report) Judge(workloads []Workload) {
 	if workloads == nil {
 		workloads = Workloads

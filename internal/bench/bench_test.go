@@ -68,6 +68,7 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			switch w {
 			case Throughput, Latency:
 				if r.Operations == 0 || r.Elapsed < job.Duration || r.P99 < r.P50 {
@@ -82,7 +83,8 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 					t.Errorf("got points %+v", r.Points)
 				}
 			case Tasks, Limited:
-				if r.Operations != job.Tasks || r.Elapsed < look || r.Repeated != 0 { // the fake completes nothing before the second look
+				// the fake completes nothing before the second look
+				if r.Operations != job.Tasks || r.Elapsed < look || r.Repeated != 0 {
 					t.Errorf("got %+v", r)
 				}
 			case Pickup: // its tasks begin before the submission returns
@@ -119,11 +121,13 @@ func TestSQLiteCommitsCountsTransactions(t *testing.T) {
 	}
 	defer func() { _ = b.close(context.WithoutCancel(t.Context())) }()
 	before := sqliteCommits(path)
+
 	for range 7 {
 		if err := b.commit(t.Context(), 3, true); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if got := sqliteCommits(path) - before; got != 7 {
 		t.Errorf("got %d commits, want 7", got)
 	}
@@ -151,10 +155,12 @@ func TestJudgeAndMarkdown(t *testing.T) {
 			Usage: Usage{Process: time.Second},
 		}}
 	}
+
 	report := &Report{Clients: 64, Peers: []string{DBOS}, Stores: []*Store{{
 		Kind: SQLite, Errors: []string{"latency failed\nfor a reason"},
 		Results: []Round{result(Perdure, 0, 16000), result(DBOS, 0, 1000), result(Perdure, 1, 8000), result(DBOS, 1, 500), result(Perdure, 2, 9000)},
 	}}}
+
 	tasks := func(system string, operations int) Round {
 		return Round{Result: Result{System: system, Kind: SQLite, Workload: Tasks, Operations: operations, Elapsed: time.Second}}
 	}
@@ -166,6 +172,7 @@ func TestJudgeAndMarkdown(t *testing.T) {
 	for _, b := range report.Bars {
 		got = append(got, b.String())
 	}
+
 	want := []string{
 		"sqlite: CPU per three-step workflow, 64 clients, database included: 0.111 ≤ 0.150 ms",
 		"sqlite: throughput against DBOS, 64 clients: 16.0 ≥ 15.0×",
@@ -190,6 +197,7 @@ func TestJudgeAndMarkdown(t *testing.T) {
 	if err := report.WriteMarkdown(&text); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, part := range []string{"| pass |", "**FAIL**", "| perdure | 9,000 |", "| river | 5,000 | 4.00× |", "    for a reason"} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("the report lacks %q:\n%s", part, text.String())

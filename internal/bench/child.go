@@ -17,11 +17,12 @@ import (
 // jobVariable is the environment variable with the job of a child process, as JSON.
 const jobVariable = "PERDURE_BENCH_JOB"
 
-// IsChild tells whether this process was started to carry out a measurement; it then calls Child and nothing else.
+// IsChild tells whether this process was started to carry out a measurement; it then calls Child
+// and nothing else.
 func IsChild() bool { return os.Getenv(jobVariable) != "" }
 
-// Child carries out the measurement that this process was started for, and prints the result for its parent. Systems are by name; Perdure
-// itself is among them in any case.
+// Child carries out the measurement that this process was started for, and prints the result for
+// its parent. Systems are by name; Perdure itself is among them in any case.
 func Child(ctx context.Context, systems map[string]Peer) error {
 	var job Job
 	if err := json.Unmarshal([]byte(os.Getenv(jobVariable)), &job); err != nil {
@@ -34,17 +35,21 @@ func Child(ctx context.Context, systems map[string]Peer) error {
 	if !known {
 		return fmt.Errorf("unknown system %q", job.System)
 	}
+
 	if job.Profile != "" {
-		runtime.MemProfileRate = 64 << 10 // more samples than usual; before anything of interest is allocated
+		// more samples than usual; before anything of interest is allocated
+		runtime.MemProfileRate = 64 << 10
 	}
 	result, err := job.run(ctx, system)
 	if err != nil {
 		return err
 	}
+
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// patience is how long a child may take beyond the duration of its job. One that takes longer is told to quit with its stacks.
+// patience is how long a child may take beyond the duration of its job. One that takes longer is
+// told to quit with its stacks.
 const patience = 10 * time.Minute
 
 // spawn carries a job out in a process of its own.
@@ -65,12 +70,14 @@ func spawn(ctx context.Context, command []string, job Job) (r Result, err error)
 	if job.Workload == crash && err != nil && cmd.ProcessState != nil && cmd.ProcessState.String() == "signal: killed" {
 		return r, nil
 	}
+
 	if err != nil {
 		return r, fmt.Errorf("%s of %s on %s: %w\n%s", job.Workload, job.System, job.Place.Kind, errors.Join(err, ctx.Err()), ending(stderr.String()))
 	}
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 		return r, fmt.Errorf("%s of %s on %s: answer %q: %w", job.Workload, job.System, job.Place.Kind, stdout.String(), err)
 	}
+
 	return r, nil
 }
 

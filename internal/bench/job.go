@@ -56,21 +56,27 @@ type Result struct {
 
 	Operations int           // workflows or tasks that ended within Elapsed
 	Elapsed    time.Duration // wall time
-	P50, P99   time.Duration // of a workflow; of FanOut: the median and the longest; of Pickup: from the return of the submission to the start
-	Usage      Usage
+	// of a workflow; of FanOut: the median and the longest; of Pickup: from the return of the
+	// submission to the start
+	P50, P99 time.Duration
+	Usage    Usage
 
-	Steps, Bare time.Duration // Sequence: the sum of all steps, and of the bare commits between them
+	// Sequence: the sum of all steps, and of the bare commits between them
+	Steps, Bare time.Duration
 	FirstStep   time.Duration // Recovery: from the start of the process to its first new step
-	Repeated    int           // Recovery: steps that ran again although they were complete; Tasks, Limited: attempts beyond the first
-	Points      []Point       // History, Open
-	Sleeper     int64         // Open: bytes of memory per sleeping execution
-	StartRate   float64       // Open: starts per second
-	Goroutines  int           // Open: how many are left beside the sleeping executions
+	// Recovery: steps that ran again although they were complete; Tasks, Limited: attempts beyond
+	// the first
+	Repeated   int
+	Points     []Point // History, Open
+	Sleeper    int64   // Open: bytes of memory per sleeping execution
+	StartRate  float64 // Open: starts per second
+	Goroutines int     // Open: how many are left beside the sleeping executions
 
 	FromCall50, FromCall99 time.Duration // Pickup: from the call that submits to the start
 }
 
-// Point is the cost of a step, and of a bare commit at the same time, at some size of history or number of open executions.
+// Point is the cost of a step, and of a bare commit at the same time, at some size of history or
+// number of open executions.
 type Point struct {
 	Size       int
 	Step, Bare time.Duration // medians
@@ -85,6 +91,7 @@ func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 	queue := func(do func(context.Context, QueueOpener, *Result) error) func(context.Context, Opener, *Result) error {
 		return func(ctx context.Context, _ Opener, r *Result) error { return do(ctx, p.Queue, r) }
 	}
+
 	work := map[Workload]func(context.Context, Opener, *Result) error{
 		Throughput: func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
 		Latency:    func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, 1, r) },
@@ -101,12 +108,14 @@ func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 	if work == nil {
 		return r, fmt.Errorf("unknown workload %q", j.Workload)
 	}
+
 	if !p.takes(j.Workload) {
 		return r, fmt.Errorf("%s does not take part in %s", j.System, j.Workload)
 	}
 	if err := work(ctx, p.Workflows, &r); err != nil {
 		return r, fmt.Errorf("%s of %s on %s: %w", j.Workload, j.System, j.Place.Kind, err)
 	}
+
 	return r, nil
 }
 
@@ -116,6 +125,7 @@ func (j Job) profiled(fn func()) error {
 		fn()
 		return nil
 	}
+
 	name := func(kind string) string {
 		return filepath.Join(j.Profile, fmt.Sprintf("%s-%s-%s.%s.pprof", j.System, j.Place.Kind, j.Workload, kind))
 	}
@@ -123,6 +133,7 @@ func (j Job) profiled(fn func()) error {
 	if err != nil {
 		return err
 	}
+
 	allocs, err := os.Create(name("allocs"))
 	if err != nil {
 		return errors.Join(err, cpu.Close())
@@ -131,5 +142,6 @@ func (j Job) profiled(fn func()) error {
 	fn()
 	pprof.StopCPUProfile()
 	runtime.GC() // the profile shows what was allocated up to the last collection
+
 	return errors.Join(err, pprof.Lookup("allocs").WriteTo(allocs, 0), cpu.Close(), allocs.Close())
 }

@@ -67,6 +67,7 @@ func measureLimit(d time.Duration, rows int, fn func() error) (Limit, error) {
 			return Limit{}, err
 		}
 	}
+
 	var times []time.Duration
 	begin := time.Now()
 	for last := begin; last.Sub(begin) < d; {
@@ -77,6 +78,7 @@ func measureLimit(d time.Duration, rows int, fn func() error) (Limit, error) {
 		times = append(times, now.Sub(last))
 		last = now
 	}
+
 	n := float64(len(times))
 	return Limit{Commits: n / time.Since(begin).Seconds(), Rows: rows, P50: quantile(times, 0.5), P99: quantile(times, 0.99)}, nil
 }

@@ -12,7 +12,8 @@ import (
 // nothing is the body of a step without effect.
 func nothing(int) {}
 
-// load measures workflows of three steps, by clients that each wait for one result before they ask for the next.
+// load measures workflows of three steps, by clients that each wait for one result before they ask
+// for the next.
 func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {
@@ -63,7 +64,8 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 	return err
 }
 
-// crowd lets clients run workflows one after the other for some time and returns how long each took. A client finishes what it has begun.
+// crowd lets clients run workflows one after the other for some time and returns how long each
+// took. A client finishes what it has begun.
 func crowd(ctx context.Context, system System, name string, clients int, d time.Duration) ([]time.Duration, error) {
 	end := time.Now().Add(d)
 	var (
@@ -85,11 +87,13 @@ func crowd(ctx context.Context, system System, name string, clients int, d time.
 			all, errs = append(all, times...), append(errs, err)
 		})
 	}
+
 	wg.Wait()
 	err := errors.Join(errs...)
 	if err == nil && len(all) == 0 {
 		err = errors.New("no workflow ended")
 	}
+
 	return all, err
 }
 
@@ -100,6 +104,7 @@ func (j Job) fanOut(ctx context.Context, open Opener, r *Result) error {
 	if err != nil {
 		return err
 	}
+
 	once := func(i int) (time.Duration, error) {
 		begin := time.Now()
 		err := system.FanOut(ctx, fmt.Sprintf("fan-%d", i), width)
@@ -108,12 +113,14 @@ func (j Job) fanOut(ctx context.Context, open Opener, r *Result) error {
 	if _, err := once(times); err != nil { // to warm up
 		return errors.Join(err, system.Close())
 	}
+
 	all := make([]time.Duration, times)
 	perr := j.profiled(func() {
 		for i := 0; i < times && err == nil; i++ {
 			all[i], err = once(i)
 		}
 	})
+
 	r.Operations, r.P50, r.P99, r.Usage.RSS = times, quantile(all, 0.5), slices.Max(all), residentMemory()
 	return errors.Join(err, perr, system.Close())
 }

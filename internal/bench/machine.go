@@ -29,7 +29,8 @@ func describeMachine() string {
 	return strings.Join(parts, ", ")
 }
 
-// noisy is the share of the machine's processor time that others may use before milliseconds mean little.
+// noisy is the share of the machine's processor time that others may use before milliseconds mean
+// little.
 const noisy = 0.15
 
 // awaitQuiet waits until others use little of the machine, but not for ever.
@@ -66,6 +67,7 @@ func fileSystem(path string) string {
 	if err != nil || rerr != nil {
 		return "an unknown file system"
 	}
+
 	best, kind := "", "an unknown file system"
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
@@ -77,5 +79,6 @@ func fileSystem(path string) string {
 			best, kind = mount, fields[2]
 		}
 	}
+
 	return kind
 }

@@ -16,10 +16,12 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	p.line("%s.", r.Machine)
 	p.line("Client, system and database share the machine. Medians of %d rounds; systems take turns, ratios are formed within a round. %s per measurement of throughput, latency and pickup.",
 		r.Rounds, r.Duration)
+
 	if most := r.loudest(); most > noisy {
 		p.line("")
 		p.line("**The machine was not quiet**: others used up to %.0f %% of it. Trust CPU, ratios to bare commits and memory; run again for the rest.", 100*most)
 	}
+
 	if len(r.Bars) > 0 {
 		p.line("")
 		p.line("## Bars")
@@ -28,6 +30,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 			p.row(string(b.Kind), b.Name, b.got(), b.want(), verdict(b.Holds()))
 		}
 	}
+
 	for _, s := range r.Stores {
 		r.store(p, s)
 	}
@@ -62,16 +65,19 @@ func (r *Report) store(p *page, s *Store) {
 	p.line("## %s", s.Kind)
 	p.line("")
 	p.line("%s.", s.Description)
+
 	for _, e := range s.Errors {
 		p.line("")
 		p.line("**Failed:**")
 		p.line("")
 		p.line("    %s", strings.ReplaceAll(e, "\n", "\n    "))
 	}
+
 	flush, bytes := "flushes / step", "WAL B / step"
 	if s.Kind == SQLite {
 		flush, bytes = "commits / step", "written B / step"
 	}
+
 	for _, w := range []Workload{Throughput, Latency} {
 		if len(s.systems(r, w)) == 0 {
 			continue
@@ -89,6 +95,7 @@ func (r *Report) store(p *page, s *Store) {
 				cell(cpuOurs)+" + "+cell(cpuStore), cell(flushes), cell(written), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
 		}
 	}
+
 	if systems := s.systems(r, FanOut, Sequence, Recovery); len(systems) > 0 {
 		s.one(p, systems)
 	}
@@ -127,6 +134,7 @@ func (s *Store) tasks(p *page, r *Report) {
 		}
 		p.line("### %s no-op tasks from submission, %s at a time, to recorded completion, %d slots%s", thousands(r.Tasks), thousands(bulk), slots, under)
 		p.table("system", "tasks/s", "ours is faster by", "of its rate without a limit", "CPU µs / task: process + database", "rows / task", flush, bytes, "allocations / task (KiB)", "RSS MiB", "others' CPU %", "tasks/s without them (estimate)")
+
 		for _, system := range systems {
 			cell := s.cells(system, w)
 			factor, part := "–", "–"
@@ -140,6 +148,7 @@ func (s *Store) tasks(p *page, r *Report) {
 				cell(taskWritten), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
 		}
 	}
+
 	if systems := s.systems(r, Pickup); len(systems) > 0 {
 		p.line("")
 		p.line("### From submission to the start of a task, 20 tasks per second")
@@ -187,10 +196,12 @@ func (s *Store) limits(p *page) {
 	put("append 108 B + fdatasync", s.Sync, "")
 	put("commit of one row", s.Limits.Single, "")
 	latency, sequence, throughput := "", "", ""
+
 	if v, ok := s.median(Perdure, Latency, p50); ok {
 		latency = fmt.Sprintf("one client: %.0f %% (%d such commits take %s of the %s ms of a workflow)",
 			100*(steps+1)*ms(s.Limits.Fenced.P50)/v, steps+1, number((steps+1)*ms(s.Limits.Fenced.P50)), number(v))
 	}
+
 	if v, ok := s.median(Perdure, Sequence, overBare); ok {
 		sequence = fmt.Sprintf("sequential steps: %.0f %%; ", 100/v)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// meter reads what this process and its database use. It is opened before the system under test and closed after it.
+// meter reads what this process and its database use. It is opened before the system under test and
+// closed after it.
 type meter struct {
 	place      Place
 	conn       *pgx.Conn // nil for SQLite
@@ -71,8 +72,8 @@ func between(a, b reading) Usage {
 	return u
 }
 
-// lifeFlushes is the number of flushes since the meter was opened. Backends report theirs about once a second and when they end, so it is
-// exact only after the system under test is closed.
+// lifeFlushes is the number of flushes since the meter was opened. Backends report theirs about
+// once a second and when they end, so it is exact only after the system under test is closed.
 func (m *meter) lifeFlushes(ctx context.Context) (int64, error) {
 	if m.conn == nil {
 		return 0, nil
@@ -82,7 +83,8 @@ func (m *meter) lifeFlushes(ctx context.Context) (int64, error) {
 	return n - m.flushes, err
 }
 
-// lifeRows is the number of rows that were written to the database since it was created, with the same reservation.
+// lifeRows is the number of rows that were written to the database since it was created, with the
+// same reservation.
 func (m *meter) lifeRows(ctx context.Context) (n int64, err error) {
 	if m.conn == nil {
 		return 0, nil

@@ -53,6 +53,7 @@ func openPerdure(ctx context.Context, place Place, body func(int)) (System, erro
 			return perdure.Void{}, ctx.Sleep(d)
 		}),
 	}
+
 	var err error
 	s.app, err = embedded.Open(ctx, address(place), s.three, s.chain, s.fanOut, s.sleep, noop)
 	return s, err
@@ -99,7 +100,8 @@ type perdureQueue struct {
 	noop *perdure.Activity[int, perdure.Void]
 }
 
-// openPerdureQueue opens Perdure with its defaults, some slots, and a rule if there is to be a limit.
+// openPerdureQueue opens Perdure with its defaults, some slots, and a rule if there is to be a
+// limit.
 func openPerdureQueue(ctx context.Context, place Place, o QueueOptions) (Queue, error) {
 	q := &perdureQueue{noop: perdure.NewActivity("noop", func(_ context.Context, task int) (perdure.Void, error) {
 		o.Body(task)

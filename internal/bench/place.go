@@ -43,17 +43,20 @@ func (d Directory) Describe(context.Context) (string, error) {
 	return "SQLite file on " + fileSystem(string(d)), nil
 }
 
-// Server makes databases on a PostgreSQL server. The value is the URL of one of its databases; the role must be allowed to create others.
+// Server makes databases on a PostgreSQL server. The value is the URL of one of its databases; the
+// role must be allowed to create others.
 type Server string
 
 // Kind is Postgres.
 func (Server) Kind() Kind { return Postgres }
 
-// Fresh creates a database and has the server write a checkpoint, so that every measurement begins from the same state.
+// Fresh creates a database and has the server write a checkpoint, so that every measurement begins
+// from the same state.
 func (s Server) Fresh(ctx context.Context) (Place, func() error, error) {
 	u, err := url.Parse(string(s))
 	if err != nil {
-		return Place{}, nil, errors.New("the URL of the server cannot be parsed") // its text may hold a password
+		// its text may hold a password
+		return Place{}, nil, errors.New("the URL of the server cannot be parsed")
 	}
 	name := "perdure_bench_" + strings.ToLower(rand.Text()[:10])
 	if err := s.exec(ctx, "create database "+name, "checkpoint"); err != nil {

@@ -8,9 +8,11 @@ import (
 	"time"
 )
 
-// Queue is a system that executes tasks which wait in a queue. Its methods may be called from many goroutines.
+// Queue is a system that executes tasks which wait in a queue. Its methods may be called from many
+// goroutines.
 type Queue interface {
-	// SubmitMany hands in tasks with the numbers from first on, n of them, in one go. They are durable when it returns.
+	// SubmitMany hands in tasks with the numbers from first on, n of them, in one go. They are
+	// durable when it returns.
 	SubmitMany(ctx context.Context, first, n int) error
 	// Submit hands in one task. It is durable when it returns.
 	Submit(ctx context.Context, task int) error
@@ -37,7 +39,8 @@ const (
 	warmTasks  = 5000                  // before anything is measured
 	warmPickup = 20                    // the same
 	pickupGap  = 50 * time.Millisecond // between two tasks of Pickup
-	look       = 5 * time.Millisecond  // between two looks whether all tasks are recorded as completed
+	// between two looks whether all tasks are recorded as completed
+	look = 5 * time.Millisecond
 )
 
 // bodies counts the tasks that have begun.
@@ -53,8 +56,8 @@ func (b *bodies) body(int) {
 	}
 }
 
-// drain hands n tasks in, bulk by bulk, and waits until all are recorded as completed. Nobody looks at the store before the last one has begun, so that looking costs nobody
-// anything.
+// drain hands n tasks in, bulk by bulk, and waits until all are recorded as completed. Nobody looks
+// at the store before the last one has begun, so that looking costs nobody anything.
 func (b *bodies) drain(ctx context.Context, q Queue, first, n int) error {
 	b.want.Store(int64(first + n))
 	for done := 0; done < n; done += bulk {
@@ -62,11 +65,13 @@ func (b *bodies) drain(ctx context.Context, q Queue, first, n int) error {
 			return err
 		}
 	}
+
 	select {
 	case <-b.news:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+
 	for {
 		open, err := q.Open(ctx)
 		if err != nil || open == 0 {
@@ -76,7 +81,8 @@ func (b *bodies) drain(ctx context.Context, q Queue, first, n int) error {
 	}
 }
 
-// tasks measures how fast many tasks come from their submission to their recorded completion, in Limited under a limit that is below the number of slots.
+// tasks measures how fast many tasks come from their submission to their recorded completion, in
+// Limited under a limit that is below the number of slots.
 func (j Job) tasks(ctx context.Context, open QueueOpener, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {
@@ -146,12 +152,14 @@ func (j Job) pickup(ctx context.Context, open QueueOpener, r *Result) error {
 		task int
 		at   time.Time
 	}
+
 	starts := make(chan start, 1)
 	q, err := open(ctx, j.Place, QueueOptions{Slots: slots, Body: func(task int) { starts <- start{task, time.Now()} }})
 	if err != nil {
 		return err
 	}
 	next := 0
+
 	once := func() (fromCall, fromCommit time.Duration, err error) {
 		next++
 		call := time.Now()
@@ -169,17 +177,20 @@ func (j Job) pickup(ctx context.Context, open QueueOpener, r *Result) error {
 			return 0, 0, context.Cause(ctx)
 		}
 	}
+
 	err = func() error {
 		for range warmPickup {
 			if _, _, err := once(); err != nil {
 				return err
 			}
 		}
+
 		before, err := m.read(ctx)
 		if err != nil {
 			return err
 		}
 		var fromCall, fromCommit []time.Duration
+
 		perr := j.profiled(func() {
 			tick := time.NewTicker(pickupGap)
 			defer tick.Stop()
@@ -193,6 +204,7 @@ func (j Job) pickup(ctx context.Context, open QueueOpener, r *Result) error {
 		if err != nil || perr != nil {
 			return errors.Join(err, perr)
 		}
+
 		after, err := m.read(ctx)
 		if err != nil {
 			return err
@@ -201,7 +213,9 @@ func (j Job) pickup(ctx context.Context, open QueueOpener, r *Result) error {
 		r.Operations, r.Elapsed = len(fromCall), after.at.Sub(before.at)
 		r.P50, r.P99 = quantile(fromCommit, 0.5), quantile(fromCommit, 0.99)
 		r.FromCall50, r.FromCall99 = quantile(fromCall, 0.5), quantile(fromCall, 0.99)
+
 		return nil
 	}()
+
 	return errors.Join(err, q.Close())
 }

@@ -76,7 +76,8 @@ func (s *Store) ratio(peer string, w Workload, figure func(Result) float64) (_ f
 	return median(values)
 }
 
-// kept is what a system reaches in one workload as a part of what it reaches in another, both in the same round.
+// kept is what a system reaches in one workload as a part of what it reaches in another, both in
+// the same round.
 func (s *Store) kept(system string, w, of Workload, figure func(Result) float64) (_ float64, ok bool) {
 	var values []float64
 	for _, x := range s.of(system, w) {
@@ -109,7 +110,8 @@ func median(values []float64) (_ float64, ok bool) {
 
 // The figures of a result.
 
-// steps of the workflow of Throughput and Latency, and the rows that it writes: its start, its steps and its end.
+// steps of the workflow of Throughput and Latency, and the rows that it writes: its start, its
+// steps and its end.
 const steps, workflowRows = 3, steps + 2
 
 func rate(r Result) float64     { return float64(r.Operations) / r.Elapsed.Seconds() }
@@ -148,7 +150,8 @@ func firstStep(r Result) float64 {
 	return r.FirstStep.Seconds()
 }
 
-// growth is how much more a step costs at the last point than at the first, relative to bare commits of the same time.
+// growth is how much more a step costs at the last point than at the first, relative to bare
+// commits of the same time.
 func growth(r Result) float64 {
 	if len(r.Points) == 0 {
 		return 0

@@ -15,18 +15,23 @@ const Perdure = "perdure"
 
 // Options say what to measure. Places is required.
 type Options struct {
-	Places    []Provider
-	Peers     map[string]Peer   // further systems by name, which the children know too; they take part in the workloads that compare
-	Workloads []Workload        // all when nil
-	Rounds    int               // how often each system runs each workload that compares; 3 when 0
-	Duration  time.Duration     // of one measurement of throughput, latency or pickup; 3 s when 0
-	Clients   int               // of the throughput; 64 when 0
-	Sleepers  int               // 100,000 when 0
-	Tasks     int               // 50,000 when 0
-	Wait      time.Duration     // for others to leave the machine alone, at most, before each measurement
-	Profile   string            // directory for profiles of Perdure in throughput, latency, fan-out, sequence, tasks and pickup, or ""
-	Command   []string          // starts a child; this executable without arguments when nil
-	Progress  func(line string) // hears of each measurement, in a line; may be nil
+	Places []Provider
+	// further systems by name, which the children know too; they take part in the workloads that
+	// compare
+	Peers     map[string]Peer
+	Workloads []Workload    // all when nil
+	Rounds    int           // how often each system runs each workload that compares; 3 when 0
+	Duration  time.Duration // of one measurement of throughput, latency or pickup; 3 s when 0
+	Clients   int           // of the throughput; 64 when 0
+	Sleepers  int           // 100,000 when 0
+	Tasks     int           // 50,000 when 0
+	// for others to leave the machine alone, at most, before each measurement
+	Wait time.Duration
+	// directory for profiles of Perdure in throughput, latency, fan-out, sequence, tasks and
+	// pickup, or ""
+	Profile  string
+	Command  []string          // starts a child; this executable without arguments when nil
+	Progress func(line string) // hears of each measurement, in a line; may be nil
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -36,11 +41,13 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Workloads == nil {
 		o.Workloads = Workloads
 	}
+
 	for _, w := range o.Workloads {
 		if !slices.Contains(Workloads, w) {
 			return o, fmt.Errorf("unknown workload %q; there are %v", w, Workloads)
 		}
 	}
+
 	if o.Rounds <= 0 {
 		o.Rounds = 3
 	}
@@ -56,6 +63,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Tasks <= 0 {
 		o.Tasks = 50_000
 	}
+
 	if o.Command == nil {
 		self, err := os.Executable()
 		if err != nil {
@@ -63,19 +71,21 @@ func (o Options) withDefaults() (Options, error) {
 		}
 		o.Command = []string{self}
 	}
+
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
 	return o, nil
 }
 
-// Run measures. A measurement that fails is in the report with its error and does not stop the others; what Run itself returns are
-// mistakes in the options and the end of ctx.
+// Run measures. A measurement that fails is in the report with its error and does not stop the
+// others; what Run itself returns are mistakes in the options and the end of ctx.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
+
 	report := &Report{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(),
 		Clients: o.Clients, Sleepers: o.Sleepers, Tasks: o.Tasks, Duration: o.Duration, Rounds: o.Rounds, Peers: slices.Sorted(maps.Keys(o.Peers)),
@@ -87,6 +97,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			return nil, err
 		}
 	}
+
 	return report, nil
 }
 
@@ -101,6 +112,7 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 		} else {
 			systems = append(systems, o.taking(w)...)
 		}
+
 		for round := range rounds {
 			for _, system := range systems {
 				if ctx.Err() != nil {
@@ -121,6 +133,7 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 			}
 		}
 	}
+
 	return s
 }
 
@@ -144,6 +157,7 @@ func (o Options) limits(ctx context.Context, p Provider, s *Store) error {
 	if err != nil {
 		return err
 	}
+
 	awaitQuiet(ctx, o.Wait)
 	const each = 700 * time.Millisecond
 	dir, err := os.MkdirTemp(syncDirectory(p), "bench-")
@@ -151,6 +165,7 @@ func (o Options) limits(ctx context.Context, p Provider, s *Store) error {
 		s.Sync, err = measureSync(dir, each)
 		err = errors.Join(err, os.RemoveAll(dir))
 	}
+
 	var lerr error
 	s.Limits, lerr = measureLimits(ctx, place, each)
 	o.Progress(fmt.Sprintf("%-9s raw: %.0f flushes/s, %.0f fenced commits/s, %.0f rows/s in large ones",
@@ -158,7 +173,8 @@ func (o Options) limits(ctx context.Context, p Provider, s *Store) error {
 	return errors.Join(err, lerr, remove())
 }
 
-// syncDirectory is where the latency of the disk is measured: where the files are, or else in the temporary directory.
+// syncDirectory is where the latency of the disk is measured: where the files are, or else in the
+// temporary directory.
 func syncDirectory(p Provider) string {
 	if d, ok := p.(Directory); ok {
 		return string(d)
@@ -178,6 +194,7 @@ func (o Options) one(ctx context.Context, p Provider, job Job) (r Result, err er
 	if other, ok := o.Peers[job.System].Commands[place.Kind]; ok {
 		command = other
 	}
+
 	if job.Workload == Recovery {
 		first := job
 		first.Workload = crash
@@ -185,5 +202,6 @@ func (o Options) one(ctx context.Context, p Provider, job Job) (r Result, err er
 			return r, err
 		}
 	}
+
 	return spawn(ctx, command, job)
 }

@@ -62,11 +62,13 @@ func TestRunMeasuresPerdure(t *testing.T) {
 			if r := s.of(Perdure, FanOut)[0]; r.P50 <= 0 {
 				t.Errorf("fan-out took %s", r.P50)
 			}
+
 			for _, w := range []Workload{Tasks, Limited} {
 				if r := s.of(Perdure, w)[0]; r.Operations != 500 || r.Repeated != 0 || r.Usage.Flushes <= 0 || (kind == Postgres) != (r.Usage.Rows >= 2) {
 					t.Errorf("%s: %+v", w, r)
 				}
 			}
+
 			if r := s.of(Perdure, Pickup)[0]; r.Operations == 0 || r.FromCall50 <= 0 {
 				t.Errorf("pickup: %+v", r)
 			}
@@ -87,6 +89,7 @@ func TestPeerWithACommandOfItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s := report.Stores[0]
 	if len(s.Errors) > 0 {
 		t.Fatalf("%q", s.Errors)

@@ -12,14 +12,17 @@ import (
 	"time"
 )
 
-// warmUp is so many steps that the logs of the stores have grown to their size: a file that still grows is synced more slowly, ours and the
-// one beside it, and whatever is measured first would look dear.
+// warmUp is so many steps that the logs of the stores have grown to their size: a file that still
+// grows is synced more slowly, ours and the one beside it, and whatever is measured first would
+// look dear.
 const warmUp = 3000
 
-// longChain is the number of steps of the workflow of Sequence and Recovery, crashAt the one at which the process dies.
+// longChain is the number of steps of the workflow of Sequence and Recovery, crashAt the one at
+// which the process dies.
 const longChain, crashAt = 2000, 1900
 
-// pace measures a chain: its body commits by hand between any two steps, and notes how long each of the two took.
+// pace measures a chain: its body commits by hand between any two steps, and notes how long each of
+// the two took.
 type pace struct {
 	ctx         context.Context
 	bare        bare
@@ -28,7 +31,8 @@ type pace struct {
 	err         error
 }
 
-// body is the body of a step. A step costs the time from the end of its body to the beginning of the next one.
+// body is the body of a step. A step costs the time from the end of its body to the beginning of
+// the next one.
 func (p *pace) body(int) {
 	begin := time.Now()
 	if !p.last.IsZero() {
@@ -73,6 +77,7 @@ func (j Job) sequence(ctx context.Context, open Opener, r *Result) error {
 	if err != nil {
 		return err
 	}
+
 	err = p.chain(system, "warm", warmUp)
 	if err == nil {
 		begin := time.Now()
@@ -80,6 +85,7 @@ func (j Job) sequence(ctx context.Context, open Opener, r *Result) error {
 		err = errors.Join(err, perr)
 		r.Elapsed = time.Since(begin)
 	}
+
 	if err == nil {
 		r.Operations = longChain
 		r.Steps, r.Bare = sum(p.steps), sum(p.rows)
@@ -87,6 +93,7 @@ func (j Job) sequence(ctx context.Context, open Opener, r *Result) error {
 		r.P50, r.P99 = quantile(p.steps, 0.5), quantile(p.steps, 0.99)
 		r.Usage.RSS = residentMemory()
 	}
+
 	return errors.Join(err, done())
 }
 
@@ -101,6 +108,7 @@ func (j Job) history(ctx context.Context, open Opener, r *Result) error {
 	if err = p.chain(system, "warm", warmUp); err == nil {
 		err = p.chain(system, "chain", slices.Max(sizes)+window+1)
 	}
+
 	if err == nil {
 		for _, n := range sizes {
 			r.Points = append(r.Points, Point{
@@ -110,6 +118,7 @@ func (j Job) history(ctx context.Context, open Opener, r *Result) error {
 			})
 		}
 	}
+
 	return errors.Join(err, done())
 }
 
@@ -120,11 +129,13 @@ func (j Job) open(ctx context.Context, open Opener, r *Result) error {
 	if err != nil {
 		return err
 	}
+
 	err = func() error {
 		if err := p.chain(system, "warm", warmUp); err != nil {
 			return err
 		}
 		var empty int64
+
 		started := 0
 		for i, n := range []int{min(10, j.Sleepers), min(1000, j.Sleepers), j.Sleepers} {
 			begin := time.Now()
@@ -144,10 +155,13 @@ func (j Job) open(ctx context.Context, open Opener, r *Result) error {
 			if err := p.chain(system, fmt.Sprintf("beside-%d-%d", n, i), window); err != nil {
 				return err
 			}
+
 			r.Points = append(r.Points, Point{Size: n, Step: quantile(p.steps, 0.5), Bare: quantile(p.rows, 0.5)})
 		}
+
 		return nil
 	}()
+
 	return errors.Join(err, done())
 }
 
@@ -160,6 +174,7 @@ func sleepers(ctx context.Context, system System, first, n int, d time.Duration)
 		mu   sync.Mutex
 		errs []error
 	)
+
 	next.Store(int64(first))
 	for range clients {
 		wg.Go(func() {
@@ -173,12 +188,13 @@ func sleepers(ctx context.Context, system System, first, n int, d time.Duration)
 			}
 		})
 	}
+
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// settle waits until parked executions have left memory, as far as they do within half a minute, returns unused memory to the operating system, and
-// tells how many goroutines there are.
+// settle waits until parked executions have left memory, as far as they do within half a minute,
+// returns unused memory to the operating system, and tells how many goroutines there are.
 func settle(ctx context.Context) int {
 	few := 200
 	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > few && time.Now().Before(end) && ctx.Err() == nil; {
@@ -214,6 +230,7 @@ func (j Job) recovery(ctx context.Context, open Opener, r *Result) error {
 	if err != nil {
 		return err
 	}
+
 	if err := system.Chain(ctx, "crash", longChain); err != nil {
 		return errors.Join(err, system.Close())
 	}
@@ -223,6 +240,7 @@ func (j Job) recovery(ctx context.Context, open Opener, r *Result) error {
 	if r.Repeated < 0 {
 		err = fmt.Errorf("only %d of the %d steps that were left ran", r.Operations, longChain-crashAt)
 	}
+
 	return errors.Join(err, system.Close())
 }
 

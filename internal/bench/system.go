@@ -19,7 +19,8 @@ type System interface {
 	Close() error
 }
 
-// Opener opens a system on a store. Each step of a Chain calls body with its number from 0 on, and is without effect otherwise.
+// Opener opens a system on a store. Each step of a Chain calls body with its number from 0 on, and
+// is without effect otherwise.
 type Opener func(ctx context.Context, place Place, body func(step int)) (System, error)
 
 // Peer is a system to compare with, and what it can do.
@@ -27,7 +28,8 @@ type Peer struct {
 	Workflows Opener      // nil when it runs none
 	Queue     QueueOpener // nil when it has none
 
-	// Commands start its children on some kinds of store, where those of the rest of the run cannot be used: a program that is linked with another version. It calls Child, too.
+	// Commands start its children on some kinds of store, where those of the rest of the run cannot
+	// be used: a program that is linked with another version. It calls Child, too.
 	Commands map[Kind][]string
 }
 

@@ -14,22 +14,26 @@ import (
 type Usage struct {
 	Process  time.Duration // processor time of the process of the system, clients included
 	Database time.Duration // processor time of the PostgreSQL server and all its backends
-	Written  int64         // bytes of write-ahead log (PostgreSQL), or all bytes that the process wrote to files (SQLite)
-	Flushes  float64       // per workflow or task: flushes of the write-ahead log (PostgreSQL) or commits (SQLite)
-	Rows     float64       // per task: rows inserted, updated or deleted (PostgreSQL)
-	Allocs   int64         // allocations of the process on the Go heap
-	Bytes    int64         // bytes of those
-	RSS      int64         // resident memory of the process in bytes, at the end
-	Others   float64       // share of the machine's processor time that was taken by others
+	// bytes of write-ahead log (PostgreSQL), or all bytes that the process wrote to files (SQLite)
+	Written int64
+	// per workflow or task: flushes of the write-ahead log (PostgreSQL) or commits (SQLite)
+	Flushes float64
+	Rows    float64 // per task: rows inserted, updated or deleted (PostgreSQL)
+	Allocs  int64   // allocations of the process on the Go heap
+	Bytes   int64   // bytes of those
+	RSS     int64   // resident memory of the process in bytes, at the end
+	Others  float64 // share of the machine's processor time that was taken by others
 }
 
 // CPU is the processor time of process and database together.
 func (u Usage) CPU() time.Duration { return u.Process + u.Database }
 
-// tick is the unit of processor times in /proc/<pid>/stat: USER_HZ, which is 100 on every Linux of ours.
+// tick is the unit of processor times in /proc/<pid>/stat: USER_HZ, which is 100 on every Linux of
+// ours.
 const tick = 10 * time.Millisecond
 
-// databaseCPU is the processor time of a postmaster, of its children, and of children that have ended.
+// databaseCPU is the processor time of a postmaster, of its children, and of children that have
+// ended.
 func databaseCPU(postmaster int) time.Duration {
 	if postmaster == 0 {
 		return 0
@@ -47,14 +51,16 @@ func databaseCPU(postmaster int) time.Duration {
 	return total
 }
 
-// processTimes reads the processor time of a process, of its children that have ended, and its parent. All are zero when there is no such
-// process. The first is exact where the kernel counts nanoseconds: ticks of many backends would add up to a large error.
+// processTimes reads the processor time of a process, of its children that have ended, and its
+// parent. All are zero when there is no such process. The first is exact where the kernel counts
+// nanoseconds: ticks of many backends would add up to a large error.
 func processTimes(pid int) (own, ended time.Duration, parent int) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := os.ReadFile(dir + "/stat")
 	if err != nil {
 		return 0, 0, 0
 	}
+
 	// The name of the program, in parentheses, may contain anything; what follows are numbers.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 15 {
@@ -63,6 +69,7 @@ func processTimes(pid int) (own, ended time.Duration, parent int) {
 	ticks := func(i int) time.Duration { n, _ := strconv.ParseInt(fields[i], 10, 64); return time.Duration(n) * tick }
 	parent, _ = strconv.Atoi(fields[1])
 	own, ended = ticks(11)+ticks(12), ticks(13)+ticks(14)
+
 	if exact, err := os.ReadFile(dir + "/schedstat"); err == nil {
 		if fields := strings.Fields(string(exact)); len(fields) > 0 {
 			if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil && n > 0 {
@@ -70,6 +77,7 @@ func processTimes(pid int) (own, ended time.Duration, parent int) {
 			}
 		}
 	}
+
 	return own, ended, parent
 }
 
@@ -100,7 +108,8 @@ func procNumber(file, name string) int64 {
 	return 0
 }
 
-// machineCPU is the processor time of all processes together, that which the hypervisor gave to other machines included.
+// machineCPU is the processor time of all processes together, that which the hypervisor gave to
+// other machines included.
 func machineCPU() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -108,7 +117,8 @@ func machineCPU() time.Duration {
 	}
 	line, _, _ := strings.Cut(string(text), "\n")
 	var busy time.Duration
-	for i, field := range strings.Fields(line) { // cpu user nice system idle iowait irq softirq steal guest guest_nice
+	// cpu user nice system idle iowait irq softirq steal guest guest_nice
+	for i, field := range strings.Fields(line) {
 		if n, err := strconv.ParseInt(field, 10, 64); err == nil && i != 4 && i != 5 && i < 9 {
 			busy += time.Duration(n) * tick
 		}
@@ -122,8 +132,9 @@ func residentMemory() int64 { return procNumber("/proc/self/status", "VmRSS") <<
 // bytesWritten by this process to files and sockets.
 func bytesWritten() int64 { return procNumber("/proc/self/io", "wchar") }
 
-// sqliteCommits is the number of write transactions of an open SQLite database in WAL mode since its log was opened: the field iChange of the header of the
-// WAL index, see "WAL-mode File Format" in the documentation of SQLite.
+// sqliteCommits is the number of write transactions of an open SQLite database in WAL mode since
+// its log was opened: the field iChange of the header of the WAL index, see "WAL-mode File Format"
+// in the documentation of SQLite.
 func sqliteCommits(path string) int64 {
 	file, err := os.Open(path + "-shm")
 	if err != nil {

@@ -1,9 +1,12 @@
-// Package cadence says when something that repeats is due: by a cron line in an IANA zone, or at a fixed interval. It is pure: a Cadence is
-// a value, and what it says depends on its arguments and on the database of zones alone, which is linked into the program.
+// Package cadence says when something that repeats is due: by a cron line in an IANA zone, or at a
+// fixed interval. It is pure: a Cadence is a value, and what it says depends on its arguments and
+// on the database of zones alone, which is linked into the program.
 //
-// A cron line speaks about the clock on the wall. It is evaluated there, where every day has 24 hours, and what it finds is mapped to the first instant at
-// which that clock shows the time or a later one. So a time that does not exist, because the clock was put forward, is due once, at the
-// moment after the gap; one that exists twice is due the first time only; and no time of the wall is due twice.
+// A cron line speaks about the clock on the wall. It is evaluated there, where every day has 24
+// hours, and what it finds is mapped to the first instant at which that clock shows the time or a
+// later one. So a time that does not exist, because the clock was put forward, is due once, at the
+// moment after the gap; one that exists twice is due the first time only; and no time of the wall
+// is due twice.
 package cadence
 
 import (
@@ -25,7 +28,8 @@ const (
 	maxZone   = 64  // bytes of a zone
 	firstYear = 1970
 	lastYear  = 9999
-	// searchYears is how far apart two times of a cron line may be: the 29th of February on a certain weekday comes every 40 years at least.
+	// searchYears is how far apart two times of a cron line may be: the 29th of February on a
+	// certain weekday comes every 40 years at least.
 	searchYears = 41
 )
 
@@ -55,8 +59,9 @@ func wrong(field, value, format string, args ...any) error {
 	return fault.New(fault.Invalid, "%w", &FieldError{Field: field, Value: value, Text: fmt.Sprintf(format, args...)})
 }
 
-// options of the parser: five fields, seconds in front of them if there are six, names such as @daily, and L, W and # for days. Day of the month and day of the
-// week are alternatives when both are restricted, as in every crontab.
+// options of the parser: five fields, seconds in front of them if there are six, names such as
+// @daily, and L, W and # for days. Day of the month and day of the week are alternatives when both
+// are restricted, as in every crontab.
 const options = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.Extended | cron.DowOrDom
 
 // fieldNames are those of a line of six fields.
@@ -69,6 +74,7 @@ func Cron(line, zone string) (Cadence, error) {
 		return Cadence{}, err
 	}
 	line = strings.Join(strings.Fields(line), " ")
+
 	switch {
 	case line == "":
 		return Cadence{}, wrong("cron line", line, "it is empty: write five fields, such as 0 2 * * *")
@@ -79,6 +85,7 @@ func Cron(line, zone string) (Cadence, error) {
 	case strings.HasPrefix(strings.ToLower(line), "@every"):
 		return Cadence{}, wrong("cron line", line, "an interval is not a cron line: give it as interval")
 	}
+
 	spec, err := parse(line)
 	if err != nil {
 		return Cadence{}, err
@@ -87,6 +94,7 @@ func Cron(line, zone string) (Cadence, error) {
 	if _, ok := c.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); !ok {
 		return Cadence{}, wrong("cron line", line, "it never fires: there is no such day")
 	}
+
 	return c, nil
 }
 
@@ -117,6 +125,7 @@ func parse(line string) (*cron.SpecSchedule, error) {
 		spec.Location, spec.MaxSearchYears = time.UTC, searchYears
 		return spec, nil
 	}
+
 	names := fieldNames[len(fieldNames)-min(len(fields), len(fieldNames)):]
 	for i := range fields {
 		if fields[0][0] == '@' {
@@ -131,6 +140,7 @@ func parse(line string) (*cron.SpecSchedule, error) {
 			return nil, wrong(names[i], fields[i], "%v", err)
 		}
 	}
+
 	return nil, wrong("cron line", line, "%v", err)
 }
 
@@ -150,8 +160,8 @@ func parseFields(line string) (*cron.SpecSchedule, error) {
 	return spec, nil
 }
 
-// Every is the cadence of an interval. Its instants are the multiples of it since 1970 began (UTC), moved by the phase; so they do not depend on who asks, and
-// when.
+// Every is the cadence of an interval. Its instants are the multiples of it since 1970 began (UTC),
+// moved by the phase; so they do not depend on who asks, and when.
 func Every(every, phase time.Duration) (Cadence, error) {
 	switch {
 	case every <= 0:
@@ -167,6 +177,7 @@ func Every(every, phase time.Duration) (Cadence, error) {
 	case phase%time.Millisecond != 0:
 		return Cadence{}, wrong("phase", phase.String(), "it must be a whole number of milliseconds")
 	}
+
 	c := Cadence{every: every, phase: phase, text: "every " + every.String()}
 	if phase > 0 {
 		c.text += ", " + phase.String() + " after it"
@@ -188,7 +199,8 @@ func (c Cadence) String() string { return c.text }
 // IsZero reports whether the cadence has no instants.
 func (c Cadence) IsZero() bool { return c.line == nil && c.every == 0 }
 
-// Next is the first instant after a point in time; ok is false when there is none before the year 10000.
+// Next is the first instant after a point in time; ok is false when there is none before the year
+// 10000.
 func (c Cadence) Next(after time.Time) (t time.Time, ok bool) {
 	if first := time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC); after.Before(first) {
 		after = first.Add(-1)
@@ -226,13 +238,15 @@ func (c Cadence) nextOnWall(after time.Time) (time.Time, bool) {
 		if wall.IsZero() {
 			return time.Time{}, false
 		}
-		if t := c.reached(wall); t.After(after) { // always, unless a zone was changed twice within hours
+		// always, unless a zone was changed twice within hours
+		if t := c.reached(wall); t.After(after) {
 			return t, true
 		}
 	}
 }
 
-// shown is the latest time that the wall has shown up to an instant, as if it were UTC. While the clock repeats an hour, that is the end of the first one.
+// shown is the latest time that the wall has shown up to an instant, as if it were UTC. While the
+// clock repeats an hour, that is the end of the first one.
 func (c Cadence) shown(at time.Time) time.Time {
 	local := at.In(c.zone)
 	_, offset := local.Zone()
@@ -256,11 +270,15 @@ func (c Cadence) reached(wall time.Time) time.Time {
 		if t.Before(at) {
 			return at.UTC() // the clock was put forward past it
 		}
+
 		_, end := local.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
-			// In zones that go by a rule from some year on, Go has years end after 365 days: on the last day of a leap year the bound lies in the past. Such a day is looked at hour by hour.
+			// In zones that go by a rule from some year on, Go has years end after 365 days: on the
+			// last day of a leap year the bound lies in the past. Such a day is looked at hour by
+			// hour.
 			end = at.Add(time.Hour)
 		}
+
 		if end.IsZero() || t.Before(end) {
 			return t
 		}
@@ -272,7 +290,8 @@ func asUTC(t time.Time, offset int) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// Between are the instants after a point in time, up to another one that is included, at most so many; more tells that there are others.
+// Between are the instants after a point in time, up to another one that is included, at most so
+// many; more tells that there are others.
 func (c Cadence) Between(after, upTo time.Time, most int) (all []time.Time, more bool) {
 	for at := after; ; {
 		t, ok := c.Next(at)

@@ -31,7 +31,8 @@ func instant(t testing.TB, text string) time.Time {
 	return at
 }
 
-// TestDaylightSaving has the days on which clocks are changed, of zones that do it in different ways.
+// TestDaylightSaving has the days on which clocks are changed, of zones that do it in different
+// ways.
 func TestDaylightSaving(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, line, zone, after, want string }{
@@ -74,6 +75,7 @@ func TestWhatIsRefused(t *testing.T) {
 	cron := func(line, zone string) func() (Cadence, error) {
 		return func() (Cadence, error) { return Cron(line, zone) }
 	}
+
 	every := func(d, phase time.Duration) func() (Cadence, error) {
 		return func() (Cadence, error) { return Every(d, phase) }
 	}
@@ -130,6 +132,7 @@ func TestWhatIsRefused(t *testing.T) {
 			}
 		})
 	}
+
 	for _, at := range []time.Time{{}, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-5, 1, 1, 0, 0, 0, 0, time.UTC)} {
 		if err := CheckInstant("start", at); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "start") {
 			t.Errorf("%s: %v", at, err)
@@ -143,6 +146,7 @@ func TestIntervals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for after, want := range map[string]string{
 		"2026-11-15T00:00:00Z":     "2026-11-15T00:10:00Z",
 		"2026-11-15T00:10:00Z":     "2026-11-15T01:10:00Z",
@@ -153,6 +157,7 @@ func TestIntervals(t *testing.T) {
 			t.Errorf("after %s comes %s, want %s", after, got, want)
 		}
 	}
+
 	if got, ok := hourly.Next(time.Date(9999, 12, 31, 23, 30, 0, 0, time.UTC)); ok {
 		t.Errorf("after the last year comes %s", got)
 	}
@@ -171,7 +176,8 @@ var zones = []string{
 	"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Pacific/Apia", "Asia/Kathmandu", "Africa/Casablanca", "Antarctica/Troll",
 }
 
-// drawn is a line that fires, and the field values that it allows, for the test's own idea of what it means.
+// drawn is a line that fires, and the field values that it allows, for the test's own idea of what
+// it means.
 type drawn struct {
 	line                           string
 	minutes, hours, months, monday []int
@@ -194,6 +200,7 @@ func draw(t *rapid.T) drawn {
 			return strconv.Itoa(v), []int{v}
 		}
 	}
+
 	var d drawn
 	var minute, hour, month, weekday string
 	minute, d.minutes = field("minute", 0, 59)
@@ -201,6 +208,7 @@ func draw(t *rapid.T) drawn {
 	month, d.months = field("month", 1, 12)
 	weekday, d.monday = field("weekday", 0, 6)
 	d.line = strings.Join([]string{minute, hour, "*", month, weekday}, " ")
+
 	return d
 }
 
@@ -214,6 +222,7 @@ func TestNextIsTheFirst(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		// Around the changes of clocks, mostly.
 		base := rapid.SampledFrom([]string{"2026-03-28T00:00:00Z", "2026-10-24T00:00:00Z", "2026-03-07T00:00:00Z", "2026-10-31T00:00:00Z", "2026-04-04T00:00:00Z", "2011-12-29T00:00:00Z", "2024-02-28T00:00:00Z"}).Draw(t, "base")
 		from, err := time.Parse(time.RFC3339, base)
@@ -226,6 +235,7 @@ func TestNextIsTheFirst(t *testing.T) {
 		if len(got) != len(want) {
 			t.Fatalf("%s in %s after %s: %d instants %v, want %d %v", d.line, zone, from, len(got), got, len(want), want)
 		}
+
 		for i := range got {
 			if !got[i].Equal(want[i]) {
 				t.Fatalf("%s in %s after %s: instant %d is %s, want %s", d.line, zone, from, i, got[i], want[i])
@@ -234,7 +244,8 @@ func TestNextIsTheFirst(t *testing.T) {
 	})
 }
 
-// naive walks through every minute of real time and notes when the wall shows for the first time something that is due, or has jumped past it.
+// naive walks through every minute of real time and notes when the wall shows for the first time
+// something that is due, or has jumped past it.
 func (d *drawn) naive(after, upTo time.Time, zone *time.Location) (all []time.Time) {
 	start := after.Add(-72 * time.Hour).Truncate(time.Minute)
 	last := wallOf(start, zone) // the latest that the wall has shown
@@ -262,7 +273,8 @@ func (d *drawn) matches(w time.Time) bool {
 	return slices.Contains(d.minutes, w.Minute()) && slices.Contains(d.hours, w.Hour()) && slices.Contains(d.months, int(w.Month())) && slices.Contains(d.monday, int(w.Weekday()))
 }
 
-// Around the end of leap years that zones go through by a rule, as around that of others, every line has its instants.
+// Around the end of leap years that zones go through by a rule, as around that of others, every
+// line has its instants.
 func TestEndOfLeapYears(t *testing.T) {
 	t.Parallel()
 	for _, zone := range append([]string{"Asia/Gaza", "Europe/Dublin", "Pacific/Chatham", "America/Santiago"}, zones...) {
@@ -271,6 +283,7 @@ func TestEndOfLeapYears(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for _, year := range []int{2028, 2040, 2041, 2064, 2088, 2096, 2400} {
 				at, until := time.Date(year, 12, 28, 0, 0, 0, 0, time.UTC), time.Date(year+1, 1, 3, 0, 0, 0, 0, time.UTC)
 				wall := time.Time{}
@@ -299,6 +312,7 @@ func TestNoWallTimeTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := time.Unix(rapid.Int64Range(0, 4_000_000_000).Draw(t, "from"), rapid.Int64Range(0, 999_999_999).Draw(t, "ns"))
+
 		seen := map[time.Time]bool{}
 		for range 200 {
 			next, ok := c.Next(at)
@@ -319,6 +333,7 @@ func FuzzCron(f *testing.F) {
 	for _, line := range []string{"0 2 * * *", "*/5 1-3,7 * jan-mar mon", "@daily", "0 0 L * *", "0 0 15W * *", "0 0 * * 5#3", "1 2 3 4 5 6", "60 * * * *", "0 22-2 * * *", "? ? ? ? ?"} {
 		f.Add(line, "Europe/Berlin")
 	}
+
 	f.Fuzz(func(t *testing.T, line, zone string) {
 		c, err := Cron(line, zone)
 		if err != nil {
@@ -327,6 +342,7 @@ func FuzzCron(f *testing.F) {
 			}
 			return
 		}
+
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		for range 10 {
 			next, ok := c.Next(at)

@@ -9,11 +9,13 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The bank: accounts are entities, and tellers in every process move money between them in every way there is. An account keeps what was done to it, in order, so
-// that each answer, each look at an account and each history can be compared with it at the end.
+// The bank: accounts are entities, and tellers in every process move money between them in every
+// way there is. An account keeps what was done to it, in order, so that each answer, each look at
+// an account and each history can be compared with it at the end.
 
 const (
-	envBank     = "PERDURE_CHAOS_BANK"     // tellers work in this process, under this prefix, until SIGTERM
+	// tellers work in this process, under this prefix, until SIGTERM
+	envBank     = "PERDURE_CHAOS_BANK"
 	envAccounts = "PERDURE_CHAOS_ACCOUNTS" // how many there are
 )
 
@@ -44,7 +46,8 @@ type glance struct {
 
 var errPoor = errors.New("insufficient funds")
 
-// post books something. One that it must not book it books all the same, before it fails: nobody must ever see that.
+// post books something. One that it must not book it books all the same, before it fails: nobody
+// must ever see that.
 func (a *account) post(o order) (int, error) {
 	a.Cents += o.Cents
 	a.Did = append(a.Did, booking{o.ID, o.Cents})
@@ -77,7 +80,8 @@ var (
 	post     = perdure.NewOperation(accounts, "post", func(_ perdure.EntityCtx, a *account, o order) (int, error) { return a.post(o) })
 	// tell takes from this account, and tells another one to take it.
 	tell = perdure.NewOperation(accounts, "tell", func(ctx perdure.EntityCtx, a *account, o order) (int, error) {
-		if err := post.Send(ctx, o.To, order{ID: inID(o.ID), Cents: o.Cents}); err != nil { // is not sent if what follows fails
+		// is not sent if what follows fails
+		if err := post.Send(ctx, o.To, order{ID: inID(o.ID), Cents: o.Cents}); err != nil {
 			return 0, err
 		}
 		return a.post(order{ID: o.ID, Cents: -o.Cents})
@@ -126,20 +130,23 @@ func refs(keys []string) (set perdure.LockSet) {
 
 // What tellers do.
 const (
-	doPost  = "post"  // a call
-	doSend  = "send"  // a call that nobody waits for
-	doTell  = "tell"  // a call of an account that calls another one
-	doMove  = "move"  // a workflow that locks accounts, takes from the first and gives to the others
+	doPost = "post" // a call
+	doSend = "send" // a call that nobody waits for
+	doTell = "tell" // a call of an account that calls another one
+	// a workflow that locks accounts, takes from the first and gives to the others
+	doMove  = "move"
 	doAudit = "audit" // a workflow that locks accounts and looks at them
 )
 
-// deed is something that a teller does. It is noted before he does it, so that somebody else can do it again when he is gone.
+// deed is something that a teller does. It is noted before he does it, so that somebody else can do
+// it again when he is gone.
 type deed struct {
 	ID       string
 	Do       string
 	Accounts []string
 	Cents    int
-	// Of moves: what somebody does to it after a while, how long it may take, how long it hesitates, and whether its calls are cut off with it.
+	// Of moves: what somebody does to it after a while, how long it may take, how long it
+	// hesitates, and whether its calls are cut off with it.
 	Fate     string        `json:",omitempty"`
 	After    time.Duration `json:",omitempty"`
 	Patience time.Duration `json:",omitempty"`
@@ -160,7 +167,8 @@ func (d *deed) share(i int) int {
 	return d.Cents
 }
 
-// move takes from the first account and gives to the others while all are locked. Whatever ends it on the way, it undoes what it did, or may have done.
+// move takes from the first account and gives to the others while all are locked. Whatever ends it
+// on the way, it undoes what it did, or may have done.
 func move(ctx perdure.WorkflowCtx, d deed) (int, error) {
 	if d.Patience > 0 {
 		ctx = ctx.WithTimeout(d.Patience)
@@ -171,6 +179,7 @@ func move(ctx perdure.WorkflowCtx, d deed) (int, error) {
 			calls = ctx.Detached()
 		}
 		begun := 0
+
 		err := func() error {
 			for i, a := range d.Accounts {
 				if err := ctx.Err(); err != nil {
@@ -188,6 +197,7 @@ func move(ctx perdure.WorkflowCtx, d deed) (int, error) {
 			}
 			return nil
 		}()
+
 		calls = ctx.Detached()
 		for i, a := range d.Accounts[:begun] {
 			var failed error
@@ -200,6 +210,7 @@ func move(ctx perdure.WorkflowCtx, d deed) (int, error) {
 				return fmt.Errorf("the move cannot be ended in order: %w", failed)
 			}
 		}
+
 		return err
 	})
 }

@@ -49,7 +49,8 @@ func (f *bankFire) raise(url string) *process {
 	return spawn(f.t, url, f.ledger, 0, bankLease, envBank+"="+fmt.Sprintf("p%d-", f.spawned), envAccounts+"="+strconv.Itoa(f.accounts))
 }
 
-// work waits until the ledger has grown by so many bytes, some 150 for each remark, or the process has ended. To read it each time would take the processor from those who write.
+// work waits until the ledger has grown by so many bytes, some 150 for each remark, or the process
+// has ended. To read it each time would take the processor from those who write.
 func (f *bankFire) work(p *process, bytes int) {
 	f.t.Helper()
 	size := func() int64 {
@@ -59,6 +60,7 @@ func (f *bankFire) work(p *process, bytes int) {
 		}
 		return info.Size()
 	}
+
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.After(3 * time.Minute)
@@ -73,8 +75,9 @@ func (f *bankFire) work(p *process, bytes int) {
 	}
 }
 
-// bankUnderFire lets three processes run a bank on one PostgreSQL while one after the other is killed, stopped past its lease, ended in good order, cut off from
-// the store past its lease, or does not hear what came of its commits. Then it closes the books.
+// bankUnderFire lets three processes run a bank on one PostgreSQL while one after the other is
+// killed, stopped past its lease, ended in good order, cut off from the store past its lease, or
+// does not hear what came of its commits. Then it closes the books.
 func bankUnderFire(t *testing.T, accounts, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)
@@ -85,6 +88,7 @@ func bankUnderFire(t *testing.T, accounts, strikes int) {
 		b.process = f.raise(b.url)
 		f.branches = append(f.branches, b)
 	}
+
 	kinds := []string{"kill", "stop", "drain", "cut", "drop", "orphan"}
 	for s := range strikes {
 		if s%len(kinds) == 0 {
@@ -92,6 +96,7 @@ func bankUnderFire(t *testing.T, accounts, strikes int) {
 		}
 		f.strike(kinds[s%len(kinds)], f.branches[rand.IntN(len(f.branches))])
 	}
+
 	for _, b := range f.branches {
 		b.retire(3 * time.Minute)
 	}
@@ -105,6 +110,7 @@ func (f *bankFire) strike(kind string, b *branch) {
 	if !b.comesUp(3 * time.Minute) {
 		f.t.Fatalf("a process has ended by itself:\n%s", b.text())
 	}
+
 	wire := func(r pgproxy.Rule) {
 		r.Match = ofLane
 		for range 3 {
@@ -112,6 +118,7 @@ func (f *bankFire) strike(kind string, b *branch) {
 			b.proxy.Inject(r)
 		}
 	}
+
 	switch f.struck[kind]++; kind {
 	case "kill":
 		b.kill()
@@ -134,7 +141,8 @@ func (f *bankFire) strike(kind string, b *branch) {
 	}
 }
 
-// bankOnFile lets one process run the bank on a file, and kills it again and again; every third time it is told to end instead.
+// bankOnFile lets one process run the bank on a file, and kills it again and again; every third
+// time it is told to end instead.
 func bankOnFile(t *testing.T, accounts, rounds int) {
 	t.Helper()
 	url := "file:" + filepath.Join(t.TempDir(), "bank.db")

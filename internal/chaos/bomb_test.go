@@ -16,7 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-const envBomb = "PERDURE_CHAOS_BOMB" // make the calls of the entity bomb; "deposits": none of them explodes
+// make the calls of the entity bomb; "deposits": none of them explodes
+const envBomb = "PERDURE_CHAOS_BOMB"
 
 // bombExit is the exit code of a process that a call has ended.
 const bombExit = 33
@@ -63,6 +64,7 @@ func settleBombs(ctx context.Context, app *perdure.App) error {
 			time.Sleep(time.Millisecond)
 		}
 	}
+
 	letters := 0
 	for l, err := range app.DeadLetters(ctx) {
 		if err != nil {
@@ -71,6 +73,7 @@ func settleBombs(ctx context.Context, app *perdure.App) error {
 		fmt.Println("letter:", l)
 		letters++
 	}
+
 	if letters != 1 {
 		return errors.New("there is not one dead letter")
 	}
@@ -81,8 +84,8 @@ func settleBombs(ctx context.Context, app *perdure.App) error {
 // deposits is how many calls each key gets in TestKilledProcessesLoseNoCall.
 const deposits = 200
 
-// settleDeposits says "moved" when a call of each key has been made since it began, and "settled" when
-// all calls have been made.
+// settleDeposits says "moved" when a call of each key has been made since it began, and "settled"
+// when all calls have been made.
 func settleDeposits(ctx context.Context, app *perdure.App) error {
 	c := app.With(ctx)
 	bombs := perdure.NewEntity[bombState]("bomb")
@@ -102,17 +105,21 @@ func settleDeposits(ctx context.Context, app *perdure.App) error {
 				still++
 			}
 		}
+
 		if still == 0 && !moved {
 			fmt.Println("moved")
 			moved = true
 		}
+
 		for l, err := range app.DeadLetters(ctx) {
 			return errors.Join(fmt.Errorf("a dead letter: %v", l), err)
 		}
+
 		if sum == len(bombKeys)*deposits {
 			fmt.Println("settled")
 			return nil
 		}
+
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -124,7 +131,8 @@ func TestKilledProcessesLoseNoCall(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "deposits.db")
 	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
-	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, idle) // without the code of the entity: the calls wait
+	// without the code of the entity: the calls wait
+	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, idle)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,11 +175,13 @@ func TestCallThatEndsItsProcessPostgres(t *testing.T) {
 	callEndsItsProcess(t, pgtest.URL(t))
 }
 
-// A stored call ends three processes. The fourth sets it aside as a dead letter, and makes all other calls, each once: those before and behind it, and those of other keys.
+// A stored call ends three processes. The fourth sets it aside as a dead letter, and makes all
+// other calls, each once: those before and behind it, and those of other keys.
 func callEndsItsProcess(t *testing.T, url string) {
 	t.Helper()
 	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
-	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, idle) // without the code of the entity: the calls wait
+	// without the code of the entity: the calls wait
+	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, idle)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ type books struct {
 	outcome  map[string]perdure.Status   // of moves and audits
 }
 
-// close does what nobody has heard the end of once more, waits until nothing moves, and compares everything with everything.
+// close does what nobody has heard the end of once more, waits until nothing moves, and compares
+// everything with everything.
 func (f *bankFire) close(url string) {
 	f.t.Helper()
 	t := f.t
@@ -40,10 +41,12 @@ func (f *bankFire) close(url string) {
 		t.Fatal(err)
 	}
 	defer app.Close()
+
 	b := &books{
 		t: t, bank: &bank{app: app, ledger: f.ledger, accounts: f.accounts}, deeds: map[string]deed{}, told: map[string]reply{},
 		at: map[string]map[string][]int{}, outcome: map[string]perdure.Status{},
 	}
+
 	b.read()
 	lost := b.finish()
 	b.settle()
@@ -52,12 +55,14 @@ func (f *bankFire) close(url string) {
 	if b.read(); t.Failed() {
 		return
 	}
+
 	b.checkAccounts()
 	b.checkDeeds()
 	b.checkHistories(url)
 	b.checkSections()
 	b.checkAudits()
 	b.checkSights()
+
 	count := map[string]int{}
 	for _, d := range b.deeds {
 		word := d.Do
@@ -66,6 +71,7 @@ func (f *bankFire) close(url string) {
 		}
 		count[word]++
 	}
+
 	t.Logf("struck %v; %v; %d were done again by somebody else; %d sights", f.struck, count, lost, len(b.saw))
 }
 
@@ -109,6 +115,7 @@ func (b *books) finish() int {
 			open = append(open, d)
 		}
 	}
+
 	all(b.t, open, func(ctx context.Context, d deed) {
 		r, ok := b.bank.insist(ctx, d, func() bool { return false })
 		if !ok {
@@ -117,6 +124,7 @@ func (b *books) finish() int {
 		}
 		b.bank.ledger.remark(remark{Told: &r})
 	})
+
 	b.read()
 	return len(open)
 }
@@ -153,13 +161,15 @@ func (b *books) repeat() {
 	})
 }
 
-// settle waits until no execution is open, no account is locked, nothing waits for one, and everything that was sent has arrived. Then it reads the accounts.
+// settle waits until no execution is open, no account is locked, nothing waits for one, and
+// everything that was sent has arrived. Then it reads the accounts.
 func (b *books) settle() {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		b.load(ctx)
 		moving := b.moving(ctx)
@@ -183,11 +193,13 @@ func (b *books) load(ctx context.Context) {
 			b.t.Fatal(err)
 		}
 		var a account
+
 		if info.State != nil {
 			if err := json.Unmarshal(info.State, &a); err != nil {
 				b.t.Fatal(err)
 			}
 		}
+
 		b.accounts[info.Ref.Key] = a
 		for i, booked := range a.Did {
 			id, _, _ := strings.Cut(booked.ID, "/")
@@ -207,12 +219,14 @@ func (b *books) moving(ctx context.Context) string {
 	for info, err := range b.bank.app.Locked(ctx, "") {
 		return fmt.Sprint(info.Ref, " is locked by ", info.LockedBy, " ", err)
 	}
+
 	for key := range b.accounts {
 		info, err := b.bank.app.Entity(ctx, accounts.Ref(key))
 		if err != nil || info.Waiting > 0 {
 			return fmt.Sprintf("%d wait for %s: %s %v", info.Waiting, key, info.Reason, err)
 		}
 	}
+
 	for id, d := range b.deeds {
 		switch {
 		case b.told[id].Refused != "":
@@ -222,6 +236,7 @@ func (b *books) moving(ctx context.Context) string {
 			return fmt.Sprintf("%+v has not arrived", d)
 		}
 	}
+
 	return ""
 }
 
@@ -236,7 +251,8 @@ func (b *books) times(key, id string) (n int) {
 	return n
 }
 
-// checkAccounts demands that no account is overdrawn or was, that each is the sum of its bookings, and that each booking belongs to a deed.
+// checkAccounts demands that no account is overdrawn or was, that each is the sum of its bookings,
+// and that each booking belongs to a deed.
 func (b *books) checkAccounts() {
 	b.t.Helper()
 	for key, a := range b.accounts {
@@ -250,6 +266,7 @@ func (b *books) checkAccounts() {
 			b.t.Errorf("%s has %d cents, and its bookings make %d", key, a.Cents, sum)
 		}
 	}
+
 	for id := range b.at {
 		if _, ok := b.deeds[id]; !ok {
 			b.t.Errorf("somebody booked %s, which nobody has asked for", id)
@@ -257,13 +274,15 @@ func (b *books) checkAccounts() {
 	}
 }
 
-// checkDeeds demands that what was answered was done once, that what was refused was not done at all, and that all accounts together have what was put in and not taken out.
+// checkDeeds demands that what was answered was done once, that what was refused was not done at
+// all, and that all accounts together have what was put in and not taken out.
 func (b *books) checkDeeds() {
 	b.t.Helper()
 	sum, want := 0, 0
 	for _, a := range b.accounts {
 		sum += a.Cents
 	}
+
 	for id, d := range b.deeds {
 		r := b.told[id]
 		expect := map[string]map[string]int{} // by account and booking
@@ -274,6 +293,7 @@ func (b *books) checkDeeds() {
 		if !done && d.Do != doMove && r.Refused != errPoor.Error() {
 			b.t.Errorf("%+v is answered with %q", d, r.Refused)
 		}
+
 		switch {
 		case d.Do == doMove: // see checkHistories
 			for key, at := range b.at[id] {
@@ -289,6 +309,7 @@ func (b *books) checkDeeds() {
 			expect[d.Accounts[0]][id] = d.Cents
 			want += d.Cents
 		}
+
 		b.booked(&d, expect)
 		if done && (d.Do == doPost || d.Do == doTell) {
 			if did := b.accounts[d.Accounts[0]].Did; r.N < 1 || r.N > len(did) || did[r.N-1].ID != id {
@@ -296,6 +317,7 @@ func (b *books) checkDeeds() {
 			}
 		}
 	}
+
 	if sum != want {
 		b.t.Errorf("all accounts together have %d cents, want %d", sum, want)
 	}
@@ -308,6 +330,7 @@ func (b *books) booked(d *deed, expect map[string]map[string]int) {
 	for _, a := range d.Accounts {
 		got[a] = map[string]int{}
 	}
+
 	for key, at := range b.at[d.ID] {
 		for _, i := range at {
 			booked := b.accounts[key].Did[i]
@@ -318,13 +341,15 @@ func (b *books) booked(d *deed, expect map[string]map[string]int) {
 			got[key][booked.ID] = booked.Cents
 		}
 	}
+
 	if !maps.EqualFunc(got, expect, maps.Equal[map[string]int]) {
 		b.t.Errorf("%+v is answered with %+v and has booked %v, want %v", d, b.told[d.ID], got, expect)
 	}
 }
 
-// checkHistories demands of each move that it booked what its history says: whatever was answered there, nothing that was not sent, everything when it completed, and
-// nothing in the end when it did not, unless it was terminated.
+// checkHistories demands of each move that it booked what its history says: whatever was answered
+// there, nothing that was not sent, everything when it completed, and nothing in the end when it
+// did not, unless it was terminated.
 func (b *books) checkHistories(url string) {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -333,6 +358,7 @@ func (b *books) checkHistories(url string) {
 		b.t.Fatal(err)
 	}
 	defer nd.Close()
+
 	for id, d := range b.deeds {
 		if d.Do != doMove && d.Do != doAudit {
 			continue
@@ -343,6 +369,7 @@ func (b *books) checkHistories(url string) {
 			b.t.Errorf("%+v: %v", d, err)
 			continue
 		}
+
 		b.outcome[id] = perdure.Status(info.Outcome.Status.String())
 		if d.Do == doAudit {
 			if b.outcome[id] != perdure.Completed {
@@ -350,6 +377,7 @@ func (b *books) checkHistories(url string) {
 			}
 			continue
 		}
+
 		page, err := nd.Backend().History(ctx, api.HistoryRequest{Target: target, After: -1})
 		if err != nil {
 			b.t.Fatal(err)
@@ -366,6 +394,7 @@ func (b *books) checkMove(d *deed, o model.Outcome, events []model.Event) {
 			sum += cents
 		}
 	}
+
 	b.booked(d, booked)
 	switch {
 	case o.Status == model.Terminated && d.Fate == fateTerminate:
@@ -379,8 +408,9 @@ func (b *books) checkMove(d *deed, o model.Outcome, events []model.Event) {
 	}
 }
 
-// ofHistory is what a move must have booked by its history, by account and booking. Of calls of which the history does not say what came of them, because somebody ended the move or
-// its calls, it is what they have booked.
+// ofHistory is what a move must have booked by its history, by account and booking. Of calls of
+// which the history does not say what came of them, because somebody ended the move or its calls,
+// it is what they have booked.
 func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]int {
 	type call struct {
 		i              int // number of the account
@@ -388,6 +418,7 @@ func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]i
 		cents          int
 		heard, refused bool
 	}
+
 	var calls []*call
 	by, posts := map[string]*call{}, map[string]int{}
 	for _, e := range events {
@@ -408,10 +439,12 @@ func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]i
 		default:
 		}
 	}
+
 	booked := map[string]map[string]int{}
 	for _, a := range d.Accounts {
 		booked[a] = map[string]int{}
 	}
+
 	for _, c := range calls {
 		at := booked[d.Accounts[c.i]]
 		_, shared := at[shareID(d.ID, c.i)]
@@ -422,10 +455,12 @@ func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]i
 			at[c.id] = c.cents
 		}
 	}
+
 	return booked
 }
 
-// checkSections demands that nothing was booked between two bookings of a move at the same account, because it had locked it.
+// checkSections demands that nothing was booked between two bookings of a move at the same account,
+// because it had locked it.
 func (b *books) checkSections() {
 	b.t.Helper()
 	for id, d := range b.deeds {
@@ -442,7 +477,8 @@ func (b *books) checkSections() {
 	}
 }
 
-// checkAudits demands that whoever has locked several accounts sees each move that was not terminated either in all of them or in none.
+// checkAudits demands that whoever has locked several accounts sees each move that was not
+// terminated either in all of them or in none.
 func (b *books) checkAudits() {
 	b.t.Helper()
 	for id, d := range b.deeds {
@@ -453,14 +489,17 @@ func (b *books) checkAudits() {
 		for i, n := range b.told[id].Found {
 			found[d.Accounts[i]] = n
 		}
+
 		if len(found) != len(d.Accounts) {
 			b.t.Errorf("%+v is answered with %+v", d, b.told[id])
 			continue
 		}
+
 		for moved, at := range b.at {
 			if b.deeds[moved].Do != doMove || b.outcome[moved] == perdure.Terminated {
 				continue
 			}
+
 			before, after := 0, 0
 			for key, places := range at {
 				n, looked := found[key]
@@ -472,6 +511,7 @@ func (b *books) checkAudits() {
 					}
 				}
 			}
+
 			if before > 0 && after > 0 {
 				b.t.Errorf("%s looked at %v in the middle of %s", id, found, moved)
 			}
@@ -479,7 +519,8 @@ func (b *books) checkAudits() {
 	}
 }
 
-// checkSights demands that whatever anybody saw was committed, and that nobody saw less than somebody else had seen, or had been told, before he asked.
+// checkSights demands that whatever anybody saw was committed, and that nobody saw less than
+// somebody else had seen, or had been told, before he asked.
 func (b *books) checkSights() {
 	b.t.Helper()
 	type moment struct {
@@ -488,6 +529,7 @@ func (b *books) checkSights() {
 		n     int
 		who   any
 	}
+
 	moments := map[string][]moment{}
 	for _, s := range b.saw {
 		a := b.accounts[s.Account]
@@ -500,11 +542,13 @@ func (b *books) checkSights() {
 		}
 		moments[s.Account] = append(moments[s.Account], moment{s.Heard, false, s.N, s}, moment{s.Asked, true, s.N, s})
 	}
+
 	for id, r := range b.told {
 		if d := b.deeds[id]; r.N > 0 {
 			moments[d.Accounts[0]] = append(moments[d.Accounts[0]], moment{r.End, false, r.N, r})
 		}
 	}
+
 	for key, ms := range moments {
 		slices.SortFunc(ms, func(x, y moment) int { return int(x.at - y.at) })
 		most := moment{}

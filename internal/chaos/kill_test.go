@@ -24,8 +24,9 @@ func TestKillRoundsPostgres(t *testing.T) {
 	killRounds(t, pgtest.URL(t), 5)
 }
 
-// killRounds kills a process again and again in the middle of its work, and looks each time whether the store has everything that somebody was told. Then
-// it lets one finish. Each round has some more to do than the one before.
+// killRounds kills a process again and again in the middle of its work, and looks each time whether
+// the store has everything that somebody was told. Then it lets one finish. Each round has some
+// more to do than the one before.
 func killRounds(t *testing.T, url string, rounds int) {
 	t.Helper()
 	const first, more = 10, 5
@@ -34,6 +35,7 @@ func killRounds(t *testing.T, url string, rounds int) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	a := audit{t: t, url: url, ledger: l}
+
 	n, entries := first, 0
 	for r := range rounds {
 		n += more
@@ -41,20 +43,24 @@ func killRounds(t *testing.T, url string, rounds int) {
 		if r%5 == 4 { // while it starts, or recovers from the round before
 			<-time.After(time.Duration(rnd.IntN(60)) * time.Millisecond)
 		} else {
-			// A round makes at least 18 entries for each of the new executions; so however fast the machine is, there is something left to do.
+			// A round makes at least 18 entries for each of the new executions; so however fast the
+			// machine is, there is something left to do.
 			p.until("entries in the ledger", l, entries+rnd.IntN(15*more))
 		}
+
 		select {
 		case <-p.done:
 			t.Fatalf("round %d: the process ended before it could be killed: %v\n%s", r, p.err, p.text())
 		default:
 			p.kill()
 		}
+
 		entries = len(l.bodies(t)) + len(l.answers(t))
 		if a.round(); t.Failed() {
 			t.Fatalf("round %d; the process said:\n%s", r, p.text())
 		}
 	}
+
 	spawn(t, url, l, n, 10*time.Second).finish(3 * time.Minute)
 	verify(t, url, n, l)
 	a.bodies, a.answers = 0, 0 // everything once more
@@ -114,6 +120,7 @@ func (a *audit) answer(b api.Backend, told []string) {
 		a.t.Errorf("a caller was told %v: %v", told, err)
 		return
 	}
+
 	has := func(match func(*model.Event) bool) bool {
 		page, err := b.History(a.t.Context(), api.HistoryRequest{Target: target, After: -1})
 		if err != nil {
@@ -126,6 +133,7 @@ func (a *audit) answer(b api.Backend, told []string) {
 		}
 		return false
 	}
+
 	ok := false
 	switch what {
 	case "started":
@@ -137,12 +145,14 @@ func (a *audit) answer(b api.Backend, told []string) {
 	case "ended":
 		ok = d.Outcome.Status == model.Completed
 	}
+
 	if !ok {
 		a.t.Errorf("a caller was told %v, but the store has %+v", told, d)
 	}
 }
 
-// steps demands that a body ran only when the outcome of the step before was stored, and never again after that of its own was.
+// steps demands that a body ran only when the outcome of the step before was stored, and never
+// again after that of its own was.
 func (a *audit) steps(b api.Backend) {
 	a.t.Helper()
 	latest := map[string]int{}
@@ -157,6 +167,7 @@ func (a *audit) steps(b api.Backend) {
 			a.t.Errorf("step %d of %s ran again after step %d had begun", step, key, before)
 		}
 		latest[key] = step
+
 		if i >= a.bodies && step > 0 {
 			target := targetOf("chain/" + key)
 			page, err := b.History(a.t.Context(), api.HistoryRequest{Target: target, After: -1})
@@ -167,6 +178,7 @@ func (a *audit) steps(b api.Backend) {
 			}
 		}
 	}
+
 	a.bodies = len(bodies)
 }
 

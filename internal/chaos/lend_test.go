@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-const envLend = "PERDURE_CHAOS_LEND" // run the workflow whose tasks others execute, or execute them, until SIGTERM
+// run the workflow whose tasks others execute, or execute them, until SIGTERM
+const envLend = "PERDURE_CHAOS_LEND"
 
 // distant is an activity whose code another process has than its workflow.
 var distant = perdure.DeclareActivity[string, string]("distant", perdure.OnQueue("distant"), perdure.Constant(10, 5*time.Millisecond))
@@ -33,7 +34,8 @@ var errand = perdure.NewWorkflow("errand", func(ctx perdure.WorkflowCtx, key str
 	return strings.Join(all, " "), nil
 }, perdure.Uses(distant))
 
-// lendDefinitions are the side of the owner, or that of the worker, which notes what it has done with its attempt.
+// lendDefinitions are the side of the owner, or that of the worker, which notes what it has done
+// with its attempt.
 func lendDefinitions(side string, l ledger) perdure.Group {
 	if side == "owner" {
 		return perdure.Group{errand}
@@ -47,17 +49,20 @@ func lendDefinitions(side string, l ledger) perdure.Group {
 	})}
 }
 
-// The process that executes tasks, and the one that owns their workflows, are killed in the middle, each in turn. Everything completes; a task was executed more than once only where its
-// attempt was lost with its process, and then attempts count up.
+// The process that executes tasks, and the one that owns their workflows, are killed in the middle,
+// each in turn. Everything completes; a task was executed more than once only where its attempt was
+// lost with its process, and then attempts count up.
 func TestKilledLendersAndOwners(t *testing.T) {
 	t.Parallel()
 	url, l := pgtest.URL(t), newLedger(t)
 	const lease, n = 2 * time.Second, 150
+
 	raise := func(side string) *process {
 		p := spawn(t, url, l, 0, lease, envLend+"="+side)
 		p.says("up", 3*time.Minute)
 		return p
 	}
+
 	ps := map[string]*process{"worker": raise("worker"), "owner": raise("owner")}
 	app, err := embedded.Config{AllowUnsafe: true, LeaseTTL: lease}.Open(t.Context(), url)
 	if err != nil {
@@ -68,6 +73,7 @@ func TestKilledLendersAndOwners(t *testing.T) {
 	defer cancel()
 	c := app.With(ctx)
 	run := perdure.DeclareWorkflow[string, string]("errand")
+
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
@@ -79,17 +85,20 @@ func TestKilledLendersAndOwners(t *testing.T) {
 			}
 		})
 	}
+
 	for i, side := range []string{"worker", "owner", "worker"} {
 		ps[side].until("entries in the ledger", l, 100*(i+1))
 		ps[side].kill()
 		ps[side] = raise(side)
 	}
+
 	wg.Wait()
 	attempts := map[string][]string{}
 	for _, line := range l.bodies(t) {
 		what, attempt, _ := strings.Cut(line, " ")
 		attempts[what] = append(attempts[what], attempt)
 	}
+
 	again := 0
 	for what, as := range attempts {
 		again += len(as) - 1
@@ -97,11 +106,14 @@ func TestKilledLendersAndOwners(t *testing.T) {
 			t.Errorf("%s was executed twice in one attempt: %v", what, as)
 		}
 	}
+
 	t.Logf("%d tasks, %d executed again", len(attempts), again)
 	if len(attempts) != 4*n {
 		t.Errorf("%d tasks were executed, want %d", len(attempts), 4*n)
 	}
-	// On a busy machine, a process that lives may lose its lease too, and with it the tasks that it executes.
+
+	// On a busy machine, a process that lives may lose its lease too, and with it the tasks that it
+	// executes.
 	if again > 3*100 && quiet() {
 		t.Errorf("%d were executed again; three processes were killed that had 100 in hand at most", again)
 	}

@@ -54,7 +54,8 @@ func TestLongBankUnderFireSQLite(t *testing.T) {
 	bankOnFile(t, 24, 60)
 }
 
-// A process whose database has gone away can be stopped all the same: closing takes no longer than its steps, its lease and a last try.
+// A process whose database has gone away can be stopped all the same: closing takes no longer than
+// its steps, its lease and a last try.
 func TestLongCloseWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	proxy, through := proxied(t, pgtest.URL(t))
@@ -66,12 +67,14 @@ func TestLongCloseWithoutDatabase(t *testing.T) {
 	from := time.Now()
 	closed := make(chan error, 1)
 	go func() { closed <- b.app.Close() }()
+
 	select {
 	case err := <-closed:
 		t.Logf("closed after %s: %v", time.Since(from), err)
 	case <-time.After(3 * time.Minute):
 		t.Fatal("the app does not close while its database is away")
 	}
+
 	b.closed = true // what it says is of no interest
 	cancel()
 	_, _ = work.stop() // its callers have heard that the app is closed
@@ -94,8 +97,8 @@ type soak struct {
 	lost    []*pgproxy.Trigger
 }
 
-// For two minutes, one thing after the other goes wrong, by chance. Then nothing is lost, doubled or stuck. $PERDURE_CHAOS_SEED repeats a run's
-// choices, though not its timing.
+// For two minutes, one thing after the other goes wrong, by chance. Then nothing is lost, doubled
+// or stuck. $PERDURE_CHAOS_SEED repeats a run's choices, though not its timing.
 func TestLongSoak(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -105,6 +108,7 @@ func TestLongSoak(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	t.Logf("PERDURE_CHAOS_SEED=%d", seed)
 	lasting := 2 * time.Minute
 	if text := os.Getenv("PERDURE_CHAOS_TIME"); text != "" {
@@ -113,8 +117,10 @@ func TestLongSoak(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	s := &soak{t: t, rand: rand.New(rand.NewPCG(seed, 1)), lease: 2 * time.Second, ledger: newLedger(t), struck: map[string]int{}}
-	s.deck = []int{0, 20, 35, 45, 52, 60, 72, 82, 90} // each kind of strike once, before chance decides
+	// each kind of strike once, before chance decides
+	s.deck = []int{0, 20, 35, 45, 52, 60, 72, 82, 90}
 	s.rand.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
 	s.pg = pgtest.Start(t, pgtest.Options{})
 	direct := s.pg.NewDatabase(t)
@@ -122,10 +128,12 @@ func TestLongSoak(t *testing.T) {
 	for range 3 {
 		s.procs = append(s.procs, s.spawn())
 	}
+
 	for end := time.Now().Add(lasting); time.Now().Before(end); {
 		s.strike()
 		time.Sleep(s.between(500*time.Millisecond, 3*time.Second)) // a moment of peace
 	}
+
 	s.proxy.Heal()
 	for _, p := range s.procs {
 		p.signal(syscall.SIGCONT)
@@ -133,6 +141,7 @@ func TestLongSoak(t *testing.T) {
 	for _, l := range s.lost {
 		l.Cancel()
 	}
+
 	for _, p := range s.procs {
 		p.goesOn(30 * time.Second)
 		p.signal(syscall.SIGTERM)
@@ -141,11 +150,13 @@ func TestLongSoak(t *testing.T) {
 			t.Errorf("callers of a process that was never killed heard errors:\n%s", p.text())
 		}
 	}
+
 	for _, kind := range []string{"kill", "stop", "terminate", "restart", "immediate", "drop", "orphan", "reset", "partition"} {
 		if s.struck[kind] == 0 && lasting >= 2*time.Minute {
 			t.Errorf("%s never happened", kind)
 		}
 	}
+
 	t.Logf("struck %v; %d processes; %d faults on the wire", s.struck, s.spawned, len(s.lost))
 	verify(t, direct, s.redo(direct), s.ledger)
 }
@@ -165,6 +176,7 @@ func (s *soak) strike() {
 	s.t.Helper()
 	i := s.rand.IntN(len(s.procs))
 	p := s.procs[i]
+
 	wire := func(kind string, r pgproxy.Rule) {
 		s.struck[kind]++
 		for range 1 + s.rand.IntN(3) {
@@ -172,10 +184,12 @@ func (s *soak) strike() {
 			s.lost = append(s.lost, s.proxy.Inject(r))
 		}
 	}
+
 	dice := s.rand.IntN(100)
 	if len(s.deck) > 0 {
 		dice, s.deck = s.deck[0], s.deck[1:]
 	}
+
 	switch {
 	case dice < 20:
 		s.struck["kill"]++
@@ -253,7 +267,8 @@ func (p *process) goesOn(within time.Duration) {
 	}
 }
 
-// redo finishes what callers that are gone have begun, and returns how many executions of each kind there are.
+// redo finishes what callers that are gone have begun, and returns how many executions of each kind
+// there are.
 func (s *soak) redo(url string) int {
 	s.t.Helper()
 	nd, err := node.Open(s.t.Context(), node.Config{URL: url, ReadOnly: true})
@@ -263,6 +278,7 @@ func (s *soak) redo(url string) int {
 	defer nd.Close()
 	key := regexp.MustCompile(`^(p\d+-)[cgf](\d+)$`)
 	most := map[string]int{}
+
 	req := api.ListRequest{AllRuns: true, Limit: 1000}
 	for {
 		page, err := nd.Backend().List(s.t.Context(), req)
@@ -279,9 +295,11 @@ func (s *soak) redo(url string) int {
 			break
 		}
 	}
+
 	last := openApp(s.t, url, s.ledger, s.lease)
 	var wg sync.WaitGroup
 	gate := make(chan struct{}, 64)
+
 	total := 0
 	for prefix, n := range most {
 		total += n
@@ -295,6 +313,7 @@ func (s *soak) redo(url string) int {
 			})
 		}
 	}
+
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	select {
@@ -302,5 +321,6 @@ func (s *soak) redo(url string) int {
 	case <-time.After(3 * time.Minute):
 		s.t.Fatalf("stuck:\n%s", openExecutions(s.t, url))
 	}
+
 	return total
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// A node that is cut off from PostgreSQL past its lease loses everything to another one. When the network heals, it commits nothing of what it had
-// begun and answers no question from memory; it registers anew and serves again (reliability A1, A7).
+// A node that is cut off from PostgreSQL past its lease loses everything to another one. When the
+// network heals, it commits nothing of what it had begun and answers no question from memory; it
+// registers anew and serves again (reliability A1, A7).
 func TestPartitionedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -65,8 +66,9 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	verify(t, url, n, l)
 }
 
-// A node whose renewals get lost, while everything else goes through, does not know that it has been replaced. It stops answering from memory by its
-// own clock, before anybody else can have changed anything.
+// A node whose renewals get lost, while everything else goes through, does not know that it has
+// been replaced. It stops answering from memory by its own clock, before anybody else can have
+// changed anything.
 func TestReadsEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -78,6 +80,7 @@ func TestReadsEndWithTheLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	describe(t, first.app, probe, stageOne)
 	found := loseRenewals(proxy)
 	second := openAppWith(t, url, l, keeping(lease))
@@ -86,6 +89,7 @@ func TestReadsEndWithTheLease(t *testing.T) {
 	if err := firstStage.Send(c, probe, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	describe(t, second.app, probe, stageTwo)
 	answers := map[string]int{}
 	for range 50 {
@@ -98,6 +102,7 @@ func TestReadsEndWithTheLease(t *testing.T) {
 			t.Fatalf("the node answered from memory after its lease had ended: %s", info.Reason)
 		}
 	}
+
 	if first.book.count("the node lost its lease") > 0 {
 		t.Error("the first node was told that it had lost its lease, so this test shows nothing")
 	}
@@ -107,14 +112,16 @@ func TestReadsEndWithTheLease(t *testing.T) {
 	if err := secondStage.Resolve(first.app.With(t.Context()), probe, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := probe.Result(c); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("the answers were %v", answers)
 }
 
-// A process that is stopped past its lease, and whose renewals get lost when it wakes, is not told by anybody that it has been replaced. It knows by its
-// own clock, which went on, and answers nothing from memory, not even the first question (reliability A1, A8).
+// A process that is stopped past its lease, and whose renewals get lost when it wakes, is not told
+// by anybody that it has been replaced. It knows by its own clock, which went on, and answers
+// nothing from memory, not even the first question (reliability A1, A8).
 func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -132,6 +139,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	if err := firstStage.Send(c, probe, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
 	first.says(fmt.Sprintf("probe after waking %d:", questions), 3*time.Minute)
@@ -139,11 +147,13 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	if strings.Contains(text, "lost its lease") {
 		t.Errorf("the process was told that it had lost its lease, so this test shows nothing:\n%s", text)
 	}
+
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "probe after waking") && strings.Contains(line, stageOne) {
 			t.Fatalf("the process answered from memory after it had been stopped past its lease:\n%s", text)
 		}
 	}
+
 	found()
 	first.says("probe after waking "+strconv.Itoa(questions+1), 3*time.Minute)
 	first.signal(syscall.SIGTERM)
@@ -151,6 +161,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	if err := secondStage.Resolve(c, probe, ""); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := probe.Result(c); err != nil {
 		t.Fatal(err)
 	}
@@ -169,12 +180,14 @@ func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
 	}
 }
 
-// ownsAll waits until all shards have one owner, the only node that is left: a request to it goes to nobody else.
+// ownsAll waits until all shards have one owner, the only node that is left: a request to it goes
+// to nobody else.
 func ownsAll(t *testing.T, url string) {
 	t.Helper()
 	conn := connect(t, url)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	for limit := time.After(healing); ; {
 		var nodes, others int
 		err := conn.QueryRow(t.Context(), `select (select count(*) from perdure.nodes),
@@ -200,6 +213,7 @@ func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		info, err := app.Describe(ctx, to)
 		if err == nil && strings.Contains(info.Reason, want) {
@@ -213,7 +227,8 @@ func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 	}
 }
 
-// stale asks a node again and again what an execution waits for, and once more at the end, and tells whether it ever gave the answer of before.
+// stale asks a node again and again what an execution waits for, and once more at the end, and
+// tells whether it ever gave the answer of before.
 func stale(t *testing.T, app *perdure.App, to perdure.Target, enough <-chan struct{}) string {
 	for last := false; ; {
 		info, err := app.Describe(t.Context(), to)

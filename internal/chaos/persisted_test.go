@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envPersisted has the process serve a persisted RPC. "dies" has it call the RPC and die in its body; "lives" has it make what is left.
+// envPersisted has the process serve a persisted RPC. "dies" has it call the RPC and die in its
+// body; "lives" has it make what is left.
 const envPersisted = "PERDURE_CHAOS_PERSISTED"
 
 var (
@@ -21,7 +22,8 @@ var (
 	notice = perdure.DeclareRPC[string, string]("hooks", "notice", perdure.Persisted())
 )
 
-// hookDefinitions are those of the process. The body says that it was made, and takes the process with it if it is to.
+// hookDefinitions are those of the process. The body says that it was made, and takes the process
+// with it if it is to.
 func hookDefinitions(dies bool) perdure.Group {
 	return perdure.Group{hooks, notice.Bind(func(ctx perdure.EntityCtx, in string) (string, error) {
 		fmt.Println("made", ctx.Key(), in)
@@ -42,7 +44,8 @@ func callAndDie(ctx context.Context, app *perdure.App, terminate <-chan os.Signa
 	<-terminate
 }
 
-// A call of a persisted RPC is stored before it is made, also when the process that calls makes it: the process is killed in the body, and the next one makes the call.
+// A call of a persisted RPC is stored before it is made, also when the process that calls makes it:
+// the process is killed in the body, and the next one makes the call.
 func TestPersistedCallOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"sqlite": "file:" + filepath.Join(t.TempDir(), "hooks.db"), "postgres": pgtest.URL(t)} {

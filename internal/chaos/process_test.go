@@ -46,7 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m).Run())
 }
 
-// victim is the process that gets killed: it drives the workload once and ends, or works until it is told to stop.
+// victim is the process that gets killed: it drives the workload once and ends, or works until it
+// is told to stop.
 func victim(url string) int {
 	n, _ := strconv.Atoi(os.Getenv(envCount))
 	lease, _ := time.ParseDuration(os.Getenv(envLease))
@@ -80,12 +81,14 @@ func victim(url string) int {
 		fmt.Println("open:", err)
 		return 1
 	}
+
 	if os.Getenv(envProbe) != "" {
 		if err := watchProbe(ctx, app); err != nil {
 			fmt.Println("probe:", err)
 			return 1
 		}
 	}
+
 	fmt.Println("up")
 	if mode := os.Getenv(envBomb); mode != "" {
 		settle := settleBombs
@@ -109,11 +112,13 @@ func victim(url string) int {
 		fmt.Println("drive:", err)
 		return 1
 	}
+
 	fmt.Println("driven")
 	if err := app.Close(); err != nil {
 		fmt.Println("close:", err)
 		return 1
 	}
+
 	fmt.Println("closed")
 	return 0
 }
@@ -138,8 +143,9 @@ func serve(ctx context.Context, app *perdure.App, l ledger, prefix string, termi
 	}
 }
 
-// watchProbe asks all the time what the execution probe waits for. It says so once it hears the first answer from memory, and
-// then every answer to a question that was asked after the process had been stopped.
+// watchProbe asks all the time what the execution probe waits for. It says so once it hears the
+// first answer from memory, and then every answer to a question that was asked after the process
+// had been stopped.
 func watchProbe(ctx context.Context, app *perdure.App) error {
 	probe, err := stages.Start(app.With(ctx), "", perdure.RawKey("probe"))
 	if err != nil {
@@ -150,6 +156,7 @@ func watchProbe(ctx context.Context, app *perdure.App) error {
 	var said sync.Once
 	var answers atomic.Int64
 	last.Store(time.Now().UnixNano())
+
 	for range 4 {
 		go func() {
 			for {
@@ -168,6 +175,7 @@ func watchProbe(ctx context.Context, app *perdure.App) error {
 			}
 		}()
 	}
+
 	return nil
 }
 
@@ -195,12 +203,14 @@ func spawn(t *testing.T, url string, l ledger, n int, lease time.Duration, env .
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	p.cmd.Stderr = p
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go p.follow(out)
 	t.Cleanup(func() { p.signal(syscall.SIGKILL); <-p.done })
+
 	return p
 }
 
@@ -310,9 +320,11 @@ func (p *process) finish(within time.Duration) {
 		<-p.done
 		p.t.Fatalf("the workload did not end within %s:\n%s\n%s", within, stuck, p.text())
 	}
+
 	if p.err != nil {
 		p.t.Fatalf("victim: %v\n%s", p.err, p.text())
 	}
+
 	for _, bad := range []string{"panic:", "DATA RACE"} {
 		if strings.Contains(p.text(), bad) {
 			p.t.Fatalf("victim said %q:\n%s", bad, p.text())
@@ -320,8 +332,8 @@ func (p *process) finish(within time.Duration) {
 	}
 }
 
-// A process that is stopped past its lease loses its shards to another one. When it wakes, it neither commits nor disturbs, and answers
-// no question from its memory, which is of yesterday.
+// A process that is stopped past its lease loses its shards to another one. When it wakes, it
+// neither commits nor disturbs, and answers no question from its memory, which is of yesterday.
 func TestStoppedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -335,6 +347,7 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	if err := drive(t.Context(), second.app, l, n); err != nil {
 		t.Fatal(err)
 	}
+
 	c := second.app.With(t.Context())
 	probe := stages.Execution(perdure.RawKey("probe"))
 	if err := firstStage.Send(c, probe, ""); err != nil {
@@ -343,11 +356,13 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
 	first.finish(3 * time.Minute) // finds itself fenced, starts over, and hears that all is done
+
 	if text := first.text(); !strings.Contains(text, "probe after waking 1:") || !strings.Contains(text, "the node lost its lease") {
 		t.Errorf("the process was not asked after it had woken, or has not noticed:\n%s", text)
 	} else if regexp.MustCompile(`probe after waking \d+: ` + stageOne).MatchString(text) {
 		t.Errorf("the process answered from memory after it had been stopped past its lease:\n%s", text)
 	}
+
 	if err := secondStage.Resolve(c, probe, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +384,8 @@ func TestTwoProcesses(t *testing.T) {
 	verifyOnce(t, verify(t, url, n, l))
 }
 
-// entities-workflows §17.9: three processes ask for the same executions at once, one of them is killed half way: the others get the same results.
+// entities-workflows §17.9: three processes ask for the same executions at once, one of them is
+// killed half way: the others get the same results.
 func TestThreeRunnersOneDies(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -387,8 +403,9 @@ func TestThreeRunnersOneDies(t *testing.T) {
 	verify(t, url, n, l)
 }
 
-// Two processes are replaced, one after the other, while both work. The callers of the one that stays hear nothing of it, and no step runs twice:
-// what runs is waited for, what does not is handed over (entities-workflows §17.17, §17.8).
+// Two processes are replaced, one after the other, while both work. The callers of the one that
+// stays hear nothing of it, and no step runs twice: what runs is waited for, what does not is
+// handed over (entities-workflows §17.17, §17.8).
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

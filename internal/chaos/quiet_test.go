@@ -2,6 +2,6 @@ package chaos_test
 
 import "os"
 
-// quiet reports whether the machine has nothing else to do, so that bars in seconds count. `make test-long`
-// says so; beside other tests, a bar in seconds would judge the machine.
+// quiet reports whether the machine has nothing else to do, so that bars in seconds count. `make
+// test-long` says so; beside other tests, a bar in seconds would judge the machine.
 func quiet() bool { return os.Getenv("PERDURE_TEST_QUIET") != "" }

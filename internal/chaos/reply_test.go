@@ -9,18 +9,21 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// The answer to a commit is lost in every way there is, in the middle of work. The node does not know what came of it, so it moves its fence before
-// it looks, and neither repeats what has landed nor forgets what has not (reliability B1, B2).
+// The answer to a commit is lost in every way there is, in the middle of work. The node does not
+// know what came of it, so it moves its fence before it looks, and neither repeats what has landed
+// nor forgets what has not (reliability B1, B2).
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	proxy, through := proxied(t, url)
 	b := openApp(t, through, newLedger(t), 10*time.Second)
+
 	work := startLoad(t.Context(), b.app, b.ledger, "", 6)
 	for _, c := range []struct {
 		name string
 		rule pgproxy.Rule
-		// landed says whether the batch was committed in the end, by the session that the node had lost.
+		// landed says whether the batch was committed in the end, by the session that the node had
+		// lost.
 		landed bool
 	}{
 		{"reply dropped, committed at once", pgproxy.Rule{Fault: pgproxy.DropReply}, true},
@@ -30,7 +33,8 @@ func TestLostReplies(t *testing.T) {
 		{"reply dropped once more", pgproxy.Rule{Fault: pgproxy.DropReply}, true},
 	} {
 		landed := loseReply(t, proxy, b, work, c.rule)
-		// An orphan whose statements reach the server behind the new fence fails; only one that was before it commits.
+		// An orphan whose statements reach the server behind the new fence fails; only one that was
+		// before it commits.
 		for try := 1; c.rule.Hold == pgproxy.HoldCommit && !landed && try < 10; try++ {
 			landed = loseReply(t, proxy, b, work, c.rule)
 		}
@@ -38,6 +42,7 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("%s: landed = %v, want %v", c.name, landed, c.landed)
 		}
 	}
+
 	n := work.finish(t, url, 3*time.Minute)
 	if lost := b.book.count("the node lost its lease"); lost > 0 {
 		t.Errorf("the lease was lost %d times", lost)
@@ -45,29 +50,33 @@ func TestLostReplies(t *testing.T) {
 	verify(t, url, n, b.ledger)
 }
 
-// loseReply lets a rule strike one of the next batches. It demands that the node notices, and finds out what came of the batch. It
-// returns whether the batch landed.
+// loseReply lets a rule strike one of the next batches. It demands that the node notices, and finds
+// out what came of the batch. It returns whether the batch landed.
 func loseReply(t *testing.T, proxy *pgproxy.Proxy, b *bench, work *load, rule pgproxy.Rule) bool {
 	t.Helper()
 	work.more(t, 2, 3*time.Minute)
 	from := b.book.len()
 	rule.Match, rule.Nth = ofLane, 5
 	struck := proxy.Inject(rule)
+
 	select {
 	case <-struck.Done():
 	case <-time.After(3 * time.Minute):
 		t.Fatalf("%s: no commit was struck", rule.Fault)
 	}
+
 	failed := b.book.await(t, from, "commit failed", func(e entry) bool { return e.attrs["class"].String() == "unknown" }, healing)
 	moved := b.book.await(t, from, "fence moved after an unknown commit", func(e entry) bool { return e.attrs["error"].Any() == nil }, healing)
 	landed := moved.attrs["landed"].Int64() == failed.attrs["batch"].Int64()
 	if committed := struck.Reply().Committed(); committed != landed {
 		t.Errorf("%s: the server says that it committed: %v (%s); the node found: %v (%v)", rule.Fault, committed, struck.Reply(), landed, moved.attrs)
 	}
+
 	return landed
 }
 
-// Commits that take 100 ms each leave a node under full load its lease, and one commit carries many steps.
+// Commits that take 100 ms each leave a node under full load its lease, and one commit carries many
+// steps.
 func TestSlowCommits(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -76,6 +85,7 @@ func TestSlowCommits(t *testing.T) {
 	const delay, lasting, callers = 100 * time.Millisecond, 8 * time.Second, 40
 	proxy.DelayCommits(delay)
 	var commits atomic.Int64
+
 	counter := proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: func(r pgproxy.Request) bool {
 		if ofLane(r) {
 			commits.Add(1)
@@ -90,11 +100,13 @@ func TestSlowCommits(t *testing.T) {
 	}
 	n := work.finish(t, url, 3*time.Minute)
 	proxy.DelayCommits(0)
+
 	for _, bad := range []string{"the node lost its lease", "the store cannot be used"} {
 		if b.book.count(bad) > 0 {
 			t.Errorf("the node logged %q", bad)
 		}
 	}
+
 	ran := verify(t, url, n, b.ledger)
 	verifyOnce(t, ran)
 	steps := 0

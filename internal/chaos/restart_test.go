@@ -11,17 +11,20 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// healing is how long a node may take until it serves again, once the database does (reliability I16).
+// healing is how long a node may take until it serves again, once the database does (reliability
+// I16).
 const healing = 3 * time.Minute
 
-// PostgreSQL is restarted, crashes and loses a backend, again and again, under a node that works. The node needs no help: it serves again as soon as
-// the server does, and callers hear of it by nothing but a delay (reliability B3, B4).
+// PostgreSQL is restarted, crashes and loses a backend, again and again, under a node that works.
+// The node needs no help: it serves again as soon as the server does, and callers hear of it by
+// nothing but a delay (reliability B3, B4).
 func TestPostgresRestartsUnderLoad(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.Start(t, pgtest.Options{})
 	url := pg.NewDatabase(t)
 	b := openApp(t, url, newLedger(t), 10*time.Second)
 	work := startLoad(t.Context(), b.app, b.ledger, "", 6)
+
 	restart := func(m pgtest.Mode) func() {
 		return func() {
 			if err := pg.Restart(t.Context(), m); err != nil {
@@ -29,6 +32,7 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 			}
 		}
 	}
+
 	crash := func() {
 		conn := connect(t, url)
 		var pid int
@@ -38,6 +42,7 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
+
 		// All sessions end, and the server recovers.
 		if err := conn.PgConn().Conn().SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 			t.Fatal(err)
@@ -45,16 +50,20 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 		if _, err := conn.PgConn().Conn().Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatal("the crash of a backend did not end the other sessions")
 		}
+
 		connect(t, url)
 	}
+
 	var took []time.Duration
 	for _, strike := range []func(){restart(pgtest.Fast), restart(pgtest.Immediate), crash, restart(pgtest.Immediate), restart(pgtest.Fast), crash} {
 		work.more(t, 5, 3*time.Minute)
 		strike()
 		back := time.Now()
-		work.more(t, 7, healing) // more than there are callers: at least one was begun after the strike
+		// more than there are callers: at least one was begun after the strike
+		work.more(t, 7, healing)
 		took = append(took, time.Since(back))
 	}
+
 	t.Logf("healed after %v", took)
 	if slices.Sort(took); took[len(took)/2] > 5*time.Second && quiet() {
 		t.Errorf("healed after %v, want 5 s at most", took)

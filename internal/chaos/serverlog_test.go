@@ -10,8 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// The log of the database has no error after two processes have started the same executions, one of them was killed, and the other one has taken over. The one
-// error that is documented, of a lane that was fenced while it lived, may be there.
+// The log of the database has no error after two processes have started the same executions, one of
+// them was killed, and the other one has taken over. The one error that is documented, of a lane
+// that was fenced while it lived, may be there.
 func TestServerLogStaysClean(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -32,7 +33,8 @@ func TestServerLogStaysClean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	harmless := []string{"perdure: the lane was fenced", "canceling statement due to user request"} // docs/stores.md
+	// docs/stores.md
+	harmless := []string{"perdure: the lane was fenced", "canceling statement due to user request"}
 	for line := range strings.Lines(string(text)) {
 		known := slices.ContainsFunc(harmless, func(text string) bool { return strings.Contains(line, text) })
 		if (strings.Contains(line, "ERROR:") || strings.Contains(line, "PANIC:")) && !known {

@@ -135,6 +135,7 @@ func openAppWith(t *testing.T, url string, l ledger, cfg embedded.Config) *bench
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b := &bench{app: app, book: book, ledger: l}
 	t.Cleanup(func() {
 		if err := app.Close(); err != nil && !b.closed {
@@ -144,6 +145,7 @@ func openAppWith(t *testing.T, url string, l ledger, cfg embedded.Config) *bench
 			t.Logf("the node logged:\n%s", book)
 		}
 	})
+
 	return b
 }
 
@@ -172,6 +174,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		conn, err := pgx.Connect(ctx, url)
 		if err == nil {

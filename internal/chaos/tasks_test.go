@@ -26,7 +26,8 @@ const (
 	envNoRest = "PERDURE_CHAOS_NOREST" // without those of the kind rest
 )
 
-// jobs and rest are two kinds of tasks. One in twenty jobs is poison: it always fails, panics, or takes its process with it.
+// jobs and rest are two kinds of tasks. One in twenty jobs is poison: it always fails, panics, or
+// takes its process with it.
 func taskDefinitions(victim, both bool) perdure.Group {
 	jobs := perdure.NewActivity("jobs", func(ctx context.Context, n int) (int, error) {
 		switch {
@@ -40,6 +41,7 @@ func taskDefinitions(victim, both bool) perdure.Group {
 		default:
 			return 0, perdure.Permanent(errors.New("no use"))
 		}
+
 		select {
 		case <-time.After(time.Duration(n%7) * time.Millisecond):
 			return n, nil
@@ -47,6 +49,7 @@ func taskDefinitions(victim, both bool) perdure.Group {
 			return 0, context.Cause(ctx)
 		}
 	}, perdure.OnQueue("work"), perdure.Constant(3, 5*time.Millisecond), perdure.AttemptTimeout(fireTimeout), perdure.HeartbeatTimeout(5*time.Second))
+
 	rest := perdure.NewActivity("rest", func(context.Context, int) (int, error) { return 0, nil }, perdure.OnQueue("work"), perdure.AttemptTimeout(fireTimeout))
 	if !both {
 		return perdure.Group{jobs}
@@ -77,9 +80,11 @@ const (
 	fireTimeout = 20 * time.Second // of an attempt
 )
 
-// tasksUnderFire submits tasks to processes that are killed, stopped past their lease, drained, and replaced by ones that lack a kind, while the clock of the store is set forth and back. In
-// the end every task has ended once: those that failed are the dead letters, nobody has a claim, and no claim outlived its deadline. No process has ended but those that were killed,
-// told to, or ended by a job.
+// tasksUnderFire submits tasks to processes that are killed, stopped past their lease, drained, and
+// replaced by ones that lack a kind, while the clock of the store is set forth and back. In the end
+// every task has ended once: those that failed are the dead letters, nobody has a claim, and no
+// claim outlived its deadline. No process has ended but those that were killed, told to, or ended
+// by a job.
 func tasksUnderFire(t *testing.T, n, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)
@@ -94,16 +99,19 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer app.Close()
 	for s := range strikes {
 		f.submit(app, n*s/strikes, n*(s+1)/strikes)
 		f.strike(s)
 	}
+
 	for _, p := range f.procs {
 		p.retire(3 * time.Minute)
 	}
 	endings := wantEndings(t, f.all, f.killed)
 	conn := connect(t, url)
+
 	count := func(sql string, args ...any) (n int) {
 		t.Helper()
 		if err := conn.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
@@ -111,17 +119,21 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 		}
 		return n
 	}
+
 	status := func(s model.Status) int {
 		return count(`select count(*) from perdure.executions where state = $1`, int(s))
 	}
 	running := func() int { return count(`select count(*) from perdure.executions where state < 2`) }
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(2 * time.Minute); running() > 0; <-tick.C { // what was lost is found when its lease or its grace is over
+
+	// what was lost is found when its lease or its grace is over
+	for end := time.Now().Add(2 * time.Minute); running() > 0; <-tick.C {
 		if time.Now().After(end) {
 			t.Fatalf("%d tasks do not end:\n%s", running(), openExecutions(t, url))
 		}
 	}
+
 	completed, failed, canceled := status(model.Completed), status(model.Failed), status(model.Canceled)
 	dead := count(`select count(*) from perdure.dead`)
 	t.Logf("%d completed, %d failed, %d canceled, %d dead letters; struck %v; processes: %v", completed, failed, canceled, dead, f.struck, endings)
@@ -144,13 +156,15 @@ func (f *fire) raise(env ...string) *process {
 	return p
 }
 
-// submit hands in tasks from a number up to another; one in ten is rest, and of those one in ten is cancelled.
+// submit hands in tasks from a number up to another; one in ten is rest, and of those one in ten is
+// cancelled.
 func (f *fire) submit(app *perdure.App, from, to int) {
 	f.t.Helper()
 	c := app.With(f.t.Context())
 	key := func(i int) perdure.Key { return perdure.RawKey(fmt.Sprint(i)) }
 	jobs := perdure.DeclareActivity[int, int]("jobs", perdure.OnQueue("work"), perdure.Constant(3, 5*time.Millisecond), perdure.AttemptTimeout(fireTimeout),
 		perdure.HeartbeatTimeout(5*time.Second)).KeyedBy(key)
+
 	rest := perdure.DeclareActivity[int, int]("rest", perdure.OnQueue("work"), perdure.AttemptTimeout(fireTimeout)).KeyedBy(key)
 	for ; from < to; from += 500 {
 		var a, b []int
@@ -161,6 +175,7 @@ func (f *fire) submit(app *perdure.App, from, to int) {
 				a = append(a, i)
 			}
 		}
+
 		if _, err := jobs.SubmitMany(c, a); err != nil {
 			f.t.Fatal(err)
 		}
@@ -168,6 +183,7 @@ func (f *fire) submit(app *perdure.App, from, to int) {
 		if err != nil {
 			f.t.Fatal(err)
 		}
+
 		for i := range xs[:len(xs)/10] {
 			if err := xs[i].Cancel(c, "not needed"); err != nil && !errors.Is(err, perdure.ErrConflict) {
 				f.t.Fatal(err)
@@ -186,6 +202,7 @@ func (f *fire) strike(n int) {
 		}
 		f.procs[i] = f.raise() // a job has ended it
 	}
+
 	p := f.procs[i]
 	kind := []string{"kill", "forth", "deploy", "stop", "back", "drain"}[n%6]
 	switch f.struck[kind]++; kind {
@@ -213,6 +230,7 @@ func (f *fire) strike(n int) {
 	case "back":
 		f.clock.step(-f.upTo(2 * fireLease))
 	}
+
 	for i, p := range f.procs {
 		select {
 		case <-p.done: // a job has ended it
@@ -224,7 +242,8 @@ func (f *fire) strike(n int) {
 
 func (f *fire) upTo(d time.Duration) time.Duration { return time.Duration(f.rand.Int64N(int64(d))) }
 
-// wantDeadlines demands that no claim outlived its deadline: what a process did not end in time, the engine did, as soon as there was an owner. Steps of the clock do not count.
+// wantDeadlines demands that no claim outlived its deadline: what a process did not end in time,
+// the engine did, as soon as there was an owner. Steps of the clock do not count.
 func (f *fire) wantDeadlines() {
 	f.t.Helper()
 	nd, err := node.Open(f.t.Context(), node.Config{URL: f.url, ReadOnly: true})
@@ -237,12 +256,14 @@ func (f *fire) wantDeadlines() {
 	if !quiet() {
 		late += time.Minute // processes that end a claim have to get a processor first
 	}
+
 	req := api.ListRequest{AllRuns: true, Limit: 1000}
 	for {
 		page, err := nd.Backend().List(f.t.Context(), req)
 		if err != nil {
 			f.t.Fatal(err)
 		}
+
 		for i := range page.Executions {
 			d := &page.Executions[i]
 			if d.Outcome.At.Sub(d.Start.At) < fireTimeout { // neither did its claims take longer
@@ -253,6 +274,7 @@ func (f *fire) wantDeadlines() {
 			if err != nil {
 				f.t.Fatal(err)
 			}
+
 			var claimed model.Time
 			for _, e := range h.Events {
 				if !claimed.IsZero() {
@@ -267,10 +289,12 @@ func (f *fire) wantDeadlines() {
 				}
 			}
 		}
+
 		if req.Cursor = page.Cursor; req.Cursor == "" {
 			break
 		}
 	}
+
 	f.t.Logf("%d tasks took longer than an attempt may; the longest attempt took %s", looked, longest)
 }
 
@@ -286,7 +310,8 @@ type clockStep struct {
 	by time.Duration
 }
 
-// newShakyClock puts a clock that can be set in front of the server's own, for those who come by the URL that it returns.
+// newShakyClock puts a clock that can be set in front of the server's own, for those who come by
+// the URL that it returns.
 func newShakyClock(t *testing.T, server string) (c *shakyClock, through string) {
 	t.Helper()
 	c = &shakyClock{t: t, conn: connect(t, server)}
@@ -298,6 +323,7 @@ func newShakyClock(t *testing.T, server string) (c *shakyClock, through string) 
 			return (select pg_catalog.clock_timestamp() + by from shaky.step)`); err != nil {
 		t.Fatal(err)
 	}
+
 	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
@@ -305,6 +331,7 @@ func newShakyClock(t *testing.T, server string) (c *shakyClock, through string) 
 	q := u.Query()
 	q.Set("search_path", "shaky,pg_catalog,public")
 	u.RawQuery = q.Encode()
+
 	return c, u.String()
 }
 
@@ -330,8 +357,8 @@ func (c *shakyClock) within(from, to model.Time) (by time.Duration) {
 	return by
 }
 
-// wantEndings demands that each process has ended as it was made to: by the kill, by a job that takes its process with it, or in good order. It returns how many
-// ended how.
+// wantEndings demands that each process has ended as it was made to: by the kill, by a job that
+// takes its process with it, or in good order. It returns how many ended how.
 func wantEndings(t *testing.T, all []*process, killed map[*process]bool) map[string]int {
 	t.Helper()
 	endings := map[string]int{}
@@ -348,5 +375,6 @@ func wantEndings(t *testing.T, all []*process, killed map[*process]bool) map[str
 			t.Errorf("a process ended by itself: %s\n%s", p.cmd.ProcessState, p.text())
 		}
 	}
+
 	return endings
 }

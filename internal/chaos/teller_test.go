@@ -24,7 +24,8 @@ type remark struct {
 	Alarm string `json:",omitempty"`
 }
 
-// reply is what a teller heard of a deed. Times are those of the machine, which all processes share.
+// reply is what a teller heard of a deed. Times are those of the machine, which all processes
+// share.
 type reply struct {
 	ID         string
 	N          int    `json:",omitempty"` // how many bookings the account had with this one
@@ -33,7 +34,8 @@ type reply struct {
 	Begun, End int64
 }
 
-// sight is that a reader saw an account, again and again: Heard is when he had the first answer, Asked is when he asked for the last one.
+// sight is that a reader saw an account, again and again: Heard is when he had the first answer,
+// Asked is when he asked for the last one.
 type sight struct {
 	Account string
 	glance
@@ -76,7 +78,8 @@ type bank struct {
 
 const tellers, readers = 6, 2
 
-// serveBank lets tellers and readers work until they are told to stop. What they have not heard by then they do not wait for.
+// serveBank lets tellers and readers work until they are told to stop. What they have not heard by
+// then they do not wait for.
 func serveBank(ctx context.Context, app *perdure.App, l ledger, prefix string, terminate <-chan os.Signal) {
 	n, _ := strconv.Atoi(os.Getenv(envAccounts))
 	b := &bank{app: app, ledger: l, prefix: prefix, accounts: n, stopping: make(chan struct{})}
@@ -92,10 +95,12 @@ func serveBank(ctx context.Context, app *perdure.App, l ledger, prefix string, t
 	close(b.stopping)
 	finished := make(chan struct{})
 	go func() { b.people.Wait(); close(finished) }()
+
 	select {
 	case <-finished:
 	case <-time.After(time.Second):
 	}
+
 	fmt.Println("deeds", b.done.Load())
 }
 
@@ -137,6 +142,7 @@ func (b *bank) invent(id string) deed {
 	default:
 		d.Do, among = doAudit, 3
 	}
+
 	for _, i := range rand.Perm(b.accounts)[:among] {
 		d.Accounts = append(d.Accounts, accountKey(i))
 	}
@@ -144,6 +150,7 @@ func (b *bank) invent(id string) deed {
 		return d
 	}
 	d.Cut = rand.IntN(2) == 0
+
 	switch dice := rand.IntN(100); {
 	case dice < 15:
 		d.Fate = fateCancel
@@ -152,16 +159,19 @@ func (b *bank) invent(id string) deed {
 	case dice < 35:
 		d.Patience = time.Duration(1+rand.IntN(40)) * time.Millisecond
 	}
+
 	if d.Fate != "" {
 		d.After = time.Duration(rand.IntN(20)) * time.Millisecond
 	}
 	if rand.IntN(4) == 0 {
 		d.Pause = time.Duration(1+rand.IntN(5)) * time.Millisecond
 	}
+
 	return d
 }
 
-// insist does something again and again until there is an answer, or until he may give up. Now and then he does not wait long enough to hear the answer.
+// insist does something again and again until there is an answer, or until he may give up. Now and
+// then he does not wait long enough to hear the answer.
 func (b *bank) insist(ctx context.Context, d deed, enough func() bool) (reply, bool) {
 	for {
 		patience := 5 * time.Second
@@ -175,6 +185,7 @@ func (b *bank) insist(ctx context.Context, d deed, enough func() bool) (reply, b
 		cancel()
 		r.End = time.Now().UnixNano()
 		var remote *perdure.RemoteError
+
 		switch {
 		case err == nil:
 			return r, true
@@ -186,9 +197,11 @@ func (b *bank) insist(ctx context.Context, d deed, enough func() bool) (reply, b
 		default:
 			b.alarm("%+v: %v", d, err)
 		}
+
 		if enough() {
 			return r, false
 		}
+
 		select {
 		case <-time.After(time.Millisecond):
 		case <-ctx.Done():
@@ -218,6 +231,7 @@ func (b *bank) do(ctx context.Context, d *deed, r *reply) (err error) {
 	case doMove:
 		err = b.move(ctx, d)
 	}
+
 	return err
 }
 
@@ -228,6 +242,7 @@ func (b *bank) move(ctx context.Context, d *deed) error {
 	if err != nil {
 		return err
 	}
+
 	if d.Fate != "" {
 		select {
 		case <-time.After(d.After):
@@ -242,6 +257,7 @@ func (b *bank) move(ctx context.Context, d *deed) error {
 			return err
 		}
 	}
+
 	_, err = x.Result(c)
 	return err
 }
@@ -258,6 +274,7 @@ func (b *bank) reader(ctx context.Context) {
 		s := sight{Account: accountKey(rand.IntN(b.accounts)), Asked: time.Now().UnixNano()}
 		waits, cancel := context.WithTimeout(ctx, 5*time.Second)
 		var err error
+
 		if i%2 == 0 {
 			s.glance, err = seen.Call(b.app.With(waits), s.Account, perdure.Void{})
 		} else {
@@ -265,9 +282,11 @@ func (b *bank) reader(ctx context.Context) {
 			a, _, err = accounts.Get(b.app.With(waits), s.Account)
 			s.glance = a.glance()
 		}
+
 		lost := waits.Err() != nil || errors.Is(err, perdure.ErrUnavailable)
 		cancel()
 		s.Heard = time.Now().UnixNano()
+
 		switch before := last[s.Account]; {
 		case err != nil && !lost:
 			b.alarm("reading %s: %v", s.Account, err)
@@ -282,11 +301,13 @@ func (b *bank) reader(ctx context.Context) {
 			flush(before)
 			last[s.Account] = s
 		}
+
 		select {
 		case <-time.After(2 * time.Millisecond):
 		case <-b.stopping:
 		}
 	}
+
 	for _, s := range last {
 		flush(s)
 	}

@@ -21,8 +21,9 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// The workload: chains of steps with sleeps and failing attempts, executions that wait for a signal and a promise, and parents of two chains.
-// What each execution must return follows from its key alone.
+// The workload: chains of steps with sleeps and failing attempts, executions that wait for a signal
+// and a promise, and parents of two chains. What each execution must return follows from its key
+// alone.
 
 const chainSteps = 7
 
@@ -49,7 +50,8 @@ const (
 	stageTwo = "waits for promise second"
 )
 
-// ledger notes every execution of a step body, and everything that a caller was told, in files that survive the process.
+// ledger notes every execution of a step body, and everything that a caller was told, in files that
+// survive the process.
 type ledger struct{ path string }
 
 // note says that a body runs.
@@ -122,6 +124,7 @@ func definitions(l ledger) perdure.Group {
 				if err != nil {
 					return 0, err
 				}
+
 				sum += v
 				if i%3 == 2 {
 					if err := ctx.Sleep(5 * time.Millisecond); err != nil {
@@ -129,6 +132,7 @@ func definitions(l ledger) perdure.Group {
 					}
 				}
 			}
+
 			return sum, nil
 		}),
 		gate.Bind(func(ctx perdure.WorkflowCtx, key string) (string, error) {
@@ -170,8 +174,8 @@ func squares(n int) (sum int) {
 	return sum
 }
 
-// drive starts n executions of each kind (or attaches to them) and waits for all of them. It may be called again and again, by
-// one process after another or by several at once.
+// drive starts n executions of each kind (or attaches to them) and waits for all of them. It may be
+// called again and again, by one process after another or by several at once.
 func drive(ctx context.Context, app *perdure.App, l ledger, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)
@@ -182,7 +186,8 @@ func drive(ctx context.Context, app *perdure.App, l ledger, n int) error {
 	return errors.Join(errs...)
 }
 
-// driveOne starts one execution of each kind (or attaches to it) and waits for them. It notes what it is told.
+// driveOne starts one execution of each kind (or attaches to it) and waits for them. It notes what
+// it is told.
 func driveOne(c perdure.Client, l ledger, prefix string, i int) error {
 	var wg sync.WaitGroup
 	var errs [3]error
@@ -215,7 +220,9 @@ func driveGate(c perdure.Client, l ledger, key string) error {
 	if err == nil {
 		err = l.heard("started", "gate/"+key)
 	}
-	// A conflict means that it has ended, or that the promise is settled: an earlier drive has done it all.
+
+	// A conflict means that it has ended, or that the promise is settled: an earlier drive has done
+	// it all.
 	accepted := func(what, id string, err error) error {
 		switch {
 		case err == nil:
@@ -229,6 +236,7 @@ func driveGate(c perdure.Client, l ledger, key string) error {
 		id := fmt.Sprintf("%s-%d", key, s)
 		err = accepted("signal", id, open.Send(c, exec, s, perdure.RequestID(id)))
 	}
+
 	if err == nil {
 		err = accepted("promise", "word", word.Resolve(c, exec, "open"))
 	}
@@ -236,6 +244,7 @@ func driveGate(c perdure.Client, l ledger, key string) error {
 		return fmt.Errorf("gate/%s: %w", key, err)
 	}
 	got, err := exec.Result(c)
+
 	return told(l, "gate/"+key, got, "open 6", err)
 }
 
@@ -250,7 +259,8 @@ func told[T comparable](l ledger, what string, got, want T, err error) error {
 	return l.heard("ended", what)
 }
 
-// load is a number of callers that drive one execution of each kind after the other, until they are told to stop.
+// load is a number of callers that drive one execution of each kind after the other, until they are
+// told to stop.
 type load struct {
 	begun, done atomic.Int64
 	stopping    chan struct{}
@@ -285,6 +295,7 @@ func startLoad(ctx context.Context, app *perdure.App, l ledger, prefix string, c
 			}
 		})
 	}
+
 	return w
 }
 
@@ -318,11 +329,13 @@ func (w *load) finish(t *testing.T, url string, within time.Duration) int {
 		n   int
 		err error
 	}
+
 	ended := make(chan result, 1)
 	go func() {
 		n, err := w.stop()
 		ended <- result{n, err}
 	}()
+
 	select {
 	case r := <-ended:
 		if r.err != nil {
@@ -335,8 +348,9 @@ func (w *load) finish(t *testing.T, url string, within time.Duration) int {
 	}
 }
 
-// verify looks at what is stored once everything has ended: every execution is completed, its history has no gap, every outcome is in it
-// once, and the body of every step has run. It returns how often each body ran.
+// verify looks at what is stored once everything has ended: every execution is completed, its
+// history has no gap, every outcome is in it once, and the body of every step has run. It returns
+// how often each body ran.
 func verify(t *testing.T, url string, n int, l ledger) map[string]int {
 	t.Helper()
 	ran := l.counts(t)
@@ -348,6 +362,7 @@ func verify(t *testing.T, url string, n int, l ledger) map[string]int {
 	b := nd.Backend()
 	want := map[string]int{"chain": 3 * n, "gate": n, "family": n}
 	req := api.ListRequest{AllRuns: true, Limit: 1000}
+
 	found := map[string]int{}
 	for {
 		page, err := b.List(t.Context(), req)
@@ -366,11 +381,13 @@ func verify(t *testing.T, url string, n int, l ledger) map[string]int {
 			break
 		}
 	}
+
 	for kind, count := range want {
 		if found[kind] != count {
 			t.Errorf("%d runs of %s, want %d", found[kind], kind, count)
 		}
 	}
+
 	return ran
 }
 
@@ -396,6 +413,7 @@ func verifyHistory(t *testing.T, b api.Backend, d *api.Description, ran map[stri
 		t.Fatal(err)
 	}
 	outcomes := map[string]int{}
+
 	last := model.Time(0)
 	for i, e := range page.Events {
 		if e.Seq != int64(i) {
@@ -405,6 +423,7 @@ func verifyHistory(t *testing.T, b api.Backend, d *api.Description, ran map[stri
 			t.Errorf("%s: event %d is older than the one before", d.Start.Address, i)
 		}
 		last = e.At
+
 		switch e.Kind {
 		case model.EventStepCompleted, model.EventStepFailed, model.EventTimerFired, model.EventChildStarted:
 			outcomes[e.Kind.String()+e.ID]++
@@ -419,6 +438,7 @@ func verifyHistory(t *testing.T, b api.Backend, d *api.Description, ran map[stri
 		default:
 		}
 	}
+
 	if d.Start.Address.Type == "chain" {
 		for i := range countKind(page.Events, model.EventStepCompleted) {
 			if id := stepID(d.Start.Address.Key, i); ran[id] == 0 {
@@ -426,6 +446,7 @@ func verifyHistory(t *testing.T, b api.Backend, d *api.Description, ran map[stri
 			}
 		}
 	}
+
 	for what, n := range outcomes {
 		if n != 1 {
 			t.Errorf("%s: %s is recorded %d times", d.Start.Address, what, n)
@@ -457,6 +478,7 @@ func openExecutions(t *testing.T, url string) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	for _, d := range page.Executions {
 		full, err := nd.Backend().Describe(t.Context(), api.Target{Address: d.Start.Address})
 		fmt.Fprintf(&text, "%s %v timers %v %v\n", d.Start.Address, d.Reasons, full.Timers, err)
@@ -469,6 +491,7 @@ func openExecutions(t *testing.T, url string) string {
 			}
 		}
 	}
+
 	text.WriteString(rawTables(t, url))
 	return text.String()
 }
@@ -482,6 +505,7 @@ func rawTables(t *testing.T, url string) string {
 	if err != nil {
 		return err.Error()
 	}
+
 	defer conn.Close(t.Context())
 	var text strings.Builder
 	for _, sql := range []string{
@@ -505,5 +529,6 @@ left join perdure.cursors c using (to_shard, from_shard) where m.seq > coalesce(
 			fmt.Fprintln(&text, rows.Err())
 		}
 	}
+
 	return text.String()
 }

@@ -40,12 +40,14 @@ memory of sleeping executions, and the raw limits of the store beside them. It u
 			return o.measured(report)
 		},
 	}
+
 	cmd.Flags().StringSliceVar(&workloads, "workloads", nil, fmt.Sprintf("some of %v (default all)", bench.Workloads))
 	cmd.Flags().DurationVar(&opts.Duration, "duration", 3*time.Second, "of one measurement of throughput, latency or pickup")
 	cmd.Flags().IntVar(&opts.Rounds, "rounds", 3, "how often each workload is measured")
 	cmd.Flags().IntVar(&opts.Clients, "clients", 64, "that wait for results in the throughput workload")
 	cmd.Flags().IntVar(&opts.Sleepers, "sleepers", 100_000, "sleeping executions in the workload open")
 	cmd.Flags().IntVar(&opts.Tasks, "tasks", 50_000, "in the workloads tasks and limit")
+
 	return cmd
 }
 

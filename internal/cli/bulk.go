@@ -18,9 +18,9 @@ import (
 
 // bulk writes the histories of all runs that a query selects, one file each.
 //
-// A file appears under its name only when it is complete, so that an export that was interrupted is simply run again. It
-// then skips the runs that had ended and are there already: their histories do not change any more. Runs that are open have
-// names of their own, and are written anew each time.
+// A file appears under its name only when it is complete, so that an export that was interrupted is
+// simply run again. It then skips the runs that had ended and are there already: their histories do
+// not change any more. Runs that are open have names of their own, and are written anew each time.
 type bulk struct {
 	dir  string
 	told time.Time // when progress was last shown
@@ -39,6 +39,7 @@ func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) 
 	}
 	x := &bulk{dir: dir, told: time.Now()}
 	var first error
+
 	err := o.with(ctx, true, func(b api.Backend) (err error) {
 		if x.Selected, err = b.Count(ctx, r); err != nil {
 			return err
@@ -60,6 +61,7 @@ func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) 
 			return nil
 		})
 	})
+
 	x.progress(o, true)
 	if o.output == "json" {
 		err = errors.Join(err, o.json(x))
@@ -67,10 +69,12 @@ func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) 
 	if err == nil && x.Failed > 0 {
 		err = fault.New(fault.KindOf(first), "%d of %d exports failed", x.Failed, x.Selected)
 	}
+
 	return err
 }
 
-// each calls f with every execution that a request selects, newest first, page by page. It stops at the first error.
+// each calls f with every execution that a request selects, newest first, page by page. It stops at
+// the first error.
 func each(ctx context.Context, b api.Backend, r api.ListRequest, f func(*api.Description) error) error {
 	r.Limit = 500
 	for {
@@ -125,7 +129,8 @@ func (x *bulk) one(ctx context.Context, b api.Backend, d *api.Description) error
 	return nil
 }
 
-// writeWhole writes a file under a temporary name and gives it its own when it is complete and on disk.
+// writeWhole writes a file under a temporary name and gives it its own when it is complete and on
+// disk.
 func writeWhole(path string, write func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".partial-*")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package cli is the command line: perdure <noun> <verb>. Commands read flags, call the API or the store, and print; they hold no rules.
-// Tables go to people, -o json to programs; what went wrong goes to standard error as a sentence, and the exit code tells its kind.
+// Package cli is the command line: perdure <noun> <verb>. Commands read flags, call the API or the
+// store, and print; they hold no rules. Tables go to people, -o json to programs; what went wrong
+// goes to standard error as a sentence, and the exit code tells its kind.
 package cli
 
 import (
@@ -84,13 +85,14 @@ func (o *options) run(ctx context.Context, args []string) int {
 		complain(w, styles, err, !began)
 	}))
 	if err != nil && !began && fault.KindOf(err) == fault.Internal {
-		err = fault.New(fault.Invalid, "%w", err) // of the flags and arguments, which the library looks at
+		// of the flags and arguments, which the library looks at
+		err = fault.New(fault.Invalid, "%w", err)
 	}
 	return exitCode(err)
 }
 
-// prepare has every command say that it has begun, and those that only have others under them refuse what is none of these: a script that misspells
-// a verb must hear of it.
+// prepare has every command say that it has begun, and those that only have others under them
+// refuse what is none of these: a script that misspells a verb must hear of it.
 func prepare(cmd *cobra.Command, began *bool) {
 	cmd.Long = flowing(cmd.Long)
 	if run := cmd.RunE; run != nil {
@@ -106,12 +108,14 @@ func prepare(cmd *cobra.Command, began *bool) {
 			return cmd.Help()
 		}
 	}
+
 	for _, c := range cmd.Commands() {
 		prepare(c, began)
 	}
 }
 
-// flowing has each paragraph of a text on one line: the library breaks lines to the width of the terminal, and would keep ours as well. What is indented stays as it is.
+// flowing has each paragraph of a text on one line: the library breaks lines to the width of the
+// terminal, and would keep ours as well. What is indented stays as it is.
 func flowing(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
@@ -122,7 +126,8 @@ func flowing(text string) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// complain prints an error as it is. The handler of the library writes the first word with capitals, and that is often the name of what is wrong.
+// complain prints an error as it is. The handler of the library writes the first word with
+// capitals, and that is often the name of what is wrong.
 func complain(w io.Writer, styles fang.Styles, err error, usage bool) {
 	text := err.Error() + "."
 	if usage && fault.KindOf(err) == fault.Internal {
@@ -145,6 +150,7 @@ func newRoot(o *options) *cobra.Command {
   perdure doctor --store postgres://localhost/app`,
 		SilenceUsage: true,
 	}
+
 	def := os.Getenv("PERDURE_STORE")
 	if def == "" {
 		def = defaultStore
@@ -155,12 +161,14 @@ func newRoot(o *options) *cobra.Command {
 	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "do not fit tables to the terminal: show all columns, whole")
 	root.PersistentFlags().BoolVar(&o.full, "full", false, "show long values whole; implies --wide")
 	root.PersistentFlags().BoolVarP(&o.verbose, "verbose", "v", false, "log what the node does")
+
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if o.output != "table" && o.output != "json" {
 			return fault.New(fault.Invalid, "--output %q: table or json", o.output)
 		}
 		return nil
 	}
+
 	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
 	root.AddCommand(newWorkflowExport(o), newDeployCheck(o))

@@ -61,7 +61,8 @@ var (
 	})
 )
 
-// demo leaves a store with one execution that completed, one that failed and one that waits for a signal.
+// demo leaves a store with one execution that completed, one that failed and one that waits for a
+// signal.
 func demo() {
 	if err := fill(os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -81,6 +82,7 @@ func fill(url string) error {
 	if _, err := shop.Run(c, "lamp", perdure.RawKey("k-1")); err != nil {
 		return err
 	}
+
 	if _, err := shop.Run(c, "nothing", perdure.RawKey("k-2")); err == nil {
 		return errors.New("k-2 should fail")
 	}
@@ -88,6 +90,7 @@ func fill(url string) error {
 	if err != nil {
 		return err
 	}
+
 	for {
 		info, err := app.Describe(ctx, waiting)
 		if err != nil {

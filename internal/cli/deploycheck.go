@@ -37,10 +37,11 @@ type deployReport struct {
 	Replayed   int              `json:"replayed"`
 	Fit        int              `json:"fit"`
 	Mismatches []deployMismatch `json:"mismatches"`
-	Absent     map[string]int   `json:"absent"`    // histories of workflows that the build does not have
-	Pinned     int              `json:"pinned"`    // to versions other than that of the build
-	TooLarge   int              `json:"too_large"` // to be replayed
-	Version    string           `json:"version"`
+	// histories of workflows that the build does not have
+	Absent   map[string]int `json:"absent"`
+	Pinned   int            `json:"pinned"`    // to versions other than that of the build
+	TooLarge int            `json:"too_large"` // to be replayed
+	Version  string         `json:"version"`
 }
 
 type deployMismatch struct {
@@ -111,13 +112,15 @@ func (c *deployCheck) run(ctx context.Context, b api.Backend, build *deploy.Buil
 			return err
 		}
 	}
+
 	return nil
 }
 
 // errEnough ends the listing.
 var errEnough = errors.New("the sample is complete")
 
-// versionsRead is of how many versions of a workflow histories are looked for: the version stands in the history.
+// versionsRead is of how many versions of a workflow histories are looked for: the version stands
+// in the history.
 const versionsRead = 5
 
 // one replays a history, if the sample wants another one like it.

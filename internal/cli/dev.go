@@ -33,6 +33,7 @@ happens to its executions. Without a command, only watch. It opens no port.`,
 			watched := make(chan error, 1)
 			go func() { watched <- o.watch(ctx) }()
 			var err error
+
 			select {
 			case err = <-done:
 				// One more look: the last changes are committed before the program ends.
@@ -44,6 +45,7 @@ happens to its executions. Without a command, only watch. It opens no port.`,
 					err = errors.Join(err, <-done)
 				}
 			}
+
 			return err
 		},
 	}
@@ -51,7 +53,8 @@ happens to its executions. Without a command, only watch. It opens no port.`,
 
 var errProgramEnded = errors.New("the program has ended")
 
-// keepRunning runs the program until it ends by itself with success, starting it again when it dies.
+// keepRunning runs the program until it ends by itself with success, starting it again when it
+// dies.
 func (o *options) keepRunning(ctx context.Context, args []string) error {
 	for {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -62,12 +65,14 @@ func (o *options) keepRunning(ctx context.Context, args []string) error {
 		if err := cmd.Start(); err != nil {
 			return fault.New(fault.Invalid, "cannot run %s: %w", args[0], err)
 		}
+
 		fmt.Fprintf(o.Err, "· started %s (process %d)\n", args[0], cmd.Process.Pid)
 		err := cmd.Wait()
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
 		fmt.Fprintf(o.Err, "· %s: %v; starting it again\n", args[0], err)
+
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -94,7 +99,8 @@ func (o *options) watch(ctx context.Context) error {
 	}
 }
 
-// changes prints what differs from the last look. The first look only takes note of what is closed already.
+// changes prints what differs from the last look. The first look only takes note of what is closed
+// already.
 func (o *options) changes(ctx context.Context, last map[model.RunID]string, first bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -107,6 +113,7 @@ func (o *options) changes(ctx context.Context, last map[model.RunID]string, firs
 	if err != nil {
 		return err
 	}
+
 	for i := len(page.Executions) - 1; i >= 0; i-- {
 		d := &page.Executions[i]
 		s := summarise(d)
@@ -120,5 +127,6 @@ func (o *options) changes(ctx context.Context, last map[model.RunID]string, firs
 		}
 		fmt.Fprintf(o.Out, "%s  %-9s  %s/%s  %s\n", time.Now().UTC().Format("15:04:05.000Z"), s.Status, s.Workflow, s.Key, shorten(s.Reason, 80))
 	}
+
 	return nil
 }

@@ -63,6 +63,7 @@ func (f *deadFlags) request() (api.DeadRequest, error) {
 	default:
 		return r, fault.New(fault.Invalid, "--requeued %q: yes, no or all", f.requeued)
 	}
+
 	for _, b := range [...]struct {
 		flag, value string
 		to          *model.Time
@@ -76,6 +77,7 @@ func (f *deadFlags) request() (api.DeadRequest, error) {
 		}
 		*b.to = model.TimeOf(at)
 	}
+
 	return r, nil
 }
 
@@ -125,6 +127,7 @@ func deadLineOf(d *api.DeadTask) deadLine {
 		Scheduled: b.Scheduled.String(), Died: b.At.String(), Attempts: b.Attempts, Fingerprint: b.Fingerprint, Requeued: d.Requeued,
 		Input: raw(b.Input), LeftOut: b.LeftOut,
 	}
+
 	if d.ID.Task != model.TaskStep {
 		l.Step = d.ID.Task
 	}
@@ -134,10 +137,12 @@ func deadLineOf(d *api.DeadTask) deadLine {
 	if q := b.Requeued; !q.IsZero() {
 		l.RequeuedAs = q.Address.Type + "/" + q.Address.Key
 	}
+
 	for i := range b.Failed {
 		f := &b.Failed[i]
 		l.Failed = append(l.Failed, failedLine{f.Attempt, f.At.String(), f.Worker, f.Failure.Message})
 	}
+
 	return l
 }
 
@@ -156,6 +161,7 @@ func newDlqList(o *options) *cobra.Command {
 			return o.selecting(cmd.Context(), true, &r, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
 		},
 	}
+
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
 	cmd.Flags().Var(count(&limit, 50), "limit", "at most so many; 0 for all")
@@ -169,6 +175,7 @@ func (o *options) listDead(ctx context.Context, b api.Backend, r api.DeadRequest
 		if err != nil {
 			return err
 		}
+
 		for i := range page.Tasks {
 			if limit > 0 && len(lines) == limit {
 				more = true
@@ -183,10 +190,12 @@ func (o *options) listDead(ctx context.Context, b api.Backend, r api.DeadRequest
 			}
 			rows = append(rows, []string{l.ID, l.Activity, l.Queue, second(d.Body.At), strconv.Itoa(l.Attempts), dash(state), l.Error})
 		}
+
 		if r.Cursor = page.Cursor; r.Cursor == "" {
 			break
 		}
 	}
+
 	if o.output == "json" {
 		return o.json(lines)
 	}
@@ -194,6 +203,7 @@ func (o *options) listDead(ctx context.Context, b api.Backend, r api.DeadRequest
 		return err
 	}
 	o.more(more)
+
 	return nil
 }
 
@@ -217,6 +227,7 @@ func newDlqGroups(o *options) *cobra.Command {
 			})
 		},
 	}
+
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
 	return cmd
@@ -238,6 +249,7 @@ func (o *options) deadGroups(groups []api.DeadGroup) error {
 		}
 		return o.json(lines)
 	}
+
 	rows := make([][]string, len(groups))
 	for i, g := range groups {
 		rows[i] = []string{strconv.FormatInt(g.Count, 10), g.Activity, g.Fingerprint, second(g.Last), g.Message}
@@ -268,6 +280,7 @@ func newDlqShow(o *options) *cobra.Command {
 			})
 		},
 	}
+
 	stackFlag(cmd, &stack)
 	return cmd
 }
@@ -277,6 +290,7 @@ func (o *options) showDead(d *api.DeadTask, stack bool) error {
 	if o.output == "json" {
 		return o.json(l)
 	}
+
 	rows := [][]string{
 		{"Dead task", l.ID},
 		{"Activity", l.Activity + ", queue " + l.Queue},
@@ -287,13 +301,16 @@ func (o *options) showDead(d *api.DeadTask, stack bool) error {
 		{"Group", l.Fingerprint},
 		{"Input", o.text(d.Body.Input)},
 	}
+
 	if l.RequeuedAs != "" {
 		rows = append(rows, []string{"Requeued", fmt.Sprintf("at %s, as %s", stamp(d.Body.Requeued.At), l.RequeuedAs)})
 	}
+
 	for i := range d.Body.Failed {
 		f := &d.Body.Failed[i]
 		rows = append(rows, []string{fmt.Sprintf("Attempt %d", f.Attempt), fmt.Sprintf("%s  %s  %s", stamp(f.At), dash(f.Worker), f.Failure.Message)})
 	}
+
 	if l.LeftOut > 0 {
 		rows = append(rows, []string{"", fmt.Sprintf("%d attempts between the first and the last ones are left out", l.LeftOut)})
 	}
@@ -301,6 +318,7 @@ func (o *options) showDead(d *api.DeadTask, stack bool) error {
 		return err
 	}
 	o.printStack("the last attempt", d.Body.Failure)
+
 	return nil
 }
 
@@ -313,6 +331,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 		all, yes bool
 		timeout  time.Duration
 	)
+
 	cmd := &cobra.Command{
 		Use: "requeue [id]", Short: "Give dead tasks another chance",
 		Example: `  perdure dlq requeue dead_7_06g5v0zkv0s00000000000000c
@@ -331,10 +350,12 @@ func newDlqRequeue(o *options) *cobra.Command {
 				}
 				return o.requeueAll(cmd.Context(), &f, how, yes, timeout)
 			}
+
 			named, err := deadNamed(args[0])
 			if err != nil {
 				return err
 			}
+
 			if text != "" {
 				p, err := o.input("--input", text)
 				if err != nil {
@@ -342,6 +363,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 				}
 				one.Input = &p
 			}
+
 			one.DryRun = how.DryRun
 			do := func(ctx context.Context, b api.Backend) error {
 				var err error
@@ -354,12 +376,14 @@ func newDlqRequeue(o *options) *cobra.Command {
 				}
 				return o.requeued(one.ID.String(), &reply, one.DryRun)
 			}
+
 			if one.DryRun {
 				return o.with(cmd.Context(), true, func(b api.Backend) error { return do(cmd.Context(), b) })
 			}
 			return o.within(cmd.Context(), timeout, do)
 		},
 	}
+
 	f.add(cmd)
 	cmd.Flags().StringVar(&text, "input", "", "another input as JSON, @file, or - for standard input")
 	cmd.Flags().BoolVar(&one.Again, "again", false, "also if it was requeued before and that task has ended")
@@ -370,6 +394,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 	cmd.Flags().BoolVar(&how.DryRun, "dry-run", false, "only tell what would be done")
 	cmd.Flags().BoolVar(&yes, "yes", false, "of many: do it")
 	patience(cmd, &timeout)
+
 	return cmd
 }
 
@@ -382,6 +407,7 @@ func (o *options) requeued(id string, r *api.RequeueReply, dry bool) error {
 		}
 		return o.json(line)
 	}
+
 	verb := "requeued as"
 	switch {
 	case r.Existing:
@@ -389,6 +415,7 @@ func (o *options) requeued(id string, r *api.RequeueReply, dry bool) error {
 	case dry:
 		verb = "would be requeued as"
 	}
+
 	_, err := fmt.Fprintf(o.Out, "%s %s %s\n", id, verb, name)
 	return err
 }
@@ -398,15 +425,18 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 	if err := how.Check(); err != nil {
 		return fault.New(fault.Invalid, "--rate: %w", err)
 	}
+
 	switch {
 	case how.Canary && !how.DryRun && o.alone():
 		return fault.New(fault.Invalid, "--canary waits for a task to end, and nobody executes tasks of a file while this command has it: requeue one by its id, let the program run, then requeue the others")
 	}
+
 	f.requeued = "no"
 	r, err := f.request()
 	if err != nil {
 		return err
 	}
+
 	if !how.DryRun && !yes {
 		return o.selecting(ctx, true, &r, func(b api.Backend) error {
 			n, err := b.CountDead(ctx, r)
@@ -416,6 +446,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 			return err
 		})
 	}
+
 	return o.selecting(ctx, how.DryRun, &r, func(b api.Backend) error {
 		verb := "requeued:"
 		if how.DryRun {
@@ -432,6 +463,7 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 		Execution string `json:"execution,omitempty"`
 		Error     string `json:"error,omitempty"`
 	}
+
 	lines, done, failed, first := []line{}, 0, 0, error(nil)
 	var ended error
 	for r := range all {
@@ -439,11 +471,13 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 			ended = r.Err
 			break
 		}
+
 		l := line{ID: r.Task.ID.String()}
 		if to := r.Reply.Address; !to.IsZero() {
 			l.Execution = to.Type + "/" + to.Key
 		}
 		done++
+
 		switch {
 		case r.Err != nil:
 			if failed++; first == nil {
@@ -456,19 +490,23 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 		case o.output != "json":
 			fmt.Fprintf(o.Out, "%s %s\n", verb, l.ID)
 		}
+
 		if o.output == "json" {
 			lines = append(lines, l)
 		}
+
 		if fault.Is(r.Err, fault.Timeout) { // the next one would take as long
 			ended = fault.New(fault.Timeout, "nothing more was tried after %d: %w", done, r.Err)
 			break
 		}
 	}
+
 	if o.output == "json" {
 		if err := o.json(lines); err != nil {
 			return err
 		}
 	}
+
 	switch {
 	case ended != nil:
 		return ended
@@ -479,6 +517,7 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 	default:
 		fmt.Fprintf(o.Err, "%d done.\n", done)
 	}
+
 	return nil
 }
 
@@ -501,6 +540,7 @@ func newDlqUndo(o *options) *cobra.Command {
 			}); err != nil {
 				return err
 			}
+
 			if o.output == "json" {
 				return o.json(map[string]any{"id": id.String(), "undone": true})
 			}
@@ -508,6 +548,7 @@ func newDlqUndo(o *options) *cobra.Command {
 			return err
 		},
 	}
+
 	patience(cmd, &timeout)
 	return cmd
 }
@@ -516,6 +557,7 @@ func newDlqPurge(o *options) *cobra.Command {
 	var f deadFlags
 	var older, timeout time.Duration
 	var dry, yes, all bool
+
 	cmd := &cobra.Command{
 		Use: "purge [id]", Short: "Remove dead tasks for good",
 		Long: `Remove dead tasks for good. Those whose requeued task is open stay.`,
@@ -551,16 +593,19 @@ func newDlqPurge(o *options) *cobra.Command {
 					return o.tellDead(purgeVerb(dry), dry, func(yield func(batch.Requeued) bool) { yield(res) })
 				})
 			}
+
 			r, err := f.request()
 			if err != nil {
 				return err
 			}
+
 			if older > 0 {
 				if r.To != 0 {
 					return fault.New(fault.Invalid, "--older and --until say the same: give one of them")
 				}
 				r.To = model.TimeOf(time.Now().Add(-older))
 			}
+
 			if !dry && !yes {
 				return o.selecting(ctx, true, &r, func(b api.Backend) error {
 					n, err := b.CountDead(ctx, r)
@@ -570,11 +615,13 @@ func newDlqPurge(o *options) *cobra.Command {
 					return err
 				})
 			}
+
 			return o.selecting(ctx, dry, &r, func(b api.Backend) error {
 				return o.tellDead(purgeVerb(dry), dry, batch.PurgeAll(ctx, patient{b, timeout}, r, dry))
 			})
 		},
 	}
+
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
 	cmd.Flags().Var(span(&older, 0), "older", "that died longer ago than this")
@@ -582,6 +629,7 @@ func newDlqPurge(o *options) *cobra.Command {
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list them")
 	cmd.Flags().BoolVar(&yes, "yes", false, "of many: do it")
 	patience(cmd, &timeout)
+
 	return cmd
 }
 

@@ -88,6 +88,7 @@ func TestDlqOnAFile(t *testing.T) {
 	if len(list) != 2 || list[0].Execution != "task:letter/bad-2" {
 		t.Fatalf("%+v", list)
 	}
+
 	first := list[0].ID
 	do("Dead task  "+first, 0, "task", "show", "letter/bad-2")
 	do("Attempt 1", 0, "dlq", "show", first)
@@ -132,6 +133,7 @@ func TestDlqBesideANode(t *testing.T) {
 	}
 	defer app.Close()
 	killLetters(t, app)
+
 	do := on(t, url)
 	for { // a node tells with its lease what it serves
 		if out := do("", 0, "worker", "list"); strings.Contains(out, "queues default, post: letter") {
@@ -139,6 +141,7 @@ func TestDlqBesideANode(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+
 	do("workflows perdure.schedule, shop", 0, "worker", "list")
 	do("v7", 0, "worker", "list", "-o", "json")
 	do(`"written to bob"`, 0, "task", "submit", "letter", "--queue", "post", "--input", `"bob"`, "--wait")
@@ -146,6 +149,7 @@ func TestDlqBesideANode(t *testing.T) {
 	if len(list) != 2 {
 		t.Fatalf("%+v", list)
 	}
+
 	do("requeued as", 0, "dlq", "requeue", list[0].ID, "--input", `"ann"`)
 	got, err := letter.Execution(perdure.RawKey("bad-2")).Result(app.With(t.Context()))
 	if err != nil || got != "written to ann" {
@@ -154,7 +158,8 @@ func TestDlqBesideANode(t *testing.T) {
 	do("ended otherwise than completed", 4, "dlq", "requeue", "--fingerprint", list[1].Fingerprint, "--canary", "--yes")
 }
 
-// While no node runs, whatever acts on a PostgreSQL store gives up after its timeout: also histories, and of many the first one.
+// While no node runs, whatever acts on a PostgreSQL store gives up after its timeout: also
+// histories, and of many the first one.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -166,10 +171,12 @@ func TestNobodyAnswers(t *testing.T) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	do := on(t, url)
 	const hint = "no node is running: see `perdure doctor`"
 	history := filepath.Join(t.TempDir(), "letter.jsonl")
 	do("", 0, "workflow", "export", "task:letter/bad-1", "-f", history)
+
 	var wg sync.WaitGroup // they wait side by side
 	for _, args := range [][]string{
 		{"workflow", "retry", "task:letter/bad-1"},
@@ -179,6 +186,7 @@ func TestNobodyAnswers(t *testing.T) {
 	} {
 		wg.Go(func() { do(hint, 6, append(args, "--timeout", "500ms")...) })
 	}
+
 	for _, args := range [][]string{
 		{"workflow", "delete", "--query", `workflow = "task:letter"`, "--yes"},
 		{"workflow", "retry", "--query", `workflow = "task:letter"`, "--yes"},
@@ -188,6 +196,7 @@ func TestNobodyAnswers(t *testing.T) {
 		wg.Go(func() { do("nothing more was tried after 1: ", 6, append(slices.Clone(args), "--timeout", "500ms")...) })
 		wg.Go(func() { do(hint, 6, append(slices.Clone(args), "--timeout", "500ms", "-o", "json")...) })
 	}
+
 	wg.Wait()
 }
 

@@ -64,19 +64,22 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	schema, err := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema})
 	var found []finding
 	if err != nil {
-		// A server that may lose commits is a finding like any other: the rest is examined all the same.
+		// A server that may lose commits is a finding like any other: the rest is examined all the
+		// same.
 		looked, unsafe := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema, AllowUnsafe: true})
 		if unsafe != nil {
 			return nil, err
 		}
 		schema, found = looked, []finding{{"server", "problem", err.Error()}}
 	}
+
 	switch {
 	case schema.Version == 0:
 		return append(found, finding{"schema", "problem", "there is none yet: run perdure migrate, or open the store with a program"}), nil
 	case schema.Version < schema.Latest:
 		return append(found, finding{"schema", "problem", fmt.Sprintf("is at version %d of %d: run perdure migrate", schema.Version, schema.Latest)}), nil
 	}
+
 	found = append(found, finding{"schema", "ok", fmt.Sprintf("version %d, %d shards", schema.Version, schema.Shards)})
 	n, err := o.look(ctx)
 	if err != nil {
@@ -88,6 +91,7 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	found = append(found, clockFinding(view, sent, time.Now()))
 	found = append(found, memberFindings(view)...)
 	if logged, ok := n.Store().(store.Logged); ok {
@@ -97,15 +101,18 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 		}
 		found = append(found, f)
 	}
+
 	stuck, err := executionFindings(ctx, n.Backend())
 	if err != nil {
 		return append(found, stuck...), err
 	}
 	mail, err := mailFinding(ctx, n.Store())
+
 	return append(append(found, stuck...), mail), err
 }
 
-// mailFinding looks for messages that cannot be read: damaged ones, which were set aside, and those that wait for a newer version.
+// mailFinding looks for messages that cannot be read: damaged ones, which were set aside, and those
+// that wait for a newer version.
 func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 	const page, pageBytes = 1000, 16 << 20
 	damaged, newer, example := 0, 0, ""
@@ -114,6 +121,7 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 		if err != nil {
 			return finding{}, err
 		}
+
 		for i := range letters {
 			switch l := &letters[i]; {
 			case l.Damaged != nil:
@@ -123,10 +131,12 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 			}
 			after = letters[i].ID
 		}
+
 		if len(letters) < page {
 			break
 		}
 	}
+
 	shards := make([]model.ShardID, s.Info().Shards)
 	for i := range shards {
 		shards[i] = model.ShardID(i)
@@ -135,21 +145,25 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 	if !store.Whole(err) {
 		return finding{}, err
 	}
+
 	for i := range waiting {
 		if d := waiting[i].Damaged; d != nil && d.Newer {
 			newer, example = newer+1, d.Why
 		}
 	}
+
 	switch {
 	case damaged > 0:
 		return finding{"messages", "problem", fmt.Sprintf("%d cannot be read and were set aside, such as %s", damaged, example)}, nil
 	case newer > 0:
 		return finding{"messages", "warning", fmt.Sprintf("%d wait for a node of a newer version, such as %s", newer, example)}, nil
 	}
+
 	return finding{"messages", "ok", "all can be read"}, nil
 }
 
-// clockFinding compares the store's clock with ours. Leases use only the store's, so a difference harms nobody; it confuses people.
+// clockFinding compares the store's clock with ours. Leases use only the store's, so a difference
+// harms nobody; it confuses people.
 func clockFinding(v store.View, sent, got time.Time) finding {
 	middle := sent.Add(got.Sub(sent) / 2)
 	skew := v.Now.Std().Sub(middle).Round(time.Millisecond)
@@ -168,23 +182,27 @@ func memberFindings(v store.View) []finding {
 			expired++
 		}
 	}
+
 	orphans := 0
 	for _, s := range v.Owners {
 		if epoch, ok := live[s.Node]; !ok || epoch != s.Epoch {
 			orphans++
 		}
 	}
+
 	nodes := finding{"nodes", "ok", fmt.Sprintf("%d alive", len(live))}
 	if expired > 0 {
 		nodes = finding{"nodes", "warning", fmt.Sprintf("%d alive, %d with an expired lease that nobody took over", len(live), expired)}
 	}
 	shards := finding{"shards", "ok", fmt.Sprintf("all %d are owned", len(v.Owners))}
+
 	switch {
 	case len(live) == 0:
 		shards = finding{"shards", "ok", "nobody runs a node now; executions wait"}
 	case orphans > 0:
 		shards = finding{"shards", "warning", fmt.Sprintf("%d of %d have no live owner", orphans, len(v.Owners))}
 	}
+
 	return []finding{nodes, shards}
 }
 
@@ -210,6 +228,7 @@ func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		for i := range page.Executions {
 			open++
 			d := &page.Executions[i]
@@ -224,6 +243,7 @@ func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
 			stuck[why.Code]++
 			example = d.Start.Address.Type + "/" + d.Start.Address.Key + " " + why.String()
 		}
+
 		if req.Cursor = page.Cursor; req.Cursor == "" {
 			break
 		}

@@ -29,6 +29,7 @@ func TestLogFinding(t *testing.T) {
 			t.Errorf("%d bytes: %+v, %v, want %s and %q", c.bytes, f, err, c.state, c.says)
 		}
 	}
+
 	if _, err := logFinding(logOf{err: errors.New("denied")}); err == nil {
 		t.Error("no error")
 	}

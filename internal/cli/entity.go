@@ -109,6 +109,7 @@ func (o *options) entities(ctx context.Context, args []string, f *entityFlags) (
 	if len(args) > 0 {
 		r.Type = entityType(args[0])
 	}
+
 	err = o.with(ctx, true, func(b api.Backend) error {
 		for {
 			page, err := b.ListEntities(ctx, r)
@@ -121,6 +122,7 @@ func (o *options) entities(ctx context.Context, args []string, f *entityFlags) (
 			}
 		}
 	})
+
 	if f.limit > 0 && len(found) > f.limit {
 		return found[:f.limit], true, err
 	}
@@ -139,12 +141,14 @@ func newEntityList(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			lines, rows := make([]entityLine, len(found)), make([][]string, len(found))
 			for i := range found {
 				n := &found[i]
 				lines[i] = entityLineOf(n)
 				rows[i] = []string{nameOf(n.Address), second(n.Changed), lockedBy(n), o.state(n)}
 			}
+
 			if o.output == "json" {
 				return o.json(lines)
 			}
@@ -152,9 +156,11 @@ func newEntityList(o *options) *cobra.Command {
 				return err
 			}
 			o.more(more)
+
 			return nil
 		},
 	}
+
 	f.add(cmd)
 	cmd.Flags().BoolVar(&f.locked, "locked", false, "only those that are locked")
 	return cmd
@@ -247,6 +253,7 @@ func (o *options) entity(info *api.EntityInfo) error {
 	for i := range info.Waiting {
 		waiting[i] = waitOf(&info.Waiting[i])
 	}
+
 	if o.output == "json" {
 		return o.json(struct {
 			entityLine
@@ -255,6 +262,7 @@ func (o *options) entity(info *api.EntityInfo) error {
 			Reasons []reasonLine `json:"reasons,omitempty"`
 		}{entityLineOf(n), waiting, info.More, reasonLines(info.Reasons)})
 	}
+
 	rows := [][]string{{"Entity", nameOf(n.Address)}}
 	if !n.Address.Stateless() {
 		rows = append(rows, []string{"State", o.state(n)}, []string{"Created", stamp(n.Created)}, []string{"Changed", stamp(n.Changed)}, []string{"Version", number(int(n.Version))})
@@ -265,17 +273,21 @@ func (o *options) entity(info *api.EntityInfo) error {
 			)
 		}
 	}
+
 	head := "Waiting"
 	if len(waiting) == 0 {
 		rows = append(rows, []string{head, "nothing"})
 	}
+
 	for i, w := range waiting {
 		rows = append(rows, []string{head, stamp(info.Waiting[i].At) + "  " + w.text()})
 		head = ""
 	}
+
 	if info.More {
 		rows = append(rows, []string{"", "and more"})
 	}
+
 	for i, r := range reasons(info.Reasons) {
 		head := ""
 		if i == 0 {
@@ -283,6 +295,7 @@ func (o *options) entity(info *api.EntityInfo) error {
 		}
 		rows = append(rows, []string{head, "it " + r})
 	}
+
 	return o.table("", rows)
 }
 
@@ -315,6 +328,7 @@ func (o *options) entityNames(locked bool) func(*cobra.Command, []string, string
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+
 		names := make([]string, len(found))
 		for i := range found {
 			names[i] = nameOf(found[i].Address)
@@ -328,6 +342,7 @@ func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) e
 	var text, requestID string
 	var timeout time.Duration
 	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), o.entityNames(false)
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		a, err := entityAddress(args[0])
 		if err != nil {
@@ -337,6 +352,7 @@ func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) e
 		if r.Input, err = o.input("--input", text); err != nil {
 			return err
 		}
+
 		if err := prepare(&r); err != nil {
 			return err
 		}
@@ -351,6 +367,7 @@ func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) e
 			return reply(&r, out)
 		})
 	}
+
 	cmd.Flags().StringVar(&text, "input", "", "input as JSON, @file, or - for standard input (null)")
 	cmd.Flags().StringVar(&requestID, "request-id", "", "makes a repetition harmless: it gets the same answer")
 	patience(cmd, &timeout)

@@ -34,7 +34,8 @@ var (
 	_     = perdure.NewRPC(clock, "zone", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) { return "zone " + ctx.Key(), nil })
 )
 
-// bankDemo leaves a store with two accounts and a shelf. What was left for account eu-1 has been done.
+// bankDemo leaves a store with two accounts and a shelf. What was left for account eu-1 has been
+// done.
 func bankDemo() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -62,6 +63,7 @@ func TestEntitiesBesideANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer app.Close()
+
 	do := on(t, url)
 	for _, c := range []struct {
 		args string
@@ -69,7 +71,8 @@ func TestEntitiesBesideANode(t *testing.T) {
 		want string
 	}{
 		{`call account/42 deposit --input {"Cents":100} --request-id d-1`, 0, "100"},
-		{`call account/42 deposit --input {"Cents":100} --request-id d-1`, 0, "100"}, // repeated: the same answer
+		// repeated: the same answer
+		{`call account/42 deposit --input {"Cents":100} --request-id d-1`, 0, "100"},
 		{`call account/42 deposit --input {"Cents":-500}`, 1, "insufficient funds"},
 		{`call entity:account/42 cents -o json`, 0, "100"},
 		{`call account/42 withdraw`, 3, "withdraw"},
@@ -77,7 +80,8 @@ func TestEntitiesBesideANode(t *testing.T) {
 		{`call account deposit`, 2, "write entity/key"},
 		{`call service:/x zone`, 2, "write entity/key"},
 		{`call service:clock/eu zone`, 0, `"zone eu"`},
-		{`call cart/1 add --timeout 300ms`, 6, "one node is running and has not answered"}, // it does not have the code
+		// it does not have the code
+		{`call cart/1 add --timeout 300ms`, 6, "one node is running and has not answered"},
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2`, 0, "sent deposit to account/42"},
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2 -o json`, 0, `"operation": "deposit"`},
 		{`call account/42 cents`, 0, "101"},
@@ -87,6 +91,7 @@ func TestEntitiesBesideANode(t *testing.T) {
 	} {
 		do(c.want, c.code, append([]string{"entity"}, strings.Fields(c.args)...)...)
 	}
+
 	do("entities account, service:clock", 0, "worker", "list")
 	do(`"service:clock"`, 0, "worker", "list", "-o", "json")
 	do("see `perdure entity show account/42`", 2, "workflow", "explain", "entity:account/42")

@@ -65,6 +65,7 @@ func (o *options) deleteEntity(ctx context.Context, b api.Backend, a model.Addre
 			return err
 		}
 	}
+
 	if o.output == "json" {
 		done := map[string]any{"entity": entityWord(a.Type), "key": a.Key, "dry_run": dry}
 		if saved != "" {
@@ -72,6 +73,7 @@ func (o *options) deleteEntity(ctx context.Context, b api.Backend, a model.Addre
 		}
 		return o.json(done)
 	}
+
 	done := "was"
 	if dry {
 		done = "would be"
@@ -79,6 +81,7 @@ func (o *options) deleteEntity(ctx context.Context, b api.Backend, a model.Addre
 	if _, err = fmt.Fprintf(o.Out, "%s %s deleted.\n", name, done); err != nil {
 		return err
 	}
+
 	return o.tellSaved(saved)
 }
 

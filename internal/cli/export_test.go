@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// CheckShape compares the output of a command, if it is JSON, with the shape that the page gives it.
+// CheckShape compares the output of a command, if it is JSON, with the shape that the page gives
+// it.
 func CheckShape(page string, args []string, out string) error {
 	if !slices.Contains(args, "json") {
 		return nil
@@ -15,10 +16,12 @@ func CheckShape(page string, args []string, out string) error {
 	if err != nil || slices.Contains(args, "--follow") || slices.Contains(args, "-f") && cmd.Name() == "logs" {
 		return err
 	}
+
 	s, err := loadShapes(page)
 	if err != nil {
 		return err
 	}
+
 	command := strings.TrimPrefix(cmd.CommandPath(), "perdure ")
 	for _, arg := range args {
 		if _, ok := s.commands[command+" "+arg]; ok {
@@ -26,12 +29,14 @@ func CheckShape(page string, args []string, out string) error {
 			break
 		}
 	}
+
 	switch {
 	case s.commands[command] == "none":
 		return nil
 	case command == "dlq requeue" && strings.HasPrefix(rest[0], "-"):
 		command += " --all" // all that other flags select
 	}
+
 	if err := s.check(command, []byte(out)); err != nil {
 		return fmt.Errorf("perdure %s: %w:\n%s", strings.Join(args, " "), err, out)
 	}

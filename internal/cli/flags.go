@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Flags that refuse what makes no sense when they are read, so that nothing has been opened, let alone changed, by then.
+// Flags that refuse what makes no sense when they are read, so that nothing has been opened, let
+// alone changed, by then.
 
 // spanFlag is a duration that is more than nothing.
 type spanFlag struct{ to *time.Duration }

@@ -37,6 +37,7 @@ func (o *options) flowVerb(use, short, example, done string, do func(ctx context
 			return err
 		},
 	}
+
 	patience(cmd, &timeout)
 	return cmd
 }
@@ -89,6 +90,7 @@ func shapeLimit(l *api.LimitStatus) limitShape {
 	if l.Rate > 0 {
 		s.Rate = rule.FormatRate(l.Rate, l.Period)
 	}
+
 	for _, u := range l.Uses {
 		use := useShape{Key: u.Key, Held: u.Held, Waiting: u.Waiting}
 		for _, r := range u.Holders {
@@ -99,6 +101,7 @@ func shapeLimit(l *api.LimitStatus) limitShape {
 		}
 		s.Uses = append(s.Uses, use)
 	}
+
 	s.Others = othersShape(l.Others)
 	return s
 }
@@ -115,11 +118,13 @@ func (s *limitShape) of() string {
 	if s.Activity != "" {
 		parts = append(parts, "activity "+s.Activity)
 	}
+
 	if s.Per == api.PerKey {
 		parts = append(parts, "each "+s.Key)
 	} else if s.Per != "" {
 		parts = append(parts, "each "+s.Per)
 	}
+
 	return strings.Join(parts, ", ")
 }
 
@@ -169,6 +174,7 @@ func newLimitShow(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			for i := range list {
 				l := &list[i]
 				switch {
@@ -177,6 +183,7 @@ func newLimitShow(o *options) *cobra.Command {
 				case o.output == "json":
 					return o.json(l)
 				}
+
 				rows := [][]string{
 					{"Name", l.Name}, {"For", l.of()}, {"At a time", number(l.Concurrency)}, {"Rate", dash(l.Rate)}, {"Burst", number(int(l.Burst))},
 				}
@@ -187,11 +194,13 @@ func newLimitShow(o *options) *cobra.Command {
 					}
 					rows = append(rows, []string{"Held" + of, some(u.Held, u.Holders)}, []string{"Waiting" + of, some(u.Waiting, u.Waiters)})
 				}
+
 				if n := l.Others; n.Keys > 0 {
 					rows = append(rows, []string{fmt.Sprintf("Held, %d other keys", n.Keys), number(n.Held)}, []string{fmt.Sprintf("Waiting, %d other keys", n.Keys), number(n.Waiting)})
 				}
 				return o.table("", rows)
 			}
+
 			names := make([]string, len(list))
 			for i := range list {
 				names[i] = list[i].Name
@@ -258,6 +267,7 @@ func newBreaker(o *options) *cobra.Command {
 	var why, pauseWhy, until string
 	var span time.Duration
 	var tripAny, pauseAny bool
+
 	trip := o.flowVerb("trip", "Open a breaker as if enough tasks had failed", "  perdure breaker trip bank --reason 'they migrate'", "tripped breaker",
 		func(ctx context.Context, b api.Backend, name string) error {
 			if err := checkBreaker(ctx, b, name, tripAny); err != nil {
@@ -265,6 +275,7 @@ func newBreaker(o *options) *cobra.Command {
 			}
 			return b.TripBreaker(ctx, model.DefaultTenant, name, why)
 		})
+
 	trip.Flags().BoolVar(&tripAny, "any-name", false, anyName)
 	trip.Flags().StringVar(&why, "reason", "", "what people are told")
 	pause := o.flowVerb("pause", "Let nothing through a breaker for a while", "  perdure breaker pause bank --for 2h --reason 'they migrate'", "paused breaker",
@@ -284,12 +295,14 @@ func newBreaker(o *options) *cobra.Command {
 			}
 			return b.PauseBreaker(ctx, model.DefaultTenant, name, model.TimeOf(at), pauseWhy)
 		})
+
 	pause.Flags().BoolVar(&pauseAny, "any-name", false, anyName)
 	pause.Flags().StringVar(&pauseWhy, "reason", "", "what people are told")
 	pause.Flags().DurationVar(&span, "for", 0, "how long")
 	pause.Flags().StringVar(&until, "until", "", "until when (RFC 3339); a time in the past ends the pause")
 	pause.MarkFlagsMutuallyExclusive("for", "until")
 	pause.MarkFlagsOneRequired("for", "until")
+
 	cmd.AddCommand(newBreakerList(o), newBreakerSet(o), trip, pause,
 		o.flowVerb("reset", "Close a breaker and end its pause", "  perdure breaker reset bank", "reset breaker", func(ctx context.Context, b api.Backend, name string) error {
 			return orKnown(b.ResetBreaker(ctx, model.DefaultTenant, name), "breakers", func() ([]string, error) { return breakerNames(ctx, b) })
@@ -298,6 +311,7 @@ func newBreaker(o *options) *cobra.Command {
 			func(ctx context.Context, b api.Backend, name string) error {
 				return b.DeleteBreaker(ctx, model.DefaultTenant, name)
 			}))
+
 	return cmd
 }
 
@@ -366,6 +380,7 @@ func newBreakerList(o *options) *cobra.Command {
 			return o.breakers(cmd.Context(), n.Backend())
 		},
 	}
+
 	cmd.Flags().BoolVar(&rules, "rules", false, "the rules that were set, instead")
 	return cmd
 }
@@ -444,10 +459,12 @@ func (o *options) queueVerbs() []*cobra.Command {
 			}
 			return nil // it is paused, whether or not somebody could be asked
 		})
+
 	pause.Flags().StringVar(&why, "reason", "", "what people are told")
 	resume := o.flowVerb("resume", "Have tasks of a queue begin again", "  perdure queue resume mail", "resumed queue",
 		func(ctx context.Context, b api.Backend, name string) error {
 			return b.ResumeQueue(ctx, model.DefaultTenant, name)
 		})
+
 	return []*cobra.Command{pause, resume}
 }

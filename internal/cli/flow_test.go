@@ -21,6 +21,7 @@ func TestFlowBesideANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer app.Close()
 	do := func(want string, args ...string) {
 		t.Helper()
@@ -29,13 +30,16 @@ func TestFlowBesideANode(t *testing.T) {
 			t.Fatalf("perdure %s: exit %d, %s%s\nwant %q", strings.Join(args, " "), code, out, complaints, want)
 		}
 	}
+
 	x, err := ship.Submit(app.With(t.Context()), 5)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	until := func(want string) {
 		t.Helper()
-		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) { // until the node has heard of it
+		// until the node has heard of it
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			info, err := app.Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
 				return
@@ -45,10 +49,12 @@ func TestFlowBesideANode(t *testing.T) {
 			}
 		}
 	}
+
 	explained := func(want string) {
 		t.Helper()
 		until(want)
-		do(want, "workflow", "explain", "task:ship/"+x.Ref.Key) // beside the owner, who knows it without looking
+		// beside the owner, who knows it without looking
+		do(want, "workflow", "explain", "task:ship/"+x.Ref.Key)
 		do(want, "task", "list", "--activity", "ship", "-o", "json")
 		for info, err := range app.Executions(t.Context(), `key = "`+x.Ref.Key+`"`) {
 			if err != nil || !strings.Contains(info.Reason, want) {
@@ -56,6 +62,7 @@ func TestFlowBesideANode(t *testing.T) {
 			}
 		}
 	}
+
 	explained("no limit of that name")
 	for { // a node tells with its lease what its activities name
 		if out, _, _ := perdureOn(t, url, "worker", "list", "-o", "json"); strings.Contains(out, "carrier") {
@@ -63,6 +70,7 @@ func TestFlowBesideANode(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+
 	if _, complaints, code := perdureOn(t, url, "breaker", "trip", "carier"); code != 3 || !strings.Contains(complaints, "known breakers: carrier") {
 		t.Errorf("a misspelt breaker: exit %d, %s", code, complaints)
 	}
@@ -84,6 +92,7 @@ func TestFlowBesideANode(t *testing.T) {
 	do("task:ship/typed", "task", "submit", "ship", "--queue", "ship", "--key", "typed", "--input", "1", "--limit", "dock,crane", "--breaker", "carrier", "--schedule-to-start", "1h",
 		"--schedule-to-close", "2h", "--heartbeat-timeout", "10s", "--fair-key", "a", "--fair-weight", "2")
 	do("resumed queue ship", "queue", "resume", "ship")
+
 	for end := time.Now().Add(2 * time.Minute); ; { // its owner hears of the queue in a moment
 		out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/typed")
 		if strings.Contains(out, "waits for limit crane: no limit of that name is defined") {
@@ -93,6 +102,7 @@ func TestFlowBesideANode(t *testing.T) {
 			t.Fatalf("the task that names a limit that is not defined: %s", out)
 		}
 	}
+
 	do("paused queue ship", "queue", "pause", "ship", "--reason", "inventory")
 	do("reset breaker carrier", "breaker", "reset", "carrier")
 	do("resumed queue ship", "queue", "resume", "ship")
@@ -103,16 +113,19 @@ func TestFlowBesideANode(t *testing.T) {
 	}
 }
 
-// Who holds a limit and who waits is told by the nodes, however often it is asked: not what they told somebody else before.
+// Who holds a limit and who waits is told by the nodes, however often it is asked: not what they
+// told somebody else before.
 func TestLimitBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	begun, end := make(chan struct{}, 10), make(chan struct{})
+
 	ship := perdure.NewActivity("ship", func(_ context.Context, n int) (int, error) {
 		begun <- struct{}{}
 		<-end
 		return n, nil
 	}, perdure.OnQueue("ship"), perdure.Limit("dock"))
+
 	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, ship)
 	if err != nil {
 		t.Fatal(err)
@@ -122,6 +135,7 @@ func TestLimitBesideANode(t *testing.T) {
 	if err := app.SetLimit(t.Context(), perdure.LimitRule{Name: "dock", Concurrency: 1}); err != nil {
 		t.Fatal(err)
 	}
+
 	show := func(want ...string) {
 		t.Helper()
 		out, complaints, code := perdureOn(t, url, "limit", "show", "dock")
@@ -131,6 +145,7 @@ func TestLimitBesideANode(t *testing.T) {
 			}
 		}
 	}
+
 	if _, err := ship.Submit(app.With(t.Context()), 1, perdure.RawKey("first")); err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +154,7 @@ func TestLimitBesideANode(t *testing.T) {
 	if _, err := ship.SubmitMany(app.With(t.Context()), []int{2, 3, 4}); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := ship.Submit(app.With(t.Context()), 5, perdure.RawKey("last")); err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// On PostgreSQL a command removes an execution and an entity that the owner, another process, cannot read. Orders for them are refused at once, with the way out.
+// On PostgreSQL a command removes an execution and an entity that the owner, another process,
+// cannot read. Orders for them are refused at once, with the way out.
 func TestForcedDeleteBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// forceDelete removes an execution or an entity after its rows are safe in a new file, and names that
-// file. Without a path the file gets a name of its own in the current directory.
+// forceDelete removes an execution or an entity after its rows are safe in a new file, and names
+// that file. Without a path the file gets a name of its own in the current directory.
 func forceDelete(ctx context.Context, b api.Backend, t api.Target, path string) (file string, err error) {
 	f, err := createExport(t, path)
 	if err != nil {
@@ -51,8 +51,8 @@ func createExport(t api.Target, path string) (f *os.File, err error) {
 	return f, err
 }
 
-// exportName is the name of an export without its ending. Types and keys may have any bytes, and any
-// length that the store takes; the first line of the file has them in full.
+// exportName is the name of an export without its ending. Types and keys may have any bytes, and
+// any length that the store takes; the first line of the file has them in full.
 func exportName(t api.Target, now time.Time) string {
 	const most = 80
 	plain := func(s string) string {
@@ -66,6 +66,7 @@ func exportName(t api.Target, now time.Time) string {
 		}, s)
 		return s[:min(len(s), most)]
 	}
+
 	kind := t.Address.Type
 	if t.Address.IsEntity() {
 		kind = entityWord(kind)

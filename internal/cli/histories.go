@@ -19,7 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// changing makes a command that changes one execution, or with --dry-run only tells what it would do.
+// changing makes a command that changes one execution, or with --dry-run only tells what it would
+// do.
 func (o *options) changing(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
 	var dry bool
 	var timeout time.Duration
@@ -83,6 +84,7 @@ func newWorkflowFork(o *options) *cobra.Command {
 	var key, from string
 	var set []string
 	var reuse bool
+
 	cmd := o.changing("fork", "Begin another execution with the past of a run",
 		"  perdure workflow fork order/42 --key 42-again --from charge\n  perdure workflow fork order/42 --key what-if --set charge='{\"ok\":true}'",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
@@ -100,11 +102,13 @@ func newWorkflowFork(o *options) *cobra.Command {
 			reply, err := b.Fork(ctx, r)
 			return o.begun(t, &reply, dry, err)
 		})
+
 	cmd.Flags().StringVar(&key, "key", "", "key of the new execution")
 	cmd.Flags().StringVar(&from, "from", "", "keep what stands before this step, or up to this position; everything by default")
 	cmd.Flags().StringArrayVar(&set, "set", nil, "step=JSON: give a step another result; the past ends there by default")
 	cmd.Flags().BoolVar(&reuse, "reuse", false, "also when a closed execution has the key")
 	_ = cmd.MarkFlagRequired("key") // fails only for a flag that is not there
+
 	return cmd
 }
 
@@ -145,6 +149,7 @@ func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error
 	if err != nil {
 		return err
 	}
+
 	if o.output == "json" {
 		reply := map[string]any{
 			"workflow": r.Address.Type, "key": r.Address.Key, "kept": r.Position, "total": r.Total, "dry_run": dry,
@@ -155,6 +160,7 @@ func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error
 		}
 		return o.json(reply)
 	}
+
 	if dry {
 		fmt.Fprintf(o.Out, "%s/%s would begin with %d of %d events.\n", r.Address.Type, r.Address.Key, r.Position, r.Total)
 	} else {
@@ -164,6 +170,7 @@ func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error
 		}
 		fmt.Fprintln(o.Out, ".")
 	}
+
 	for _, part := range []struct {
 		what   string
 		events []model.Event
@@ -175,6 +182,7 @@ func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error
 			fmt.Fprintf(o.Out, "  %s: %d %s %s\n", part.what, e.Seq, e.Kind, e.Name)
 		}
 	}
+
 	return nil
 }
 
@@ -209,6 +217,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 			name := t.Address.Type + "/" + t.Address.Key
 			saved := "" // the file with its rows
 			would, err := b.Delete(ctx, api.DeleteRequest{Target: t, DryRun: true, Force: force})
+
 			switch {
 			case err != nil:
 				return err
@@ -224,6 +233,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 					return err
 				}
 			}
+
 			if o.output == "json" {
 				runs := []string{}
 				for _, id := range would.Runs {
@@ -235,13 +245,16 @@ func newWorkflowDelete(o *options) *cobra.Command {
 				}
 				return o.json(done)
 			}
+
 			if dry {
 				fmt.Fprintf(o.Out, "%s would be deleted (%s).\n", name, countRuns(would.Runs))
 			} else {
 				fmt.Fprintf(o.Out, "%s was deleted (%s).\n", name, countRuns(would.Runs))
 			}
+
 			return o.tellSaved(saved)
 		})
+
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&force, "force", false, "remove it whatever state it is in, also when it cannot be read, after its rows were saved")
 	cmd.Flags().StringVar(&export, "export", "", "with --force: new file that its rows are written to, as they stand, before they are removed (default: perdure-*.jsonl in the current directory)")
@@ -250,7 +263,8 @@ func newWorkflowDelete(o *options) *cobra.Command {
 		example: `  perdure workflow delete order/42 --yes
   perdure workflow delete --query 'workflow = "order" and closed < -720h' --dry-run`,
 	}, func(ctx context.Context, b api.Backend, t api.Target) error {
-		_, err := b.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: t.Address}}) // with all its runs
+		// with all its runs
+		_, err := b.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: t.Address}})
 		return err
 	})
 }
@@ -287,10 +301,12 @@ func newWorkflowExport(o *options) *cobra.Command {
 			}
 			return errors.Join(history.Export(ctx, b, t, f), f.Close())
 		})
+
 	one := cmd.RunE
 	cmd.Use = "export workflow/key | --query q --out dir"
 	cmd.Example = `  perdure workflow export order/42 -f order-42.jsonl
   perdure workflow export --query 'workflow = "order" and closed >= -24h' --out histories`
+
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case (out == "") != (len(args) == 1):
@@ -300,6 +316,7 @@ func newWorkflowExport(o *options) *cobra.Command {
 		}
 		return nil
 	}
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return one(cmd, args)
@@ -310,11 +327,13 @@ func newWorkflowExport(o *options) *cobra.Command {
 		}
 		return o.exportAll(cmd.Context(), r, out)
 	}
+
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write; standard output by default")
 	cmd.Flags().StringVar(&out, "out", "", "directory to write one file per history to; run it again to go on after an interruption")
 	cmd.Flags().StringVarP(&f.query, "query", "q", "", "with --out: all that it selects; see `perdure workflow list`")
 	cmd.Flags().BoolVar(&f.all, "all-runs", false, "with --query: earlier runs of a chain too")
 	cmd.MarkFlagsMutuallyExclusive("file", "out")
+
 	return cmd
 }
 
@@ -322,6 +341,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 	var file, key string
 	var dry bool
 	var timeout time.Duration
+
 	cmd := &cobra.Command{
 		Use: "import", Short: "Store a run that was exported; an open one goes on here",
 		Example: "  perdure workflow import -f order-42.jsonl --key 42-copy", Args: cobra.NoArgs,
@@ -336,6 +356,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 			})
 		},
 	}
+
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to read; standard input by default")
 	cmd.Flags().StringVar(&key, "key", "", "key to store it under instead of its own")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")

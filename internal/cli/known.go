@@ -59,6 +59,7 @@ func breakerNames(ctx context.Context, b api.Backend) (names []string, err error
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range rules {
 		names = append(names, rules[i].Name)
 	}
@@ -66,6 +67,7 @@ func breakerNames(ctx context.Context, b api.Backend) (names []string, err error
 	for i := range workers {
 		names = append(names, workers[i].Breakers...)
 	}
+
 	return names, err
 }
 

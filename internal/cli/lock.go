@@ -60,6 +60,7 @@ func newLockList(o *options) *cobra.Command {
 				Key    string `json:"key"`
 				lockLine
 			}
+
 			lines, rows := make([]line, len(found)), make([][]string, len(found))
 			for i := range found {
 				n := &found[i]
@@ -70,6 +71,7 @@ func newLockList(o *options) *cobra.Command {
 				lines[i] = line{entityWord(n.Address.Type), n.Address.Key, *l}
 				rows[i] = []string{nameOf(n.Address), dash(l.Execution), dash(l.Run), dash(l.Section), strconv.FormatInt(l.Epoch, 10), second(n.Held)}
 			}
+
 			if o.output == "json" {
 				return o.json(lines)
 			}
@@ -77,9 +79,11 @@ func newLockList(o *options) *cobra.Command {
 				return err
 			}
 			o.more(more)
+
 			return nil
 		},
 	}
+
 	f.add(cmd)
 	return cmd
 }
@@ -103,6 +107,7 @@ func (o *options) waiters(info *api.EntityInfo) error {
 		waiters = append(waiters, w)
 		rows = append(rows, []string{strconv.Itoa(len(waiters)), w.From, w.Run, w.Section, second(it.At)})
 	}
+
 	if o.output == "json" {
 		return o.json(struct {
 			Entity  string     `json:"entity"`
@@ -112,18 +117,22 @@ func (o *options) waiters(info *api.EntityInfo) error {
 			More    bool       `json:"more_waiting,omitempty"`
 		}{entityWord(n.Address.Type), n.Address.Key, lockOf(n), waiters, info.More})
 	}
+
 	if l := lockOf(n); l != nil {
 		o.say(o.Err, fmt.Sprintf("%s is locked by %s (%s) since %s.", nameOf(n.Address), l.Execution, l.Run, stamp(n.Held)))
 	} else {
 		fmt.Fprintf(o.Err, "%s is not locked.\n", nameOf(n.Address))
 	}
+
 	if info.More {
 		fmt.Fprintln(o.Err, "More than what is shown waits for it.")
 	}
+
 	if len(rows) == 0 {
 		fmt.Fprintln(o.Err, "Nobody waits for its lock.")
 		return nil
 	}
+
 	return o.table("#\tEXECUTION\tRUN?\tSECTION\tSINCE", rows)
 }
 
@@ -146,6 +155,7 @@ Cancel or terminate the execution instead where that is possible: its end releas
 			if err != nil {
 				return err
 			}
+
 			if !force && epoch == 0 {
 				return o.with(cmd.Context(), true, func(b api.Backend) error {
 					a, err := findEntity(cmd.Context(), b, a)
@@ -155,6 +165,7 @@ Cancel or terminate the execution instead where that is possible: its end releas
 					return rehearseRelease(cmd.Context(), b, a)
 				})
 			}
+
 			return o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
 				a, err := findEntity(ctx, b, a)
 				if err != nil {
@@ -200,10 +211,12 @@ func (o *options) release(ctx context.Context, b api.Backend, r api.UnlockReques
 	if err := b.Unlock(ctx, r); err != nil {
 		return err
 	}
+
 	l := lockOf(&before.Entity)
 	if l == nil || r.Epoch != 0 && l.Epoch != r.Epoch {
 		l = &lockLine{Epoch: r.Epoch} // it has come since we looked
 	}
+
 	if o.output == "json" {
 		return o.json(struct {
 			Entity string `json:"entity"`
@@ -211,10 +224,12 @@ func (o *options) release(ctx context.Context, b api.Backend, r api.UnlockReques
 			lockLine
 		}{entityWord(r.Address.Type), r.Address.Key, *l})
 	}
+
 	from := ""
 	if l.Execution != "" {
 		from = " from " + l.Execution
 	}
 	_, err = fmt.Fprintf(o.Out, "took the lock of %s%s\n", nameOf(r.Address), from)
+
 	return err
 }

@@ -37,7 +37,8 @@ func contend(t *testing.T, app *perdure.App) {
 	c := app.With(t.Context())
 	until := func(x perdure.Target, want string) {
 		t.Helper()
-		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) { // until its worker, or the owner of the entity, has said so
+		// until its worker, or the owner of the entity, has said so
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			info, err := app.Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
 				return
@@ -54,6 +55,7 @@ func contend(t *testing.T, app *perdure.App) {
 		}
 		until(x, want)
 	}
+
 	x, err := saving.Start(c, 5, perdure.RawKey("s-1"))
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +125,7 @@ func wantLocks(t *testing.T, url string) {
 			t.Errorf("perdure %s: exit %d, want %d and %q:\n%s\n%s", c.args, code, c.code, c.want, out, complaints)
 		}
 	}
+
 	held := epochs(t, do("", 0, "lock", "list", "-o", "json"))
 	if len(held) != 2 {
 		t.Fatalf("locks %v", held)
@@ -162,6 +165,7 @@ func TestLocks(t *testing.T) {
 		}
 		return app
 	}
+
 	app := open()
 	contend(t, app)
 	if err := app.Close(); err != nil {
@@ -188,13 +192,16 @@ func TestLocksBesideANode(t *testing.T) {
 	}
 	defer app.Close()
 	contend(t, app)
+
 	for _, x := range []string{"move/t-1", "move/t-2", "saving/s-1"} {
-		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) { // until it has left the memory of its owner, and the store has what it waits for
+		// until it has left the memory of its owner, and the store has what it waits for
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			if out, _, _ := perdureOn(t, url, "workflow", "explain", x); strings.Contains(out, "waits for") || time.Now().After(end) {
 				break
 			}
 		}
 	}
+
 	wantLocks(t, url)
 	wantAfterRelease(t, app)
 }

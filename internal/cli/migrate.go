@@ -24,14 +24,17 @@ for those who want it done beforehand. It may run in several places at once, and
 				return err
 			}
 			after := before
+
 			if !dry && before.Version < before.Latest {
 				if after, err = node.Migrate(cmd.Context(), cfg); err != nil {
 					return err
 				}
 			}
+
 			if o.output == "json" {
 				return o.json(after)
 			}
+
 			switch {
 			case before.Version == before.Latest:
 				fmt.Fprintf(o.Out, "The schema is up to date: version %d, %d shards.\n", before.Version, before.Shards)
@@ -40,9 +43,11 @@ for those who want it done beforehand. It may run in several places at once, and
 			default:
 				fmt.Fprintf(o.Out, "The schema was brought from version %d to %d; %d shards.\n", before.Version, after.Version, after.Shards)
 			}
+
 			return nil
 		},
 	}
+
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
 	cmd.Flags().IntVar(&shards, "shards", 0, "number of shards of a new store; it can never be changed (0: the default)")
 	return cmd

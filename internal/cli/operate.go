@@ -19,7 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// act opens the store for commands that change something: a file as its only owner, a database beside its nodes.
+// act opens the store for commands that change something: a file as its only owner, a database
+// beside its nodes.
 func (o *options) act(ctx context.Context) (session, error) {
 	n, err := o.look(ctx) // a name that was mistyped must not make a new file
 	if err != nil {
@@ -72,7 +73,8 @@ func (o *options) within(ctx context.Context, d time.Duration, do func(ctx conte
 	return o.unanswered(ctx, n, late(asked, do(asked, n.Backend())))
 }
 
-// input reads JSON from a flag: itself, @file, or - for standard input. It is checked before anything is sent.
+// input reads JSON from a flag: itself, @file, or - for standard input. It is checked before
+// anything is sent.
 func (o *options) input(flag, text string) (model.Payload, error) {
 	data := []byte(text)
 	var err error
@@ -84,6 +86,7 @@ func (o *options) input(flag, text string) (model.Payload, error) {
 	case strings.HasPrefix(text, "@"):
 		data, err = os.ReadFile(text[1:])
 	}
+
 	if err != nil {
 		return model.Payload{}, fault.New(fault.Invalid, "%s: %w", flag, err)
 	}
@@ -91,6 +94,7 @@ func (o *options) input(flag, text string) (model.Payload, error) {
 	if err := json.Compact(&compact, data); err != nil {
 		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: %w", flag, err)
 	}
+
 	return model.Payload{Data: compact.Bytes()}, nil
 }
 
@@ -143,6 +147,7 @@ others begin. The command may be repeated: a key begins once.`,
 			} else if many == "" {
 				return fault.New(fault.Invalid, "name a workflow: perdure workflow start greet")
 			}
+
 			req, err := o.startRequest(workflow, &f)
 			if err != nil {
 				return err
@@ -150,11 +155,13 @@ others begin. The command may be repeated: a key begins once.`,
 			if req.Terms, err = times.terms(); err != nil {
 				return err
 			}
+
 			if many != "" {
 				return o.within(cmd.Context(), mostCalls, func(ctx context.Context, b api.Backend) error {
 					return o.startMany(ctx, b, many, workflow, req, f.timeout)
 				})
 			}
+
 			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, req, f.wait) })
 		},
 	}
@@ -179,6 +186,7 @@ func (o *options) startRequest(workflow string, f *startFlags) (r api.StartReque
 	if !ok {
 		return r, fault.New(fault.Invalid, "--reuse %q: never, failed or always", f.reuse)
 	}
+
 	r.Reuse, r.RequestID = reuse, f.requestID
 	key := f.key
 	if key == "" {
@@ -190,6 +198,7 @@ func (o *options) startRequest(workflow string, f *startFlags) (r api.StartReque
 		}
 		key = perdure.HashKey(json.RawMessage(hashed.Data)).String()
 	}
+
 	r.Address = model.Address{Tenant: model.DefaultTenant, Type: workflow, Key: key}
 	return r, nil
 }
@@ -203,6 +212,7 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 	out := started{
 		Workflow: r.Address.Type, Key: r.Address.Key, Run: reply.Run.String(), Existing: reply.Existing, Status: reply.Status.String(),
 	}
+
 	if !wait {
 		if o.output == "json" {
 			return o.json(out)
@@ -214,6 +224,7 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 		_, err = fmt.Fprintf(o.Out, "%s %s, run %s\n", name, verb, out.Run)
 		return err
 	}
+
 	end, err := b.Await(ctx, api.Target{Address: r.Address})
 	if err != nil {
 		return fault.WithHint(err, "%s goes on: see `perdure workflow explain %s`", name, name)
@@ -223,11 +234,13 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 	if failure != nil {
 		out.Error = failure.Message
 	}
+
 	if o.output == "json" {
 		err = o.json(out)
 	} else if failure == nil {
 		_, err = fmt.Fprintln(o.Out, payload(end.Outcome.Output, len(end.Outcome.Output.Data)))
 	}
+
 	if failure != nil {
 		return fault.New(fault.Unclassified, "%s %s: %s", name, out.Status, failure.Message)
 	}
@@ -275,6 +288,7 @@ func (o *options) settle(use, short, example string, fill func(*api.SettleReques
 	var run string
 	var r api.SettleRequest
 	var timeout time.Duration
+
 	cmd := &cobra.Command{
 		Use: use + " workflow/key promise", Short: short, Example: example, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -292,6 +306,7 @@ func (o *options) settle(use, short, example string, fill func(*api.SettleReques
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
 	cmd.Flags().StringVar(&r.RequestID, "request-id", "", "makes a repetition harmless")
 	patience(cmd, &timeout)

@@ -67,10 +67,12 @@ func perdureOn(t *testing.T, url string, args ...string) (out, complaints string
 	if err := cli.CheckShape("../../docs/cli-json.md", args, o.String()); code == 0 && err != nil {
 		t.Error(err)
 	}
-	return o.String(), strings.Join(strings.Fields(e.String()), " "), code // errors are wrapped to the width of a terminal
+	// errors are wrapped to the width of a terminal
+	return o.String(), strings.Join(strings.Fields(e.String()), " "), code
 }
 
-// On PostgreSQL the command asks the node that owns an execution, while it runs, and owns nothing itself.
+// On PostgreSQL the command asks the node that owns an execution, while it runs, and owns nothing
+// itself.
 func TestOperateBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -147,14 +149,17 @@ func TestOperateWithoutANode(t *testing.T) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	var complaints string
 	var code int
-	for _, patience := range []string{"500ms", "5s", "30s"} { // a busy machine needs some of it to connect
+	// a busy machine needs some of it to connect
+	for _, patience := range []string{"500ms", "5s", "30s"} {
 		_, complaints, code = perdureOn(t, url, "workflow", "start", "shop", "--key", "k", "--input", `"lamp"`, "--timeout", patience)
 		if code == 6 && strings.Contains(complaints, "accepted, but not answered yet") && strings.Contains(complaints, "perdure doctor") {
 			break
 		}
 	}
+
 	if code != 6 || !strings.Contains(complaints, "accepted, but not answered yet") {
 		t.Fatalf("exit %d, %s", code, complaints)
 	}
@@ -162,9 +167,11 @@ func TestOperateWithoutANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer app.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	for {
 		info, err := app.Describe(ctx, shop.Execution(perdure.RawKey("k")))
 		if err == nil && info.Status == perdure.Completed {

@@ -44,7 +44,7 @@ var (
 
 // looks are the commands that print tables, and texts about one thing.
 var looks = []string{
-	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42",
+	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42", "workflow signals order/42",
 	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
 	"dlq list", "dlq groups", "dlq show " + deadStep,
 	"queue list", "queue show mails", "worker list",
@@ -107,11 +107,13 @@ func TestTables(t *testing.T) {
 			}
 			check(args, r.out+r.complaints)
 		}
+
 		for _, name := range slices.Sorted(maps.Keys(printers)) {
 			if name != "bench" { // writes Markdown, which has no width
 				check(name, printed(t, width, "table", printers[name]))
 			}
 		}
+
 		golden(t, fmt.Sprintf("tables-%d.txt", width), all.String())
 	}
 }
@@ -134,6 +136,7 @@ func TestTablesWhole(t *testing.T) {
 			t.Errorf("perdure %s --wide: something is left out:\n%s%s", args, wide.out, wide.complaints)
 		}
 	}
+
 	if r := runOn(t, p, 0, "workflow", "show", "order/42"); !strings.Contains(r.out, longText) {
 		t.Errorf("a long input in a pipe: %s", r.out)
 	}
@@ -164,6 +167,7 @@ func golden(t *testing.T, name, got string) {
 // acts are the commands that do something, by the name of their shape.
 var acts = map[string]string{
 	"workflow count": "", "workflow start": "order --key k --wait", "workflow signal": "order/42 approved", "workflow resolve": "order/42 answer", "workflow reject": "order/42 answer --message no",
+	"workflow signals show": "order/42 7-3f9a0c41d2e7", "workflow signals skip": "order/42 7-3f9a0c41d2e7", "workflow signals drop": "order/42 7-3f9a0c41d2e7",
 	"workflow cancel": "order/42", "workflow terminate": "order/42", "workflow pause": "order/42", "workflow resume": "order/42",
 	"workflow update": "order/42 add", "workflow query": "order/42 sum", "workflow state": "order/42 sum", "workflow fork": "order/42 --key k",
 	"workflow retry": "order/42", "workflow retry --query": "status='failed' --yes", "workflow reset": "order/42 --to 3",
@@ -215,7 +219,8 @@ func TestShapes(t *testing.T) {
 		}
 		try(p, command, strings.TrimPrefix(line, command))
 		if strings.HasSuffix(command, "list") || strings.HasSuffix(line, "--rules") || command == "dlq groups" || command == "task logs" || command == "task stream" || command == "task state" {
-			try(&prepared{empty: true}, command, strings.TrimPrefix(line, command)) // [] and not null
+			// [] and not null
+			try(&prepared{empty: true}, command, strings.TrimPrefix(line, command))
 		}
 	}
 	try(p, "workflow describe", "order/"+hashB)
@@ -325,9 +330,10 @@ func TestKeysThatLookLikeHashes(t *testing.T) {
 	t.Parallel()
 	p := &prepared{twins: true}
 	for args, want := range map[string]string{
-		"workflow cancel order/44136fa355":    "cancel requested: order/44136fa355\n",
-		"workflow cancel order/44136fa35":     "cancel requested: order/" + hashA + "\n",
-		"workflow cancel order/123456":        "cancel requested: order/123456\n", // which the owner will not find
+		"workflow cancel order/44136fa355": "cancel requested: order/44136fa355\n",
+		"workflow cancel order/44136fa35":  "cancel requested: order/" + hashA + "\n",
+		// which the owner will not find
+		"workflow cancel order/123456":        "cancel requested: order/123456\n",
 		"workflow cancel order/123456…":       "cancel requested: order/123456-eu\n",
 		"workflow cancel order/44136fa355…8a": "cancel requested: order/" + hashA + "\n",
 	} {
@@ -360,6 +366,7 @@ func TestUnknownNames(t *testing.T) {
 			t.Errorf("perdure %s: exit %d, want %d and %q:\n%s%s", c.args, r.code, c.code, c.want, r.out, r.complaints)
 		}
 	}
+
 	if r := runOn(t, p, 0, "limit", "set", "smtp", "--concurrency", "1"); r.complaints != "" {
 		t.Errorf("a limit that an activity names: %s", r.complaints)
 	}
@@ -411,6 +418,14 @@ func TestTablesOfStrangeTexts(t *testing.T) {
 			}
 		}
 	}
+
+	for width := 20; width < 60; width++ { // the name of a flag stays whole
+		text := strings.Join(wrapped([][]string{{"Error", "the card was declined-by-bank (--stack prints it, --dry-run-all not)"}}, width), "\n")
+		if !strings.Contains(text, "(--stack") || !strings.Contains(text, "--dry-run-all") || strings.Contains(text, stiff) {
+			t.Errorf("%d columns:\n%s", width, text)
+		}
+	}
+
 	if lines := wrapped([][]string{{"Error", "one\ntwo"}}, 0); !slices.Equal(lines, []string{"Error  one", "       two"}) {
 		t.Errorf("a text of several lines: %q", lines)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// patient waits so long for the owner of each execution or dead task that it asks, and no longer: nobody may be running. What people are asked in between takes as long as it takes.
+// patient waits so long for the owner of each execution or dead task that it asks, and no longer:
+// nobody may be running. What people are asked in between takes as long as it takes.
 type patient struct {
 	api.Backend
 	most time.Duration

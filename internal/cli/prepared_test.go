@@ -84,12 +84,14 @@ func (p *prepared) executions() []api.Description {
 	}
 	reason := func(r ...model.Reason) []model.Reason { return r }
 	running, labels := model.Outcome{Status: model.Running}, []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
+
 	var twins []api.Description
 	if p.twins {
 		for i, key := range []string{"44136fa355", "123456-eu"} {
 			twins = append(twins, api.Description{Start: model.Start{Address: addressOf("order", key), Run: runOf(byte(20 + i)), At: noon}, Outcome: running, Current: true})
 		}
 	}
+
 	return append(twins, []api.Description{
 		{
 			Shard: 7, Start: model.Start{Address: addressOf("order", "42"), Run: runOf(1), At: noon, Input: jsonOf(map[string]any{"cents": 4200, "text": longText})},
@@ -226,6 +228,7 @@ func (p *prepared) State(_ context.Context, t api.Target, name string) (model.Pa
 			Backfills: []schedule.Range{{After: noon.Std(), Until: after(time.Hour).Std()}}, Recent: []schedule.Fire{fire}, Counts: schedule.Counts{Fired: 12, Triggered: 1, Skipped: 2}, LastError: prose,
 		}), true, nil
 	}
+
 	return jsonOf(7), true, nil
 }
 
@@ -291,6 +294,7 @@ func (p *prepared) Entity(_ context.Context, a model.Address) (api.EntityInfo, e
 			}, nil
 		}
 	}
+
 	return api.EntityInfo{Entity: model.Entity{Address: a}}, nil
 }
 
@@ -304,6 +308,23 @@ func (p *prepared) Mailbox(_ context.Context, r api.MailboxRequest) (model.Calls
 	}
 	if r.Do != model.MailboxList {
 		calls = calls[:1]
+		calls[0].Input = jsonOf(5)
+	}
+	return model.Calls{Calls: calls, Total: len(calls) + 1}, nil
+}
+
+func (p *prepared) Signals(_ context.Context, r api.SignalsRequest) (model.Calls, error) {
+	if p.empty {
+		return model.Calls{}, nil
+	}
+	calls := []model.Call{
+		{ID: "7-3f9a0c41d2e7", Position: 1, Kind: "signal", Operation: "approved", At: noon, Bytes: 120, RequestID: "r-1", Stored: true},
+		{ID: "8-0c41d2e73f9a", Position: 2, Kind: "signal", Operation: "address-changed", At: noon, Bytes: 12000, RequestID: uuidA, Stored: true},
+	}
+	if r.Do != model.MailboxList {
+		calls = calls[:1]
+	}
+	if r.Do == model.MailboxShow {
 		calls[0].Input = jsonOf(5)
 	}
 	return model.Calls{Calls: calls, Total: len(calls) + 1}, nil

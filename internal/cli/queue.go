@@ -61,11 +61,13 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 		if err != nil {
 			return err
 		}
+
 		for _, p := range paused {
 			if p.Paused && !slices.ContainsFunc(list.Queues, func(q api.QueueInfo) bool { return q.Name == p.Name }) {
 				list.Queues = append(list.Queues, api.QueueInfo{Name: p.Name})
 			}
 		}
+
 		lines, rows := []queueLine{}, [][]string{}
 		for i := range list.Queues {
 			q := &list.Queues[i]
@@ -76,10 +78,12 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 				Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, Oldest: when(q.Oldest), Unserved: q.Unserved, From: "store",
 			}
 			state := "-"
+
 			if n := slices.IndexFunc(paused, func(p api.QueueStatus) bool { return p.Paused && p.Name == q.Name }); n >= 0 {
 				l.Paused, l.Reason = true, paused[n].Why
 				state = strings.TrimSuffix("paused: "+paused[n].Why, ": ")
 			}
+
 			if len(q.Unserved) > 0 {
 				state = strings.TrimPrefix(state+"; ", "-; ") + "no live process executes " + strings.Join(q.Unserved, ", ")
 			}
@@ -92,18 +96,21 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 			}
 			lines, rows = append(lines, l), append(rows, row)
 		}
+
 		switch {
 		case only != "" && len(lines) == 0:
 			return fault.New(fault.NotFound, "queue %s holds no task and is served by nobody", only)
 		case o.output == "json":
 			return o.json(lines)
 		}
+
 		if err := o.table("QUEUE\tOPEN\tOLDEST?\tWORKERS\tSLOTS?\tSTATE", rows); err != nil {
 			return err
 		}
 		if !list.Counted {
 			fmt.Fprintln(o.Err, "Counted from the store: no node was asked.")
 		}
+
 		return nil
 	})
 }
@@ -141,12 +148,14 @@ func (o *options) workers(workers []api.WorkerInfo) error {
 			Breakers   []string `json:"breakers,omitempty"`
 			Draining   bool     `json:"draining,omitempty"`
 		}
+
 		lines := make([]line, len(workers))
 		for i, w := range workers {
 			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Limits, w.Breakers, w.Draining}
 		}
 		return o.json(lines)
 	}
+
 	rows := make([][]string, len(workers))
 	for i, w := range workers {
 		does, slots, state := "workflows "+strings.Join(w.Workflows, ", "), "", "serves"
@@ -164,5 +173,6 @@ func (o *options) workers(workers []api.WorkerInfo) error {
 		}
 		rows[i] = []string{w.Host, w.Version, state, slots, does}
 	}
+
 	return o.table("HOST\tVERSION\tSTATE\tSLOTS\tWHAT", rows)
 }

@@ -133,6 +133,7 @@ func newScheduleList(o *options) *cobra.Command {
 				return err
 			}
 			defer n.Close()
+
 			all := []scheduleLine{}
 			for s, err := range schedule.List(cmd.Context(), n.Backend(), app) {
 				if err != nil {
@@ -140,9 +141,11 @@ func newScheduleList(o *options) *cobra.Command {
 				}
 				all = append(all, lineOf(&s, 1))
 			}
+
 			if o.output == "json" {
 				return o.json(all)
 			}
+
 			rows := make([][]string, len(all))
 			for i := range all {
 				l, next, last := &all[i], "-", "-"
@@ -154,9 +157,11 @@ func newScheduleList(o *options) *cobra.Command {
 				}
 				rows[i] = []string{l.Name, l.When, l.Spec.Job.Type(), next, last, l.standing()}
 			}
+
 			return o.table("SCHEDULE\tWHEN\tBEGINS\tNEXT\tLAST?\tSTATUS", rows)
 		},
 	}
+
 	cmd.Flags().StringVar(&app, "app", "", "only those that this app has applied")
 	return cmd
 }
@@ -199,6 +204,7 @@ func newScheduleShow(o *options) *cobra.Command {
 			return o.json(l)
 		}
 		st, c := &s.Status, &s.Status.Counts
+
 		rows := [][]string{
 			{"Schedule", s.Name},
 			{"Status", l.standing()},
@@ -214,6 +220,7 @@ func newScheduleShow(o *options) *cobra.Command {
 			{"Left out", fmt.Sprintf("%d skipped, %d missed", c.Skipped, c.Missed)},
 			{"Failed", strconv.FormatInt(c.Failed, 10)},
 		}
+
 		if t := s.Spec.Job.Task; t != nil {
 			rows = append(rows, settingRows(t)...)
 		}
@@ -232,18 +239,21 @@ func newScheduleShow(o *options) *cobra.Command {
 		for _, r := range st.Backfills {
 			rows = append(rows, []string{"Backfill", "after " + instantText(r.After) + " until " + instantText(r.Until)})
 		}
+
 		list := func(head string, n int, text func(i int) string) {
 			for i := range n {
 				rows = append(rows, []string{head, text(i)})
 				head = ""
 			}
 		}
+
 		list("Next", len(l.Next), func(i int) string { return instantText(l.Next[i]) })
 		list("Open", len(st.Open), func(i int) string { return st.Open[i].Workflow + "/" + st.Open[i].Key })
 		list("Last", len(st.Recent), func(i int) string {
 			f := &st.Recent[i]
 			return fmt.Sprintf("%s/%s (%s, begun %s)", f.Workflow, f.Key, f.Kind, instantText(f.At))
 		})
+
 		return o.table("", rows)
 	})
 }
@@ -252,6 +262,7 @@ func newScheduleNext(o *options) *cobra.Command {
 	var count int
 	var cron, zone, after string
 	var every time.Duration
+
 	cmd := &cobra.Command{
 		Use: "next [schedule]", Short: "Show when a schedule fires next, or when a cron line would",
 		Example: `  perdure schedule next nightly -n 10
@@ -274,6 +285,7 @@ func newScheduleNext(o *options) *cobra.Command {
 					return err
 				}
 			}
+
 			spec := schedule.Spec{Cron: cron, Zone: zone, Every: schedule.Duration(every)}
 			if len(args) == 1 {
 				s, err := o.schedule(cmd.Context(), args[0])
@@ -285,6 +297,7 @@ func newScheduleNext(o *options) *cobra.Command {
 				}
 				spec = s.Spec
 			}
+
 			times, err := spec.Next(from, count)
 			if err != nil {
 				return err
@@ -292,6 +305,7 @@ func newScheduleNext(o *options) *cobra.Command {
 			if o.output == "json" {
 				return o.json(times)
 			}
+
 			loc, err := time.LoadLocation(spec.Zone)
 			if err != nil {
 				return fault.New(fault.Invalid, "zone %q: %w", spec.Zone, err)
@@ -300,14 +314,17 @@ func newScheduleNext(o *options) *cobra.Command {
 			for i, t := range times {
 				rows[i] = []string{instantText(t), t.In(loc).Format("Mon 2006-01-02 15:04:05 MST")}
 			}
+
 			return o.table("TIME\tON THE WALL", rows)
 		},
 	}
+
 	cmd.Flags().IntVarP(&count, "number", "n", 5, "how many")
 	cmd.Flags().StringVar(&cron, "cron", "", "a cron line instead of a schedule")
 	cmd.Flags().StringVar(&zone, "zone", "", "zone of the cron line, by its IANA name (UTC)")
 	cmd.Flags().DurationVar(&every, "every", 0, "an interval instead of a schedule")
 	cmd.Flags().StringVar(&after, "after", "", "a time (RFC 3339) instead of now")
+
 	return cmd
 }
 
@@ -347,6 +364,7 @@ func (o *options) commanded(use, short, example string, make func() (schedule.Co
 			})
 		},
 	}
+
 	patience(cmd, &timeout)
 	return cmd
 }
@@ -390,6 +408,7 @@ func newScheduleBackfill(o *options) *cobra.Command {
 			return c, err
 		},
 		func(name string, a *schedule.Answer) string { return fmt.Sprintf("backfill of %d: %s", a.Ticks, name) })
+
 	cmd.Flags().StringVar(&from, "from", "", "from this time on (RFC 3339)")
 	cmd.Flags().StringVar(&to, "to", "", "up to this time, which is not included")
 	for _, flag := range []string{"from", "to"} {
@@ -397,6 +416,7 @@ func newScheduleBackfill(o *options) *cobra.Command {
 			panic(err) // the flag is there
 		}
 	}
+
 	return cmd
 }
 

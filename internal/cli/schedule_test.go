@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// Commands about schedules are answered by the nodes of a database; the command line owns nothing there.
+// Commands about schedules are answered by the nodes of a database; the command line owns nothing
+// there.
 func TestSchedulesBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -21,6 +22,7 @@ func TestSchedulesBesideANode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer app.Close()
 	for _, c := range []struct {
 		args string
@@ -72,6 +74,7 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 	url := "file:" + filepath.Join(t.TempDir(), "x.db")
 	do := on(t, url)
 	do("", 0, "migrate")
+
 	apply := func(want, lines string, args ...string) {
 		t.Helper()
 		name := filepath.Join(t.TempDir(), "schedules.yaml")
@@ -80,10 +83,12 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 		}
 		do(want+": tidy", 0, append([]string{"schedule", "apply", "-f", name}, args...)...)
 	}
+
 	apply("created", "")
 	apply("unchanged", ", queue: default, limits: [], retry: {except: []}")
 	do("task clean on queue default", 0, "schedule", "show", "tidy")
 	do("no limit", 0, "schedule", "show", "tidy")
+
 	all := ""
 	for _, c := range []struct{ line, shown string }{
 		{"queue: low", "on queue low"},
@@ -108,6 +113,7 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 			t.Errorf("after %s it shows %s, want %q", c.line, out, c.shown)
 		}
 	}
+
 	var shown struct {
 		Spec struct {
 			Job struct{ Task json.RawMessage }
@@ -116,14 +122,17 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 	if err := json.Unmarshal([]byte(do("", 0, "schedule", "show", "tidy", "-o", "json")), &shown); err != nil {
 		t.Fatal(err)
 	}
+
 	task := strings.Trim(strings.TrimSpace(string(shown.Spec.Job.Task)), "{}") // JSON is YAML
 	apply("unchanged", ", "+task, "--dry-run")
 	apply("changed", strings.Replace(all, "jitter: 0.1", "jitter: 0.2", 1), "--dry-run")
 	do("triggered: tidy@", 0, "schedule", "trigger", "tidy")
-	app, err := embedded.Open(t.Context(), url, shop) // the command may have ended before the task began
+	// the command may have ended before the task began
+	app, err := embedded.Open(t.Context(), url, shop)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for begun := false; !begun; {
 		for _, err := range app.Executions(t.Context(), `workflow = "task:clean"`) {
 			if begun = true; err != nil {
@@ -131,6 +140,7 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 			}
 		}
 	}
+
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -55,11 +55,13 @@ func (o *options) readSchedules(name string) (scheduleFile, map[string]schedule.
 	if err != nil {
 		return f, nil, fault.New(fault.Invalid, "--file: %w", err)
 	}
+
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	dec.KnownFields(true)
 	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
 		return f, nil, fault.New(fault.Invalid, "%s: %w", name, err)
 	}
+
 	commands, problems := map[string]schedule.Command{}, []string{}
 	for i := range f.Schedules {
 		e := &f.Schedules[i]
@@ -72,6 +74,7 @@ func (o *options) readSchedules(name string) (scheduleFile, map[string]schedule.
 		}
 		commands[e.Name] = c
 	}
+
 	if len(problems) > 0 {
 		return f, nil, fault.New(fault.Invalid, "%s: %s", name, strings.Join(problems, "\n"))
 	}
@@ -95,14 +98,17 @@ func (e *scheduleEntry) command(app string) (schedule.Command, error) {
 	if e.Activity != "" && e.Workflow != "" {
 		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: it has a workflow, or an activity, not both", e.Name)
 	}
+
 	if given := e.Task.given(); e.Activity == "" && len(given) > 0 {
 		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: %s: that is for a task, and it has no activity", e.Name, strings.Join(given, ", "))
 	}
+
 	spec := &schedule.Spec{
 		Cron: e.Cron, Zone: e.Zone, Every: schedule.Duration(e.Every), Phase: schedule.Duration(e.Offset), Overlap: schedule.Overlap(e.Overlap),
 		CatchUp: schedule.Duration(e.CatchUp), Jitter: schedule.Duration(e.Jitter), StartAt: e.StartAt, EndAt: e.EndAt, App: app,
 		Job: e.job(in),
 	}
+
 	return schedule.Command{Spec: spec, Paused: e.Paused != "", Why: e.Paused}, spec.Complete(e.Name)
 }
 
@@ -161,6 +167,7 @@ that were applied under the same app name and are not in the file any more.
 			if prune && f.App == "" {
 				return fault.New(fault.Invalid, "--prune: the file has no app, so nobody knows which schedules are its own")
 			}
+
 			do := func(ctx context.Context, b api.Backend) error { return o.applyAll(ctx, b, &f, commands, prune, dry) }
 			if !dry {
 				return o.serving(cmd.Context(), timeout, do)
@@ -169,6 +176,7 @@ that were applied under the same app name and are not in the file any more.
 			if err != nil {
 				return err
 			}
+
 			defer n.Close()
 			return do(cmd.Context(), n.Backend())
 		},
@@ -192,6 +200,7 @@ func (o *options) applyAll(ctx context.Context, b api.Backend, f *scheduleFile, 
 		}
 		all = append(all, applied{e.Name, change})
 	}
+
 	if prune {
 		for s, err := range schedule.List(ctx, b, f.App) {
 			if err != nil {
@@ -208,6 +217,7 @@ func (o *options) applyAll(ctx context.Context, b api.Backend, f *scheduleFile, 
 			all = append(all, applied{s.Name, "deleted"})
 		}
 	}
+
 	if o.output == "json" {
 		return o.json(all)
 	}
@@ -217,5 +227,6 @@ func (o *options) applyAll(ctx context.Context, b api.Backend, f *scheduleFile, 
 	if dry {
 		fmt.Fprintln(o.Err, "Nothing was changed.")
 	}
+
 	return nil
 }

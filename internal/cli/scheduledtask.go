@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// scheduledTask is how the task of a schedule is to be carried out, in a file: what the flags of task submit say, and the pauses between attempts.
+// scheduledTask is how the task of a schedule is to be carried out, in a file: what the flags of
+// task submit say, and the pauses between attempts.
 type scheduledTask struct {
 	Queue      string         `yaml:"queue,omitempty"`
 	Priority   int            `yaml:"priority,omitempty"`
@@ -88,7 +89,8 @@ func written(s *model.TaskSpec) *scheduledTask {
 	}
 }
 
-// spec is the task as it is stored. What means the same is stored the same, so that apply finds no difference.
+// spec is the task as it is stored. What means the same is stored the same, so that apply finds no
+// difference.
 func (t *scheduledTask) spec(activity string) *model.TaskSpec {
 	s := &model.TaskSpec{
 		Kind: activity, Queue: cmp.Or(t.Queue, model.DefaultQueue), Priority: t.Priority, Fair: t.FairKey, Weight: t.FairWeight, Delay: t.Delay, Breaker: t.Breaker,
@@ -111,6 +113,7 @@ func settingRows(t *model.TaskSpec) (rows [][]string) {
 			rows = append(rows, []string{name, text})
 		}
 	}
+
 	span := func(d time.Duration, name string) { row(d != 0, name, d.String()) }
 	row(t.Priority != 0, "Priority", strconv.Itoa(t.Priority))
 	row(t.Fair != "" || t.Weight != 0, "Fair key", fmt.Sprintf("%s, weight %d", dash(t.Fair), max(t.Weight, 1)))
@@ -122,6 +125,7 @@ func settingRows(t *model.TaskSpec) (rows [][]string) {
 	span(t.ToClose, "Attempt time-out")
 	span(t.Silence, "Heartbeat time-out")
 	span(t.Total, "Schedule-to-close")
+
 	return rows
 }
 
@@ -132,15 +136,18 @@ func attemptsText(r *model.Retry) string {
 		text = strconv.Itoa(r.MaxAttempts)
 	}
 	share := func(thousandths int64) string { return strconv.FormatFloat(float64(thousandths)/1000, 'f', -1, 64) }
+
 	say := func(said bool, format string, a any) {
 		if said {
 			text += fmt.Sprintf(format, a)
 		}
 	}
+
 	say(r.Initial > 0, ", first pause %s", r.Initial)
 	say(r.Coefficient > 0, ", each times %s", share(r.Coefficient))
 	say(r.Max > 0, ", at most %s", r.Max)
 	say(r.Jitter > 0, ", jitter %s", share(r.Jitter))
 	say(len(r.Final) > 0, ", none after %s", strings.Join(r.Final, ", "))
+
 	return text
 }

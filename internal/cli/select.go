@@ -49,6 +49,7 @@ func (f *listFlags) text() (string, error) {
 	if f.prefix != "" {
 		all = append(all, "key = "+strconv.Quote(f.prefix)+"*")
 	}
+
 	if len(f.statuses) > 0 {
 		quoted := make([]string, len(f.statuses))
 		for i, word := range f.statuses {
@@ -59,6 +60,7 @@ func (f *listFlags) text() (string, error) {
 		}
 		all = append(all, "status in ("+strings.Join(quoted, ", ")+")")
 	}
+
 	labels, err := readLabels(f.labels)
 	if err != nil {
 		return "", err
@@ -66,6 +68,7 @@ func (f *listFlags) text() (string, error) {
 	for _, l := range labels {
 		all = append(all, "label."+l.Name+" = "+strconv.Quote(l.Value))
 	}
+
 	for _, bound := range [...]struct{ flag, value, op string }{{"--since", f.since, ">="}, {"--until", f.until, "<"}} {
 		if bound.value == "" {
 			continue
@@ -76,6 +79,7 @@ func (f *listFlags) text() (string, error) {
 		}
 		all = append(all, "started "+bound.op+" "+strconv.Quote(at.Format(time.RFC3339Nano)))
 	}
+
 	return strings.Join(all, " and "), nil
 }
 

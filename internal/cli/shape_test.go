@@ -45,6 +45,7 @@ func loadShapes(name string) (*shapes, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	s := &shapes{commands: map[string]string{}, named: map[string][]shapeField{}, seen: map[string]bool{}}
 	for _, block := range shapeBlock.FindAllStringSubmatch(string(page), -1) {
 		current := ""
@@ -52,6 +53,7 @@ func loadShapes(name string) (*shapes, error) {
 			line = strings.TrimRight(line, "\n")
 			name, typ, _ := strings.Cut(line, " = ")
 			field := shapeLine.FindStringSubmatch(line)
+
 			switch {
 			case line == "" || line == "}":
 			case strings.HasPrefix(name, "perdure "):
@@ -68,6 +70,7 @@ func loadShapes(name string) (*shapes, error) {
 			}
 		}
 	}
+
 	return s, nil
 }
 
@@ -116,6 +119,7 @@ func (s *shapes) value(typ, at string, v any) error {
 		}
 		return nil
 	}
+
 	switch typ {
 	case "value":
 		return nil
@@ -145,6 +149,7 @@ func (s *shapes) value(typ, at string, v any) error {
 	default:
 		return s.object(typ, at, v)
 	}
+
 	return wrong
 }
 
@@ -158,6 +163,7 @@ func (s *shapes) object(shape, at string, v any) error {
 	if !ok {
 		return fmt.Errorf("%s is %v, which is no %s", at, v, shape)
 	}
+
 	left := maps.Clone(object)
 	for _, f := range fields {
 		item, ok := object[f.name]
@@ -172,6 +178,7 @@ func (s *shapes) object(shape, at string, v any) error {
 		}
 		delete(left, f.name)
 	}
+
 	if len(left) > 0 {
 		return fmt.Errorf("%s has %v, which docs/cli-json.md does not have", at, slices.Sorted(maps.Keys(left)))
 	}

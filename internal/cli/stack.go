@@ -32,16 +32,19 @@ func (o *options) printStack(of string, f *model.Failure) {
 	}
 }
 
-// printStacks prints where an execution panicked: the panic that it ended with, or those of the steps that it still tries.
+// printStacks prints where an execution panicked: the panic that it ended with, or those of the
+// steps that it still tries.
 func (o *options) printStacks(ctx context.Context, b api.Backend, t api.Target) error {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
 		return err
 	}
+
 	if d.Outcome.Status.Closed() {
 		o.printStack("the execution", d.Outcome.Failure)
 		return nil
 	}
+
 	t.Run = d.Start.Run
 	events, err := wholeHistory(ctx, b, t)
 	if err != nil {
@@ -50,6 +53,7 @@ func (o *options) printStacks(ctx context.Context, b api.Backend, t api.Target) 
 	for _, e := range openFailures(events) {
 		o.printStack(fmt.Sprintf("%s, attempt %d", e.Name, e.Attempt), e.Failure)
 	}
+
 	return nil
 }
 
@@ -70,6 +74,7 @@ func openFailures(events []model.Event) (open []*model.Event) {
 		default:
 		}
 	}
+
 	for i := range events {
 		e := events[i]
 		if at, ok := last[e.ID]; ok && at == i {
@@ -77,6 +82,7 @@ func openFailures(events []model.Event) (open []*model.Event) {
 			open = append(open, &e)
 		}
 	}
+
 	return open
 }
 

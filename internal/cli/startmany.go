@@ -44,8 +44,8 @@ type manyResult struct {
 	Refused  int `json:"refused"`
 }
 
-// startMany starts an execution for each line of a file. Lines go to the engine in calls of bounded size, and each call is committed before
-// the next line is read.
+// startMany starts an execution for each line of a file. Lines go to the engine in calls of bounded
+// size, and each call is committed before the next line is read.
 func (o *options) startMany(ctx context.Context, b api.Backend, name, workflow string, base api.StartRequest, each time.Duration) error {
 	in, err := o.lines(name)
 	if err != nil {
@@ -58,10 +58,12 @@ func (o *options) startMany(ctx context.Context, b api.Backend, name, workflow s
 		places   []int
 		size     int
 	)
+
 	refuse := func(line int, err error) {
 		total.Refused++
 		fmt.Fprintf(o.Err, "line %d: %v\n", line, err)
 	}
+
 	flush := func() error {
 		if len(requests) == 0 {
 			return nil
@@ -70,6 +72,7 @@ func (o *options) startMany(ctx context.Context, b api.Backend, name, workflow s
 		if err != nil {
 			return fault.New(fault.KindOf(err), "lines %d to %d, which may have begun in part (repeat the command: a key begins once): %w", places[0], places[len(places)-1], err)
 		}
+
 		for i := range replies {
 			switch r := &replies[i]; {
 			case r.Err != nil:
@@ -80,12 +83,14 @@ func (o *options) startMany(ctx context.Context, b api.Backend, name, workflow s
 				total.Started++
 			}
 		}
+
 		requests, places, size = requests[:0], places[:0], 0
 		if o.output != "json" {
 			fmt.Fprintf(o.Err, "%d started, %d existed, %d refused\n", total.Started, total.Existing, total.Refused)
 		}
 		return nil
 	}
+
 	scan := bufio.NewScanner(in)
 	scan.Buffer(make([]byte, 0, 64<<10), manyLine)
 	for n := 1; scan.Scan(); n++ {
@@ -105,14 +110,17 @@ func (o *options) startMany(ctx context.Context, b api.Backend, name, workflow s
 			}
 		}
 	}
+
 	if err := errors.Join(scan.Err(), flush()); err != nil {
 		return err
 	}
+
 	if o.output == "json" {
 		err = o.json(total)
 	} else {
 		_, err = fmt.Fprintf(o.Out, "started %d executions; %d existed already, %d lines were refused\n", total.Started, total.Existing, total.Refused)
 	}
+
 	if err == nil && total.Refused > 0 {
 		return fault.New(fault.Invalid, "%d lines were refused: see above", total.Refused)
 	}
@@ -145,6 +153,7 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 	if l.Workflow == "" {
 		return r, fault.New(fault.Invalid, "it names no workflow, and neither does the command")
 	}
+
 	r = base
 	if len(l.Input) == 0 {
 		l.Input = json.RawMessage("null")
@@ -153,6 +162,7 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 	if err := json.Compact(&compact, l.Input); err != nil {
 		return r, fault.New(fault.Invalid, "its input is not JSON: %w", err)
 	}
+
 	r.Input = model.Payload{Data: compact.Bytes()}
 	if l.Key == "" {
 		l.Key = perdure.HashKey(json.RawMessage(r.Input.Data)).String()
@@ -162,6 +172,7 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 	if len(l.Labels) > 0 {
 		r.Labels = model.Labels(l.Labels)
 	}
+
 	terms := termFlags{at: l.StartAt, attempts: l.Attempts}
 	for _, t := range []struct {
 		name, text string
@@ -174,6 +185,7 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 			return r, fault.New(fault.Invalid, "its %s is %q: a duration such as 1h30m", t.name, t.text)
 		}
 	}
+
 	own, err := terms.terms()
 	if own != nil {
 		r.Terms = own

@@ -112,6 +112,7 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 		}
 		return perdure.Void{}, nil
 	}, perdure.OnQueue("stress"))
+
 	flow := perdure.NewWorkflow("stress", func(ctx perdure.WorkflowCtx, t stressTask) (perdure.Void, error) { return task.Run(ctx, t) })
 	n, err := o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()})
 	if err != nil {
@@ -123,6 +124,7 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
+
 	r := &stressReport{Concurrent: f.concurrent, Workers: f.workers}
 	run := uuid.NewString()[:8]
 	var (
@@ -132,6 +134,7 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 		next = make(chan int)
 		last error
 	)
+
 	began := time.Now()
 	for range f.concurrent {
 		wg.Go(func() {
@@ -154,6 +157,7 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 			}
 		})
 	}
+
 	for i := 0; i < f.total && ctx.Err() == nil; i++ {
 		next <- i
 	}
@@ -163,15 +167,18 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 	if err := app.Close(); err != nil {
 		return nil, err
 	}
+
 	if r.Refused == len(took) {
 		last = cmp.Or(last, context.Cause(ctx)) // it was stopped before anything began
 		return nil, fault.New(fault.KindOf(last), "nothing was run: %w", last)
 	}
+
 	slices.Sort(took)
 	at := func(share float64) float64 {
 		return float64(took[min(int(share*float64(len(took))), len(took)-1)].Microseconds()) / 1000
 	}
 	r.Workflows, r.P50, r.P99 = len(took), at(0.5), at(0.99)
 	r.PerSecond, r.FailedPart = float64(len(took))/r.Seconds, 100*float64(r.Failed)/float64(len(took))
+
 	return r, nil
 }

@@ -73,6 +73,7 @@ func (o *options) ask(use, short, example string, do func(ctx context.Context, b
 			if err != nil {
 				return err
 			}
+
 			return o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
 				t, err := named.find(ctx, b)
 				if err != nil {
@@ -86,6 +87,7 @@ func (o *options) ask(use, short, example string, do func(ctx context.Context, b
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
 	cmd.Flags().StringVar(&text, "input", "", "input as JSON, @file, or - for standard input (null)")
 	patience(cmd, &timeout)
@@ -144,6 +146,7 @@ func newWorkflowState(o *options) *cobra.Command {
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
 	return cmd
 }
@@ -160,6 +163,7 @@ Look at it after a deploy. When no program runs, all of them are.`,
 				return err
 			}
 			defer n.Close()
+
 			found := []summary{}
 			for cursor := ""; ; {
 				page, err := n.Backend().Stranded(cmd.Context(), model.DefaultTenant, cursor)
@@ -173,6 +177,7 @@ Look at it after a deploy. When no program runs, all of them are.`,
 					break
 				}
 			}
+
 			return o.summaries(found)
 		},
 	}

@@ -28,11 +28,13 @@ var (
 			}
 			return nil
 		})
+
 		contents.Handle(ctx, func(prefix string) (string, error) { return fmt.Sprint(prefix, sum), nil })
 		if err := total.Set(ctx, 0); err != nil {
 			return 0, err
 		}
 		_, err := approve.Receive(ctx)
+
 		return sum, err
 	})
 )
@@ -74,11 +76,13 @@ func TestTalkBesideANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer app.Close()
+
 	for _, key := range []string{"a", "b"} {
 		if err := fillCart(t.Context(), app, key); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for _, c := range []struct {
 		args string
 		code int

@@ -27,6 +27,7 @@ func newTask(o *options) *cobra.Command {
   perdure task show mail/0193f2c1
   perdure task logs mail/0193f2c1 --follow`,
 	}
+
 	cmd.AddCommand(newTaskSubmit(o), newTaskList(o), newTaskShow(o), newTaskLogs(o), newTaskState(o), newTaskStream(o))
 	cmd.AddCommand(
 		o.taskOrder("cancel", "Ask a task to end", "cancel requested:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Cancel(ctx, r) }),
@@ -38,6 +39,7 @@ func newTask(o *options) *cobra.Command {
 			return err
 		}),
 	)
+
 	return cmd
 }
 
@@ -67,6 +69,7 @@ func (o *options) taskOrder(use, short, done string, do func(ctx context.Context
 			})
 		},
 	}
+
 	if use != "retry" && use != "resume" {
 		cmd.Flags().StringVar(&reason, "reason", "", "why")
 	}
@@ -123,6 +126,7 @@ func newTaskList(o *options) *cobra.Command {
 	var f listFlags
 	var activity string
 	var queues []string
+
 	cmd := &cobra.Command{
 		Use: "list", Short: "List tasks, newest first",
 		Example: `  perdure task list --activity mail --status open
@@ -135,6 +139,7 @@ func newTaskList(o *options) *cobra.Command {
 			return o.listTasks(cmd.Context(), &f, queues)
 		},
 	}
+
 	cmd.Flags().StringVar(&activity, "activity", "", "only this activity")
 	cmd.Flags().StringSliceVar(&queues, "queue", nil, "only these queues")
 	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only keys that begin so")
@@ -143,6 +148,7 @@ func newTaskList(o *options) *cobra.Command {
 	cmd.Flags().StringVar(&f.since, "since", "", "submitted at or after: a time (RFC 3339) or a distance (1h)")
 	cmd.Flags().StringVar(&f.until, "until", "", "submitted before: a time or a distance")
 	cmd.Flags().Var(count(&f.limit, 50), "limit", "at most so many; 0 for all")
+
 	return cmd
 }
 
@@ -153,7 +159,8 @@ type taskLine struct {
 	Queue    string `json:"queue"`
 }
 
-// listTasks lists executions that are tasks; the store does not know their queues, so those are looked at here.
+// listTasks lists executions that are tasks; the store does not know their queues, so those are
+// looked at here.
 func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) error {
 	req, err := f.listing()
 	if err != nil {
@@ -166,6 +173,7 @@ func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) 
 			if err != nil {
 				return err
 			}
+
 			for i := range page.Executions {
 				d := &page.Executions[i]
 				if d.Start.Task == nil || len(queues) > 0 && !slices.Contains(queues, d.Start.Task.Queue) {
@@ -177,10 +185,12 @@ func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) 
 				}
 				lines = append(lines, taskLine{summarise(d), d.Start.Task.Kind, d.Start.Task.Queue})
 			}
+
 			if req.Cursor = page.Cursor; req.Cursor == "" {
 				break
 			}
 		}
+
 		if o.output == "json" {
 			return o.json(lines)
 		}
@@ -191,6 +201,7 @@ func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) 
 		if err := o.table("TASK\tQUEUE\tSTATUS\tSUBMITTED\tREASON", rows); err != nil {
 			return err
 		}
+
 		o.more(more)
 		return nil
 	})
@@ -216,6 +227,7 @@ func newTaskShow(o *options) *cobra.Command {
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
 	stackFlag(cmd, &stack)
 	return cmd
@@ -253,7 +265,8 @@ func openTasks(d *api.Description) []openTask {
 	return lines
 }
 
-// deadOf is the dead task that a task has become, as long as it is kept: there its attempts are found, and it is what can be requeued.
+// deadOf is the dead task that a task has become, as long as it is kept: there its attempts are
+// found, and it is what can be requeued.
 func deadOf(ctx context.Context, b api.Backend, d *api.Description) (string, error) {
 	if d.Start.Task == nil || d.Outcome.Status != model.Failed {
 		return "", nil
@@ -273,6 +286,7 @@ func (o *options) taskRows(d *api.Description) [][]string {
 	if t := d.Start.Task; t != nil && d.Outcome.Status.Closed() {
 		rows = append(rows, []string{"Task", fmt.Sprintf("%s on queue %s", t.Kind, t.Queue)})
 	}
+
 	for i := range d.Tasks {
 		t := &d.Tasks[i]
 		text := fmt.Sprintf("%s on queue %s: ", t.Activity, t.Queue)
@@ -289,5 +303,6 @@ func (o *options) taskRows(d *api.Description) [][]string {
 			rows = append(rows, []string{"", "progress " + o.text(t.Progress)})
 		}
 	}
+
 	return rows
 }

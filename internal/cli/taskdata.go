@@ -85,6 +85,7 @@ func (o *options) printLogs(ctx context.Context, b api.Backend, t api.TaskTarget
 		if err != nil {
 			return err
 		}
+
 		for _, l := range page.Lines {
 			line := logLine{Time: l.At.String(), Level: slog.Level(l.Level).String(), Text: l.Text}
 			if l.Step != model.TaskStep {
@@ -102,11 +103,13 @@ func (o *options) printLogs(ctx context.Context, b api.Backend, t api.TaskTarget
 				return err
 			}
 		}
+
 		if page.Ended || len(page.Lines) == 0 {
 			break
 		}
 		r.Run, r.After = page.Run, page.Cursor
 	}
+
 	if o.output == "json" && !f.follow {
 		return o.json(all)
 	}
@@ -134,6 +137,7 @@ func newTaskStream(o *options) *cobra.Command {
 			})
 		},
 	}
+
 	f.add(cmd, true)
 	cmd.Flags().Int64Var(&after, "after", 0, "only behind the item at this position")
 	return cmd
@@ -154,6 +158,7 @@ func (o *options) printStream(ctx context.Context, b api.Backend, r api.TaskStre
 		if err != nil {
 			return err
 		}
+
 		for i := range page.Items {
 			it := &page.Items[i]
 			line := streamLine{it.Position, it.At.String(), it.Kind.String(), raw(it.Value)}
@@ -170,11 +175,13 @@ func (o *options) printStream(ctx context.Context, b api.Backend, r api.TaskStre
 			}
 			r.After = it.Position
 		}
+
 		if page.Ended || len(page.Items) == 0 {
 			break
 		}
 		r.Run = page.Run
 	}
+
 	if o.output == "json" && !r.Wait {
 		return o.json(all)
 	}
@@ -201,6 +208,7 @@ func (o *options) printStates(ctx context.Context, b api.Backend, t api.TaskTarg
 	if err != nil {
 		return err
 	}
+
 	if len(names) == 1 {
 		for _, s := range reply.States {
 			if s.Name == names[0] {
@@ -209,6 +217,7 @@ func (o *options) printStates(ctx context.Context, b api.Backend, t api.TaskTarg
 		}
 		return fault.New(fault.NotFound, "task %s/%s has no state %s", strings.TrimPrefix(t.Address.Type, model.TaskPrefix), t.Address.Key, names[0])
 	}
+
 	if o.output == "json" {
 		states := make(map[string]any, len(reply.States))
 		for _, s := range reply.States {
@@ -216,6 +225,7 @@ func (o *options) printStates(ctx context.Context, b api.Backend, t api.TaskTarg
 		}
 		return o.json(states)
 	}
+
 	rows := make([][]string, len(reply.States))
 	for i, s := range reply.States {
 		rows[i] = []string{s.Name, o.text(s.Value)}

@@ -42,6 +42,7 @@ func chatDemo() {
 		}
 		err = errors.Join(err, app.Close())
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -68,6 +69,7 @@ func TestFollowBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	said := make(chan string)
+
 	speak := perdure.NewActivity("speak", func(ctx context.Context, _ string) (int, error) {
 		for text := range said {
 			perdure.Log(ctx).Info("said", "text", text)
@@ -77,6 +79,7 @@ func TestFollowBesideANode(t *testing.T) {
 		}
 		return 0, nil
 	}, perdure.OnQueue("chat"))
+
 	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, speak)
 	if err != nil {
 		t.Fatal(err)
@@ -85,6 +88,7 @@ func TestFollowBesideANode(t *testing.T) {
 	if _, err := speak.Submit(app.With(t.Context()), "", perdure.RawKey("k")); err != nil {
 		t.Fatal(err)
 	}
+
 	said <- "one"
 	out := &watched{wrote: func(text string) {
 		switch {
@@ -94,6 +98,7 @@ func TestFollowBesideANode(t *testing.T) {
 			close(said)
 		}
 	}}
+
 	var complaints bytes.Buffer
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -19,6 +19,7 @@ func openTerminal(t *testing.T, columns uint16) *os.File {
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
+
 	number, err := unix.IoctlGetUint32(int(master.Fd()), unix.TIOCGPTN)
 	if err != nil {
 		t.Fatal(err)
@@ -27,6 +28,7 @@ func openTerminal(t *testing.T, columns uint16) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { _ = tty.Close() })
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
 		t.Fatal(err)
@@ -44,6 +46,7 @@ func TestWidth(t *testing.T) {
 	}
 	defer in.Close()
 	defer out.Close()
+
 	wide, silent := openTerminal(t, 132), openTerminal(t, 0)
 	for _, c := range []struct {
 		file    *os.File

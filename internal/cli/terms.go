@@ -36,12 +36,14 @@ func (f *termFlags) terms() (*model.Terms, error) {
 		}
 		t.NotBefore = model.TimeOf(at)
 	}
+
 	switch {
 	case f.attempts < 0:
 		return nil, fault.New(fault.Invalid, "--attempts %d: it counts all runs", f.attempts)
 	case f.attempts > 0:
 		t.Retry = &model.Retry{MaxAttempts: f.attempts, Given: true}
 	}
+
 	if t == (model.Terms{}) {
 		return nil, nil
 	}
@@ -57,6 +59,7 @@ func termRows(d *api.Description) (rows [][]string) {
 	if !s.Expires.IsZero() {
 		rows = append(rows, []string{"Times out", stamp(s.Expires)})
 	}
+
 	if n := s.Tries(); n > 1 || s.Terms != nil && s.Terms.Retry != nil {
 		text := fmt.Sprint(n)
 		if s.Terms != nil && s.Terms.Retry != nil && s.Terms.Retry.MaxAttempts > 0 {
@@ -67,5 +70,6 @@ func termRows(d *api.Description) (rows [][]string) {
 		}
 		rows = append(rows, []string{"Attempt", text})
 	}
+
 	return rows
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Scripts go by the exit code: what was typed wrongly is 2, whoever notices it, and a name in an error is what was typed.
+// Scripts go by the exit code: what was typed wrongly is 2, whoever notices it, and a name in an
+// error is what was typed.
 func TestWrongUsage(t *testing.T) {
 	t.Parallel()
 	do := on(t, "file:"+filepath.Join(t.TempDir(), "x.db"))
@@ -21,7 +22,8 @@ func TestWrongUsage(t *testing.T) {
 	do("x.db does not exist", 3, "task", "show", "Mail/Ann")
 }
 
-// Numbers and times that make no sense are wrong usage, and nothing is changed: a --older below zero does not purge what is young.
+// Numbers and times that make no sense are wrong usage, and nothing is changed: a --older below
+// zero does not purge what is young.
 func TestNumbersThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	do := on(t, deadLetters(t))
@@ -31,6 +33,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 		}
 		return all
 	}
+
 	before := state()
 	file := func(lines string) string {
 		name := filepath.Join(t.TempDir(), "schedules.yaml")
@@ -39,6 +42,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 		}
 		return name
 	}
+
 	task := func(lines string) []string {
 		return []string{"schedule", "apply", "-f", file("every: 1h}\n  - {name: task, every: 1h, activity: letter, " + lines)}
 	}
@@ -115,6 +119,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 	} {
 		do(c.want, 2, c.args...)
 	}
+
 	if after := state(); !slices.Equal(after, before) {
 		t.Errorf("something was changed:\n%s\n  and before\n%s", after, before)
 	}

@@ -77,6 +77,7 @@ func (o *options) verb(v verb) *cobra.Command {
 	var f verbFlags
 	takes := strings.Join(append([]string{"workflow/key"}, v.args...), " ")
 	instead := strings.Join(append([]string{"--query q"}, v.args...), " ")
+
 	cmd := &cobra.Command{
 		Use: v.use + " " + takes + " | " + instead, Short: v.short, Example: v.example,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -107,12 +108,14 @@ func (o *options) verb(v verb) *cobra.Command {
 			return o.acting(cmd.Context(), f.timeout, named, v.done, do)
 		},
 	}
+
 	cmd.Flags().StringVar(&f.run, "run", "", "a certain run instead of the current one")
 	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all that it selects, instead of one; see `perdure workflow list`")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "with --query: only list them")
 	cmd.Flags().BoolVar(&f.ok, "yes", false, "with --query: do it")
 	cmd.MarkFlagsMutuallyExclusive("run", "query")
 	patience(cmd, &f.timeout)
+
 	return cmd
 }
 
@@ -125,17 +128,20 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 	if f.dryRun || !f.ok {
 		return o.rehearse(ctx, f, &q)
 	}
+
 	n, err := o.act(ctx)
 	if err != nil {
 		return err
 	}
 	defer n.Close()
 	b := n.Backend()
+
 	one := func(ctx context.Context, e *api.Description) error {
 		ctx, cancel := context.WithTimeout(ctx, f.timeout)
 		defer cancel()
 		return late(ctx, do(ctx, b, api.Target{Address: e.Start.Address, Run: e.Start.Run}))
 	}
+
 	list, done, failed, first := []told{}, 0, 0, error(nil)
 	var ended error
 	for r := range batch.Run(ctx, b, q.Request(), one) {
@@ -143,6 +149,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 			return r.Err
 		}
 		t := told{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()}
+
 		switch {
 		case r.Err != nil:
 			if failed++; first == nil {
@@ -153,19 +160,23 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		case o.output != "json":
 			fmt.Fprintf(o.Out, "%s %s\n", v.done, t.Execution)
 		}
+
 		if done++; o.output == "json" {
 			list = append(list, t)
 		}
+
 		if fault.Is(r.Err, fault.Timeout) { // the next one would take as long
 			ended = fault.New(fault.Timeout, "nothing more was tried after %d: %w", done, r.Err)
 			break
 		}
 	}
+
 	if o.output == "json" {
 		if err := o.json(list); err != nil {
 			return err
 		}
 	}
+
 	if ended != nil {
 		return o.unanswered(ctx, n, ended)
 	}
@@ -173,6 +184,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, done, first)
 	}
 	fmt.Fprintf(o.Err, "%d done.\n", done)
+
 	return nil
 }
 
@@ -183,6 +195,7 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 		return err
 	}
 	defer n.Close()
+
 	if !f.dryRun {
 		count, err := n.Backend().Count(ctx, q.Request())
 		if err != nil {
@@ -190,6 +203,7 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 		}
 		return fault.New(fault.Invalid, "%d executions are selected: --yes does it to them, --dry-run lists them", count)
 	}
+
 	list := []told{}
 	for r := range batch.Run(ctx, n.Backend(), q.Request(), nil) {
 		if r.Err != nil {
@@ -197,6 +211,7 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 		}
 		list = append(list, told{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()})
 	}
+
 	if err := o.told(list, "selected:"); err != nil {
 		return err
 	}
@@ -210,12 +225,14 @@ func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context,
 	one := cmd.RunE
 	cmd.Use = v.use + " workflow/key | --query q"
 	cmd.Example = v.example
+
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if (f.query == "") != (len(args) == 1) {
 			return fault.New(fault.Invalid, "%s takes workflow/key, or --query q instead", v.use)
 		}
 		return nil
 	}
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if f.query == "" {
 			return one(cmd, args)
@@ -231,11 +248,13 @@ func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context,
 		}
 		return o.all(cmd.Context(), &v, &f, do)
 	}
+
 	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all that it selects, instead of one; see `perdure workflow list`")
 	if cmd.Flags().Lookup("yes") == nil {
 		cmd.Flags().Bool("yes", false, "with --query: do it")
 	}
 	cmd.MarkFlagsMutuallyExclusive("run", "query")
+
 	return cmd
 }
 

@@ -32,7 +32,7 @@ command asks the nodes that run, and owns nothing itself.`,
 	cmd.AddCommand(newWorkflowList(o), newWorkflowCount(o), newWorkflowDescribe(o), newWorkflowShow(o), newWorkflowExplain(o))
 	cmd.AddCommand(newWorkflowStart(o), newWorkflowSignal(o), newWorkflowResolve(o), newWorkflowReject(o), newWorkflowCancel(o))
 	cmd.AddCommand(newWorkflowTerminate(o), newWorkflowPause(o), newWorkflowResume(o), newWorkflowUpdate(o), newWorkflowQuery(o), newWorkflowState(o))
-	cmd.AddCommand(newWorkflowStranded(o))
+	cmd.AddCommand(newWorkflowStranded(o), newWorkflowSignals(o))
 	cmd.AddCommand(
 		newWorkflowExport(o), newWorkflowImport(o), newWorkflowFork(o), newWorkflowRetry(o), newWorkflowReset(o), newWorkflowDelete(o),
 	)
@@ -89,6 +89,7 @@ func summarise(d *api.Description) summary {
 		Workflow: d.Start.Address.Type, Key: d.Start.Address.Key, Run: d.Start.Run.String(), Status: d.Outcome.Status.String(),
 		Started: d.Start.At.String(), at: d.Start.At,
 	}
+
 	if len(d.Reasons) > 0 {
 		s.Reason = d.Reasons[0].String()
 	}
@@ -105,12 +106,14 @@ func summarise(d *api.Description) summary {
 		s.Expires = d.Start.Expires.String()
 	}
 	s.Attempt = d.Start.Attempt
+
 	for _, l := range d.Labels {
 		if s.Labels == nil {
 			s.Labels = make(map[string]string, len(d.Labels))
 		}
 		s.Labels[l.Name] = l.Value
 	}
+
 	return s
 }
 
@@ -120,6 +123,7 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 		return err
 	}
 	found := []summary{}
+
 	err = o.with(ctx, true, func(b api.Backend) error {
 		for {
 			page, err := b.List(ctx, req)
@@ -138,6 +142,7 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
+
 	more := req.Cursor != ""
 	if f.limit > 0 && len(found) > f.limit {
 		found, more = found[:f.limit], true
@@ -145,6 +150,7 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 	if err := o.summaries(found); err != nil {
 		return err
 	}
+
 	o.more(more)
 	return nil
 }
@@ -175,7 +181,8 @@ func (o *options) one(use, short, example string, do func(ctx context.Context, b
 	return o.about(use, short, example, &look, do)
 }
 
-// about makes a command about one execution; dry says, once the flags are read, that nothing is to be changed.
+// about makes a command about one execution; dry says, once the flags are read, that nothing is to
+// be changed.
 func (o *options) about(use, short, example string, dry *bool, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
 	var run string
 	cmd := &cobra.Command{
@@ -194,6 +201,7 @@ func (o *options) about(use, short, example string, dry *bool, do func(ctx conte
 			})
 		},
 	}
+
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
 	return cmd
 }
@@ -310,6 +318,7 @@ func newWorkflowExplain(o *options) *cobra.Command {
 		if f := d.Outcome.Failure; f != nil {
 			failure = f.Message
 		}
+
 		if o.output == "json" {
 			return o.json(struct {
 				Status  string       `json:"status"`
@@ -319,10 +328,12 @@ func newWorkflowExplain(o *options) *cobra.Command {
 				Alive   []string     `json:"alive,omitempty"`
 			}{d.Outcome.Status.String(), failure, reasonLines(d.Reasons), links(&d), d.Alive})
 		}
+
 		if d.Outcome.Status.Closed() {
 			o.say(o.Out, strings.TrimSuffix(fmt.Sprintf("It is closed: %s at %s: %s", d.Outcome.Status, stamp(d.Outcome.At), failure), ": "))
 			return nil
 		}
+
 		for _, r := range d.Reasons {
 			o.say(o.Out, fmt.Sprintf("It %s.", r))
 		}
@@ -332,12 +343,14 @@ func newWorkflowExplain(o *options) *cobra.Command {
 		if err := o.explainSchedule(ctx, b, t); err != nil {
 			return err
 		}
+
 		if e := d.Start.Expires; !e.IsZero() {
 			fmt.Fprintf(o.Out, "  it times out at %s\n", stamp(e))
 		}
 		for _, tm := range d.Timers {
 			fmt.Fprintf(o.Out, "  a timer is due at %s\n", stamp(tm.Due))
 		}
+
 		return nil
 	})
 }
@@ -386,6 +399,7 @@ func newWorkflowShow(o *options) *cobra.Command {
 			}
 			return nil
 		})
+
 	stackFlag(cmd, &stack)
 	return cmd
 }
@@ -408,6 +422,7 @@ func (o *options) printHistory(events []model.Event) error {
 			Section string       `json:"section,omitempty"`
 			Epoch   int64        `json:"epoch,omitempty"`
 		}
+
 		lines := make([]line, len(events))
 		for i, e := range events {
 			lines[i] = line{
@@ -420,8 +435,10 @@ func (o *options) printHistory(events []model.Event) error {
 			}
 			lines[i].Locks, lines[i].Section, lines[i].Epoch = locksOf(&e), e.Section, epochOf(&e)
 		}
+
 		return o.json(lines)
 	}
+
 	rows := make([][]string, len(events))
 	for i, e := range events {
 		rows[i] = []string{strconv.FormatInt(e.Seq, 10), stamp(e.At), e.Kind.String(), e.Name, o.detail(&e)}
@@ -463,6 +480,7 @@ func (o *options) detail(e *model.Event) string {
 	if e.Blank() {
 		parts = append(parts, "left out of the past that the run began with")
 	}
+
 	return strings.Join(parts, ", ")
 }
 

@@ -14,7 +14,8 @@ func (m *Membership) Clone() *Membership {
 	return &c
 }
 
-// Fingerprint appends what tells states apart that can behave differently from now on. Times are relative to mono, in seconds.
+// Fingerprint appends what tells states apart that can behave differently from now on. Times are
+// relative to mono, in seconds.
 func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 	seconds := func(t time.Duration) byte { return byte(max(t-mono, -100*time.Second) / time.Second) }
 	if m.lost != nil {
@@ -24,6 +25,7 @@ func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 	if m.renewing {
 		sent = m.sentAt
 	}
+
 	b = append(b, byte(m.epoch), seconds(max(m.validUntil, mono)), seconds(max(m.nextRenew, mono)), seconds(sent), byte(len(m.fencing)))
 	for _, f := range [...]bool{m.draining, m.renewing, m.acquires, m.stale, m.owned[0], m.leaving[0]} {
 		b = append(b, 0)
@@ -31,6 +33,7 @@ func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 			b[len(b)-1] = 1
 		}
 	}
+
 	return b
 }
 

@@ -12,10 +12,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// TestNeverTwoOwners explores every interleaving of a small cluster: two nodes, one shard, a lease of three units of time. Calls of one
-// node may be slow, and up to two things go wrong on the way: a call fails without effect, takes effect and has its answer lost, or
-// takes effect after its caller has given up on it; the node dies; its clock falls behind by as much as the margin allows. The other
-// one is prompt, as whoever takes over would be. At no moment may both nodes serve the shard. In short mode, one thing goes wrong.
+// TestNeverTwoOwners explores every interleaving of a small cluster: two nodes, one shard, a lease
+// of three units of time. Calls of one node may be slow, and up to two things go wrong on the way:
+// a call fails without effect, takes effect and has its answer lost, or takes effect after its
+// caller has given up on it; the node dies; its clock falls behind by as much as the margin allows.
+// The other one is prompt, as whoever takes over would be. At no moment may both nodes serve the
+// shard. In short mode, one thing goes wrong.
 func TestNeverTwoOwners(t *testing.T) {
 	t.Parallel()
 	fates := 2
@@ -52,10 +54,12 @@ func explore(t *testing.T, first *small) {
 				todo = append(todo, next)
 			}
 		}
+
 		if len(seen) > 2_000_000 {
 			t.Fatal("the model is not small")
 		}
 	}
+
 	if !served[0] || !served[1] {
 		t.Errorf("nodes that ever served: %v; the exploration shows nothing", served)
 	}
@@ -67,7 +71,8 @@ const (
 	margin = 1
 )
 
-// small is a state of the small cluster. The store is a few variables; it does what the port promises.
+// small is a state of the small cluster. The store is a few variables; it does what the port
+// promises.
 type small struct {
 	now   int
 	nodes [2]smallNode
@@ -138,12 +143,14 @@ func (w *small) print() uint64 {
 		} {
 			flag(f)
 		}
+
 		if n.registered {
 			b = append(b, byte(n.expires))
 		}
 		if !n.dead {
 			b = n.m.Fingerprint(b, w.mono(i))
 		}
+
 		if n.renew == 2 {
 			for _, m := range n.view.Members {
 				b = append(b, m.ID[15], byte(m.Expires.Sub(n.view.Now)/s))
@@ -154,6 +161,7 @@ func (w *small) print() uint64 {
 			}
 		}
 	}
+
 	h := fnv.New64a()
 	_, _ = h.Write(b)
 	return h.Sum64()
@@ -205,10 +213,12 @@ func (w *small) promptStep(i int) (next []*small) {
 		if len(a.Fence) > 0 {
 			n.m.Fenced(nodeID(2-i), c.execFence(1-i), nil)
 		}
+
 		if len(a.Acquire) > 0 {
 			ok, err := c.execAcquire(i)
 			n.m.Acquired(got(0)[:btoi(ok)], err)
 		}
+
 		if len(a.GiveUp) > 0 && n.registered && c.owner == i+1 {
 			c.owner = 0
 			n.m.Freed(shardIDs(0))
@@ -231,11 +241,13 @@ func (w *small) stepsOf(i int) (next []*small) {
 	add := func(did string, change func(c *small, n *smallNode)) {
 		next = append(next, w.then(fmt.Sprintf("node %d: %s", i+1, did), func(c *small) { change(c, &c.nodes[i]) }))
 	}
+
 	wrong := func(did string, change func(c *small, n *smallNode)) {
 		if w.fates > 0 {
 			add(did, func(c *small, n *smallNode) { c.fates--; change(c, n) })
 		}
 	}
+
 	if n.orphan != "" {
 		add("an orphaned "+n.orphan+" takes effect", func(c *small, n *smallNode) {
 			switch n.orphan {
@@ -247,6 +259,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 			n.orphan = ""
 		})
 	}
+
 	if n.dead {
 		return next
 	}
@@ -256,6 +269,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 	if n.behind < margin {
 		wrong("its clock stands still for a moment", func(_ *small, n *smallNode) { n.behind++ })
 	}
+
 	if n.renew == 0 && n.m.NextTick() <= w.mono(i) {
 		add("sends a renewal", func(c *small, n *smallNode) {
 			if a := n.m.Tick(c.mono(i)); a.Renew != nil {
@@ -263,6 +277,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 			}
 		})
 	}
+
 	switch n.renew {
 	case 1:
 		add("the renewal is executed", func(c *small, n *smallNode) { n.renew = 2; n.view, n.renewErr = c.execRenew(i) })
@@ -291,6 +306,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 			n.m.Renewed(c.mono(i), store.View{}, errAway)
 		})
 	}
+
 	switch n.acquire {
 	case 1:
 		add("the acquire is executed", func(c *small, n *smallNode) { n.acquire = 2; n.acquired, n.acquireErr = c.execAcquire(i) })
@@ -308,6 +324,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 		})
 		wrong("the answer to the acquire is lost", func(_ *small, n *smallNode) { n.acquire = 0; n.m.Acquired(nil, errAway) })
 	}
+
 	switch n.fence {
 	case 1:
 		add("the fence is executed", func(c *small, n *smallNode) { n.fence = 2; n.fenced = c.execFence(1 - i) })
@@ -316,6 +333,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 		add("the answer to the fence arrives", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), n.fenced, nil) })
 		wrong("the answer to the fence is lost", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), false, errAway) })
 	}
+
 	switch n.freeing {
 	case 1:
 		add("the last commit frees the shard", func(c *small, n *smallNode) {
@@ -328,6 +346,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 	case 2:
 		add("hears that the shard is free", func(_ *small, n *smallNode) { n.freeing = 0; n.m.Freed(shardIDs(0)) })
 	}
+
 	return next
 }
 
@@ -339,6 +358,7 @@ func (w *small) execRenew(i int) (store.View, error) {
 		return store.View{}, store.ErrFenced
 	}
 	n.expires = w.now + ttl
+
 	v := store.View{Now: at(time.Duration(w.now) * s), Owners: []store.ShardOwner{{}}}
 	for j := range w.nodes {
 		if w.nodes[j].registered {
@@ -347,6 +367,7 @@ func (w *small) execRenew(i int) (store.View, error) {
 			})
 		}
 	}
+
 	if w.owner > 0 {
 		v.Owners[0].Node, v.Owners[0].Epoch = nodeID(w.owner), int64(w.owner)
 	}

@@ -13,8 +13,8 @@ import (
 // Config of a membership. Zero fields take the defaults.
 type Config struct {
 	Self store.NodeInfo
-	// TTL of the lease; 10 s. Renewal every RenewEvery (2 s), which is also the poll for mail. Margin is how long before the
-	// end of its lease a node stops serving; 1 s.
+	// TTL of the lease; 10 s. Renewal every RenewEvery (2 s), which is also the poll for mail.
+	// Margin is how long before the end of its lease a node stops serving; 1 s.
 	TTL, RenewEvery, Margin time.Duration
 	Longest                 time.Duration // no node of the store has a longer lease; Longest
 	// Gone proves that a process of this host has ended. It may do nothing but look.
@@ -41,7 +41,8 @@ func (c *Config) withDefaults() {
 
 // Membership is the state machine of one incarnation of a node. It is not safe for concurrent use.
 //
-// It uses two clocks: mono, the node's own monotonic clock, for its own lease; and store time, only as it comes in views.
+// It uses two clocks: mono, the node's own monotonic clock, for its own lease; and store time, only
+// as it comes in views.
 type Membership struct {
 	cfg      Config
 	epoch    int64
@@ -53,19 +54,22 @@ type Membership struct {
 	renewing   bool
 	sentAt     time.Duration // mono time at which the renewal in flight was sent
 
-	view     store.View
-	doubt    bool                      // the store's clock has jumped
-	doubted  bool                      // it had when the view before was made
-	unsure   time.Duration             // mono time until which leases may be wrong that were written while it had
+	view    store.View
+	doubt   bool // the store's clock has jumped
+	doubted bool // it had when the view before was made
+	// mono time until which leases may be wrong that were written while it had
+	unsure   time.Duration
 	lastView model.Time                // store time of the view before
 	seen     map[model.NodeID]sighting // leases of others, as they were seen last
 	fencing  map[model.NodeID]bool
 	owned    map[model.ShardID]bool // ours by the store
 	leaving  map[model.ShardID]bool // told the lanes to give up
 	acquires bool                   // an acquire is in flight
-	stale    bool                   // something changed since the renewal in flight was sent: its view is old
-	again    bool                   // somebody has asked for a renewal since the one in flight was sent
-	lost     error
+	// something changed since the renewal in flight was sent: its view is old
+	stale bool
+	// somebody has asked for a renewal since the one in flight was sent
+	again bool
+	lost  error
 }
 
 // Actions is what the caller has to do.
@@ -91,7 +95,8 @@ type FenceTarget struct {
 	Proven bool
 }
 
-// New makes the membership of a node that was registered; sentAt is the mono time at which the registration was sent.
+// New makes the membership of a node that was registered; sentAt is the mono time at which the
+// registration was sent.
 func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
 	cfg.withDefaults()
 	return &Membership{
@@ -100,8 +105,8 @@ func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
 	}
 }
 
-// Serving reports whether the lease surely holds at mono. It must be asked after a request has arrived and before its
-// answer is given: a process that was paused in between finds out here.
+// Serving reports whether the lease surely holds at mono. It must be asked after a request has
+// arrived and before its answer is given: a process that was paused in between finds out here.
 func (m *Membership) Serving(mono time.Duration) bool { return m.lost == nil && mono < m.validUntil }
 
 // ValidUntil is the mono time until which the lease surely holds.
@@ -143,7 +148,8 @@ func (m *Membership) Tick(mono time.Duration) (a Actions) {
 	return a
 }
 
-// NextTick is the mono time at which Tick must be called next. While a renewal is in flight its result comes first.
+// NextTick is the mono time at which Tick must be called next. While a renewal is in flight its
+// result comes first.
 func (m *Membership) NextTick() time.Duration {
 	if m.renewing {
 		return math.MaxInt64
@@ -151,7 +157,8 @@ func (m *Membership) NextTick() time.Duration {
 	return m.nextRenew
 }
 
-// Nudge asks for a renewal at once, because something has changed. One that is in flight may have missed it: then another one follows.
+// Nudge asks for a renewal at once, because something has changed. One that is in flight may have
+// missed it: then another one follows.
 func (m *Membership) Nudge() { m.nextRenew, m.again = 0, m.renewing }
 
 // Renewed hands in the result of a renewal.
@@ -170,16 +177,19 @@ func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Act
 		m.nextRenew = mono + m.cfg.RenewEvery/4
 		return a
 	}
+
 	m.validUntil = max(m.validUntil, m.sentAt+m.cfg.TTL-m.cfg.Margin)
 	m.view = v
 	if m.again {
 		m.again, m.nextRenew = false, mono
 	}
+
 	if m.stale {
 		m.stale, m.nextRenew = false, mono
 	} else {
 		a = m.plan(mono)
 	}
+
 	a.Mail = v.Mail
 	return a
 }
@@ -193,6 +203,7 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 	for _, n := range m.view.Members {
 		registered[n.ID] = n.Epoch
 	}
+
 	for _, o := range m.view.Owners {
 		mine := proposed[o.Shard] == m.cfg.Self.ID
 		switch {
@@ -212,6 +223,7 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 			}
 		}
 	}
+
 	m.acquires = m.acquires || len(a.Acquire) > 0
 	return a
 }
@@ -234,11 +246,14 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 			live = append(live, n)
 		}
 	}
+
 	return working(live)
 }
 
-// working are the nodes that can run the most: those that run workflows of the user; if there are none, those that execute tasks; and so on. Whoever owns a run should have its code. A process
-// that only executes tasks is lent to the owners, and one that only starts and submits would keep what it owns from those that run it.
+// working are the nodes that can run the most: those that run workflows of the user; if there are
+// none, those that execute tasks; and so on. Whoever owns a run should have its code. A process
+// that only executes tasks is lent to the owners, and one that only starts and submits would keep
+// what it owns from those that run it.
 func working(nodes []store.Member) []store.Member {
 	most := runsNothing
 	for i := range nodes {
@@ -257,7 +272,8 @@ const (
 	runsWorkflows
 )
 
-// rankOf does not ask whether the workers of the node take anything now: those that drain or are under pressure come back, and shards should not move for that.
+// rankOf does not ask whether the workers of the node take anything now: those that drain or are
+// under pressure come back, and shards should not move for that.
 func rankOf(n *store.Member) rank {
 	r := runsNothing
 	for i := range n.Serves {
@@ -273,7 +289,8 @@ func rankOf(n *store.Member) rank {
 	return r
 }
 
-// Fenced hands in the result of fencing a node; its shards are taken with the next renewal, which is due at once.
+// Fenced hands in the result of fencing a node; its shards are taken with the next renewal, which
+// is due at once.
 func (m *Membership) Fenced(node model.NodeID, done bool, err error) {
 	delete(m.fencing, node)
 	if err == nil && done {

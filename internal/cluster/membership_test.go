@@ -17,7 +17,8 @@ const s = time.Second
 // at is store time, seconds after some beginning.
 func at(d time.Duration) model.Time { return model.Time(1_700_000_000_000_000).Add(d) }
 
-// view is the cluster at a moment: the members with a lease until 10 s later, and the owner of each shard (0 for free).
+// view is the cluster at a moment: the members with a lease until 10 s later, and the owner of each
+// shard (0 for free).
 func view(now time.Duration, ms []store.Member, owners ...int) store.View {
 	v := store.View{Now: at(now), Members: ms}
 	for i := range v.Members {
@@ -65,7 +66,8 @@ func shardIDs(ids ...int) (ss []model.ShardID) {
 
 var errAway = store.Errorf(store.Away, "renew", "injected")
 
-// The lease holds from the moment its renewal was sent, not from the moment of the answer, and a margin less than it says.
+// The lease holds from the moment its renewal was sent, not from the moment of the answer, and a
+// margin less than it says.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -75,6 +77,7 @@ func TestLease(t *testing.T) {
 	if a := m.Tick(0); a.Renew == nil || a.Renew.TTL != 10*s || a.Renew.Epoch != 1 || a.Renew.Node != nodeID(1) {
 		t.Fatalf("first tick = %+v, want a renewal at once", a)
 	}
+
 	if a := m.Tick(5 * s); a.Renew != nil || m.NextTick() != math.MaxInt64 {
 		t.Fatal("a second renewal while one is in flight")
 	}
@@ -89,16 +92,19 @@ func TestLease(t *testing.T) {
 	if m.ValidUntil() != 16*s || m.NextTick() != 9*s {
 		t.Errorf("the lease holds until %s, next tick at %s; want 16s and 9s", m.ValidUntil(), m.NextTick())
 	}
+
 	// A failed renewal changes nothing, and is tried again soon.
 	m.Tick(9 * s)
 	m.Renewed(9*s+100*time.Millisecond, store.View{}, errAway)
 	if m.ValidUntil() != 16*s || m.NextTick() <= 9*s || m.NextTick() > 10*s {
 		t.Errorf("after a failed renewal: until %s, next at %s", m.ValidUntil(), m.NextTick())
 	}
+
 	// A process that was paused finds out by itself.
 	if m.Serving(16*s) || m.Serving(time.Hour) {
 		t.Error("serves after its lease has ended")
 	}
+
 	// A lease that expired and that nobody took may be renewed.
 	renew(t, m, time.Hour, view(time.Hour, members(1), 1))
 	if !m.Serving(time.Hour + 8*s) {
@@ -164,6 +170,7 @@ func TestAcquiresFreeShards(t *testing.T) {
 	if !slices.Equal(a.Acquire, mine) || len(a.GiveUp) > 0 {
 		t.Fatalf("acquire %v, want %v", a.Acquire, mine)
 	}
+
 	// While it is in flight nothing else is acquired.
 	m.Nudge()
 	if a := renew(t, m, 2*s, view(2*s, members(1, 2), make([]int, n)...)); len(a.Acquire) > 0 {
@@ -191,18 +198,21 @@ func proposedFor(shards, self int, nodes ...int) (ids []model.ShardID) {
 	return ids
 }
 
-// Shards of another node are not touched while it is registered, whatever is proposed; they are when it was fenced.
+// Shards of another node are not touched while it is registered, whatever is proposed; they are
+// when it was fenced.
 func TestShardsOfOthers(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
 	if a := renew(t, m, s, view(s, members(1, 2), 2, 2, 2, 2, 2, 2, 2, 2)); len(a.Acquire) > 0 {
 		t.Errorf("acquires %v of a live node", a.Acquire)
 	}
+
 	// Its row is gone: it was fenced.
 	if a := renew(t, m, 3*s, view(3*s, members(1), 2, 2, 2)); !slices.Equal(a.Acquire, shardIDs(0, 1, 2)) {
 		t.Errorf("acquires %v of a fenced node, want all", a.Acquire)
 	}
 	m.Acquired(nil, errAway)
+
 	// It has come back under another epoch: the shards of its former life may be taken.
 	back := members(1, 2)
 	back[1].Epoch = 99
@@ -222,6 +232,7 @@ func TestGivesUp(t *testing.T) {
 	if a := renew(t, m, 3*s, view(3*s, members(1), 1, 1, 1, 1)); len(a.GiveUp)+len(a.Acquire) > 0 {
 		t.Fatalf("alone it moves something: %+v", a)
 	}
+
 	theirs := proposedFor(4, 2, 1, 2)
 	a := renew(t, m, 5*s, view(5*s, members(1, 2), 1, 1, 1, 1))
 	if !slices.Equal(a.GiveUp, theirs) || len(theirs) == 0 {
@@ -231,11 +242,13 @@ func TestGivesUp(t *testing.T) {
 		t.Errorf("gives up %v again", a.GiveUp)
 	}
 	m.Freed(theirs)
+
 	for _, id := range theirs {
 		if slices.Contains(m.Owned(), id) {
 			t.Errorf("still owns %d", id)
 		}
 	}
+
 	// The other one leaves before it has taken them: they come back.
 	owners := []int{1, 1, 1, 1}
 	for _, id := range theirs {
@@ -246,12 +259,14 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// A node that can run nothing owns nothing while there are others that can: what it owned would wait.
+// A node that can run nothing owns nothing while there are others that can: what it owned would
+// wait.
 func TestIdlersOwnNothing(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
 	m.Acquired(got(0, 1, 2, 3), nil)
+
 	serving := func(nodes ...int) []store.Member {
 		ms := members(1, 2)
 		for _, n := range nodes {
@@ -272,7 +287,8 @@ func TestIdlersOwnNothing(t *testing.T) {
 	}
 }
 
-// Whoever has the code of workflows owns runs; whoever only executes tasks owns some if nobody has, however little its workers take now.
+// Whoever has the code of workflows owns runs; whoever only executes tasks owns some if nobody has,
+// however little its workers take now.
 func TestTaskWorkersOwnNothing(t *testing.T) {
 	t.Parallel()
 	flow, ours, task := store.Served{Tenant: "default", Workflow: "w"}, store.Served{Tenant: "default", Workflow: "perdure.schedule"}, store.Served{Tenant: "default", Worker: "x", Draining: true}
@@ -300,7 +316,8 @@ func TestTaskWorkersOwnNothing(t *testing.T) {
 	}
 }
 
-// A view that was sent before something changed is not acted upon; a fresh one is asked for at once.
+// A view that was sent before something changed is not acted upon; a fresh one is asked for at
+// once.
 func TestStaleView(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -311,10 +328,13 @@ func TestStaleView(t *testing.T) {
 	if len(a.Acquire)+len(a.GiveUp) > 0 || m.NextTick() > 4*s {
 		t.Fatalf("acted upon a stale view: %+v, next tick at %s", a, m.NextTick())
 	}
+
 	if m.ValidUntil() != 12*s {
 		t.Errorf("the lease holds until %s, want 12s: the renewal itself counts", m.ValidUntil())
 	}
-	// The same with a shard that was freed while the renewal was in flight: the view says that it is ours.
+
+	// The same with a shard that was freed while the renewal was in flight: the view says that it
+	// is ours.
 	renew(t, m, 4*s, view(4*s, members(1, 2), 1, 1))
 	m.Nudge()
 	m.Tick(5 * s)
@@ -322,6 +342,7 @@ func TestStaleView(t *testing.T) {
 	if a := m.Renewed(6*s, view(5*s, members(1, 2), 1, 1), nil); len(a.Acquire) > 0 {
 		t.Errorf("takes %v back because of a stale view", a.Acquire)
 	}
+
 	// Mail is a hint: it may be passed on.
 	m.Tick(6 * s)
 	m.Freed(nil)
@@ -332,7 +353,8 @@ func TestStaleView(t *testing.T) {
 	}
 }
 
-// The answer to an acquire was lost: the store knows that the shard is ours, so it is acquired again.
+// The answer to an acquire was lost: the store knows that the shard is ours, so it is acquired
+// again.
 func TestLostAcquireReply(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -341,6 +363,7 @@ func TestLostAcquireReply(t *testing.T) {
 	if len(m.Owned()) != 0 {
 		t.Fatal("owns what it does not know to have")
 	}
+
 	a := renew(t, m, 3*s, view(3*s, members(1), 1, 1))
 	if !slices.Equal(a.Acquire, shardIDs(0, 1)) {
 		t.Fatalf("acquires %v, want both again", a.Acquire)
@@ -349,7 +372,9 @@ func TestLostAcquireReply(t *testing.T) {
 	if !slices.Equal(m.Owned(), shardIDs(0, 1)) {
 		t.Errorf("owns %v", m.Owned())
 	}
-	// Also when they are not proposed for it any more: it must take them up to be able to free them.
+
+	// Also when they are not proposed for it any more: it must take them up to be able to free
+	// them.
 	m = newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
 	m.Acquired(nil, errAway)
@@ -358,13 +383,15 @@ func TestLostAcquireReply(t *testing.T) {
 	if !slices.Equal(a.Acquire, shardIDs(0, 1, 2, 3)) {
 		t.Fatalf("acquires %v, want all that the store says are ours", a.Acquire)
 	}
+
 	m.Acquired(got(0, 1, 2, 3), nil)
 	if a := renew(t, m, 5*s, view(5*s, members(1, 2), 1, 1, 1, 1)); !slices.Equal(a.GiveUp, theirs) {
 		t.Errorf("gives up %v, want %v", a.GiveUp, theirs)
 	}
 }
 
-// A node whose lease has expired by the store's clock is fenced, once at a time; its shards are taken when it is.
+// A node whose lease has expired by the store's clock is fenced, once at a time; its shards are
+// taken when it is.
 func TestFencesExpiredNodes(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -376,6 +403,7 @@ func TestFencesExpiredNodes(t *testing.T) {
 	if a := renew(t, m, s, view(5*s, ms(5*s), 2, 2)); len(a.Fence) > 0 {
 		t.Fatalf("fences a node whose lease ends this very moment: %+v", a.Fence)
 	}
+
 	a := renew(t, m, 3*s, view(6*s, ms(5*s), 2, 2))
 	if len(a.Fence) != 1 || a.Fence[0] != (cluster.FenceTarget{Node: nodeID(2), Epoch: 2}) || len(a.Acquire) > 0 {
 		t.Fatalf("actions = %+v, want node 2 fenced and nothing acquired before that", a)
@@ -405,9 +433,11 @@ func TestFencesProvenDead(t *testing.T) {
 	if len(a.Fence) != 1 || a.Fence[0] != (cluster.FenceTarget{Node: nodeID(2), Epoch: 2, Proven: true}) {
 		t.Fatalf("fence = %+v, want node 2 with proof", a.Fence)
 	}
+
 	if len(a.Acquire) > 0 {
 		t.Errorf("acquires %v before the fence", a.Acquire)
 	}
+
 	// Its own lease has expired as others see it: it goes on as long as nobody has fenced it.
 	own := members(1)
 	own[0].Expires = at(0)
@@ -426,6 +456,7 @@ func TestDrain(t *testing.T) {
 	if m.Drained() {
 		t.Fatal("drained before it was asked to")
 	}
+
 	m.Drain()
 	if m.Drained() {
 		t.Fatal("drained while it owns shards")
@@ -437,6 +468,7 @@ func TestDrain(t *testing.T) {
 	if a.Renew == nil || !a.Renew.Draining || !slices.Equal(a.Renew.Shards, shardIDs(0, 1)) {
 		t.Fatalf("renewal = %+v, want it draining, with its shards", a.Renew)
 	}
+
 	a = m.Renewed(s, view(s, members(1), 1, 1, 0), nil)
 	if !slices.Equal(a.GiveUp, shardIDs(0, 1)) || len(a.Acquire) > 0 {
 		t.Fatalf("actions = %+v, want everything given up and nothing taken", a)
@@ -449,6 +481,7 @@ func TestDrain(t *testing.T) {
 	if !m.Drained() {
 		t.Error("not drained")
 	}
+
 	// The other side: a draining node gets nothing, and keeps its lease.
 	other := newNode(2)
 	ms := members(1, 2)
@@ -473,7 +506,8 @@ func TestDrainDuringAcquire(t *testing.T) {
 	}
 }
 
-// Somebody who asks for a renewal while one is in flight gets another one: the view that is on its way may be older than what he knows of.
+// Somebody who asks for a renewal while one is in flight gets another one: the view that is on its
+// way may be older than what he knows of.
 func TestNudgeDuringARenewal(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(m *cluster.Membership){

@@ -32,7 +32,8 @@ var genMembers = rapid.Custom(func(t *rapid.T) (ms []store.Member) {
 	return ms
 })
 
-// Every node computes the same proposal, in whatever order it knows the others and whatever else it knows of them.
+// Every node computes the same proposal, in whatever order it knows the others and whatever else it
+// knows of them.
 func TestProposeIsStable(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -46,6 +47,7 @@ func TestProposeIsStable(t *testing.T) {
 		if got := cluster.Propose(shards, other); !slices.Equal(got, want) {
 			t.Fatalf("another order gives another proposal")
 		}
+
 		for s, id := range want {
 			if len(ms) == 0 != id.IsZero() {
 				t.Fatalf("shard %d is proposed for %v of %d nodes", s, id, len(ms))
@@ -57,7 +59,8 @@ func TestProposeIsStable(t *testing.T) {
 	})
 }
 
-// Only what must move moves: when a node leaves, only its own shards; when one joins, only those that it gets.
+// Only what must move moves: when a node leaves, only its own shards; when one joins, only those
+// that it gets.
 func TestProposeMovesOnlyWhatItMust(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -77,7 +80,8 @@ func TestProposeMovesOnlyWhatItMust(t *testing.T) {
 	})
 }
 
-// Shards are shared out about evenly, also among ids that differ in few bits, as those of nodes that start together do.
+// Shards are shared out about evenly, also among ids that differ in few bits, as those of nodes
+// that start together do.
 func TestProposeIsBalanced(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{2, 3, 5, 10} {
@@ -91,16 +95,19 @@ func TestProposeIsBalanced(t *testing.T) {
 					}
 					ms = append(ms, store.Member{NodeInfo: store.NodeInfo{ID: id}})
 				}
+
 				count := map[model.NodeID]int{}
 				for _, id := range cluster.Propose(shards, ms) {
 					count[id]++
 				}
+
 				fair := float64(shards) / float64(nodes)
 				for id, n := range count {
 					if math.Abs(float64(n)-fair) > 4*math.Sqrt(fair) { // four standard deviations
 						t.Errorf("%s has %d of %d shards among %d nodes, want about %.0f", id, n, shards, nodes, fair)
 					}
 				}
+
 				if len(count) != nodes {
 					t.Errorf("only %d of %d nodes have shards", len(count), nodes)
 				}

@@ -16,7 +16,8 @@ func other(now, expires time.Duration) store.View {
 	return view(now, ms, 1, 2)
 }
 
-// While the store's clock is in doubt, another node is fenced only when it has not renewed for a whole lease by this node's own time.
+// While the store's clock is in doubt, another node is fenced only when it has not renewed for a
+// whole lease by this node's own time.
 func TestJumpFencesNobody(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -31,12 +32,14 @@ func TestJumpFencesNobody(t *testing.T) {
 	if a := renew(t, m, 4*s, other(day+4*s, day+13*s)); len(a.Fence) != 0 {
 		t.Errorf("fences %v, which has renewed since the jump", a.Fence)
 	}
+
 	// It dies; its lease ends by the store's clock, and it has been silent for a lease.
 	for mono := 6 * s; mono < 14*s; mono += 2 * s {
 		if a := renew(t, m, mono, other(day+mono+9*s, day+13*s)); len(a.Fence) != 0 {
 			t.Errorf("fences %v at %s", a.Fence, mono)
 		}
 	}
+
 	if a := renew(t, m, 14*s, other(day+24*s, day+13*s)); len(a.Fence) != 1 || a.Fence[0].Proven {
 		t.Errorf("fences %v, want node 2, whose lease is over by both clocks", a.Fence)
 	}
@@ -51,8 +54,9 @@ func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
 	}
 }
 
-// The store's clock went back by a day: the lease of a dead node does not last for a day. Neither for a node that has seen the dead
-// one renew, nor for one that has not: no lease lasts for as long.
+// The store's clock went back by a day: the lease of a dead node does not last for a day. Neither
+// for a node that has seen the dead one renew, nor for one that has not: no lease lasts for as
+// long.
 func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -69,6 +73,7 @@ func TestStepBackKeepsNoDeadNode(t *testing.T) {
 			mono = 4 * s
 			m.Doubt(true, 0)
 		}
+
 		var fences []cluster.FenceTarget
 		begun := mono
 		for ; len(fences) == 0 && mono < 2*time.Hour; mono += 2 * s {
@@ -81,8 +86,9 @@ func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	}
 }
 
-// A lease that was written while the store's clock was back is over by it as soon as the clock is right again. Its node lives: neither a node that has seen the jump nor
-// one that has not fences it.
+// A lease that was written while the store's clock was back is over by it as soon as the clock is
+// right again. Its node lives: neither a node that has seen the jump nor one that has not fences
+// it.
 func TestJumpBackForAWhileFencesNobody(t *testing.T) {
 	t.Parallel()
 	for _, sees := range []bool{true, false} {
@@ -104,7 +110,8 @@ func TestJumpBackForAWhileFencesNobody(t *testing.T) {
 	}
 }
 
-// A jump that is too small to put the store's clock in doubt may be longer than what a lease has left.
+// A jump that is too small to put the store's clock in doubt may be longer than what a lease has
+// left.
 func TestSmallJumpFencesNobody(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -115,7 +122,8 @@ func TestSmallJumpFencesNobody(t *testing.T) {
 	}
 }
 
-// Processes of one store may have leases of different lengths. One with a long lease renews it rarely, and lives.
+// Processes of one store may have leases of different lengths. One with a long lease renews it
+// rarely, and lives.
 func TestLongLeaseIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	m := newNode(1) // 10 s
@@ -128,7 +136,8 @@ func TestLongLeaseIsNotAbandoned(t *testing.T) {
 	}
 }
 
-// The same while the store's clock has jumped forward, and every lease that was not renewed since has expired by it.
+// The same while the store's clock has jumped forward, and every lease that was not renewed since
+// has expired by it.
 func TestJumpFencesNoLongLease(t *testing.T) {
 	t.Parallel()
 	m := newNode(1) // 10 s
@@ -149,8 +158,8 @@ func TestJumpFencesNoLongLease(t *testing.T) {
 	}
 }
 
-// The store's clock jumps, and a node joins before the others have renewed. It has no time of its own to compare with, but the
-// clock of its machine is right.
+// The store's clock jumps, and a node joins before the others have renewed. It has no time of its
+// own to compare with, but the clock of its machine is right.
 func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
 	t.Parallel()
 	for _, lives := range []bool{true, false} {
@@ -165,6 +174,7 @@ func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
 				t.Errorf("fences %v at %s, lives: %v", a.Fence, mono, lives)
 			}
 		}
+
 		if lives {
 			continue
 		}
@@ -174,8 +184,8 @@ func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
 	}
 }
 
-// A node that has seen the store's clock jump back stands still until the clock is right again. The other one has renewed its lease
-// meanwhile by the wrong clock, and lives.
+// A node that has seen the store's clock jump back stands still until the clock is right again. The
+// other one has renewed its lease meanwhile by the wrong clock, and lives.
 func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -186,12 +196,32 @@ func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	if a := renew(t, m, 14*s, other(14*s, -39*s)); len(a.Fence) != 0 {
 		t.Errorf("fences %v, whose lease was written by the wrong clock", a.Fence)
 	}
+
 	for mono := 16 * s; mono < 24*s; mono += 2 * s {
 		if a := renew(t, m, mono, other(mono, -39*s)); len(a.Fence) != 0 {
 			t.Errorf("fences %v at %s", a.Fence, mono)
 		}
 	}
+
 	if a := renew(t, m, 26*s, other(26*s, -39*s)); len(a.Fence) != 1 {
+		t.Errorf("fences %v after a lease of silence", a.Fence)
+	}
+}
+
+// A node stands still for longer than a lease. In that time the store's clock goes back by less
+// than a lease, another node renews, and the clock jumps forward again. The lease that the node
+// finds is over, and younger than the last view, so a wrong clock may have written it.
+func TestSmallJumpWhileANodeStandsStill(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, 0, other(0, 9*s))
+	if a := renew(t, m, 14*s, other(14*s, 12*s)); len(a.Fence) != 0 {
+		t.Errorf("fences %v, whose lease may have been written by a wrong clock", a.Fence)
+	}
+	if a := renew(t, m, 22*s, other(22*s, 12*s)); len(a.Fence) != 0 {
+		t.Errorf("fences %v at 22 s", a.Fence)
+	}
+	if a := renew(t, m, 25*s, other(25*s, 12*s)); len(a.Fence) != 1 {
 		t.Errorf("fences %v after a lease of silence", a.Fence)
 	}
 }

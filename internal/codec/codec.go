@@ -1,10 +1,12 @@
 // Package codec turns values into payloads and back, by the settings of an app (package payload).
 //
-// A payload is the bytes that the format makes, changed by every transform of the chain that applies, and the names of all of them. What is
-// read goes by those names. Errors never contain what is encoded.
+// A payload is the bytes that the format makes, changed by every transform of the chain that
+// applies, and the names of all of them. What is read goes by those names. Errors never contain
+// what is encoded.
 //
-// An error of kind fault.Blocked says that somebody has to change something (a key, a setting) before the payload can be read or
-// written; one of kind fault.Unavailable, that trying again may help.
+// An error of kind fault.Blocked says that somebody has to change something (a key, a setting)
+// before the payload can be read or written; one of kind fault.Unavailable, that trying again may
+// help.
 package codec
 
 import (
@@ -55,6 +57,7 @@ func New(ctx context.Context, cfg Config) (*Codec, error) {
 		c.format = payload.JSON
 	}
 	var problems []error
+
 	add := func(err error) {
 		if err != nil {
 			problems = append(problems, err)
@@ -63,11 +66,13 @@ func New(ctx context.Context, cfg Config) (*Codec, error) {
 	for _, f := range append([]payload.Format{c.format}, s.OldFormats...) {
 		add(c.know(f))
 	}
+
 	for _, f := range []payload.Format{payload.JSON, payload.Msgpack} {
 		if c.formats[f.Name()] == nil {
 			c.formats[f.Name()] = f
 		}
 	}
+
 	for i, t := range s.Chain {
 		add(c.learn(t, "chain"))
 		if b, ok := payload.Blobs(t); ok {
@@ -76,9 +81,11 @@ func New(ctx context.Context, cfg Config) (*Codec, error) {
 			}
 			continue
 		}
+
 		if t == nil {
 			continue
 		}
+
 		d, err := t.Digester(ctx)
 		if err != nil {
 			add(fmt.Errorf("transform %s: %w", t.Name(), err))
@@ -86,15 +93,18 @@ func New(ctx context.Context, cfg Config) (*Codec, error) {
 			c.digest = d
 		}
 	}
+
 	for _, t := range s.OldChain {
 		add(c.learn(t, "old chain"))
 	}
+
 	if c.maxPlain == 0 {
 		c.maxPlain = cfg.MaxPayload
 		if c.blobs != nil {
 			c.maxPlain = max(c.maxPlain, maxOffloaded)
 		}
 	}
+
 	if len(problems) > 0 {
 		return nil, fault.New(fault.Invalid, "payload settings: %w", errors.Join(problems...))
 	}
@@ -137,7 +147,8 @@ func validName(name string) bool {
 	return ok
 }
 
-// Plain reports whether payloads are stored as JSON and nothing else, so that callers may spare themselves everything here.
+// Plain reports whether payloads are stored as JSON and nothing else, so that callers may spare
+// themselves everything here.
 func (c *Codec) Plain() bool { return len(c.chain) == 0 && c.format == payload.JSON }
 
 // MaxPlain is the largest value in bytes.
@@ -157,7 +168,8 @@ func (c *Codec) CheckType(t reflect.Type) error {
 // overhead is by how much a payload may be larger in the store than its value is.
 const overhead = 1 << 10
 
-// MaxStored is the largest payload in the store, when values may have most bytes; 0 is the default limit, which is 2 MiB.
+// MaxStored is the largest payload in the store, when values may have most bytes; 0 is the default
+// limit, which is 2 MiB.
 func MaxStored(s payload.Codec, most int) int {
 	if len(s.Chain) == 0 && (s.Format == nil || s.Format == payload.JSON) {
 		return most
@@ -190,7 +202,8 @@ func (c *Codec) Unmarshal(plain model.Payload, v any) error {
 	return nil
 }
 
-// discreet takes out of an error what it may quote of a value that is to be hidden: errors are logged and stored.
+// discreet takes out of an error what it may quote of a value that is to be hidden: errors are
+// logged and stored.
 func (c *Codec) discreet(err error, v any) error {
 	if c.digest == nil {
 		return err
@@ -229,18 +242,21 @@ func (c *Codec) Seal(ctx context.Context, plain model.Payload) (model.Payload, e
 	return model.Payload{Data: data, Encoding: encoding(name)}, nil
 }
 
-// SealStart is Seal for the input of an execution, with what a repeated start is compared by. The digest of a hidden input is
-// of use for its execution alone: equal inputs of two executions cannot be recognised as such.
+// SealStart is Seal for the input of an execution, with what a repeated start is compared by. The
+// digest of a hidden input is of use for its execution alone: equal inputs of two executions cannot
+// be recognised as such.
 func (c *Codec) SealStart(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
 	return c.sealSummed(ctx, "start", a, plain)
 }
 
-// SealRequest is Seal for what is sent under a request id, with what a repetition is compared by. The digest of a hidden value is of use for its target alone.
+// SealRequest is Seal for what is sent under a request id, with what a repetition is compared by.
+// The digest of a hidden value is of use for its target alone.
 func (c *Codec) SealRequest(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
 	return c.sealSummed(ctx, "request", a, plain)
 }
 
-// sealSummed is Seal with a sum of the plain value, where the sealed bytes do not tell whether it equals another.
+// sealSummed is Seal with a sum of the plain value, where the sealed bytes do not tell whether it
+// equals another.
 func (c *Codec) sealSummed(ctx context.Context, what string, a model.Address, plain model.Payload) (model.Payload, error) {
 	p, err := c.Seal(ctx, plain)
 	if err != nil || p.Encoding == plain.Encoding {
@@ -287,6 +303,7 @@ func (c *Codec) Open(ctx context.Context, p model.Payload) (model.Payload, error
 			return model.Payload{}, classified(fmt.Sprintf("payload (%s) cannot be read", form), err)
 		}
 	}
+
 	if names[0] != model.JSON && c.formats[names[0]] == nil {
 		return model.Payload{}, unknown(form)
 	}

@@ -46,7 +46,8 @@ func everything(t testing.TB, dir string) []payload.Transform {
 	return []payload.Transform{zstd.Compress(40), payload.Encrypt(keys(t, "k1")), payload.Offload(payload.Dir(dir), 200)}
 }
 
-// Whatever chain writes a value, the codec that knows its parts brings it back, and so does one that writes in another way.
+// Whatever chain writes a value, the codec that knows its parts brings it back, and so does one
+// that writes in another way.
 func TestEveryChainRoundTrips(t *testing.T) {
 	t.Parallel()
 	all := everything(t, t.TempDir())
@@ -59,6 +60,7 @@ func TestEveryChainRoundTrips(t *testing.T) {
 					chain = append(chain, all[i])
 				}
 			}
+
 			c := open(t, payload.Codec{Format: f, Chain: chain})
 			t.Run(fmt.Sprintf("%s %b", f.Name(), set), func(t *testing.T) {
 				t.Parallel()
@@ -73,10 +75,12 @@ func TestEveryChainRoundTrips(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+
 					again, err := c.SealStart(context.Background(), address, plain)
 					if err != nil || !sealed.Equal(again) || !bytes.Equal(sealed.Digest(), again.Digest()) {
 						t.Fatalf("equal inputs are not equal: %v, %v, %v", sealed, again, err)
 					}
+
 					for _, r := range []*codec.Codec{c, reader} {
 						opened, err := r.Open(context.Background(), sealed)
 						if err != nil || !opened.Equal(plain) {
@@ -93,12 +97,13 @@ func TestEveryChainRoundTrips(t *testing.T) {
 	}
 }
 
-// Inputs are compared by content also when one was written before compression or offloading were switched on. What is hidden is compared
-// with what is hidden in the same execution only.
+// Inputs are compared by content also when one was written before compression or offloading were
+// switched on. What is hidden is compared with what is hidden in the same execution only.
 func TestComparison(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	value := strings.Repeat("x", 1000)
+
 	seal := func(s payload.Codec, a model.Address, v any) model.Payload {
 		t.Helper()
 		c := open(t, s)
@@ -112,6 +117,7 @@ func TestComparison(t *testing.T) {
 		}
 		return p
 	}
+
 	all := everything(t, dir)
 	plain := seal(payload.Codec{}, address, value)
 	compressed := seal(payload.Codec{Chain: all[:1]}, address, value)
@@ -124,6 +130,7 @@ func TestComparison(t *testing.T) {
 	if plain.Form() != "" || compressed.Form() != "json+zstd" || offloaded.Form() != "json+blob" || hidden.Form() != "json+zstd+aes-gcm" {
 		t.Fatal(plain.Encoding, compressed.Encoding, offloaded.Encoding, hidden.Encoding)
 	}
+
 	for what, c := range map[string]struct {
 		a, b model.Payload
 		same bool
@@ -141,6 +148,7 @@ func TestComparison(t *testing.T) {
 			t.Errorf("%s: equal %v, want %v", what, c.a.Equal(c.b), c.same)
 		}
 	}
+
 	if bytes.Equal(hidden.Digest(), plain.Digest()) {
 		t.Error("the digest of what is hidden has no key")
 	}
@@ -161,6 +169,7 @@ func TestEveryChangeIsNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		whole := append([]byte(p.Encoding), p.Data...)
 		for i := range whole {
 			changed := bytes.Clone(whole)
@@ -174,7 +183,8 @@ func TestEveryChangeIsNoticed(t *testing.T) {
 	}
 }
 
-// What cannot be read says what is missing, and that somebody has to act; what may pass says so too.
+// What cannot be read says what is missing, and that somebody has to act; what may pass says so
+// too.
 func TestWhyItCannotBeRead(t *testing.T) {
 	t.Parallel()
 	c := open(t, payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys(t, "k1"))}})
@@ -182,6 +192,7 @@ func TestWhyItCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	away := payload.Codec{OldChain: []payload.Transform{broken{err: errors.New("connection refused")}}}
 	for what, x := range map[string]struct {
 		s    payload.Codec

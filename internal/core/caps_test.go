@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// After its i-th failure a task may begin again exactly when its policy says: initial·coefficient^(i−1) later, at most the longest pause; with jitter, within that share of it.
+// After its i-th failure a task may begin again exactly when its policy says:
+// initial·coefficient^(i−1) later, at most the longest pause; with jitter, within that share of it.
 // A moment earlier it may not (E23).
 func TestRetriesBeginExactlyInTime(t *testing.T) {
 	t.Parallel()
@@ -22,6 +23,7 @@ func TestRetriesBeginExactlyInTime(t *testing.T) {
 			Initial: time.Duration(rapid.IntRange(1, 5000).Draw(t, "initial")) * time.Millisecond, Coefficient: rapid.Int64Range(1000, 4000).Draw(t, "coefficient"),
 			Jitter: rapid.SampledFrom([]int64{0, 0, 100, 1000}).Draw(t, "jitter"),
 		}
+
 		policy.Max = policy.Initial * time.Duration(rapid.IntRange(1, 50).Draw(t, "max"))
 		r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q", Retry: policy})
 		for i := 1; i <= 12; i++ {
@@ -31,6 +33,7 @@ func TestRetriesBeginExactlyInTime(t *testing.T) {
 					t.Fatalf("attempt %d begins before its time", i)
 				}
 			}
+
 			r.now = visible
 			if _, ok := Claim(r.x, model.TaskStep, "w", r.now); !ok {
 				t.Fatalf("attempt %d does not begin in time", i)
@@ -38,7 +41,8 @@ func TestRetriesBeginExactlyInTime(t *testing.T) {
 			r.now += model.Time(rapid.Int64Range(0, 1_000_000).Draw(t, "took"))
 			ref := model.ClaimRef{TaskRef: model.TaskRef{ID: model.TaskStep}, Claim: r.x.Task(model.TaskStep).Claim}
 			d := Report(r.x, &model.TaskReport{Ref: ref, Failure: &model.Failure{Message: "no"}}, r.now, DefaultLimits)
-			want := min(float64(policy.Initial)*math.Pow(float64(policy.Coefficient)/1000, float64(i-1)), float64(policy.Max)) / 1000 // µs
+			// µs
+			want := min(float64(policy.Initial)*math.Pow(float64(policy.Coefficient)/1000, float64(i-1)), float64(policy.Max)) / 1000
 			got := float64(r.x.Task(model.TaskStep).Visible - r.now)
 			if most := 1 + want*float64(policy.Jitter)/1000; math.Abs(got-want) > most || d.Events[0].Due != r.x.Task(model.TaskStep).Visible {
 				t.Fatalf("after failure %d it pauses %f µs, want %f, give or take %f", i, got, want, most)
@@ -47,8 +51,9 @@ func TestRetriesBeginExactlyInTime(t *testing.T) {
 	})
 }
 
-// A run never has more open tasks than it may; a turn that would exceed that is refused whole. What is open may be asked for again, which writes nothing, also when
-// there is no room for more (E7, E8, E29).
+// A run never has more open tasks than it may; a turn that would exceed that is refused whole. What
+// is open may be asked for again, which writes nothing, also when there is no room for more (E7,
+// E8, E29).
 func TestOpenTasksAreCapped(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,6 +63,7 @@ func TestOpenTasksAreCapped(t *testing.T) {
 		spec := &model.TaskSpec{Kind: "work", Queue: "q"}
 		scheduled := map[string]int{}
 		next := 0
+
 		apply := func(t *rapid.T, ids ...string) (Decision, error) {
 			turn := &model.Turn{Run: r.x.Start.Run, Seen: r.x.Next - 1}
 			for _, id := range ids {
@@ -73,6 +79,7 @@ func TestOpenTasksAreCapped(t *testing.T) {
 			}
 			return d, err
 		}
+
 		t.Repeat(map[string]func(*rapid.T){
 			"schedule": func(t *rapid.T) {
 				var ids []string

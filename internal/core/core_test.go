@@ -20,6 +20,7 @@ func TestRecoverRefusesBrokenHistories(t *testing.T) {
 	if x, err := core.Recover(start, running, good, nil); err != nil || x.Next != 4 || x.Last != epoch+1 {
 		t.Fatalf("a good history = %+v, %v", x, err)
 	}
+
 	for name, events := range map[string][]model.Event{
 		"a gap":               {good[0], {Seq: 4, At: epoch + 1}},
 		"a position twice":    {good[0], good[0]},
@@ -36,8 +37,9 @@ func TestRecoverRefusesBrokenHistories(t *testing.T) {
 	}
 }
 
-// A worker may have been told of a firing, and not have reported that it has seen it, when the state of its run is read again. What it
-// asked for before it saw the firing must not start the timer a second time (I4).
+// A worker may have been told of a firing, and not have reported that it has seen it, when the
+// state of its run is read again. What it asked for before it saw the firing must not start the
+// timer a second time (I4).
 func TestRecoveredRunKnowsFirings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)
@@ -47,6 +49,7 @@ func TestRecoveredRunKnowsFirings(t *testing.T) {
 	if _, err := w.turn(a, &model.Turn{Run: runID(1), Commands: ask}); err != nil {
 		t.Fatal(err)
 	}
+
 	w.now = epoch + 10
 	w.fire(a, "nap")
 	s := w.seat(a)
@@ -54,6 +57,7 @@ func TestRecoveredRunKnowsFirings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s.x = x
 	d, err := w.turn(a, &model.Turn{Run: runID(1), Seen: 0, Commands: ask})
 	if err != nil || len(d.StartTimers) > 0 {
@@ -61,7 +65,8 @@ func TestRecoveredRunKnowsFirings(t *testing.T) {
 	}
 }
 
-// A timer is due as long after now as it was asked for, also when the time of the history is ahead of the clock.
+// A timer is due as long after now as it was asked for, also when the time of the history is ahead
+// of the clock.
 func TestTimerOfAHistoryThatIsAhead(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000
@@ -97,17 +102,20 @@ func TestCloneIsIndependent(t *testing.T) {
 	}
 	w := newWorld(t.Fatalf)
 	a := address("order")
+
 	deliver := func(x *core.Execution, m model.Message) {
 		m.To = a
 		if _, d := core.Deliver(x, &m, w.now, runID(9), w.lim); d.Refused() != nil {
 			t.Fatal(d.Refused())
 		}
 	}
+
 	turn := func(x *core.Execution, commands ...model.Command) {
 		if _, _, err := core.Apply(x, &model.Turn{Seen: x.Next - 1, Commands: commands}, w.now, runID(9), w.lim); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	grow := func(x *core.Execution, n string) {
 		deliver(x, model.Message{Kind: model.MessageSignal, Name: n})
 		deliver(x, model.Message{Kind: model.MessageSettle, Name: n})
@@ -121,6 +129,7 @@ func TestCloneIsIndependent(t *testing.T) {
 			model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStateSet, Name: n, Output: value("1")}},
 		)
 	}
+
 	grown := func() *core.Execution {
 		x, _ := core.Deliver(nil, &model.Message{Kind: model.MessageStart, To: a}, w.now, runID(1), w.lim)
 		for _, n := range []string{"one", "two", "three"} {
@@ -128,22 +137,26 @@ func TestCloneIsIndependent(t *testing.T) {
 		}
 		return x
 	}
+
 	x, same := grown(), grown()
 	c := x.Clone()
 	if diff := core.Diff(x, c); diff != "" {
 		t.Fatalf("the clone differs:\n%s", diff)
 	}
+
 	// The first of each goes and another one comes, in the place that this frees.
 	deliver(c, model.Message{Kind: model.MessageClosed, ID: "child one"})
 	deliver(c, model.Message{Kind: model.MessageAnswer, ID: "call one"})
 	core.Fire(c, "one", w.now)
 	has := core.FactsOf(c)
+
 	turn(
 		c,
 		model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: has.Signals[0]}},
 		model.Command{Kind: model.CommandAnswer, Event: model.Event{Ref: has.Updates[0]}},
 		model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStateSet, Name: "one"}},
 	)
+
 	if diff := core.Diff(x, same); diff != "" {
 		t.Errorf("taking from the clone changed the original:\n%s", diff)
 	}
@@ -157,7 +170,8 @@ func TestCloneIsIndependent(t *testing.T) {
 	}
 }
 
-// What a run holds for its code counts for the memory that it takes, and no longer than it holds it.
+// What a run holds for its code counts for the memory that it takes, and no longer than it holds
+// it.
 func TestSizeFollowsWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)
@@ -165,6 +179,7 @@ func TestSizeFollowsWhatIsHeld(t *testing.T) {
 	const big = 1000
 	load := value(strings.Repeat("x", big))
 	w.deliver(&model.Message{Kind: model.MessageStart, To: a})
+
 	turn := func(e model.Event, k model.CommandKind) {
 		if _, err := w.turn(a, &model.Turn{Run: runID(1), Seen: w.seat(a).x.Next - 1, Commands: []model.Command{{Kind: k, Event: e}}}); err != nil {
 			t.Fatal(err)
@@ -212,6 +227,7 @@ func TestRetryOf(t *testing.T) {
 			t.Errorf("%q is the back-off of %q", id, step)
 		}
 	}
+
 	rapid.Check(t, func(t *rapid.T) {
 		step := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "\x1f", "a\x1fb", "retry\x1f1\x1fa"})).Draw(t, "step")
 		w := newWorld(t.Fatalf)

@@ -7,24 +7,27 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Limits bound what one run may hold. A limit that is reached refuses with a sentence that names it.
+// Limits bound what one run may hold. A limit that is reached refuses with a sentence that names
+// it.
 type Limits struct {
 	Events  int64 // of one run
 	Signals int   // received and not taken
-	// Bytes bounds the history of one run, Unread the signals, updates and promises that its code has not dealt with; no bound when it is 0.
+	// Bytes bounds the history of one run, Unread the signals, updates and promises that its code
+	// has not dealt with; no bound when it is 0.
 	Bytes, Unread int
 	Timers        int
 	Tasks         int // open ones
 	Locks         int // of one section
-	// Past and PastBytes bound the events that a run may begin with: they are stored and read together with its start.
+	// Past and PastBytes bound the events that a run may begin with: they are stored and read
+	// together with its start.
 	Past, PastBytes int
 }
 
 // DefaultLimits are generous for people and finite for accidents.
 var DefaultLimits = Limits{Events: 100_000, Bytes: 50 << 20, Signals: 10_000, Unread: 16 << 20, Timers: 10_000, Tasks: 10_000, Locks: model.MaxLocks, Past: 10_000, PastBytes: 16 << 20}
 
-// Decision is what an input leads to. Everything to be written belongs to one commit; the answer and whatever else
-// is told to anybody must wait for it.
+// Decision is what an input leads to. Everything to be written belongs to one commit; the answer
+// and whatever else is told to anybody must wait for it.
 type Decision struct {
 	// Events are appended to the run that the input was applied to.
 	Events []model.Event
@@ -50,24 +53,29 @@ type Decision struct {
 	Begins bool
 	// Diverged tells that the worker ran ahead of news: the rest of its turn was dropped.
 	Diverged bool
-	// Answer goes to whoever sent the input. Pending tells that there is none yet: the code gives it, and it comes as a reply.
+	// Answer goes to whoever sent the input. Pending tells that there is none yet: the code gives
+	// it, and it comes as a reply.
 	Answer  model.Answer
 	Pending bool
-	// Misused tells that the request id of the input belongs to another request: the refusal must not be remembered in the place of that one's answer.
+	// Misused tells that the request id of the input belongs to another request: the refusal must
+	// not be remembered in the place of that one's answer.
 	Misused bool
-	// Replies are answers that clients have waited for. They are remembered under the ids of their requests.
+	// Replies are answers that clients have waited for. They are remembered under the ids of their
+	// requests.
 	Replies []Reply
 	// Dead are tasks that failed for good.
 	Dead []DeadTask
 	// Letter changes a dead letter.
 	Letter *LetterChange
-	// Entity changes the row of an entity; Taken are items of its mailbox that are dealt with, Mailbox are new ones.
+	// Entity changes the row of an entity; Taken are items of its mailbox that are dealt with,
+	// Mailbox are new ones.
 	Entity  *EntityChange
 	Taken   []int64
 	Mailbox []model.MailboxItem
 	// Erased removes the row of the entity with everything that waits for it, whatever is in them.
 	Erased bool
-	// Granted is since when the section has waited that the decision gives the lock of the entity to; zero when it gives it to none.
+	// Granted is since when the section has waited that the decision gives the lock of the entity
+	// to; zero when it gives it to none.
 	Granted model.Time
 
 	stopped []Timer // what StopTimers names
@@ -144,7 +152,8 @@ func (x *Execution) startTimer(d *Decision, t Timer) {
 	d.StartTimers = append(d.StartTimers, t)
 }
 
-// stopTimer stops the timer if it is open. One that was started in the same decision leaves no trace.
+// stopTimer stops the timer if it is open. One that was started in the same decision leaves no
+// trace.
 func (x *Execution) stopTimer(d *Decision, id string) {
 	i := x.timer(id)
 	if i < 0 {

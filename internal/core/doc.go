@@ -2,8 +2,9 @@
 //
 //	state + input → state + what to write + whom to tell
 //
-// There is no clock, no randomness, no goroutine and no I/O in it (a test proves that); the time, fresh ids and
-// everything read from a store come in as values. So it can be tested exhaustively, fuzzed and simulated with a seed.
+// There is no clock, no randomness, no goroutine and no I/O in it (a test proves that); the time,
+// fresh ids and everything read from a store come in as values. So it can be tested exhaustively,
+// fuzzed and simulated with a seed.
 //
 // Invariants, which tests refer to by number:
 //

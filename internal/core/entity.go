@@ -10,12 +10,15 @@ import (
 
 // Entity is an entity or a service as its owner keeps it: its row, and what waits for it.
 //
-// Calls are made in the order in which they came, some of them together; the request of a lock among them is a barrier: it is granted when everything before it has
-// been made, and nothing behind it is made before the section that asked for it ends, but what that section calls itself. Views change nothing and wait for nobody.
+// Calls are made in the order in which they came, some of them together; the request of a lock
+// among them is a barrier: it is granted when everything before it has been made, and nothing
+// behind it is made before the section that asked for it ends, but what that section calls itself.
+// Views change nothing and wait for nobody.
 type Entity struct {
 	// Row is the entity with everything that has been decided; what is durable may be older.
 	Row model.Entity
-	// Floor is a fencing token that is as high as any that was given out for the entity before its row was gone.
+	// Floor is a fencing token that is as high as any that was given out for the entity before its
+	// row was gone.
 	Floor int64
 
 	mail  []*Item // in order
@@ -52,15 +55,18 @@ type Item struct {
 // Begun reports whether a worker has been given the item and has not reported.
 func (it *Item) Begun() bool { return it.made }
 
-// Once reports whether the item must not be made again when it is not known what came of it: its caller is told instead.
+// Once reports whether the item must not be made again when it is not known what came of it: its
+// caller is told instead.
 func (it *Item) Once() bool { return it.Message.Brief && !it.View }
 
 // Arrival is how a message came to an entity.
 type Arrival struct {
-	// Stored has it survive a crash: whoever sent it has been told, or will be, that it cannot be lost.
+	// Stored has it survive a crash: whoever sent it has been told, or will be, that it cannot be
+	// lost.
 	Stored bool
-	// Held has nobody begin it before Begin says that its row is there. Whoever finds the row of a call that is made at most once, and does not know of it, knows that
-	// somebody may have made it.
+	// Held has nobody begin it before Begin says that its row is there. Whoever finds the row of a
+	// call that is made at most once, and does not know of it, knows that somebody may have made
+	// it.
 	Held bool
 	View bool
 	Tag  any
@@ -120,9 +126,9 @@ func (n *Entity) Waiting() int { return len(n.mail) }
 // Mail are the items that have not been dealt with, in order. The caller must not change them.
 func (n *Entity) Mail() []*Item { return n.mail }
 
-// Line is how many calls and requests of locks wait for their turn, and since when the first of them
-// does. Calls of a service that are being made have had their turn, because others do not wait for
-// them. Views wait for nobody.
+// Line is how many calls and requests of locks wait for their turn, and since when the first of
+// them does. Calls of a service that are being made have had their turn, because others do not wait
+// for them. Views wait for nobody.
 func (n *Entity) Line() (waiting int, since model.Time) {
 	stateless := n.Row.Address.Stateless()
 	for _, it := range n.mail {
@@ -173,6 +179,7 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an entity: it takes no %s", m.To, m.Kind))
 		d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 	}
+
 	n.grant(&d, now)
 	n.change(&d, &before, now)
 	return d
@@ -189,27 +196,32 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		}
 		d.Pending = !m.OneWay // the same request again waits for the same answer
 		if a.Stored && it.Seq == 0 {
-			n.store(d, it) // it was only in memory; whoever sends it now lets go of the row that he has of it
+			// it was only in memory; whoever sends it now lets go of the row that he has of it
+			n.store(d, it)
 		}
 		return
 	case m.Section != "" && !n.holds(sectionOf(m)):
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s does not hold its lock any more", m.Name, m.To))
-	case m.Section != "": // the holder has one call at a time, and those who fill the mailbox wait for its end
+	case m.Section != "":
+		// the holder has one call at a time, and those who fill the mailbox wait for its end
 	case n.full(m, a):
 		n.refuseFull(d, m, a)
 	case a.Stalled != "":
 		d.refuse(fault.Exhausted, a.Stalled)
 	}
+
 	if d.Answer.Failure != nil {
 		d.acknowledge(m)
 		return
 	}
+
 	it := &Item{At: now, Message: m, View: a.View, Tag: a.Tag, held: a.Held}
 	if a.Stored {
 		n.store(d, it)
 	}
 	n.add(it)
 	d.Pending = true
+
 	if m.OneWay {
 		it.Tag = nil // is answered now
 		d.Pending = false
@@ -227,8 +239,9 @@ func (n *Entity) full(m *model.Message, a Arrival) bool {
 	return waiting >= a.Room || size+m.Size() > MailboxBytes && waiting > 0
 }
 
-// queued is how many calls and requests of locks wait, and how many bytes they have. Of a hand-over one call runs,
-// and the others wait for it. Views run beside everything else. A call that waits for its own row runs next.
+// queued is how many calls and requests of locks wait, and how many bytes they have. Of a hand-over
+// one call runs, and the others wait for it. Views run beside everything else. A call that waits
+// for its own row runs next.
 func (n *Entity) queued() (waiting, size int) {
 	running, idle := n.busy, n.busy == 0
 	for _, it := range n.mail {
@@ -253,7 +266,8 @@ func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
 		waiting, size, m.To, a.Room, MailboxBytes))
 }
 
-// asked finds the call of a request, or the very same message, which is delivered again when what it led to could not be stored.
+// asked finds the call of a request, or the very same message, which is delivered again when what
+// it led to could not be stored.
 func (n *Entity) asked(m *model.Message) *Item {
 	return n.find(func(it *Item) bool {
 		return it.Message == m || m.RequestID != "" && it.Message.RequestID == m.RequestID
@@ -275,7 +289,8 @@ func (n *Entity) store(d *Decision, it *Item) {
 	d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: *it.Message})
 }
 
-// request has a section wait for the lock. One that asks again is answered, or waits, as it did before.
+// request has a section wait for the lock. One that asks again is answered, or waits, as it did
+// before.
 func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Time) {
 	switch {
 	case n.Row.Address.Stateless():
@@ -309,8 +324,9 @@ func (n *Entity) release(d *Decision, section model.Link) {
 	}
 }
 
-// free takes the lock from its holder. What that has called and has not been made is refused, also if a worker has begun it: what comes of that finds its calls gone and
-// changes nothing. It must not be made later, when others hold the lock.
+// free takes the lock from its holder. What that has called and has not been made is refused, also
+// if a worker has begun it: what comes of that finds its calls gone and changes nothing. It must
+// not be made later, when others hold the lock.
 func (n *Entity) free(d *Decision) {
 	holder, begun := n.Row.Holder, false
 	for _, it := range slices.Clone(n.mail) {
@@ -356,7 +372,8 @@ func (d *Decision) answerCall(m *model.Message, a model.Answer) {
 	}
 }
 
-// remove takes an item out of the mailbox. One that was stored by this very decision leaves no trace.
+// remove takes an item out of the mailbox. One that was stored by this very decision leaves no
+// trace.
 func (n *Entity) remove(d *Decision, it *Item) {
 	i := slices.Index(n.mail, it)
 	if i < 0 {
@@ -387,8 +404,9 @@ func (n *Entity) Unsettled() bool {
 	return n.find(func(it *Item) bool { return it.lost || it.Message.Kind == model.MessageLock && !n.Row.Locked() }) != nil
 }
 
-// Settle answers calls that are lost, and gives the lock to the section whose turn it is. Deliver and Apply do the latter by themselves; it is for when what stood before
-// it is gone without them: calls that were only in memory, after a crash or by Forget, or that have turned out to be views.
+// Settle answers calls that are lost, and gives the lock to the section whose turn it is. Deliver
+// and Apply do the latter by themselves; it is for when what stood before it is gone without them:
+// calls that were only in memory, after a crash or by Forget, or that have turned out to be views.
 func (n *Entity) Settle(now model.Time) Decision {
 	var d Decision
 	before := n.Row
@@ -416,7 +434,8 @@ func (n *Entity) grant(d *Decision, now model.Time) {
 	n.remove(d, it)
 	d.Granted = it.At
 	n.Row.Holder, n.Row.Held = it.Message.From, now
-	n.Row.Epoch = max(n.Row.Epoch+1, n.Floor+1, int64(now)) // by the clock, so that it seldom falls back on the floor
+	// by the clock, so that it seldom falls back on the floor
+	n.Row.Epoch = max(n.Row.Epoch+1, n.Floor+1, int64(now))
 	d.Messages = append(d.Messages, n.granted(it.Message.From))
 }
 
@@ -447,13 +466,15 @@ func sameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Next are the calls that may be made now, at most so many and about so many bytes, as one hand-over: they are made one after the other on the state
-// of the row. Whoever takes them reports with Apply, or gives them back with Return.
+// Next are the calls that may be made now, at most so many and about so many bytes, as one
+// hand-over: they are made one after the other on the state of the row. Whoever takes them reports
+// with Apply, or gives them back with Return.
 func (n *Entity) Next(most, maxBytes int) []*Item {
 	if n.busy > 0 && !n.Row.Address.Stateless() {
 		return nil
 	}
 	var items []*Item
+
 	size := 0
 	for _, it := range n.mail {
 		m := it.Message
@@ -469,11 +490,13 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 		case it.alone:
 			return n.hand(append(items, it))
 		}
+
 		if size += m.Size(); len(items) == most || len(items) > 0 && size > maxBytes {
 			break
 		}
 		items = append(items, it)
 	}
+
 	return n.hand(items)
 }
 
@@ -488,8 +511,8 @@ func (n *Entity) hand(items []*Item) []*Item {
 	return items
 }
 
-// Views are the views that nobody has begun, as far as they still are views for whoever is to make them; others wait for their turn. They are made on what is
-// durable, beside everything else.
+// Views are the views that nobody has begun, as far as they still are views for whoever is to make
+// them; others wait for their turn. They are made on what is durable, beside everything else.
 func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
 		switch {
@@ -507,8 +530,9 @@ func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 // Interrupted is what the caller of a call that is made at most once hears when it is lost.
 const Interrupted = "the call was interrupted: it may have been made or not"
 
-// Return takes calls back of which nobody knows whether they were made. Those that are made at most once are lost. Settle answers those that have a row; those that are only
-// in memory are gone, and whoever waits for them has to be told.
+// Return takes calls back of which nobody knows whether they were made. Those that are made at most
+// once are lost. Settle answers those that have a row; those that are only in memory are gone, and
+// whoever waits for them has to be told.
 func (n *Entity) Return(items []*Item) (gone []*Item) {
 	n.ended(items)
 	for _, it := range items {
@@ -524,7 +548,8 @@ func (n *Entity) Return(items []*Item) (gone []*Item) {
 	return gone
 }
 
-// Keep takes calls that are only in memory over from what was known of the entity before it was read again. They come behind what is stored.
+// Keep takes calls that are only in memory over from what was known of the entity before it was
+// read again. They come behind what is stored.
 func (n *Entity) Keep(items []*Item) {
 	for _, it := range items {
 		it.made = false
@@ -532,8 +557,9 @@ func (n *Entity) Keep(items []*Item) {
 	}
 }
 
-// Forget drops a call that is only in memory and that nobody has begun, because whoever made it does not wait any more: the one with the tag, or that of the request,
-// which somebody else may have made before. It reports whether there was one.
+// Forget drops a call that is only in memory and that nobody has begun, because whoever made it
+// does not wait any more: the one with the tag, or that of the request, which somebody else may
+// have made before. It reports whether there was one.
 func (n *Entity) Forget(tag any, request string) bool {
 	it := n.find(func(it *Item) bool {
 		return it.Seq == 0 && !it.made && (it.Tag == tag || request != "" && it.Message.RequestID == request)
@@ -567,8 +593,9 @@ func (n *Entity) ended(items []*Item) {
 	}
 }
 
-// Apply takes what a worker made of the items of a hand-over. version is that of the row when they were handed over. It reports false, and changes nothing, when
-// that is not what the calls would be made on now. Calls that did what they may not have failed in the report afterwards.
+// Apply takes what a worker made of the items of a hand-over. version is that of the row when they
+// were handed over. It reports false, and changes nothing, when that is not what the calls would be
+// made on now. Calls that did what they may not have failed in the report afterwards.
 func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now model.Time) (Decision, bool) {
 	var d Decision
 	before := n.Row
@@ -577,6 +604,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	if plain && (n.Row.Version != version || n.Row.Locked() && !n.ofHolder(items)) {
 		return d, false
 	}
+
 	n.confine(r)
 	made := items[:min(len(r.Results), len(items))]
 	for _, it := range made {
@@ -584,6 +612,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 			return d, false // somebody else has dealt with it
 		}
 	}
+
 	for i, it := range made {
 		res := &r.Results[i]
 		n.remove(&d, n.Current(it))
@@ -594,6 +623,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 		}
 		d.answerCall(it.Message, model.Answer{Output: res.Output, Failure: res.Failure.Bounded()})
 	}
+
 	if r.Changed && plain {
 		n.Row.State, n.Row.Exists = r.State, r.Exists
 		switch {
@@ -603,19 +633,21 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 			n.Row.Created = now
 		}
 	}
+
 	n.grant(&d, now)
 	n.change(&d, &before, now)
 	return d, true
 }
 
-// ofHolder reports whether all calls are those of the section that has the lock. They may not be although the version is the one that
-// they were made on: what made that version was undone, and the same version was made again in another order, with a lock.
+// ofHolder reports whether all calls are those of the section that has the lock. They may not be
+// although the version is the one that they were made on: what made that version was undone, and
+// the same version was made again in another order, with a lock.
 func (n *Entity) ofHolder(items []*Item) bool {
 	return !slices.ContainsFunc(items, func(it *Item) bool { return it.Message.Section == "" || !n.holds(sectionOf(it.Message)) })
 }
 
-// Current is an item as the entity knows it now: it may have been delivered again, and have another position, or have been read again. It is nil when the entity
-// does not know it.
+// Current is an item as the entity knows it now: it may have been delivered again, and have another
+// position, or have been read again. It is nil when the entity does not know it.
 func (n *Entity) Current(it *Item) *Item {
 	m := it.Message
 	if o := n.asked(m); o != nil || it.Seq == 0 {

@@ -88,7 +88,8 @@ func (d *desk) want(what, got, want string) {
 	}
 }
 
-// Calls that wait together are made together, each on what the one before has left; one that fails leaves no trace of its own (L2, L4, L5).
+// Calls that wait together are made together, each on what the one before has left; one that fails
+// leaves no trace of its own (L2, L4, L5).
 func TestEntityMakesCallsInOrder(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -103,7 +104,8 @@ func TestEntityMakesCallsInOrder(t *testing.T) {
 	}
 }
 
-// What a worker had when the owner crashed, or did not come to, is made once more; what was committed is not (L3, L6).
+// What a worker had when the owner crashed, or did not come to, is made once more; what was
+// committed is not (L3, L6).
 func TestEntityMakesWhatWasNotReported(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -141,6 +143,7 @@ func TestEntityIsDeleted(t *testing.T) {
 		}
 		d.commit(d.h, &got)
 	}
+
 	d.call("one")
 	d.run()
 	d.lock("s")
@@ -164,7 +167,8 @@ func TestEntityIsDeleted(t *testing.T) {
 	d.want("state", string(d.h.row.State.Data), "two,")
 }
 
-// The request of a lock is a barrier: what came before it is made before, what came behind waits for the end of the section in its order, but what the section calls itself (L24, L36).
+// The request of a lock is a barrier: what came before it is made before, what came behind waits
+// for the end of the section in its order, but what the section calls itself (L24, L36).
 func TestEntityIsLocked(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -196,7 +200,8 @@ func TestEntityIsLocked(t *testing.T) {
 	d.want("made in the end", d.run(), "behind2")
 }
 
-// What a section has called and is not made when it ends is refused, and what comes of it later counts for nothing: another one holds the lock by then.
+// What a section has called and is not made when it ends is refused, and what comes of it later
+// counts for nothing: another one holds the lock by then.
 func TestEntityDropsCallsOfASectionThatEnds(t *testing.T) {
 	t.Parallel()
 	for _, crash := range []bool{false, true} {
@@ -208,11 +213,13 @@ func TestEntityDropsCallsOfASectionThatEnds(t *testing.T) {
 		d.told()
 		d.release("s")
 		d.want("told", d.told(), "answer in conflict, grant t")
+
 		if crash {
 			d.crashHouse(d.h)
 		} else {
 			d.town.end(d.h, 0, 1)
 		}
+
 		d.call("mine", in("t"))
 		d.want("made", d.run(), "mine")
 		d.want("told", d.told(), "answer mine")
@@ -252,6 +259,7 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 	if again := d.h.n.Views(func(string) bool { return true }); len(views) != 2 || len(again) > 0 {
 		t.Fatalf("%d views, then %d", len(views), len(again))
 	}
+
 	r := &model.Operated{Results: make([]model.OperationResult, 2), Changed: true, State: value("spoilt"), Exists: true}
 	got, ok := d.h.n.Apply(views, r, 0, d.now)
 	if !ok || got.Entity != nil || len(got.Replies) != 2 {
@@ -265,18 +273,21 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 	}
 }
 
-// The same request waits for the same answer; a full mailbox refuses, but not what the holder of the lock calls: what fills the mailbox waits for it.
+// The same request waits for the same answer; a full mailbox refuses, but not what the holder of
+// the lock calls: what fills the mailbox waits for it.
 func TestEntityRoomAndRequests(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	small := core.Arrival{Stored: true, Room: 2}
 	d.lock("s")
 	d.told()
+
 	for range 3 {
 		if got := d.callAs(small, "one", byClient("r")); !got.Pending || got.Refused() != nil {
 			t.Errorf("the same request led to %+v", got)
 		}
 	}
+
 	if n := d.h.n.Waiting(); n != 1 {
 		t.Fatalf("%d wait, want one", n)
 	}
@@ -319,6 +330,7 @@ func TestEntityIsUnlockedByAnOperator(t *testing.T) {
 		d.commit(d.h, &got)
 		return refusal(got.Refused())
 	}
+
 	d.want("what is not locked", unlock(0), "not_found")
 	d.lock("s")
 	d.lock("t")
@@ -347,6 +359,7 @@ func TestServiceHasNoLocks(t *testing.T) {
 	if len(d.h.jobs) != 2 {
 		t.Fatalf("%d calls are made at a time", len(d.h.jobs))
 	}
+
 	d.town.end(d.h, 1, 1)
 	d.town.end(d.h, 0, 1)
 	d.want("told", d.told(), "answer two, answer one")

@@ -5,8 +5,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Erase removes an entity whose row may be unreadable. Those who wait for answers to calls in its mailbox, or for its lock, hear why. The section that holds the lock does not
-// hear of it, because only the row knows which one it is: the entity refuses its further calls, as it does after an operator has taken the lock.
+// Erase removes an entity whose row may be unreadable. Those who wait for answers to calls in its
+// mailbox, or for its lock, hear why. The section that holds the lock does not hear of it, because
+// only the row knows which one it is: the entity refuses its further calls, as it does after an
+// operator has taken the lock.
 //
 // Calls that nobody waits for are returned: their senders know that they are not lost.
 func Erase(mailbox []model.MailboxItem, why string) (d Decision, unheard []*model.Message) {

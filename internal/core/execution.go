@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Execution is the state of a run as its owner keeps it. It does not grow with the history: outcomes of steps
-// leave no trace in it, because the worker matches them by identity and the history is append-only.
+// Execution is the state of a run as its owner keeps it. It does not grow with the history:
+// outcomes of steps leave no trace in it, because the worker matches them by identity and the
+// history is append-only.
 type Execution struct {
 	Start   model.Start
 	Outcome model.Outcome // Status is Running while open
@@ -20,6 +21,13 @@ type Execution struct {
 	bytes  int // of the history
 	unread int // bytes of signals, updates and unheard
 
+	fed int64 // position that the code has been fed up to, as this owner knows
+	// position from which on that is all that is to know: the state was read from the store when
+	// the run had as many events
+	since int64
+	acted int64 // position of the last event that the code asked for
+	quiet int64 // position of the pause that holds, 0 when none does
+
 	// Last is the time of the last event.
 	Last model.Time
 	// Canceling is the position of the cancel request; 0 when there is none.
@@ -28,7 +36,8 @@ type Execution struct {
 	Parked bool
 	// Blocked is why the code cannot go on; nil when it can.
 	Blocked *model.Reason
-	// Paused is why nobody may continue the run; nil when somebody may. It is parked meanwhile, whatever comes in.
+	// Paused is why nobody may continue the run; nil when somebody may. It is parked meanwhile,
+	// whatever comes in.
 	Paused *model.Reason
 	// Pin is the version of the workers that may continue the run; empty for any.
 	Pin string
@@ -89,6 +98,7 @@ func (x *Execution) Size() int {
 			n += events[i].Size()
 		}
 	}
+
 	for i := range x.labels {
 		n += x.labels[i].Size()
 	}
@@ -98,6 +108,7 @@ func (x *Execution) Size() int {
 	for i := range x.sections {
 		n += 64 + len(x.sections[i].locks)*96
 	}
+
 	return n
 }
 
@@ -123,17 +134,20 @@ func (x *Execution) Clone() *Execution {
 	c.watchers = slices.Clone(x.watchers)
 	c.fired = slices.Clone(x.fired)
 	c.dropTasks()
+
 	for _, t := range x.tasks {
 		own := *t
 		own.Failures = slices.Clone(t.Failures)
 		c.addTask(&own)
 	}
+
 	c.endedClaims = slices.Clone(x.endedClaims)
 	return &c
 }
 
-// begin is the state of a run right after its start. A past, and when that began, may come from a clock that is ahead of ours: what follows is not
-// older, so that the time that the code sees never goes back.
+// begin is the state of a run right after its start. A past, and when that began, may come from a
+// clock that is ahead of ours: what follows is not older, so that the time that the code sees never
+// goes back.
 func begin(s model.Start) *Execution {
 	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: max(s.At, s.Began), labels: s.Labels, bytes: s.Input.Size()}
 	x.timers = BirthTimers(&s)
@@ -148,7 +162,8 @@ func begin(s model.Start) *Execution {
 	return x
 }
 
-// Recover rebuilds the state of a run from its start, its outcome (Running while open), all its stored events and its open timers.
+// Recover rebuilds the state of a run from its start, its outcome (Running while open), all its
+// stored events and its open timers.
 func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Timer) (*Execution, error) {
 	x := begin(s)
 	for i := range events {
@@ -162,25 +177,34 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 		x.note(e)
 		x.Next, x.Last = e.Seq+1, e.At
 	}
+
 	x.Outcome = o
 	if !x.Open() {
 		x.dropTasks()
 		x.sections = nil
 	}
+
 	x.timers = slices.Clone(timers)
-	// Firings are kept: a worker that holds the run while its state is read again may not have seen them yet.
+	x.since = x.Next
+	// Firings are kept: a worker that holds the run while its state is read again may not have seen
+	// them yet.
 	return x, nil
 }
 
-// note folds one event into the state. Recover and Apply both go through it, so they cannot disagree (I3).
+// note folds one event into the state. Recover and Apply both go through it, so they cannot
+// disagree (I3).
 func (x *Execution) note(e *model.Event) {
 	size := e.Size()
 	x.bytes += size
+	if e.ID != "" {
+		x.acted = e.Seq
+	}
+
 	switch e.Kind {
 	case model.EventSignalReceived:
 		x.addSignal(e)
 		x.unread += size
-	case model.EventSignalTaken:
+	case model.EventSignalTaken, model.EventSignalDropped:
 		if i := x.signal(e.Ref); i >= 0 {
 			x.unread -= x.signals[i].Size()
 			x.dropSignal(i)
@@ -227,12 +251,12 @@ func (x *Execution) note(e *model.Event) {
 	case model.EventPinned:
 		x.Pin = e.Name
 	case model.EventPaused:
-		x.Paused = &model.Reason{Code: model.WaitPaused}
+		x.Paused, x.quiet = &model.Reason{Code: model.WaitPaused}, e.Seq
 		if e.Failure != nil {
 			x.Paused.Detail = e.Failure.Message
 		}
 	case model.EventResumed:
-		x.Paused = nil
+		x.Paused, x.quiet = nil, 0
 	case model.EventWatched:
 		if !e.Blank() {
 			x.watchers = append(x.watchers, e.Watcher)

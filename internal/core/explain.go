@@ -6,8 +6,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskReasons are what the code of a run waits for, with the reason of the task itself where it waits for one. A wait names the kind of its task, so the tasks of a kind are
-// taken in the order in which they were scheduled. Those that why knows nothing of stay as they are.
+// TaskReasons are what the code of a run waits for, with the reason of the task itself where it
+// waits for one. A wait names the kind of its task, so the tasks of a kind are taken in the order
+// in which they were scheduled. Those that why knows nothing of stay as they are.
 func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Reason, bool)) []model.Reason {
 	reasons := slices.Clone(waits)
 	next := map[string]int{} // by kind: tasks before it have been told of
@@ -28,6 +29,7 @@ func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Rea
 			reasons[i] = r
 		}
 	}
+
 	return reasons
 }
 
@@ -39,12 +41,14 @@ func LastError(t *Task) string {
 	return ""
 }
 
-// LockedOut reports whether a message waits for the end of the section that has the entity locked: all do, but the calls of that section.
+// LockedOut reports whether a message waits for the end of the section that has the entity locked:
+// all do, but the calls of that section.
 func LockedOut(row *model.Entity, m *model.Message) bool {
 	return row.Locked() && (m.Section == "" || sectionOf(m) != row.Holder)
 }
 
-// EntityReason says what those wait for who call an entity that a worker has the code of; lockedOut tells that a lock keeps somebody out.
+// EntityReason says what those wait for who call an entity that a worker has the code of; lockedOut
+// tells that a lock keeps somebody out.
 func EntityReason(row *model.Entity, lockedOut bool) model.Reason {
 	name := row.Address.EntityName()
 	if !lockedOut {

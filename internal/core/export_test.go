@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Diff tells in what two states of a run differ, empty when they do not. Timers are compared as a set. What only memory
-// knows is not compared: which firings the code has not seen, and which back-offs its worker was told of.
+// Diff tells in what two states of a run differ, empty when they do not. Timers are compared as a
+// set. What only memory knows is not compared: which firings the code has not seen, and which
+// back-offs its worker was told of.
 func Diff(a, b *Execution) string {
 	if (a == nil) != (b == nil) {
 		return fmt.Sprintf("one is nil: %v, %v", a == nil, b == nil)
@@ -18,11 +19,13 @@ func Diff(a, b *Execution) string {
 		return ""
 	}
 	var out strings.Builder
+
 	field := func(name string, x, y any) {
 		if s, t := fmt.Sprintf("%+v", x), fmt.Sprintf("%+v", y); s != t {
 			fmt.Fprintf(&out, "%s: %s, %s\n", name, s, t)
 		}
 	}
+
 	timers := func(x *Execution) (ts []string) {
 		for _, t := range x.timers {
 			ts = append(ts, fmt.Sprintf("%q@%d", t.ID, t.Due))
@@ -30,6 +33,7 @@ func Diff(a, b *Execution) string {
 		slices.Sort(ts)
 		return ts
 	}
+
 	field("start", a.Start, b.Start)
 	field("status", a.Outcome.Status, b.Outcome.Status)
 	field("next", a.Next, b.Next)
@@ -55,6 +59,7 @@ func Diff(a, b *Execution) string {
 	if a.Paused != nil && b.Paused != nil {
 		field("paused", *a.Paused, *b.Paused)
 	}
+
 	return out.String()
 }
 
@@ -84,6 +89,7 @@ func FactsOf(x *Execution) (f Facts) {
 		f.States = append(f.States, fmt.Sprintf("%s=%s", x.states[i].Name, x.states[i].Output.Data))
 	}
 	f.Watchers = len(x.watchers)
+
 	return f
 }
 

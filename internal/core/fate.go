@@ -2,10 +2,12 @@ package core
 
 import "github.com/perdure/perdure/internal/model"
 
-// Fate is what has become of a claim. It is told by what is stored behind the claim, so that anybody can tell who reads it: the owner of the run, of a report whose claim
-// it does not remember, and the node of a worker whose run is somebody else's by now.
+// Fate is what has become of a claim. It is told by what is stored behind the claim, so that
+// anybody can tell who reads it: the owner of the run, of a report whose claim it does not
+// remember, and the node of a worker whose run is somebody else's by now.
 type Fate struct {
-	// Over tells that the claim is held no more, and Reported that it is because of what its worker reported.
+	// Over tells that the claim is held no more, and Reported that it is because of what its worker
+	// reported.
 	Over, Reported bool
 	// Canceled tells that the worker has been asked to come to an end.
 	Canceled bool
@@ -13,13 +15,15 @@ type Fate struct {
 	Status model.Status
 }
 
-// Follow goes on with a page of the history that lies behind the claim. It reports whether the rest need not be read.
+// Follow goes on with a page of the history that lies behind the claim. It reports whether the rest
+// need not be read.
 func (f *Fate) Follow(ref *model.ClaimRef, alone bool, page []model.Event) (done bool) {
 	for i := range page {
 		switch e := &page[i]; {
 		case e.Seq <= ref.Claim || f.Over:
 		case e.Kind == model.EventCancelRequest:
-			f.Canceled = f.Canceled || alone // otherwise the code decides, and gives up on its tasks one by one
+			// otherwise the code decides, and gives up on its tasks one by one
+			f.Canceled = f.Canceled || alone
 		case e.ID != ref.ID:
 		case e.Kind == model.EventTaskReturned:
 			f.Over, f.Reported = true, true
@@ -29,6 +33,7 @@ func (f *Fate) Follow(ref *model.ClaimRef, alone bool, page []model.Event) (done
 			f.Over, f.Reported = true, byReport(e)
 		}
 	}
+
 	return f.Over
 }
 

@@ -7,14 +7,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Letter is a dead letter as it is stored: a task that failed for good, and how often it was requeued.
+// Letter is a dead letter as it is stored: a task that failed for good, and how often it was
+// requeued.
 type Letter struct {
 	Count int64
 	Body  model.DeadTask
 }
 
-// changed reports whether a letter has been requeued since whoever gives an order has looked. The count does not tell alone: a requeue that was undone and another one
-// since leave it where it was, and the run that whoever asks has seen end is not the last one any more.
+// changed reports whether a letter has been requeued since whoever gives an order has looked. The
+// count does not tell alone: a requeue that was undone and another one since leave it where it was,
+// and the run that whoever asks has seen end is not the last one any more.
 func (l *Letter) changed(o *model.LetterOrder) bool {
 	last := l.Body.Requeued.Run
 	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last
@@ -29,8 +31,9 @@ type LetterChange struct {
 	Purged     bool
 }
 
-// DeliverLetter applies what is to be done with a dead letter to the address of its run, or to that of the run that a requeue has begun. letter is how it stands;
-// nil when there is none. fresh is the id of the run that a requeue begins.
+// DeliverLetter applies what is to be done with a dead letter to the address of its run, or to that
+// of the run that a requeue has begun. letter is how it stands; nil when there is none. fresh is
+// the id of the run that a requeue begins.
 func DeliverLetter(x *Execution, m *model.Message, letter *Letter, now model.Time, fresh model.RunID) (*Execution, Decision) {
 	var d Decision
 	switch o := m.Letter; o.Do {
@@ -48,8 +51,9 @@ func DeliverLetter(x *Execution, m *model.Message, letter *Letter, now model.Tim
 	return x, d
 }
 
-// requeue schedules the task anew, once (E38). One that stood alone gets another run of its key here; for a step of a workflow, a start leaves for an address
-// of its own, in the commit that marks the letter.
+// requeue schedules the task anew, once (E38). One that stood alone gets another run of its key
+// here; for a step of a workflow, a start leaves for an address of its own, in the commit that
+// marks the letter.
 func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fresh model.RunID) (*Execution, Decision) {
 	var d Decision
 	o := m.Letter
@@ -57,7 +61,8 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 	case letter == nil:
 		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead letter of %s, run %s", o.Ref, o.Ref.Run))
 		return x, d
-	case letter.changed(o) && letter.Body.Requeued.IsZero(): // there is no run that could be the answer
+	case letter.changed(o) && letter.Body.Requeued.IsZero():
+		// there is no run that could be the answer
 		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued %d times, not %d, and what followed was undone: requeue it again", o.Ref, letter.Count, o.Count))
 		return x, d
 	case letter.changed(o) && o.Input != nil:
@@ -73,6 +78,7 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 		d.refuse(fault.Conflict, fmt.Sprintf("%s has completed since, as run %s", o.Ref, x.Start.Run))
 		return x, d
 	}
+
 	body := letter.Body
 	spec, in := body.Spec, body.Input
 	spec.Delay = 0 // that was of the first time
@@ -83,20 +89,25 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 	body.Requeued = model.Requeue{At: now, Address: to, Run: fresh}
 	d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Next: letter.Count + 1, Body: body}
 	d.Answer = model.Answer{Run: fresh, Status: model.Running}
+
 	if !o.Ref.Alone() {
 		d.Messages = append(d.Messages, model.Message{Kind: model.MessageStart, To: to, Input: in, Task: &spec, Reuse: model.ReuseAlways, Fresh: fresh, Trace: m.Trace})
 		return x, d
 	}
+
 	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec, Trace: m.Trace}
 	if o.Input != nil {
-		s.Origin = body.Input.Digest() // whoever submits it again does so with the input that it had
+		// whoever submits it again does so with the input that it had
+		s.Origin = body.Input.Digest()
 	}
+
 	if x != nil {
 		d.Replaces, s.Replaced, s.Labels = x.Start.Run, x.Start.Run, x.Start.Labels
 		if len(x.Start.Origin) > 0 {
 			s.Origin = x.Start.Origin
 		}
 	}
+
 	x = begin(s)
 	d.Start = &x.Start
 	return x, d
@@ -113,15 +124,18 @@ func (x *Execution) undo(d *Decision, m *model.Message, letter *Letter, now mode
 		d.refuse(fault.Conflict, fmt.Sprintf("%s has ended (%s)", m.To, x.Outcome.Status))
 		return
 	}
+
 	t := x.Task(model.TaskStep)
 	if t == nil || t.Held || t.Attempt > 0 || len(x.endedClaims) > 0 {
 		d.refuse(fault.Conflict, fmt.Sprintf("%s has begun: cancel it instead", m.To))
 		return
 	}
+
 	why := model.Failure{Kind: model.FailureCanceled, Message: "the requeue was undone"}
 	x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: &why, At: now})
 	undone := *o
 	undone.Do = model.LetterUndone
+
 	if m.To == o.Ref.Address {
 		d.unmark(&undone, letter)
 	} else {
@@ -129,7 +143,8 @@ func (x *Execution) undo(d *Decision, m *model.Message, letter *Letter, now mode
 	}
 }
 
-// unmark has a letter be as it was before the requeue that began the run. One that has changed since is left alone.
+// unmark has a letter be as it was before the requeue that began the run. One that has changed
+// since is left alone.
 func (d *Decision) unmark(o *model.LetterOrder, letter *Letter) {
 	if letter == nil || letter.Count == 0 || letter.Body.Requeued.Run != o.Run {
 		return
@@ -139,7 +154,8 @@ func (d *Decision) unmark(o *model.LetterOrder, letter *Letter) {
 	d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Next: letter.Count - 1, Body: body}
 }
 
-// purge removes a letter. That a requeued run elsewhere has ended is known to whoever asks; another requeue since is noticed by the count.
+// purge removes a letter. That a requeued run elsewhere has ended is known to whoever asks; another
+// requeue since is noticed by the count.
 func (x *Execution) purge(d *Decision, o *model.LetterOrder, letter *Letter) {
 	switch {
 	case letter == nil: // it is gone

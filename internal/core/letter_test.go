@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// post is a letter with everything that can become of it, as a lane and its store would keep it: one letter, the run at each address, messages on their way.
+// post is a letter with everything that can become of it, as a lane and its store would keep it:
+// one letter, the run at each address, messages on their way.
 type post struct {
 	ref    model.TaskRef
 	letter *Letter
@@ -46,6 +47,7 @@ func (p *post) send(t *rapid.T, m *model.Message) Decision {
 	x := p.runs[m.To]
 	p.fresh++
 	var d Decision
+
 	if m.Kind == model.MessageRequeue {
 		var letter *Letter
 		if m.To == p.ref.Address {
@@ -55,18 +57,21 @@ func (p *post) send(t *rapid.T, m *model.Message) Decision {
 	} else {
 		x, d = Deliver(x, m, p.now, m.Fresh, DefaultLimits)
 	}
+
 	if d.Refused() != nil && d.Writes() {
 		t.Fatalf("a refusal writes: %+v", d)
 	}
 	if x != nil {
 		p.runs[m.To] = x
 	}
+
 	if d.Start != nil {
 		p.begun++
 		if d.Start.Replaced != d.Replaces {
 			t.Fatalf("run %s takes the place of %s and says that it is that of %s: a delete of the execution would not find it", d.Start.Run, d.Replaces, d.Start.Replaced)
 		}
 	}
+
 	if c := d.Letter; c != nil {
 		if c.Prev != p.letter.Count || c.Ref != p.ref {
 			t.Fatalf("the letter stands at %d, a change goes from %d of %v", p.letter.Count, c.Prev, c.Ref)
@@ -77,6 +82,7 @@ func (p *post) send(t *rapid.T, m *model.Message) Decision {
 			p.letter = &Letter{Count: c.Next, Body: c.Body}
 		}
 	}
+
 	p.way = append(p.way, d.Messages...)
 	return d
 }
@@ -96,8 +102,8 @@ func (p *post) current() *Execution {
 	return nil
 }
 
-// Whoever requeues, undoes and purges in whatever order, with what they knew at some time: every count begins one run, an undo leaves none, a letter whose
-// run is open stays (E38).
+// Whoever requeues, undoes and purges in whatever order, with what they knew at some time: every
+// count begins one run, an undo leaves none, a letter whose run is open stays (E38).
 func TestLettersHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -110,6 +116,7 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 				p.send(t, &m)
 			}
 		}
+
 		t.Repeat(map[string]func(*rapid.T){
 			"requeue": func(t *rapid.T) {
 				count := rapid.Int64Range(0, 2).Draw(t, "count")
@@ -118,6 +125,7 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 					in = &model.Payload{Data: []byte("2")}
 				}
 				before, open := p.letter, p.current()
+
 				d := p.send(t, p.order(model.LetterRequeue, count, in))
 				switch err := d.Refused(); {
 				case before == nil:
@@ -159,6 +167,7 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 				m := p.order(model.LetterUndo, p.letter.Count, nil)
 				m.To, m.Letter.Run = q.Address, q.Run
 				x, count := p.current(), p.letter.Count
+
 				d := p.send(t, m)
 				if took := d.Refused() == nil; took != (x != nil && !p.executed) {
 					t.Fatalf("undo: %v, open %v, executed %v", d.Refused(), x != nil, p.executed)
@@ -189,6 +198,7 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 				if x == nil {
 					return
 				}
+
 				if !p.executed {
 					if _, ok := Claim(x, model.TaskStep, "w", p.now); !ok {
 						t.Fatal("no claim")
@@ -196,6 +206,7 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 					p.executed = true
 					return
 				}
+
 				task := x.Task(model.TaskStep)
 				r := &model.TaskReport{Ref: model.ClaimRef{TaskRef: model.TaskRef{Address: x.Start.Address, Run: x.Start.Run, ID: model.TaskStep}, Claim: task.Claim}}
 				if rapid.Bool().Draw(t, "fails") {
@@ -215,7 +226,8 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 	})
 }
 
-// A requeued task shows the world outside the idempotency key that it had, unless its input is another one.
+// A requeued task shows the world outside the idempotency key that it had, unless its input is
+// another one.
 func TestRequeueKeepsTheIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q", Retry: model.Retry{MaxAttempts: 1}})
@@ -227,6 +239,7 @@ func TestRequeueKeepsTheIdempotencyKey(t *testing.T) {
 	if len(d.Dead) != 1 {
 		t.Fatalf("%+v", d)
 	}
+
 	if same := d.Dead[0].Task.Spec.Same; same == nil || *same != (model.TaskOrigin{Run: ref.Run, Step: model.TaskStep}) {
 		t.Errorf("its idempotency key is made of %+v", same)
 	}
@@ -235,7 +248,8 @@ func TestRequeueKeepsTheIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A requeue that is undone and made again has the count that it had: who has seen the first one end must not take the second one for it.
+// A requeue that is undone and made again has the count that it had: who has seen the first one end
+// must not take the second one for it.
 func TestOrdersThatAreOutOfDate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -247,13 +261,16 @@ func TestOrdersThatAreOutOfDate(t *testing.T) {
 			}
 			return d.Answer.Run
 		}
+
 		next := func() { m := p.way[0]; p.way = p.way[1:]; p.send(t, &m) }
 		first := requeue()
 		next() // it begins
 		undo := p.order(model.LetterUndo, p.letter.Count, nil)
 		undo.To, undo.Letter.Run = p.letter.Body.Requeued.Address, first
 		p.send(t, undo)
-		// The first one has ended, and the letter has not heard of the undo: whoever looks now may go on.
+
+		// The first one has ended, and the letter has not heard of the undo: whoever looks now may
+		// go on.
 		stale := p.order(rapid.SampledFrom([]model.LetterVerb{model.LetterRequeue, model.LetterPurge}).Draw(t, "do"), p.letter.Count, nil)
 		stale.Letter.Run = first
 		next() // it has

@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// lockPlay has random runs lock, call and let go of entities. It knows the rules: what it asks for is granted sooner or later, or refused for a reason.
+// lockPlay has random runs lock, call and let go of entities. It knows the rules: what it asks for
+// is granted sooner or later, or refused for a reason.
 type lockPlay struct {
 	*town
 	runs  []model.Address
@@ -108,8 +109,9 @@ func (p *lockPlay) finish(a model.Address, how int) {
 
 const waysToFinish = 6
 
-// applied checks what the states of the entities tell: every call was made at most once and in the order of its sender (L2, L4), those that were answered well were,
-// those that were refused or failed were not (L3, L5).
+// applied checks what the states of the entities tell: every call was made at most once and in the
+// order of its sender (L2, L4), those that were answered well were, those that were refused or
+// failed were not (L3, L5).
 func (p *lockPlay) applied() {
 	where := map[string]model.Address{}
 	for _, a := range p.addresses() {
@@ -121,16 +123,19 @@ func (p *lockPlay) applied() {
 		if strings.Join(names, ",") != strings.Join(h.made, ",") {
 			p.fatal("L2: the state of %s is %v, and made was %v", a, names, h.made)
 		}
+
 		for _, n := range h.made {
 			if w, ok := where[n]; ok {
 				p.fatal("L3: %s was made at %s and at %s", n, w, a)
 			}
 			where[n] = a
 		}
+
 		for _, from := range p.runs {
 			p.inOrder(h, from, a)
 		}
 	}
+
 	for _, a := range p.runs {
 		for _, r := range p.seat(a).runs {
 			for _, e := range r.all() {
@@ -160,8 +165,9 @@ func (p *lockPlay) inOrder(h *house, from, to model.Address) {
 	}
 }
 
-// TestRandomSections has a few runs lock, call, give up, let go and end at any time, while their messages travel and whoever owns them crashes. See the checks of town for what must hold
-// at every moment and when nothing moves.
+// TestRandomSections has a few runs lock, call, give up, let go and end at any time, while their
+// messages travel and whoever owns them crashes. See the checks of town for what must hold at every
+// moment and when nothing moves.
 func TestRandomSections(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -178,6 +184,7 @@ func TestRandomSections(t *testing.T) {
 			}
 			return pick(t, "run", open...)
 		}
+
 		entity := func(t *rapid.T) *house { return p.house(pick(t, "entity", p.all...)) }
 		job := func(t *rapid.T) (*house, int) {
 			h := entity(t)
@@ -186,15 +193,18 @@ func TestRandomSections(t *testing.T) {
 			}
 			return h, rapid.IntRange(0, len(h.jobs)-1).Draw(t, "job")
 		}
+
 		arrive := func(t *rapid.T) {
 			if len(p.routes) == 0 {
 				t.Skip("nothing is on its way")
 			}
 			p.arrive(pick(t, "route", p.routes...))
 		}
+
 		lock := func(t *rapid.T) {
 			p.lock(run(t), rapid.SliceOfN(rapid.SampledFrom(p.all), 1, 4).Draw(t, "set"))
 		}
+
 		actions := map[string]func(*rapid.T){
 			"": func(t *rapid.T) { p.fatal = t.Fatalf; p.exclusive() },
 			"clock": func(t *rapid.T) {
@@ -268,7 +278,8 @@ func TestRandomSections(t *testing.T) {
 	})
 }
 
-// again delivers a message of a section that is over, or a grant, once more: neither changes an entity or a run (L23, L30).
+// again delivers a message of a section that is over, or a grant, once more: neither changes an
+// entity or a run (L23, L30).
 func (p *lockPlay) again(m model.Message) {
 	section := m.From
 	if m.Kind == model.MessageGrant {
@@ -286,7 +297,8 @@ func (p *lockPlay) again(m model.Message) {
 	p.same("a grant that comes again", before, p.seat(m.To).x)
 }
 
-// foreign releases a lock in the name of somebody who does not hold it: another section, another run, another execution (L30).
+// foreign releases a lock in the name of somebody who does not hold it: another section, another
+// run, another execution (L30).
 func (p *lockPlay) foreign(h *house) {
 	row := h.n.Row
 	if !row.Locked() {
@@ -309,7 +321,8 @@ func (p *lockPlay) unchanged(h *house, m *model.Message) {
 	}
 }
 
-// finishAll lets go of everything that is granted, over and over: in the end nobody has a lock, nobody waits, and every call has been answered (L3, L26, L36).
+// finishAll lets go of everything that is granted, over and over: in the end nobody has a lock,
+// nobody waits, and every call has been answered (L3, L26, L36).
 func (p *lockPlay) finishAll() {
 	for range 10_000 {
 		p.quiet()
@@ -327,14 +340,17 @@ func (p *lockPlay) finishAll() {
 			break
 		}
 	}
+
 	if left := p.sections(); len(left) > 0 {
 		p.fatal("L26: sections that never get their locks: %+v", left)
 	}
+
 	for _, a := range p.addresses() {
 		if h := p.house(a); h.n.Row.Locked() || !h.n.Idle() {
 			p.fatal("L36: %s is locked: %v, and %d wait for it", a, h.n.Row.Locked(), h.n.Waiting())
 		}
 	}
+
 	for _, a := range p.runs {
 		if p.isOpen(a) && len(core.FactsOf(p.seat(a).x).Calls) > 0 {
 			p.fatal("L3: %s waits for ever for %v", a, core.FactsOf(p.seat(a).x).Calls)
@@ -342,7 +358,9 @@ func (p *lockPlay) finishAll() {
 	}
 }
 
-// TestNoDeadlock has 200 runs lock random sets of 50 entities, call them and let go, three times each, with crashes in between: all get what they ask for (L26), whatever the order of what happens.
+// TestNoDeadlock has 200 runs lock random sets of 50 entities, call them and let go, three times
+// each, with crashes in between: all get what they ask for (L26), whatever the order of what
+// happens.
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -350,11 +368,13 @@ func TestNoDeadlock(t *testing.T) {
 			t.Parallel()
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			p := newLockPlay(t.Fatalf, 200, 50)
+
 			rounds := map[model.Address]int{}
 			for _, a := range p.runs {
 				p.start(a)
 				rounds[a] = 3
 			}
+
 			sets := func() (set []model.Address) {
 				for range 1 + rnd.IntN(6) {
 					set = append(set, p.all[rnd.IntN(len(p.all))])
@@ -382,10 +402,12 @@ func TestNoDeadlock(t *testing.T) {
 						p.arrive(p.routes[rnd.IntN(n)])
 					}
 				}
+
 				if rounds[model.Address{}] == len(p.runs) {
 					break
 				}
 			}
+
 			if n := rounds[model.Address{}]; n != len(p.runs) {
 				t.Fatalf("%d of %d runs came to their end", n, len(p.runs))
 			}
@@ -402,7 +424,8 @@ func (p *lockPlay) live(rnd *rand.Rand, a model.Address, rounds map[model.Addres
 	switch {
 	case len(all) > 0 && !all[0].Granted():
 	case len(all) > 0 && rnd.IntN(3) > 0:
-		_ = p.call(a, all[0].Locks[rnd.IntN(len(all[0].Locks))], all[0].ID) // refused before the last one is answered
+		// refused before the last one is answered
+		_ = p.call(a, all[0].Locks[rnd.IntN(len(all[0].Locks))], all[0].ID)
 	case len(all) > 0:
 		p.unlock(a, all[0].ID)
 		if rounds[a]--; rounds[a] == 0 {
@@ -413,7 +436,8 @@ func (p *lockPlay) live(rnd *rand.Rand, a model.Address, rounds map[model.Addres
 	}
 }
 
-// TestRulesOfSections has the engine refuse, with a sentence and without any effect, what code may not do about locks (L34).
+// TestRulesOfSections has the engine refuse, with a sentence and without any effect, what code may
+// not do about locks (L34).
 func TestRulesOfSections(t *testing.T) {
 	t.Parallel()
 	a, b := entityAddress("a"), entityAddress("b")
@@ -437,6 +461,7 @@ func TestRulesOfSections(t *testing.T) {
 	for i := range 101 {
 		many = append(many, entityAddress(fmt.Sprint(i)))
 	}
+
 	for name, c := range map[string]struct {
 		before   []model.Command
 		grant    bool // what was asked for before

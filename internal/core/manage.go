@@ -12,8 +12,8 @@ func (n *Entity) Find(id string) *Item {
 	return n.find(func(it *Item) bool { return model.ItemID(it.Seq, it.At, it.Message) == id })
 }
 
-// manage does what an operator asks for with the mailbox. What a worker has begun stays: its code runs, and nobody
-// knows how far it is.
+// manage does what an operator asks for with the mailbox. What a worker has begun stays: its code
+// runs, and nobody knows how far it is.
 func (n *Entity) manage(d *Decision, m *model.Message) {
 	if m.Name == model.MailboxList {
 		d.Answer.Output = n.calls().Encode()
@@ -69,8 +69,8 @@ func (n *Entity) callOf(i int, it *Item) model.Call {
 	return call
 }
 
-// skip puts a call behind the others. The operator gives up its place among the calls of its sender. A call of the
-// section that holds the lock is alone.
+// skip puts a call behind the others. The operator gives up its place among the calls of its
+// sender. A call of the section that holds the lock is alone.
 func (n *Entity) skip(d *Decision, it *Item) {
 	if it.Message.Section != "" {
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is called by the section that holds its lock: no other call goes before it", n.Row.Address))

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Code of entities never waits, locks nothing, and speaks for nobody else, whatever a worker reports: the engine refuses it (L12).
+// Code of entities never waits, locks nothing, and speaks for nobody else, whatever a worker
+// reports: the engine refuses it (L12).
 func TestEntityMaySendAndNothingElse(t *testing.T) {
 	t.Parallel()
 	here, abroad := address("x"), model.Address{Tenant: "another", Type: "entity:counter", Key: "k"}
@@ -47,6 +48,7 @@ func TestEntityMaySendAndNothingElse(t *testing.T) {
 			if !ok {
 				t.Fatal("the report does not count")
 			}
+
 			var told, sent []string
 			for _, m := range got.Messages {
 				if m.Kind == model.MessageAnswer && m.To == address("w") {
@@ -59,15 +61,18 @@ func TestEntityMaySendAndNothingElse(t *testing.T) {
 					sent = append(sent, m.Kind.String())
 				}
 			}
+
 			if len(told) != 3 || told[2] != "its own" {
 				t.Fatalf("callers hear %q", told)
 			}
+
 			if c.want == "" {
 				if len(sent) != 1 || got.Entity == nil || told[0] != "done" || told[1] != "done" {
 					t.Errorf("it sends %q, callers hear %q", sent, told)
 				}
 				return
 			}
+
 			if len(sent) != 0 || got.Entity != nil || !strings.Contains(told[0], c.want) || !strings.Contains(told[1], c.want) {
 				t.Errorf("it sends %q, changes %+v, callers hear %q", sent, got.Entity, told)
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Deliver applies a message to an address. x is its current run, nil when there is none; the result is the current run
-// afterwards. fresh is the id of the run that a start may create.
+// Deliver applies a message to an address. x is its current run, nil when there is none; the result
+// is the current run afterwards. fresh is the id of the run that a start may create.
 func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
 	var d Decision
 	m = m.Bounded()
@@ -21,15 +21,17 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 				d.misuse(m, f)
 				return x, d
 			}
-			// The same request again waits for the same answer, also when a later run than it was sent to gives that: a refusal would be remembered
-			// in its place.
+			// The same request again waits for the same answer, also when a later run than it was
+			// sent to gives that: a refusal would be remembered in its place.
 			d.Pending = true
 			return x, d
 		}
 	}
+
 	if m.Kind == model.MessageGrant {
 		return x, deliverGrant(x, m, now)
 	}
+
 	if !m.ToRun.IsZero() && (x == nil || x.Start.Run != m.ToRun) {
 		if !answers(m) {
 			kind := fault.NotFound
@@ -41,6 +43,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		}
 		return x, d // for an answer: the run that asked is over, nobody waits
 	}
+
 	switch {
 	case m.Kind == model.MessageStart && m.Past != nil:
 		return deliverPast(x, m, now, fresh, lim)
@@ -49,20 +52,28 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	case m.Kind == model.MessageDelete:
 		return deliverDelete(x, m)
 	}
+
 	if x == nil {
 		d.refuse(fault.NotFound, fmt.Sprintf("execution %s does not exist", m.To))
 		d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 		return nil, d
 	}
+
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
 	if m.Kind == model.MessageReport {
 		return x, Report(x, m.Report, now, lim)
 	}
+
 	if x.Alone() && forCode(m) {
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: there is no workflow that would take a %s", m.To, m.Kind))
 		d.acknowledge(m)
 		return x, d
 	}
+
+	if m.Kind == model.MessageMailbox && x.readsSignals(&d, m) {
+		return x, d
+	}
+
 	if !x.Open() {
 		if m.Kind == model.MessageWatch {
 			d.bounce(m, x.Outcome)
@@ -72,6 +83,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		}
 		return x, d
 	}
+
 	switch m.Kind {
 	case model.MessageSignal:
 		x.receive(&d, now, model.Event{Name: m.Name, Input: m.Input, RequestID: m.RequestID}, lim)
@@ -113,18 +125,21 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 			x.park(&d)
 		}
-	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
+	case model.MessageMailbox:
+		x.manageSignal(&d, m, now, lim)
+	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an execution: only entities take a %s", m.To, m.Kind))
 	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite,
 		model.MessageGrant:
 	}
+
 	d.acknowledge(m)
 	return x, d
 }
 
 // forCode reports whether a message is meant for the code of a workflow.
 func forCode(m *model.Message) bool {
-	return m.Kind == model.MessageSignal || m.Kind == model.MessageSettle || m.Kind == model.MessageUpdate
+	return m.Kind == model.MessageSignal || m.Kind == model.MessageSettle || m.Kind == model.MessageUpdate || m.Kind == model.MessageMailbox
 }
 
 // answers reports whether a message answers something, so that nobody waits for an answer to it.
@@ -132,7 +147,8 @@ func answers(m *model.Message) bool {
 	return m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer
 }
 
-// acknowledge answers the step that sent a message: it took effect, or it was refused. An update is answered by the code.
+// acknowledge answers the step that sent a message: it took effect, or it was refused. An update is
+// answered by the code.
 func (d *Decision) acknowledge(m *model.Message) {
 	switch m.Kind {
 	case model.MessageStart, model.MessageWatch, model.MessageClosed, model.MessageAnswer, model.MessageNothing, model.MessageGrant, model.MessageRelease:
@@ -199,7 +215,8 @@ func (x *Execution) refuseUpdate(d *Decision, u *model.Event, s model.Status, wh
 	}})
 }
 
-// pause has nobody continue the run. What comes in meanwhile is recorded, and timers fire; the code hears of it when it is resumed.
+// pause has nobody continue the run. What comes in meanwhile is recorded, and timers fire; the code
+// hears of it when it is resumed.
 func (x *Execution) pause(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if x.Paused != nil {
 		return
@@ -214,8 +231,9 @@ func (x *Execution) pause(d *Decision, m *model.Message, now model.Time, lim Lim
 	d.Mark = x.mark()
 }
 
-// obeys reports whether a cancel request counts. That of a parent that closes or gives up (it names no step) is meant for what it has
-// started itself, not for an execution that it attached to or that has got the key meanwhile.
+// obeys reports whether a cancel request counts. That of a parent that closes or gives up (it names
+// no step) is meant for what it has started itself, not for an execution that it attached to or
+// that has got the key meanwhile.
 func (x *Execution) obeys(from model.Link) bool {
 	return from.ID != "" || from.Run.IsZero() || (from.Address == x.Start.Parent.Address && from.Run == x.Start.Parent.Run)
 }
@@ -227,7 +245,8 @@ func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Li
 		return
 	}
 	e := model.Event{Kind: model.EventPromiseSettled, Name: m.Name, Output: m.Input, Failure: m.Failure, RequestID: m.RequestID}
-	lim.Unread += lim.Unread / 4 // signals that nobody takes must not keep out what the code waits for
+	// signals that nobody takes must not keep out what the code waits for
+	lim.Unread += lim.Unread / 4
 	if x.admits(d, &e, lim) {
 		x.append(d, now, e)
 	}
@@ -241,7 +260,8 @@ func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 	x.append(d, now, model.Event{Kind: model.EventWatched, Watcher: who})
 }
 
-// bounce answers a message that cannot be served to the step that sent it; clients hear it through the Answer.
+// bounce answers a message that cannot be served to the step that sent it; clients hear it through
+// the Answer.
 func (d *Decision) bounce(m *model.Message, o model.Outcome) {
 	switch m.Kind {
 	case model.MessageStart, model.MessageWatch:
@@ -266,36 +286,46 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	if x != nil && !mayReplace(x, m) {
 		return x, attach(x, m, now, lim)
 	}
+
 	if why := (&Execution{Start: model.Start{Address: m.To}}).flooded(m.With, lim); why != "" {
 		d.refuse(fault.Exhausted, fmt.Sprintf("a start with %d signals: %s", len(m.With), why))
 		return x, d
 	}
+
 	if size := bytesOf(m.With); lim.Unread > 0 && size > lim.Unread && len(m.With) > 1 {
 		d.refuse(fault.Exhausted, fmt.Sprintf("a start of %s with signals of %d bytes: it may hold %d", m.To, size, lim.Unread))
 		return x, d
 	}
+
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy,
 		Labels: m.Labels, Task: m.Task, Trace: m.Trace,
 	}
+
 	if m.From.ID != "" {
 		s.Parent = m.From
 	}
+
 	for i, e := range m.With {
 		e.Kind, e.Seq, e.At = model.EventSignalReceived, int64(i+1), now
 		s.Carried = append(s.Carried, e)
 	}
+
 	if x != nil {
 		d.Replaces, s.Replaced = x.Start.Run, x.Start.Run
 		if again := m.Task != nil && m.Task.Same != nil; again && m.Input.Equal(x.Start.Input) {
-			s.Origin = x.Start.Origin // the same task, retried: whoever submits it again does so with the input that it had at first
+			// the same task, retried: whoever submits it again does so with the input that it had
+			// at first
+			s.Origin = x.Start.Origin
 		}
 	}
+
 	agree(&s, m.Terms)
 	x = begin(s)
 	x.park(&d)
 	d.Start = &x.Start
 	d.Answer = model.Answer{Run: fresh, Status: model.Running}
+
 	return x, d
 }
 
@@ -321,17 +351,20 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 	if m.From.ID != "" && m.From == x.Start.Parent {
 		return d // the same step asks again after a crash
 	}
+
 	if !x.startedWith(m.Input) {
 		d.refuse(fault.Conflict, fmt.Sprintf("execution %s was started with another input", m.To))
 		d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 		return d
 	}
+
 	if m.RequestID != "" && m.RequestID == x.Start.RequestID {
 		if !x.cameWith(m.With) {
 			d.misuse(m, refusedID(fmt.Sprintf("request id %q of %s was used for a start without these signals, and does not name this one", m.RequestID, m.To)))
 		}
 		return d // the start that began this chain, repeated: what came with it is there
 	}
+
 	if !x.Open() {
 		d.bounce(m, x.Outcome)
 		if len(m.With) > 0 {
@@ -339,18 +372,22 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		}
 		return d
 	}
+
 	if why := x.flooded(m.With, lim); why != "" && len(m.With) > 0 {
 		d.refuse(fault.Exhausted, why)
 		return d
 	}
+
 	if n := len(m.With); n > 0 && x.Next+int64(n) > lim.Events {
 		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, and %d signals more would exceed the limit of %d", m.To, x.Next, n, lim.Events))
 		return d
 	}
+
 	if why := x.noRoomFor(m.With, lim); why != "" {
 		d.refuse(fault.Exhausted, why)
 		return d
 	}
+
 	for _, e := range m.With {
 		x.receive(&d, now, e, lim)
 	}
@@ -358,8 +395,10 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 	return d
 }
 
-// cameWith reports whether the start of the chain brought the signals along. A later run of the chain does not know: it has those that nobody has taken. The
-// answer to a start with signals is remembered, so whoever comes here with signals in such a case does not repeat a request that anybody remembers.
+// cameWith reports whether the start of the chain brought the signals along. A later run of the
+// chain does not know: it has those that nobody has taken. The answer to a start with signals is
+// remembered, so whoever comes here with signals in such a case does not repeat a request that
+// anybody remembers.
 func (x *Execution) cameWith(signals []model.Event) bool {
 	if len(signals) == 0 {
 		return true

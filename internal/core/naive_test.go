@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// naive is a second implementation of the core for the property tests. It keeps nothing but the histories and the open timers, and finds
-// out everything else by reading them from the beginning, every time.
+// naive is a second implementation of the core for the property tests. It keeps nothing but the
+// histories and the open timers, and finds out everything else by reading them from the beginning,
+// every time.
 type naive struct {
 	runs []*naiveRun
 	lim  core.Limits
@@ -97,7 +98,9 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 			})
 		}
 	}
-	outcome := m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer // of something that a step had asked for
+
+	// of something that a step had asked for
+	outcome := m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer
 	if m.Kind == model.MessageUpdate && m.RequestID != "" && r != nil && r.open() {
 		for _, u := range r.updates() {
 			switch {
@@ -111,6 +114,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 			return x
 		}
 	}
+
 	if m.ToRun != (model.RunID{}) && (r == nil || r.start.Run != m.ToRun) {
 		if !outcome {
 			x.refuse("not_found")
@@ -118,15 +122,18 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		}
 		return x
 	}
+
 	if m.Kind == model.MessageStart {
 		n.start(&x, r, m, now, fresh, bounce)
 		return x
 	}
+
 	if r == nil {
 		x.refuse("not_found")
 		bounce(model.Failed, model.Payload{})
 		return x
 	}
+
 	if !r.open() {
 		switch {
 		case m.Kind == model.MessageWatch:
@@ -136,6 +143,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		}
 		return x
 	}
+
 	full := int64(len(r.events))+1 >= n.lim.Events
 	switch m.Kind {
 	case model.MessageSignal:
@@ -211,6 +219,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		}
 	default:
 	}
+
 	return x
 }
 
@@ -228,27 +237,32 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 			x.refuse("exhausted")
 			return
 		}
+
 		s := model.Start{Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy, Labels: m.Labels}
 		naiveTerms(&s, m.Terms)
 		if m.From.ID != "" {
 			s.Parent = m.From
 		}
+
 		for i, e := range m.With {
 			e.Kind, e.Seq, e.At = model.EventSignalReceived, int64(i+1), now
 			s.Carried = append(s.Carried, e)
 		}
+
 		if r != nil {
 			x.Replaces = r.start.Run
 		}
 		n.begin(x, s)
 		return
 	}
+
 	x.Answer.Existing = true
 	first := r.start.Input
 	sameInput := first.Equal(m.Input)
 	if len(r.start.Origin) > 0 {
 		sameInput = bytes.Equal(r.start.Origin, m.Input.Digest())
 	}
+
 	switch {
 	case m.From.ID != "" && m.From == r.start.Parent:
 	case !sameInput:
@@ -274,7 +288,8 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 	}
 }
 
-// flooded reports whether a run has no room for signals: so many of one name may wait, and half of the events of a history.
+// flooded reports whether a run has no room for signals: so many of one name may wait, and half of
+// the events of a history.
 func (n *naive) flooded(r *naiveRun, further ...model.Event) bool {
 	names, all := map[string]int{}, len(further)
 	if r != nil {
@@ -321,12 +336,14 @@ func (n *naive) fire(id string, now model.Time) (x expected) {
 	if !ok || !r.open() || due > now {
 		return x
 	}
+
 	if step, isRetry := core.RetryOf(id); isRetry {
 		if !r.rung[id] {
 			x.Retry, r.rung[id] = step, true
 		}
 		return x
 	}
+
 	delete(r.timers, id)
 	switch id {
 	case "begin\x1f":
@@ -338,6 +355,7 @@ func (n *naive) fire(id string, now model.Time) (x expected) {
 	default:
 		r.add(&x, now, model.Event{Kind: model.EventTimerFired, ID: id, Due: due})
 	}
+
 	return x
 }
 
@@ -365,6 +383,7 @@ func (n *naive) invalid(r *naiveRun, t *model.Turn) string {
 	if len(t.Commands) > 0 && t.Close == nil && int64(len(r.events)+1+len(t.Commands)) > n.lim.Events {
 		return "exhausted"
 	}
+
 	open := map[string]bool{}
 	for id := range r.timers {
 		open[id] = true
@@ -372,6 +391,7 @@ func (n *naive) invalid(r *naiveRun, t *model.Turn) string {
 	if t.Close != nil && t.Close.Status == model.Terminated {
 		return "invalid"
 	}
+
 	var taken, answered []int64
 	for _, c := range t.Commands {
 		switch c.Kind {
@@ -396,6 +416,7 @@ func (n *naive) invalid(r *naiveRun, t *model.Turn) string {
 		default:
 		}
 	}
+
 	if len(open) > n.lim.Timers {
 		return "exhausted"
 	}
@@ -412,15 +433,18 @@ func (n *naive) turn(t *model.Turn, now model.Time, fresh model.RunID) (x expect
 		commands, end, x.Diverged = t.Commands[:t.Ahead], nil, true
 	}
 	r.seen = max(r.seen, t.Seen)
+
 	if t.Blocked != nil {
 		if why := fmt.Sprint(*t.Blocked); why != r.blocked {
 			r.blocked, r.parked = why, r.withheld()
 		}
 		return x
 	}
+
 	if r.blocked != "" {
 		r.blocked, r.parked = "", r.withheld()
 	}
+
 	before := maps.Clone(r.timers)
 	for i := range commands {
 		n.command(&x, r, &commands[i], now)
@@ -430,6 +454,7 @@ func (n *naive) turn(t *model.Turn, now model.Time, fresh model.RunID) (x expect
 			}
 		}
 	}
+
 	if end != nil {
 		n.end(&x, r, t, now, fresh)
 	}
@@ -446,6 +471,7 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 			}
 		}
 	}
+
 	child := func() (c model.Event, ok bool) {
 		open := r.children()
 		i := slices.IndexFunc(open, func(c model.Event) bool { return c.ID == e.ID })
@@ -454,8 +480,10 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 		}
 		return open[i], true
 	}
+
 	switch c.Kind {
-	case model.CommandSchedule, model.CommandLock, model.CommandUnlock: // tasks and sections have models of their own, see task_test.go and town_test.go
+	case model.CommandSchedule, model.CommandLock, model.CommandUnlock:
+		// tasks and sections have models of their own, see task_test.go and town_test.go
 	case model.CommandRecord:
 		if e.Kind != model.EventSignalTaken {
 			stopRetry()
@@ -540,11 +568,13 @@ func (n *naive) end(x *expected, r *naiveRun, t *model.Turn, now model.Time, fre
 	if o.Status != model.Continued {
 		return
 	}
+
 	s := n.next(x, r, t, o.At, fresh, waits)
 	if repeats {
 		s.Input, s.Begins, s.Attempt = r.start.Input, begins, max(r.start.Attempt, 1)+1
 		s.Cause = &model.Failure{Kind: o.Failure.Kind, Message: o.Failure.Message, Permanent: o.Failure.Permanent}
 	}
+
 	n.begin(x, s)
 }
 
@@ -554,11 +584,13 @@ func (n *naive) close(x *expected, r *naiveRun, o model.Outcome, begun []int64) 
 			x.Messages = append(x.Messages, n.cancelOf(r, c))
 		}
 	}
+
 	for _, u := range r.updates() {
 		if o.Status != model.Continued || slices.Contains(begun, u.Seq) {
 			n.tell(x, r, u, model.Answer{Status: o.Status, Failure: &model.Failure{Kind: model.FailureConflict}})
 		}
 	}
+
 	if o.Status != model.Continued {
 		self := model.Link{Address: r.start.Address, Run: r.start.Run}
 		who := r.watchers()
@@ -571,6 +603,7 @@ func (n *naive) close(x *expected, r *naiveRun, o model.Outcome, begun []int64) 
 			})
 		}
 	}
+
 	clear(r.timers)
 	r.status, r.parked, r.blocked, r.outcome = o.Status, false, "", o
 	x.Close = &o
@@ -586,10 +619,12 @@ func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fre
 	if s.First == (model.RunID{}) {
 		s.First, s.Origin = r.start.Run, r.start.Input.Digest()
 	}
+
 	for _, e := range r.states() {
 		e.ID = ""
 		s.Carried = append(s.Carried, e)
 	}
+
 	signals, updates := r.pending(), r.updates()
 	for _, e := range r.events {
 		waits := slices.ContainsFunc(signals, func(o model.Event) bool { return o.Seq == e.Seq }) ||
@@ -599,6 +634,7 @@ func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fre
 			s.Carried = append(s.Carried, e)
 		}
 	}
+
 	for _, w := range r.watchers() {
 		s.Carried = append(s.Carried, model.Event{Kind: model.EventWatched, Watcher: w})
 	}
@@ -612,5 +648,6 @@ func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fre
 		s.Carried[i].Seq, s.Carried[i].At = int64(i+1), at
 	}
 	x.Replaces = r.start.Run
+
 	return s
 }

@@ -60,7 +60,8 @@ func lockMessage(to model.Address, section string, run byte) *model.Message {
 	return &model.Message{Kind: model.MessageLock, To: to, From: model.Link{Address: model.Address{Tenant: "default", Type: "w", Key: "k"}, Run: model.RunID{run}, ID: section}}
 }
 
-// What comes behind the request of a lock is not made before it, also not together with what came before.
+// What comes behind the request of a lock is not made before it, also not together with what came
+// before.
 func TestLockIsABarrier(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -78,7 +79,8 @@ func TestLockIsABarrier(t *testing.T) {
 	}
 }
 
-// A release is for the section that it names: another one of the same run, or the same one of another run, keeps the lock (L30).
+// A release is for the section that it names: another one of the same run, or the same one of
+// another run, keeps the lock (L30).
 func TestReleaseOfAnotherSection(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -97,7 +99,8 @@ func TestReleaseOfAnotherSection(t *testing.T) {
 	}
 }
 
-// The room of a mailbox is for what waits. Of a hand-over one call runs, and the others wait for it.
+// The room of a mailbox is for what waits. Of a hand-over one call runs, and the others wait for
+// it.
 func TestRoomIsForWhatWaits(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -137,7 +140,8 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 	}
 }
 
-// A lock that finds the mailbox full is refused where it was asked for, and one that is asked for again is not another one.
+// A lock that finds the mailbox full is refused where it was asked for, and one that is asked for
+// again is not another one.
 func TestLockFindsNoRoom(t *testing.T) {
 	t.Parallel()
 	n, _, _ := handed(t, "begun")

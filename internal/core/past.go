@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// deliverPast begins a run that has a past. With ToRun it takes the place of that run, which is the current one (retry, reset);
-// without, it is an execution of its own (fork, import).
+// deliverPast begins a run that has a past. With ToRun it takes the place of that run, which is the
+// current one (retry, reset); without, it is an execution of its own (fork, import).
 func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
 	var d Decision
 	p, takesOver := m.Past, !m.ToRun.IsZero()
@@ -24,28 +24,33 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 		return x, d
 	case takesOver || x == nil || mayReplace(x, m):
 	case m.RequestID != "" && m.RequestID == x.Start.RequestID:
-		d.Answer = model.Answer{Run: x.Start.Run, Status: x.Outcome.Status, Existing: true} // the same request, repeated
+		// the same request, repeated
+		d.Answer = model.Answer{Run: x.Start.Run, Status: x.Outcome.Status, Existing: true}
 		return x, d
 	default:
 		d.refuse(fault.AlreadyExists, fmt.Sprintf("execution %s exists (%s): take another key", m.To, x.Outcome.Status))
 		return x, d
 	}
+
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, Carried: model.EventsOf(p.Events),
 		Labels: m.Labels, Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Earlier: p.Earlier, Source: p.Source, Origin: p.Origin,
 		Trace: m.Trace, Begins: p.Begins,
 	}
+
 	if takesOver {
 		s = x.succeeded(s)
 	} else if x != nil {
 		s.Replaced = x.Start.Run
 	}
+
 	x.claimUpdates(s.Carried, takesOver)
 	next := begin(s)
 	if kind, text := next.unfit(p, lim); text != "" {
 		d.refuse(kind, text)
 		return x, d
 	}
+
 	if takesOver && x.Open() {
 		x.giveWay(&d, next)
 	}
@@ -53,6 +58,7 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 		d.Replaces = x.Start.Run
 	}
 	d.Start = &next.Start
+
 	if p.Status.Closed() {
 		next.Outcome = model.Outcome{Status: p.Status, Output: p.Output, Failure: p.Failure, At: p.At, Seen: next.Next - 1}
 		d.Close, d.Closed = &next.Outcome, fresh
@@ -62,12 +68,14 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 		next.watchAgain(&d)
 		next.park(&d)
 	}
+
 	d.Answer = model.Answer{Run: fresh, Status: next.Outcome.Status}
 	return next, d
 }
 
-// claimUpdates keeps in a past who waits for the answer to an update only if somebody does: the run that gives way has not answered it, and the
-// next one will. Others have had their answer, or wait for that of the run that the past was copied from.
+// claimUpdates keeps in a past who waits for the answer to an update only if somebody does: the run
+// that gives way has not answered it, and the next one will. Others have had their answer, or wait
+// for that of the run that the past was copied from.
 func (x *Execution) claimUpdates(past []model.Event, takesOver bool) {
 	for i := range past {
 		e := &past[i]
@@ -99,12 +107,14 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 	case lim.Unread > 0 && x.unread > lim.Unread && !p.Status.Closed():
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d bytes of signals, updates and promises that its code has not dealt with: a run may hold %d", a, x.unread, lim.Unread)
 	}
+
 	if why := x.overflows(lim); why != "" {
 		return fault.Exhausted, why
 	}
 	if len(x.sections) > 0 && !p.Status.Closed() {
 		return fault.Invalid, fmt.Sprintf("the past of %s ends inside of section %s: a run that begins with a past holds no locks", a, x.sections[0].id)
 	}
+
 	last := x.Start.Zero()
 	for i := range x.Start.Carried {
 		e := &x.Start.Carried[i]
@@ -116,17 +126,19 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 		}
 		last = e.At
 	}
+
 	if last > x.Start.At.Add(maxAhead) {
 		return fault.Invalid, fmt.Sprintf("the past of %s reaches to %s, which is to come: nothing would happen before", a, last)
 	}
 	return 0, ""
 }
 
-// maxAhead is how far the clock that a past was made by may be ahead of ours: times of a run never decrease.
+// maxAhead is how far the clock that a past was made by may be ahead of ours: times of a run never
+// decrease.
 const maxAhead = 24 * time.Hour
 
-// succeeded is the start of the run that takes the place of this one: it belongs to the same chain and to the same parent. Whoever waits
-// for the end of an open run waits on.
+// succeeded is the start of the run that takes the place of this one: it belongs to the same chain
+// and to the same parent. Whoever waits for the end of an open run waits on.
 func (x *Execution) succeeded(s model.Start) model.Start {
 	s.First, s.Previous, s.Origin = x.Start.First, x.Start.Run, x.Start.Origin
 	if s.First.IsZero() {
@@ -138,6 +150,7 @@ func (x *Execution) succeeded(s model.Start) model.Start {
 	if !x.Open() {
 		return s
 	}
+
 	at := max(s.At, s.Zero()) // the past may have begun by a clock that is ahead of ours
 	if n := len(s.Carried); n > 0 {
 		at = max(at, s.Carried[n-1].At)
@@ -145,11 +158,12 @@ func (x *Execution) succeeded(s model.Start) model.Start {
 	for _, w := range x.watchers {
 		s.Carried = append(s.Carried, model.Event{Kind: model.EventWatched, Watcher: w, At: at, Seq: int64(len(s.Carried) + 1)})
 	}
+
 	return s
 }
 
-// giveWay ends an open run in favour of the next, as continue-as-new does. Children that the next one knows of are its business now, the
-// others are cancelled by policy.
+// giveWay ends an open run in favour of the next, as continue-as-new does. Children that the next
+// one knows of are its business now, the others are cancelled by policy.
 func (x *Execution) giveWay(d *Decision, next *Execution) {
 	d.StopAll = len(x.timers) > 0
 	for _, c := range x.children {
@@ -157,23 +171,27 @@ func (x *Execution) giveWay(d *Decision, next *Execution) {
 			d.Messages = append(d.Messages, x.cancelChild(c, "its parent was reset"))
 		}
 	}
+
 	for i := range x.updates {
 		if u := &x.updates[i]; !contains(next.updates, u) {
 			x.refuseUpdate(d, u, model.Continued, "was reset")
 		}
 	}
+
 	x.letGoOfAll(d)
 	s := &next.Start
 	x.Outcome = model.Outcome{
 		Status: model.Continued, At: max(s.At, x.Last), Seen: min(s.Source.Position, x.Next-1), Next: s.Run,
 		Failure: &model.Failure{Kind: model.FailureReset, Message: fmt.Sprintf("reset to event %d", s.Source.Position)},
 	}
+
 	d.Close, d.Closed = &x.Outcome, x.Start.Run
 	x.timers, x.children, x.calls, x.updates = nil, nil, nil, nil
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }
 
-// watchAgain asks for the outcomes of children that the past does not have: they report to the run that started them.
+// watchAgain asks for the outcomes of children that the past does not have: they report to the run
+// that started them.
 func (x *Execution) watchAgain(d *Decision) {
 	for i := range x.Start.Carried {
 		e := &x.Start.Carried[i]
@@ -185,7 +203,8 @@ func (x *Execution) watchAgain(d *Decision) {
 	}
 }
 
-// deliverDelete removes closed runs: the current one, or others that were. An open run cannot be removed.
+// deliverDelete removes closed runs: the current one, or others that were. An open run cannot be
+// removed.
 func deliverDelete(x *Execution, m *model.Message) (*Execution, Decision) {
 	var d Decision
 	if x != nil && slices.Contains(m.Runs, x.Start.Run) {

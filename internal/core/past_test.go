@@ -7,8 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The clock of the node that begins a fork is behind that of the node which the past was made by. What is recorded is not older than the past, nor than
-// its beginning when nothing of it was kept: the code would see time go back.
+// The clock of the node that begins a fork is behind that of the node which the past was made by.
+// What is recorded is not older than the past, nor than its beginning when nothing of it was kept:
+// the code would see time go back.
 func TestPastOfAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
 	for _, kept := range [][]model.Event{nil, {{Kind: model.EventStepCompleted, ID: "a", At: 2000}}} {
@@ -25,6 +26,7 @@ func TestPastOfAClockThatIsAhead(t *testing.T) {
 		if err := d.Refused(); err != nil {
 			t.Fatal(err)
 		}
+
 		start := *d.Start
 		_, d = core.Deliver(x, &model.Message{Kind: model.MessageSignal, To: to, Name: "s"}, 510, model.RunID{}, core.DefaultLimits)
 		if len(d.Events) != 1 || d.Events[0].At < last {
@@ -36,8 +38,9 @@ func TestPastOfAClockThatIsAhead(t *testing.T) {
 	}
 }
 
-// The clock of the node that resets a run is behind that of the node which began it. Those who wait for the run wait for the next one, and are not recorded as older than its
-// beginning: the reset would be refused.
+// The clock of the node that resets a run is behind that of the node which began it. Those who wait
+// for the run wait for the next one, and are not recorded as older than its beginning: the reset
+// would be refused.
 func TestResetOfAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
 	to, old := model.Address{Tenant: "t", Type: "wf", Key: "k"}, model.RunID{1}

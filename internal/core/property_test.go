@@ -14,9 +14,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestRandomInputs applies random inputs to a few executions that know each other, and compares every decision with that of the naive
-// model. After every input I1, I2, I3, I4, I8, I10 and I14 are checked by the world, I4, I5, I6, I7, I12 and I13 by reading all histories,
-// and I11 and I12 by the book that is kept of who was told what. In the end all mail is delivered, and whoever still waits must have a reason.
+// TestRandomInputs applies random inputs to a few executions that know each other, and compares
+// every decision with that of the naive model. After every input I1, I2, I3, I4, I8, I10 and I14
+// are checked by the world, I4, I5, I6, I7, I12 and I13 by reading all histories, and I11 and I12
+// by the book that is kept of who was told what. In the end all mail is delivered, and whoever
+// still waits must have a reason.
 func TestRandomInputs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -146,6 +148,7 @@ func (p *play) client(t *rapid.T) {
 		m.ID = pick(t, "step", "c1", "s1", "nobody")
 	default:
 	}
+
 	p.toRun(t, m)
 	if m.Kind == model.MessageWatch && rapid.Bool().Draw(t, "step") {
 		m.From = model.Link{Address: address("z"), Run: runID(999), ID: pick(t, "watcher", "w1", "w2")}
@@ -187,6 +190,7 @@ func (p *play) deliver(t *rapid.T, m *model.Message) {
 	if len(p.w.mail)-sent != len(want.Messages) {
 		t.Fatalf("%d messages left, want %d", len(p.w.mail)-sent, len(want.Messages))
 	}
+
 	if d.Answer.Existing != want.Answer.Existing {
 		t.Fatalf("existing is %v, want %v", d.Answer.Existing, want.Answer.Existing)
 	}
@@ -197,6 +201,7 @@ func (p *play) deliver(t *rapid.T, m *model.Message) {
 	for _, e := range d.Events {
 		p.accepted(m.To, e)
 	}
+
 	if d.Start != nil {
 		for _, e := range d.Start.Carried {
 			p.accepted(m.To, e)
@@ -261,6 +266,7 @@ func (p *play) turn(t *rapid.T) {
 	for range rapid.IntRange(0, 4).Draw(t, "commands") {
 		turn.Commands = append(turn.Commands, p.command(t, x))
 	}
+
 	switch rapid.IntRange(0, 11).Draw(t, "end") {
 	case 0:
 		turn.Close = &model.Close{Status: pick(t, "status", model.Completed, model.Failed, model.Canceled, model.Terminated), Output: value(p.number())}
@@ -274,6 +280,7 @@ func (p *play) turn(t *rapid.T) {
 	case 3:
 		turn.Blocked = &model.Reason{Code: model.WaitMismatch, Detail: pick(t, "why", "x", "y")}
 	}
+
 	if rapid.IntRange(0, 2).Draw(t, "ahead?") == 0 {
 		turn.Ahead = rapid.IntRange(0, len(turn.Commands)).Draw(t, "ahead")
 	}
@@ -285,18 +292,22 @@ func (p *play) turn(t *rapid.T) {
 
 func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 	has := core.FactsOf(x)
-	wrong := rapid.IntRange(0, 19).Draw(t, "wrong") == 0 // it takes or answers what is not there, which has the whole turn refused
+	// it takes or answers what is not there, which has the whole turn refused
+	wrong := rapid.IntRange(0, 19).Draw(t, "wrong") == 0
 	kinds := []model.CommandKind{
 		model.CommandRecord, model.CommandRecord, model.CommandRetry, model.CommandStartTimer, model.CommandStartTimer, model.CommandStopTimer,
 		model.CommandWithdraw, model.CommandStartChild, model.CommandWatch, model.CommandSend, model.CommandSend,
 	}
+
 	if wrong || len(has.Updates) > 0 {
 		kinds = append(kinds, model.CommandAnswer, model.CommandAnswer)
 	}
 	c := model.Command{Kind: pick(t, "command", kinds...)}
 	e := &c.Event
+
 	switch c.Kind {
-	case model.CommandSchedule, model.CommandLock, model.CommandUnlock: // see task_test.go and locks_test.go
+	case model.CommandSchedule, model.CommandLock, model.CommandUnlock:
+		// see task_test.go and locks_test.go
 	case model.CommandRecord:
 		facts := []model.EventKind{model.EventStepCompleted, model.EventStepFailed, model.EventStateSet, model.EventStateSet, model.EventPinned, model.EventLabeled}
 		if wrong || len(has.Signals) > 0 {
@@ -348,6 +359,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 			e.Output = value(p.number())
 		}
 	}
+
 	return c
 }
 
@@ -363,12 +375,14 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	if (r == nil) != (x == nil) {
 		t.Fatalf("there is a run: %v, want %v", x != nil, r != nil)
 	}
+
 	if r == nil || !r.open() {
 		if x != nil && x.Open() {
 			t.Fatal("the run is open, want closed")
 		}
 		return
 	}
+
 	timers := map[string]model.Time{}
 	for _, tm := range x.Timers() {
 		timers[tm.ID] = tm.Due
@@ -376,6 +390,7 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	if !maps.Equal(timers, r.timers) {
 		t.Fatalf("timers %v, want %v", timers, r.timers)
 	}
+
 	if s, w := &x.Start, &r.start; s.Begins != w.Begins || s.Expires != w.Expires || s.Attempt != w.Attempt || fmt.Sprint(s.Terms) != fmt.Sprint(w.Terms) || fmt.Sprint(s.Cause) != fmt.Sprint(w.Cause) {
 		t.Fatalf("started as %+v, want %+v", s, w)
 	}
@@ -385,6 +400,7 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	if f := core.FactsOf(x); !slices.Equal(f.Calls, r.calls()) || len(f.Updates) != len(r.updates()) || len(f.States) != len(r.states()) {
 		t.Fatalf("calls %v, updates %v, states %v, want %v, %v, %v", f.Calls, f.Updates, f.States, r.calls(), r.updates(), r.states())
 	}
+
 	if !slices.Equal(x.Labels(), r.labels()) {
 		t.Fatalf("labels %v, want %v", x.Labels(), r.labels())
 	}
@@ -397,11 +413,13 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	}
 }
 
-// facts is what a decision says, apart from marks and timers, which are compared as state, and from sentences.
+// facts is what a decision says, apart from marks and timers, which are compared as state, and from
+// sentences.
 func facts(a model.Address, d *core.Decision) string {
 	c := *d
 	c.StartTimers, c.StopTimers, c.StopAll, c.Mark = nil, nil, false, nil
 	c.Messages = slices.Clone(c.Messages)
+
 	for i := range c.Messages {
 		m := &c.Messages[i]
 		if m.Failure != nil && (m.Kind == model.MessageCancel && m.From.ID == "" || m.Kind == model.MessageClosed && m.From.Run.IsZero()) {
@@ -411,10 +429,12 @@ func facts(a model.Address, d *core.Decision) string {
 			m.Failure = kindOnly(m.Failure)
 		}
 	}
+
 	c.Replies = slices.Clone(c.Replies)
 	for i := range c.Replies {
 		c.Replies[i].Answer.Failure = kindOnly(c.Replies[i].Answer.Failure)
 	}
+
 	if c.Start != nil {
 		s := *c.Start
 		s.Carried = slices.Clone(s.Carried)
@@ -423,10 +443,12 @@ func facts(a model.Address, d *core.Decision) string {
 		}
 		c.Start = &s
 	}
+
 	return decisionText(a, &c)
 }
 
-// kindOnly leaves the sentence away if the core has written it. That of the code must arrive as it is.
+// kindOnly leaves the sentence away if the core has written it. That of the code must arrive as it
+// is.
 func kindOnly(f *model.Failure) *model.Failure {
 	if f == nil || f.Kind == codeFailure {
 		return f
@@ -447,11 +469,13 @@ func (p *play) histories(t *rapid.T) {
 					all = append(all, string(e.Input.Data))
 				}
 			}
+
 			if r.carriedOver() {
 				if got := signalsOf(r.start.Carried); !slices.Equal(got, left) {
 					t.Fatalf("I7: %s carries the signals %v, the run before left %v", name(r.start.Run), got, left)
 				}
 			}
+
 			if r.carriedOver() {
 				p.carried(t, before, r)
 			}
@@ -460,12 +484,14 @@ func (p *play) histories(t *rapid.T) {
 				t.Fatalf("%s is open and not the last one", name(r.start.Run))
 			}
 		}
+
 		var want []string
 		for _, s := range p.accept {
 			if s.to == a {
 				want = append(want, s.value)
 			}
 		}
+
 		if !slices.Equal(all, want) {
 			t.Fatalf("I7: accepted %v, in the histories %v", want, all)
 		}
@@ -503,11 +529,13 @@ func (p *play) history(t *rapid.T, r *stored) {
 	p.talk(t, r)
 	taken, settled := map[int64]int{}, map[string]int{}
 	open := map[string]bool{} // children
+
 	cancels := 0
 	for i, e := range r.all() {
 		if e.Seq != int64(i+1) {
 			t.Fatalf("I1: %s has event %d at position %d", name(r.start.Run), e.Seq, i+1)
 		}
+
 		switch e.Kind {
 		case model.EventSignalTaken:
 			if taken[e.Ref]++; taken[e.Ref] > 1 || e.Ref >= e.Seq {

@@ -101,6 +101,7 @@ func eventText(e *model.Event) string {
 	if e.Detached {
 		add("detached")
 	}
+
 	return s
 }
 
@@ -137,6 +138,7 @@ func messageText(m *model.Message) string {
 	if m.From != (model.Link{}) {
 		add("from=%s", linkText(m.From))
 	}
+
 	return s
 }
 
@@ -160,6 +162,7 @@ func decisionText(a model.Address, d *core.Decision) string {
 	if d.StopAll {
 		line("all timers stop")
 	}
+
 	if d.Mark != nil {
 		switch {
 		case d.Mark.Blocked != nil:
@@ -174,6 +177,7 @@ func decisionText(a model.Address, d *core.Decision) string {
 			line("mark: runnable")
 		}
 	}
+
 	if o := d.Close; o != nil {
 		s := fmt.Sprintf("%s closes: %s at %s, had seen #%d", a.Key, o.Status, since(o.At), o.Seen)
 		if o.Output.Size() > 0 {
@@ -187,12 +191,14 @@ func decisionText(a model.Address, d *core.Decision) string {
 		}
 		line("%s", s)
 	}
+
 	if d.Start != nil {
 		line("%s", startText(d))
 		for i := range d.Start.Carried {
 			line("  carries %s", eventText(&d.Start.Carried[i]))
 		}
 	}
+
 	for _, id := range d.Deletes {
 		line("%s is deleted", name(id))
 	}
@@ -211,6 +217,7 @@ func decisionText(a model.Address, d *core.Decision) string {
 	if d.Diverged {
 		line("diverged: the rest of the turn is dropped")
 	}
+
 	return b.String()
 }
 
@@ -253,6 +260,7 @@ func startText(d *core.Decision) string {
 	if f := &s.Source; !f.IsZero() {
 		text += fmt.Sprintf(", began at %s with %d events of %s.%s", since(s.Began), f.Position, f.Address.Key, name(f.Run))
 	}
+
 	return text
 }
 
@@ -295,11 +303,13 @@ func stateText(x *core.Execution) string {
 		return fmt.Sprintf("state: %s %s\n", name(x.Start.Run), x.Outcome.Status)
 	}
 	s := fmt.Sprintf("state: %s %s, next #%d", name(x.Start.Run), x.Outcome.Status, x.Next)
+
 	add := func(what string, items []string) {
 		if len(items) > 0 {
 			s += "; " + what + " " + strings.Join(items, " ")
 		}
 	}
+
 	var timers, signals, updates []string
 	for _, t := range x.Timers() {
 		timers = append(timers, plain(t.ID)+"@"+since(t.Due))
@@ -340,5 +350,6 @@ func stateText(x *core.Execution) string {
 	if x.Blocked != nil {
 		s += "; blocked by " + reasonText(x.Blocked)
 	}
+
 	return s + "\n"
 }

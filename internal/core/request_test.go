@@ -14,11 +14,13 @@ func TestMisused(t *testing.T) {
 	t.Parallel()
 	to := model.Address{Tenant: "default", Type: "order", Key: "1"}
 	base := model.Message{Kind: model.MessageSignal, To: to, Name: "paid", Input: model.TextPayload("5"), RequestID: "r"}
+
 	change := func(f func(m *model.Message)) model.Message {
 		m := base
 		f(&m)
 		return m
 	}
+
 	sealed := func(data, sum string) func(m *model.Message) {
 		return func(m *model.Message) {
 			m.Input = model.Payload{Data: []byte(data), Encoding: "json+aes"}
@@ -27,6 +29,7 @@ func TestMisused(t *testing.T) {
 			}
 		}
 	}
+
 	run := func(b byte) model.RunID { return model.RunID{15: b} }
 	cases := []struct {
 		name          string

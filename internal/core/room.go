@@ -45,7 +45,8 @@ func (x *Execution) crowded(size int, lim Limits) string {
 		x.Start.Address, x.unread, size, lim.Unread)
 }
 
-// LimitReached is the error of whoever waits for a run that has reached a limit; nil when it has not.
+// LimitReached is the error of whoever waits for a run that has reached a limit; nil when it has
+// not.
 func LimitReached(a model.Address, blocked *model.Reason) error {
 	if blocked == nil || blocked.Code != model.WaitLimit {
 		return nil
@@ -109,8 +110,8 @@ func (x *Execution) noRoom(size int, lim Limits) *model.Failure {
 	}
 }
 
-// checkBytes refuses a turn whose events do not fit into the history. The turn that ends the run may
-// exceed the limit by half: a run that cannot end cannot continue as new either.
+// checkBytes refuses a turn whose events do not fit into the history. The turn that ends the run
+// may exceed the limit by half: a run that cannot end cannot continue as new either.
 func (x *Execution) checkBytes(t *model.Turn, lim Limits) error {
 	size := 0
 	for i := range t.Commands {

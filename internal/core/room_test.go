@@ -113,7 +113,8 @@ func TestSignalsAreBoundedByName(t *testing.T) {
 		t.Errorf("one too many of all names: %v", err)
 	}
 
-	// One that is taken makes room for another one of its name, also after a recovery and when the run continues as new.
+	// One that is taken makes room for another one of its name, also after a recovery and when the
+	// run continues as new.
 	took := &model.Turn{Seen: x.Next - 1, Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: x.signals[1].Seq}}}}
 	if _, _, err := Apply(x, took, x.Last, model.RunID{}, lim); err != nil || x.signalsOf("b") != 99 || x.signalsOf("a") != 100 {
 		t.Fatalf("%v: %d and %d left", err, x.signalsOf("a"), x.signalsOf("b"))
@@ -156,6 +157,7 @@ func TestHistoryBytesAreBounded(t *testing.T) {
 	if _, _, err := Apply(x, step(70_000), x.Last, model.RunID{}, narrow); err != nil || x.Warning(narrow) != nil {
 		t.Fatal(err)
 	}
+
 	before := x.Clone()
 	_, d, err := Apply(x, step(40_000), x.Last, model.RunID{}, narrow)
 	if !fault.Is(err, fault.Exhausted) || d.Writes() || x.Bytes() != before.Bytes() || !strings.Contains(err.Error(), "limit of 100000") {
@@ -180,6 +182,7 @@ func TestHistoryBytesAreBounded(t *testing.T) {
 	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(5_000)}); d.Refused() != nil {
 		t.Fatal(d.Refused())
 	}
+
 	end := step(40_000)
 	end.Close = &model.Close{Status: model.Continued, Input: text(10)}
 	next, d, err := Apply(x, end, x.Last, model.RunID{3}, narrow)
@@ -204,6 +207,7 @@ func TestOutcomesWithoutRoomAreDropped(t *testing.T) {
 	if _, _, err := Apply(x, turn, x.Last, model.RunID{}, narrow); err != nil {
 		t.Fatal(err)
 	}
+
 	report := func(id string, r model.TaskReport) Decision {
 		if _, ok := Claim(x, id, "w", x.Last); !ok {
 			t.Fatal("not claimed")
@@ -214,12 +218,14 @@ func TestOutcomesWithoutRoomAreDropped(t *testing.T) {
 	if d := report("t1", model.TaskReport{Output: text(98_300)}); d.Events[0].Kind != model.EventStepCompleted {
 		t.Fatal(d.Events)
 	}
+
 	dropped := func(what string, d Decision) {
 		t.Helper()
 		if len(d.Events) != 1 || d.Events[0].Size() > 3000 || len(d.Events[0].Output.Data) > 0 || d.Events[0].Failure.Kind != fault.Exhausted.String() {
 			t.Errorf("%s: %+v", what, d.Events)
 		}
 	}
+
 	dropped("output", report("t2", model.TaskReport{Output: text(5_000)}))
 	dropped("failure", report("t3", model.TaskReport{Failure: &model.Failure{Message: strings.Repeat("x", 1<<20), Stack: strings.Repeat("x", 1<<20)}}))
 	d := send(x, model.MessageClosed, model.Message{ID: "c", Status: model.Completed, Input: text(5_000)})
@@ -239,6 +245,7 @@ func TestTextsOfForeignWorkersAreCut(t *testing.T) {
 	f := &model.Failure{Kind: long, Type: long, Message: long, Stack: long}
 	x, _ := startRoomy(t, model.Message{})
 	lim := DefaultLimits
+
 	_, d, err := Apply(x, &model.Turn{Commands: []model.Command{
 		{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepFailed, ID: "a", Failure: f}},
 		{Kind: model.CommandRetry, Event: model.Event{ID: "b", Failure: f}},

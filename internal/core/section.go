@@ -8,8 +8,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// section is a part of the code of a run that has entities locked, or waits for them. They are asked one after the other in an order that is the same for everybody;
-// the code goes on when the last one is granted. Whatever ends the section, or the run, lets go of every entity that was asked, in the same decision.
+// section is a part of the code of a run that has entities locked, or waits for them. They are
+// asked one after the other in an order that is the same for everybody; the code goes on when the
+// last one is granted. Whatever ends the section, or the run, lets go of every entity that was
+// asked, in the same decision.
 type section struct {
 	id     string          // the step that asked
 	locks  []model.Address // sorted, each once
@@ -76,7 +78,8 @@ func (x *Execution) self(id string) model.Link {
 	return model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: id}
 }
 
-// lock begins a section (a step that has asked does not ask again). The order of the worker counts for nothing.
+// lock begins a section (a step that has asked does not ask again). The order of the worker counts
+// for nothing.
 func (x *Execution) lock(d *Decision, e model.Event, now model.Time) {
 	if x.section(e.ID) != nil {
 		return
@@ -100,7 +103,8 @@ func (x *Execution) unlock(d *Decision, e model.Event, now model.Time) {
 	x.append(d, now, e)
 }
 
-// letGo tells every entity that a section has asked that it is over. One that is not locked for it, and where it does not wait, takes no notice.
+// letGo tells every entity that a section has asked that it is over. One that is not locked for it,
+// and where it does not wait, takes no notice.
 func (x *Execution) letGo(d *Decision, s *section) {
 	if s == nil {
 		return
@@ -122,8 +126,9 @@ func releaseMessage(entity model.Address, section model.Link) model.Message {
 	return model.Message{Kind: model.MessageRelease, To: entity, From: section}
 }
 
-// deliverGrant records that an entity is locked for a section, once, and asks for the next. A grant that finds its section over, or its run, is answered with a release:
-// nobody else would ever let go of the entity. x may be another run than that of the section, or nil.
+// deliverGrant records that an entity is locked for a section, once, and asks for the next. A grant
+// that finds its section over, or its run, is answered with a release: nobody else would ever let
+// go of the entity. x may be another run than that of the section, or nil.
 func deliverGrant(x *Execution, m *model.Message, now model.Time) Decision {
 	var d Decision
 	var s *section
@@ -149,8 +154,8 @@ func (x *Execution) lockRefused(d *Decision, m *model.Message, now model.Time) {
 	}
 }
 
-// rules follow the sections of a run through the commands of a turn, before any of them is applied: what code may do about locks is for the engine to say, whoever
-// reports it.
+// rules follow the sections of a run through the commands of a turn, before any of them is applied:
+// what code may do about locks is for the engine to say, whoever reports it.
 type rules struct {
 	x        *Execution
 	own      bool // sections and calls are copies
@@ -181,6 +186,7 @@ func (r *rules) lock(e *model.Event, most int) error {
 	case len(e.Locks) == 0:
 		return r.broken("begins a section that locks nothing")
 	}
+
 	for _, a := range e.Locks {
 		if err := r.entity("locks", a); err != nil {
 			return err
@@ -189,30 +195,43 @@ func (r *rules) lock(e *model.Event, most int) error {
 			return r.broken("locks %s, which is a service: it cannot be locked", a)
 		}
 	}
+
 	locks := model.SortLocks(e.Locks)
 	if len(locks) > most {
 		return fault.New(fault.Exhausted, "run %s locks %d entities in one section and may lock %d", r.x.Start.Run, len(locks), most)
 	}
+
 	if findSection(r.sections, e.ID) == nil {
 		r.change()
 		r.sections = append(r.sections, section{id: e.ID, locks: locks})
+	}
+
+	return nil
+}
+
+// tenant refuses an address of another tenant. Everything that a turn reaches belongs to the tenant
+// of its run: tenants never see each other, whatever a worker sends.
+func (r *rules) tenant(what string, a model.Address) error {
+	if a.Tenant != r.x.Start.Address.Tenant {
+		return r.broken("%s %s, which belongs to another tenant", what, a)
 	}
 	return nil
 }
 
 // entity looks at an address that is locked or called.
 func (r *rules) entity(what string, a model.Address) error {
-	switch {
-	case !a.IsEntity():
+	if !a.IsEntity() {
 		return r.broken("%s %s, which is not an entity", what, a)
-	case a.Tenant != r.x.Start.Address.Tenant:
-		return r.broken("%s %s, which belongs to another tenant", what, a)
 	}
-	return nil
+	return r.tenant(what, a)
 }
 
 // send looks at a message.
 func (r *rules) send(e *model.Event, m *model.Message) error {
+	if err := r.tenant(fmt.Sprintf("sends a %s to", m.Kind), m.To); err != nil {
+		return err
+	}
+
 	switch m.Kind {
 	case model.MessageCall:
 	case model.MessageUpdate:
@@ -225,12 +244,14 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 	default:
 		return nil
 	}
+
 	if err := r.entity("calls", m.To); err != nil {
 		return err
 	}
 	if e.Section == "" {
 		return r.callOutside(m)
 	}
+
 	switch s := findSection(r.sections, e.Section); {
 	case s == nil:
 		return r.broken("calls %s of %s in section %s, which is not open", m.Name, m.To, e.Section)
@@ -243,12 +264,14 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 	case slices.ContainsFunc(r.calls, func(c call) bool { return c.section == s.id && c.target == m.To }):
 		return r.broken("calls %s of %s in section %s before its last call of it has been answered", m.Name, m.To, s.id)
 	}
+
 	r.change()
 	r.calls = append(r.calls, call{e.ID, m.To, e.Section})
 	return nil
 }
 
-// callOutside looks at a call that is made in no section: one of an entity that the run itself has locked, or is about to, would wait for its own end.
+// callOutside looks at a call that is made in no section: one of an entity that the run itself has
+// locked, or is about to, would wait for its own end.
 func (r *rules) callOutside(m *model.Message) error {
 	if m.OneWay {
 		return nil

@@ -46,7 +46,8 @@ func grant(a model.Address, run model.RunID, id, entity string) model.Message {
 	return model.Message{Kind: model.MessageGrant, To: a, ToRun: run, ID: id, From: model.Link{Address: entityAddress(entity)}, Epoch: 7}
 }
 
-// The entities are asked in their own order, one after the other, each grant is recorded once, and one that is not wanted is given back (I17).
+// The entities are asked in their own order, one after the other, each grant is recorded once, and
+// one that is not wanted is given back (I17).
 func TestSectionAsksInOrder(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "c", "a", "b", "a")
@@ -64,6 +65,7 @@ func TestSectionAsksInOrder(t *testing.T) {
 			t.Errorf("%s grants: %q, want %q", c.says, got, c.want)
 		}
 	}
+
 	if got := p.says(grant(a, run, "other", "a")); got != "→ release a" {
 		t.Errorf("a grant of a section that there is not: %q", got)
 	}
@@ -103,7 +105,8 @@ func TestSectionIsRefused(t *testing.T) {
 	}
 }
 
-// A run does not begin inside of a section, because it would hold no lock; one that is stored as closed may have ended in one.
+// A run does not begin inside of a section, because it would hold no lock; one that is stored as
+// closed may have ended in one.
 func TestPastDoesNotEndInASection(t *testing.T) {
 	t.Parallel()
 	asked := model.Event{Kind: model.EventLockAsked, At: epoch, ID: "s", Locks: []model.Address{entityAddress("a")}}

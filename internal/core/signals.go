@@ -40,7 +40,8 @@ func (x *Execution) dropSignal(i int) {
 	x.signals = slices.Delete(x.signals, i, i+1)
 }
 
-// signal is the index of the signal with a position; negative when there is none. They are in the order of their positions.
+// signal is the index of the signal with a position; negative when there is none. They are in the
+// order of their positions.
 func (x *Execution) signal(seq int64) int {
 	i, found := slices.BinarySearchFunc(x.signals, seq, func(e model.Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
 	if !found {
@@ -64,12 +65,13 @@ func (x *Execution) signalsOf(name string) (n int) {
 	return n
 }
 
-// allSignals bounds the signals of all names that a run may hold. They begin the history of the next run when the
-// code continues as new, and must leave it room: half of the events of a history.
+// allSignals bounds the signals of all names that a run may hold. They begin the history of the
+// next run when the code continues as new, and must leave it room: half of the events of a history.
 func (lim Limits) allSignals() int { return max(lim.Signals, int(lim.Events/2)) }
 
-// flooded says why the run may not hold further signals beside those that it has; nothing when it may. Each name has
-// a bound of its own, so that signals that the code does not take keep out no others.
+// flooded says why the run may not hold further signals beside those that it has; nothing when it
+// may. Each name has a bound of its own, so that signals that the code does not take keep out no
+// others.
 func (x *Execution) flooded(further []model.Event, lim Limits) string {
 	for i := range further {
 		name, n := further[i].Name, 0

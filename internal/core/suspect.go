@@ -26,8 +26,8 @@ const maxLone = 2
 const firstHand = 64
 
 // loneDeaths is how many owners have marked a call and then made it alone. Older builds did not
-// count that. Their first mark was for a call that was made together with others, the second for one
-// that was made alone.
+// count that. Their first mark was for a call that was made together with others, the second for
+// one that was made alone.
 func loneDeaths(m *model.Message) int {
 	return max(m.Lone, min(m.Deaths-1, 1), 0)
 }
@@ -65,9 +65,9 @@ func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 	return lone
 }
 
-// Pardon is for the stored calls of an entity whose last owner gave it up in order. The last mark of
-// a call was made in vain then, because its owner did not die. It has to be taken back before the
-// call is made: otherwise it would count when this node dies.
+// Pardon is for the stored calls of an entity whose last owner gave it up in order. The last mark
+// of a call was made in vain then, because its owner did not die. It has to be taken back before
+// the call is made: otherwise it would count when this node dies.
 func (n *Entity) Pardon(self model.NodeID) {
 	for _, it := range n.mail {
 		m := it.Message
@@ -85,12 +85,13 @@ func (n *Entity) Pardon(self model.NodeID) {
 // hand-over cannot have been running, but a view can: it waits for nothing.
 func (it *Item) accused() bool { return it.suspect && (!it.behind || it.View) }
 
-// Suspects are the next calls that are to be marked before they are made: one that is made alone, or
-// at most so many others. There are none while calls before them are being made or marked.
+// Suspects are the next calls that are to be marked before they are made: one that is made alone,
+// or at most so many others. There are none while calls before them are being made or marked.
 func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	if n.busy > 0 && !n.Row.Address.Stateless() {
 		return nil, false
 	}
+
 	barred := false // by something that comes first, except for views, which wait for nothing
 	for _, it := range n.mail {
 		switch {
@@ -108,8 +109,10 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 		case it.alone:
 			return []*Item{it}, true
 		}
+
 		items = append(items, it)
 	}
+
 	return items, false
 }
 
@@ -134,10 +137,12 @@ func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decis
 		default:
 			m.Deaths, m.By = m.Deaths+1, self
 		}
+
 		it.Message, it.noting = &m, true
 		d.Taken = append(d.Taken, it.Seq)
 		d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: m})
 	}
+
 	n.grant(&d, now)
 	n.change(&d, &before, now)
 	return d, aside, why

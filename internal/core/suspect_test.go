@@ -26,15 +26,16 @@ func calls(a model.Address, names ...string) (mailbox []model.MailboxItem) {
 	return mailbox
 }
 
-// crashed is an entity as the next owner finds it after a crash, when it may make so many calls alone
-// that no dead owner has marked.
+// crashed is an entity as the next owner finds it after a crash, when it may make so many calls
+// alone that no dead owner has marked.
 func crashed(a model.Address, mailbox []model.MailboxItem, self model.NodeID, alone int) *core.Entity {
 	n := core.NewEntity(a, nil, mailbox)
 	n.Suspect(self, alone)
 	return n
 }
 
-// lonely has the next suspect marked and made, and checks that it is made alone. It returns its row.
+// lonely has the next suspect marked and made, and checks that it is made alone. It returns its
+// row.
 func lonely(t *testing.T, n *core.Entity, self model.NodeID, want string) (items []*core.Item, row model.MailboxItem) {
 	t.Helper()
 	items, alone := n.Suspects(most)
@@ -45,6 +46,7 @@ func lonely(t *testing.T, n *core.Entity, self model.NodeID, want string) (items
 	if len(aside) != 0 || len(d.Mailbox) != 1 || len(d.Taken) != 1 {
 		t.Fatalf("set aside %q, decision %+v", names(aside), d)
 	}
+
 	if got := n.Next(most, handBytes); got != nil {
 		t.Fatalf("%s are made before their mark is stored", names(got))
 	}
@@ -52,6 +54,7 @@ func lonely(t *testing.T, n *core.Entity, self model.NodeID, want string) (items
 	if got := n.Next(most, handBytes); names(got) != want || !n.Lonely() {
 		t.Fatalf("made %q, want %s alone", names(got), want)
 	}
+
 	return items, d.Mailbox[0]
 }
 
@@ -71,9 +74,9 @@ func names(items []*core.Item) string {
 	return strings.Join(out, " ")
 }
 
-// Where there are few, calls that an owner finds after a crash are marked and made one at a time. The
-// one that two owners have died with while they made it alone is set aside. None is made before its
-// mark is stored, and none out of order.
+// Where there are few, calls that an owner finds after a crash are marked and made one at a time.
+// The one that two owners have died with while they made it alone is set aside. None is made before
+// its mark is stored, and none out of order.
 func TestSuspects(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
@@ -157,13 +160,14 @@ func TestSuspectsOfOlderBuilds(t *testing.T) {
 	}
 }
 
-// An owner that gave the entity up in order did not die of the call that it had marked. The next one
-// takes the mark back before it makes the call.
+// An owner that gave the entity up in order did not die of the call that it had marked. The next
+// one takes the mark back before it makes the call.
 func TestPardon(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
 	mailbox := calls(a, "slow", "next")
 	_, mailbox[0] = lonely(t, crashed(a, mailbox, node(2), most), node(2), "slow")
+
 	for range 2 { // the second time there is nothing to take back
 		n := core.NewEntity(a, nil, mailbox)
 		n.Pardon(node(3))
@@ -179,6 +183,7 @@ func TestPardon(t *testing.T) {
 			t.Fatalf("makes %q", got)
 		}
 	}
+
 	for i := byte(4); i <= 5; i++ {
 		_, mailbox[0] = lonely(t, crashed(a, mailbox, node(i), most), node(i), "slow")
 	}
@@ -226,7 +231,8 @@ func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 	}
 }
 
-// A stored view may end its process as well: it is noted before it is made, also while the entity is locked, and set aside in the end.
+// A stored view may end its process as well: it is noted before it is made, also while the entity
+// is locked, and set aside in the end.
 func TestSuspectViews(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
@@ -234,6 +240,7 @@ func TestSuspectViews(t *testing.T) {
 		{Seq: 1, Message: model.Message{Kind: model.MessageLock, To: a, From: model.Link{ID: "next"}}},
 		{Seq: 2, Message: model.Message{Kind: model.MessageCall, To: a, Name: "bomb", From: model.Link{ID: "s"}}},
 	}
+
 	view := func(string) bool { return true }
 	for i := byte(2); i < 4; i++ {
 		n := core.NewEntity(a, &model.Entity{Address: a, Version: 1, Holder: model.Link{ID: "section"}}, mailbox)
@@ -247,6 +254,7 @@ func TestSuspectViews(t *testing.T) {
 		if names(items) != "bomb" || len(aside) != 0 {
 			t.Fatalf("process %d notes %q and sets %q aside", i, names(items), names(aside))
 		}
+
 		if got := n.Views(view); got != nil {
 			t.Fatalf("%s is made by process %d before the note is stored", names(got), i)
 		}
@@ -254,8 +262,10 @@ func TestSuspectViews(t *testing.T) {
 		if got := n.Views(view); names(got) != "bomb" {
 			t.Fatalf("process %d makes %q", i, names(got))
 		}
+
 		mailbox[1] = d.Mailbox[0]
 	}
+
 	n := crashed(a, mailbox, model.NodeID{15: 4}, most)
 	n.Mark(view)
 	items, _ := n.Suspects(64)

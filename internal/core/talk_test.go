@@ -44,7 +44,8 @@ func (p *play) sent(t *rapid.T, to model.Address) *model.Message {
 	}
 }
 
-// begunUpdates are some that a run has begun when it continues as new. Now and then it names one that it does not have.
+// begunUpdates are some that a run has begun when it continues as new. Now and then it names one
+// that it does not have.
 func (p *play) begunUpdates(t *rapid.T, x *core.Execution) (begun []int64) {
 	for _, seq := range append(core.FactsOf(x).Updates, 99) {
 		if rapid.IntRange(0, 2).Draw(t, "begun") == 0 {
@@ -127,6 +128,7 @@ func (b *book) decided(t *rapid.T, a model.Address, d *core.Decision) {
 			t.Fatalf("I11: answered twice: %s", messageText(&m))
 		}
 	}
+
 	for _, r := range d.Replies {
 		b.account(a, r.RequestID).replies++
 	}
@@ -144,14 +146,17 @@ func (b *book) closed(t *rapid.T, a model.Address, d *core.Decision) {
 			want[e.Watcher] = 1
 		}
 	}
+
 	if r.start.Parent.ID != "" {
 		want[r.start.Parent] = 1
 	}
+
 	for _, m := range d.Messages {
 		if m.Kind == model.MessageClosed {
 			told[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]++
 		}
 	}
+
 	if !maps.Equal(want, told) {
 		t.Fatalf("I8: the end of %s is told to %v, want %v", name(r.start.Run), told, want)
 	}
@@ -160,7 +165,8 @@ func (b *book) closed(t *rapid.T, a model.Address, d *core.Decision) {
 	}
 }
 
-// terminated demands that the children of a run that was terminated are cancelled, unless they were to outlive it (I8).
+// terminated demands that the children of a run that was terminated are cancelled, unless they were
+// to outlive it (I8).
 func (b *book) terminated(t *rapid.T, r *stored, d *core.Decision) {
 	open := map[string]model.Address{}
 	for _, e := range r.all() {
@@ -171,21 +177,25 @@ func (b *book) terminated(t *rapid.T, r *stored, d *core.Decision) {
 			delete(open, e.ID)
 		}
 	}
+
 	want, told := map[model.Address]int{}, map[model.Address]int{}
 	for _, to := range open {
 		want[to]++
 	}
+
 	for _, m := range d.Messages {
 		if m.Kind == model.MessageCancel {
 			told[m.To]++
 		}
 	}
+
 	if !maps.Equal(want, told) || len(r.timers) > 0 {
 		t.Fatalf("I8: %s is terminated, cancels %v, want %v, and has %d timers", name(r.start.Run), told, want, len(r.timers))
 	}
 }
 
-// check demands that whatever was delivered is answered, or is an update that an open run still holds (I11, I12).
+// check demands that whatever was delivered is answered, or is an update that an open run still
+// holds (I11, I12).
 func (b *book) check(t *rapid.T) {
 	held := map[model.Link]int{}
 	pending := map[asked]int{}
@@ -198,6 +208,7 @@ func (b *book) check(t *rapid.T) {
 			pending[asked{a, u.RequestID}]++
 		}
 	}
+
 	for from, c := range b.calls {
 		switch waits := held[from]; {
 		case waits+c.answers > 1, waits > 0 && c.kind != model.MessageUpdate:
@@ -206,6 +217,7 @@ func (b *book) check(t *rapid.T) {
 			t.Fatalf("I11: %s, a %s to %s: delivered is %v, it has %d answers and is held %d times", linkText(from), c.kind, c.to.Key, c.delivered, c.answers, waits)
 		}
 	}
+
 	for k, c := range b.asked {
 		if n := pending[k]; n > 1 || c.accepted-c.replies != n {
 			t.Fatalf("I12: request %s of %s was accepted %d times and answered %d times, and waits %d times", k.request, k.to.Key, c.accepted, c.replies, n)
@@ -213,7 +225,8 @@ func (b *book) check(t *rapid.T) {
 	}
 }
 
-// settled is what must hold when no mail is under way: whoever still waits for an answer waits for the code of an open run.
+// settled is what must hold when no mail is under way: whoever still waits for an answer waits for
+// the code of an open run.
 func (p *play) settled(t *rapid.T) {
 	for _, s := range p.w.seats {
 		if s.x == nil || !s.x.Open() {
@@ -262,11 +275,13 @@ func (p *play) carried(t *rapid.T, before, r *stored) {
 			left = append(left, string(u.Input.Data)+u.RequestID+linkText(u.Watcher))
 		}
 	}
+
 	for _, e := range r.start.Carried {
 		if e.Kind == model.EventUpdateReceived {
 			got = append(got, string(e.Input.Data)+e.RequestID+linkText(e.Watcher))
 		}
 	}
+
 	if !slices.Equal(got, left) {
 		t.Fatalf("I12: %s carries the updates %v, the run before left %v", name(r.start.Run), got, left)
 	}

@@ -10,16 +10,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxLost is how many claims in a row may end because their worker went away: a task that takes its workers with it must not take them all.
+// maxLost is how many claims in a row may end because their worker went away: a task that takes its
+// workers with it must not take them all.
 const maxLost = 3
 
-// maxEnded bounds how many claims that ended a run remembers, so that a report that is repeated hears the same as before. Of earlier ones the store tells; see Fate.
+// maxEnded bounds how many claims that ended a run remembers, so that a report that is repeated
+// hears the same as before. Of earlier ones the store tells; see Fate.
 const maxEnded = 64
 
 // attemptBytes is roughly what the events of an attempt take without its outcome.
 const attemptBytes = 512
 
-// keptAttempts is how many failed attempts of a task are kept for people: the first half and the last half of them.
+// keptAttempts is how many failed attempts of a task are kept for people: the first half and the
+// last half of them.
 const keptAttempts = 100
 
 // Task is an open task of a run: a step that some worker of a queue executes.
@@ -32,14 +35,16 @@ type Task struct {
 	Visible model.Time
 	// Attempt is how many attempts have begun, without those that were given back.
 	Attempt int
-	// Held tells that an attempt is under way: Claim is the position that recorded it, Worker who has it, Since when.
+	// Held tells that an attempt is under way: Claim is the position that recorded it, Worker who
+	// has it, Since when.
 	Held   bool
 	Claim  int64
 	Worker string
 	Since  model.Time
 	// Again tells that there was a claim before, also if it was given back.
 	Again bool
-	// Failures are the attempts that failed, the first and the last ones; Dropped is how many between them are left out.
+	// Failures are the attempts that failed, the first and the last ones; Dropped is how many
+	// between them are left out.
 	Failures []model.Event
 	Dropped  int
 
@@ -55,7 +60,8 @@ type endedClaim struct {
 // fewTasks are found by looking at each; more have an index.
 const fewTasks = 16
 
-// Tasks are the open tasks, in the order in which they were scheduled. The caller must not change them.
+// Tasks are the open tasks, in the order in which they were scheduled. The caller must not change
+// them.
 func (x *Execution) Tasks() []*Task { return x.tasks }
 
 // Task finds an open task; nil when there is none.
@@ -98,7 +104,8 @@ func (x *Execution) dropTasks() { x.tasks, x.taskOf = nil, nil }
 // Alone reports whether the run is that of a task which stands alone.
 func (x *Execution) Alone() bool { return x.Start.Task != nil }
 
-// Claimable reports whether somebody may begin an attempt of the task now or, when its time has not come, later.
+// Claimable reports whether somebody may begin an attempt of the task now or, when its time has not
+// come, later.
 func (x *Execution) Claimable(t *Task) bool { return x.Open() && x.Paused == nil && !t.Held }
 
 // openTask adds a task to the state.
@@ -136,10 +143,12 @@ func (x *Execution) noteTask(e *model.Event) {
 		x.openTask(e.ID, e.Task, e.Input, e.At, e.Worker, e.Seq)
 		return
 	}
+
 	t := x.Task(e.ID)
 	if t == nil {
 		return // a step that no queue carries
 	}
+
 	switch {
 	case e.Kind == model.EventTaskClaimed:
 		t.hold(e.Attempt, e.Seq, e.Worker, e.At)
@@ -152,6 +161,7 @@ func (x *Execution) noteTask(e *model.Event) {
 	case t.Held && byReport(e):
 		x.ended(t.ID, t.Claim)
 	}
+
 	if f := e.Failure; f != nil {
 		t.noteFailure(e)
 		if f.Type == model.FailureLost && !byReport(e) {
@@ -160,15 +170,18 @@ func (x *Execution) noteTask(e *model.Event) {
 			t.lost = 0
 		}
 	}
+
 	if e.Kind == model.EventAttemptFailed || (e.Kind == model.EventTaskTimedOut && e.Due != 0) {
 		t.letGo(e.Due)
 		return
 	}
+
 	x.dropTask(t)
 }
 
-// byReport reports whether the event that ends a claim says what its worker reported. Any other has taken the claim away, and what its worker reports
-// later counts for nothing. The failure does not tell: an activity may return that of another task, whose worker was lost.
+// byReport reports whether the event that ends a claim says what its worker reported. Any other has
+// taken the claim away, and what its worker reports later counts for nothing. The failure does not
+// tell: an activity may return that of another task, whose worker was lost.
 func byReport(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventAttemptFailed, model.EventStepFailed:
@@ -195,8 +208,8 @@ func (x *Execution) schedule(d *Decision, e model.Event, now model.Time) {
 	x.append(d, now, e)
 }
 
-// Assign has tasks that the decision brings into being begin at once, on the workers that find names: the claim is part of the same commit.
-// Those for which it names none wait.
+// Assign has tasks that the decision brings into being begin at once, on the workers that find
+// names: the claim is part of the same commit. Those for which it names none wait.
 func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker string)) {
 	if d.Start != nil && d.Start.Task != nil {
 		t := x.tasks[0]
@@ -206,12 +219,14 @@ func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker s
 		}
 		return
 	}
+
 	first, next := len(d.Events), len(x.tasks) // those that are new are the last ones
 	for i := len(d.Events) - 1; i >= 0 && next > 0; i-- {
 		if e := &d.Events[i]; e.Kind == model.EventTaskScheduled && x.tasks[next-1].ID == e.ID {
 			first, next = i, next-1
 		}
 	}
+
 	for i := first; i < len(d.Events); i++ {
 		e := &d.Events[i]
 		if e.Kind != model.EventTaskScheduled || next == len(x.tasks) || x.tasks[next].ID != e.ID {
@@ -225,8 +240,9 @@ func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker s
 	}
 }
 
-// Claim gives a task to a worker. It reports false when that cannot be any more. The limit of the history does not matter here: whoever could not claim
-// would try again for ever. It matters when an attempt has failed.
+// Claim gives a task to a worker. It reports false when that cannot be any more. The limit of the
+// history does not matter here: whoever could not claim would try again for ever. It matters when
+// an attempt has failed.
 func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
 	var d Decision
 	t := x.Task(id)
@@ -237,12 +253,14 @@ func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
 	return d, true
 }
 
-// Report applies how a claim ended. A report of a claim that ended before is answered as it was then, once more; of one that was taken
-// away, it is refused with NotOwned. Neither writes anything.
+// Report applies how a claim ended. A report of a claim that ended before is answered as it was
+// then, once more; of one that was taken away, it is refused with NotOwned. Neither writes
+// anything.
 func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decision {
 	var d Decision
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
 	t := x.Task(r.Ref.ID)
+
 	switch {
 	case x.hasEnded(r.Ref.ID, r.Ref.Claim):
 		return d
@@ -250,6 +268,7 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 		d.refuse(fault.NotOwned, fmt.Sprintf("claim %d of %s is not held any more", r.Ref.Claim, r.Ref.TaskRef))
 		return d
 	}
+
 	switch f := r.Failure.Bounded(); {
 	case r.Returned && x.cramped(0, lim):
 		x.fail(&d, t, verdict{kind: model.EventStepFailed, failure: x.tooLong()}, now)
@@ -260,18 +279,20 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 	default:
 		x.failAttempt(&d, t, verdict{kind: model.EventAttemptFailed, failure: f}, now, now.Add(max(r.RetryAfter, 0)), lim)
 	}
+
 	return d
 }
 
 func (x *Execution) hasEnded(id string, claim int64) bool {
 	if !x.Open() && x.Alone() && id == model.TaskStep {
-		return x.Outcome.Status != model.Terminated && x.Outcome.Seen == claim // that of a terminated one is no claim
+		// that of a terminated one is no claim
+		return x.Outcome.Status != model.Terminated && x.Outcome.Seen == claim
 	}
 	return slices.Contains(x.endedClaims, endedClaim{id, claim})
 }
 
-// Expire ends an attempt, or the whole task, because a time-out has passed, or because its worker went away. A task whose state is
-// another by now is left alone.
+// Expire ends an attempt, or the whole task, because a time-out has passed, or because its worker
+// went away. A task whose state is another by now is left alone.
 func Expire(x *Execution, id string, held bool, claim int64, what string, now model.Time, lim Limits) Decision {
 	var d Decision
 	t := x.Task(id)
@@ -281,6 +302,7 @@ func Expire(x *Execution, id string, held bool, claim int64, what string, now mo
 	if what != model.TimeoutTotal && (t.Held != held || t.Claim != claim) {
 		return d
 	}
+
 	f := &model.Failure{Kind: model.FailureTimeout, Type: what, Message: t.timeoutText(what)}
 	switch what {
 	case model.TimeoutToStart, model.TimeoutTotal:
@@ -299,6 +321,7 @@ func Expire(x *Execution, id string, held bool, claim int64, what string, now mo
 	default:
 		x.failAttempt(&d, t, decided(model.EventTaskTimedOut, f), now, now, lim)
 	}
+
 	if d.Close != nil {
 		d.Close.Seen, x.Outcome.Seen = -1, -1 // no report has led to it
 	}
@@ -368,16 +391,19 @@ func (v *verdict) event(t *Task) model.Event {
 	return model.Event{Kind: v.kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: v.failure, Status: v.by, Ref: t.Claim, Worker: t.Worker}
 }
 
-// failAttempt ends an attempt, and the task with it when another one is not worth while.
-// notBefore is when the next one may begin at the earliest; zero for at once, whatever the policy says.
+// failAttempt ends an attempt, and the task with it when another one is not worth while. notBefore
+// is when the next one may begin at the earliest; zero for at once, whatever the policy says.
 func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore model.Time, lim Limits) {
 	if x.canceling() {
 		x.fail(d, t, v, now)
 		return
 	}
+
 	if x.exceeds(v.failure.Size(), lim) {
-		v.failure = v.failure.Brief() // so that open tasks without number cannot fill it with stacks
+		// so that open tasks without number cannot fill it with stacks
+		v.failure = v.failure.Brief()
 	}
+
 	if !t.Spec.Retry.Worth(t.Attempt, v.failure) {
 		if v.kind == model.EventAttemptFailed {
 			v.kind = model.EventStepFailed
@@ -385,6 +411,7 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore 
 		x.fail(d, t, v, now)
 		return
 	}
+
 	if x.cramped(v.failure.Size(), lim) {
 		long := *x.tooLong()
 		long.Message += ": " + v.failure.Message
@@ -392,6 +419,7 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore 
 		x.fail(d, t, v, now)
 		return
 	}
+
 	e := v.event(t)
 	e.Due = max(now, 1)
 	if notBefore != 0 {
@@ -400,7 +428,8 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore 
 	x.append(d, now, e)
 }
 
-// cramped reports whether the history has no room for another attempt, whose first event has about so many bytes.
+// cramped reports whether the history has no room for another attempt, whose first event has about
+// so many bytes.
 func (x *Execution) cramped(size int, lim Limits) bool {
 	return x.Next+2 > lim.Events || x.exceeds(size+attemptBytes, lim)
 }
@@ -412,13 +441,15 @@ func (x *Execution) tooLong() *model.Failure {
 	}
 }
 
-// fail ends a task for good: whoever scheduled it hears of it, and people find it among the dead letters. Not one that was asked to end: that is what has happened.
+// fail ends a task for good: whoever scheduled it hears of it, and people find it among the dead
+// letters. Not one that was asked to end: that is what has happened.
 func (x *Execution) fail(d *Decision, t *Task, v verdict, now model.Time) {
 	f := v.failure
 	if x.canceling() {
 		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(f), At: now})
 		return
 	}
+
 	e := v.event(t)
 	e.At = max(now, x.Last)
 	dead, spec := *t, *t.Spec
@@ -429,14 +460,17 @@ func (x *Execution) fail(d *Decision, t *Task, v verdict, now model.Time) {
 	dead.Failures = slices.Clone(t.Failures)
 	dead.noteFailure(&e)
 	d.Dead = append(d.Dead, DeadTask{Task: dead, Failure: f, At: e.At})
+
 	if x.Alone() {
 		x.endAlone(d, t, model.Outcome{Status: model.Failed, Failure: f, At: now})
 		return
 	}
+
 	x.append(d, now, e)
 }
 
-// endAlone ends the run of a task. Its outcome remembers the claim whose report led to it, so that a repeated one is recognised.
+// endAlone ends the run of a task. Its outcome remembers the claim whose report led to it, so that
+// a repeated one is recognised.
 func (x *Execution) endAlone(d *Decision, t *Task, o model.Outcome) {
 	o.At, o.Seen = max(o.At, x.Last), -1
 	if t.Held {
@@ -446,7 +480,8 @@ func (x *Execution) endAlone(d *Decision, t *Task, o model.Outcome) {
 	d.Answer = model.Answer{Run: x.Start.Run, Status: o.Status}
 }
 
-// cancelAlone applies a cancel request to the run of a task: one that nobody executes ends at once, otherwise its worker is told and decides.
+// cancelAlone applies a cancel request to the run of a task: one that nobody executes ends at once,
+// otherwise its worker is told and decides.
 func (x *Execution) cancelAlone(d *Decision, m *model.Message, now model.Time) {
 	if t := x.Task(model.TaskStep); t != nil && !t.Held {
 		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(m.Failure), At: now})
@@ -467,7 +502,8 @@ func canceled(f *model.Failure) *model.Failure {
 	return &c
 }
 
-// luck is what the jitter of the next pause is made of: another one for each attempt of each task, the same whoever decides.
+// luck is what the jitter of the next pause is made of: another one for each attempt of each task,
+// the same whoever decides.
 func (x *Execution) luck(t *Task) float64 { return luckOf(x.Start.Run, t.ID, t.Attempt) }
 
 func luckOf(run model.RunID, id string, attempt int) float64 {

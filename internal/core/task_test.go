@@ -15,7 +15,8 @@ import (
 
 const noon = model.Time(1_000_000_000)
 
-// taskRun is a run with tasks as a test drives it: what was appended, so that it can be recovered, and what must hold of each task.
+// taskRun is a run with tasks as a test drives it: what was appended, so that it can be recovered,
+// and what must hold of each task.
 type taskRun struct {
 	x      *Execution
 	events []model.Event
@@ -69,9 +70,10 @@ func (r *taskRun) schedule(t interface {
 	r.took(d)
 }
 
-// Whatever happens to tasks, in whatever order: one holder at a time, tokens that only grow, no more attempts than allowed, one outcome, one dead
-// letter exactly when that is a failure, a state that can be recovered from the history, and a history that tells of every claim what has become of it
-// (E16–E19, E24, E25, E31, E37, I3).
+// Whatever happens to tasks, in whatever order: one holder at a time, tokens that only grow, no
+// more attempts than allowed, one outcome, one dead letter exactly when that is a failure, a state
+// that can be recovered from the history, and a history that tells of every claim what has become
+// of it (E16–E19, E24, E25, E31, E37, I3).
 func TestTasksHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -79,9 +81,11 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 			Kind: "work", Queue: "q", ToStart: time.Minute, ToClose: time.Minute, Silence: time.Minute,
 			Retry: model.Retry{MaxAttempts: rapid.IntRange(0, 4).Draw(t, "attempts"), Initial: time.Second, Jitter: 500, Final: []string{"final"}},
 		}
+
 		alone := rapid.Bool().Draw(t, "alone")
 		var r *taskRun
 		ids := []string{"a", "b"}
+
 		if alone {
 			r, ids = newTaskRun(spec), []string{model.TaskStep}
 		} else {
@@ -90,9 +94,11 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				r.schedule(t, id, spec)
 			}
 		}
+
 		var claims []model.ClaimRef
 		counted := map[int64]bool{} // claims that their reports have ended
 		canceled := int64(0)
+
 		t.Repeat(map[string]func(*rapid.T){
 			"time passes": func(t *rapid.T) { r.now += model.Time(rapid.Int64Range(0, 90_000_000).Draw(t, "µs")) },
 			"claim": func(t *rapid.T) {
@@ -103,12 +109,14 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if ok != free {
 					t.Fatalf("claim of %s: %v, want %v", id, ok, free)
 				}
+
 				if !ok {
 					if d.Writes() {
 						t.Fatal("a claim that cannot be writes")
 					}
 					return
 				}
+
 				r.took(d)
 				task := r.x.Task(id)
 				if task.Claim <= r.last[id] {
@@ -118,6 +126,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if r.began[id]++; spec.Retry.MaxAttempts > 0 && r.began[id] > spec.Retry.MaxAttempts {
 					t.Fatalf("attempt %d of %d", r.began[id], spec.Retry.MaxAttempts)
 				}
+
 				if task.Attempt != r.began[id] {
 					t.Fatalf("attempt %d, want %d", task.Attempt, r.began[id])
 				}
@@ -129,6 +138,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				}
 				ref := rapid.SampledFrom(claims).Draw(t, "claim")
 				rep := &model.TaskReport{Ref: ref}
+
 				switch rapid.IntRange(0, 3).Draw(t, "how") {
 				case 1:
 					rep.Failure = &model.Failure{Message: "no"}
@@ -137,6 +147,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				case 3:
 					rep.Returned = true
 				}
+
 				task := r.x.Task(ref.ID)
 				mine := task != nil && task.Held && task.Claim == ref.Claim
 				d := r.took(Report(r.x, rep, r.now, DefaultLimits))
@@ -146,6 +157,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if err := d.Refused(); err != nil && (mine || !fault.Is(err, fault.NotOwned)) {
 					t.Fatalf("refused: %v", err)
 				}
+
 				if mine {
 					counted[ref.Claim] = true
 				}
@@ -155,7 +167,9 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if mine && rep.Failure != nil && rep.Failure.Type == "final" && r.x.Task(ref.ID) != nil {
 					t.Fatal("an error that is final is attempted again")
 				}
-				if mine { // the reply may have been lost: the same again has the same answer, and no effect
+
+				// the reply may have been lost: the same again has the same answer, and no effect
+				if mine {
 					again := Report(r.x, rep, r.now, DefaultLimits)
 					if again.Refused() != nil || again.Writes() {
 						t.Fatalf("the same report again: %v, writes %v", again.Refused(), again.Writes())
@@ -196,6 +210,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 						t.Fatalf("claim %d of %s is held: %v, reported: %v, canceled: %v; the history tells %+v", ref.Claim, ref.ID, held, counted[ref.Claim], canceled != 0, f)
 					}
 				}
+
 				for _, id := range ids {
 					switch open := r.x.Task(id) != nil; {
 					case open && (r.ended[id] != 0 || r.dead[id] != 0):
@@ -206,6 +221,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 						t.Fatalf("%s died %d times", id, r.dead[id])
 					}
 				}
+
 				got, err := Recover(r.x.Start, r.x.Outcome, r.events, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -213,6 +229,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if !reflect.DeepEqual(got.tasks, r.x.tasks) && len(got.tasks)+len(r.x.tasks) > 0 {
 					t.Fatalf("recovered %+v, want %+v", got.tasks, r.x.tasks)
 				}
+
 				if !reflect.DeepEqual(got.endedClaims, r.x.endedClaims) && len(got.endedClaims)+len(r.x.endedClaims) > 0 {
 					t.Fatalf("recovered %v, want %v", got.endedClaims, r.x.endedClaims)
 				}
@@ -237,13 +254,15 @@ func TestPoisonTask(t *testing.T) {
 			t.Fatalf("after %d lost workers: closed is %v", n+1, d.Close != nil)
 		}
 	}
+
 	if f := r.x.Outcome.Failure; f == nil || f.Type != model.FailurePoison || r.dead[model.TaskStep] != 1 {
 		t.Errorf("outcome %+v, dead %v", r.x.Outcome, r.dead)
 	}
 }
 
-// What a worker reports never counts as a worker that went away, whatever the failure says: it may be that of another task. So the task is not poison, and a
-// report that is repeated hears the same as before; a claim that was taken away is refused, as before.
+// What a worker reports never counts as a worker that went away, whatever the failure says: it may
+// be that of another task. So the task is not poison, and a report that is repeated hears the same
+// as before; a claim that was taken away is refused, as before.
 func TestReportedLossIsNone(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []string{model.FailureLost, model.FailurePoison, model.FailureSpent} {
@@ -266,6 +285,7 @@ func TestReportedLossIsNone(t *testing.T) {
 				t.Errorf("%s: the same report again: %+v", typ, d)
 			}
 		}
+
 		ref := claim(maxLost + 1)
 		if d := r.took(Expire(r.x, model.TaskStep, true, ref.Claim, model.FailureLost, r.now, DefaultLimits)); d.Close != nil || r.x.Task(model.TaskStep).lost != 1 {
 			t.Errorf("%s: one worker went away: %+v", typ, d)
@@ -276,7 +296,8 @@ func TestReportedLossIsNone(t *testing.T) {
 	}
 }
 
-// A task that was asked to end and whose worker never says so is cancelled, whatever ends it at last. Nobody has to look after it.
+// A task that was asked to end and whose worker never says so is cancelled, whatever ends it at
+// last. Nobody has to look after it.
 func TestCanceledTaskDoesNotDie(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{model.TimeoutTotal, model.TimeoutToClose, model.FailureLost, "no room"} {
@@ -291,17 +312,20 @@ func TestCanceledTaskDoesNotDie(t *testing.T) {
 				r.took(Expire(r.x, model.TaskStep, true, claim, model.FailureLost, r.now, DefaultLimits))
 			}
 		}
+
 		if _, d := Deliver(r.x, &model.Message{Kind: model.MessageCancel, To: r.x.Start.Address}, r.now, model.RunID{}, DefaultLimits); d.Refused() != nil || d.Close != nil {
 			t.Fatalf("%s: %+v", what, d)
 		}
 		r.now = r.now.Add(2 * time.Hour)
 		var d Decision
+
 		if what == "no room" {
 			ref := model.TaskRef{Address: r.x.Start.Address, Run: r.x.Start.Run, ID: model.TaskStep}
 			d = Report(r.x, &model.TaskReport{Ref: model.ClaimRef{TaskRef: ref, Claim: claim}, Returned: true}, r.now, Limits{Events: 1})
 		} else {
 			d = Expire(r.x, model.TaskStep, true, claim, what, r.now, DefaultLimits)
 		}
+
 		if d.Close == nil || d.Close.Status != model.Canceled || len(d.Dead) != 0 {
 			t.Errorf("%s: it ends as %+v, with %d dead letters", what, d.Close, len(d.Dead))
 		}
@@ -322,6 +346,7 @@ func TestFailuresOfADeadTask(t *testing.T) {
 		d := Report(r.x, &model.TaskReport{Ref: ref, Failure: &model.Failure{Message: fmt.Sprint(n)}}, r.now, DefaultLimits)
 		dead = append(dead, d.Dead...)
 	}
+
 	if len(dead) != 1 {
 		t.Fatalf("%d dead letters", len(dead))
 	}
@@ -331,12 +356,14 @@ func TestFailuresOfADeadTask(t *testing.T) {
 	}
 }
 
-// Tasks that begin in the commit that schedules them are handed out in order, and those that the same turn withdrew are not.
+// Tasks that begin in the commit that schedules them are handed out in order, and those that the
+// same turn withdrew are not.
 func TestAssign(t *testing.T) {
 	t.Parallel()
 	r := newTaskRun(nil)
 	spec := &model.TaskSpec{Kind: "work", Queue: "q"}
 	r.schedule(t, "old", spec)
+
 	turn := &model.Turn{Run: r.x.Start.Run, Seen: r.x.Next - 1}
 	for _, id := range []string{"a", "b", "c", "d"} {
 		turn.Commands = append(turn.Commands, model.Command{Kind: model.CommandSchedule, Event: model.Event{ID: id, Task: spec}})
@@ -344,12 +371,14 @@ func TestAssign(t *testing.T) {
 			turn.Commands = append(turn.Commands, model.Command{Kind: model.CommandWithdraw, Event: model.Event{ID: id}})
 		}
 	}
+
 	_, d, err := Apply(r.x, turn, r.now, model.RunID{}, DefaultLimits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	free := 2
 	var order []string
+
 	Assign(r.x, &d, func(task *Task, claim int64) string {
 		if free == 0 {
 			return ""
@@ -358,6 +387,7 @@ func TestAssign(t *testing.T) {
 		order = append(order, fmt.Sprint(task.ID, claim))
 		return "w"
 	})
+
 	if want := []string{"a2", "c5"}; !reflect.DeepEqual(order, want) {
 		t.Errorf("assigned %v, want %v", order, want)
 	}
@@ -376,6 +406,7 @@ func TestPauseOfRetries(t *testing.T) {
 			t.Errorf("after %d failures: %s, want %s", failed, got, want)
 		}
 	}
+
 	rapid.Check(t, func(t *rapid.T) {
 		r := model.Retry{
 			Initial: time.Duration(rapid.Int64().Draw(t, "initial")), Max: time.Duration(rapid.Int64().Draw(t, "max")),
@@ -406,7 +437,8 @@ func TestTaskAtTheEndOfItsHistory(t *testing.T) {
 	}
 }
 
-// A turn that asks for a task whose numbers cannot be is refused whole, whoever is to carry it out, and nothing of it is applied.
+// A turn that asks for a task whose numbers cannot be is refused whole, whoever is to carry it out,
+// and nothing of it is applied.
 func TestTasksThatCannotBe(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.TaskSpec){

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Written is how far a task has written beside the history of its run. The zero value has written nothing.
+// Written is how far a task has written beside the history of its run. The zero value has written
+// nothing.
 type Written struct {
 	Claim int64          // the last one that wrote
 	Seq   int64          // the number of the last item that it wrote
@@ -35,8 +36,8 @@ type StateChange struct {
 	Removed bool
 }
 
-// Write applies what a claim writes: everything in it that is no repetition, or nothing, when it exceeds a bound. It reports whether there is anything to store; then the
-// mark is stored with it.
+// Write applies what a claim writes: everything in it that is no repetition, or nothing, when it
+// exceeds a bound. It reports whether there is anything to store; then the mark is stored with it.
 func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news bool, err error) {
 	next := *w
 	next.Sizes = maps.Clone(w.Sizes)
@@ -46,6 +47,7 @@ func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news
 	case in.Ref.Claim > w.Claim:
 		next.Claim, next.Seq = in.Ref.Claim, 0
 	}
+
 	for i := range in.Items {
 		number := next.Seq + 1
 		if in.First != 0 {
@@ -59,6 +61,7 @@ func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news
 			return TaskChange{}, false, fmt.Errorf("%s: %w", in.Ref.TaskRef, err)
 		}
 	}
+
 	if news {
 		*w = next
 	}
@@ -90,11 +93,12 @@ func (w *Written) add(c *TaskChange, it *model.TaskItem, now model.Time) error {
 			c.Dropped = append(c.Dropped, w.Items-model.KeptStreamItems)
 		}
 	}
+
 	return nil
 }
 
-// time is when an item was written: as its worker says, but never before the last one and never in the future, so that whoever reads on behind the last one that it has seen
-// misses none.
+// time is when an item was written: as its worker says, but never before the last one and never in
+// the future, so that whoever reads on behind the last one that it has seen misses none.
 func (w *Written) time(at, now model.Time) model.Time {
 	if at == 0 || at > now {
 		at = now

@@ -29,10 +29,12 @@ func (a *applied) add(c *core.TaskChange) {
 			a.states[s.Name] = string(s.Value.Data)
 		}
 	}
+
 	for _, l := range c.Lines {
 		a.lines = append(a.lines, l.Text)
 		a.times = append(a.times, l.At)
 	}
+
 	for _, it := range c.Items {
 		a.items[it.Position] = string(it.Value.Data)
 	}
@@ -41,8 +43,9 @@ func (a *applied) add(c *core.TaskChange) {
 	}
 }
 
-// Claims write items one after the other. Calls are repeated, whole or with more behind what was there, late or early, in any mixture with calls of claims that are over: what
-// is stored is what the items say, each once, in order.
+// Claims write items one after the other. Calls are repeated, whole or with more behind what was
+// there, late or early, in any mixture with calls of claims that are over: what is stored is what
+// the items say, each once, in order.
 func TestWritesAreAppliedOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -50,6 +53,7 @@ func TestWritesAreAppliedOnce(t *testing.T) {
 		got := applied{states: map[string]string{}, items: map[int64]string{}}
 		want := applied{states: map[string]string{}, items: map[int64]string{}}
 		now := model.Time(1000)
+
 		position := int64(0)
 		for claim := int64(1); claim <= int64(rapid.IntRange(1, 3).Draw(t, "claims")); claim++ {
 			ref := model.ClaimRef{TaskRef: model.TaskRef{ID: "a"}, Claim: claim}
@@ -59,6 +63,7 @@ func TestWritesAreAppliedOnce(t *testing.T) {
 					Kind: model.ItemKind(rapid.IntRange(1, 8).Draw(t, "kind")), Name: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"),
 					Value: model.Payload{Data: []byte(fmt.Sprint(claim, ".", i))}, Text: fmt.Sprint(claim, ".", i), At: model.Time(rapid.Int64Range(0, 3000).Draw(t, "at")),
 				}
+
 				items = append(items, it)
 				switch it.Kind { //nolint:exhaustive // the rest is streamed
 				case model.ItemSet:
@@ -74,11 +79,13 @@ func TestWritesAreAppliedOnce(t *testing.T) {
 					want.items[position] = it.Text
 				}
 			}
+
 			told := 0 // how many have been written for sure
 			for told < len(items) {
 				now += model.Time(rapid.Int64Range(0, 100).Draw(t, "later"))
 				from := rapid.IntRange(0, told).Draw(t, "from")
 				to := rapid.IntRange(from, len(items)).Draw(t, "to")
+
 				if claim > 1 && told > 0 && rapid.Bool().Draw(t, "stale") {
 					old := model.TaskWrite{Ref: ref, First: 1, Items: []model.TaskItem{{Kind: model.ItemLog, Text: "stale"}}}
 					old.Ref.Claim--
@@ -86,6 +93,7 @@ func TestWritesAreAppliedOnce(t *testing.T) {
 						t.Fatalf("a claim that is over writes: %v, %v", news, err)
 					}
 				}
+
 				c, news, err := w.Write(&model.TaskWrite{Ref: ref, First: int64(from) + 1, Items: items[from:to]}, now)
 				if err != nil || news != (to > told) {
 					t.Fatalf("items %d to %d of %d: news %v, %v", from, to, told, news, err)
@@ -94,6 +102,7 @@ func TestWritesAreAppliedOnce(t *testing.T) {
 				told = max(told, to)
 			}
 		}
+
 		if fmt.Sprint(got.states, got.lines, got.items) != fmt.Sprint(want.states, want.lines, want.items) {
 			t.Fatalf("stored is %v %v %v, want %v %v %v", got.states, got.lines, got.items, want.states, want.lines, want.items)
 		}
@@ -121,6 +130,7 @@ func TestWritesAreBounded(t *testing.T) {
 	for i := range many {
 		many[i] = set(fmt.Sprint("s", i), 1)
 	}
+
 	for name, c := range map[string]struct {
 		w     core.Written
 		items []model.TaskItem

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Open tasks are found by their ids and stay in the order in which they were scheduled, whether there are few or many, and so are those of a copy.
+// Open tasks are found by their ids and stay in the order in which they were scheduled, whether
+// there are few or many, and so are those of a copy.
 func TestOpenTasksAreFound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -27,6 +28,7 @@ func TestOpenTasksAreFound(t *testing.T) {
 				want = slices.Delete(want, i, i+1)
 			}
 		}
+
 		c := x.Clone()
 		for _, e := range []*Execution{x, c} {
 			var got []string
@@ -45,6 +47,7 @@ func TestOpenTasksAreFound(t *testing.T) {
 				}
 			}
 		}
+
 		for i, task := range c.Tasks() {
 			if task.Attempt = 7; x.Tasks()[i].Attempt == 7 {
 				t.Fatal("a copy shares a task")

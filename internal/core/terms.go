@@ -12,7 +12,8 @@ const (
 	expireTimer = "expire\x1f"
 )
 
-// OwnTimer reports whether a timer belongs to the run and not to its code: its start time, or the time-out of its execution.
+// OwnTimer reports whether a timer belongs to the run and not to its code: its start time, or the
+// time-out of its execution.
 func OwnTimer(id string) bool { return id == beginTimer || id == expireTimer }
 
 // BirthTimers are the timers that a run has from its first moment.
@@ -26,8 +27,8 @@ func BirthTimers(s *model.Start) (timers []Timer) {
 	return timers
 }
 
-// Withheld is why nobody may continue the run: it is paused, or its start time has not come. It is nil when somebody may. Such a run
-// is parked, whatever comes in.
+// Withheld is why nobody may continue the run: it is paused, or its start time has not come. It is
+// nil when somebody may. Such a run is parked, whatever comes in.
 func (x *Execution) Withheld() *model.Reason {
 	switch {
 	case x.Paused != nil:
@@ -38,7 +39,8 @@ func (x *Execution) Withheld() *model.Reason {
 	return nil
 }
 
-// waiting reports whether the start time of the run has not come: the timer that tells of it is open.
+// waiting reports whether the start time of the run has not come: the timer that tells of it is
+// open.
 func (x *Execution) waiting() bool { return x.Start.Begins != 0 && x.timer(beginTimer) >= 0 }
 
 // early says when the code of the run begins, and why not now.
@@ -118,8 +120,9 @@ func (x *Execution) policy(end *model.Close) *model.Retry {
 	return end.Retry
 }
 
-// again is when the next attempt of a run that failed begins. It reports false when there is none: no policy, an error that is not worth
-// it, a cancel request, or a time-out of the execution that would come first.
+// again is when the next attempt of a run that failed begins. It reports false when there is none:
+// no policy, an error that is not worth it, a cancel request, or a time-out of the execution that
+// would come first.
 func (x *Execution) again(end *model.Close, at model.Time) (begins model.Time, ok bool) {
 	p := x.policy(end)
 	if end.Status != model.Failed || end.Failure == nil || p == nil || x.Canceling != 0 {
@@ -134,12 +137,14 @@ func (x *Execution) again(end *model.Close, at model.Time) (begins model.Time, o
 	return begins, x.Start.Expires == 0 || begins < x.Start.Expires
 }
 
-// fortune is what the jitter of the pause before the next attempt is made of: the same whoever decides.
+// fortune is what the jitter of the pause before the next attempt is made of: the same whoever
+// decides.
 func (x *Execution) fortune() float64 {
 	return luckOf(x.Start.Run, expireTimer, x.Start.Tries())
 }
 
-// repeated is the start of the next attempt. It begins with the input of this run and with what the code of this run has not taken.
+// repeated is the start of the next attempt. It begins with the input of this run and with what the
+// code of this run has not taken.
 func (x *Execution) repeated(t *model.Turn, at, begins model.Time, fresh model.RunID) model.Start {
 	s := x.continued(t, at, fresh)
 	s.Input, s.Attempt, s.Cause = x.Start.Input, x.Start.Tries()+1, t.Close.Failure.Brief()

@@ -18,11 +18,13 @@ func naiveTerms(s *model.Start, t *model.Terms) {
 		return
 	}
 	begins := s.At
+
 	if t.Delay > 0 {
 		begins = s.At.Add(t.Delay)
 	} else if t.NotBefore > s.At {
 		begins = t.NotBefore
 	}
+
 	if begins != s.At {
 		s.Begins = begins
 	}
@@ -87,7 +89,8 @@ func (p *play) failing(t *rapid.T, end *model.Close) {
 	end.RetryAfter = pick(t, "retry after", 0, 0, 8*time.Second)
 }
 
-// A run that waits for its start time says so, and its state is what the store has, whatever comes in.
+// A run that waits for its start time says so, and its state is what the store has, whatever comes
+// in.
 func TestWaitingRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)
@@ -97,6 +100,7 @@ func TestWaitingRun(t *testing.T) {
 	if why := x.Withheld(); !x.Parked || why == nil || why.Code != model.WaitStart || why.Until != w.now.Add(time.Minute) || d.Mark == nil || !d.Mark.Parked {
 		t.Fatalf("parked %v, waits for %v, mark %+v", x.Parked, x.Withheld(), d.Mark)
 	}
+
 	w.deliver(&model.Message{Kind: model.MessageSignal, To: a, Name: "s"})
 	if w.crash(a); !w.seat(a).x.Parked || w.seat(a).x.Withheld() == nil {
 		t.Fatal("a signal ended the wait")
@@ -104,6 +108,7 @@ func TestWaitingRun(t *testing.T) {
 	if d := w.fire(a, "begin\x1f"); d.Writes() {
 		t.Fatal("it began before its time")
 	}
+
 	w.now = w.now.Add(time.Minute)
 	if d := w.fire(a, "begin\x1f"); !d.Begins || d.Mark == nil || d.Mark.Parked || len(d.Events) > 0 {
 		t.Fatalf("its time has come: %+v", d)
@@ -113,6 +118,7 @@ func TestWaitingRun(t *testing.T) {
 	if d.Close == nil || d.Close.Status != model.Failed || d.Close.Failure.Kind != fault.Timeout.String() || !d.StopAll {
 		t.Fatalf("it has taken too long: %+v", d)
 	}
+
 	if core.OwnTimer("t1") || !core.OwnTimer("expire\x1f") {
 		t.Error("timers of the code are taken for those of the run, or the other way round")
 	}

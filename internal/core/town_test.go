@@ -12,8 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// town is executions and entities that send each other messages. What one sends to another arrives in order, and at any time. Every decision is committed at
-// once; what is not committed (calls of clients, what workers are making) is lost when the owner of an entity crashes.
+// town is executions and entities that send each other messages. What one sends to another arrives
+// in order, and at any time. Every decision is committed at once; what is not committed (calls of
+// clients, what workers are making) is lost when the owner of an entity crashes.
 type town struct {
 	*world
 	houses map[model.Address]*house
@@ -33,9 +34,10 @@ type house struct {
 	mailbox []model.MailboxItem
 	jobs    []*handOver
 
-	asked []model.Link // requests of locks that were accepted and are neither granted nor released, in order
-	epoch int64        // of the last lock
-	made  []string     // calls, in the order in which they were made
+	// requests of locks that were accepted and are neither granted nor released, in order
+	asked []model.Link
+	epoch int64    // of the last lock
+	made  []string // calls, in the order in which they were made
 }
 
 type handOver struct {
@@ -99,6 +101,7 @@ func (w *town) hand(m *model.Message) {
 		w.collect(m.To)
 		return
 	}
+
 	h := w.house(m.To)
 	switch {
 	case m.Kind == model.MessageLock && h.n.Row.Holder != m.From && !slices.Contains(h.asked, m.From):
@@ -106,6 +109,7 @@ func (w *town) hand(m *model.Message) {
 	case m.Kind == model.MessageRelease:
 		h.asked = slices.DeleteFunc(h.asked, func(l model.Link) bool { return l == m.From })
 	}
+
 	d := h.n.Deliver(m, core.Arrival{Stored: m.From.ID != "", Room: 1000}, w.now)
 	w.commit(h, &d)
 }
@@ -131,7 +135,8 @@ func (w *town) step() string {
 	return fmt.Sprintf("step%d", w.n)
 }
 
-// letsGo demands that whatever ends a section tells every entity that it has asked, in the same decision (L28, L32).
+// letsGo demands that whatever ends a section tells every entity that it has asked, in the same
+// decision (L28, L32).
 func (w *town) letsGo(before, after *core.Execution, d *core.Decision) {
 	if before == nil {
 		return
@@ -156,6 +161,7 @@ func (w *town) commit(h *house, d *core.Decision) {
 	if h.row != nil {
 		holder = h.row.Holder
 	}
+
 	if c := d.Entity; c != nil {
 		switch {
 		case (h.row == nil) != (c.Prev == 0) || h.row != nil && h.row.Version != c.Prev:
@@ -167,6 +173,7 @@ func (w *town) commit(h *house, d *core.Decision) {
 			h.row = &row
 		}
 	}
+
 	for _, seq := range d.Taken {
 		i := slices.IndexFunc(h.mailbox, func(it model.MailboxItem) bool { return it.Seq == seq })
 		if i < 0 {
@@ -174,18 +181,21 @@ func (w *town) commit(h *house, d *core.Decision) {
 		}
 		h.mailbox = slices.Delete(h.mailbox, i, i+1)
 	}
+
 	for _, it := range d.Mailbox {
 		if n := len(h.mailbox); n > 0 && h.mailbox[n-1].Seq >= it.Seq {
 			w.fatal("item %d comes behind %d in the mailbox of %s", it.Seq, h.mailbox[n-1].Seq, a)
 		}
 		h.mailbox = append(h.mailbox, it)
 	}
+
 	w.mail = append(w.mail, d.Messages...)
 	w.collect(a)
 	w.granted(h, holder)
 }
 
-// granted looks at a lock that has changed hands: the first one who asked gets it (L27), and its epoch is larger than all before (L37).
+// granted looks at a lock that has changed hands: the first one who asked gets it (L27), and its
+// epoch is larger than all before (L37).
 func (w *town) granted(h *house, before model.Link) {
 	row := &h.n.Row
 	if h.row != nil && !equalRows(h.row, row) || h.row == nil && !row.Empty() {
@@ -224,13 +234,15 @@ func (w *town) begin(h *house, most int) bool {
 	return true
 }
 
-// end has the worker report the first so many calls of a hand-over. Calls whose names say so fail. What it was told before counts for nothing when the entity does not
-// know of the hand-over any more.
+// end has the worker report the first so many calls of a hand-over. Calls whose names say so fail.
+// What it was told before counts for nothing when the entity does not know of the hand-over any
+// more.
 func (w *town) end(h *house, i, results int) {
 	job := h.jobs[i]
 	h.jobs = slices.Delete(h.jobs, i, i+1)
 	state := string(h.n.Row.State.Data)
 	r := &model.Operated{Entity: h.n.Row.Address, Changed: true, Exists: true}
+
 	var made []string
 	for _, it := range job.items[:min(results, len(job.items))] {
 		res := model.OperationResult{Output: value("done")}
@@ -242,6 +254,7 @@ func (w *town) end(h *house, i, results int) {
 		}
 		r.Results = append(r.Results, res)
 	}
+
 	r.State = value(state)
 	d, ok := h.n.Apply(job.items, r, job.version, w.now)
 	if !ok {
@@ -250,11 +263,13 @@ func (w *town) end(h *house, i, results int) {
 		}
 		return
 	}
+
 	h.made = append(h.made, made...)
 	w.commit(h, &d)
 }
 
-// crashHouse has another node take up an entity from what is stored. That takes a moment: where there is no row, tokens grow with the clock alone.
+// crashHouse has another node take up an entity from what is stored. That takes a moment: where
+// there is no row, tokens grow with the clock alone.
 func (w *town) crashHouse(h *house) {
 	w.now = w.now.Add(time.Millisecond)
 	h.n = core.NewEntity(h.n.Row.Address, h.row, slices.Clone(h.mailbox))
@@ -277,8 +292,9 @@ func (w *town) sections() map[model.Link]core.SectionFacts {
 	return all
 }
 
-// exclusive demands that whatever a run believes to have locked is locked for it, under the token that it knows: so no two sections have the same
-// entity (L22), and one goes on only when it has all of its own (L23).
+// exclusive demands that whatever a run believes to have locked is locked for it, under the token
+// that it knows: so no two sections have the same entity (L22), and one goes on only when it has
+// all of its own (L23).
 func (w *town) exclusive() {
 	for link, s := range w.sections() {
 		for i, epoch := range s.Epochs {
@@ -313,7 +329,8 @@ func (w *town) quiet() {
 	}
 }
 
-// known demands that, when nothing is on its way, every lock and every request belongs to a section that knows (L28, L29, L32).
+// known demands that, when nothing is on its way, every lock and every request belongs to a section
+// that knows (L28, L29, L32).
 func (w *town) known() {
 	sections := w.sections()
 	for _, a := range w.addresses() {

@@ -53,6 +53,7 @@ func TestTranscripts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if !strings.HasSuffix(path, ".txt") {
 			return
@@ -148,6 +149,7 @@ func (s *script) run() string {
 		w.mail = nil
 		return fmt.Sprintf("%d messages are lost\n", n)
 	}
+
 	s.td.Fatalf(s.t, "unknown directive %s", s.td.Cmd)
 	return ""
 }
@@ -201,6 +203,7 @@ func (s *script) past() *model.Message {
 	m := s.message()
 	m.Kind = model.MessageStart
 	m.Reuse = map[string]model.ReusePolicy{"always": model.ReuseAlways, "failed": model.ReuseIfFailed}[s.arg("reuse")]
+
 	of := s.link(s.arg("of"))
 	for _, r := range s.w.seat(of.Address).runs {
 		if r.start.Run != of.Run {
@@ -208,24 +211,29 @@ func (s *script) past() *model.Message {
 		}
 		n := s.num("keep")
 		m.Input = r.start.Input
+
 		kept := r.all()[:n]
 		for i := range kept {
 			if kept[i].Kind == model.EventWatched {
 				kept[i] = model.Blank(&kept[i]) // as package history does
 			}
 		}
+
 		m.Past = &model.Past{
 			Events: model.PastOf(kept), Began: r.start.Zero(), Next: int64(s.num("next")), Origin: r.start.Origin,
 			Source: model.Source{Address: of.Address, Run: of.Run, Position: int64(n)},
 		}
+
 		if s.td.HasArg("backwards") {
 			slices.Reverse(m.Past.Events)
 		}
+
 		if word := s.arg("closed"); word != "" {
 			m.Past.Status, _ = model.ParseStatus(word)
 			m.Past.At = s.w.now
 		}
 	}
+
 	if m.Past == nil {
 		s.td.Fatalf(s.t, "there is no run %s", s.arg("of"))
 	}
@@ -238,6 +246,7 @@ func (s *script) message() *model.Message {
 		To: s.key(), ToRun: s.runOf(s.arg("run")), From: s.link(s.arg("from")), Name: s.arg("name"),
 		Input: value(s.arg("input")), RequestID: s.arg("request"),
 	}
+
 	switch s.td.Cmd {
 	case "start":
 		m.Kind = model.MessageStart
@@ -283,6 +292,7 @@ func (s *script) message() *model.Message {
 	case "resume":
 		m.Kind = model.MessageResume
 	}
+
 	return m
 }
 
@@ -343,11 +353,13 @@ func (s *script) command(t *model.Turn, line string) {
 	if len(f) > 1 {
 		id = f[1]
 	}
+
 	args := map[string]string{}
 	for _, word := range f {
 		k, v, _ := strings.Cut(word, "=")
 		args[k] = v
 	}
+
 	add := func(c model.Command) { t.Commands = append(t.Commands, c) }
 	record := func(e model.Event) { add(model.Command{Kind: model.CommandRecord, Event: e}) }
 	switch f[0] {

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// retryPrefix marks the timer rows of back-offs, so that they cannot be confused with timers of the code.
+// retryPrefix marks the timer rows of back-offs, so that they cannot be confused with timers of the
+// code.
 const retryPrefix = "retry\x1f"
 
 func retryTimer(id string, attempt int) string {
@@ -36,15 +37,18 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 	if i < 0 || !x.Open() || x.timers[i].Due > now {
 		return d
 	}
+
 	if step, ok := RetryOf(id); ok {
-		// The row stays until the outcome of the next attempt is recorded, so a crash in between only repeats the wake-up.
-		// Of a paused run nobody may run it; that is for whoever hands runs out to see to.
+		// The row stays until the outcome of the next attempt is recorded, so a crash in between
+		// only repeats the wake-up. Of a paused run nobody may run it; that is for whoever hands
+		// runs out to see to.
 		if !x.timers[i].rung {
 			x.timers[i].rung = true
 			d.Retry = step
 		}
 		return d
 	}
+
 	switch id {
 	case beginTimer:
 		x.start(&d)
@@ -53,13 +57,15 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 		x.timeOut(&d, now)
 		return d
 	}
+
 	due := x.timers[i].Due
 	x.stopTimer(&d, id)
 	x.append(&d, now, model.Event{Kind: model.EventTimerFired, ID: id, Due: due})
 	return d
 }
 
-// Release applies the wish of a worker to let go of a parked run. It reports false when there is news that the code has not seen.
+// Release applies the wish of a worker to let go of a parked run. It reports false when there is
+// news that the code has not seen.
 func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decision, bool) {
 	var d Decision
 	if !x.Open() || seen >= x.Next {
@@ -69,18 +75,22 @@ func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decisi
 	if seen != x.Next-1 {
 		return d, false
 	}
+
 	if len(x.tasks) > 0 {
 		return d, true // whoever owns it next must find its tasks, so it is not parked
 	}
+
 	if !x.Parked {
 		x.Parked = true
 		d.Mark = &Mark{Parked: true, Waits: x.Warned(model.BoundedReasons(waits), lim), Blocked: x.Blocked}
 	}
+
 	return d, true
 }
 
-// Apply applies a turn of the worker that holds the run. fresh is the id of the next run, if the turn continues as new.
-// An error means that the turn contradicts the state: nothing was applied, and the worker must start over.
+// Apply applies a turn of the worker that holds the run. fresh is the id of the next run, if the
+// turn continues as new. An error means that the turn contradicts the state: nothing was applied,
+// and the worker must start over.
 func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision, error) {
 	var d Decision
 	if !x.Open() {
@@ -89,6 +99,7 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	if t.Seen >= x.Next || t.Seen < 0 || t.Ahead > len(t.Commands) {
 		return x, d, fault.New(fault.Invalid, "turn of %s has seen event %d of %d", x.Start.Run, t.Seen, x.Next)
 	}
+
 	if err := x.check(t, lim); err != nil {
 		return x, d, err
 	}
@@ -97,21 +108,26 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 		commands, end, d.Diverged = t.Commands[:t.Ahead], nil, true
 	}
 	x.seen(t.Seen)
+
 	if t.Blocked != nil {
 		why := t.Blocked.Bounded()
 		x.block(&d, &why)
 		return x, d, nil
 	}
+
+	x.fed = max(x.fed, t.Seen)
 	if x.Blocked != nil {
 		x.Blocked, x.Parked = nil, x.Withheld() != nil
 		d.Mark = x.mark()
 	}
+
 	for i := range commands {
 		x.command(&d, &commands[i], now)
 	}
 	if end != nil {
 		return x.close(&d, t, now, fresh), d, nil
 	}
+
 	return x, d, nil
 }
 
@@ -135,9 +151,11 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	if c := t.Close; c != nil && (!c.Status.Closed() || c.Status > model.Continued) {
 		return fault.New(fault.Invalid, "run %s ends with status %d, which is not an end", x.Start.Run, c.Status)
 	}
+
 	timers, tasks := 0, 0
 	rules := x.rules()
 	var taken, answered []int64
+
 	labels := x.labels
 	for i := range t.Commands {
 		c := &t.Commands[i]
@@ -146,11 +164,13 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 				return fault.New(fault.Invalid, "run %s asks for a task that cannot be: %w", x.Start.Run, err)
 			}
 		}
+
 		if c.Terms != nil {
 			if err := c.Terms.Check(); err != nil {
 				return fault.New(fault.Invalid, "run %s starts an execution that cannot be: %w", x.Start.Run, err)
 			}
 		}
+
 		switch c.Kind {
 		case model.CommandRecord:
 			switch c.Event.Kind {
@@ -176,7 +196,15 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			answered = append(answered, c.Event.Ref)
 		case model.CommandStartTimer:
 			timers++
-		case model.CommandRetry, model.CommandStopTimer, model.CommandStartChild, model.CommandWatch:
+		case model.CommandRetry, model.CommandStopTimer:
+		case model.CommandStartChild:
+			if err := rules.tenant("starts", c.Event.Target); err != nil {
+				return err
+			}
+		case model.CommandWatch:
+			if err := rules.tenant("waits for", c.Event.Target); err != nil {
+				return err
+			}
 		case model.CommandWithdraw:
 			rules.drop(c.Event.ID)
 		case model.CommandSchedule:
@@ -205,6 +233,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			return fault.New(fault.Invalid, "run %s asks for command %d, which this build does not know", x.Start.Run, c.Kind)
 		}
 	}
+
 	if len(labels) > model.MaxLabels {
 		return fault.New(fault.Exhausted, "run %s would have %d labels and may have %d", x.Start.Run, len(labels), model.MaxLabels)
 	}
@@ -214,13 +243,15 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	if len(x.timers)+timers <= lim.Timers {
 		return nil
 	}
+
 	if n := x.timersAfter(t.Commands); n > lim.Timers {
 		return fault.New(fault.Exhausted, "run %s has %d timers and may have %d", x.Start.Run, n, lim.Timers)
 	}
 	return nil
 }
 
-// timersAfter is how many timers would be open after the commands. A replay asks for those that are open again.
+// timersAfter is how many timers would be open after the commands. A replay asks for those that are
+// open again.
 func (x *Execution) timersAfter(commands []model.Command) int {
 	open := make(map[string]struct{}, len(x.timers)+len(commands))
 	for i := range x.timers {
@@ -238,9 +269,10 @@ func (x *Execution) timersAfter(commands []model.Command) int {
 	return len(open)
 }
 
-// dueAt is when a timer that the code asks for is due. The code counts from the time of its history. That may be ahead of the clock, when
-// events were recorded while the clock was wrong: then the timer fires as long after now as it was asked for, not when
-// the clock has caught up. A timer without a due time was asked for after an outcome that this turn records.
+// dueAt is when a timer that the code asks for is due. The code counts from the time of its
+// history. That may be ahead of the clock, when events were recorded while the clock was wrong:
+// then the timer fires as long after now as it was asked for, not when the clock has caught up. A
+// timer without a due time was asked for after an outcome that this turn records.
 func dueAt(c *model.Command, now model.Time) model.Time {
 	switch {
 	case c.Delay == 0:
@@ -322,7 +354,8 @@ func (x *Execution) withdraw(d *Decision, e model.Event, now model.Time) {
 	x.append(d, now, e)
 }
 
-// ask starts a child, or asks another execution for its outcome (I5: a step that has asked does not ask again).
+// ask starts a child, or asks another execution for its outcome (I5: a step that has asked does not
+// ask again).
 func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 	e := c.Event
 	if x.child(e.ID) >= 0 {
@@ -352,7 +385,8 @@ func (x *Execution) cancelChild(c child, why string) model.Message {
 	}
 }
 
-// close ends the run as its code says (I8) and, when it continues as new or failed and is repeated, begins the next one. It returns the current run of the address.
+// close ends the run as its code says (I8) and, when it continues as new or failed and is repeated,
+// begins the next one. It returns the current run of the address.
 func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh model.RunID) *Execution {
 	end := t.Close
 	o := model.Outcome{
@@ -363,6 +397,7 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 	}
 	current := x
 	var next *model.Start
+
 	if end.Status == model.Continued {
 		s := x.continued(t, o.At, fresh)
 		next = &s
@@ -370,16 +405,19 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 		s := x.repeated(t, o.At, begins, fresh)
 		next, o.Status = &s, model.Continued
 	}
+
 	if next != nil {
 		o.Next = next.Run
 		d.Start, d.Replaces = next, x.Start.Run
 		current = begin(*next)
 	}
+
 	x.end(d, o, end.Begun)
 	if next != nil {
 		current.park(d)
 	}
 	d.Answer = model.Answer{Run: current.Start.Run, Status: o.Status}
+
 	return current
 }
 
@@ -393,29 +431,33 @@ func (x *Execution) terminate(d *Decision, why *model.Failure, now model.Time) {
 	d.Answer = model.Answer{Run: x.Start.Run, Status: model.Terminated}
 }
 
-// end ends the run: nothing of it is left open, and everybody who waits is told. Updates that the next run begins are not answered;
-// begun are those that it must not begin.
+// end ends the run: nothing of it is left open, and everybody who waits is told. Updates that the
+// next run begins are not answered; begun are those that it must not begin.
 func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 	if len(x.timers) > 0 || len(d.StopTimers) > 0 {
 		d.StopAll = true
 	}
 	d.StartTimers, d.StopTimers, d.Mark = nil, nil, nil
+
 	for _, c := range x.children {
 		if c.policy == model.CancelChild {
 			d.Messages = append(d.Messages, x.cancelChild(c, "its parent closed"))
 		}
 	}
+
 	for i := range x.updates {
 		if u := &x.updates[i]; o.Status != model.Continued || slices.Contains(begun, u.Seq) {
 			x.refuseUpdate(d, u, o.Status, "ended ("+o.Status.String()+")")
 		}
 	}
+
 	if o.Status != model.Continued {
 		self := x.self("")
 		for _, who := range x.audience() {
 			d.Messages = append(d.Messages, closedMessage(who, self, o))
 		}
 	}
+
 	x.letGoOfAll(d)
 	d.Close, d.Closed = &o, x.Start.Run
 	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
@@ -432,8 +474,9 @@ func (x *Execution) audience() []model.Link {
 	return who
 }
 
-// continued is the start of the next run. State, signals that were not taken, updates that were not begun, watchers, and what the code cannot
-// have seen (a settled promise, a cancel request) go with it (I7).
+// continued is the start of the next run. State, signals that were not taken, updates that were not
+// begun, watchers, and what the code cannot have seen (a settled promise, a cancel request) go with
+// it (I7).
 func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
@@ -443,6 +486,7 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 	if s.First.IsZero() {
 		s.First, s.Origin = x.Start.Run, x.Start.Input.Digest()
 	}
+
 	carry := func(e model.Event) {
 		e.Seq, e.At = int64(len(s.Carried)+1), at
 		s.Carried = append(s.Carried, e)
@@ -451,12 +495,14 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 		e.ID = "" // that of a step of the run before
 		carry(e)
 	}
+
 	waiting := slices.Concat(x.signals, x.unheard)
 	for _, u := range x.updates {
 		if !slices.Contains(t.Close.Begun, u.Seq) {
 			waiting = append(waiting, u)
 		}
 	}
+
 	slices.SortFunc(waiting, func(a, b model.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	for _, e := range waiting {
 		carry(e)
@@ -470,6 +516,7 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 	if x.Canceling > t.Seen {
 		carry(model.Event{Kind: model.EventCancelRequest, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "requested before the run continued as new"}})
 	}
+
 	return s
 }
 

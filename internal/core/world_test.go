@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// world is some executions and what a store would hold of them. It applies inputs, keeps what the decisions say as a store
-// would (with the same guards), and checks the invariants of the core after every input.
+// world is some executions and what a store would hold of them. It applies inputs, keeps what the
+// decisions say as a store would (with the same guards), and checks the invariants of the core
+// after every input.
 type world struct {
 	fatal func(format string, args ...any)
 	now   model.Time
@@ -50,7 +51,8 @@ func address(key string) model.Address {
 
 func runID(n int) model.RunID { return model.RunID{13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)} }
 
-// fresh draws the id of a run. One that was not used is drawn again, so that runs are numbered without gaps.
+// fresh draws the id of a run. One that was not used is drawn again, so that runs are numbered
+// without gaps.
 func (w *world) fresh() model.RunID { return runID(w.runs + 1) }
 
 func (w *world) seat(a model.Address) *seat {
@@ -117,14 +119,15 @@ func (w *world) release(a model.Address, seen int64, waits []model.Reason) (core
 	return d, ok
 }
 
-// refused checks I10: a refused input writes nothing. Only the step that sent it hears of it, once: as the outcome of what it asked for, or as
-// the answer to what it sent.
+// refused checks I10: a refused input writes nothing. Only the step that sent it hears of it, once:
+// as the outcome of what it asked for, or as the answer to what it sent.
 func (w *world) refused(before, after *core.Execution, d *core.Decision, input *model.Message) {
 	w.same("a refused input", before, after)
 	told := model.MessageAnswer
 	if input.Kind == model.MessageStart || input.Kind == model.MessageWatch {
 		told = model.MessageClosed
 	}
+
 	for i := range d.Messages {
 		m := &d.Messages[i]
 		to := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
@@ -132,6 +135,7 @@ func (w *world) refused(before, after *core.Execution, d *core.Decision, input *
 			w.fatal("I10: a refused %s sends: %s", input.Kind, messageText(m))
 		}
 	}
+
 	rest := *d
 	rest.Messages = nil
 	if rest.Writes() || d.Pending {
@@ -188,15 +192,18 @@ func (w *world) begin(s *seat, d *core.Decision) {
 	case d.Start.Run != w.fresh():
 		w.fatal("start of %s, want the fresh id %s", d.Start.Run, w.fresh())
 	}
+
 	w.runs++
 	s.runs = append(s.runs, &stored{
 		start: *d.Start, outcome: model.Outcome{Status: model.Running}, timers: map[string]model.Time{}, started: map[string]bool{},
 	})
+
 	if d.Close == nil || d.Closed != d.Start.Run {
 		for _, t := range core.BirthTimers(d.Start) {
 			s.last().timers[t.ID] = t.Due
 		}
 	}
+
 	if d.Close != nil && d.Closed == d.Start.Run {
 		s.last().outcome = *d.Close
 	}
@@ -210,9 +217,11 @@ func (w *world) write(r *stored, d *core.Decision) {
 		}
 		return
 	}
+
 	if r.outcome.Status.Closed() && (len(d.Events)+len(d.StartTimers)+len(d.StopTimers) > 0 || d.Close != nil || d.StopAll) {
 		w.fatal("I2: something is written to the closed run %s: %+v", r.start.Run, d)
 	}
+
 	for _, e := range d.Events {
 		if want := r.next(); e.Seq != want {
 			w.fatal("I1: event %d stands where %d belongs", e.Seq, want)
@@ -222,21 +231,25 @@ func (w *world) write(r *stored, d *core.Decision) {
 		}
 		r.events = append(r.events, e)
 	}
+
 	for _, id := range d.StopTimers {
 		if _, ok := r.timers[id]; !ok {
 			w.fatal("I4: timer %q is stopped, but is not open", id)
 		}
 		delete(r.timers, id)
 	}
+
 	for _, t := range d.StartTimers {
 		if _, ok := r.timers[t.ID]; ok {
 			w.fatal("I4: timer %q is started twice", t.ID)
 		}
 		r.timers[t.ID] = t.Due
 	}
+
 	if d.StopAll {
 		clear(r.timers)
 	}
+
 	if d.Close != nil {
 		r.outcome, r.mark = *d.Close, core.Mark{}
 		if len(r.timers) > 0 {
@@ -299,20 +312,24 @@ func (w *world) check(s *seat) {
 		}
 		return
 	}
+
 	if s.x.Start.Run != r.start.Run {
 		w.fatal("the state is of %s, the last run is %s", s.x.Start.Run, r.start.Run)
 	}
+
 	if r.outcome.Status.Closed() {
 		if s.x.Open() || len(s.x.Timers()) > 0 {
 			w.fatal("I2: %s is closed in the store, and in memory %s with %d timers", r.start.Run, s.x.Outcome.Status, len(s.x.Timers()))
 		}
 		return
 	}
+
 	back, err := core.Recover(r.start, r.outcome, r.events, r.openTimers())
 	if err != nil {
 		w.fatal("I1: %v", err)
 		return
 	}
+
 	back.Parked, back.Blocked = r.mark.Parked, r.mark.Blocked
 	if diff := core.Diff(s.x, back); diff != "" {
 		w.fatal("I3: memory and recovered state differ:\n%s", diff)

@@ -59,6 +59,7 @@ func TestEveryKindIsRecorded(t *testing.T) {
 			seen[h.Events[i].Kind] = true
 		}
 	}
+
 	for k := model.EventStarted; k <= model.LastEventKind; k++ {
 		if k.Known() && !seen[k] {
 			t.Errorf("no recorded history has an event of kind %s: see doc.go", k)
@@ -108,6 +109,7 @@ func TestReplayNoticesChanges(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	err := perdure.Replay(t.Context(), bytes.NewReader(all[filepath.Join("testdata", "v1", "steps.jsonl")]), timers)
 	if !errors.Is(err, perdure.ErrNotFound) {
 		t.Errorf("without the code: %v", err)
@@ -120,6 +122,7 @@ func without(text, kind string) string {
 	if err != nil {
 		panic(err)
 	}
+
 	var kept []model.Event
 	for _, e := range h.Events {
 		if e.Kind.String() == kind {
@@ -128,10 +131,12 @@ func without(text, kind string) string {
 		e.Seq = int64(len(kept) + 1)
 		kept = append(kept, e)
 	}
+
 	h.Events, h.Outcome.Seen = kept, 0
 	var b bytes.Buffer
 	if err := history.Write(&b, h); err != nil {
 		panic(err)
 	}
+
 	return b.String()
 }

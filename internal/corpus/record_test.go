@@ -41,6 +41,7 @@ func TestRecord(t *testing.T) { //nolint:paralleltest // it changes fragile
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer app.Close()
 	r := &recorder{t, app, app.With(t.Context())}
 	r.plain()

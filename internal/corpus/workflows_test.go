@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// drawn is everything that must be equal on replay. As the input of an activity it is part of the identity of the step.
+// drawn is everything that must be equal on replay. As the input of an activity it is part of the
+// identity of the step.
 type drawn struct {
 	Now    int64
 	UUID   string
@@ -41,11 +42,13 @@ var steps = perdure.NewWorkflow("steps", func(ctx perdure.WorkflowCtx, n int) (s
 	if err != nil {
 		return "", err
 	}
+
 	for i := range n {
 		if _, err := do(ctx, "loop", perdure.StepKey(fmt.Sprint(i))); err != nil {
 			return "", err
 		}
 	}
+
 	_, err = perdure.Do(ctx, "shaky", func(c context.Context) (int, error) {
 		if perdure.Attempt(c) < 3 {
 			return 0, errors.New("not yet")
@@ -55,11 +58,13 @@ var steps = perdure.NewWorkflow("steps", func(ctx perdure.WorkflowCtx, n int) (s
 	if err != nil {
 		return "", err
 	}
+
 	_, hopeless := perdure.Do(ctx, "hopeless", func(context.Context) (int, error) { return 0, perdure.Permanent(errors.New("never")) })
 	twos, err := perdure.All(ctx, double.Go(ctx, 1), double.Go(ctx, 2), double.Go(ctx, 1))
 	if err != nil {
 		return "", err
 	}
+
 	branch := func(name string) *perdure.Future[string] {
 		return perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (string, error) {
 			if _, err := do(ctx, "same"); err != nil {
@@ -68,11 +73,13 @@ var steps = perdure.NewWorkflow("steps", func(ctx perdure.WorkflowCtx, n int) (s
 			return record.Run(ctx, draw(ctx))
 		})
 	}
+
 	a, b := branch("a"), branch("b")
 	if err := perdure.Wait(ctx, a, b); err != nil {
 		return "", err
 	}
 	last, err := record.Run(ctx, draw(ctx))
+
 	return fmt.Sprint(first, hopeless, twos, last), err
 })
 
@@ -88,6 +95,7 @@ var timers = perdure.NewWorkflow("timers", func(ctx perdure.WorkflowCtx, _ int) 
 	if err != nil {
 		return "", err
 	}
+
 	alarm := ctx.Timer(time.Hour)
 	soon := ctx.Timer(time.Millisecond)
 	first, err := perdure.Select(ctx, alarm, soon)
@@ -96,6 +104,7 @@ var timers = perdure.NewWorkflow("timers", func(ctx perdure.WorkflowCtx, _ int) 
 	}
 	alarm.Cancel(ctx)
 	done, err := record.Run(ctx, draw(ctx))
+
 	return fmt.Sprint(late, winner, done), err
 })
 
@@ -109,6 +118,7 @@ var messages = perdure.NewWorkflow("messages", func(ctx perdure.WorkflowCtx, n i
 		}
 		got = append(got, w)
 	}
+
 	next := word.Next(ctx)
 	if _, err := perdure.Select(ctx, next, ctx.Timer(time.Hour)); err != nil {
 		return "", err
@@ -117,6 +127,7 @@ var messages = perdure.NewWorkflow("messages", func(ctx perdure.WorkflowCtx, n i
 	if err != nil {
 		return "", err
 	}
+
 	got = append(got, w)
 	chosen, err := choice.Await(ctx)
 	if err != nil {
@@ -126,6 +137,7 @@ var messages = perdure.NewWorkflow("messages", func(ctx perdure.WorkflowCtx, n i
 	if w, ok := word.TryReceive(ctx); ok {
 		got = append(got, w)
 	}
+
 	return fmt.Sprint(strings.Join(got, " "), chosen, refused), nil
 })
 
@@ -139,6 +151,7 @@ var family = perdure.NewWorkflow("family", func(ctx perdure.WorkflowCtx, key str
 	if err != nil {
 		return "", err
 	}
+
 	_, failed := leaf.Run(ctx, "fail")
 	if err := word.Send(ctx, keyed, "from the parent"); err != nil {
 		return "", err
@@ -147,12 +160,14 @@ var family = perdure.NewWorkflow("family", func(ctx perdure.WorkflowCtx, key str
 	if err != nil {
 		return "", err
 	}
+
 	watched, err := leaf.Execution(perdure.RawKey("other")).Result(ctx)
 	if err != nil {
 		return "", err
 	}
 	_, late := leaf.Run(ctx.WithTimeout(2*time.Millisecond), "wait")
 	polled, err := keyed.Poll(ctx)
+
 	return fmt.Sprint(one, failed, said, watched, late, polled.Status), err
 })
 
@@ -212,6 +227,7 @@ var repaired = perdure.NewWorkflow("repaired", func(ctx perdure.WorkflowCtx, _ i
 	if err != nil {
 		return "", err
 	}
+
 	fixed, err := perdure.Do(ctx, "fragile", func(context.Context) (string, error) {
 		if fragile.Load() {
 			return "", errors.New("broken")
@@ -221,6 +237,7 @@ var repaired = perdure.NewWorkflow("repaired", func(ctx perdure.WorkflowCtx, _ i
 	if err != nil {
 		return "", err
 	}
+
 	after, err := record.Run(ctx, draw(ctx))
 	return fmt.Sprint(before, child, fixed, after), err
 })
@@ -231,7 +248,8 @@ var (
 	shop  = perdure.DeclareWorkflow[int, string]("shop", perdure.Pinned())
 )
 
-// runShop serves updates over two runs, shows a total, and tells somebody that is there and somebody that is not.
+// runShop serves updates over two runs, shows a total, and tells somebody that is there and
+// somebody that is not.
 func runShop(ctx perdure.WorkflowCtx, round int) (string, error) {
 	sum, _ := total.Get(ctx)
 	add.Handle(ctx, func(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -247,10 +265,12 @@ func runShop(ctx perdure.WorkflowCtx, round int) (string, error) {
 		}
 		return nil
 	})
+
 	ctx.OnInterrupt(func(ctx perdure.WorkflowCtx, why string) error {
 		_, err := do(ctx, "interrupted by "+why)
 		return err
 	})
+
 	if _, err := word.Receive(ctx); err != nil {
 		return "", err
 	}
@@ -260,11 +280,13 @@ func runShop(ctx perdure.WorkflowCtx, round int) (string, error) {
 	if round == 1 {
 		return "", shop.ContinueAsNew(2)
 	}
+
 	heard := word.Send(ctx, leaf.Execution(perdure.RawKey("shop")), "from the shop")
 	missing := word.Send(ctx, leaf.Execution(perdure.RawKey("nobody")), "hello")
 	if err := errors.Join(total.Clear(ctx), ctx.SetLabel("stage", "closing"), ctx.SetLabel("stage", "")); err != nil {
 		return "", err
 	}
+
 	return fmt.Sprint(sum, heard, missing != nil, len(word.Drain(ctx))), nil
 }
 
@@ -308,7 +330,8 @@ var (
 	}, perdure.OnQueue("post"), perdure.Constant(5, time.Millisecond))
 )
 
-// post: activities that a queue carries, with all that may become of them; the last one waits where nobody serves.
+// post: activities that a queue carries, with all that may become of them; the last one waits where
+// nobody serves.
 var post = perdure.NewWorkflow("post", func(ctx perdure.WorkflowCtx, word string) (string, error) {
 	first, err := posted.Run(ctx, word)
 	if err != nil {
@@ -340,7 +363,8 @@ var (
 	ring  = perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
 )
 
-// purchase: entities and services that are called, with and without waiting, and locked, once in vain.
+// purchase: entities and services that are called, with and without waiting, and locked, once in
+// vain.
 var purchase = perdure.NewWorkflow("purchase", func(ctx perdure.WorkflowCtx, cents int) (string, error) {
 	_, err := put.Call(ctx, "buyer", cents)
 	if err != nil {
@@ -349,6 +373,7 @@ var purchase = perdure.NewWorkflow("purchase", func(ctx perdure.WorkflowCtx, cen
 	if err := put.Send(ctx, "bank", 1); err != nil {
 		return "", err
 	}
+
 	_, refused := put.Call(ctx, "buyer", -2*cents)
 	var left int
 	err = ctx.Lock(perdure.LockSet{purses.Ref("seller"), purses.Ref("buyer")}, func(ctx perdure.WorkflowCtx) error {
@@ -367,6 +392,7 @@ var purchase = perdure.NewWorkflow("purchase", func(ctx perdure.WorkflowCtx, cen
 	if err != nil {
 		return "", err
 	}
+
 	failed := ctx.Lock(perdure.LockSet{purses.Ref("seller")}, func(perdure.WorkflowCtx) error { return errors.New("changed my mind") })
 	seen, err := weigh.Call(ctx, "seller", perdure.Void{})
 	if err != nil {
@@ -376,11 +402,13 @@ var purchase = perdure.NewWorkflow("purchase", func(ctx perdure.WorkflowCtx, cen
 	if err != nil {
 		return "", err
 	}
+
 	rang, err := ring.Call(ctx, "door", "sold")
 	if err != nil {
 		return "", err
 	}
 	held := ctx.WithTimeout(time.Millisecond).Lock(perdure.LockSet{purses.Ref("held")}, func(perdure.WorkflowCtx) error { return nil })
+
 	return fmt.Sprint(refused, left, failed, seen, state, exists, rang, held), nil
 })
 

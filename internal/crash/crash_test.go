@@ -28,7 +28,8 @@ func open(t *testing.T, mem *memory.Store, number int, shared bool) *crash.Proce
 	return p
 }
 
-// TestTakeover lets a process die: it answers nobody any more, and the next one finishes what it began.
+// TestTakeover lets a process die: it answers nobody any more, and the next one finishes what it
+// began.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,14 +80,16 @@ func TestPlanIsFollowed(t *testing.T) {
 	})
 }
 
-// TestAnswersAreFoundWithoutHints has two processes that do not hear of each other: whoever waits for what the other one owns looks for it once a second,
-// also after there was nothing to wait for, and however many others begin to wait meanwhile.
+// TestAnswersAreFoundWithoutHints has two processes that do not hear of each other: whoever waits
+// for what the other one owns looks for it once a second, also after there was nothing to wait for,
+// and however many others begin to wait meanwhile.
 func TestAnswersAreFoundWithoutHints(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem := memory.New(memory.Options{Shards: 8, Cluster: "crash"})
 		ps := []*crash.Process{open(t, mem, 1, true), open(t, mem, 2, true)}
 		time.Sleep(time.Minute) // until each has its shards
+
 		const each, apart, enough = 100, 300 * time.Millisecond, 6 * time.Second
 		for round := range 2 {
 			results := make(chan error)
@@ -105,13 +108,16 @@ func TestAnswersAreFoundWithoutHints(t *testing.T) {
 					}()
 				}
 			}
+
 			for range each * len(ps) {
 				if err := <-results; err != nil {
 					t.Errorf("round %d: %v", round, err)
 				}
 			}
+
 			time.Sleep(time.Hour)
 		}
+
 		for _, p := range ps {
 			if orderly, err := p.Close(); !orderly || err != nil {
 				t.Error(orderly, err)

@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store/faultstore"
 )
 
-// port is the store as the engine of one process sees it. It notes every call for the report of a failure, and it tells a dead process that it
-// is fenced, so that what is left of it ends at once instead of trying for ever.
+// port is the store as the engine of one process sees it. It notes every call for the report of a
+// failure, and it tells a dead process that it is fenced, so that what is left of it ends at once
+// instead of trying for ever.
 type port struct {
 	*faultstore.Store
 	trace   *Trace

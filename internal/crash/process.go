@@ -1,6 +1,7 @@
-// Package crash runs a program of the SDK in a process that can die: the real engine and worker on a store that outlives them, seen through
-// a wrapper of its own. When the process dies, the wrapper refuses every further call, so that nothing that is left of it can write; a
-// new process then opens the same store. Inside testing/synctest all of that takes virtual time.
+// Package crash runs a program of the SDK in a process that can die: the real engine and worker on
+// a store that outlives them, seen through a wrapper of its own. When the process dies, the wrapper
+// refuses every further call, so that nothing that is left of it can write; a new process then
+// opens the same store. Inside testing/synctest all of that takes virtual time.
 //
 // It is what crashwalk and perduretest share.
 package crash
@@ -59,7 +60,8 @@ type Process struct {
 	closed bool          // was ended in good order, or was to be
 }
 
-// Open opens a process, as embedded.Open does, and waits until it serves. The process is there even if there is an error, and must be buried.
+// Open opens a process, as embedded.Open does, and waits until it serves. The process is there even
+// if there is an error, and must be buried.
 func Open(cfg Config, defs ...perdure.Definition) (*Process, error) {
 	p := &Process{Number: cfg.Number, done: make(chan struct{})}
 	p.ctx, p.die = context.WithCancelCause(context.Background())
@@ -70,21 +72,25 @@ func Open(cfg Config, defs ...perdure.Definition) (*Process, error) {
 	eng := engine.New(cfg.Engine)
 	run, stop := context.WithCancel(context.Background())
 	p.stop = stop
+
 	go func() {
 		defer close(p.done)
 		p.err = eng.Run(run)
 	}()
+
 	ready, cancel := context.WithTimeout(p.ctx, cfg.Patience)
 	defer cancel()
 	if err := eng.Ready(ready); err != nil {
 		return p, err
 	}
 	cfg.Attachment.Backend = service.New(eng, cfg.Engine.Store, service.Limits{Payload: cfg.Attachment.MaxPayload})
+
 	cfg.Attachment.OnClose = func() error {
 		stop()
 		<-p.done
 		return p.err
 	}
+
 	app, err := perdure.Attach(p.ctx, cfg.Attachment, defs...)
 	p.App = app
 	return p, err

@@ -111,6 +111,7 @@ func Describe(b *store.Batch) string {
 			fmt.Fprintf(&s, " %d %s", part.n, part.name)
 		}
 	}
+
 	for i := range b.Events {
 		fmt.Fprintf(&s, " [%d %s %s]", b.Events[i].Event.Seq, b.Events[i].Event.Kind, b.Events[i].Event.Name)
 	}

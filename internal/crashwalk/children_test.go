@@ -23,6 +23,7 @@ func childScenarios() []*scenario {
 	work := func(w *world) perdure.Binding {
 		return child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) { return w.step(ctx, name) })
 	}
+
 	// wait is a child that waits for ever, and cleans up when it is cancelled.
 	wait := func(w *world) perdure.Binding {
 		return child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) {
@@ -34,6 +35,7 @@ func childScenarios() []*scenario {
 			return "", err
 		})
 	}
+
 	return []*scenario{
 		{
 			name:     "child",
@@ -85,6 +87,7 @@ func childScenarios() []*scenario {
 					if err != nil {
 						return "", err
 					}
+
 					if won == f {
 						return "child", nil
 					}
@@ -92,6 +95,7 @@ func childScenarios() []*scenario {
 					if _, err := f.Get(ctx); !errors.Is(err, perdure.ErrCanceled) {
 						return "", fmt.Errorf("the cancelled future says: %w", err)
 					}
+
 					return "timer", nil
 				})}
 			}, func(d *driver) error {

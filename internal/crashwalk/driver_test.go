@@ -25,15 +25,19 @@ type scenario struct {
 	lease time.Duration
 	// tasks is how its processes execute tasks; the defaults.
 	tasks perdure.TaskConfig
-	// selfless executions need nothing from clients once they have been started: after a crash they must end by themselves.
+	// selfless executions need nothing from clients once they have been started: after a crash they
+	// must end by themselves.
 	selfless bool
-	// bodies is how often the body of each step runs when nothing goes wrong. A crash may repeat each once per process.
+	// bodies is how often the body of each step runs when nothing goes wrong. A crash may repeat
+	// each once per process.
 	bodies map[string]int
 	// maybe are bodies that need not run, or not to their end: those of steps that are given up.
 	maybe []string
-	// ignore are kinds of events that depend on who came first, and are left out when histories are compared with those without a fault.
+	// ignore are kinds of events that depend on who came first, and are left out when histories are
+	// compared with those without a fault.
 	ignore []model.EventKind
-	// loose histories may differ from those without a fault, because they depend on who came first. check looks at them instead.
+	// loose histories may differ from those without a fault, because they depend on who came first.
+	// check looks at them instead.
 	loose bool
 	// vaulted payloads are encrypted and offloaded.
 	vaulted bool
@@ -41,7 +45,8 @@ type scenario struct {
 	check func(w *world, h *histories) error
 }
 
-// stage is a part of a scenario that one program serves. The stages of a scenario follow each other, as releases of a program do.
+// stage is a part of a scenario that one program serves. The stages of a scenario follow each
+// other, as releases of a program do.
 type stage struct {
 	// processes that serve it side by side; 1.
 	processes int
@@ -49,7 +54,8 @@ type stage struct {
 	version string
 	// define is the code. It is called by every process.
 	define func(w *world) perdure.Group
-	// drive does what clients do. It runs again when it fails, with other processes if need be, so everything that it does is repeatable.
+	// drive does what clients do. It runs again when it fails, with other processes if need be, so
+	// everything that it does is repeatable.
 	drive func(d *driver) error
 	// open are executions ("workflow/key") that are meant to be left open.
 	open []string
@@ -128,7 +134,8 @@ func (d *driver) ran(name string) error {
 	return d.until("step "+name, func() bool { return d.w.times(name) > 0 })
 }
 
-// recorded waits until the store has an event of that kind and name. It looks past all wrappers, so that the wait makes no calls of its own.
+// recorded waits until the store has an event of that kind and name. It looks past all wrappers, so
+// that the wait makes no calls of its own.
 func (d *driver) recorded(r perdure.Ref, k model.EventKind, name string) error {
 	return d.until(k.String()+" "+name, func() bool {
 		h, err := d.w.read()
@@ -158,12 +165,14 @@ func together(clients ...func() error) error {
 		wg.Go(func() { errs[i] = c() })
 	}
 	wg.Wait()
+
 	var failed several
 	for _, err := range errs {
 		if err != nil {
 			failed = append(failed, err)
 		}
 	}
+
 	if len(failed) == 0 {
 		return nil
 	}
@@ -187,8 +196,8 @@ func (d *driver) acked(what string, holds func(h *histories) error) {
 	d.w.acks = append(d.w.acks, ack{what, holds})
 }
 
-// cause replaces the error of a call that ended because its context did by why it did, so that a death can be told from
-// the cancellation of an execution.
+// cause replaces the error of a call that ended because its context did by why it did, so that a
+// death can be told from the cancellation of an execution.
 func (d *driver) cause(i int, err error) error {
 	if err != nil && d.ctxs[i].Err() != nil {
 		return fmt.Errorf("%w: %w", context.Cause(d.ctxs[i]), err)
@@ -229,6 +238,7 @@ func resultAt[O comparable](d *driver, i int, x perdure.Execution[O], want O) er
 	if got != want {
 		return wrong("result of %s is %v, want %v", x, got, want)
 	}
+
 	ref := x.Ref
 	d.acked("result of "+ref.String(), func(h *histories) error {
 		data, _ := json.Marshal(got)
@@ -238,16 +248,19 @@ func resultAt[O comparable](d *driver, i int, x perdure.Execution[O], want O) er
 		}
 		return nil
 	})
+
 	return nil
 }
 
-// ends waits for an execution that must not complete, and demands a status and a text within the error.
+// ends waits for an execution that must not complete, and demands a status and a text within the
+// error.
 func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text string) error {
 	_, err := x.Result(d.client())
 	if err != nil && d.ctx().Err() != nil {
 		return d.cause(0, err)
 	}
 	var remote *perdure.RemoteError
+
 	switch {
 	case err == nil:
 		return wrong("%s completed, want %s", x, want)
@@ -258,6 +271,7 @@ func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text st
 	case (want == perdure.Canceled) != errors.Is(err, perdure.ErrCanceled):
 		return wrong("%s ended with kind %q, want it to be %s", x, remote.Kind, want)
 	}
+
 	ref := x.Ref
 	d.acked("end of "+ref.String(), func(h *histories) error {
 		if last := h.last(ref); last == nil || last.row.Outcome.Status.String() != string(want) {
@@ -265,6 +279,7 @@ func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text st
 		}
 		return nil
 	})
+
 	return nil
 }
 
@@ -318,7 +333,8 @@ func (d *driver) patiently(do func() error) error {
 	}
 }
 
-// eventually repeats something that finds an execution missing, because the message that starts it is still on its way.
+// eventually repeats something that finds an execution missing, because the message that starts it
+// is still on its way.
 func (d *driver) eventually(do func() error) error {
 	for {
 		err := do()

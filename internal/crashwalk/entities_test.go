@@ -28,9 +28,11 @@ type coins struct {
 }
 
 var (
-	put     = perdure.DeclareOperation[coins, int]("purse", "put")
-	pass    = perdure.DeclareOperation[coins, int]("purse", "pass") // takes, and puts into another one way
-	open    = perdure.DeclareOperation[coins, int]("purse", "open") // starts a workflow, and tells it something
+	put = perdure.DeclareOperation[coins, int]("purse", "put")
+	// takes, and puts into another one way
+	pass = perdure.DeclareOperation[coins, int]("purse", "pass")
+	// starts a workflow, and tells it something
+	open    = perdure.DeclareOperation[coins, int]("purse", "open")
 	saver   = perdure.DeclareWorkflow[string, string]("saver")
 	mover   = perdure.DeclareWorkflow[coins, int]("mover")
 	keeper  = perdure.DeclareWorkflow[string, string]("keeper")
@@ -53,6 +55,7 @@ func purses(more ...perdure.Definition) func(*world) perdure.Group {
 			}
 			return p.Coins, nil
 		}
+
 		return append(perdure.Group{
 			e,
 			perdure.BindOperation(e, put, func(_ perdure.EntityCtx, p *purse, c coins) (int, error) { return add(p, c.By, c.Coins) }),
@@ -76,7 +79,8 @@ func purses(more ...perdure.Definition) func(*world) perdure.Group {
 	}
 }
 
-// purseScenarios are about entities: what is called, sent, started and locked is done once, whatever dies.
+// purseScenarios are about entities: what is called, sent, started and locked is done once,
+// whatever dies.
 func entityScenarios() []*scenario {
 	putBy := func(d *driver, key string, c coins, want int) error {
 		return d.patiently(func() error {
@@ -87,6 +91,7 @@ func entityScenarios() []*scenario {
 			return d.cause(0, err)
 		})
 	}
+
 	return []*scenario{
 		{
 			name:     "calls of an entity by a workflow",
@@ -116,13 +121,16 @@ func entityScenarios() []*scenario {
 						})
 					}
 				}
+
 				return inOrder(
 					func() error { return putBy(d, "a", coins{By: "first", Coins: 10}, 10) },
 					send("a", coins{By: "some", Coins: 4, To: "b"}),
 					send("a", coins{By: "more", Coins: 3, To: "b"}),
-					send("a", coins{By: "too many", Coins: 9, To: "b"}), // which fails: b gets nothing
+					// which fails: b gets nothing
+					send("a", coins{By: "too many", Coins: 9, To: "b"}),
 					func() error { return putBy(d, "a", coins{By: "last", Coins: 1}, 4) },
-					func() error { return putBy(d, "a", coins{By: "first", Coins: 10}, 10) }, // again
+					// again
+					func() error { return putBy(d, "a", coins{By: "first", Coins: 10}, 10) },
 				)
 			}),
 			check: inPurses(map[string]string{"a": "first +10, some -4, more -3, last +1", "b": "a +4, a +3"}),
@@ -168,6 +176,7 @@ func entityScenarios() []*scenario {
 						return d.cause(0, err)
 					}
 				}
+
 				err := inOrder(
 					func() error { return putBy(d, "a", coins{By: "a", Coins: 10}, 10) },
 					func() error { return putBy(d, "b", coins{By: "b", Coins: 10}, 10) },
@@ -175,6 +184,7 @@ func entityScenarios() []*scenario {
 				if err != nil {
 					return err
 				}
+
 				return together(move("a", "b", 3), move("b", "a", 4))
 			}),
 			check: movedOnce,
@@ -211,7 +221,8 @@ func entityScenarios() []*scenario {
 					func() error { return d.recorded(x.Ref, model.EventAnswered, "") },
 					func() error { return ending(comer, 700*time.Millisecond, "first", "too late")(d) },
 					func() error {
-						// What the first has had of its locks is free again: this needs nobody's patience.
+						// What the first has had of its locks is free again: this needs nobody's
+						// patience.
 						return putBy(d, "a", coins{By: "client", Coins: 1}, 1)
 					},
 					func() error {
@@ -224,7 +235,8 @@ func entityScenarios() []*scenario {
 					func() error { return ending(comer, time.Hour, "second", "had it")(d) },
 				)
 			}),
-			ignore: []model.EventKind{model.EventLockGranted, model.EventTimerFired, model.EventWithdrawn}, // how far it came when its time was over
+			// how far it came when its time was over
+			ignore: []model.EventKind{model.EventLockGranted, model.EventTimerFired, model.EventWithdrawn},
 			check:  inPurses(map[string]string{"a": "client +1", "b": "keeper +1, comer +1"}),
 		},
 	}
@@ -256,7 +268,8 @@ func inPurses(want map[string]string) func(*world, *histories) error {
 	}
 }
 
-// movedOnce demands that both transfers were made once, and that nothing came between the two halves of one.
+// movedOnce demands that both transfers were made once, and that nothing came between the two
+// halves of one.
 func movedOnce(w *world, _ *histories) error {
 	sum := 0
 	var logs [2][]string
@@ -268,16 +281,19 @@ func movedOnce(w *world, _ *histories) error {
 		sum += p.Coins
 		logs[i] = p.Log[1:]
 	}
+
 	first := [2][]string{{"to b -3", "from b +4"}, {"from a +3", "to a -4"}}
 	second := [2][]string{{"from b +4", "to b -3"}, {"to a -4", "from a +3"}}
 	same := func(want [2][]string) bool { return slices.Equal(logs[0], want[0]) && slices.Equal(logs[1], want[1]) }
 	if sum != 20 || !same(first) && !same(second) {
 		return wrong("the purses hold %d, want 20; they say %q", sum, logs)
 	}
+
 	return nil
 }
 
-// restlessEntities says for which entities something waits, and which are locked: all runs are over.
+// restlessEntities says for which entities something waits, and which are locked: all runs are
+// over.
 func (w *world) restlessEntities() error {
 	ctx := context.Background()
 	boxes, err := w.mem.LoadMailboxes(ctx, allShards(), store.EntityKey{}, 10)
@@ -287,13 +303,16 @@ func (w *world) restlessEntities() error {
 	if len(boxes) > 0 {
 		return fmt.Errorf("something waits for %s", boxes[0].Address)
 	}
+
 	page, err := w.mem.ListEntities(ctx, store.EntityQuery{Tenant: model.DefaultTenant, Locked: true, Limit: 10})
 	if err != nil {
 		return err
 	}
+
 	if len(page.Entities) > 0 && len(w.current.open) == 0 {
 		n := &page.Entities[0]
 		return fmt.Errorf("%s is locked by %s of %s", n.Address, n.Holder.ID, n.Holder.Address)
 	}
+
 	return nil
 }

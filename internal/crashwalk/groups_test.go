@@ -31,6 +31,7 @@ func groupScenarios() []*scenario {
 	for i := range fan {
 		squares[fmt.Sprintf("square %d", i)] = 1
 	}
+
 	// run is an activity that returns at once, or when nobody wants it any more.
 	run := func(w *world) perdure.Binding {
 		return runner.Bind(func(ctx context.Context, name string) (string, error) {
@@ -41,6 +42,7 @@ func groupScenarios() []*scenario {
 			return name, nil
 		})
 	}
+
 	return []*scenario{
 		{
 			name:     "twenty activities",
@@ -79,6 +81,7 @@ func groupScenarios() []*scenario {
 						if len(won) == 0 {
 							fs = append(fs, step)
 						}
+
 						switch f, err := perdure.Select(ctx, fs...); {
 						case err != nil:
 							return "", err
@@ -94,11 +97,13 @@ func groupScenarios() []*scenario {
 							won = append(won, v)
 						}
 					}
+
 					timer.Cancel(ctx)
 					short := ctx.Timer(time.Second)
 					if f, err := perdure.Select(ctx, tap.Next(ctx), short); err != nil || f != short {
 						return "", fmt.Errorf("the last select: %w", err)
 					}
+
 					return strings.Join(append(won, "timer"), " "), nil
 				})}
 			}, func(d *driver) error {
@@ -107,7 +112,8 @@ func groupScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "runner") }, // the step is first
+					// the step is first
+					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "runner") },
 					func() error { return send(d, tap, x.Ref, "tap", "s1") },
 					func() error { return result(d, x, "step tap timer") },
 				)
@@ -118,7 +124,8 @@ func groupScenarios() []*scenario {
 			selfless: true,
 			bodies:   map[string]int{"winner": 1, "one": 1, "two": 1},
 			maybe:    []string{"slow a", "slow b", "slow c"},
-			ignore:   []model.EventKind{model.EventWithdrawn}, // what has not begun when it loses leaves no trace
+			// what has not begun when it loses leaves no trace
+			ignore: []model.EventKind{model.EventWithdrawn},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{run(w), racer.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					first, err := perdure.Race(ctx, runner.Go(ctx, "slow a"), runner.Go(ctx, "winner"))
@@ -200,6 +207,7 @@ func sagaCode(w *world) perdure.Group {
 				return err
 			}
 		}
+
 		ctx.Defer(undo("log"))
 		if _, err := w.step(ctx, "reserve"); err != nil {
 			return "", err
@@ -208,6 +216,7 @@ func sagaCode(w *world) perdure.Group {
 		if _, err := w.step(ctx, "charge"); err != nil {
 			return "", err
 		}
+
 		ctx.OnFailure(undo("refund"))
 		if end == "wait" {
 			return tap.Receive(ctx)

@@ -16,7 +16,8 @@ var (
 	amounts = map[string]int{"first": 1, "second": 2}
 )
 
-// sell prices what is asked for, waits for a word and ships. Shipping fails until the world says that the van is repaired.
+// sell prices what is asked for, waits for a word and ships. Shipping fails until the world says
+// that the van is repaired.
 func sell(w *world) perdure.Group {
 	return perdure.Group{seller.Bind(func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		price, err := perdure.Do(ctx, "price", func(context.Context) (int, error) {
@@ -26,10 +27,12 @@ func sell(w *world) perdure.Group {
 		if err != nil {
 			return "", err
 		}
+
 		word, err := words.Receive(ctx)
 		if err != nil {
 			return "", err
 		}
+
 		shipped, err := perdure.Do(ctx, "ship", func(c context.Context) (string, error) {
 			w.ran("ship")
 			if word == "wreck" && !w.known("repaired") {
@@ -37,6 +40,7 @@ func sell(w *world) perdure.Group {
 			}
 			return w.tell("shipped "+perdure.IdempotencyKey(c), word), nil
 		})
+
 		return fmt.Sprintf("%d %s", price, shipped), err
 	})}
 }
@@ -89,6 +93,7 @@ func historyScenarios() []*scenario {
 					return err
 				}
 				fork := seller.Execution(perdure.RawKey("fork"))
+
 				return inOrder(
 					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "price") },
 					func() error {
@@ -155,7 +160,8 @@ func historyScenarios() []*scenario {
 					if _, err := seller.Start(d.client(), "first", key); err != nil {
 						return d.cause(0, err)
 					}
-					// An earlier drive may have deleted the run that received it: the signal is remembered, and comes no more.
+					// An earlier drive may have deleted the run that received it: the signal is
+					// remembered, and comes no more.
 					if err := words.Send(d.client(), x, "van"); err != nil && !errors.Is(err, perdure.ErrConflict) {
 						return d.cause(0, err)
 					}
@@ -164,6 +170,7 @@ func historyScenarios() []*scenario {
 					}
 					return d.cause(0, d.ps[0].App.Delete(d.ctx(), x))
 				}
+
 				return inOrder(
 					func() error { return d.once("deleted", first) },
 					func() error { _, err := start(d, seller, "second", "k"); return err },
@@ -212,6 +219,7 @@ func historyScenarios() []*scenario {
 					return err
 				}
 				kid := seller.Execution(perdure.RawKey("kid"))
+
 				return inOrder(
 					func() error {
 						return failsOnce(d, x, func() error { return d.eventually(func() error { return send(d, words, kid.Ref, "wreck", "s1") }) })

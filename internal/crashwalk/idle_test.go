@@ -11,9 +11,10 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A process that has nothing to do makes at most one call to the store per second, with the lease that is the default, whatever waits in it and
-// whoever else there is. That is counted over an hour, and in every ten seconds of it. So it is with a thousand free slots for tasks of ten queues, with limits, breakers,
-// a paused queue and schedules: nobody looks for work.
+// A process that has nothing to do makes at most one call to the store per second, with the lease
+// that is the default, whatever waits in it and whoever else there is. That is counted over an
+// hour, and in every ten seconds of it. So it is with a thousand free slots for tasks of ten
+// queues, with limits, breakers, a paused queue and schedules: nobody looks for work.
 func TestIdleProcessesAreQuiet(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []int{1, 3} {
@@ -30,7 +31,8 @@ func TestIdleProcessesAreQuiet(t *testing.T) {
 	}
 }
 
-// The same hour takes little processor time: nothing spins, and nothing wakes up often. Not in parallel, so that it is its own time that is measured.
+// The same hour takes little processor time: nothing spins, and nothing wakes up often. Not in
+// parallel, so that it is its own time that is measured.
 //
 //nolint:paralleltest // see above
 func TestIdleProcessNeedsNoProcessor(t *testing.T) {
@@ -62,7 +64,8 @@ func idler(i int) *perdure.Activity[int, int] {
 	return perdure.NewActivity(fmt.Sprint("idler-", i), func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue(fmt.Sprint("queue-", i)))
 }
 
-// equip has an app know limits, a breaker and a paused queue, and lets every queue do something, so that all that can be set up has been.
+// equip has an app know limits, a breaker and a paused queue, and lets every queue do something, so
+// that all that can be set up has been.
 func equip(t *testing.T, app *perdure.App) {
 	t.Helper()
 	check := func(err error) {
@@ -71,20 +74,24 @@ func equip(t *testing.T, app *perdure.App) {
 			t.Fatal(err)
 		}
 	}
+
 	check(app.SetLimit(t.Context(), perdure.LimitRule{Name: "all", Queue: "*", Concurrency: 40}))
 	check(app.SetLimit(t.Context(), perdure.LimitRule{Name: "slow", Queue: "queue-1", Rate: 5, Period: time.Second}))
 	check(app.SetLimit(t.Context(), perdure.LimitRule{Name: "keyed", Queue: "queue-2", Key: "input", Concurrency: 1}))
 	check(app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "activity:idler-3"}))
+
 	var last []perdure.Execution[int]
 	for i := range idleQueues {
 		xs, err := idler(i).SubmitMany(app.With(t.Context()), []int{1, 2, 3})
 		check(err)
 		last = append(last, xs...)
 	}
+
 	for _, x := range last {
 		_, err := x.Result(app.With(t.Context()))
 		check(err)
 	}
+
 	check(app.PauseQueue(t.Context(), "queue-4", "for a while"))
 	_, err := idler(4).Submit(app.With(t.Context()), 4) // waits there
 	check(err)
@@ -107,6 +114,7 @@ func idleHour(t *testing.T, processes int, equipped bool) {
 		}
 		return g
 	}
+
 	s := &scenario{name: "idle", lease: 10 * time.Second, idleAfter: time.Second, stages: []stage{{define: define, processes: processes}}}
 	if equipped {
 		s.tasks = perdure.TaskConfig{Slots: idleSlots}
@@ -116,15 +124,18 @@ func idleHour(t *testing.T, processes int, equipped bool) {
 	if alive, err := w.populate(&w.s.stages[0], ps); err != nil || !alive {
 		t.Fatal(alive, err)
 	}
+
 	for i := range waiting {
 		if _, err := sleeper.Start(ps[0].App.With(t.Context()), i, perdure.RawKey(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if equipped {
 		equip(t, ps[0].App)
 	}
-	time.Sleep(time.Minute) // of virtual time: all are parked, unloaded, and each shard is where it belongs
+	// of virtual time: all are parked, unloaded, and each shard is where it belongs
+	time.Sleep(time.Minute)
 	const lasting, window = time.Hour, 10 * time.Second
 	from, began := len(w.trace.Since(0)), w.trace.Elapsed()
 	time.Sleep(lasting)
@@ -133,22 +144,26 @@ func idleHour(t *testing.T, processes int, equipped bool) {
 		process int
 		window  time.Duration
 	}
+
 	counts, total := map[slot]int{}, map[int]int{}
 	for _, c := range calls {
 		counts[slot{c.Process, (c.At - began) / window}]++
 		total[c.Process]++
 	}
+
 	for s, n := range counts {
 		if n > int(window/time.Second) {
 			t.Errorf("process %d made %d calls in %s", s.process, n, window)
 		}
 	}
+
 	for i := range processes {
 		// It renews its lease every two seconds.
 		if n := total[i+1]; n < int(lasting/(4*time.Second)) || n > int(lasting/time.Second) {
 			t.Errorf("process %d made %d calls in %s", i+1, n, lasting)
 		}
 	}
+
 	t.Logf("calls in %s: %v", lasting, total)
 	// They are idle, not dead.
 	to := sleeper.Execution(perdure.RawKey("1"))

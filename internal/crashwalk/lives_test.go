@@ -37,7 +37,8 @@ func lifeScenarios() []*scenario {
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{relay.Bind(func(ctx perdure.WorkflowCtx, b baton) (string, error) {
 					if b.Got == "" {
-						if err := ctx.Sleep(time.Second); err != nil { // so that signals wait when the run ends
+						// so that signals wait when the run ends
+						if err := ctx.Sleep(time.Second); err != nil {
 							return "", err
 						}
 					}
@@ -102,6 +103,7 @@ func lifeScenarios() []*scenario {
 				if len(runs) != 2 {
 					return wrong("%d runs, want 2", len(runs))
 				}
+
 				for i, stage := range []string{"next", "done"} {
 					rows, err := w.mem.LoadLabels(context.Background(), []store.RunKey{{Shard: runs[i].row.Shard, Run: runs[i].row.Start.Run}})
 					if err != nil {
@@ -115,6 +117,7 @@ func lifeScenarios() []*scenario {
 						return wrong("run %d has the labels %v, want %s", i+1, got, want)
 					}
 				}
+
 				return nil
 			},
 		},
@@ -133,6 +136,7 @@ func lifeScenarios() []*scenario {
 					}); err != nil || was != id {
 						return "", fmt.Errorf("id %s was %s: %w", id, was, err)
 					}
+
 					v, err := words.Receive(ctx)
 					if err != nil {
 						return "", err
@@ -140,6 +144,7 @@ func lifeScenarios() []*scenario {
 					if _, err := w.step(ctx, "signalled"); err != nil {
 						return "", err
 					}
+
 					if err := ctx.Sleep(2 * time.Second); err != nil {
 						return "", err
 					}
@@ -158,7 +163,8 @@ func lifeScenarios() []*scenario {
 				)
 			}),
 			check: func(w *world, _ *histories) error {
-				if n := w.bodies["code"]; n < 3 && (w.strike.kind == nil || w.strike.kind.span == 0) { // news that is late finds it loaded
+				// news that is late finds it loaded
+				if n := w.bodies["code"]; n < 3 && (w.strike.kind == nil || w.strike.kind.span == 0) {
 					return wrong("the code ran %d times: it was never unloaded", n)
 				}
 				return nil
@@ -179,6 +185,7 @@ func lifeScenarios() []*scenario {
 						return result(d, x, "only")
 					}
 				}
+
 				other := func() error {
 					_, err := single.Start(d.client(), 8, perdure.RawKey("k"))
 					if err == nil {
@@ -189,6 +196,7 @@ func lifeScenarios() []*scenario {
 					}
 					return d.cause(0, err)
 				}
+
 				if err := together(client(), client(perdure.RequestID("r")), client(perdure.ReuseIfFailed), client(perdure.ReuseIfFailed)); err != nil {
 					return err
 				}
@@ -225,6 +233,7 @@ func lifeScenarios() []*scenario {
 						return err
 					}
 				}
+
 				return inOrder(
 					func() error {
 						return d.once("fails", func() error {
@@ -278,6 +287,7 @@ func lifeScenarios() []*scenario {
 						if err := send(d, words, x.Ref, "go", "s1"); err != nil {
 							return err
 						}
+
 						for {
 							info, err := d.ps[0].App.Describe(d.ctx(), x)
 							switch {
@@ -383,8 +393,9 @@ func lifeScenarios() []*scenario {
 			}),
 		},
 		{
-			// Both serve; shards move from the first to the second while executions run, and each client speaks to executions that the
-			// other process owns. When one dies, the other one's clients notice nothing but a delay.
+			// Both serve; shards move from the first to the second while executions run, and each
+			// client speaks to executions that the other process owns. When one dies, the other
+			// one's clients notice nothing but a delay.
 			name:   "two processes",
 			bodies: crowdBodies(),
 			maybe:  []string{"child of c0", "child of c1", "child of c2", "child of c3", "child of c4", "child of c5"},
@@ -401,15 +412,19 @@ func lifeScenarios() []*scenario {
 							if _, err := child.Run(ctx, "child of "+name, perdure.RawKey(name)); err != nil {
 								return "", err
 							}
+
 							v, err := words.Receive(ctx)
 							if err != nil {
 								return "", err
 							}
-							// It takes a while, so that shards move while it runs: it began with news, and is waited for all the same.
+
+							// It takes a while, so that shards move while it runs: it began with
+							// news, and is waited for all the same.
 							two, err := perdure.Do(ctx, "two of "+name, func(ctx context.Context) (string, error) {
 								w.ran("two of " + name)
 								return "two of " + name, sleep(ctx, time.Second)
 							})
+
 							return one + ", " + v + ", " + two, err
 						}),
 					}
@@ -432,6 +447,7 @@ func lifeScenarios() []*scenario {
 							return resultAt(d, there, x, fmt.Sprintf("one of %s, hi %s, two of %s", name, name, name))
 						})
 					}
+
 					return together(clients...)
 				},
 			}},

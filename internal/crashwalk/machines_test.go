@@ -71,6 +71,7 @@ func machineScenarios() []*scenario {
 			}),
 		}
 	}
+
 	return []*scenario{
 		{
 			name:     "machine with activities and timers",
@@ -82,6 +83,7 @@ func machineScenarios() []*scenario {
 					m.start = func() perdure.Actions {
 						return perdure.Actions{grind.Schedule("first", "hard"), perdure.StartTimer("too long", time.Hour)}
 					}
+
 					m.completed = func(e perdure.ActivityCompleted) perdure.Actions {
 						out, err := grind.Result(e)
 						m.hear("%s %s %v", e.ID, out, err)
@@ -91,14 +93,17 @@ func machineScenarios() []*scenario {
 						}
 						return perdure.Actions{polish.Schedule("last", "stone"), perdure.CancelAction("too long"), perdure.CancelAction("again")}
 					}
+
 					m.failed = func(e perdure.ActivityFailed) perdure.Actions {
 						m.hear("%s %v", e.ID, e.Err)
 						return perdure.Actions{perdure.StartTimer("rest", time.Second)}
 					}
+
 					m.fired = func(e perdure.TimerFired) perdure.Actions {
 						m.hear("%s", e.ID)
 						return m.done()
 					}
+
 					return m
 				}))
 			}, ending(mill, "", "k", "first hard <nil>, again soft <nil>, again soft <nil>, last too rough, rest")),
@@ -119,16 +124,19 @@ func machineScenarios() []*scenario {
 						m.hear("pause %d", n)
 						return nil
 					}
+
 					m.completed = func(e perdure.ActivityCompleted) perdure.Actions {
 						if e.ID == "undo" {
 							return perdure.Actions{perdure.Fail(fmt.Errorf("%s: %w", strings.Join(m.heard, ", "), perdure.ErrCanceled))}
 						}
 						return nil
 					}
+
 					m.canceled = func(reason string) perdure.Actions {
 						m.hear("%s", reason)
 						return perdure.Actions{grind.Schedule("undo", "undo")}
 					}
+
 					return m
 				}))
 			}, func(d *driver) error {
@@ -180,6 +188,7 @@ func machineScenarios() []*scenario {
 						m.start = func() perdure.Actions {
 							return perdure.Actions{child.Child("named", "works", perdure.RawKey("c")), child.Child("slow", "waits", perdure.RawKey("s"))}
 						}
+
 						m.closed = func(e perdure.ChildClosed) perdure.Actions {
 							out, err := child.Result(e)
 							m.hear("%s %s %v", e.ID, out, err)
@@ -191,6 +200,7 @@ func machineScenarios() []*scenario {
 							}
 							return m.both()
 						}
+
 						m.completed = func(perdure.ActivityCompleted) perdure.Actions { return m.both() }
 						return m
 					}))

@@ -228,10 +228,12 @@ func orderScenarios() []*scenario {
 						_, err := w.step(ctx, "sweep")
 						return err
 					})
+
 					ctx.OnFailure(func(ctx perdure.WorkflowCtx) error {
 						_, err := w.step(ctx, "sorry")
 						return err
 					})
+
 					ctx.OnInterrupt(func(ctx perdure.WorkflowCtx, reason string) error {
 						if err := ctx.Sleep(time.Second); err != nil {
 							return err
@@ -239,6 +241,7 @@ func orderScenarios() []*scenario {
 						_, err := w.step(ctx, "tell "+reason)
 						return err
 					})
+
 					return listen(ctx, 1)
 				})}
 			}, func(d *driver) error {
@@ -414,7 +417,8 @@ func pause(d *driver, to perdure.Ref, why string) error {
 // resume resumes it, once.
 func resume(d *driver, to perdure.Ref) error {
 	return d.once("resume of "+to.String(), func() error {
-		if err := d.ps[0].App.Resume(d.ctx(), to); err != nil && !errors.Is(err, perdure.ErrConflict) { // it went on, and has ended
+		// it went on, and has ended
+		if err := d.ps[0].App.Resume(d.ctx(), to); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return d.cause(0, fmt.Errorf("resume %s: %w", to, err))
 		}
 		d.acked("resume of "+to.String(), func(h *histories) error {
@@ -487,7 +491,8 @@ func (w *world) timed() bool {
 	return err == nil && slices.ContainsFunc(h.runs, func(r *history) bool { return r.count(model.EventTimerFired, "") > 0 })
 }
 
-// pausedOnce demands that the execution was paused once and resumed once, and what may happen in between.
+// pausedOnce demands that the execution was paused once and resumed once, and what may happen in
+// between.
 func pausedOnce(_ *world, h *histories) error {
 	for _, r := range h.runs {
 		paused, steps := false, 0
@@ -508,9 +513,11 @@ func pausedOnce(_ *world, h *histories) error {
 			default:
 			}
 		}
+
 		if n, m := r.count(model.EventPaused, ""), r.count(model.EventResumed, ""); n != 1 || m != 1 || steps > 1 {
 			return wrong("%d pauses, %d resumes, %d steps in between", n, m, steps)
 		}
 	}
+
 	return nil
 }

@@ -78,7 +78,8 @@ func (w *world) payloads() payload.Codec {
 	return payload.Codec{}
 }
 
-// reveal opens the payloads of a history, so that they can be compared. Every one must be readable, whatever has happened.
+// reveal opens the payloads of a history, so that they can be compared. Every one must be readable,
+// whatever has happened.
 func (w *world) reveal(h *history) error {
 	if !w.s.vaulted {
 		return nil
@@ -87,11 +88,13 @@ func (w *world) reveal(h *history) error {
 	if err != nil {
 		return err
 	}
+
 	ps := []*model.Payload{&h.row.Start.Input, &h.row.Outcome.Output}
 	h.events = slices.Clone(h.events)
 	for i := range h.events {
 		ps = append(ps, &h.events[i].Input, &h.events[i].Output)
 	}
+
 	for _, p := range ps {
 		if p.Encoding == model.JSON {
 			if len(p.Data) > 0 {
@@ -103,6 +106,7 @@ func (w *world) reveal(h *history) error {
 			return wrong("a payload of %s is stored and cannot be read: %v", h.row.Start.Address, err)
 		}
 	}
+
 	return nil
 }
 
@@ -119,8 +123,9 @@ var (
 	cargos  = perdure.NewSignal[cargo]("cargo")
 )
 
-// payloadScenarios are about payloads that are encrypted and offloaded: what is stored refers to what is there, also when a process dies between
-// the two; a repeated start is recognised; steps are.
+// payloadScenarios are about payloads that are encrypted and offloaded: what is stored refers to
+// what is there, also when a process dies between the two; a repeated start is recognised; steps
+// are.
 func payloadScenarios() []*scenario {
 	large := cargo{Text: strings.Repeat("heavy", 60)}
 	return []*scenario{{
@@ -149,6 +154,7 @@ func payloadScenarios() []*scenario {
 					if err != nil {
 						return "", err
 					}
+
 					child, err := feeder.Start(ctx, c, perdure.RawKey("f"))
 					if err != nil {
 						return "", err
@@ -156,11 +162,13 @@ func payloadScenarios() []*scenario {
 					if err := cargos.Send(ctx, child, up); err != nil {
 						return "", err
 					}
+
 					back, err := child.Result(ctx)
 					if err != nil {
 						return "", err
 					}
 					back.Left -= 1
+
 					return "", freight.ContinueAsNew(back)
 				}),
 			}

@@ -19,7 +19,8 @@ func scheduleScenarios() []*scenario {
 	ticks := perdure.NewSchedule("s", perdure.Every(3*time.Second), ticked.Job(1), perdure.OverlapAllow, perdure.EndAt(end))
 	self := perdure.Ref{Workflow: "perdure.schedule", Key: "s"}
 	return []*scenario{{
-		// A schedule fires three times until it ends. Wherever a process dies, every tick since it was created is begun once.
+		// A schedule fires three times until it ends. Wherever a process dies, every tick since it
+		// was created is begun once.
 		name: "schedule",
 		stages: []stage{{
 			define: func(*world) perdure.Group {
@@ -54,28 +55,33 @@ func scheduleScenarios() []*scenario {
 			if len(runs) == 0 {
 				return wrong("there is no schedule")
 			}
+
 			for _, e := range runs[0].events {
 				if e.Kind == model.EventUpdateReceived && created.IsZero() {
 					created = e.At.Std()
 				}
 			}
+
 			var want []string
 			for at := begin.Add(3 * time.Second); at.Before(end); at = at.Add(3 * time.Second) {
 				if at.After(created) {
 					want = append(want, at.Format(time.RFC3339))
 				}
 			}
+
 			if w.strike.kind == nil && len(want) != 3 {
 				return wrong("it was created at %s", created)
 			}
 			if got := ticksOf(h); !slices.Equal(got, want) {
 				return wrong("begun for %v, want %v", got, want)
 			}
+
 			for _, key := range want {
 				if n := len(h.chain[model.Address{Tenant: model.DefaultTenant, Type: "ticked", Key: "s@" + key}]); n != 1 {
 					return wrong("tick %s has %d runs", key, n)
 				}
 			}
+
 			return nil
 		},
 	}}

@@ -46,13 +46,16 @@ func signalScenarios() []*scenario {
 					if _, err := w.step(ctx, "first"); err != nil {
 						return "", err
 					}
-					if err := ctx.Sleep(time.Second); err != nil { // the first signal comes before anybody waits for it
+
+					// the first signal comes before anybody waits for it
+					if err := ctx.Sleep(time.Second); err != nil {
 						return "", err
 					}
 					one, err := listen(ctx, 1)
 					if err != nil {
 						return "", err
 					}
+
 					if _, err := w.step(ctx, "second"); err != nil {
 						return "", err
 					}
@@ -107,6 +110,7 @@ func signalScenarios() []*scenario {
 				if err := together(begin(1, "r1"), begin(10, "r2"), begin(100, "r3")); err != nil {
 					return err
 				}
+
 				return result(d, summer.Execution(perdure.RawKey("k")), 111)
 			}),
 			loose: true, // which of them begins the run is a matter of luck
@@ -142,6 +146,7 @@ func signalScenarios() []*scenario {
 				}
 				var mu sync.Mutex
 				winners := 0
+
 				resolve := func(side string) func() error {
 					return func() error {
 						err := choice.Resolve(d.client(), x.Ref, side)
@@ -161,12 +166,14 @@ func signalScenarios() []*scenario {
 				if err := together(resolve("heads"), resolve("tails")); err != nil {
 					return err
 				}
+
 				if winners > 1 {
 					return wrong("both have resolved the promise")
 				}
 				if err := refusal.Reject(d.client(), x.Ref, errors.New("no deal")); err != nil && !errors.Is(err, perdure.ErrConflict) {
 					return d.cause(0, err)
 				}
+
 				return result(d, x, "heads or tails, no deal")
 			}),
 			loose: true, // either side may win
@@ -206,6 +213,7 @@ func signalScenarios() []*scenario {
 				if err != nil {
 					return err
 				}
+
 				says, err := start(d, talker, 0, "says")
 				if err != nil {
 					return err

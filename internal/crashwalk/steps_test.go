@@ -39,7 +39,8 @@ func stepScenarios() []*scenario {
 			}, ending(linear, ">", "k", ">abc")),
 		},
 		{
-			// The outcome of a step that was begun before the change may be committed before its version: that proves nothing.
+			// The outcome of a step that was begun before the change may be committed before its
+			// version: that proves nothing.
 			name:     "version of a change",
 			selfless: true,
 			bodies:   map[string]int{"aside": 1, "a": 1, "new": 1},

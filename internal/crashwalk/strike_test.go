@@ -19,11 +19,13 @@ type kind struct {
 	commits bool
 	// crash tells that the process dies: at the call itself, or at the next one when next is set.
 	crash, next bool
-	// refuses tells that an address is quarantined for a while although there is nothing wrong with it.
+	// refuses tells that an address is quarantined for a while although there is nothing wrong with
+	// it.
 	refuses bool
 	// span makes all calls go wrong from the first one on, for so long.
 	span time.Duration
-	// restarts tells that the node may lose its lease without having died, so that it begins anew and repeats what it was doing.
+	// restarts tells that the node may lose its lease without having died, so that it begins anew
+	// and repeats what it was doing.
 	restarts bool
 }
 
@@ -57,15 +59,18 @@ var kinds = []kind{
 	{name: "refused", commits: true, refuses: true, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Refused}
 	}},
-	// Commits whose answer is lost while they are on their way: they land before the next call, which is the one that moves the
-	// fence as a rule; or after it, when they must come to nothing; or they hold the row of the fence.
+	// Commits whose answer is lost while they are on their way: they land before the next call,
+	// which is the one that moves the fence as a rule; or after it, when they must come to nothing;
+	// or they hold the row of the fence.
 	{name: "late early", commits: true, fault: late(faultstore.Late, func(int) int { return 1 })},
 	{name: "late", commits: true, fault: late(faultstore.Late, func(k int) int { return 2 + k%5 })},
 	{name: "late begun", commits: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
-	// The same, and the process dies before it can do anything about it: they land somewhere in the takeover, or after it.
+	// The same, and the process dies before it can do anything about it: they land somewhere in the
+	// takeover, or after it.
 	{name: "late and crash", commits: true, crash: true, next: true, fault: late(faultstore.Late, func(k int) int { return 1 + 7*k%24 })},
 	{name: "late begun and crash", commits: true, crash: true, next: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
-	// The store is away for longer than a lease; and it does everything for a while, but all its answers are lost.
+	// The store is away for longer than a lease; and it does everything for a while, but all its
+	// answers are lost.
 	{name: "outage", span: 6 * time.Second, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Away}
 	}},
@@ -95,6 +100,7 @@ func (s *strike) Next(c faultstore.Call) faultstore.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total++
+
 	switch {
 	case s.kind == nil:
 		return faultstore.Fault{}
@@ -103,6 +109,7 @@ func (s *strike) Next(c faultstore.Call) faultstore.Fault {
 	case s.kind.commits && c.Method != faultstore.Commit:
 		return faultstore.Fault{}
 	}
+
 	if s.calls++; s.calls != s.at {
 		return faultstore.Fault{}
 	}
@@ -110,6 +117,7 @@ func (s *strike) Next(c faultstore.Call) faultstore.Fault {
 	if c.Batch != nil {
 		s.of = " " + crash.Describe(c.Batch)
 	}
+
 	return s.kind.fault(c.Method, s.at)
 }
 

@@ -40,7 +40,8 @@ func talkScenarios() []*scenario {
 				return inOrder(
 					func() error { return call(d, 0, x.Ref, 1, "u1", 1) },
 					func() error { return call(d, 0, x.Ref, 10, "u2", 11) },
-					func() error { return call(d, 0, x.Ref, 1, "u1", 1) }, // again, after it was answered
+					// again, after it was answered
+					func() error { return call(d, 0, x.Ref, 1, "u1", 1) },
 					func() error { return refusedCall(d, x.Ref, -1, "u3") },
 					func() error {
 						same := func() error { return call(d, 0, x.Ref, 100, "u4", 111) }
@@ -78,6 +79,7 @@ func talkScenarios() []*scenario {
 				if err != nil {
 					return err
 				}
+
 				ask := func(v int, id string) func() error {
 					return func() error {
 						return d.patiently(func() error {
@@ -86,6 +88,7 @@ func talkScenarios() []*scenario {
 						})
 					}
 				}
+
 				err = together(ask(1, "u1"), ask(1, "u1"), ask(2, "u2"), func() error {
 					return inOrder(
 						func() error { return d.recorded(x.Ref, model.EventUpdateReceived, "answer") },
@@ -97,6 +100,7 @@ func talkScenarios() []*scenario {
 				if err != nil {
 					return err
 				}
+
 				return inOrder(
 					func() error { return send(d, enough, x.Ref, "", "s2") },
 					func() error { return result(d, x, "end") },
@@ -121,6 +125,7 @@ func talkScenarios() []*scenario {
 							return "", err
 						}
 					}
+
 					_, refused := add.Call(ctx, to, -1)
 					_, missing := add.Call(ctx, counter.Execution(perdure.RawKey("nobody")), 1)
 					if err := enough.Send(ctx, to, ""); err != nil {
@@ -129,6 +134,7 @@ func talkScenarios() []*scenario {
 					if _, err := to.Result(ctx); err != nil {
 						return "", err
 					}
+
 					_, late := add.Call(ctx, to, 5)
 					return fmt.Sprint(sum, refused, errors.Is(missing, perdure.ErrNotFound), errors.Is(late, perdure.ErrConflict)), nil
 				}))
@@ -145,7 +151,8 @@ func talkScenarios() []*scenario {
 			check: func(_ *world, h *histories) error { return answersOf(h, counter.Execution(perdure.RawKey("k")).Ref, 4) },
 		},
 		{
-			// Clients signal until they are told that the execution is closed. What was acknowledged was taken once.
+			// Clients signal until they are told that the execution is closed. What was
+			// acknowledged was taken once.
 			name:  "signals around the end",
 			loose: true, // how many come in time is a matter of luck
 			stages: alone(func(*world) perdure.Group {
@@ -164,6 +171,7 @@ func talkScenarios() []*scenario {
 				if err != nil {
 					return err
 				}
+
 				client := func(who string) func() error {
 					return func() error {
 						for i := range 3 {
@@ -185,6 +193,7 @@ func talkScenarios() []*scenario {
 				if err := together(client("a"), client("b")); err != nil {
 					return err
 				}
+
 				_, err = x.Result(d.client())
 				return d.cause(0, err)
 			}),
@@ -213,6 +222,7 @@ func talkScenarios() []*scenario {
 					if err := stand.Set(ctx, fmt.Sprintf("begun %d", n)); err != nil {
 						return "", err
 					}
+
 					if _, err := w.step(ctx, "look"); err != nil {
 						return "", err
 					}
@@ -222,6 +232,7 @@ func talkScenarios() []*scenario {
 					if err := ctx.Sleep(time.Second); err != nil {
 						return "", err
 					}
+
 					if n < 3 {
 						return "", showing.ContinueAsNew(n + 1)
 					}
@@ -236,6 +247,7 @@ func talkScenarios() []*scenario {
 				if err := result(d, x, "done 3, 3"); err != nil {
 					return err
 				}
+
 				n, ok, err := runCount.Read(d.client(), x.Ref)
 				if err != nil || !ok || n != 3 {
 					return d.cause(0, errors.Join(err, fmt.Errorf("after the end the count of runs is %d, %v: %w", n, ok, perdure.ErrUnavailable)))
@@ -244,6 +256,7 @@ func talkScenarios() []*scenario {
 				if err == nil && ok {
 					return wrong("state that was cleared is there")
 				}
+
 				return d.cause(0, err)
 			}),
 			check: func(w *world, h *histories) error {
@@ -264,11 +277,13 @@ func talkScenarios() []*scenario {
 						return wrong("run %d has set %q, want %q", i+1, got, want)
 					}
 				}
+
 				return nil
 			},
 		},
 		{
-			// What a query sees is in the history for ever: a later one, of whatever process, sees at least that.
+			// What a query sees is in the history for ever: a later one, of whatever process, sees
+			// at least that.
 			name:      "queries beside crashes",
 			idleAfter: 300 * time.Millisecond,
 			maybe:     []string{"keep one", "keep two", "keep three"},
@@ -293,6 +308,7 @@ func talkScenarios() []*scenario {
 				if err != nil {
 					return err
 				}
+
 				for i, v := range []string{"one", "two", "three"} {
 					if err := send(d, words, x.Ref, v, "s "+v); err != nil {
 						return err
@@ -308,6 +324,7 @@ func talkScenarios() []*scenario {
 						}
 					}
 				}
+
 				return result(d, x, "one two three")
 			}),
 			check: func(w *world, h *histories) error { return looked(w, "one two three") },
@@ -340,6 +357,7 @@ func talkScenarios() []*scenario {
 							)
 						})
 					}
+
 					return together(clients...)
 				},
 			}},
@@ -348,7 +366,8 @@ func talkScenarios() []*scenario {
 			},
 		},
 		{
-			// A workflow sends under an id that was used before, by itself and by a client: once is enough, and it is told so.
+			// A workflow sends under an id that was used before, by itself and by a client: once is
+			// enough, and it is told so.
 			name:  "request ids of workflows",
 			lanes: 2,
 			stages: alone(func(*world) perdure.Group {
@@ -385,7 +404,8 @@ func talkScenarios() []*scenario {
 	}
 }
 
-// counting is a counter that adds what updates bring, each by a step, until it hears that it is enough.
+// counting is a counter that adds what updates bring, each by a step, until it hears that it is
+// enough.
 func counting(w *world) perdure.Group {
 	return perdure.Group{counter.Bind(func(ctx perdure.WorkflowCtx, sum int) (int, error) {
 		seen.Handle(ctx, func(int) (string, error) { return fmt.Sprint(sum), nil })
@@ -425,7 +445,8 @@ func refusedCall(d *driver, to perdure.Ref, v int, id string) error {
 	return d.cause(0, fmt.Errorf("update %s of %s: %w", id, to, err))
 }
 
-// heard demands an answer to an update, and notes that it was given: it must be the one in the history.
+// heard demands an answer to an update, and notes that it was given: it must be the one in the
+// history.
 func heard[O comparable](d *driver, i int, to perdure.Ref, id string, got O, err error, want O) error {
 	if err != nil {
 		return d.cause(i, fmt.Errorf("update %s of %s: %w", id, to, err))
@@ -433,6 +454,7 @@ func heard[O comparable](d *driver, i int, to perdure.Ref, id string, got O, err
 	if got != want {
 		return wrong("update %s of %s was answered with %v, want %v", id, to, got, want)
 	}
+
 	d.acked("the answer to "+id, func(h *histories) error {
 		for _, r := range h.of(to) {
 			for _, e := range r.events {
@@ -443,10 +465,12 @@ func heard[O comparable](d *driver, i int, to perdure.Ref, id string, got O, err
 		}
 		return wrong("update %s of %s was answered, but that is not how it stands", id, to)
 	})
+
 	return nil
 }
 
-// answersOf demands so many answers to updates in an execution, and that no request was answered twice, in whatever run.
+// answersOf demands so many answers to updates in an execution, and that no request was answered
+// twice, in whatever run.
 func answersOf(h *histories, r perdure.Ref, want int) error {
 	answered, n := once{}, 0
 	for _, run := range h.of(r) {
@@ -462,6 +486,7 @@ func answersOf(h *histories, r perdure.Ref, want int) error {
 			}
 		}
 	}
+
 	if n != want {
 		return wrong("%s has answered %d updates, want %d", r, n, want)
 	}
@@ -475,6 +500,7 @@ func look(d *driver, i int, to perdure.Ref) error {
 	before := d.w.facts[key]
 	d.w.mu.Unlock()
 	got, err := seen.Ask(d.at(i), to, 0)
+
 	switch {
 	case errors.Is(err, perdure.ErrConflict):
 		return nil // an earlier drive has brought it to its end
@@ -483,6 +509,7 @@ func look(d *driver, i int, to perdure.Ref) error {
 	case len(got) < len(before):
 		return wrong("%s has shown %q, and now %q", to, before, got)
 	}
+
 	d.w.mu.Lock()
 	d.w.facts[key] = got
 	d.w.mu.Unlock()

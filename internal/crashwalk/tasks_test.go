@@ -21,8 +21,8 @@ var (
 	mailing  = perdure.DeclareWorkflow[string, string]("mailing")
 )
 
-// taskScenarios are about what queues carry. A claim whose process died consumes its attempt, so that histories differ from those without a fault: what
-// must hold in each of them is in tasksEnd.
+// taskScenarios are about what queues carry. A claim whose process died consumes its attempt, so
+// that histories differ from those without a fault: what must hold in each of them is in tasksEnd.
 func taskScenarios() []*scenario {
 	return []*scenario{
 		{
@@ -158,14 +158,16 @@ func submit[I, O any](d *driver, a *perdure.Activity[I, O], in I, key string) (p
 	return x, nil
 }
 
-// tasksEnd demands that there are so many dead letters, that an attempt was lost only where a process has ended otherwise than in good order, and that nobody
-// ever had a task that somebody else had.
+// tasksEnd demands that there are so many dead letters, that an attempt was lost only where a
+// process has ended otherwise than in good order, and that nobody ever had a task that somebody
+// else had.
 func tasksEnd(dead int64) func(w *world, h *histories) error {
 	return func(w *world, h *histories) error {
 		n, err := w.mem.CountDead(context.Background(), store.DeadQuery{Tenant: model.DefaultTenant})
 		if err != nil || n != dead {
 			return wrong("there are %d dead letters, want %d: %v", n, dead, err)
 		}
+
 		for _, r := range h.runs {
 			held := map[string]bool{model.TaskStep: r.row.Start.Worker != ""}
 			for i := range r.events {
@@ -184,11 +186,13 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 					}
 					held[e.ID] = false
 				}
+
 				if e.Failure != nil && e.Failure.Type == model.FailureLost && !w.lostLease() {
 					return wrong("event %d: an attempt is lost, and no process was: %v", e.Seq, e.Failure)
 				}
 			}
 		}
+
 		return nil
 	}
 }
@@ -198,8 +202,9 @@ func both(a, b func(*world, *histories) error) func(*world, *histories) error {
 	return func(w *world, h *histories) error { return errors.Join(a(w, h), b(w, h)) }
 }
 
-// taskWrote demands that every value that was saved was saved once, whatever died: an attempt goes on where the one before it was, because a Save that returned is durable. What was
-// written with it is there, once, in order; what was lost, was lost before the Save behind it.
+// taskWrote demands that every value that was saved was saved once, whatever died: an attempt goes
+// on where the one before it was, because a Save that returned is durable. What was written with it
+// is there, once, in order; what was lost, was lost before the Save behind it.
 func taskWrote(w *world, h *histories) error {
 	ctx := context.Background()
 	for _, r := range h.runs {
@@ -212,6 +217,7 @@ func taskWrote(w *world, h *histories) error {
 		if err != nil {
 			return err
 		}
+
 		last := -1
 		for i := range items {
 			it, err := items[i].StreamItem()
@@ -224,10 +230,12 @@ func taskWrote(w *world, h *histories) error {
 			}
 			last = n
 		}
+
 		lines, err := w.mem.LoadLogs(ctx, key, "", store.LogPlace{}, 1000)
 		if err != nil || last != 2 {
 			return wrong("the last item is %d: %v", last, err)
 		}
+
 		seen := map[string]bool{}
 		for i := range lines {
 			if seen[lines[i].Text] || i > 0 && lines[i].Text < lines[i-1].Text {
@@ -236,5 +244,6 @@ func taskWrote(w *world, h *histories) error {
 			seen[lines[i].Text] = true
 		}
 	}
+
 	return nil
 }

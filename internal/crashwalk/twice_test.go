@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestScenariosExecutedTwice runs all scenarios, without a fault, as tests of users run theirs: code is executed twice, and leaves memory whenever it
-// waits. Nothing may be found, and what must hold after every run holds.
+// TestScenariosExecutedTwice runs all scenarios, without a fault, as tests of users run theirs:
+// code is executed twice, and leaves memory whenever it waits. Nothing may be found, and what must
+// hold after every run holds.
 func TestScenariosExecutedTwice(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenarios() {
@@ -17,21 +18,25 @@ func TestScenariosExecutedTwice(t *testing.T) {
 			t.Parallel()
 			var mu sync.Mutex
 			var found []string
+
 			checks := &replay.Checks{Twice: true, Found: func(m replay.Mistake) {
 				mu.Lock()
 				defer mu.Unlock()
 				found = append(found, m.Text)
 			}}
+
 			r := s.trialWith(t, &strike{}, nil, checks)
 			if r.err != nil {
 				t.Error(r.report())
 			}
 			mu.Lock()
 			defer mu.Unlock()
+
 			for _, text := range found {
 				switch {
 				case strings.Contains(text, "is repeated without a key"): // as some scenarios do
-				case strings.Contains(text, "event 1 records step a") && strings.HasPrefix(s.name, "blocked "): // which is what they are about
+				case strings.Contains(text, "event 1 records step a") && strings.HasPrefix(s.name, "blocked "):
+					// which is what they are about
 				default:
 					t.Errorf("found: %s", text)
 				}

@@ -43,6 +43,7 @@ func (w *world) read() (*histories, error) {
 		return nil, err
 	}
 	slices.Reverse(page.Executions)
+
 	h := &histories{chain: map[model.Address][]*history{}}
 	for _, row := range page.Executions {
 		r := &history{row: row, events: slices.Clone(row.Start.Carried)}
@@ -57,20 +58,24 @@ func (w *world) read() (*histories, error) {
 		h.runs = append(h.runs, r)
 		h.chain[row.Start.Address] = append(h.chain[row.Start.Address], r)
 	}
+
 	for a, runs := range h.chain {
 		if h.chain[a], err = inSuccession(runs); err != nil {
 			return h, err
 		}
 	}
+
 	return h, nil
 }
 
-// inSuccession orders the runs of an address: by their start, and those of one moment so that each follows the one it came from.
+// inSuccession orders the runs of an address: by their start, and those of one moment so that each
+// follows the one it came from.
 func inSuccession(runs []*history) ([]*history, error) {
 	current := slices.DeleteFunc(slices.Clone(runs), func(r *history) bool { return !r.row.Current })
 	if len(current) != 1 {
 		return runs, wrong("%d runs of %s are current", len(current), runs[0].row.Start.Address)
 	}
+
 	slices.SortStableFunc(runs, func(x, y *history) int {
 		switch {
 		case x == y:
@@ -82,6 +87,7 @@ func inSuccession(runs []*history) ([]*history, error) {
 		}
 		return int(x.row.Start.At - y.row.Start.At)
 	})
+
 	return runs, nil
 }
 
@@ -140,10 +146,12 @@ func (h *histories) String() string {
 		case o.Status.Closed():
 			fmt.Fprintf(&b, " %s", o.Output.Data)
 		}
+
 		if !o.Status.Closed() {
 			fmt.Fprintf(&b, " parked=%v waits=%v blocked=%v", r.row.Parked, r.row.Waits, r.row.Blocked)
 		}
 		b.WriteByte('\n')
+
 		for i := range r.events {
 			e := &r.events[i]
 			fmt.Fprintf(&b, "    %3d %s %-16s %s %s", e.Seq, e.At.Std().Format("15:04:05.000"), e.Kind, e.ID, e.Name)
@@ -156,6 +164,7 @@ func (h *histories) String() string {
 			b.WriteByte('\n')
 		}
 	}
+
 	return b.String()
 }
 
@@ -169,11 +178,13 @@ func (w *world) restless() error {
 	if err != nil {
 		return err
 	}
+
 	for _, row := range page.Executions {
 		if a := row.Start.Address; !w.current.meant(a) {
 			return fmt.Errorf("execution %s/%s is open (parked=%v, waits=%v, blocked=%v)", a.Type, a.Key, row.Parked, row.Waits, row.Blocked)
 		}
 	}
+
 	messages, _, err := w.mem.LoadMessages(ctx, allShards(), 10, 1<<30)
 	if err != nil {
 		return err
@@ -181,6 +192,7 @@ func (w *world) restless() error {
 	if len(messages) > 0 {
 		return fmt.Errorf("messages are on their way, the first one is a %s to %s", messages[0].Message.Kind, messages[0].Message.To)
 	}
+
 	inbox, _, err := w.mem.LoadInbox(ctx, allShards(), math.MaxInt64, 10, 1<<30)
 	if err != nil {
 		return err
@@ -188,6 +200,7 @@ func (w *world) restless() error {
 	if len(inbox) > 0 {
 		return fmt.Errorf("requests wait in the inbox, the first one is a %s to %s", inbox[0].Message.Kind, inbox[0].Message.To)
 	}
+
 	return w.restlessEntities()
 }
 
@@ -201,26 +214,31 @@ func (w *world) verify(plain []string) (*histories, error) {
 	if err := w.restless(); err != nil {
 		errs = append(errs, fmt.Errorf("stuck: %w", err))
 	}
+
 	for _, r := range h.runs {
 		if err := r.verify(); err != nil {
 			errs = append(errs, fmt.Errorf("history of %s/%s: %w", r.row.Start.Address.Type, r.row.Start.Address.Key, err))
 		}
 	}
+
 	for _, runs := range h.chain {
 		errs = append(errs, verifyChain(runs))
 	}
+
 	errs = append(errs, w.verifyTimers(h), w.verifyBodies(), w.verifyNodes())
 	for _, a := range w.acks {
 		if err := a.holds(h); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", a.what, err))
 		}
 	}
+
 	if plain != nil && !w.s.loose {
 		errs = append(errs, compare(plain, h.facts(w.s.ignore...)))
 	}
 	if w.s.check != nil {
 		errs = append(errs, w.s.check(w, h))
 	}
+
 	return h, errors.Join(errs...)
 }
 
@@ -236,7 +254,8 @@ func (o once) see(seq int64, format string, args ...any) error {
 	return nil
 }
 
-// verify checks a run by itself: positions without a gap, times that do not go back, and nothing twice.
+// verify checks a run by itself: positions without a gap, times that do not go back, and nothing
+// twice.
 func (r *history) verify() error {
 	seen, received, started, failures := once{}, map[int64]string{}, map[string]bool{}, map[string]int{}
 	last, paused := r.row.Start.Zero(), false
@@ -248,6 +267,7 @@ func (r *history) verify() error {
 		if e.At < last {
 			return wrong("event %d is older than the one before it", e.Seq)
 		}
+
 		last = e.At
 		var err error
 		switch e.Kind {
@@ -333,21 +353,25 @@ func (r *history) verify() error {
 			err = seen.see(e.Seq, "the lock of section %s on %s", e.ID, e.Target)
 		case model.EventUnlocked:
 			err = seen.see(e.Seq, "the end of section %s", e.Section)
-		case model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut: // see tasksEnd
+		case model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
+			// see tasksEnd
 		default:
 			err = wrong("event %d is a %s", e.Seq, e.Kind)
 		}
+
 		if err != nil {
 			return err
 		}
 	}
+
 	if o := &r.row.Outcome; o.Status.Closed() && o.At < last {
 		return wrong("the run ended before its last event")
 	}
 	return nil
 }
 
-// verifyChain checks the runs of an address: they follow each other, and a signal is taken by at most one of them.
+// verifyChain checks the runs of an address: they follow each other, and a signal is taken by at
+// most one of them.
 func verifyChain(runs []*history) error {
 	taken, began := once{}, once{}
 	for i, r := range runs {
@@ -358,22 +382,27 @@ func verifyChain(runs []*history) error {
 		if (o.Status == model.Continued) == o.Next.IsZero() {
 			return wrong("run %s ended as %s, next run %s", s.Run, o.Status, o.Next)
 		}
+
 		if o.Status == model.Continued && (i == len(runs)-1 || runs[i+1].row.Start.Run != o.Next || runs[i+1].row.Start.Previous != s.Run) {
 			return wrong("run %s continues as %s, which does not follow it", s.Run, o.Next)
 		}
+
 		if o.Status == model.Continued {
 			if err := verifyCarried(r, runs[i+1]); err != nil {
 				return err
 			}
 		}
+
 		if s.RequestID != "" && s.Previous.IsZero() {
 			if err := began.see(int64(i), "the run that request %s began", s.RequestID); err != nil {
 				return err
 			}
 		}
+
 		if !s.Source.IsZero() {
 			taken = once{} // it has the past of the run before
 		}
+
 		for _, e := range r.events {
 			if e.Kind != model.EventSignalTaken {
 				continue
@@ -385,10 +414,12 @@ func verifyChain(runs []*history) error {
 			}
 		}
 	}
+
 	return nil
 }
 
-// verifyCarried demands that the signals which a run has not taken are the first ones of the next, in order; after a reset, all of them.
+// verifyCarried demands that the signals which a run has not taken are the first ones of the next,
+// in order; after a reset, all of them.
 func verifyCarried(from, to *history) error {
 	text := func(e *model.Event) string { return e.Name + " " + e.RequestID + " " + string(e.Input.Data) }
 	var left, carried []string
@@ -400,11 +431,13 @@ func verifyCarried(from, to *history) error {
 			left = append(left, text(e))
 		}
 	}
+
 	for i := range to.row.Start.Carried {
 		if e := &to.row.Start.Carried[i]; e.Kind == model.EventSignalReceived {
 			carried = append(carried, text(e))
 		}
 	}
+
 	if !slices.Equal(left, carried) {
 		return wrong("run %s has left signals %q, the next one begins with %q", from.row.Start.Run, left, carried)
 	}
@@ -427,12 +460,15 @@ func (w *world) verifyTimers(h *histories) error {
 	return nil
 }
 
-// verifyBodies demands that every body has run: once, or at most once per process when one has crashed or was fenced.
+// verifyBodies demands that every body has run: once, or at most once per process when one has
+// crashed or was fenced.
 func (w *world) verifyBodies() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	crashed := w.strike.kind != nil && w.strike.kind.crash && w.strike.happened()
-	// After an outage that is longer than a lease, whoever comes back first fences the others. A shard that moves in order repeats nothing.
+
+	// After an outage that is longer than a lease, whoever comes back first fences the others. A
+	// shard that moves in order repeats nothing.
 	outlived := w.strike.kind != nil && w.strike.kind.span > 0 && w.strike.happened() && w.current.processes > 1
 	for name, want := range w.s.bodies {
 		got, most := w.bodies[name], want
@@ -446,15 +482,18 @@ func (w *world) verifyBodies() error {
 			return wrong("body %s ran %d times, want %d (%d processes)", name, got, want, w.opened)
 		}
 	}
+
 	for name := range w.bodies {
 		if _, known := w.s.bodies[name]; !known && !slices.Contains(w.s.maybe, name) {
 			return wrong("body %s ran, which nobody expects", name)
 		}
 	}
+
 	return nil
 }
 
-// verifyNodes demands that all nodes have left and have freed their shards. One that died, or could not say goodbye, leaves them to whoever wants them.
+// verifyNodes demands that all nodes have left and have freed their shards. One that died, or could
+// not say goodbye, leaves them to whoever wants them.
 func (w *world) verifyNodes() error {
 	v, err := w.mem.Members(context.Background())
 	if err != nil {
@@ -482,8 +521,9 @@ func (w *world) lostLease() bool {
 	return k != nil && w.strike.happened() && (k.crash || k.span > 0)
 }
 
-// goodbyesLost is how many nodes may be left registered: one that died without anything that somebody else would want, or
-// that could not say goodbye, or whose registration was never answered.
+// goodbyesLost is how many nodes may be left registered: one that died without anything that
+// somebody else would want, or that could not say goodbye, or whose registration was never
+// answered.
 func (w *world) goodbyesLost() int {
 	lost := w.lostLease()
 	w.strike.mu.Lock()
@@ -501,7 +541,8 @@ func (w *world) goodbyesLost() int {
 	return 0
 }
 
-// facts are the histories as sorted lines, without what differs from run to run: times, run ids and derived keys.
+// facts are the histories as sorted lines, without what differs from run to run: times, run ids and
+// derived keys.
 func (h *histories) facts(ignore ...model.EventKind) []string {
 	var lines []string
 	for a, runs := range h.chain {
@@ -531,6 +572,7 @@ func (h *histories) facts(ignore ...model.EventKind) []string {
 			}
 		}
 	}
+
 	slices.Sort(lines)
 	return lines
 }

@@ -32,8 +32,9 @@ func scenarios() []*scenario {
 		talkScenarios(), orderScenarios(), historyScenarios(), machineScenarios(), payloadScenarios(), scheduleScenarios(), taskScenarios(), entityScenarios())
 }
 
-// TestCrashWalk walks through all scenarios: through every call with the four main kinds of faults where a scenario has few calls, and
-// through every second call otherwise. The race detector and short mode make that every third. TestLongCrashWalk leaves out none.
+// TestCrashWalk walks through all scenarios: through every call with the four main kinds of faults
+// where a scenario has few calls, and through every second call otherwise. The race detector and
+// short mode make that every third. TestLongCrashWalk leaves out none.
 func TestCrashWalk(t *testing.T) {
 	t.Parallel()
 	every := 2
@@ -71,6 +72,7 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 	runs++
 	failures := 0
 	began := time.Now()
+
 	asked := every
 	for i := range kinds {
 		k := &kinds[i]
@@ -80,6 +82,7 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 		if *onlyKind != "" && k.name != *onlyKind {
 			continue
 		}
+
 		hits, last := 0, 0
 		for at := 1 + i%every; ; at += every {
 			if *onlyAt > 0 {
@@ -88,6 +91,7 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 			last = at
 			r := s.trial(t, &strike{kind: k, at: at}, plain.facts)
 			runs++
+
 			switch {
 			case r.err != nil:
 				t.Error(r.report())
@@ -97,19 +101,24 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 			case *onlyAt > 0:
 				t.Log(r.report())
 			}
+
 			if r.hit {
 				hits++
 				faults++
 			}
+
 			if *onlyAt > 0 || !r.hit && (k.commits && at > plain.commits || !k.commits && at > plain.calls) {
 				break
 			}
 		}
-		// A run may need fewer calls than another, because more of them share a commit; not that many fewer.
+
+		// A run may need fewer calls than another, because more of them share a commit; not that
+		// many fewer.
 		if 4*hits*every < last && *onlyAt == 0 || hits == 0 {
 			t.Errorf("%s: %d faults happened in a walk up to call %d", k.name, hits, last)
 		}
 	}
+
 	t.Logf("%d calls, %d commits; %d runs, %d faults, %s", plain.calls, plain.commits, runs, faults, time.Since(began).Round(time.Millisecond))
 	return runs, faults
 }
@@ -122,6 +131,7 @@ func (s *scenario) walkTwice(t *testing.T, every int) (runs, faults int64) {
 	}
 	crash := &kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == "crash after" })]
 	failures := 0
+
 	every = max(every, plain.calls/12) // the pairs grow with the square of the calls
 	for at := 1; at <= plain.calls; at += every {
 		for then := 1 + at%every; then <= 2*plain.calls; then += every {
@@ -138,6 +148,7 @@ func (s *scenario) walkTwice(t *testing.T, every int) (runs, faults int64) {
 			}
 		}
 	}
+
 	return runs, faults
 }
 
@@ -163,17 +174,20 @@ func (s *scenario) trial(t *testing.T, st *strike, plain []string) outcome {
 
 func (s *scenario) trialWith(t *testing.T, st *strike, plain []string, checks *replay.Checks) (o outcome) {
 	o.s, o.strike = s, st
-	watchdog := time.AfterFunc(2*time.Minute, func() { // real time: something spins, so that virtual time stands still
+	// real time: something spins, so that virtual time stands still
+	watchdog := time.AfterFunc(2*time.Minute, func() {
 		fmt.Fprintf(os.Stderr, "%s, %s: hangs\n%s\n", s.name, st, stacks(""))
 		os.Exit(2)
 	})
 	defer watchdog.Stop()
+
 	defer func() {
 		if p := recover(); p != nil {
 			o.err = errors.Join(o.err, fmt.Errorf("goroutines are left: %v", p))
 			o.text += stacks("synctest bubble")
 		}
 	}()
+
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(s, st)
 		w.checks = checks
@@ -196,6 +210,7 @@ func (s *scenario) trialWith(t *testing.T, st *strike, plain []string, checks *r
 			o.text = fmt.Sprintf("histories:\n%scalls:\n%s", h, w.trace)
 		}
 	})
+
 	return o
 }
 

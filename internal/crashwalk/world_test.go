@@ -21,7 +21,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// Bounds of a run, in virtual time. A takeover takes the time of a lease; an address that was quarantined is tried again after a minute.
+// Bounds of a run, in virtual time. A takeover takes the time of a lease; an address that was
+// quarantined is tried again after a minute.
 const (
 	leaseTTL   = 4 * time.Second
 	patience   = 5 * time.Minute // for one drive
@@ -30,8 +31,8 @@ const (
 	shards     = 8
 )
 
-// world is everything that outlives a process: the store, the bodies of steps that were executed (they act on the world), and what
-// was acknowledged to clients.
+// world is everything that outlives a process: the store, the bodies of steps that were executed
+// (they act on the world), and what was acknowledged to clients.
 type world struct {
 	s       *scenario
 	mem     *memory.Store
@@ -86,7 +87,8 @@ func (w *world) times(name string) int {
 	return w.bodies[name]
 }
 
-// tell stores a fact unless there is one, and returns the one that stands: an outside service with idempotent requests.
+// tell stores a fact unless there is one, and returns the one that stands: an outside service with
+// idempotent requests.
 func (w *world) tell(key, value string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +169,8 @@ func (w *world) run() error {
 	return nil
 }
 
-// stage opens the processes of a stage and drives them until the driver has succeeded and they have closed in good order.
+// stage opens the processes of a stage and drives them until the driver has succeeded and they have
+// closed in good order.
 func (w *world) stage(st *stage) (err error) {
 	w.current = st
 	ps := make([]*process, max(st.processes, 1))
@@ -178,6 +181,7 @@ func (w *world) stage(st *stage) (err error) {
 			}
 		}
 	}()
+
 	retries := 0
 	for lives := 1; ; {
 		if lives > maxLives || retries > maxRetries {
@@ -187,20 +191,24 @@ func (w *world) stage(st *stage) (err error) {
 		if err != nil {
 			return err
 		}
+
 		if !alive {
 			lives++
 			continue
 		}
+
 		if lives > 1 && w.s.selfless && w.strike.at%2 == 0 {
 			if err := w.quiet(ps); err != nil && !errors.Is(err, crash.ErrDied) {
 				return fmt.Errorf("left alone after a crash: %w", err)
 			}
 		}
+
 		err = w.drive(st, ps)
 		if err == nil {
 			err = w.quiet(ps)
 		}
 		died, failed := w.burials(ps)
+
 		switch {
 		case failed != nil:
 			return failed
@@ -219,6 +227,7 @@ func (w *world) stage(st *stage) (err error) {
 			}
 			continue
 		}
+
 		ended, err := w.closeAll(ps)
 		if err != nil || ended {
 			return err
@@ -235,20 +244,25 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 		}
 		p, err := w.open(st)
 		ps[i] = p
+
 		if p.Dead() {
 			ps[i] = nil
 			return false, p.Bury()
 		}
+
 		k := w.strike.kind
-		if err != nil && (tolerable(err, k) || k != nil && k.refuses && errors.Is(err, context.DeadlineExceeded)) { // what it does when it opens could not be done
+		// what it does when it opens could not be done
+		if err != nil && (tolerable(err, k) || k != nil && k.refuses && errors.Is(err, context.DeadlineExceeded)) {
 			ps[i] = nil
 			time.Sleep(time.Minute) // until a quarantine is over
 			return false, p.Bury()
 		}
+
 		if err != nil {
 			return false, fmt.Errorf("open process %d: %w", p.Number, err)
 		}
 	}
+
 	return true, nil
 }
 
@@ -283,6 +297,7 @@ func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 		}
 		ps[i] = nil
 	}
+
 	return orderly, nil
 }
 
@@ -297,7 +312,8 @@ func (w *world) drive(st *stage, ps []*process) error {
 	return st.drive(d)
 }
 
-// quiet waits until nothing moves any more: every run that is open is meant to be, and all messages have arrived.
+// quiet waits until nothing moves any more: every run that is open is meant to be, and all messages
+// have arrived.
 func (w *world) quiet(ps []*process) error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		why := w.restless()
@@ -312,8 +328,8 @@ func (w *world) quiet(ps []*process) error {
 	}
 }
 
-// tolerable reports whether a driver may end so and be run again: its process died, the store was away, or
-// an address was quarantined.
+// tolerable reports whether a driver may end so and be run again: its process died, the store was
+// away, or an address was quarantined.
 func tolerable(err error, k *kind) bool {
 	var all several
 	switch {

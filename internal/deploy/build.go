@@ -18,7 +18,8 @@ import (
 // helloTimeout is how long a program may take until it says hello.
 const helloTimeout = 30 * time.Second
 
-// maxChatter is how much a program may print before it says hello: its packages may print while they are initialized.
+// maxChatter is how much a program may print before it says hello: its packages may print while
+// they are initialized.
 const maxChatter = 1 << 20
 
 // Build is a program that replays histories with its code.
@@ -49,7 +50,8 @@ func Start(ctx context.Context, command []string, log io.Writer) (*Build, error)
 	}
 
 	b := &Build{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	late := time.AfterFunc(helloTimeout, func() { _ = cmd.Process.Kill() }) // it may have ended by itself
+	// it may have ended by itself
+	late := time.AfterFunc(helloTimeout, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	if err := b.hello(); err != nil {
 		_ = cmd.Process.Kill() // the reason is told; how it ends does not matter

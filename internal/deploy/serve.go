@@ -31,7 +31,8 @@ type Verdict struct {
 	Text string `json:"text,omitempty"`
 }
 
-// Serve answers for a build until the other side has no more histories. The version of the build goes with the greeting.
+// Serve answers for a build until the other side has no more histories. The version of the build
+// goes with the greeting.
 func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) error) error {
 	hello, err := json.Marshal(version)
 	if err != nil {

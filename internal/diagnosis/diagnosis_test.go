@@ -41,8 +41,8 @@ func at(typ string) model.Address {
 	return model.Address{Tenant: "default", Type: typ, Key: "k"}
 }
 
-// What keeps every process from working on a run comes before what its code waits for, and nothing is called ready that no
-// process can run.
+// What keeps every process from working on a run comes before what its code waits for, and nothing
+// is called ready that no process can run.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	ready, signal := model.Reason{Code: model.WaitTurn}, model.Reason{Code: model.WaitSignal, Name: "word"}
@@ -101,7 +101,8 @@ func (f noFlow) Refuses(*core.Task) (model.Reason, bool, error) {
 	return model.Reason{Code: model.WaitBreaker}, f.refused, nil
 }
 
-// A task that may begin is kept back by a paused queue, then by the lack of a worker, then by limits and breakers.
+// A task that may begin is kept back by a paused queue, then by the lack of a worker, then by
+// limits and breakers.
 func TestTask(t *testing.T) {
 	t.Parallel()
 	mail, call := &model.TaskSpec{Queue: "mails", Kind: "mail"}, &model.TaskSpec{Queue: "calls", Kind: "call"}
@@ -133,6 +134,7 @@ func TestAlive(t *testing.T) {
 			t.Errorf("%s\nlacks %q", got, want)
 		}
 	}
+
 	if strings.Contains(got, "c:3") {
 		t.Errorf("a dead process is alive: %s", got)
 	}

@@ -18,8 +18,9 @@ type Run struct {
 	Waits []model.Reason
 }
 
-// Judge returns why a run does not go on, the main reason first. What keeps every process from working on it
-// comes before what its code waits for, but for the lack of any process, which comes last.
+// Judge returns why a run does not go on, the main reason first. What keeps every process from
+// working on it comes before what its code waits for, but for the lack of any process, which comes
+// last.
 func (w *World) Judge(r *Run) []model.Reason {
 	waits := slices.Clone(r.Waits)
 	for i := range waits {
@@ -37,7 +38,8 @@ func (w *World) Judge(r *Run) []model.Reason {
 		return waits
 	}
 	if len(w.live) == 0 && len(waits) > 0 && waits[0].Code != model.WaitTurn {
-		return append(waits, why) // the store of a program that is stopped: people ask what its executions wait for
+		// the store of a program that is stopped: people ask what its executions wait for
+		return append(waits, why)
 	}
 
 	// It is neither running nor ready, whatever its row says.
@@ -71,8 +73,8 @@ func queueOf(detail string) (string, bool) {
 	return detail[len(before) : len(detail)-len(after)], true
 }
 
-// unreadable reports whether the row itself is the trouble: it is damaged, of a newer version, or refused by
-// the store.
+// unreadable reports whether the row itself is the trouble: it is damaged, of a newer version, or
+// refused by the store.
 func unreadable(c model.ReasonCode) bool {
 	return c == model.WaitPoison || c == model.WaitCorrupt || c == model.WaitNewer
 }

@@ -13,8 +13,8 @@ type Flow interface {
 	Refuses(t *core.Task) (model.Reason, bool, error)
 }
 
-// Task is why an open task does not begin, from its history, the workers that are alive and the settings. Its
-// owner knows more: how many tasks are before it.
+// Task is why an open task does not begin, from its history, the workers that are alive and the
+// settings. Its owner knows more: how many tasks are before it.
 func (w *World) Task(tenant string, t *core.Task, flow Flow) (model.Reason, error) {
 	switch {
 	case t.Held:

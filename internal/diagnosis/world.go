@@ -45,8 +45,8 @@ func (w *World) Owner(shard model.ShardID) *store.Member {
 	return nil
 }
 
-// NeedsPin reports whether the version that a run is pinned to decides who can continue it: some node
-// continues only runs of its own version of the workflow.
+// NeedsPin reports whether the version that a run is pinned to decides who can continue it: some
+// node continues only runs of its own version of the workflow.
 func (w *World) NeedsPin(a model.Address) bool {
 	for _, m := range w.live {
 		if slices.ContainsFunc(m.Serves, func(s store.Served) bool { return runs(&s, a) && s.Pinned }) {
@@ -71,8 +71,9 @@ func (w *World) Unowned(shard model.ShardID) (why model.Reason, ok bool) {
 	return why, true
 }
 
-// Lacks is why nobody can run the code of an execution, an entity or a service; ok is false when the owner of
-// its shard can. pin is the version that a run is pinned to; empty when it is not pinned.
+// Lacks is why nobody can run the code of an execution, an entity or a service; ok is false when
+// the owner of its shard can. pin is the version that a run is pinned to; empty when it is not
+// pinned.
 func (w *World) Lacks(shard model.ShardID, a model.Address, pin string) (why model.Reason, ok bool) {
 	owner := w.Owner(shard)
 	if owner == nil || has(owner, a, pin) {
@@ -112,8 +113,8 @@ func (w *World) Unserved(tenant string, t *model.TaskSpec) (why model.Reason, ok
 	}, true
 }
 
-// Missing is why no live node would run an execution, whichever shard it is in; ok is false when one would. t is set for
-// a task that stands alone.
+// Missing is why no live node would run an execution, whichever shard it is in; ok is false when
+// one would. t is set for a task that stands alone.
 func (w *World) Missing(a model.Address, t *model.TaskSpec) (why model.Reason, ok bool) {
 	if len(w.live) == 0 {
 		return why, false // the store of a program that is stopped
@@ -149,7 +150,8 @@ const (
 	maxNames     = 12
 )
 
-// Alive says of each live process which code it has for a tenant. It helps people to see what is missing.
+// Alive says of each live process which code it has for a tenant. It helps people to see what is
+// missing.
 func (w *World) Alive(tenant string) []string {
 	if len(w.live) == 0 {
 		return []string{"no process is alive"}

@@ -11,13 +11,15 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Two processes on one database: whoever asks, updates, pauses, resumes or terminates need not be in the process that owns the execution.
+// Two processes on one database: whoever asks, updates, pauses, resumes or terminates need not be
+// in the process that owns the execution.
 func TestTalkBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
 		var booked atomic.Int64
 		carts := cart(&booked)
 		apps := []*perdure.App{s.open(carts), s.open(carts)}
+
 		var wg sync.WaitGroup
 		for i := range 6 { // some are owned by either
 			wg.Go(func() {
@@ -27,15 +29,18 @@ func TestTalkBetweenProcesses(t *testing.T) {
 					t.Error(err)
 					return
 				}
+
 				for _, c := range []perdure.Client{here, there, here, there} {
 					got, err := addItem.Call(c, exec, item{"a", 2}, perdure.RequestID("once"))
 					equal(t, "an update under one request id", got, err, 2)
 					n, err := contents.Ask(c, exec, "a")
 					equal(t, "the contents", n, err, 2)
 				}
+
 				if _, err := addItem.Call(there, exec, item{"a", -1}); err == nil || !strings.Contains(err.Error(), "n must be positive") {
 					t.Errorf("a refused update: %v", err)
 				}
+
 				ctx := t.Context()
 				for j := range 2 {
 					if err := apps[j].Pause(ctx, exec, "both"); err != nil {
@@ -46,6 +51,7 @@ func TestTalkBetweenProcesses(t *testing.T) {
 						t.Error(err)
 					}
 				}
+
 				n, err := contents.Ask(there, exec, "a")
 				equal(t, "the contents after a pause", n, err, 2)
 				if err := apps[i%2].Terminate(ctx, exec, "enough"); err != nil {
@@ -59,10 +65,12 @@ func TestTalkBetweenProcesses(t *testing.T) {
 				equal(t, "the same request after the end", got, err, 2)
 			})
 		}
+
 		wg.Wait()
 		if n := booked.Load(); n != 6 {
 			t.Errorf("%d items were booked, want 6", n)
 		}
+
 		for _, app := range apps {
 			if err := app.Close(); err != nil {
 				t.Error(err)

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A message that cannot be read stands in every channel of a shard. What is sent behind it arrives all the same, and people find what was set aside.
+// A message that cannot be read stands in every channel of a shard. What is sent behind it arrives
+// all the same, and people find what was set aside.
 func TestUnreadableMessagesKeepBackNobody(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -54,7 +55,8 @@ func TestUnreadableMessagesKeepBackNobody(t *testing.T) {
 	})
 }
 
-// A run whose history has an event of a newer version is not run by this one, and says so. Others go on, and so does it when the event can be read.
+// A run whose history has an event of a newer version is not run by this one, and says so. Others
+// go on, and so does it when the event can be read.
 func TestEventsOfANewerVersion(t *testing.T) {
 	t.Parallel()
 	word := perdure.NewSignal[string]("word")
@@ -68,6 +70,7 @@ func TestEventsOfANewerVersion(t *testing.T) {
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		kind := func(from, to int) {
 			s.sql(fmt.Sprintf(`update perdure.history h set kind = %d from perdure.executions e where e.run = h.run and e.workflow = 'damaged' and h.seq = 2 and h.kind = %d`, to, from))
 		}
@@ -82,6 +85,7 @@ func TestEventsOfANewerVersion(t *testing.T) {
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		kind(200, int(model.EventStepCompleted))
 		app = s.open(damaged, a.w)
 		client = caller(t, app)
@@ -115,6 +119,7 @@ func TestRowsWithoutIDsKeepBackNobody(t *testing.T) {
 		c := caller(t, app)
 		a.say(t, c, "b")
 		a.ends(t, c, "ab")
+
 		for i := range 20 {
 			got, err := sleeper.Run(c, "in", perdure.RawKey(fmt.Sprint(i)))
 			equal(t, "a sleeper", got, err, "woke")

@@ -92,7 +92,8 @@ func (l *lines) count(text string) int {
 
 var look = perdure.NewActivity("look", func(context.Context, perdure.Void) (time.Time, error) { return time.Now(), nil })
 
-// nap makes a step, sleeps, makes another step, and returns how long it was between the two by a clock that no store has.
+// nap makes a step, sleeps, makes another step, and returns how long it was between the two by a
+// clock that no store has.
 func nap(ctx perdure.WorkflowCtx, d time.Duration) (time.Duration, error) {
 	before, err := look.Run(ctx, perdure.Void{})
 	if err != nil {
@@ -202,7 +203,8 @@ func TestSleepBesideSlowRenewals(t *testing.T) {
 	})
 }
 
-// The first answers of the store are slow: sleeps are not cut short when quick ones correct the time.
+// The first answers of the store are slow: sleeps are not cut short when quick ones correct the
+// time.
 func TestSleepAfterSlowStart(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		st.back.Store(int64(1500 * time.Millisecond))
@@ -220,7 +222,8 @@ func TestSleepAfterSlowStart(t *testing.T) {
 	})
 }
 
-// The store's clock jumps for a while, or for good: sleeps last as long as they should, before, during and after it.
+// The store's clock jumps for a while, or for good: sleeps last as long as they should, before,
+// during and after it.
 func TestSleepBesideJumps(t *testing.T) {
 	for _, jump := range []struct{ by, lasts time.Duration }{
 		{aDay, 10 * time.Second},
@@ -241,16 +244,19 @@ func TestSleepBesideJumps(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				st.move(jump.by)
 				for time.Since(began) < jump.lasts {
 					time.Sleep(min(jump.lasts/4, 30*time.Second))
 					r.naps(t, fmt.Sprint(time.Since(began), " after the jump"), time.Second)
 				}
+
 				st.move(-jump.by)
 				for range 5 {
 					r.naps(t, "after it", time.Second)
 					time.Sleep(3 * time.Minute)
 				}
+
 				if got, err := long.Result(r.App.With(t.Context())); err != nil || got < 8*time.Minute*199/200 || got > 9*time.Minute {
 					t.Errorf("a sleep of 8m lasted %s, %v", got, err)
 				}
@@ -262,8 +268,8 @@ func TestSleepBesideJumps(t *testing.T) {
 	}
 }
 
-// A process that is opened while the store's clock is wrong: sleeps last as long as they should, also those of histories that
-// were written then and go on when it is right again.
+// A process that is opened while the store's clock is wrong: sleeps last as long as they should,
+// also those of histories that were written then and go on when it is right again.
 func TestOpenedDuringAJump(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		st.move(aDay)
@@ -295,7 +301,8 @@ func TestOpenedDuringAJump(t *testing.T) {
 	})
 }
 
-// The machine is suspended for longer than the lease: the node commits nothing before it has renewed its lease, timers that came due meanwhile fire, and no jump is noticed.
+// The machine is suspended for longer than the lease: the node commits nothing before it has
+// renewed its lease, timers that came due meanwhile fire, and no jump is noticed.
 func TestSuspend(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		var asleep atomic.Int64
@@ -342,7 +349,8 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
-// A jump by a month for three minutes removes no run and forgets no request id, in a process that runs or is opened meanwhile.
+// A jump by a month for three minutes removes no run and forgets no request id, in a process that
+// runs or is opened meanwhile.
 func TestJumpDeletesNothing(t *testing.T) {
 	for name, opened := range map[string]bool{"running": false, "opened during it": true} {
 		t.Run(name, func(t *testing.T) {
@@ -356,15 +364,18 @@ func TestJumpDeletesNothing(t *testing.T) {
 				if _, err := r.nap.Start(c, time.Second, perdure.RawKey("a"), perdure.RequestID("once")); err != nil {
 					t.Fatal(err)
 				}
+
 				time.Sleep(4 * time.Minute)
 				if opened {
 					r.close(t)
 				}
 				st.move(31 * aDay)
+
 				if opened {
 					r = openRig(t, st, engine.Config{})
 					c = r.App.With(t.Context())
 				}
+
 				time.Sleep(3 * time.Minute)
 				st.move(-31 * aDay)
 				time.Sleep(20 * time.Minute)

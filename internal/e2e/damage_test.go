@@ -32,8 +32,9 @@ var damaged = perdure.NewWorkflow("damaged", func(ctx perdure.WorkflowCtx, _ str
 	return perdure.NewSignal[string]("word").Receive(ctx)
 })
 
-// A row that cannot be understood keeps its execution from going on, which says so; nobody guesses, nothing of it is lost, and all others go on. Once
-// the row is as it was, so does this one (reliability I14, I23).
+// A row that cannot be understood keeps its execution from going on, which says so; nobody guesses,
+// nothing of it is lost, and all others go on. Once the row is as it was, so does this one
+// (reliability I14, I23).
 func TestCorruptedRows(t *testing.T) {
 	t.Parallel()
 	word := perdure.NewSignal[string]("word")
@@ -47,7 +48,8 @@ func TestCorruptedRows(t *testing.T) {
 	}{
 		{"an event", "history", "body", "seq = 2", "in", durable},
 		{"the start", "executions", "start", "true", "in", durable},
-		{"a large start", "starts", "body", "true", strings.Repeat("large ", 2000), []string{"sqlite"}}, // stands elsewhere there
+		// stands elsewhere there
+		{"a large start", "starts", "body", "true", strings.Repeat("large ", 2000), []string{"sqlite"}},
 		{"what it waits for", "executions", "waits", "true", "in", durable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,7 +72,8 @@ func TestCorruptedRows(t *testing.T) {
 				if err == nil || !errors.Is(err, perdure.ErrBlocked) && !fault.Is(err, fault.Corrupt) {
 					t.Errorf("a signal to it: %v, want an error that says it is blocked or corrupt", err)
 				}
-				// Without its own row it cannot be described at all; otherwise it is, with the reason.
+				// Without its own row it cannot be described at all; otherwise it is, with the
+				// reason.
 				described, err := app.Describe(t.Context(), exec)
 				text := described.Reason
 				switch {
@@ -115,7 +118,8 @@ func TestCorruptedRows(t *testing.T) {
 	}
 }
 
-// An outcome that cannot be understood is not guessed: whoever asks for the result hears which row is broken, and the key is neither free nor run again.
+// An outcome that cannot be understood is not guessed: whoever asks for the result hears which row
+// is broken, and the key is neither free nor run again.
 func TestCorruptedOutcome(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -125,6 +129,7 @@ func TestCorruptedOutcome(t *testing.T) {
 			ran.Add(1)
 			return "the result", nil
 		})
+
 		app := s.open(w, a.w)
 		c := caller(t, app)
 		a.start(t, app, c)
@@ -136,6 +141,7 @@ func TestCorruptedOutcome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
@@ -143,6 +149,7 @@ func TestCorruptedOutcome(t *testing.T) {
 		app = s.open(w, a.w)
 		c = caller(t, app)
 		before := s.contents()
+
 		calls := map[string]func() error{
 			"result":   func() error { _, err := exec.Result(c); return err },
 			"poll":     func() error { _, err := exec.Poll(c); return err },
@@ -156,6 +163,7 @@ func TestCorruptedOutcome(t *testing.T) {
 				t.Errorf("%s: %v, want an error that says it is blocked or corrupt, and names the run and the column", what, err)
 			}
 		}
+
 		s.unchanged(before)
 		if got := list(t, app, ""); len(got) != 2 {
 			t.Errorf("all are listed as %v", got)
@@ -164,6 +172,7 @@ func TestCorruptedOutcome(t *testing.T) {
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		restore()
 		app = s.open(w, a.w)
 		c = caller(t, app)
@@ -189,6 +198,7 @@ func TestCorruptedAnswer(t *testing.T) {
 		if err := word.Send(c, exec, "hello", perdure.RequestID("r1")); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := exec.Result(c)
 		equal(t, "result", got, err, "hello")
 		if err := app.Close(); err != nil {
@@ -206,6 +216,7 @@ func TestCorruptedAnswer(t *testing.T) {
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		restore()
 		app = s.open(damaged, a.w)
 		c = caller(t, app)
@@ -223,6 +234,7 @@ func TestCorruptedMail(t *testing.T) {
 		var log logged
 		s.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		child := perdure.NewWorkflow("child", func(_ perdure.WorkflowCtx, in int) (int, error) { return 2 * in, nil })
+
 		parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 			sum := 0
 			for i := range n {
@@ -234,11 +246,14 @@ func TestCorruptedMail(t *testing.T) {
 			}
 			return sum, nil
 		})
+
 		app := s.open(parent, child)
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
-		// No address of this test is on shard 1, which is where the broken message goes; the broken request is for everybody to stumble over.
+
+		// No address of this test is on shard 1, which is where the broken message goes; the broken
+		// request is for everybody to stumble over.
 		shards := map[string]int{"sqlite": 16, "postgres": 64}[s.kind]
 		busy := map[model.ShardID]bool{}
 		shardOf := func(workflow, key string) model.ShardID {
@@ -253,6 +268,7 @@ func TestCorruptedMail(t *testing.T) {
 		for busy[quiet] {
 			quiet++
 		}
+
 		if s.kind == "sqlite" {
 			s.sql(fmt.Sprintf("insert into perdure_messages (to_shard, from_shard, seq, body) values (%d, %d, 1, x'ffff')", quiet, quiet))
 			s.sql(fmt.Sprintf("insert into perdure_inbox (shard, id, not_before, body) values (%d, zeroblob(16), 0, x'ffff')", quiet))
@@ -260,15 +276,18 @@ func TestCorruptedMail(t *testing.T) {
 			s.sql("insert into perdure.messages (to_shard, from_shard, seq, body) values ($1, $1, 1, '\\xffff')", int16(quiet))
 			s.sql("insert into perdure.inbox (shard, id, not_before, tenant, workflow, key, request, body) values ($1, gen_random_uuid(), 0, '', '', '', '', '\\xffff')", int16(quiet))
 		}
+
 		app = s.open(parent, child)
 		apps := []*perdure.App{app}
 		if s.kind == "postgres" {
 			apps = append(apps, s.open(parent, child)) // everything between the two is mail
 		}
+
 		for i, app := range apps {
 			got, err := parent.Run(caller(t, app), n, perdure.RawKey("p"))
 			equal(t, fmt.Sprintf("result heard by app %d", i), got, err, n*(n-1))
 		}
+
 		eventually(t, "the log names the broken message", func() bool {
 			return strings.Contains(log.String(), fmt.Sprintf("from shard %d to shard %d", quiet, quiet))
 		})
@@ -320,13 +339,15 @@ func (s *site) change(table, column, where string) (restore func()) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	flipped[0] = 0xff // nothing that we store begins so
 	flipped[len(flipped)/2] ^= 1
 	set(hex.EncodeToString(flipped))
 	return func() { set(body) }
 }
 
-// A server that becomes read-only, as after a failover, takes nothing; callers hear why, and everything goes on when it writes again (reliability B5).
+// A server that becomes read-only, as after a failover, takes nothing; callers hear why, and
+// everything goes on when it writes again (reliability B5).
 func TestReadOnlyPostgres(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.Start(t, pgtest.Options{})
@@ -337,16 +358,19 @@ func TestReadOnlyPostgres(t *testing.T) {
 	c := caller(t, app)
 	a.start(t, app, c)
 	before := s.contents()
+
 	set := func(value string) {
 		s.sql("alter system set default_transaction_read_only = " + value)
 		s.sql("select pg_reload_conf()")
 	}
+
 	set("on")
 	eventually(t, "the server is read-only", func() bool { return s.sql("show default_transaction_read_only")[0][0] == "on" })
 	err := patiently(t, "read only", func(ctx context.Context) error {
 		_, err := a.w.Start(app.With(ctx), "", perdure.RawKey("refused"))
 		return err
 	})
+
 	fails(t, "a start on a read-only server", err, perdure.ErrUnavailable, "alive", pg.Addr(), "read only")
 	t.Logf("the caller heard: %v", err)
 	s.unchanged(before)
@@ -357,7 +381,8 @@ func TestReadOnlyPostgres(t *testing.T) {
 	a.ends(t, c, "a")
 }
 
-// Files and servers that cannot be used: an error that names them and says what is the matter, and nothing is changed.
+// Files and servers that cannot be used: an error that names them and says what is the matter, and
+// nothing is changed.
 func TestStoresThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	a := newAlive()
@@ -376,10 +401,12 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 		}
 		return err
 	}
+
 	try := func(t *testing.T, cfg embedded.Config, url string) error {
 		t.Helper()
 		return tryFor(t, patience, cfg, url)
 	}
+
 	is := func(t *testing.T, what string, err error, kind fault.Kind, names ...string) {
 		t.Helper()
 		if !fault.Is(err, kind) {
@@ -391,6 +418,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 			}
 		}
 	}
+
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "sqlite")
@@ -399,6 +427,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		is(t, "other number of shards", try(t, embedded.Config{Shards: 5}, s.url), fault.Conflict, s.path, "16", "5")
 		if err := os.Chmod(s.path, 0o444); err != nil {
 			t.Fatal(err)
@@ -407,6 +436,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 		if err := os.Chmod(s.path, 0o644); err != nil {
 			t.Fatal(err)
 		}
+
 		dir := t.TempDir()
 		is(t, "directory", try(t, s.cfg, "file:"+dir), fault.Invalid, dir)
 		is(t, "missing directory", try(t, s.cfg, "file:"+dir+"/no/where.db"), fault.NotFound, dir+"/no")
@@ -414,6 +444,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 		if err := os.WriteFile(text, []byte(strings.Repeat("this is no database\n", 500)), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		is(t, "another file", try(t, s.cfg, "file:"+text), fault.Invalid, text)
 		if b, err := os.ReadFile(text); err != nil || !strings.HasPrefix(string(b), "this is no database") || len(b) != 20*500 {
 			t.Errorf("the file was changed: %v", err)
@@ -423,6 +454,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 		s.sql("update perdure_meta set value = value - 1 where name = 'schema'")
 		s.open(a.w)
 	})
+
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		s := newSite(t, "postgres")
@@ -434,11 +466,13 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		with := func(change func(*url.URL)) string {
 			u := *good
 			change(&u)
 			return u.String()
 		}
+
 		secret := "correct-horse"
 		for _, c := range []struct {
 			name  string
@@ -471,6 +505,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 				}
 			})
 		}
+
 		unsafe := s.cfg
 		unsafe.AllowUnsafe = false
 		if _, err := unsafe.Open(t.Context(), s.url, a.w); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "fsync=off") {
@@ -483,29 +518,34 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 	})
 }
 
-// A store that takes no writes until it is opened again: whoever asks for something hears why, and what to do, and so does the log, once.
+// A store that takes no writes until it is opened again: whoever asks for something hears why, and
+// what to do, and so does the log, once.
 func TestStoreMustBeOpenedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")
 	log := &lastErrors{}
 	s.cfg.Logger = slog.New(log)
-	s.cfg.LeaseTTL = 2 * time.Second // the same process comes back, which cannot be proven to have died
+	// the same process comes back, which cannot be proven to have died
+	s.cfg.LeaseTTL = 2 * time.Second
 	app, err := s.cfg.Open(t.Context(), s.url, damaged)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	client := caller(t, app)
 	exec := started(t, client, damaged, "in", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for signal word")
 	if err := os.Rename(s.path, s.path+".away"); err != nil {
 		t.Fatal(err)
 	}
+
 	told := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, perdure.ErrUnavailable) || !strings.Contains(err.Error(), "moved or deleted") || !strings.Contains(err.Error(), "restart the process") {
 			t.Errorf("%s: %v, want it to name the reason, and what to do", what, err)
 		}
 	}
+
 	_, err = exec.Result(client) // until the store notices
 	told("result", err)
 	_, err = damaged.Start(client, "in", perdure.RawKey("another"))
@@ -515,6 +555,7 @@ func TestStoreMustBeOpenedAgain(t *testing.T) {
 	if got := log.all(); len(got) != 1 || !strings.Contains(got[0], "the error says what to do") {
 		t.Errorf("logged as errors: %q, want one line that says what to do", got)
 	}
+
 	// Once the reason is gone, another process goes on.
 	if err := os.Rename(s.path+".away", s.path); err != nil {
 		t.Fatal(err)
@@ -524,6 +565,7 @@ func TestStoreMustBeOpenedAgain(t *testing.T) {
 	if err := perdure.NewSignal[string]("word").Send(client, exec.Ref, "x"); err != nil {
 		t.Fatal(err)
 	}
+
 	if got, err := exec.Result(client); err != nil || got != "x" {
 		t.Errorf("result = %q, %v", got, err)
 	}

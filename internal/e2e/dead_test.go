@@ -25,7 +25,8 @@ func dead(t *testing.T, app *perdure.App, q perdure.DeadQuery) []perdure.DeadTas
 	return all
 }
 
-// A task dies, is found, is requeued by ten people at once, fails for another reason with an edited input, and completes in the end.
+// A task dies, is found, is requeued by ten people at once, fails for another reason with an edited
+// input, and completes in the end.
 func TestDeadTasks(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -33,6 +34,7 @@ func TestDeadTasks(t *testing.T) {
 		broken.Store(true)
 		var mu sync.Mutex
 		keys := map[string]bool{}
+
 		mail := perdure.NewActivity("mail", func(ctx context.Context, to string) (string, error) {
 			mu.Lock()
 			keys[perdure.IdempotencyKey(ctx)] = true
@@ -42,17 +44,21 @@ func TestDeadTasks(t *testing.T) {
 			}
 			return "sent to " + to, nil
 		}, perdure.OnQueue("mails"), perdure.RetryPolicy{MaxAttempts: 2, Initial: time.Millisecond})
+
 		begun, free := make(chan struct{}), make(chan struct{})
 		unblock := sync.OnceFunc(func() { close(free) })
 		defer unblock()
+
 		block := perdure.NewActivity("block", func(context.Context, int) (int, error) {
 			close(begun)
 			<-free
 			return 0, nil
 		})
+
 		s.cfg.Tasks.Slots = 1
 		app := s.open(mail, block)
 		c := caller(t, app)
+
 		var xs []perdure.Execution[string]
 		for i := range 3 {
 			x, err := mail.Submit(c, fmt.Sprintf("ann-%d", i), perdure.RawKey(fmt.Sprint("k", i)))
@@ -64,6 +70,7 @@ func TestDeadTasks(t *testing.T) {
 			}
 			xs = append(xs, x)
 		}
+
 		groups, err := app.DeadGroups(t.Context(), perdure.DeadQuery{Activities: []string{"mail"}})
 		if err != nil || len(groups) != 1 || groups[0].Count != 3 {
 			t.Fatalf("groups %+v, %v", groups, err)
@@ -72,6 +79,7 @@ func TestDeadTasks(t *testing.T) {
 		if len(all) != 3 || all[0].Of.Key != "k2" {
 			t.Fatalf("%+v", all)
 		}
+
 		d, err := app.DeadTask(t.Context(), all[0].ID)
 		if err != nil || d.Attempts != 2 || len(d.Failed) != 2 || string(d.Input) != `"ann-2"` || d.Err == nil {
 			t.Fatalf("%+v, %v", d, err)
@@ -79,6 +87,7 @@ func TestDeadTasks(t *testing.T) {
 		if _, err := block.Submit(c, 0); err != nil {
 			t.Fatal(err)
 		}
+
 		<-begun // the only slot is taken: what is requeued waits
 		var wg sync.WaitGroup
 		for range 10 {
@@ -88,6 +97,7 @@ func TestDeadTasks(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		if _, err := app.Requeue(t.Context(), d.ID, perdure.WithInput("bob")); !errors.Is(err, perdure.ErrConflict) {
 			t.Errorf("requeue of a requeued one with another input: %v", err)
@@ -95,6 +105,7 @@ func TestDeadTasks(t *testing.T) {
 		if err := app.UndoRequeue(t.Context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
+
 		if d, err = app.DeadTask(t.Context(), d.ID); err != nil || d.Requeued != 0 || !d.RequeuedAt.IsZero() {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -102,6 +113,7 @@ func TestDeadTasks(t *testing.T) {
 		if _, err := app.Requeue(t.Context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
+
 		unblock()
 		got, err := xs[2].Result(c)
 		equal(t, "the requeued task", got, err, "sent to ann-2")
@@ -112,11 +124,13 @@ func TestDeadTasks(t *testing.T) {
 		if _, err := app.Requeue(t.Context(), d.ID, perdure.WithInput("bob")); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err = xs[1].Result(c)
 		equal(t, "the one with another input", got, err, "sent to bob")
 		if len(keys) != 4 {
 			t.Errorf("%d idempotency keys, want another one for another input", len(keys))
 		}
+
 		// Retry of a task is its requeue.
 		if _, err := app.Retry(t.Context(), xs[0]); err != nil {
 			t.Fatal(err)
@@ -126,6 +140,7 @@ func TestDeadTasks(t *testing.T) {
 		if left := dead(t, app, perdure.DeadQuery{Requeued: new(bool)}); len(left) != 0 {
 			t.Errorf("not requeued: %+v", left)
 		}
+
 		n := 0
 		for d, err := range app.PurgeDead(t.Context(), perdure.DeadQuery{To: time.Now().Add(time.Hour)}) {
 			if err != nil {
@@ -133,9 +148,11 @@ func TestDeadTasks(t *testing.T) {
 			}
 			n++
 		}
+
 		if left := dead(t, app, perdure.DeadQuery{}); n != 3 || len(left) != 0 {
 			t.Errorf("purged %d, left %+v", n, left)
 		}
+
 		for what, err := range map[string]error{
 			"signal": perdure.NewSignal[int]("s").Send(c, xs[0], 1),
 			"fork":   second(app.Fork(t.Context(), xs[0], perdure.RawKey("other"))),
@@ -158,6 +175,7 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 			}
 			return n, nil
 		}, perdure.OnQueue("bank"))
+
 		order := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 			total := 0
 			for i := range n {
@@ -167,6 +185,7 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 			}
 			return total, nil
 		})
+
 		app := s.open(charge, order)
 		c := caller(t, app)
 		got, err := order.Run(c, 5)
@@ -174,6 +193,7 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 		if n := len(dead(t, app, perdure.DeadQuery{})); n != 5 {
 			t.Fatalf("%d dead tasks, want 5", n)
 		}
+
 		// The canary fails: the others stay where they are.
 		n, stopped := 0, error(nil)
 		for d, err := range app.RequeueAll(t.Context(), perdure.DeadQuery{}, perdure.RequeueMany{Canary: true}) {
@@ -183,11 +203,14 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 				t.Errorf("%+v: %v", d, err)
 			}
 		}
+
 		fails(t, "a canary that fails", stopped, perdure.ErrConflict, "the canary", "no money")
-		if left := dead(t, app, perdure.DeadQuery{Requeued: new(bool)}); n != 1 || len(left) != 5 { // the canary is dead again
+		// the canary is dead again
+		if left := dead(t, app, perdure.DeadQuery{Requeued: new(bool)}); n != 1 || len(left) != 5 {
 			t.Fatalf("%d requeued, %d dead and not requeued", n, len(left))
 		}
 		broken.Store(false)
+
 		var as []perdure.Ref
 		for d, err := range app.RequeueAll(t.Context(), perdure.DeadQuery{}, perdure.RequeueMany{Canary: true, Rate: 200}) {
 			if err != nil {
@@ -195,9 +218,11 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 			}
 			as = append(as, d.As)
 		}
+
 		if len(as) != 5 {
 			t.Fatalf("requeued %v", as)
 		}
+
 		sum := 0
 		for _, ref := range as {
 			v, err := perdure.Execution[int]{Ref: ref}.Result(c)
@@ -206,6 +231,7 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 			}
 			sum += v
 		}
+
 		if sum != 1+2+3+4+5 {
 			t.Errorf("the sum is %d", sum)
 		}

@@ -22,7 +22,8 @@ import (
 // envNamespace marks a test that runs again in a namespace in which it may mount.
 const envNamespace = "PERDURE_E2E_NAMESPACE"
 
-// The disk is full: what cannot be stored is not acknowledged, the caller hears why, and everything goes on when there is room.
+// The disk is full: what cannot be stored is not acknowledged, the caller hears why, and everything
+// goes on when there is room.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -37,6 +38,7 @@ func TestFullDisk(t *testing.T) {
 		s.url = "file:" + s.path
 		fullDisk(t, s, dir, s.path)
 	})
+
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
 		if os.Getenv(envNamespace) != "" {
@@ -61,15 +63,18 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	app := s.open(a.w, keep)
 	c := caller(t, app)
 	a.start(t, app, c)
+
 	done := 0
 	for ; done < 5; done++ {
 		if _, err := keep.Run(c, noise(1000), perdure.RawKey(fmt.Sprint(done))); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	filler := filepath.Join(dir, "filler")
 	fill(t, filler)
 	last := noise(100_000)
+
 	full := patiently(t, place, func(ctx context.Context) error {
 		for ; ; done++ { // there may be a little room left in the files that exist
 			if _, err := keep.Run(app.With(ctx), last, perdure.RawKey(fmt.Sprint(done))); err != nil {
@@ -77,6 +82,7 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 			}
 		}
 	})
+
 	fails(t, "a start on a full disk", full, perdure.ErrUnavailable, "keep", place)
 	if text := strings.ToLower(full.Error()); !strings.Contains(text, "full") && !strings.Contains(text, "space") {
 		t.Errorf("error %q does not say what is the matter", full)
@@ -85,6 +91,7 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
+
 	// What was handed in when there was no room may have taken effect since; repeated, it does.
 	if _, err := keep.Run(c, last, perdure.RawKey(fmt.Sprint(done))); err != nil {
 		t.Errorf("once there is room: %v", err)
@@ -93,6 +100,50 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	app = s.reopen(app, a.w, keep)
 	if got := list(t, app, `workflow = "keep" and status = "completed"`); len(got) != done+1 {
 		t.Errorf("%d executions are stored, want %d", len(got), done+1)
+	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closeWhileFull(t, s, filler, place, keep)
+}
+
+// closeWhileFull closes an app while the disk is full and a caller waits: Close says so, the
+// caller hears why, and everything acknowledged is there afterwards.
+func closeWhileFull(t *testing.T, s *site, filler, place string, keep *perdure.Workflow[string, string]) {
+	t.Helper()
+	app, err := s.cfg.Open(t.Context(), s.url, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, filler)
+	acknowledged, heard := 0, make(chan error, 1)
+	go func() {
+		for ; ; acknowledged++ {
+			if _, err := keep.Run(app.With(t.Context()), noise(100_000), perdure.RawKey(fmt.Sprint("full", acknowledged))); err != nil {
+				heard <- err
+				return
+			}
+		}
+	}()
+	eventually(t, "the store takes nothing", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := keep.Start(app.With(ctx), noise(100_000), perdure.RawKey("refused"))
+		return err != nil && strings.Contains(err.Error(), place)
+	})
+	closed := app.Close()
+	fails(t, "Close on a full disk", closed, perdure.ErrUnavailable, "not stored", place)
+	fails(t, "a call during Close", <-heard, perdure.ErrUnavailable)
+	t.Logf("Close: %v", closed)
+
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	app = s.open(keep)
+	for i := range acknowledged {
+		if info, err := app.Describe(t.Context(), keep.Execution(perdure.RawKey(fmt.Sprint("full", i)))); err != nil || info.Status != perdure.Completed {
+			t.Errorf("full%d was acknowledged and is %s, %v", i, info.Status, err)
+		}
 	}
 }
 
@@ -120,12 +171,14 @@ func mountSmall(t *testing.T) (dir string, ok bool) {
 		t.Logf("mount: %v", err)
 		return "", false
 	}
+
 	t.Cleanup(func() {
 		// A server closes the files of a tablespace when it likes.
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Errorf("unmount: %v", err)
 		}
 	})
+
 	return dir, true
 }
 
@@ -134,12 +187,14 @@ func inNamespace(t *testing.T) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
 	cmd.Env = append(os.Environ(), envNamespace+"=1")
+
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 		Pdeathsig:   syscall.SIGKILL,
 	}
+
 	out, err := cmd.CombinedOutput()
 	if _, ran := errors.AsType[*exec.ExitError](err); err != nil && !ran {
 		t.Skipf("neither a file system nor a namespace can be had here: %v", err)
@@ -168,7 +223,9 @@ func (s *site) moveTo(dir string) {
 			}
 		}
 	}
-	other := &site{t: s.t, kind: s.kind, url: pgtest.URL(s.t)} // nobody may be connected to a database that moves
+
+	// nobody may be connected to a database that moves
+	other := &site{t: s.t, kind: s.kind, url: pgtest.URL(s.t)}
 	u, err := url.Parse(s.url)
 	if err != nil {
 		s.t.Fatal(err)
@@ -176,6 +233,7 @@ func (s *site) moveTo(dir string) {
 	name := strings.TrimPrefix(u.Path, "/")
 	other.sql(fmt.Sprintf(`create tablespace small location '%s'`, dir))
 	other.sql(fmt.Sprintf(`alter database %q set tablespace small`, name))
+
 	s.t.Cleanup(func() {
 		other.sql(fmt.Sprintf(`alter database %q set tablespace pg_default`, name))
 		other.sql(`drop tablespace small`)

@@ -28,8 +28,8 @@ type place struct {
 	said map[string]string // what it has said of each stall at last
 }
 
-// blind tells that a place cannot know the reason of a stall: it has nothing but the file, and the reason is in the memory
-// of the process that has it open.
+// blind tells that a place cannot know the reason of a stall: it has nothing but the file, and the
+// reason is in the memory of the process that has it open.
 func (w *stalls) blind(p *place, x *stall) bool {
 	return x.memory && p.app == nil && w.s.kind == "sqlite"
 }
@@ -78,6 +78,7 @@ func (w *stalls) described(p *place) map[string]string {
 		}
 		found[x.name], found[x.name+" because"] = info.Reason, strings.Join(info.Because, "\n")
 	}
+
 	return found
 }
 
@@ -124,23 +125,27 @@ func (w *stalls) problems(p *place) (wrong []string) {
 	w.t.Helper()
 	described, listed, stranded := w.described(p), w.listed(p), w.stranded(p)
 	p.said = described
+
 	for i := range w.all {
 		x := &w.all[i]
 		if w.blind(p, x) {
 			continue
 		}
 		ref := x.ref.Workflow + "/" + x.ref.Key
+
 		got := described[x.name]
 		for _, part := range x.want {
 			if !strings.Contains(got, part) {
 				wrong = append(wrong, fmt.Sprintf("%s: %s is explained as %q, want %q", p.name, x.name, got, part))
 			}
 		}
+
 		for _, part := range x.because {
 			if because := described[x.name+" because"]; !strings.Contains(because, part) {
 				wrong = append(wrong, fmt.Sprintf("%s: %s is explained by %q, want %q", p.name, x.name, because, part))
 			}
 		}
+
 		if listed[ref] != got {
 			wrong = append(wrong, fmt.Sprintf("%s: %s is listed with %q and explained as %q", p.name, x.name, listed[ref], got))
 		}
@@ -148,10 +153,12 @@ func (w *stalls) problems(p *place) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s: %s is stranded: %v (%q), explained as %q", p.name, x.name, found, why, got))
 		}
 	}
+
 	return wrong
 }
 
-// strandedByCode counts the stalls that a place knows to go on only when somebody changes something.
+// strandedByCode counts the stalls that a place knows to go on only when somebody changes
+// something.
 func (w *stalls) strandedByCode(p *place) map[string]int {
 	found := map[string]int{}
 	for i := range w.all {
@@ -174,6 +181,7 @@ func (w *stalls) counted(places []*place) map[string]int {
 		if err != nil {
 			w.t.Fatal(err)
 		}
+
 		for _, f := range families {
 			if f.GetName() != "perdure_workflow_runs_stranded" {
 				continue
@@ -185,6 +193,7 @@ func (w *stalls) counted(places []*place) map[string]int {
 			}
 		}
 	}
+
 	return found
 }
 
@@ -234,8 +243,8 @@ func (w *stalls) compare(places []*place) {
 	}
 }
 
-// Everything that we know can stall, and every face says why: explain, list, stranded, doctor, queue list and the metric
-// agree, from the owner, from another process and from the command line.
+// Everything that we know can stall, and every face says why: explain, list, stranded, doctor,
+// queue list and the metric agree, from the owner, from another process and from the command line.
 func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -324,6 +333,7 @@ func (w *stalls) owners() (owners map[model.ShardID]string, all bool) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	owners, all = map[model.ShardID]string{}, true
 	for _, o := range v.Owners {
 		alive := false
@@ -333,6 +343,7 @@ func (w *stalls) owners() (owners map[model.ShardID]string, all bool) {
 		all = all && alive
 		owners[o.Shard] = o.Node.String()
 	}
+
 	return owners, all
 }
 
@@ -348,6 +359,7 @@ func (w *stalls) apart(places []*place) {
 	w.t.Helper()
 	owners, _ := w.owners()
 	c := caller(w.t, places[0].app)
+
 	node := map[string]string{} // of the process that has the code, by workflow
 	for _, d := range []*perdure.Workflow[string, string]{onlyA, onlyB} {
 		for i := range 6 {
@@ -368,7 +380,8 @@ func (w *stalls) apart(places []*place) {
 	}
 }
 
-// astray has a workflow call an entity of which the second process alone has the code, in a shard of the first.
+// astray has a workflow call an entity of which the second process alone has the code, in a shard
+// of the first.
 func (w *stalls) astray(app *perdure.App, flow *perdure.Workflow[string, string]) {
 	w.t.Helper()
 	owners, _ := w.owners()
@@ -405,6 +418,7 @@ func (w *stalls) schedules(places []*place) {
 			Waiting *struct{}
 		}
 	}
+
 	for _, p := range places {
 		found := map[string]line{}
 		if p.app == nil {
@@ -423,6 +437,7 @@ func (w *stalls) schedules(places []*place) {
 				found[s.Name] = l
 			}
 		}
+
 		if s := found["asleep"]; !s.Status.Paused || s.Status.Why != "holiday" || s.Trouble != "" {
 			w.t.Errorf("%s: the paused schedule: %+v", p.name, s)
 		}
@@ -433,6 +448,7 @@ func (w *stalls) schedules(places []*place) {
 			w.t.Errorf("%s: the schedule whose last execution is open: %+v", p.name, s)
 		}
 	}
+
 	for name, want := range map[string]string{
 		"asleep": "the schedule is paused: holiday", "orphan": "no live process has its code",
 		"busy": "is open (overlap queue)",
@@ -468,6 +484,7 @@ func (w *stalls) queues() {
 		Paused        bool
 		Unserved      []string
 	}
+
 	found := map[string]line{}
 	for _, l := range fromCLI[[]line](w, "queue", "list") {
 		found[l.Queue] = l
@@ -490,6 +507,7 @@ func (w *stalls) late(places []*place) {
 		if p.app == nil {
 			continue
 		}
+
 		for what, try := range map[string]struct {
 			do   func(c perdure.Client) error
 			want string
@@ -526,6 +544,7 @@ func (w *stalls) late(places []*place) {
 				w.t.Errorf("%s: %s: %v; want %q in it", p.name, what, err, try.want)
 			}
 		}
+
 		ctx, cancel := context.WithCancel(w.t.Context())
 		cancel()
 		_, err := stallUnserved.Execution(perdure.RawKey("lone-task-without-workers")).Result(p.app.With(ctx))

@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A child is an execution of its own, with a result or an error for its parent; a key that is in use leads to the execution that has it.
+// A child is an execution of its own, with a result or an error for its parent; a key that is in
+// use leads to the execution that has it.
 func children(t *testing.T, s *site) {
 	square := perdure.NewWorkflow("square", func(_ perdure.WorkflowCtx, n int) (int, error) {
 		if n < 0 {
@@ -21,6 +22,7 @@ func children(t *testing.T, s *site) {
 		}
 		return n * n, nil
 	})
+
 	parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		a, err := square.Run(ctx, 3)
 		if err != nil {
@@ -30,6 +32,7 @@ func children(t *testing.T, s *site) {
 		if err != nil {
 			return "", err
 		}
+
 		exec, err := square.Start(ctx, 4, perdure.RawKey("four"))
 		if err != nil {
 			return "", err
@@ -38,6 +41,7 @@ func children(t *testing.T, s *site) {
 		if err != nil {
 			return "", err
 		}
+
 		_, err = square.Run(ctx, -1, perdure.RawKey("minus"))
 		var remote *perdure.RemoteError
 		if !errors.As(err, &remote) {
@@ -47,8 +51,10 @@ func children(t *testing.T, s *site) {
 		if !errors.Is(other, perdure.ErrConflict) {
 			return "", fmt.Errorf("a child with a used key and another input: %w", other)
 		}
+
 		return fmt.Sprintf("%d %d %d %s", a, b, d, remote.Message), nil
 	})
+
 	app := s.open(square, parent)
 	c := caller(t, app)
 	got, err := parent.Run(c, "", perdure.RawKey("p"))
@@ -56,12 +62,14 @@ func children(t *testing.T, s *site) {
 	if runs := list(t, app, `workflow = "square"`); len(runs) != 4 {
 		t.Errorf("children are %v, want four", runs)
 	}
+
 	// Anybody may wait for a child, also from another workflow and by its address.
 	four, err := square.Execution(perdure.RawKey("four")).Result(c)
 	equal(t, "the child seen from outside", four, err, 16)
 }
 
-// When a parent closes, in whatever way, its children are cancelled, unless they were started to be left alone (reliability D9).
+// When a parent closes, in whatever way, its children are cancelled, unless they were started to be
+// left alone (reliability D9).
 func childPolicies(t *testing.T, s *site) {
 	release := perdure.NewSignal[string]("release")
 	child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return release.Receive(ctx) })
@@ -81,6 +89,7 @@ func childPolicies(t *testing.T, s *site) {
 			return release.Receive(ctx) // until it is cancelled
 		}
 	})
+
 	app := s.open(child, parent)
 	c := caller(t, app)
 	var wg sync.WaitGroup
@@ -91,12 +100,14 @@ func childPolicies(t *testing.T, s *site) {
 				t.Error(err)
 				return
 			}
+
 			if how == "is cancelled" {
 				eventually(t, "both children run", func() bool { return strings.Count(strings.Join(kindsOf(t, app, exec), " "), "child_started") == 2 })
 				if err := exec.Cancel(c, "enough"); err != nil {
 					t.Error(err)
 				}
 			}
+
 			_, _ = exec.Result(c) // that of the scenario
 			eventually(t, "the children begin", func() bool { return len(list(t, app, fmt.Sprintf(`workflow = "child" and key = %q*`, how+"-"))) == 2 })
 			_, err = child.Execution(perdure.RawKey(how + "-cancel")).Result(c)
@@ -110,10 +121,12 @@ func childPolicies(t *testing.T, s *site) {
 			equal(t, how+": the child that stays", got, err, "free")
 		})
 	}
+
 	wg.Wait()
 }
 
-// Cancel ends the wait with ErrCanceled. Steps of clean-up run, in a detached scope; the execution ends as canceled.
+// Cancel ends the wait with ErrCanceled. Steps of clean-up run, in a detached scope; the execution
+// ends as canceled.
 func cancelWithCleanup(t *testing.T, s *site) {
 	var mu sync.Mutex
 	var done []string
@@ -126,6 +139,7 @@ func cancelWithCleanup(t *testing.T, s *site) {
 		})
 		return err
 	}
+
 	trip := perdure.NewWorkflow("trip", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		if err := note(ctx, "leave"); err != nil {
 			return "", err
@@ -135,6 +149,7 @@ func cancelWithCleanup(t *testing.T, s *site) {
 		if !errors.Is(err, perdure.ErrCanceled) {
 			return "", fmt.Errorf("the sleep ended with %w", err)
 		}
+
 		if _, stepErr := perdure.Do(ctx, "refused", func(context.Context) (int, error) { return 0, nil }); !errors.Is(stepErr, perdure.ErrCanceled) {
 			return "", fmt.Errorf("a step after the cancel ended with %w", stepErr)
 		}
@@ -142,20 +157,24 @@ func cancelWithCleanup(t *testing.T, s *site) {
 		if stepErr := note(d, "pay the hotel"); stepErr != nil {
 			return "", stepErr
 		}
+
 		if sleepErr := d.Sleep(10 * time.Millisecond); sleepErr != nil {
 			return "", sleepErr
 		}
 		return "", err
 	})
+
 	app := s.open(trip)
 	c := caller(t, app)
 	exec := started(t, c, trip, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for a timer")
+
 	for range 2 { // the second changes nothing
 		if err := exec.Cancel(c, "it rains"); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	_, err := exec.Result(c)
 	fails(t, "the result", err, perdure.ErrCanceled)
 	outcome, err := exec.Poll(c)
@@ -188,8 +207,10 @@ func compensations(t *testing.T, s *site) {
 				return err
 			})
 		}
+
 		return "all", nil
 	})
+
 	app := s.open(saga)
 	c := caller(t, app)
 	got, err := saga.Run(c, "completes", perdure.RawKey("completes"))
@@ -203,12 +224,14 @@ func compensations(t *testing.T, s *site) {
 	}
 }
 
-// The winner is the first in the history; losers of a race are withdrawn; what loses a select stays.
+// The winner is the first in the history; losers of a race are withdrawn; what loses a select
+// stays.
 func combinators(t *testing.T, s *site) {
 	tick := perdure.NewActivity("tick", func(_ context.Context, n int) (int, error) { return n, nil })
 	fail := perdure.NewActivity("fail", func(context.Context, int) (int, error) { return 0, perdure.Permanent(errors.New("no")) })
 	never := perdure.NewSignal[int]("never")
 	word := perdure.NewSignal[string]("word")
+
 	w := perdure.NewWorkflow("combine", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		all, err := perdure.All(ctx, tick.Go(ctx, 1), tick.Go(ctx, 2), tick.Go(ctx, 3))
 		if err != nil {
@@ -221,6 +244,7 @@ func combinators(t *testing.T, s *site) {
 		if err != nil {
 			return "", err
 		}
+
 		two, err := perdure.FirstN(ctx, 2, fail.Go(ctx, 1), tick.Go(ctx, 8), never.Next(ctx), tick.Go(ctx, 8))
 		if err != nil {
 			return "", err
@@ -230,12 +254,14 @@ func combinators(t *testing.T, s *site) {
 		if err != nil {
 			return "", err
 		}
+
 		if first != perdure.Waitable(timer) {
 			return "", errors.New("the signal won, which nobody had sent")
 		}
 		text, err := next.Get(ctx) // has not been lost with the select
 		return fmt.Sprintf("%v %v %d %v %s", all, allErr, won, two, text), err
 	})
+
 	app := s.open(w, tick, fail)
 	c := caller(t, app)
 	exec := started(t, c, w, "", perdure.RawKey("k"))
@@ -243,17 +269,20 @@ func combinators(t *testing.T, s *site) {
 	if err := word.Send(c, exec, "done"); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := exec.Result(c)
 	equal(t, "result", got, err, "[1 2 3] no 7 [8 8] done")
 }
 
-// The next run has the same key and the signals that nobody took; waiting for the execution means waiting for the last one. Signals that
-// come at any moment are lost by none of the runs (reliability R10).
+// The next run has the same key and the signals that nobody took; waiting for the execution means
+// waiting for the last one. Signals that come at any moment are lost by none of the runs
+// (reliability R10).
 func continueAsNew(t *testing.T, s *site) {
 	type state struct{ Runs, Sum, Seen int }
 	const signals = 40
 	add := perdure.NewSignal[int]("add")
 	loop := perdure.DeclareWorkflow[state, state]("loop")
+
 	code := loop.Bind(func(ctx perdure.WorkflowCtx, in state) (state, error) {
 		for range 7 {
 			v, err := add.Receive(ctx)
@@ -268,6 +297,7 @@ func continueAsNew(t *testing.T, s *site) {
 		in.Runs++
 		return state{}, loop.ContinueAsNew(in)
 	})
+
 	app := s.open(code)
 	c := caller(t, app)
 	exec := started(t, c, loop, state{}, perdure.RawKey("k"))
@@ -275,6 +305,7 @@ func continueAsNew(t *testing.T, s *site) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	sum := 0
 	for i := range signals {
 		sum += i
@@ -282,6 +313,7 @@ func continueAsNew(t *testing.T, s *site) {
 			t.Fatal(err)
 		}
 	}
+
 	got, err := exec.Result(c)
 	equal(t, "state", got, err, state{Runs: 5, Sum: sum, Seen: signals})
 	last, err := app.Describe(t.Context(), exec)

@@ -34,6 +34,7 @@ func TestLimitUnderLoad(t *testing.T) {
 			time.Sleep(time.Millisecond) // so that they meet
 			return n, nil
 		}, perdure.OnQueue("work"), perdure.Limit("three"))
+
 		s.cfg.Tasks = perdure.TaskConfig{Slots: 64}
 		app := s.open(work)
 		if err := app.SetLimit(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}); err != nil {
@@ -48,10 +49,12 @@ func TestLimitUnderLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i, x := range runs {
 			got, err := x.Result(c)
 			equal(t, "result", got, err, i)
 		}
+
 		if got := inside.most.Load(); got != 3 {
 			t.Errorf("%d ran at a time, the limit is 3", got)
 		}
@@ -65,6 +68,7 @@ func TestFlowSurvivesARestart(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
 		var calls atomic.Int64
+
 		call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) {
 			calls.Add(1)
 			if down.Load() {
@@ -72,6 +76,7 @@ func TestFlowSurvivesARestart(t *testing.T) {
 			}
 			return n, nil
 		}, perdure.OnQueue("api"), perdure.Breaker("other"), perdure.Limit("lines"), perdure.RetryPolicy{MaxAttempts: 4, Initial: time.Millisecond})
+
 		app := s.open(call)
 		ctx := t.Context()
 		for _, err := range []error{
@@ -83,6 +88,7 @@ func TestFlowSurvivesARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		x, err := call.Submit(caller(t, app), 7)
 		if err != nil {
 			t.Fatal(err)
@@ -112,6 +118,7 @@ func TestFlowSurvivesARestart(t *testing.T) {
 		if err := app.ResetBreaker(ctx, "other"); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := x.Result(caller(t, app)) // its fourth attempt is the last one
 		equal(t, "result", got, err, 7)
 	})
@@ -123,21 +130,25 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 	s := newSite(t, "postgres")
 	var failing atomic.Bool
 	failing.Store(true)
+
 	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) {
 		if failing.Load() {
 			return 0, perdure.Permanent(errors.New("away"))
 		}
 		return n, nil
 	}, perdure.OnQueue("api"), perdure.Breaker("other"))
+
 	one := s.open(call)
 	two := s.open(call)
 	if err := one.SetBreaker(t.Context(), perdure.BreakerRule{Name: "other", Failures: 1, Reset: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the other process knows the rule", func() bool {
 		rules, err := two.BreakerRules(t.Context())
 		return err == nil && len(rules) == 1
 	})
+
 	c := caller(t, one)
 	x, err := call.Submit(c, 1)
 	if err != nil {
@@ -146,16 +157,19 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 	if _, err := x.Result(c); err == nil {
 		t.Fatal("it should fail")
 	}
+
 	for _, app := range []*perdure.App{one, two} {
 		eventually(t, "the breaker is open", func() bool {
 			list, err := app.Breakers(t.Context())
 			return err == nil && len(list) == 1 && list[0].State == "open"
 		})
 	}
+
 	failing.Store(false)
 	if err := two.ResetBreaker(t.Context(), "other"); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 20 { // wherever they are executed
 		x, err := call.Submit(c, 1)
 		if err != nil {
@@ -166,14 +180,16 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// A breaker on every store: exactly as many failures as it takes open it, nothing begins before it may, one probe at a time is let through, and a task that waited for it has
-// the attempts that it would have had anyway (E33–E36).
+// A breaker on every store: exactly as many failures as it takes open it, nothing begins before it
+// may, one probe at a time is let through, and a task that waited for it has the attempts that it
+// would have had anyway (E33–E36).
 func TestBreakerOnEveryStore(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		const reset = 300 * time.Millisecond
 		var down atomic.Bool
 		var inside, begun, together atomic.Int64
+
 		call := perdure.NewActivity("call", func(ctx context.Context, _ int) (int, error) {
 			if n := inside.Add(1); begun.Add(1) <= 2 && n > 1 && !down.Load() {
 				together.Add(1)
@@ -182,14 +198,17 @@ func TestBreakerOnEveryStore(t *testing.T) {
 			if down.Load() {
 				return 0, perdure.Permanent(errors.New("the other side is away"))
 			}
-			time.Sleep(10 * time.Millisecond) // it takes a while, so that a second probe would meet it
+			// it takes a while, so that a second probe would meet it
+			time.Sleep(10 * time.Millisecond)
 			return perdure.Attempt(ctx), nil
 		}, perdure.OnQueue("api"), perdure.Breaker("other"), perdure.RetryPolicy{MaxAttempts: 1})
+
 		app := s.open(call)
 		c := caller(t, app)
 		if err := app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "other", Failures: 3, Reset: reset, Probes: 1, Successes: 2}); err != nil {
 			t.Fatal(err)
 		}
+
 		state := func() perdure.BreakerInfo {
 			list, err := app.Breakers(t.Context())
 			if err != nil || len(list) != 1 {
@@ -197,6 +216,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 			}
 			return list[0]
 		}
+
 		down.Store(true)
 		for n := 1; n <= 3; n++ {
 			x, err := call.Submit(c, n)
@@ -210,6 +230,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 				t.Errorf("after %d failures it is %s, want %s", n, got, want)
 			}
 		}
+
 		opened := state()
 		down.Store(false)
 		begun.Store(0)
@@ -217,6 +238,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, x := range all {
 			got, err := x.Result(c)
 			equal(t, "the attempt", got, err, 1)
@@ -229,6 +251,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 				}
 			}
 		}
+
 		if n := together.Load(); n != 0 {
 			t.Errorf("%d probes ran beside another one", n)
 		}
@@ -238,12 +261,14 @@ func TestBreakerOnEveryStore(t *testing.T) {
 	})
 }
 
-// A limit is one for all processes of a store: never more than five run at a time in both together, both have their part, and one that ends leaves its permits to the other.
+// A limit is one for all processes of a store: never more than five run at a time in both together,
+// both have their part, and one that ends leaves its permits to the other.
 func TestLimitOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
 	var inside headcount
 	var by [2]atomic.Int64
+
 	open := func(i int) (*perdure.App, *perdure.Activity[int, int]) {
 		work := perdure.NewActivity("work", func(_ context.Context, n int) (int, error) {
 			defer inside.enter()()
@@ -254,12 +279,14 @@ func TestLimitOfSeveralProcesses(t *testing.T) {
 		s.cfg.Tasks = perdure.TaskConfig{Slots: 20}
 		return s.open(work), work
 	}
+
 	one, work := open(0)
 	if err := one.SetLimit(t.Context(), perdure.LimitRule{Name: "five", Concurrency: 5}); err != nil {
 		t.Fatal(err)
 	}
 	const batch = 300
 	rounds := 0
+
 	round := func() {
 		t.Helper()
 		rounds++
@@ -277,12 +304,14 @@ func TestLimitOfSeveralProcesses(t *testing.T) {
 			equal(t, "result", got, err, ins[i])
 		}
 	}
+
 	round() // alone
 	two, _ := open(1)
 	eventually(t, "both execute tasks", func() bool {
 		round()
 		return by[1].Load() > 0
 	})
+
 	before := by[0].Load()
 	round()
 	if by[0].Load() == before {
@@ -291,6 +320,7 @@ func TestLimitOfSeveralProcesses(t *testing.T) {
 	if err := two.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	round()
 	if got := inside.most.Load(); got != 5 {
 		t.Errorf("%d ran at a time, the limit is 5", got)

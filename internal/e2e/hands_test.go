@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// hand is a task worker that does nothing by itself: tests claim, report and beat by hand, so that they can do what no worker of ours does.
+// hand is a task worker that does nothing by itself: tests claim, report and beat by hand, so that
+// they can do what no worker of ours does.
 type hand struct {
 	t       *testing.T
 	session api.TaskSession
@@ -134,6 +135,7 @@ func (h *hand) report(r model.TaskReport) (err error) {
 	if err := h.session.Report(h.t.Context(), r); err != nil {
 		h.t.Fatal(err)
 	}
+
 	eventually(h.t, "a settled report", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -143,6 +145,7 @@ func (h *hand) report(r model.TaskReport) (err error) {
 		}
 		return false
 	})
+
 	return err
 }
 
@@ -199,8 +202,10 @@ func wantNotOwned(t *testing.T, what string, err error) {
 
 var failed = &model.Failure{Type: "oops", Message: "no luck"}
 
-// Only the current claim counts, the same report counts once and is answered the same as often as it is made, attempts follow each other in the order and at the times that
-// the policy says, and there are no more of them than it allows (E16–E19, E23, E24, E37), on every store, and when it has been opened again.
+// Only the current claim counts, the same report counts once and is answered the same as often as
+// it is made, attempts follow each other in the order and at the times that the policy says, and
+// there are no more of them than it allows (E16–E19, E23, E24, E37), on every store, and when it
+// has been opened again.
 func TestClaimsByHand(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -208,17 +213,20 @@ func TestClaimsByHand(t *testing.T) {
 		h := o.join("h", 1, "q")
 		pauses := model.Retry{MaxAttempts: 3, Initial: 20 * time.Millisecond, Coefficient: 3000, Max: 40 * time.Millisecond}
 		o.submit("a", func(s *model.TaskSpec) { s.Retry = pauses })
+
 		var before []model.Claim
 		for attempt := 1; attempt <= 3; attempt++ {
 			c := h.take(1)[0]
 			if c.Attempt != attempt || len(before) > 0 && c.Ref.Claim <= before[len(before)-1].Ref.Claim {
 				t.Errorf("attempt %d has claim %d, want attempt %d and one that is behind the others", c.Attempt, c.Ref.Claim, attempt)
 			}
+
 			for _, old := range before {
 				if err := h.report(model.TaskReport{Ref: old.Ref, Failure: failed}); err != nil {
 					t.Errorf("the report of attempt %d, repeated during attempt %d: %v", old.Attempt, attempt, err)
 				}
 			}
+
 			never := c.Ref
 			never.Claim += 50
 			wantNotOwned(t, "a claim that never was", h.report(model.TaskReport{Ref: never}))
@@ -227,21 +235,25 @@ func TestClaimsByHand(t *testing.T) {
 				t.Error(err)
 			}
 		}
+
 		if f := o.ends("a", model.Failed).Failure; f == nil || f.Message != failed.Message {
 			t.Errorf("it fails with %v", f)
 		}
+
 		var got []time.Duration
 		for _, e := range o.history("a") {
 			if e.Kind == model.EventAttemptFailed {
 				got = append(got, e.Due.Sub(e.At))
 			}
 		}
+
 		if want := []time.Duration{20 * time.Millisecond, 40 * time.Millisecond}; !slices.Equal(got, want) {
 			t.Errorf("pauses %v, want %v", got, want)
 		}
 		if d := o.dead("a"); len(d) != 1 || d[0].Body.Attempts != 3 {
 			t.Errorf("dead letters %+v", d)
 		}
+
 		// The run has ended and has left memory; then the process is another one.
 		again := func(what string, c model.Claim) {
 			t.Helper()
@@ -251,6 +263,7 @@ func TestClaimsByHand(t *testing.T) {
 			}
 			s.unchanged(rows)
 		}
+
 		again("after the end", before[0])
 		again("after the end", before[2])
 		if s.kind != "memory" {
@@ -260,6 +273,7 @@ func TestClaimsByHand(t *testing.T) {
 			again("opened again", before[0])
 			again("opened again", before[2])
 		}
+
 		// An error that is final, or in the list, is not tried again.
 		for key, f := range map[string]*model.Failure{"permanent": {Permanent: true, Message: "no"}, "listed": {Type: "final", Message: "no"}} {
 			o.submit(key, func(s *model.TaskSpec) { s.Retry = model.Retry{Final: []string{"final"}} })
@@ -294,7 +308,8 @@ func TestDeadlinesByHand(t *testing.T) {
 		o.ends("gone", model.Canceled)
 		h := o.join("h", 2, "q")
 
-		// An attempt that takes too long: its result counts for nothing, and that of the next one does.
+		// An attempt that takes too long: its result counts for nothing, and that of the next one
+		// does.
 		o.submit("slow", func(s *model.TaskSpec) {
 			s.ToClose, s.Retry = 500*time.Millisecond, model.Retry{Initial: time.Millisecond}
 		})
@@ -333,8 +348,9 @@ func TestDeadlinesByHand(t *testing.T) {
 	})
 }
 
-// Who gets what: larger priorities first and the oldest of them, nothing of another queue and nothing before its time, each task once however many ask for it, and one task
-// for one key (E20, E21, E22, E28), on every store.
+// Who gets what: larger priorities first and the oldest of them, nothing of another queue and
+// nothing before its time, each task once however many ask for it, and one task for one key (E20,
+// E21, E22, E28), on every store.
 func TestClaimsAreInOrder(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

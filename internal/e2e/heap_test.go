@@ -59,11 +59,13 @@ func TestHeapUnderHostileInput(t *testing.T) {
 func measure(t *testing.T, size, name string, most int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHeapProcess$", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), heapCase+"="+size+"/"+name, "GOGC=100") // whatever the suite has chosen for itself
+	// whatever the suite has chosen for itself
+	cmd.Env = append(os.Environ(), heapCase+"="+size+"/"+name, "GOGC=100")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+
 	_, text, ok := strings.Cut(string(out), "peak=")
 	if !ok {
 		t.Skipf("the system does not tell: %s", out)
@@ -72,6 +74,7 @@ func measure(t *testing.T, size, name string, most int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Logf("%s: %d MiB", name, peak>>20)
 	if peak > most {
 		t.Errorf("%s: the process has had %d MiB, at most %d are allowed\n%s", name, peak>>20, most>>20, out)
@@ -89,6 +92,7 @@ func TestHeapProcess(t *testing.T) {
 	if err != nil {
 		return
 	}
+
 	for line := range strings.Lines(string(status)) {
 		if kib, ok := strings.CutPrefix(line, "VmHWM:"); ok {
 			n, err := strconv.Atoi(strings.Fields(kib)[0])
@@ -111,13 +115,15 @@ func (h *hostile) open(t *testing.T, dir string, defs ...perdure.Definition) *pe
 	return app
 }
 
-// flood sends all the input, so many chunks at a time, and reports how much of it was refused. What the engine takes may wait
-// for an answer that never comes: it keeps its slot, of which there are more than the engine takes.
+// flood sends all the input, so many chunks at a time, and reports how much of it was refused. What
+// the engine takes may wait for an answer that never comes: it keeps its slot, of which there are
+// more than the engine takes.
 func (h *hostile) flood(t *testing.T, at int, send func(ctx context.Context, text string) error) (refused int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var no atomic.Int64
 	var wg sync.WaitGroup
+
 	slots := make(chan struct{}, at)
 	for sent := 0; sent < h.input; sent += chunk {
 		slots <- struct{}{}
@@ -131,6 +137,7 @@ func (h *hostile) flood(t *testing.T, at int, send func(ctx context.Context, tex
 			}
 		})
 	}
+
 	cancel()
 	wg.Wait()
 	return no.Load()
@@ -144,6 +151,7 @@ func heapSignals(t *testing.T, h hostile, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if h.flood(t, 4, func(ctx context.Context, s string) error { return text.Send(app.With(ctx), x, s) }) == 0 {
 		t.Error("no signal was refused")
 	}
@@ -157,12 +165,13 @@ func heapSignals(t *testing.T, h hostile, dir string) {
 	_ = app.Close()
 }
 
-// heapMessages has executions of all shards send to one address: each message goes by way of the store, and those that the
-// address has no room for are refused when they arrive.
+// heapMessages has executions of all shards send to one address: each message goes by way of the
+// store, and those that the address has no room for are refused when they arrive.
 func heapMessages(t *testing.T, h hostile, dir string) {
 	text := perdure.NewSignal[string]("text")
 	sleeper := perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return 0, ctx.Sleep(time.Hour) })
 	to := perdure.Ref{Workflow: "sleeper", Key: "one"}
+
 	sender := perdure.NewWorkflow("sender", func(ctx perdure.WorkflowCtx, _ int) (refused bool, err error) {
 		err = text.Send(ctx, to, strings.Repeat("x", chunk))
 		if errors.Is(err, perdure.ErrExhausted) {
@@ -170,12 +179,14 @@ func heapMessages(t *testing.T, h hostile, dir string) {
 		}
 		return false, err
 	})
+
 	app := h.open(t, dir, sleeper, sender)
 	if _, err := sleeper.Start(app.With(t.Context()), 1, perdure.RawKey("one")); err != nil {
 		t.Fatal(err)
 	}
 	var refused atomic.Int64
 	var wg sync.WaitGroup
+
 	slots := make(chan struct{}, 8)
 	for i := range h.input / chunk {
 		slots <- struct{}{}
@@ -190,6 +201,7 @@ func heapMessages(t *testing.T, h hostile, dir string) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if refused.Load() == 0 {
 		t.Error("no message was refused")
@@ -246,6 +258,7 @@ func heapOutputs(t *testing.T, h hostile, dir string) {
 		}
 		return failed, nil
 	})
+
 	h.cfg.Tasks.Slots = 8
 	app := h.open(t, dir, many, task)
 	failed, err := many.Run(app.With(t.Context()), h.input/chunk, perdure.RawKey("one"))
@@ -255,8 +268,8 @@ func heapOutputs(t *testing.T, h hostile, dir string) {
 	_ = app.Close()
 }
 
-// heapStranded starts executions that nobody serves. They are not in memory, and when somebody serves
-// them, only so many are as there is room for.
+// heapStranded starts executions that nobody serves. They are not in memory, and when somebody
+// serves them, only so many are as there is room for.
 func heapStranded(t *testing.T, h hostile, dir string) {
 	const size = 100 << 10
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, in string) (int, error) {
@@ -264,6 +277,7 @@ func heapStranded(t *testing.T, h hostile, dir string) {
 	})
 	app := h.open(t, dir)
 	n := h.input / size
+
 	each := func(do func(key perdure.Key) error) {
 		var wg sync.WaitGroup
 		slots := make(chan struct{}, 16)
@@ -278,14 +292,17 @@ func heapStranded(t *testing.T, h hostile, dir string) {
 		}
 		wg.Wait()
 	}
+
 	each(func(key perdure.Key) error {
 		_, err := flow.Start(app.With(t.Context()), strings.Repeat("x", size), key)
 		return err
 	})
+
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
 	app = h.open(t, dir, flow)
+
 	each(func(key perdure.Key) error {
 		got, err := flow.Execution(key).Result(app.With(t.Context()))
 		if err == nil && got != size {
@@ -293,5 +310,6 @@ func heapStranded(t *testing.T, h hostile, dir string) {
 		}
 		return err
 	})
+
 	_ = app.Close()
 }

@@ -42,7 +42,8 @@ func (l *ledger) key(name string, n int) string {
 	return l.keys[name][n]
 }
 
-// purchase reserves, charges, waits for a word and ships. What it returns shows everything that must be equal on replay.
+// purchase reserves, charges, waits for a word and ships. What it returns shows everything that
+// must be equal on replay.
 type purchase struct {
 	Began    time.Time
 	First    string // drawn before the first step
@@ -69,16 +70,19 @@ func newShopfloor() *shopfloor {
 		}); err != nil {
 			return p, err
 		}
+
 		if p.Amount, err = perdure.Do(ctx, "charge", func(c context.Context) (int, error) {
 			f.note(c, "charge")
 			return 100 * n, nil
 		}); err != nil {
 			return p, err
 		}
+
 		if p.Word, err = f.word.Receive(ctx); err != nil {
 			return p, err
 		}
 		p.Second = ctx.UUID()
+
 		p.Shipment, err = perdure.Do(ctx, "ship", func(c context.Context) (string, error) {
 			f.note(c, "ship")
 			if f.broken.Load() {
@@ -86,8 +90,10 @@ func newShopfloor() *shopfloor {
 			}
 			return "shipped", nil
 		}, perdure.Constant(2, time.Millisecond))
+
 		return p, err
 	})
+
 	return f
 }
 
@@ -114,8 +120,9 @@ func (f *shopfloor) end(t *testing.T, app *perdure.App, key string) (purchase, e
 	return f.at(key).Result(c)
 }
 
-// A fork has the past of its source: nothing of it is done again, and journal time and random numbers are equal. What it does afterwards is
-// its own. An edited result is taken for what happened. The source does not notice.
+// A fork has the past of its source: nothing of it is done again, and journal time and random
+// numbers are equal. What it does afterwards is its own. An edited result is taken for what
+// happened. The source does not notice.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -179,10 +186,12 @@ func TestForkRefusals(t *testing.T) {
 	f := newShopfloor()
 	app := newSite(t, "memory").open(f.order)
 	f.begin(t, app, "a")
+
 	fork := func(from, key string, opts ...perdure.PastOption) error {
 		_, err := app.Fork(t.Context(), f.at(from), perdure.RawKey(key), opts...)
 		return err
 	}
+
 	fails(t, "a key that is taken", fork("a", "a"), perdure.ErrConflict, "order/a")
 	fails(t, "a source that is not there", fork("x", "b"), perdure.ErrNotFound, "order/x")
 	fails(t, "a step that is not there", fork("a", "b", perdure.BeforeStep("fly")), perdure.ErrNotFound, "fly")
@@ -194,6 +203,7 @@ func TestForkRefusals(t *testing.T) {
 	if got := list(t, app, ""); len(got) != 1 {
 		t.Errorf("there are %v", got)
 	}
+
 	// A repeated request forks once.
 	for range 2 {
 		if err := fork("a", "once", perdure.RequestID("r")); err != nil {
@@ -217,6 +227,7 @@ func TestForkOfTooMuch(t *testing.T) {
 			}
 			return total, nil
 		})
+
 		app := s.open(large)
 		c := caller(t, app)
 		got, err := large.Run(c, 1, perdure.RawKey("1"))
@@ -227,12 +238,14 @@ func TestForkOfTooMuch(t *testing.T) {
 		if _, err = app.Fork(t.Context(), source, perdure.RawKey("2"), perdure.BeforeStep("k")); err != nil {
 			t.Fatalf("a fork of 15 MiB: %v", err)
 		}
+
 		got, err = large.Execution(perdure.RawKey("2")).Result(c)
 		equal(t, "the fork", got, err, 12*3<<19)
 	})
 }
 
-// Timers that were open at the cut are asked for again, with the time that they had: those whose time is over fire at once.
+// Timers that were open at the cut are asked for again, with the time that they had: those whose
+// time is over fire at once.
 func TestForkOfASleeper(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -254,8 +267,8 @@ func TestForkOfASleeper(t *testing.T) {
 	})
 }
 
-// A retry goes on before the step that failed, under the same key; the step shows the outside world the key that it had, and has all its attempts
-// again. What was accepted meanwhile is there.
+// A retry goes on before the step that failed, under the same key; the step shows the outside world
+// the key that it had, and has all its attempts again. What was accepted meanwhile is there.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -268,10 +281,12 @@ func TestRetry(t *testing.T) {
 		if _, err := f.end(t, app, "a"); err == nil {
 			t.Fatal("the order should fail")
 		}
+
 		failed, err := app.Describe(t.Context(), f.at("a"))
 		if err != nil || f.count("ship") != 2 {
 			t.Fatalf("%+v, %v, ran %v", failed, err, f.ran)
 		}
+
 		// While it stays broken, the retry fails too.
 		if _, err := app.Retry(t.Context(), f.at("a")); err != nil {
 			t.Fatal(err)
@@ -286,6 +301,7 @@ func TestRetry(t *testing.T) {
 		if _, err := app.Retry(t.Context(), f.at("a")); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := f.at("a").Result(caller(t, app))
 		if err != nil || got.Shipment != "shipped" || got.Word != "go a" {
 			t.Errorf("the retry ended as %+v, %v", got, err)
@@ -293,11 +309,13 @@ func TestRetry(t *testing.T) {
 		if f.count("reserve") != 1 || f.count("charge") != 1 || f.count("ship") != 5 {
 			t.Errorf("ran %v", f.ran)
 		}
+
 		for n := range 5 {
 			if f.key("ship", n) != f.key("ship", 0) {
 				t.Errorf("attempt %d has another idempotency key", n)
 			}
 		}
+
 		_, err = app.Retry(t.Context(), f.at("a"))
 		fails(t, "a retry of what has completed", err, perdure.ErrConflict, "completed")
 		if got := list(t, app, ""); len(got) != 1 {
@@ -311,7 +329,8 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// What ended without a failed step keeps all of its past, so that a corrected build goes on where it stood. A cancel request is taken back.
+// What ended without a failed step keeps all of its past, so that a corrected build goes on where
+// it stood. A cancel request is taken back.
 func TestRetryWithoutAFailedStep(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -328,6 +347,7 @@ func TestRetryWithoutAFailedStep(t *testing.T) {
 				return got, err
 			})
 		}
+
 		bad, good := code(true), code(false)
 		f := newShopfloor()
 		app := s.open(bad, f.order)
@@ -338,15 +358,18 @@ func TestRetryWithoutAFailedStep(t *testing.T) {
 		if err := f.at("a").Cancel(caller(t, app), "changed my mind"); err != nil {
 			t.Fatal(err)
 		}
+
 		if _, err := f.at("a").Result(caller(t, app)); !errors.Is(err, perdure.ErrCanceled) {
 			t.Fatalf("cancelled: %v", err)
 		}
+
 		app = s.reopen(app, good, f.order)
 		for _, to := range []perdure.Target{good.Execution(perdure.RawKey("1")), f.at("a")} {
 			if _, err := app.Retry(t.Context(), to); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		got, err := good.Execution(perdure.RawKey("1")).Result(caller(t, app))
 		equal(t, "the retry with a corrected build", got, err, "done")
 		if steps.Load() != 1 {
@@ -358,7 +381,8 @@ func TestRetryWithoutAFailedStep(t *testing.T) {
 	})
 }
 
-// Children of a retried run: one that completed is not run again, one that failed or was cancelled with its parent is.
+// Children of a retried run: one that completed is not run again, one that failed or was cancelled
+// with its parent is.
 func TestRetryWithChildren(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -366,6 +390,7 @@ func TestRetryWithChildren(t *testing.T) {
 		broken.Store(true)
 		var ran ledger
 		hurry := perdure.NewSignal[bool]("hurry")
+
 		child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, name string) (string, error) {
 			if name == "slow" {
 				if _, err := hurry.Receive(ctx); err != nil {
@@ -380,6 +405,7 @@ func TestRetryWithChildren(t *testing.T) {
 				return name, nil
 			})
 		})
+
 		parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 			strong, err := child.Run(ctx, "strong")
 			if err != nil {
@@ -396,16 +422,19 @@ func TestRetryWithChildren(t *testing.T) {
 			last, err := slow.Result(ctx)
 			return strong + weak + last, err
 		})
+
 		app := s.open(parent, child)
 		c := caller(t, app)
 		if _, err := parent.Run(c, 1, perdure.RawKey("1")); err == nil {
 			t.Fatal("should fail")
 		}
 		slow := child.Execution(perdure.RawKey("slow"))
+
 		eventually(t, "the slow child is cancelled", func() bool {
 			info, err := app.Describe(t.Context(), slow)
 			return err == nil && info.Status == perdure.Canceled
 		})
+
 		broken.Store(false)
 		if _, err := app.Retry(t.Context(), parent.Execution(perdure.RawKey("1"))); err != nil {
 			t.Fatal(err)
@@ -414,6 +443,7 @@ func TestRetryWithChildren(t *testing.T) {
 		if err := hurry.Send(c, slow, true); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := parent.Execution(perdure.RawKey("1")).Result(c)
 		equal(t, "the retried parent", got, err, "strongweakslow")
 		if ran.count("strong") != 1 || ran.count("weak") != 2 || ran.count("slow") != 1 {
@@ -434,6 +464,7 @@ func TestForkWithAnOpenChild(t *testing.T) {
 			}
 			return word.Receive(ctx)
 		})
+
 		parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 			e, err := child.Start(ctx, 1)
 			if err != nil {
@@ -446,6 +477,7 @@ func TestForkWithAnOpenChild(t *testing.T) {
 			said, err := e.Result(ctx)
 			return where + " " + said, err
 		})
+
 		app := s.open(parent, child)
 		c := caller(t, app)
 		if _, err := parent.Start(c, 1, perdure.RawKey("1")); err != nil {
@@ -455,6 +487,7 @@ func TestForkWithAnOpenChild(t *testing.T) {
 		if _, err := app.Fork(t.Context(), parent.Execution(perdure.RawKey("1")), perdure.RawKey("2")); err != nil {
 			t.Fatal(err)
 		}
+
 		reason(t, app, parent.Execution(perdure.RawKey("2")), "child")
 		children := list(t, app, `workflow = "child"`)
 		if len(children) != 1 {
@@ -464,13 +497,16 @@ func TestForkWithAnOpenChild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if err := word.Send(c, ref, "hello"); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, key := range []string{"1", "2"} {
 			got, err := parent.Execution(perdure.RawKey(key)).Result(c)
 			equal(t, "parent "+key, got, err, ref.Key+" hello")
 		}
+
 		if started.Load() != 1 {
 			t.Errorf("%d children began", started.Load())
 		}
@@ -486,9 +522,11 @@ func TestDelete(t *testing.T) {
 		f.begin(t, app, "a")
 		fails(t, "a delete of what is open", app.Delete(t.Context(), f.at("a")), perdure.ErrConflict, "order/a")
 		fails(t, "a delete of what is not there", app.Delete(t.Context(), f.at("x")), perdure.ErrNotFound, "order/x")
-		if _, err := app.Reset(t.Context(), f.at("a"), perdure.AfterPosition(0)); err != nil { // two runs
+		// two runs
+		if _, err := app.Reset(t.Context(), f.at("a"), perdure.AfterPosition(0)); err != nil {
 			t.Fatal(err)
 		}
+
 		reason(t, app, f.at("a"), "signal word")
 		if _, err := f.end(t, app, "a"); err != nil {
 			t.Fatal(err)
@@ -496,15 +534,18 @@ func TestDelete(t *testing.T) {
 		if err := app.Delete(t.Context(), f.at("a")); err != nil {
 			t.Fatal(err)
 		}
+
 		_, err := app.Describe(t.Context(), f.at("a"))
 		fails(t, "describe", err, perdure.ErrNotFound)
 		fails(t, "a signal", f.word.Send(caller(t, app), f.at("a"), "x"), perdure.ErrNotFound)
+
 		if s.kind != "memory" {
 			app = s.reopen(app, f.order)
 			if rows := s.contents()["executions"]; rows != "0" {
 				t.Errorf("%s runs are left", rows)
 			}
 		}
+
 		f.begin(t, app, "a")
 		if p, err := f.end(t, app, "a"); err != nil || p.Shipment != "shipped" || f.count("reserve") != 3 {
 			t.Errorf("started afresh: %+v, %v, ran %v", p, err, f.ran)
@@ -512,7 +553,8 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// A history that was exported fits the code, is what was recorded, and goes on where it is imported.
+// A history that was exported fits the code, is what was recorded, and goes on where it is
+// imported.
 func TestExportAndImport(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -524,6 +566,7 @@ func TestExportAndImport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		files := map[string][]byte{}
 		for _, key := range []string{"open", "closed"} {
 			var b bytes.Buffer
@@ -535,6 +578,7 @@ func TestExportAndImport(t *testing.T) {
 				t.Errorf("replay of %s: %v", key, err)
 			}
 		}
+
 		away := s.open(f.order)
 		for _, key := range []string{"open", "closed"} {
 			if _, err := away.Import(t.Context(), bytes.NewReader(files[key])); err != nil {
@@ -543,6 +587,7 @@ func TestExportAndImport(t *testing.T) {
 			_, err := away.Import(t.Context(), bytes.NewReader(files[key]))
 			fails(t, "a second import", err, perdure.ErrConflict, "order/"+key)
 		}
+
 		if s.kind != "memory" {
 			away = s.reopen(away, f.order)
 		}
@@ -559,6 +604,7 @@ func TestExportAndImport(t *testing.T) {
 		if err != nil || here != there {
 			t.Errorf("it ended as %+v here and %+v there, %v", here, there, err)
 		}
+
 		for _, key := range []string{"closed", "open"} {
 			var b bytes.Buffer
 			if err := away.Export(t.Context(), f.at(key), &b); err != nil {
@@ -568,6 +614,7 @@ func TestExportAndImport(t *testing.T) {
 				t.Errorf("replay of the imported %s: %v", key, err)
 			}
 		}
+
 		if _, err := away.Import(t.Context(), bytes.NewReader(files["closed"]), perdure.RawKey("copy")); err != nil {
 			t.Error(err)
 		}
@@ -585,6 +632,7 @@ func TestHistoriesFromAnotherNode(t *testing.T) {
 	one := s.open(f.order)
 	two := s.open(f.order)
 	const n = 6
+
 	keys := strings.Fields("a b c d e f")[:n]
 	for _, key := range keys {
 		f.begin(t, one, key)
@@ -592,6 +640,7 @@ func TestHistoriesFromAnotherNode(t *testing.T) {
 			t.Fatal("it should fail")
 		}
 	}
+
 	f.broken.Store(false)
 	var exported bytes.Buffer
 	for _, key := range keys { // some of them belong to one node, some to the other
@@ -604,6 +653,7 @@ func TestHistoriesFromAnotherNode(t *testing.T) {
 		if _, err := two.Fork(t.Context(), f.at(key), perdure.RawKey(key+"-fork"), perdure.BeforeStep("charge")); err != nil {
 			t.Fatal(err)
 		}
+
 		reason(t, one, f.at(key+"-fork"), "signal word")
 		if _, err := two.Reset(t.Context(), f.at(key+"-fork"), perdure.AfterPosition(0)); err != nil {
 			t.Fatal(err)
@@ -615,11 +665,13 @@ func TestHistoriesFromAnotherNode(t *testing.T) {
 		if err := two.Export(t.Context(), f.at(key), &exported); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, k := range []string{key, key + "-fork"} {
 			if err := two.Delete(t.Context(), f.at(k)); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if _, err := two.Import(t.Context(), &exported); err != nil {
 			t.Fatal(err)
 		}
@@ -627,6 +679,7 @@ func TestHistoriesFromAnotherNode(t *testing.T) {
 			t.Errorf("the import of %s: %+v, %v", key, p, err)
 		}
 	}
+
 	if got := list(t, one, ""); len(got) != n {
 		t.Errorf("there are %v", got)
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A workflow that sends to a key, or under a request id, that cannot be stored hears so. Whoever else uses the same channel is not harmed.
+// A workflow that sends to a key, or under a request id, that cannot be stored hears so. Whoever
+// else uses the same channel is not harmed.
 func TestSendsThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -14,6 +15,7 @@ func TestSendsThatCannotBeStored(t *testing.T) {
 		ask := perdure.NewUpdate[string, string]("ask")
 		done := perdure.NewPromise[string]("done")
 		receiver := perdure.NewWorkflow("receiver", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return ping.Receive(ctx) })
+
 		sender := perdure.NewWorkflow("sender", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
 			refused := 0
 			for _, bad := range []string{"a\x00b", "\xff", ""} {
@@ -27,13 +29,16 @@ func TestSendsThatCannotBeStored(t *testing.T) {
 					}
 				}
 			}
+
 			for _, id := range []string{"a\x00b", "\xff", "\x1fupdate x"} {
 				if err := ping.Send(ctx, perdure.Ref{Workflow: "receiver", Key: "r"}, "x", perdure.RequestID(id)); err != nil {
 					refused++
 				}
 			}
+
 			return refused, ping.Send(ctx, perdure.Ref{Workflow: "receiver", Key: "r"}, "hello")
 		})
+
 		app := s.open(receiver, sender)
 		c := caller(t, app)
 		r := started(t, c, receiver, "", perdure.RawKey("r"))

@@ -72,7 +72,8 @@ func (a *alive) ends(t *testing.T, c perdure.Client, want string) {
 	equal(t, "a new execution", got, err, "")
 }
 
-// What cannot be stored is refused where it is handed in, with an error that names it. Nothing of it is stored, and nobody else is affected.
+// What cannot be stored is refused where it is handed in, with an error that names it. Nothing of
+// it is stored, and nobody else is affected.
 func TestBadCalls(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -80,10 +81,12 @@ func TestBadCalls(t *testing.T) {
 		s.cfg.MaxPayload = most
 		big, fits := strings.Repeat("x", most), strings.Repeat("x", most-2) // with its quotes
 		sig, prom := perdure.NewSignal[string]("sig"), perdure.NewPromise[string]("prom")
+
 		w := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, in string) (string, error) {
 			v, err := sig.Receive(ctx)
 			return v + in[:1], err
 		})
+
 		numbers := perdure.NewWorkflow("numbers", func(_ perdure.WorkflowCtx, in float64) (float64, error) { return in, nil })
 		a := newAlive()
 		app := s.open(w, numbers, a.w)
@@ -92,10 +95,12 @@ func TestBadCalls(t *testing.T) {
 		exec := started(t, c, w, fits, perdure.RawKey("target"))
 		reason(t, app, exec, "waits for signal sig")
 		before := s.contents()
+
 		start := func(in string, key string, opts ...perdure.StartOption) error {
 			_, err := w.Start(c, in, append(opts, perdure.RawKey(key))...)
 			return err
 		}
+
 		long := strings.Repeat("k", 513)
 		for _, x := range []struct {
 			name string
@@ -145,6 +150,7 @@ func TestBadCalls(t *testing.T) {
 		} {
 			fails(t, x.name, x.err, perdure.ErrInvalid, x.says...)
 		}
+
 		s.unchanged(before)
 		if got := list(t, app, ""); len(got) != 2 {
 			t.Errorf("there are executions %v", got)
@@ -152,14 +158,15 @@ func TestBadCalls(t *testing.T) {
 		if err := sig.Send(c, exec, "ok"); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := exec.Result(c)
 		equal(t, "the execution that was the target", got, err, "okx")
 		a.ends(t, c, "a")
 	})
 }
 
-// Values that are too large or cannot be encoded where code makes them: the step, the start of a child or the execution fails, with an error that
-// names it, and that is recorded.
+// Values that are too large or cannot be encoded where code makes them: the step, the start of a
+// child or the execution fails, with an error that names it, and that is recorded.
 func TestBadValuesInCode(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -170,6 +177,7 @@ func TestBadValuesInCode(t *testing.T) {
 		child := perdure.NewWorkflow("child", func(_ perdure.WorkflowCtx, in string) (string, error) { return in, nil })
 		sig := perdure.NewSignal[string]("sig")
 		w := perdure.DeclareWorkflow[string, string]("wf")
+
 		code := w.Bind(func(ctx perdure.WorkflowCtx, what string) (string, error) {
 			switch what {
 			case "result of step":
@@ -193,10 +201,12 @@ func TestBadValuesInCode(t *testing.T) {
 				return big, nil
 			}
 		})
+
 		a := newAlive()
 		app := s.open(code, child, echo, a.w)
 		c := caller(t, app)
 		a.start(t, app, c)
+
 		for what, names := range map[string][]string{
 			"result of step":                {"grow", "10002 bytes", "10000"},
 			"input of activity":             {"echo", "10002 bytes"},
@@ -212,6 +222,7 @@ func TestBadValuesInCode(t *testing.T) {
 			outcome, err := w.Execution(perdure.RawKey(what)).Poll(c)
 			equal(t, "status of "+what, outcome.Status, err, perdure.Failed)
 		}
+
 		if got := list(t, app, `workflow = "child"`); len(got) > 0 {
 			t.Errorf("children were started: %v", got)
 		}
@@ -219,7 +230,8 @@ func TestBadValuesInCode(t *testing.T) {
 	})
 }
 
-// Work that nobody here has code for is no mistake: it waits, says for what, and begins when somebody comes who has.
+// Work that nobody here has code for is no mistake: it waits, says for what, and begins when
+// somebody comes who has.
 func TestUnknownWorkflowWaits(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -239,6 +251,7 @@ func TestUnknownWorkflowWaits(t *testing.T) {
 			t.Errorf("a signal to an execution that nobody runs yet: %v", err)
 		}
 		a.say(t, c, "b")
+
 		if s.kind != "memory" {
 			word := perdure.NewSignal[string]("word")
 			app = s.reopen(app, a.w, known, elsewhere.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
@@ -253,11 +266,13 @@ func TestUnknownWorkflowWaits(t *testing.T) {
 			got, err = parent.Result(c)
 			equal(t, "result of the parent", got, err, "child")
 		}
+
 		a.ends(t, c, "ab")
 	})
 }
 
-// Every mistake in definitions is reported by Open, at once and by name and position, and nothing is opened.
+// Every mistake in definitions is reported by Open, at once and by name and position, and nothing
+// is opened.
 func TestBadDefinitions(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -281,7 +296,8 @@ func TestBadDefinitions(t *testing.T) {
 	})
 }
 
-// Code that does not fit the types it is called with, or values that were stored by other code: the execution says so, and nothing is guessed.
+// Code that does not fit the types it is called with, or values that were stored by other code: the
+// execution says so, and nothing is guessed.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The same key with the same input is the same execution; with another input it is a conflict. After the end, the policy decides.
+// The same key with the same input is the same execution; with another input it is a conflict.
+// After the end, the policy decides.
 func reusePolicies(t *testing.T, s *site) {
 	w := perdure.NewWorkflow("work", func(_ perdure.WorkflowCtx, fail bool) (bool, error) {
 		if fail {
@@ -18,6 +19,7 @@ func reusePolicies(t *testing.T, s *site) {
 		}
 		return true, nil
 	})
+
 	app := s.open(w)
 	c := caller(t, app)
 	run := func(key string, fail bool, opts ...perdure.StartOption) string {
@@ -32,6 +34,7 @@ func reusePolicies(t *testing.T, s *site) {
 		}
 		return info.Ref.Run
 	}
+
 	good, bad := run("good", false), run("bad", true)
 	for _, x := range []struct {
 		policy    perdure.Reuse
@@ -53,6 +56,7 @@ func reusePolicies(t *testing.T, s *site) {
 			bad = next
 		}
 	}
+
 	before := s.contents()
 	_, err := w.Start(c, true, perdure.RawKey("good"))
 	fails(t, "a used key with another input", err, perdure.ErrConflict, "work", "good")
@@ -62,7 +66,8 @@ func reusePolicies(t *testing.T, s *site) {
 	run("good", true, perdure.ReuseAlways) // a new run may have another input
 }
 
-// Poll, Describe, History and Executions tell how things stand; what does not exist or cannot be asked is an error that names it.
+// Poll, Describe, History and Executions tell how things stand; what does not exist or cannot be
+// asked is an error that names it.
 func looking(t *testing.T, s *site) {
 	letter := perdure.NewSignal[string]("letter")
 	w := perdure.NewWorkflow("mail", func(ctx perdure.WorkflowCtx, in string) (string, error) {

@@ -12,11 +12,13 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Labels come with a start, change with the code, go on with the next run of a chain, and are what executions are found by.
+// Labels come with a start, change with the code, go on with the next run of a chain, and are what
+// executions are found by.
 func labels(t *testing.T, s *site) {
 	wake := perdure.NewSignal[string]("wake")
 	child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return wake.Receive(ctx) })
 	order := perdure.DeclareWorkflow[int, string]("order")
+
 	app := s.open(child, order.Bind(func(ctx perdure.WorkflowCtx, round int) (string, error) {
 		if round == 0 {
 			if _, err := child.Start(ctx, "", perdure.RawKey("kid"), perdure.Labels(map[string]string{"of": ctx.Self().Key}), perdure.AbandonChild); err != nil {
@@ -30,11 +32,13 @@ func labels(t *testing.T, s *site) {
 			}
 			return "", order.ContinueAsNew(1)
 		}
+
 		if _, err := wake.Receive(ctx); err != nil {
 			return "", err
 		}
 		return "done", ctx.SetLabel("stage", "done")
 	}))
+
 	c := caller(t, app)
 	start := func(l map[string]string) error {
 		_, err := order.Start(c, 0, perdure.RawKey("o-1"), perdure.Labels(l))
@@ -43,6 +47,7 @@ func labels(t *testing.T, s *site) {
 	if err := start(map[string]string{"region": "eu", "draft": "yes"}); err != nil {
 		t.Fatal(err)
 	}
+
 	x := order.Execution(perdure.RawKey("o-1"))
 	want := func(labels map[string]string) {
 		t.Helper()
@@ -51,6 +56,7 @@ func labels(t *testing.T, s *site) {
 			t.Errorf("labels %v, %v; want %v", info.Labels, err, labels)
 		}
 	}
+
 	found := func(query string, refs ...string) {
 		t.Helper()
 		if got := sorted(list(t, app, query)); !slices.Equal(got, refs) {
@@ -60,6 +66,7 @@ func labels(t *testing.T, s *site) {
 			t.Errorf("%s counts %d, %v; want %d", query, n, err, len(refs))
 		}
 	}
+
 	reason(t, app, x, "signal wake")
 	want(map[string]string{"region": "eu", "stage": "paid"})
 	eventually(t, "the child", func() bool { return len(list(t, app, `label.of = "o-1"`)) == 1 })
@@ -73,21 +80,25 @@ func labels(t *testing.T, s *site) {
 		t.Errorf("a repeated start with other labels: %v", err)
 	}
 	want(map[string]string{"region": "eu", "stage": "paid"})
+
 	for range 2 {
 		if err := wake.Send(c, x, "on"); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if got, err := x.Result(c); err != nil || got != "done" {
 		t.Fatalf("result %q, %v", got, err)
 	}
 	want(map[string]string{"region": "eu", "stage": "done"})
 	found(`label.stage = "done" and status = "completed"`, "order/o-1")
+
 	for info, err := range app.Executions(t.Context(), `label.region = "eu"`) {
 		if err != nil || info.Labels["stage"] != "done" {
 			t.Errorf("listed with labels %v, %v", info.Labels, err)
 		}
 	}
+
 	if s.kind != "memory" {
 		app = s.reopen(app, child, order.Bind(func(perdure.WorkflowCtx, int) (string, error) { return "", nil }))
 		found(`label.stage = "done"`, "order/o-1")
@@ -108,6 +119,7 @@ func labelLimits(t *testing.T, s *site) {
 		}
 		return "", nil
 	})
+
 	app := s.open(w)
 	c := caller(t, app)
 	before := s.contents()
@@ -115,12 +127,14 @@ func labelLimits(t *testing.T, s *site) {
 	for i := range 33 {
 		many[fmt.Sprint("l", i)] = "x"
 	}
+
 	for what, l := range map[string]map[string]string{
 		"no spaces": {"no spaces": "x"}, "empty": {"empty": ""}, "33": many, "region": {"region": "\xff"}, "257": {"a": strings.Repeat("v", 257)},
 	} {
 		_, err := w.Start(c, "", perdure.RawKey("k"), perdure.Labels(l))
 		fails(t, "a start with label "+what, err, perdure.ErrInvalid, what)
 	}
+
 	s.unchanged(before)
 	if _, err := w.Run(c, "", perdure.RawKey("k"), perdure.Labels(map[string]string{"l0": "y", "other": "z"})); err != nil {
 		t.Fatal(err)
@@ -135,7 +149,8 @@ func labelLimits(t *testing.T, s *site) {
 	}
 }
 
-// Queries mean the same on every store; what one says about reasons and times is looked up, not guessed.
+// Queries mean the same on every store; what one says about reasons and times is looked up, not
+// guessed.
 func selections(t *testing.T, s *site) {
 	wake := perdure.NewSignal[string]("wake")
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, in string) (string, error) {
@@ -149,15 +164,18 @@ func selections(t *testing.T, s *site) {
 		}
 		return in, nil
 	})
+
 	s.cfg.IdleAfter = time.Nanosecond // what is parked is stored so
 	app := s.open(w)
 	c := caller(t, app)
 	begin := time.Now()
+
 	for _, in := range []string{"sleep", "fail", "wait", "end"} {
 		if _, err := w.Start(c, in, perdure.RawKey(in)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	for query, want := range map[string][]string{
 		`reason = "timer"`:              {"w/sleep"},
 		`reason in ("timer", "signal")`: {"w/sleep", "w/wait"},

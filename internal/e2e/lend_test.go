@@ -26,7 +26,8 @@ func album(render *perdure.Activity[photo, string]) *perdure.Workflow[[]string, 
 	}, perdure.Uses(render))
 }
 
-// A process has the workflow, another one the code of its activity, and both open the same database.
+// A process has the workflow, another one the code of its activity, and both open the same
+// database.
 func TestActivityInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -34,10 +35,12 @@ func TestActivityInAnotherProcess(t *testing.T) {
 		albums := album(render)
 		first := s.open(albums)
 		var rendered atomic.Int64
+
 		s.open(render.Bind(func(_ context.Context, p photo) (string, error) {
 			rendered.Add(1)
 			return "https://cdn/" + p.ID, nil
 		}))
+
 		var wg sync.WaitGroup
 		for i := range 200 {
 			wg.Go(func() {
@@ -47,6 +50,7 @@ func TestActivityInAnotherProcess(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 		if n := rendered.Load(); n != 400 {
 			t.Errorf("%d photos were rendered, want 400", n)
@@ -54,7 +58,8 @@ func TestActivityInAnotherProcess(t *testing.T) {
 	})
 }
 
-// What the owner of a task and its worker have to say to each other, they say across processes as in one.
+// What the owner of a task and its worker have to say to each other, they say across processes as
+// in one.
 func TestTaskInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -62,6 +67,7 @@ func TestTaskInAnotherProcess(t *testing.T) {
 		work := perdure.DeclareActivity[string, int]("work", perdure.OnQueue("work"), perdure.Constant(3, time.Millisecond), perdure.HeartbeatTimeout(6*time.Second))
 		var began sync.Map
 		first := s.open(idle, work)
+
 		s.open(work.Bind(func(ctx context.Context, what string) (int, error) {
 			_, again := began.LoadOrStore(what, perdure.Attempt(ctx))
 			switch what {
@@ -89,8 +95,10 @@ func TestTaskInAnotherProcess(t *testing.T) {
 					return 0, perdure.Snooze(10 * time.Millisecond)
 				}
 			}
+
 			return perdure.Attempt(ctx), nil
 		}))
+
 		c := caller(t, first)
 		run := func(what string, want int) func() {
 			return func() {
@@ -105,10 +113,12 @@ func TestTaskInAnotherProcess(t *testing.T) {
 				}
 			}
 		}
+
 		var wg sync.WaitGroup
 		wg.Go(run("long", 1))
 		wg.Go(run("resume", 41))
 		wg.Go(run("snooze", 1))
+
 		wg.Go(func() {
 			x, err := work.Submit(c, "cancel")
 			if err != nil {
@@ -123,6 +133,7 @@ func TestTaskInAnotherProcess(t *testing.T) {
 				t.Errorf("the cancelled task: %v", err)
 			}
 		})
+
 		wg.Wait()
 	})
 }
@@ -138,6 +149,7 @@ func TestSubmitterAndWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		s.open(work.Bind(func(_ context.Context, n int) (int, error) { return 2 * n, nil }))
 		got, err := x.Result(c)
 		equal(t, "a task that waited for the worker", got, err, 2)
@@ -149,6 +161,7 @@ func TestSubmitterAndWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range xs {
 			got, err := xs[i].Result(c)
 			equal(t, fmt.Sprint("task ", i), got, err, 2*i)
@@ -163,6 +176,7 @@ func TestFanOutOverProcesses(t *testing.T) {
 		const n = 2000
 		var by [2]atomic.Int64
 		work := perdure.DeclareActivity[int, int]("work", perdure.OnQueue("work"))
+
 		spread := perdure.NewWorkflow("spread", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 			var fs []*perdure.Future[int]
 			for i := range n {
@@ -171,6 +185,7 @@ func TestFanOutOverProcesses(t *testing.T) {
 			all, err := perdure.All(ctx, fs...)
 			return len(all), err
 		}, perdure.Uses(work))
+
 		s.cfg.Tasks = perdure.TaskConfig{Slots: 20}
 		var apps []*perdure.App
 		for i := range by {
@@ -180,6 +195,7 @@ func TestFanOutOverProcesses(t *testing.T) {
 				return n, nil
 			})))
 		}
+
 		began := time.Now()
 		got, err := spread.Run(caller(t, apps[0]), n)
 		t.Logf("it took %s", time.Since(began))
@@ -203,10 +219,17 @@ func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 		s.cfg.Tasks = perdure.TaskConfig{Slots: 1}
 		s.open(work.Bind(func(_ context.Context, n int) (int, error) { <-may; return n, nil }))
 		c := caller(t, first)
-		xs, err := work.SubmitMany(c, []int{1, 2})
+		// The processes share the shards, and a task of the worker's own process waits for another
+		// reason. Of so many, some belong to the first process.
+		inputs := make([]int, 32)
+		for i := range inputs {
+			inputs[i] = i + 1
+		}
+		xs, err := work.SubmitMany(c, inputs)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		eventually(t, "one waits for the worker of another process", func() bool {
 			for _, x := range xs {
 				info, err := first.Describe(t.Context(), x)
@@ -216,6 +239,7 @@ func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 			}
 			return false
 		})
+
 		close(may)
 		for i, x := range xs {
 			got, err := x.Result(c)

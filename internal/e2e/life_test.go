@@ -17,8 +17,9 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// Steps that are in the journal are not run again when the process is started anew, sleeps end when they were meant to, and an activity's error
-// is the same error (entities-workflows §17.5; reliability F10).
+// Steps that are in the journal are not run again when the process is started anew, sleeps end when
+// they were meant to, and an activity's error is the same error (entities-workflows §17.5;
+// reliability F10).
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -29,10 +30,12 @@ func TestReopen(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
+
 			_, failed := perdure.Do(ctx, "fail", func(ctx context.Context) (int, error) {
 				ran.Add(1)
 				return 0, fmt.Errorf("attempt %d", perdure.Attempt(ctx))
 			}, perdure.Constant(3, time.Millisecond))
+
 			if err := ctx.Sleep(1500 * time.Millisecond); err != nil {
 				return "", err
 			}
@@ -40,9 +43,11 @@ func TestReopen(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
+
 			last, err := perdure.Do(ctx, "last", func(context.Context) (int64, error) { return ran.Add(1), nil })
 			return fmt.Sprintf("%d, %v, %s, %d", first, failed, word, last), err
 		})
+
 		app := s.open(w)
 		c := caller(t, app)
 		exec := started(t, c, w, "", perdure.RawKey("k"))
@@ -54,6 +59,7 @@ func TestReopen(t *testing.T) {
 		if err := wake.Send(c, exec, "up"); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := exec.Result(c)
 		equal(t, "result", got, err, "1, attempt 3, up, 5")
 		if n := ran.Load(); n != 5 {
@@ -65,8 +71,8 @@ func TestReopen(t *testing.T) {
 	})
 }
 
-// Code that has changed so that it does not fit the journal blocks its execution with a reason that names both; nothing is run. With code that fits it goes on
-// (docs/guarantees.md).
+// Code that has changed so that it does not fit the journal blocks its execution with a reason that
+// names both; nothing is run. With code that fits it goes on (docs/guarantees.md).
 func TestChangedCode(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -128,23 +134,28 @@ func TestChangedCode(t *testing.T) {
 	})
 }
 
-// entities-workflows §17.10 and §17.14: a thousand executions that wait cost no goroutine, little memory, and do not delay the end of the process.
+// entities-workflows §17.10 and §17.14: a thousand executions that wait cost no goroutine, little
+// memory, and do not delay the end of the process.
 func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // counts goroutines of the process
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			s := newSite(t, kind)
 			s.cfg.IdleAfter = 20 * time.Millisecond
 			wake := perdure.NewSignal[int]("wake")
+
 			w := perdure.NewWorkflow("parked", func(ctx perdure.WorkflowCtx, i int) (int, error) {
 				if i%2 == 0 {
 					return i, ctx.Sleep(time.Hour)
 				}
-				both := perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (int, error) { return wake.Receive(ctx) }) // a goroutine more while loaded
+				// a goroutine more while loaded
+				both := perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (int, error) { return wake.Receive(ctx) })
 				return both.Get(ctx)
 			})
+
 			app := s.open(w)
 			c := caller(t, app)
 			const n = 1000
+
 			begin := func(prefix string) {
 				var wg sync.WaitGroup
 				for part := range 10 {
@@ -158,6 +169,7 @@ func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // co
 				}
 				wg.Wait()
 			}
+
 			begin("warm-") // buffers have their size afterwards
 			settled := func() (goroutines int, memory uint64) {
 				eventually(t, "everything is unloaded", func() bool {
@@ -170,6 +182,7 @@ func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // co
 				runtime.ReadMemStats(&m)
 				return runtime.NumGoroutine(), m.HeapAlloc
 			}
+
 			before, heap := settled()
 			begin("")
 			after, more := settled()
@@ -178,6 +191,7 @@ func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // co
 			if after > before+10 {
 				t.Errorf("%d parked executions left %d goroutines, there were %d", n, after, before)
 			}
+
 			// The memory store is the heap itself.
 			if kind != "memory" && each > 1024 {
 				t.Errorf("a parked execution costs %d bytes, want at most 1024", each)
@@ -189,6 +203,7 @@ func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // co
 			if err := wake.Send(c, exec, 501); err != nil {
 				t.Fatal(err)
 			}
+
 			got, err := exec.Result(c)
 			equal(t, "one of them", got, err, 501)
 			if err := app.Close(); err != nil {
@@ -208,6 +223,7 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 			err := ctx.Sleep(d)
 			return ctx.Now().Sub(from), err
 		})
+
 		nd, err := node.Open(t.Context(), node.Config{
 			URL: s.url, AllowUnsafe: true, Lane: lane.Config{TimerHorizon: 50 * time.Millisecond, TimerWindow: 3},
 		})
@@ -218,6 +234,7 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		defer app.Close()
 		c := caller(t, app)
 		var wg sync.WaitGroup
@@ -230,11 +247,13 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 				}
 			})
 		}
+
 		wg.Wait()
 	})
 }
 
-// Whoever waits for something when the app closes is told so; nothing hangs, and a closed app says that it is closed.
+// Whoever waits for something when the app closes is told so; nothing hangs, and a closed app says
+// that it is closed.
 func TestCloseWithCallers(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -242,6 +261,7 @@ func TestCloseWithCallers(t *testing.T) {
 		w := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return wake.Receive(ctx) })
 		app := s.open(w)
 		c := app.With(t.Context()) // without a limit of its own
+
 		heard := make(chan error, 3)
 		for i := range cap(heard) {
 			exec := started(t, c, w, "", perdure.RawKey(strconv.Itoa(i)))
@@ -251,9 +271,11 @@ func TestCloseWithCallers(t *testing.T) {
 				heard <- err
 			}()
 		}
+
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		for range cap(heard) {
 			select {
 			case err := <-heard:
@@ -262,6 +284,7 @@ func TestCloseWithCallers(t *testing.T) {
 				t.Fatal("a caller waits for ever after the app has closed")
 			}
 		}
+
 		calls := map[string]func() error{
 			"start":  func() error { _, err := w.Start(c, "", perdure.RawKey("late")); return err },
 			"signal": func() error { return wake.Send(c, w.Execution(perdure.RawKey("0")), "") },
@@ -277,13 +300,15 @@ func TestCloseWithCallers(t *testing.T) {
 				t.Fatalf("%s hangs after the app has closed", what)
 			}
 		}
+
 		if err := app.Close(); err != nil {
 			t.Errorf("a second close: %v", err)
 		}
 	})
 }
 
-// A step that runs when the app closes is waited for, and its outcome is kept: the next process does not run it again.
+// A step that runs when the app closes is waited for, and its outcome is kept: the next process
+// does not run it again.
 func TestCloseWaitsForSteps(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -298,16 +323,19 @@ func TestCloseWaitsForSteps(t *testing.T) {
 			})
 			return "done", err
 		})
+
 		app := s.open(w)
 		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
 		<-began
 		closed := make(chan error, 1)
 		go func() { closed <- app.Close() }()
+
 		select {
 		case err := <-closed:
 			t.Fatalf("closed (%v) while a step runs", err)
 		case <-time.After(100 * time.Millisecond): // it would have been quick
 		}
+
 		close(finish)
 		if err := <-closed; err != nil {
 			t.Fatal(err)
@@ -321,13 +349,15 @@ func TestCloseWaitsForSteps(t *testing.T) {
 	})
 }
 
-// A step that does not end in time does not keep the app from closing: it is abandoned, and runs again in the next life.
+// A step that does not end in time does not keep the app from closing: it is abandoned, and runs
+// again in the next life.
 func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
 		s.cfg.DrainTimeout = 100 * time.Millisecond
 		var ran atomic.Int64
 		began := make(chan struct{}, 2)
+
 		w := perdure.NewWorkflow("endless", func(ctx perdure.WorkflowCtx, _ string) (int64, error) {
 			return perdure.Do(ctx, "step", func(c context.Context) (int64, error) {
 				n := ran.Add(1)
@@ -338,13 +368,15 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 				return n, c.Err()
 			})
 		})
+
 		app, err := s.cfg.Open(t.Context(), s.url, w)
 		if err != nil {
 			t.Fatal(err)
 		}
 		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
 		<-began
-		if err := app.Close(); err != nil && !errors.Is(err, perdure.ErrTimeout) { // returns, although the step has not
+		// returns, although the step has not
+		if err := app.Close(); err != nil && !errors.Is(err, perdure.ErrTimeout) {
 			t.Logf("close: %v", err)
 		}
 		app = s.open(w)

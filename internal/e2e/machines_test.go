@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// shipment is a machine that does a bit of everything: it charges (which fails at first), waits for a signal or a deadline, and
-// has a child ship it. It writes down what it heard.
+// shipment is a machine that does a bit of everything: it charges (which fails at first), waits for
+// a signal or a deadline, and has a child ship it. It writes down what it heard.
 type shipment struct {
 	perdure.Events
 	in    string
@@ -103,11 +103,13 @@ func parcels() (*parcelHandles, perdure.Group) {
 		machine: perdure.DeclareWorkflow[string, string]("shipment"),
 		address: perdure.NewSignal[string]("address"),
 	}
+
 	bound := perdure.BindMachine(h.machine, func(in string) *shipment { return &shipment{in: in, h: h} })
 	return h, perdure.Group{h.charge, h.refund, h.courier, bound}
 }
 
-// A machine hears of activities, signals, children and timers, in the order of the history, however often it is replayed.
+// A machine hears of activities, signals, children and timers, in the order of the history, however
+// often it is replayed.
 func machines(t *testing.T, s *site) {
 	h, defs := parcels()
 	app := s.open(defs)
@@ -125,6 +127,7 @@ func machines(t *testing.T, s *site) {
 		if err := perdure.NewSignal[int]("other").Send(c, x, 1); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := h.address.Send(c, x, to); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +146,8 @@ func machines(t *testing.T, s *site) {
 	}
 }
 
-// A cancel request is an event: what the machine does then is not cancelled, and it decides how it ends.
+// A cancel request is an event: what the machine does then is not cancelled, and it decides how it
+// ends.
 func machineCancel(t *testing.T, s *site) {
 	h, defs := parcels()
 	app := s.open(defs)
@@ -152,6 +156,7 @@ func machineCancel(t *testing.T, s *site) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "it is paid", func() bool { return slices.Contains(kindsOf(t, app, x), "step_completed") })
 	if err := x.Cancel(c, "changed my mind"); err != nil {
 		t.Fatal(err)
@@ -237,8 +242,9 @@ func machineCrowd(t *testing.T, s *site) {
 	t.Logf("%d activities took %s", n, time.Since(began).Round(time.Millisecond))
 }
 
-// A machine with a mistake fails, and can be started again. One whose recorded outcome does not fit the type of today is blocked,
-// across restarts, and goes on once a build is there that can read it.
+// A machine with a mistake fails, and can be started again. One whose recorded outcome does not fit
+// the type of today is blocked, across restarts, and goes on once a build is there that can read
+// it.
 func TestRepairedMachine(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -250,29 +256,34 @@ func TestRepairedMachine(t *testing.T) {
 			ran++
 			return "text", nil
 		})
+
 		loadNumber := perdure.DeclareActivity[string, int]("load")
 		self := perdure.DeclareWorkflow[string, string]("repair")
 		mistaken := perdure.BindMachine(self, func(in string) *repair {
 			return &repair{start: perdure.Actions{load.Schedule("a", in), perdure.StartTimer("a", time.Hour)}}
 		})
+
 		misread := perdure.BindMachine(self, func(in string) *repair {
 			return &repair{start: perdure.Actions{load.Schedule("a", in)}, completed: func(e perdure.ActivityCompleted) perdure.Actions {
 				n, err := loadNumber.Result(e)
 				return perdure.Actions{self.Complete(fmt.Sprint(n, err))}
 			}}
 		})
+
 		right := perdure.BindMachine(self, func(in string) *repair {
 			return &repair{start: perdure.Actions{load.Schedule("a", in)}, completed: func(e perdure.ActivityCompleted) perdure.Actions {
 				v, err := load.Result(e)
 				return perdure.Actions{self.Complete(fmt.Sprint(v, err))}
 			}}
 		})
+
 		app := s.open(load, mistaken)
 		x := started(t, caller(t, app), self, "in", perdure.RawKey("k"))
 		if _, err := x.Result(caller(t, app)); !errors.Is(err, perdure.ErrInvalid) ||
 			!strings.Contains(err.Error(), `machine repair: id "a" of action start timer "a" 1h0m0s is pending already, by schedule load "a" "in"`) {
 			t.Errorf("the mistake ended with %v", err)
 		}
+
 		app = s.reopen(app, load, misread)
 		x = started(t, caller(t, app), self, "in", perdure.RawKey("k"), perdure.ReuseIfFailed)
 		reason(t, app, x, "output of activity load cannot be decoded")

@@ -19,7 +19,8 @@ type order struct {
 	At     time.Time
 }
 
-// Typed values arrive as they were sent, each once, in the order of their sender; senders do not disturb each other (reliability I11).
+// Typed values arrive as they were sent, each once, in the order of their sender; senders do not
+// disturb each other (reliability I11).
 func signalsInOrder(t *testing.T, s *site) {
 	const senders, each = 3, 30
 	orders := perdure.NewSignal[order]("orders")
@@ -34,10 +35,12 @@ func signalsInOrder(t *testing.T, s *site) {
 		}
 		return got, nil
 	})
+
 	app := s.open(collect)
 	c := caller(t, app)
 	exec := started(t, c, collect, senders*each, perdure.RawKey("k"))
 	at := time.Date(2026, 11, 15, 1, 2, 3, 4, time.UTC)
+
 	var wg sync.WaitGroup
 	for sender := range senders {
 		wg.Go(func() {
@@ -48,11 +51,13 @@ func signalsInOrder(t *testing.T, s *site) {
 			}
 		})
 	}
+
 	wg.Wait()
 	got, err := exec.Result(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	next := [senders]int{}
 	for _, o := range got {
 		sender, i := o.Number/1000, o.Number%1000
@@ -64,13 +69,15 @@ func signalsInOrder(t *testing.T, s *site) {
 			t.Fatalf("signal = %+v", o)
 		}
 	}
+
 	if err := orders.Send(c, exec, order{}); !errors.Is(err, perdure.ErrConflict) {
 		t.Errorf("a signal to an execution that has ended: %v, want a conflict", err)
 	}
 	fails(t, "a signal to nobody", orders.Send(c, collect.Execution(perdure.RawKey("nobody")), order{}), perdure.ErrNotFound, "collect", "nobody")
 }
 
-// entities-workflows §17.13: a signal before the wait, after the code has looked and found nothing, and after it has parked: it always wakes.
+// entities-workflows §17.13: a signal before the wait, after the code has looked and found nothing,
+// and after it has parked: it always wakes.
 func signalsWheneverTheyCome(t *testing.T, s *site) {
 	ping := perdure.NewSignal[int]("ping")
 	looked, sent := make(chan struct{}, 10), make(chan struct{})
@@ -83,10 +90,12 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 		if err != nil {
 			return "", err
 		}
+
 		// Between: nothing is there, and the next one comes while code runs.
 		if v, ok := ping.TryReceive(ctx); ok {
 			return "", fmt.Errorf("took %d before it was sent", v)
 		}
+
 		_, err = perdure.Do(ctx, "look", func(c context.Context) (int, error) {
 			looked <- struct{}{}
 			select {
@@ -99,25 +108,30 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 		if err != nil {
 			return "", err
 		}
+
 		second, err := ping.Receive(ctx)
 		if err != nil {
 			return "", err
 		}
+
 		// After: it has parked.
 		third, err := ping.Receive(ctx)
 		return fmt.Sprint(first, second, third), err
 	})
+
 	app := s.open(late)
 	c := caller(t, app)
 	exec := started(t, c, late, "", perdure.RawKey("k"))
 	if err := ping.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
 	}
+
 	select {
 	case <-looked:
 	case <-time.After(patience):
 		t.Fatal("the code does not look for a signal")
 	}
+
 	if err := ping.Send(c, exec, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +141,7 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 	if err := ping.Send(c, exec, 3); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := exec.Result(c)
 	equal(t, "result", got, err, "1 2 3")
 }
@@ -144,7 +159,8 @@ func takenOf(t *testing.T, app *perdure.App, to perdure.Target) (names []string)
 	return names
 }
 
-// A wait ends with ErrTimeout when its scope does; the signal that comes later is not lost, and the scope's end is the same on replay.
+// A wait ends with ErrTimeout when its scope does; the signal that comes later is not lost, and the
+// scope's end is the same on replay.
 func signalTimeout(t *testing.T, s *site) {
 	answer := perdure.NewSignal[string]("answer")
 	ask := perdure.NewWorkflow("ask", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -162,20 +178,24 @@ func signalTimeout(t *testing.T, s *site) {
 		second, err := answer.Receive(ctx.WithTimeout(time.Hour))
 		return first + second, err
 	})
+
 	app := s.open(ask)
 	c := caller(t, app)
 	exec := started(t, c, ask, "", perdure.RawKey("k"))
 	eventually(t, "the first wait has ended", func() bool { return slices.Contains(kindsOf(t, app, exec), "timer_fired") })
+
 	for _, v := range []string{"a", "b"} {
 		if err := answer.Send(c, exec, v); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	got, err := exec.Result(c)
 	equal(t, "result", got, err, "ab")
 }
 
-// A signal sent with a start is there when the execution begins; for one that runs already, it is an ordinary signal.
+// A signal sent with a start is there when the execution begins; for one that runs already, it is
+// an ordinary signal.
 func signalWithStart(t *testing.T, s *site) {
 	item := perdure.NewSignal[string]("item")
 	basket := perdure.NewWorkflow("basket", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -186,6 +206,7 @@ func signalWithStart(t *testing.T, s *site) {
 		second, err := item.Receive(ctx)
 		return first + second, err
 	})
+
 	app := s.open(basket)
 	c := caller(t, app)
 	exec := started(t, c, basket, "in", perdure.RawKey("k"), item.With("a"))
@@ -194,11 +215,13 @@ func signalWithStart(t *testing.T, s *site) {
 	if _, err := basket.Start(c, "in", perdure.RawKey("k"), item.With("b")); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := exec.Result(c)
 	equal(t, "result", got, err, "ab")
 }
 
-// The first value wins, before or after the wait; whoever comes later is told. A rejected promise is an error with its text.
+// The first value wins, before or after the wait; whoever comes later is told. A rejected promise
+// is an error with its text.
 func promises(t *testing.T, s *site) {
 	word, other := perdure.NewPromise[string]("word"), perdure.NewPromise[int]("other")
 	wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -213,6 +236,7 @@ func promises(t *testing.T, s *site) {
 		_, err = other.Await(ctx)
 		return fmt.Sprintf("%s, %v", w, err), nil
 	})
+
 	app := s.open(wait)
 	c := caller(t, app)
 	for _, early := range []bool{true, false} {
@@ -233,7 +257,8 @@ func promises(t *testing.T, s *site) {
 	}
 }
 
-// Repeated with the same id, a send or a start changes nothing, also after the execution has ended; with another id it is another one.
+// Repeated with the same id, a send or a start changes nothing, also after the execution has ended;
+// with another id it is another one.
 func requestIDs(t *testing.T, s *site) {
 	add := perdure.NewSignal[int]("add")
 	sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, n int) (int, error) {

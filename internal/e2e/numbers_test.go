@@ -15,7 +15,8 @@ import (
 
 const forever = time.Duration(math.MaxInt64)
 
-// Numbers, times, policies and rules that make no sense are refused at every door with an error of a kind, and nothing is stored.
+// Numbers, times, policies and rules that make no sense are refused at every door with an error of
+// a kind, and nothing is stored.
 func TestNumbersThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -97,7 +98,8 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 			fails(t, x.name, x.err, x.kind, x.says...)
 		}
 		s.unchanged(before)
-		// What the schedule refuses is answered by its code, so there is a history of it; it fires as before.
+		// What the schedule refuses is answered by its code, so there is a history of it; it fires
+		// as before.
 		from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		for _, x := range []struct {
 			name     string
@@ -141,7 +143,8 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 	})
 }
 
-// What an activity says about when to come back: the past is now; what would be for ever fails the task, with an error that says so.
+// What an activity says about when to come back: the past is now; what would be for ever fails the
+// task, with an error that says so.
 func TestTimesOfActivities(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -154,17 +157,20 @@ func TestTimesOfActivities(t *testing.T) {
 			func() error { return perdure.RetryAfter(perdure.Permanent(errors.New("busy")), -1) },
 			func() error { return perdure.RetryAfter(nil, forever) },
 		}
+
 		body := func(_ context.Context, n int) (int, error) {
 			if attempts[n].Add(1) > 1 {
 				return n, nil
 			}
 			return n, says[n]()
 		}
+
 		queued := perdure.NewActivity("queued", body, perdure.OnQueue("work"), perdure.Constant(5, time.Millisecond))
 		inline := perdure.NewActivity("inline", body, perdure.Constant(5, time.Millisecond))
 		wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, n int) (int, error) { return inline.Run(ctx, n) })
 		app := s.open(queued, wf, inline)
 		c := caller(t, app)
+
 		check := func(what string, n, want int, err error, attempts int32, text string) {
 			t.Helper()
 			switch {

@@ -40,7 +40,8 @@ func sealing(f payload.Format, k payload.Keyring, blobs payload.Store) payload.C
 	return payload.Codec{Format: f, Chain: []payload.Transform{zstd.Compress(40), payload.Encrypt(k), payload.Offload(blobs, 120)}}
 }
 
-// Every scenario runs once more with payloads that are compressed, encrypted and offloaded, and with executions that leave memory at every wait.
+// Every scenario runs once more with payloads that are compressed, encrypted and offloaded, and
+// with executions that leave memory at every wait.
 //
 // TestLongScenariosSealed does the same in PostgreSQL.
 func TestScenariosSealed(t *testing.T) {
@@ -93,6 +94,7 @@ func newCourier() *courier {
 		}
 		return p, nil
 	}, perdure.Constant(3, time.Millisecond))
+
 	c.inner = perdure.NewWorkflow("inner", func(ctx perdure.WorkflowCtx, p parcel) (parcel, error) {
 		if _, err := c.weigh.Run(ctx, p); err != nil {
 			return p, err
@@ -104,11 +106,13 @@ func newCourier() *courier {
 		_, err = c.stamp.Await(ctx)
 		return got, err
 	})
+
 	c.outer = perdure.NewWorkflow("outer", func(ctx perdure.WorkflowCtx, p parcel) (parcel, error) {
 		if p.Left > 0 {
 			p.Left--
 			return p, c.outer.ContinueAsNew(p)
 		}
+
 		child, err := c.inner.Start(ctx, p, perdure.RawKey("in-"+ctx.Self().Key))
 		if err != nil {
 			return p, err
@@ -116,6 +120,7 @@ func newCourier() *courier {
 		if err := c.sign.Send(ctx, child, p); err != nil {
 			return p, err
 		}
+
 		if err := c.stamp.Resolve(ctx, child, p); err != nil {
 			return p, err
 		}
@@ -123,6 +128,7 @@ func newCourier() *courier {
 		if err != nil {
 			return p, err
 		}
+
 		if o, err := child.Poll(ctx); err != nil || o.Value != got {
 			return p, fmt.Errorf("the child is polled as %s, %w", o.Status, err)
 		}
@@ -130,18 +136,21 @@ func newCourier() *courier {
 		if err != nil {
 			return p, err
 		}
+
 		got, err = c.sign.Receive(ctx)
 		if err != nil || got != own {
 			return p, fmt.Errorf("another parcel was signed for: %w", err)
 		}
 		return got, nil
 	})
+
 	return c
 }
 
 func (c *courier) defs() perdure.Group { return perdure.Group{c.weigh, c.inner, c.outer} }
 
-// deliver sends the secret through everything, over a crash of the process, and returns what is in memory of the logs.
+// deliver sends the secret through everything, over a crash of the process, and returns what is in
+// memory of the logs.
 func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 	t.Helper()
 	app := s.open(c.defs())
@@ -151,11 +160,13 @@ func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	reason(t, app, x, "waits for signal sign")
 	if crash {
 		app = s.reopen(app, c.defs())
 		cl = caller(t, app)
 	}
+
 	if _, err := c.outer.Start(cl, newParcel(2), perdure.RawKey("k")); err != nil {
 		t.Errorf("a repeated start does not attach: %v", err)
 	}
@@ -164,6 +175,7 @@ func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 	if err := c.sign.Send(cl, x, want); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := x.Result(cl)
 	equal(t, "the parcel", got, err, want)
 	o, err := x.Poll(cl)
@@ -171,6 +183,7 @@ func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 	if n := c.weighed.Load(); n != 2 {
 		t.Errorf("weighed %d times, want 2", n)
 	}
+
 	for e, err := range app.History(t.Context(), c.inner.Execution(perdure.RawKey("in-k"))) {
 		if err != nil {
 			t.Fatal(err)
@@ -179,6 +192,7 @@ func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 			t.Errorf("the app cannot show its own history: %s and %s (%s, %s)", e.Input, e.Output, e.InputIs, e.OutputIs)
 		}
 	}
+
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -192,6 +206,7 @@ func (s *site) find(text, blobs string) (places []string) {
 			places = append(places, place)
 		}
 	}
+
 	walk := func(dir, prefix string) {
 		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasPrefix(path, prefix) {
@@ -205,6 +220,7 @@ func (s *site) find(text, blobs string) (places []string) {
 			s.t.Fatal(err)
 		}
 	}
+
 	walk(blobs, "")
 	switch s.kind {
 	case "sqlite":
@@ -216,11 +232,13 @@ func (s *site) find(text, blobs string) (places []string) {
 			}
 		}
 	}
+
 	return places
 }
 
-// The secret goes through inputs, outputs, signals, promises, children, polls, attempts and runs that continue, and is nowhere to be
-// found: not in the store, not in the blobs, not in the logs. Without encryption it is found, so the search works.
+// The secret goes through inputs, outputs, signals, promises, children, polls, attempts and runs
+// that continue, and is nowhere to be found: not in the store, not in the blobs, not in the logs.
+// Without encryption it is found, so the search works.
 func TestNothingIsInTheClear(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -240,6 +258,7 @@ func TestNothingIsInTheClear(t *testing.T) {
 		if s.kind == "memory" {
 			return
 		}
+
 		s.cfg.Payloads = payload.Codec{}
 		open := newSite(t, s.kind)
 		newCourier().deliver(t, open, true)
@@ -249,8 +268,9 @@ func TestNothingIsInTheClear(t *testing.T) {
 	})
 }
 
-// The settings change while executions run: encryption is switched on, the format changes, keys rotate, all is switched off. Steps are
-// recognised, nothing runs twice, and what was written in whatever way is read.
+// The settings change while executions run: encryption is switched on, the format changes, keys
+// rotate, all is switched off. Steps are recognised, nothing runs twice, and what was written in
+// whatever way is read.
 func TestSettingsMayChange(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -260,6 +280,7 @@ func TestSettingsMayChange(t *testing.T) {
 			p.Left++
 			return p, nil
 		})
+
 		next := perdure.NewSignal[parcel]("next")
 		kid := perdure.NewWorkflow("kid", func(_ perdure.WorkflowCtx, p parcel) (parcel, error) { return p, nil })
 		wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, p parcel) (int, error) {
@@ -278,12 +299,14 @@ func TestSettingsMayChange(t *testing.T) {
 				}
 			}
 		})
+
 		blobs := payload.Dir(t.TempDir())
 		off := func(k payload.Keyring) []payload.Transform {
 			return []payload.Transform{zstd.Compress(1), payload.Encrypt(k), payload.Offload(blobs, 120)}
 		}
 		var app *perdure.App
 		x := wf.Execution(perdure.RawKey("k"))
+
 		want := 0
 		for i, codec := range []payload.Codec{
 			{},
@@ -298,6 +321,7 @@ func TestSettingsMayChange(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
 			s.cfg.Payloads = codec
 			app = s.open(work, kid, wf)
 			if i == 0 {
@@ -307,8 +331,10 @@ func TestSettingsMayChange(t *testing.T) {
 			} else if err := next.Send(caller(t, app), x, newParcel(i)); err != nil {
 				t.Fatal(err)
 			}
+
 			want += i + 1
-			// A repeated start attaches, however the first one was stored; another input is still another.
+			// A repeated start attaches, however the first one was stored; another input is still
+			// another.
 			if _, err := wf.Start(caller(t, app), newParcel(0), perdure.RawKey("k")); err != nil {
 				t.Errorf("settings %d: a repeated start: %v", i, err)
 			}
@@ -316,12 +342,15 @@ func TestSettingsMayChange(t *testing.T) {
 			fails(t, "another input", err, perdure.ErrConflict, "wf", "k")
 			got, err := kid.Run(caller(t, app), newParcel(0), perdure.RawKey("one"))
 			equal(t, "a repeated run", got, err, newParcel(0))
+
 			eventually(t, "the work is done", func() bool {
 				info, _ := app.Describe(t.Context(), x)
 				return ran.Load() == int64(i+1) || strings.Contains(info.Reason, "blocked")
 			})
+
 			reason(t, app, x, "waits for signal next")
 		}
+
 		if err := next.Send(caller(t, app), x, parcel{}); err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +362,8 @@ func TestSettingsMayChange(t *testing.T) {
 	})
 }
 
-// A key that was removed, or a transform that is not known, blocks the executions that need it with a sentence that says so. Given back, they go on.
+// A key that was removed, or a transform that is not known, blocks the executions that need it with
+// a sentence that says so. Given back, they go on.
 func TestRemovedKeyBlocks(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -347,10 +377,12 @@ func TestRemovedKeyBlocks(t *testing.T) {
 			word, err := next.Receive(ctx)
 			return got + word, err
 		})
+
 		with := func(c payload.Codec) *perdure.App {
 			s.cfg.Payloads = c
 			return s.open(wf)
 		}
+
 		encrypted := func(k payload.Keyring) payload.Codec {
 			return payload.Codec{Chain: []payload.Transform{payload.Encrypt(k)}}
 		}
@@ -360,6 +392,7 @@ func TestRemovedKeyBlocks(t *testing.T) {
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		app = with(encrypted(ring(t, "k2")))
 		if err := next.Send(caller(t, app), x, "out"); err != nil {
 			t.Fatal(err)
@@ -371,6 +404,7 @@ func TestRemovedKeyBlocks(t *testing.T) {
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		app = with(payload.Codec{})
 		reason(t, app, x, `"json+aes-gcm", which this app does not know`)
 		if err := app.Close(); err != nil {
@@ -385,9 +419,11 @@ func TestRemovedKeyBlocks(t *testing.T) {
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		app = with(encrypted(ring(t, "k3")))
 		_, err = x.Result(caller(t, app))
 		fails(t, "a result that cannot be read", err, perdure.ErrBlocked, "output of workflow wf", `key "k2"`)
+
 		for e, err := range app.History(t.Context(), x) {
 			if err != nil {
 				t.Fatal(err)
@@ -430,14 +466,15 @@ func (a aged) List(ctx context.Context, prefix string) iter.Seq2[payload.Blob, e
 	}
 }
 
-// A sweep removes blobs that nothing refers to, and no other: not those of a history, of an input, of an outcome, of a signal that waits,
-// of another store, and not young ones.
+// A sweep removes blobs that nothing refers to, and no other: not those of a history, of an input,
+// of an outcome, of a signal that waits, of another store, and not young ones.
 func TestSweepOfPayloads(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		blobs := payload.Dir(t.TempDir())
 		s.cfg.Payloads = payload.Codec{Chain: []payload.Transform{payload.Encrypt(ring(t, "k1")), payload.Offload(aged{blobs}, 300)}}
 		next := perdure.NewSignal[parcel]("next")
+
 		wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, p parcel) (parcel, error) {
 			got, err := perdure.Do(ctx, "step", func(context.Context) (parcel, error) { return p, nil })
 			if err != nil {
@@ -450,6 +487,7 @@ func TestSweepOfPayloads(t *testing.T) {
 			}
 			return got, nil
 		})
+
 		app := s.open(wf)
 		c := caller(t, app)
 		if _, err := wf.Run(c, newParcel(0), perdure.RawKey("done")); err != nil {
@@ -459,11 +497,13 @@ func TestSweepOfPayloads(t *testing.T) {
 		if err := next.Send(c, open, newParcel(7)); err != nil {
 			t.Fatal(err)
 		}
+
 		reason(t, app, open, "waits for signal next")
 		used := len(blobsIn(t, blobs))
 		if n, err := app.SweepPayloads(t.Context(), time.Hour); err != nil || n != 0 {
 			t.Errorf("removed %d blobs that are in use, %v", n, err)
 		}
+
 		// A start that is refused has put its input already: nobody refers to it.
 		_, err := wf.Start(c, newParcel(9), perdure.RawKey("open"))
 		fails(t, "another input", err, perdure.ErrConflict, "open")
@@ -474,6 +514,7 @@ func TestSweepOfPayloads(t *testing.T) {
 		if err := blobs.Put(t.Context(), foreign, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
+
 		if n, err := app.SweepPayloads(t.Context(), 72*time.Hour); err != nil || n != 0 {
 			t.Errorf("removed %d young blobs, %v", n, err)
 		}
@@ -488,6 +529,7 @@ func TestSweepOfPayloads(t *testing.T) {
 		if err := next.Send(c, open, newParcel(8)); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := open.Result(c)
 		equal(t, "the result", got, err, newParcel(8))
 		got, err = wf.Execution(perdure.RawKey("done")).Result(c)
@@ -509,8 +551,9 @@ func blobsIn(t *testing.T, s payload.Store) (keys []string) {
 	return keys
 }
 
-// Blobs that are away are waited for: by steps that have done their work, by code that reads its history, by ends of runs. Nothing is
-// done twice for it, and nothing fails. A client is told after a while.
+// Blobs that are away are waited for: by steps that have done their work, by code that reads its
+// history, by ends of runs. Nothing is done twice for it, and nothing fails. A client is told after
+// a while.
 func TestBlobsThatAreAway(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory", "postgres"}, func(t *testing.T, s *site) {
@@ -519,6 +562,7 @@ func TestBlobsThatAreAway(t *testing.T) {
 		s.cfg.Payloads = payload.Codec{Chain: []payload.Transform{payload.Offload(blobs, 100)}}
 		var ran atomic.Int64
 		next := perdure.NewSignal[string]("next")
+
 		wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, n int) (parcel, error) {
 			got, err := perdure.Do(ctx, "step", func(context.Context) (parcel, error) {
 				ran.Add(1)
@@ -531,6 +575,7 @@ func TestBlobsThatAreAway(t *testing.T) {
 			_, err = next.Receive(ctx)
 			return got, err
 		})
+
 		app := s.open(wf)
 		c := caller(t, app)
 		x := started(t, c, wf, 5, perdure.RawKey("k"))
@@ -542,6 +587,7 @@ func TestBlobsThatAreAway(t *testing.T) {
 		if err := next.Send(c, x, ""); err != nil {
 			t.Fatal(err)
 		}
+
 		eventually(t, "the code waits for the blobs", func() bool { return blobs.refused.Load() >= before+2 })
 		blobs.gone.Store(false)
 		got, err := x.Result(c)
@@ -599,13 +645,15 @@ func (inflating) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte,
 
 func (inflating) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
 
-// Limits apply to values as they are encoded, and to what is stored. What is offloaded may be larger than the store would take.
+// Limits apply to values as they are encoded, and to what is stored. What is offloaded may be
+// larger than the store would take.
 func TestSizesOfPayloads(t *testing.T) {
 	t.Parallel()
 	echo := perdure.NewWorkflow("echo", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		got, err := perdure.Do(ctx, "make", func(context.Context) (string, error) { return strings.Repeat("x", n), nil })
 		return len(got), err
 	})
+
 	word := perdure.NewWorkflow("word", func(_ perdure.WorkflowCtx, in string) (string, error) { return in, nil })
 	for what, c := range map[string]struct {
 		codec      payload.Codec

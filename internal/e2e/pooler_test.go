@@ -31,8 +31,9 @@ func (w *warnings) text() string {
 	return w.buf.String()
 }
 
-// Behind a PgBouncer two processes share the executions and entities of a store, start, call and signal those of each other, and
-// stop in order. In transaction mode, which needs prepare=off, each says once that it hears no hints.
+// Behind a PgBouncer two processes share the executions and entities of a store, start, call and
+// signal those of each other, and stop in order. In transaction mode, which needs prepare=off, each
+// says once that it hears no hints.
 func TestTwoProcessesBehindPooler(t *testing.T) {
 	t.Parallel()
 	for mode, prepare := range map[pgtest.PoolMode]string{pgtest.PoolSession: "on", pgtest.PoolTransaction: "off"} {
@@ -67,7 +68,8 @@ func TestTwoProcessesBehindPooler(t *testing.T) {
 	}
 }
 
-// talkThroughPooler has two apps use each other's executions and entities, one of them for the second half only.
+// talkThroughPooler has two apps use each other's executions and entities, one of them for the
+// second half only.
 func talkThroughPooler(t *testing.T, s *site) {
 	t.Helper()
 	type count struct{ N int }

@@ -8,18 +8,21 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A poll is a step that the SDK makes for the user: a mismatch names the line of the user all the same.
+// A poll is a step that the SDK makes for the user: a mismatch names the line of the user all the
+// same.
 func TestMismatchNamesTheLineOfAPoll(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")
 	begin := perdure.NewSignal[string]("go")
 	other := perdure.NewWorkflow("other", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return "done", nil })
+
 	old := perdure.NewWorkflow("polls", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		if _, err := other.Execution(perdure.RawKey("o")).Poll(ctx); err != nil {
 			return "", err
 		}
 		return begin.Receive(ctx)
 	})
+
 	app := s.open(old, other)
 	c := caller(t, app)
 	if _, err := other.Run(c, "x", perdure.RawKey("o")); err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A process that opens an SQLite file owns it alone, so it does not wait for the leases of processes
-// that ran before it. Here the last one ran before a reboot, and the wall clock is a year behind.
+// A process that opens an SQLite file owns it alone, so it does not wait for the leases of
+// processes that ran before it. Here the last one ran before a reboot, and the wall clock is a year
+// behind.
 func TestSQLiteDoesNotWaitForADeadPredecessor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")

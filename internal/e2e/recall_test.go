@@ -29,15 +29,18 @@ func newPulls(steps int) *pulls {
 			}
 			return fmt.Sprint(how, " ", n*times), nil
 		})
+
 		for n < steps {
 			if _, err := perdure.Do(ctx, "one", func(context.Context) (int64, error) { return p.ran.Add(1), nil }, perdure.StepKey(fmt.Sprint(n))); err != nil {
 				return n, err
 			}
 			n++
 		}
+
 		if err := p.stage.Set(ctx, "pulled"); err != nil {
 			return n, err
 		}
+
 		switch how {
 		case "ends":
 			return n, nil
@@ -46,13 +49,16 @@ func newPulls(steps int) *pulls {
 		case "continues":
 			return n, p.work.ContinueAsNew("ends")
 		}
+
 		return n, ctx.Sleep(time.Hour)
 	})
+
 	return p
 }
 
-// A query of an execution that has ended is answered by its code, from its history, whatever ended it, and whichever process
-// asks. Nothing is executed and nothing is written. Without the code, or with other code, the error says so; state needs no code.
+// A query of an execution that has ended is answered by its code, from its history, whatever ended
+// it, and whichever process asks. Nothing is executed and nothing is written. Without the code, or
+// with other code, the error says so; state needs no code.
 func TestQueryOfClosedRuns(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -95,7 +101,8 @@ func TestQueryOfClosedRuns(t *testing.T) {
 		if s.kind == "postgres" { // another process, which does not have the code, asks the owner
 			other := s.open()
 			ask(caller(t, other))
-			if err := other.Close(); err != nil { // else it would own the execution when the first one has left
+			// else it would own the execution when the first one has left
+			if err := other.Close(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An execution whose rows cannot be read refuses to be ended, and says how it can be removed. Removed by force, its rows are exported, its lock and its key are free, and its
-// parent hears of it.
+// An execution whose rows cannot be read refuses to be ended, and says how it can be removed.
+// Removed by force, its rows are exported, its lock and its key are free, and its parent hears of
+// it.
 func TestForceDelete(t *testing.T) {
 	t.Parallel()
 	account := perdure.NewEntity[int]("account")
@@ -195,8 +196,9 @@ func TestForceDeleteOfATask(t *testing.T) {
 	})
 }
 
-// An entity whose row cannot be read refuses calls, and says how it can be removed. Removed by force, its rows are exported, the section that waits for its lock hears of it, the
-// section that holds it has its calls refused, and the next holder has a larger token.
+// An entity whose row cannot be read refuses calls, and says how it can be removed. Removed by
+// force, its rows are exported, the section that waits for its lock hears of it, the section that
+// holds it has its calls refused, and the next holder has a larger token.
 func TestForceDeleteOfAnEntity(t *testing.T) {
 	t.Parallel()
 	account := perdure.NewEntity[int]("account")

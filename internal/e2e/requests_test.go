@@ -32,17 +32,21 @@ func newShop() *shop {
 		paid: perdure.NewSignal[string]("paid"), sent: perdure.NewSignal[string]("sent"),
 		add: perdure.NewUpdate[change, int]("add"), drop: perdure.NewUpdate[change, int]("drop"),
 	}
+
 	s.deposit = perdure.NewOperation(s.tills, "deposit", func(_ perdure.EntityCtx, t *till, in change) (int, error) {
 		t.Cents += in.Cents
 		return t.Cents, nil
 	})
+
 	s.withdraw = perdure.NewOperation(s.tills, "withdraw", func(_ perdure.EntityCtx, t *till, in change) (int, error) {
 		t.Cents -= in.Cents
 		return t.Cents, nil
 	})
+
 	s.quote = perdure.NewRPC(s.rates, "quote", func(_ perdure.EntityCtx, in change) (int, error) { return in.Cents, nil }, perdure.Persisted())
 	s.convert = perdure.NewRPC(s.rates, "convert", func(_ perdure.EntityCtx, in change) (int, error) { return -in.Cents, nil }, perdure.Persisted())
 	s.pack = perdure.NewActivity("pack", func(_ context.Context, in string) (string, error) { return in, nil }, perdure.OnQueue("packing"))
+
 	s.order = perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, in string) (string, error) {
 		total := 0
 		s.add.Handle(ctx, func(_ perdure.WorkflowCtx, in change) (int, error) { total += in.Cents; return total, nil })
@@ -54,6 +58,7 @@ func newShop() *shop {
 		sent, err := s.sent.Receive(ctx)
 		return in + " " + paid + " " + sent, err
 	})
+
 	s.courier = perdure.NewWorkflow("courier", func(ctx perdure.WorkflowCtx, to string) (string, error) {
 		target := perdure.Ref{Workflow: "order", Key: to}
 		if err := s.paid.Send(ctx, target, "cash", perdure.RequestID("step")); err != nil {
@@ -67,6 +72,7 @@ func newShop() *shop {
 		}
 		return "refused", s.sent.Send(ctx, target, "by bike", perdure.RequestID("step 2"))
 	})
+
 	return s
 }
 
@@ -74,8 +80,10 @@ func (s *shop) defs() perdure.Group {
 	return perdure.Group{s.tills, s.rates, s.pack, s.order, s.courier}
 }
 
-// A request id belongs to one target, one name and one input. Anything else under it is an ErrConflict, which names the id, the target and the first use, and
-// does nothing; the first request, repeated, is answered as it was. The values may be stored as they are, or sealed anew each time.
+// A request id belongs to one target, one name and one input. Anything else under it is an
+// ErrConflict, which names the id, the target and the first use, and does nothing; the first
+// request, repeated, is answered as it was. The values may be stored as they are, or sealed anew
+// each time.
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
 	for name, sealed := range map[string]bool{"plain": false, "sealed": true} {
@@ -87,7 +95,8 @@ func TestRequestIDs(t *testing.T) {
 				}
 				s := newShop()
 				apps := []*perdure.App{site.open(s.defs())}
-				if site.kind == "postgres" { // one of them owns what is asked, the other asks by way of the store
+				// one of them owns what is asked, the other asks by way of the store
+				if site.kind == "postgres" {
 					apps = append(apps, site.open(s.defs()))
 				}
 				for i := range 4 {

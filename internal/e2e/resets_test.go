@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A reset has an open run give way: whoever waits for it hears the end of the new one, steps behind the place are made again under keys of
-// their own, and what was sent to it is not lost.
+// A reset has an open run give way: whoever waits for it hears the end of the new one, steps behind
+// the place are made again under keys of their own, and what was sent to it is not lost.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -19,6 +19,7 @@ func TestReset(t *testing.T) {
 		app := s.open(f.order)
 		f.begin(t, app, "a")
 		waiting := make(chan error, 1)
+
 		go func() {
 			p, err := f.at("a").Result(caller(t, app))
 			if err == nil && p.Shipment != "shipped" {
@@ -26,6 +27,7 @@ func TestReset(t *testing.T) {
 			}
 			waiting <- err
 		}()
+
 		_, err := app.Reset(t.Context(), f.at("a"))
 		fails(t, "a reset to nowhere", err, perdure.ErrInvalid, "order/a")
 		if _, err := app.Reset(t.Context(), f.at("a"), perdure.BeforeStep("charge")); err != nil {
@@ -39,9 +41,11 @@ func TestReset(t *testing.T) {
 		if _, err := f.end(t, app, "a"); err != nil {
 			t.Fatal(err)
 		}
+
 		if err := <-waiting; err != nil {
 			t.Errorf("whoever waited heard %v", err)
 		}
+
 		// Of what has completed, with the word that was said before.
 		if _, err := app.Reset(t.Context(), f.at("a"), perdure.AfterPosition(1)); err != nil {
 			t.Fatal(err)
@@ -52,8 +56,8 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// A reset of a run with open children: one that is kept is waited for, and cancelled with the new run; one behind the place is cancelled at once,
-// and another one begins.
+// A reset of a run with open children: one that is kept is waited for, and cancelled with the new
+// run; one behind the place is cancelled at once, and another one begins.
 func TestResetWithChildren(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -67,6 +71,7 @@ func TestResetWithChildren(t *testing.T) {
 			if _, err := perdure.Do(ctx, "between", func(context.Context) (bool, error) { return true, nil }); err != nil {
 				return "", err
 			}
+
 			dropped, err := child.Start(ctx, "dropped")
 			if err != nil {
 				return "", err
@@ -75,9 +80,11 @@ func TestResetWithChildren(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
+
 			two, err := dropped.Result(ctx)
 			return one + two, err
 		})
+
 		app := s.open(parent, child)
 		c := caller(t, app)
 		key, kept := perdure.RawKey("1"), child.Execution(perdure.RawKey("kept"))
@@ -85,10 +92,12 @@ func TestResetWithChildren(t *testing.T) {
 			t.Fatal(err)
 		}
 		reason(t, app, parent.Execution(key), "child")
+
 		open := func(n int) {
 			t.Helper()
 			eventually(t, "children are open", func() bool { return len(list(t, app, `workflow = "child" and status = "open"`)) == n })
 		}
+
 		open(2)
 		first := list(t, app, `workflow = "child" and status = "open"`)
 		if _, err := app.Reset(t.Context(), parent.Execution(key), perdure.BeforeStep("between")); err != nil {
@@ -96,11 +105,13 @@ func TestResetWithChildren(t *testing.T) {
 		}
 		eventually(t, "the dropped child is cancelled", func() bool { return len(list(t, app, `workflow = "child" and status = "canceled"`)) == 1 })
 		open(2)
+
 		for _, ref := range list(t, app, `workflow = "child" and status = "canceled"`) {
 			if ref == "child/kept" {
 				t.Error("the kept child was cancelled")
 			}
 		}
+
 		if again := list(t, app, `workflow = "child" and status = "open"`); strings.Join(sorted(again), " ") == strings.Join(sorted(first), " ") {
 			t.Errorf("the same children are open: %v", again)
 		}
@@ -133,6 +144,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 				return second + " " + said, err
 			})
 		}
+
 		before, after := code("old"), code("new")
 		app := s.open(before)
 		x := started(t, caller(t, app), before, 1, perdure.RawKey("1"))
@@ -141,6 +153,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 		if err := word.Send(caller(t, app), x, "kept"); err != nil {
 			t.Fatal(err)
 		}
+
 		reason(t, app, x, "replay mismatch")
 		if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(1)); err != nil {
 			t.Fatal(err)
@@ -167,10 +180,12 @@ func TestResetWhileSignalsCome(t *testing.T) {
 			}
 			return total, nil
 		})
+
 		app := s.open(sum)
 		c := caller(t, app)
 		x := started(t, c, sum, 1, perdure.RawKey("1"))
 		sent := make(chan error, 1)
+
 		go func() {
 			for n := range signals {
 				if err := number.Send(c, x, n); err != nil {
@@ -180,11 +195,13 @@ func TestResetWhileSignalsCome(t *testing.T) {
 			}
 			sent <- nil
 		}()
+
 		for range 5 {
 			if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(0)); err != nil && !errors.Is(err, perdure.ErrConflict) {
 				t.Fatal(err)
 			}
 		}
+
 		if err := <-sent; err != nil {
 			t.Fatal(err)
 		}
@@ -193,8 +210,8 @@ func TestResetWhileSignalsCome(t *testing.T) {
 	})
 }
 
-// A cut can be made before a call of an entity or a service, before a lock, and with another reply: what stands behind it
-// is called again, what stands before it is not.
+// A cut can be made before a call of an entity or a service, before a lock, and with another reply:
+// what stands behind it is called again, what stands before it is not.
 func TestResetBeforeCalls(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory"}, func(t *testing.T, s *site) {

@@ -15,15 +15,18 @@ type refused struct{ why string }
 
 func (r *refused) Error() string { return "refused: " + r.why }
 
-// A pause between attempts outlives the process: the next attempt is made by the next one, not before its time, under the same idempotency key. The
-// error that ends it is the same value for the code that is replayed.
+// A pause between attempts outlives the process: the next attempt is made by the next one, not
+// before its time, under the same idempotency key. The error that ends it is the same value for the
+// code that is replayed.
 func TestAttemptsOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
-		const pause = 2 * time.Second // long enough to close and open an app in it on a busy machine
+		// long enough to close and open an app in it on a busy machine
+		const pause = 2 * time.Second
 		var mu sync.Mutex
 		var at []time.Time
 		keys, seen := map[string]bool{}, map[string]bool{}
+
 		try := perdure.NewActivity("try", func(ctx context.Context, _ string) (string, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -34,6 +37,7 @@ func TestAttemptsOverRestarts(t *testing.T) {
 			}
 			return "", errors.New("busy")
 		}, perdure.RetryPolicy{MaxAttempts: 9, Initial: pause, Max: pause, Except: []perdure.ErrorKind{perdure.ErrorType[*refused]()}})
+
 		wake := perdure.NewSignal[int]("wake")
 		w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, in string) (string, error) {
 			_, err := try.Run(ctx, in)
@@ -48,6 +52,7 @@ func TestAttemptsOverRestarts(t *testing.T) {
 			_, err = wake.Receive(ctx)
 			return text, err
 		})
+
 		app := s.open(w, try)
 		x := started(t, caller(t, app), w, "in", perdure.RawKey("k"))
 		reason(t, app, x, "retries step try, attempt 2")
@@ -59,11 +64,13 @@ func TestAttemptsOverRestarts(t *testing.T) {
 		if err := wake.Send(caller(t, app), x, 1); err != nil {
 			t.Fatal(err)
 		}
+
 		got, err := x.Result(caller(t, app))
 		equal(t, "the error", got, err, `"" "*e2e_test.refused" "attempt 3: refused: enough"`)
 		mu.Lock()
 		defer mu.Unlock()
-		const least = pause - 100*time.Millisecond // a node's clock may be a little behind when it begins
+		// a node's clock may be a little behind when it begins
+		const least = pause - 100*time.Millisecond
 		if len(at) != 3 || at[1].Sub(at[0]) < least || at[2].Sub(at[1]) < least {
 			t.Errorf("attempts were made at %v, want three with %s between them", at, pause)
 		}

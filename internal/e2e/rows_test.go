@@ -26,7 +26,8 @@ var counted = perdure.NewWorkflow("counted", func(ctx perdure.WorkflowCtx, steps
 	return sum, nil
 })
 
-// An inline step inserts one row and writes nothing else; a start is one row, a close one update. What a commit costs besides is the update of its fence.
+// An inline step inserts one row and writes nothing else; a start is one row, a close one update.
+// What a commit costs besides is the update of its fence.
 func TestInlineStepIsOneRow(t *testing.T) {
 	t.Parallel()
 	for _, kind := range durable {
@@ -40,6 +41,7 @@ func TestInlineStepIsOneRow(t *testing.T) {
 			if kind == "sqlite" {
 				count = s.countSQLite()
 			}
+
 			writes := func(steps int) map[string]int {
 				before := count()
 				app := s.open(counted)
@@ -56,26 +58,33 @@ func TestInlineStepIsOneRow(t *testing.T) {
 				}
 				return after
 			}
+
 			few, many := writes(10), writes(50)
 			t.Logf("10 steps: %v", few)
 			t.Logf("50 steps: %v", many)
+
 			for steps, n := range map[int]map[string]int{10: few, 50: many} {
 				want := map[string]int{"history insert": steps, "executions insert": 1, "executions update": 1}
 				if kind == "postgres" { // the set of runnable runs is a table there
 					want["runnable insert"], want["runnable delete"] = 1, 1
 				}
+
 				got := map[string]int{}
 				for what, n := range n {
 					switch table, _, _ := strings.Cut(what, " "); table {
-					case "nodes", "fences", "shards", "meta": // ownership: registration, renewal, and the fence of each commit
+					case "nodes", "fences", "shards", "meta":
+						// ownership: registration, renewal, and the fence of each commit
 					default:
 						got[what] = n
 					}
 				}
+
 				if !maps.Equal(got, want) {
 					t.Errorf("a workflow of %d steps wrote %v, want %v", steps, got, want)
 				}
-				// One commit per step at most, besides those for start, close, acquiring and freeing.
+
+				// One commit per step at most, besides those for start, close, acquiring and
+				// freeing.
 				if n["fences update"] > steps+6 {
 					t.Errorf("a workflow of %d steps took %d commits", steps, n["fences update"])
 				}
@@ -84,7 +93,8 @@ func TestInlineStepIsOneRow(t *testing.T) {
 	}
 }
 
-// countPostgres is what the server has counted. Sessions hand in their numbers when they end, so wait for that.
+// countPostgres is what the server has counted. Sessions hand in their numbers when they end, so
+// wait for that.
 func (s *site) countPostgres() map[string]int {
 	s.t.Helper()
 	eventually(s.t, "the end of all sessions", func() bool {
@@ -110,6 +120,7 @@ func (s *site) countSQLite() func() map[string]int {
 			s.sql(fmt.Sprintf(`create trigger "count %s" after %s on %s begin update counted set n = n + 1 where what = '%s'; end`, label, what, row[0], label))
 		}
 	}
+
 	return func() map[string]int {
 		n := map[string]int{}
 		for _, row := range s.sql(`select what, n from counted`) {
@@ -119,7 +130,8 @@ func (s *site) countSQLite() func() map[string]int {
 	}
 }
 
-// A process that has nothing to do sends at most one statement per second, also with executions that wait (bars of issue 2).
+// A process that has nothing to do sends at most one statement per second, also with executions
+// that wait (bars of issue 2).
 func TestIdleProcessIsQuiet(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -128,12 +140,14 @@ func TestIdleProcessIsQuiet(t *testing.T) {
 	s.url = proxy.URL(direct)
 	s.cfg.IdleAfter = 50 * time.Millisecond
 	wake := perdure.NewSignal[string]("wake")
+
 	parked := perdure.NewWorkflow("parked", func(ctx perdure.WorkflowCtx, far bool) (string, error) {
 		if far {
 			return "", ctx.Sleep(time.Hour)
 		}
 		return wake.Receive(ctx)
 	})
+
 	app := s.open(parked)
 	c := caller(t, app)
 	for i := range 100 {
@@ -141,12 +155,14 @@ func TestIdleProcessIsQuiet(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	s.url = direct
 	eventually(t, "all executions are unloaded", func() bool {
 		return s.sql(`select count(*) from perdure.executions where state = 1`)[0][0] == "100"
 	})
 	var statements atomic.Int64
 	var texts [1000]string
+
 	counting := proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: func(r pgproxy.Request) bool {
 		for _, sql := range r.SQL {
 			if i := statements.Add(1); int(i) <= len(texts) {
@@ -155,6 +171,7 @@ func TestIdleProcessIsQuiet(t *testing.T) {
 		}
 		return false
 	}})
+
 	const lasting = 12 * time.Second
 	<-time.After(lasting)
 	counting.Cancel()
@@ -166,6 +183,7 @@ func TestIdleProcessIsQuiet(t *testing.T) {
 	if n == 0 {
 		t.Error("not even the lease was renewed: nothing was counted")
 	}
+
 	// It is idle, not dead.
 	to := parked.Execution(perdure.RawKey("1"))
 	if err := wake.Send(c, to, "up"); err != nil {

@@ -62,8 +62,9 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// Every scenario runs once more with executions that leave memory at every wait, so that each of them is replayed again and again. TestLongScenariosUnloaded does
-// the same in PostgreSQL, where it takes ten times as long.
+// Every scenario runs once more with executions that leave memory at every wait, so that each of
+// them is replayed again and again. TestLongScenariosUnloaded does the same in PostgreSQL, where it
+// takes ten times as long.
 func TestScenariosUnloaded(t *testing.T) {
 	t.Parallel()
 	unloaded(t, "memory", "sqlite")

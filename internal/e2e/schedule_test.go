@@ -40,7 +40,8 @@ func (k *ticker) all() []string {
 	return slices.Clone(k.ticks)
 }
 
-// Three processes open at once with the same schedule: it is created once, and every tick fires once, also when the process dies that has begun to serve it.
+// Three processes open at once with the same schedule: it is created once, and every tick fires
+// once, also when the process dies that has begun to serve it.
 func TestScheduleAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -48,6 +49,7 @@ func TestScheduleAcrossProcesses(t *testing.T) {
 	var k ticker
 	every := perdure.NewSchedule("second", perdure.Every(time.Second), tickJob.Job("x"), perdure.OverlapAllow)
 	apps := make([]*perdure.App, 3)
+
 	var opening sync.WaitGroup
 	for i := range apps {
 		opening.Go(func() {
@@ -58,6 +60,7 @@ func TestScheduleAcrossProcesses(t *testing.T) {
 			apps[i] = app
 		})
 	}
+
 	opening.Wait()
 	for _, app := range apps {
 		if app == nil {
@@ -65,6 +68,7 @@ func TestScheduleAcrossProcesses(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = app.Close() })
 	}
+
 	eventually(t, "three ticks", func() bool { return len(k.all()) >= 3 })
 	for i := range 2 { // the shard of the schedule moves
 		if err := apps[i].Close(); err != nil {
@@ -73,16 +77,19 @@ func TestScheduleAcrossProcesses(t *testing.T) {
 		n := len(k.all())
 		eventually(t, "two more ticks", func() bool { return len(k.all()) >= n+2 })
 	}
+
 	app := apps[2]
 	if err := every.Pause(caller(t, app), "done"); err != nil {
 		t.Fatal(err)
 	}
 	var info perdure.ScheduleInfo
+
 	eventually(t, "all ended", func() bool {
 		var err error
 		info, err = every.Describe(caller(t, app))
 		return err == nil && len(info.Open) == 0
 	})
+
 	got := k.all()
 	slices.Sort(got)
 	if n := len(slices.Compact(slices.Clone(got))); n != len(got) || int64(n) != info.Fired {
@@ -92,6 +99,7 @@ func TestScheduleAcrossProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i, text := range got {
 		if want := first.Add(time.Duration(i) * time.Second).UTC().Format(time.RFC3339Nano); text != want {
 			t.Errorf("tick %d is %s, want %s", i, text, want)
@@ -99,11 +107,13 @@ func TestScheduleAcrossProcesses(t *testing.T) {
 	}
 }
 
-// A trigger that the schedule does not follow is a conflict, and says with what; one of a schedule that is deleted finds none.
+// A trigger that the schedule does not follow is a conflict, and says with what; one of a schedule
+// that is deleted finds none.
 func TestTriggersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "memory")
 	over := make(chan struct{})
+
 	job := tickJob.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
 		return perdure.Do(ctx, "wait", func(ctx context.Context) (string, error) {
 			select {
@@ -113,6 +123,7 @@ func TestTriggersThatAreRefused(t *testing.T) {
 			return in, ctx.Err()
 		})
 	})
+
 	nightly := perdure.NewSchedule("nightly", perdure.Cron("@yearly", ""), tickJob.Job("x"), perdure.OverlapSkip)
 	app := s.open(job, nightly)
 	defer close(over)
@@ -125,6 +136,7 @@ func TestTriggersThatAreRefused(t *testing.T) {
 	if err := nightly.Delete(caller(t, app)); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := nightly.Trigger(caller(t, app)); !errors.Is(err, perdure.ErrNotFound) {
 		t.Errorf("a trigger of a schedule that is deleted: %v", err)
 	}
@@ -138,6 +150,7 @@ func TestSchedulesArePruned(t *testing.T) {
 		define := func(name string) *perdure.Schedule {
 			return perdure.NewSchedule(name, perdure.Cron("@yearly", ""), tickJob.Job("x"))
 		}
+
 		names := func(app *perdure.App) (all []string) {
 			for info, err := range app.Schedules(t.Context()) {
 				if err != nil {
@@ -148,6 +161,7 @@ func TestSchedulesArePruned(t *testing.T) {
 			slices.Sort(all)
 			return all
 		}
+
 		s.cfg.Name = "other"
 		app := s.open(k.bind(""), define("theirs"))
 		s.cfg.Name = "ours"
@@ -160,8 +174,9 @@ func TestSchedulesArePruned(t *testing.T) {
 	})
 }
 
-// The input of a job is encrypted and kept elsewhere: the definition is found to be the same when the app opens again, clean-up leaves the blob alone, and the job can
-// read it, whoever served the schedule.
+// The input of a job is encrypted and kept elsewhere: the definition is found to be the same when
+// the app opens again, clean-up leaves the blob alone, and the job can read it, whoever served the
+// schedule.
 func TestScheduleOfASecret(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")
@@ -178,11 +193,13 @@ func TestScheduleOfASecret(t *testing.T) {
 	}
 	n, err := app.SweepPayloads(t.Context(), time.Hour)
 	equal(t, "blobs that were removed: the one that the second opening made, to compare", n, err, 1)
+
 	for e, err := range app.History(t.Context(), self) {
 		if err != nil || strings.Contains(string(e.Input)+string(e.Output), "secret") {
 			t.Errorf("event %d shows the secret: %v", e.Position, err)
 		}
 	}
+
 	if err := yearly.Trigger(caller(t, app)); err != nil {
 		t.Fatal(err)
 	}
@@ -190,9 +207,11 @@ func TestScheduleOfASecret(t *testing.T) {
 	if err != nil || len(info.Last) != 1 {
 		t.Fatalf("%+v, %v", info, err)
 	}
+
 	job := perdure.Execution[string]{Ref: info.Last[0]}
 	got, err := job.Result(caller(t, app))
-	for errors.Is(err, perdure.ErrNotFound) && t.Context().Err() == nil { // its start is durable, and on its way to the shard of its key
+	// its start is durable, and on its way to the shard of its key
+	for errors.Is(err, perdure.ErrNotFound) && t.Context().Err() == nil {
 		got, err = job.Result(caller(t, app))
 	}
 	equal(t, "the job", got, err, secret)

@@ -17,7 +17,8 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// postOffice is everything else that a secret can go through: updates, queries, state, machines, transactions of the user, an outbox, edited pasts.
+// postOffice is everything else that a secret can go through: updates, queries, state, machines,
+// transactions of the user, an outbox, edited pasts.
 type postOffice struct {
 	seal    *perdure.Update[parcel, parcel]
 	peek    *perdure.Query[parcel, parcel]
@@ -33,7 +34,8 @@ type postOffice struct {
 	outbox  perdure.Definition
 }
 
-// sorting is a machine that books a parcel, waits for a signal, has a clerk carry what that brings, and completes with it.
+// sorting is a machine that books a parcel, waits for a signal, has a clerk carry what that brings,
+// and completes with it.
 type sorting struct {
 	perdure.Events
 	o  *postOffice
@@ -76,14 +78,17 @@ func newPostOffice(db *sql.DB) *postOffice {
 		seal: perdure.NewUpdate[parcel, parcel]("seal"), peek: perdure.NewQuery[parcel, parcel]("peek"), shelf: perdure.NewState[parcel]("shelf"),
 		done: perdure.NewSignal[parcel]("done"), key: perdure.NewPromise[parcel]("key"), outbox: perdure.Outbox(perdure.SQL(db)),
 	}
+
 	o.book = perdure.NewTxActivity("book", perdure.SQL(db), func(_ context.Context, _ *sql.Tx, p parcel) (parcel, error) { return p, nil })
 	o.refuse = perdure.NewTxActivity("refuse", perdure.SQL(db), func(context.Context, *sql.Tx, parcel) (parcel, error) {
 		return parcel{}, perdure.Permanent(errors.New("no"))
 	})
+
 	o.stuck = perdure.NewTxActivity("stuck", perdure.SQL(db), func(ctx context.Context, _ *sql.Tx, _ parcel) (parcel, error) {
 		<-ctx.Done()
 		return parcel{}, ctx.Err()
 	})
+
 	o.clerk = perdure.NewWorkflow("clerk", func(_ perdure.WorkflowCtx, p parcel) (parcel, error) { return p, nil })
 	o.counter = perdure.NewWorkflow("counter", func(ctx perdure.WorkflowCtx, p parcel) (parcel, error) {
 		o.seal.Handle(ctx, func(ctx perdure.WorkflowCtx, in parcel) (parcel, error) { return in, o.shelf.Set(ctx, in) })
@@ -94,6 +99,7 @@ func newPostOffice(db *sql.DB) *postOffice {
 		if _, err := o.book.Run(ctx, p); err != nil {
 			return p, err
 		}
+
 		if _, err := o.refuse.Run(ctx, p); err == nil {
 			return p, errors.New("it was not refused")
 		}
@@ -105,6 +111,7 @@ func newPostOffice(db *sql.DB) *postOffice {
 		if _, err := gone.Get(ctx); !errors.Is(err, perdure.ErrCanceled) {
 			return p, errors.New("it was not cancelled")
 		}
+
 		if _, err := o.key.Await(ctx); err != nil {
 			return p, err
 		}
@@ -112,15 +119,18 @@ func newPostOffice(db *sql.DB) *postOffice {
 		if err != nil {
 			return p, err
 		}
+
 		if p.Left > 0 {
 			p.Left--
 			return p, o.counter.ContinueAsNew(p)
 		}
+
 		if v, ok := o.shelf.Get(ctx); !ok || v.Secret != secret {
 			return p, errors.New("the shelf is empty")
 		}
 		return got, nil
 	})
+
 	o.sorter = perdure.NewMachine[parcel, parcel]("sorter", func(in parcel) *sorting { return &sorting{o: o, in: in} })
 	return o
 }
@@ -150,7 +160,8 @@ func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 		_, err := o.counter.Start(s, newParcel(1), perdure.RawKey("c"))
 		return errors.Join(err, o.key.Resolve(s, counter, p))
 	})
-	inTx(func(s perdure.Sender) error { return o.key.Resolve(s, counter, p) }) // refused: a dead letter
+	// refused: a dead letter
+	inTx(func(s perdure.Sender) error { return o.key.Resolve(s, counter, p) })
 	reason(t, app, counter, "waits for signal done")
 	got, err := o.seal.Call(cl, counter, p)
 	equal(t, "the answer of an update", got, err, p)
@@ -196,6 +207,7 @@ func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 		if _, err := app.Import(t.Context(), &file, perdure.RawKey("imported")); err != nil {
 			t.Fatal(err)
 		}
+
 		for e, err := range app.History(t.Context(), x) {
 			if err != nil {
 				t.Fatal(err)
@@ -225,8 +237,9 @@ func userDatabase(t *testing.T, kind string) *sql.DB {
 	return db
 }
 
-// The secret goes through updates, queries, state, machines, transactional activities that succeed, fail and are given up, an outbox, dead letters,
-// forks with edited results and exports, and is nowhere to be found: not in the store, not in the user's database, not in the logs.
+// The secret goes through updates, queries, state, machines, transactional activities that succeed,
+// fail and are given up, an outbox, dead letters, forks with edited results and exports, and is
+// nowhere to be found: not in the store, not in the user's database, not in the logs.
 func TestNothingIsInTheClearAnywhere(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -242,6 +255,7 @@ func TestNothingIsInTheClearAnywhere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			newPostOffice(db).serve(t, s, db)
 			if err := db.Close(); err != nil {
 				t.Fatal(err)
@@ -260,7 +274,8 @@ func TestNothingIsInTheClearAnywhere(t *testing.T) {
 	})
 }
 
-// A sweep of payloads knows what stands in the user's database, such as a letter that was not delivered.
+// A sweep of payloads knows what stands in the user's database, such as a letter that was not
+// delivered.
 func TestSweepKnowsTheUsersDatabase(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {
@@ -275,15 +290,18 @@ func TestSweepKnowsTheUsersDatabase(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if err := errors.Join(o.done.Send(app.InTx(t.Context(), tx), o.counter.Execution(perdure.RawKey("nobody")), newParcel(0)), tx.Commit()); err != nil {
 				t.Fatal(err)
 			}
+
 			eventually(t, "the letter is dead", func() bool {
 				for _, err := range app.DeadLetters(t.Context()) {
 					return err == nil
 				}
 				return false
 			})
+
 			n, err := app.SweepPayloads(t.Context(), time.Hour)
 			equal(t, "blobs that were removed", n, err, 0)
 			if _, err := db.ExecContext(t.Context(), `delete from perdure_outbox`); err != nil {

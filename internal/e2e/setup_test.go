@@ -210,11 +210,13 @@ func (s *site) sql(statement string, args ...any) [][]string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	defer conn.Close(ctx)
 	rows, err := conn.Query(ctx, statement, args...)
 	if err != nil {
 		s.t.Fatalf("%s: %v", statement, err)
 	}
+
 	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]string, error) {
 		values, err := row.Values()
 		texts := make([]string, len(values))
@@ -226,6 +228,7 @@ func (s *site) sql(statement string, args ...any) [][]string {
 	if err != nil {
 		s.t.Fatalf("%s: %v", statement, err)
 	}
+
 	return out
 }
 
@@ -239,6 +242,7 @@ func (s *site) sqlite(statements string) (out [][]string) {
 	if err := db.Exec("pragma busy_timeout = 5000"); err != nil {
 		s.t.Fatal(err)
 	}
+
 	for rest := statements; strings.TrimSpace(rest) != ""; {
 		stmt, tail, err := db.Prepare(rest)
 		if err != nil {
@@ -248,6 +252,7 @@ func (s *site) sqlite(statements string) (out [][]string) {
 		if stmt == nil {
 			continue
 		}
+
 		for stmt.Step() {
 			row := make([]string, stmt.ColumnCount())
 			for i := range row {
@@ -255,14 +260,17 @@ func (s *site) sqlite(statements string) (out [][]string) {
 			}
 			out = append(out, row)
 		}
+
 		if err := errors.Join(stmt.Err(), stmt.Close()); err != nil {
 			s.t.Fatalf("%s: %v", statements, err)
 		}
 	}
+
 	return out
 }
 
-// contents counts the rows of every table in which something of an execution can be. It is nil for memory.
+// contents counts the rows of every table in which something of an execution can be. It is nil for
+// memory.
 func (s *site) contents() map[string]string {
 	s.t.Helper()
 	if s.kind == "memory" {
@@ -270,11 +278,13 @@ func (s *site) contents() map[string]string {
 	}
 	tables := []string{"executions", "labels", "history", "timers", "messages", "inbox", "requests", "settings", "dead"}
 	prefix := "perdure_"
+
 	if s.kind == "postgres" {
 		prefix = "perdure." // not what is runnable: the owner writes that after the fact
 	} else {
 		tables = append(tables, "starts")
 	}
+
 	out := map[string]string{}
 	for _, table := range tables {
 		out[table] = s.sql("select count(*) from " + prefix + table)[0][0]
@@ -293,8 +303,8 @@ func (s *site) unchanged(before map[string]string) {
 // sorted is a sorted copy.
 func sorted(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
 
-// patiently makes a call that cannot succeed, and returns its error. The caller gives up after a second,
-// or later when the machine is so busy that the error does not name the cause yet.
+// patiently makes a call that cannot succeed, and returns its error. The caller gives up after a
+// second, or later when the machine is so busy that the error does not name the cause yet.
 func patiently(t *testing.T, cause string, call func(context.Context) error) error {
 	t.Helper()
 	for wait := time.Second; ; wait *= 4 {

@@ -19,7 +19,8 @@ type stall struct {
 	// want are parts of the main reason; because are parts of what follows from it.
 	want, because []string
 	code          model.ReasonCode
-	// memory tells that only the memory of the owner knows the reason, so a process that has nothing but the file cannot.
+	// memory tells that only the memory of the owner knows the reason, so a process that has
+	// nothing but the file cannot.
 	memory bool
 }
 
@@ -112,6 +113,7 @@ func (w *stalls) flow(held *perdure.Activity[string, string]) *perdure.Workflow[
 		case "missing":
 			return stallMissing.Run(ctx, "x")
 		}
+
 		return "", perdure.Permanent(errors.New("does not know how to " + verb))
 	})
 }
@@ -157,6 +159,7 @@ func (w *stalls) past() {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	w.add(stall{name: "code gone", ref: perdure.Ref{Workflow: "gone", Key: "k"}, code: model.WaitWorker, want: []string{"offers workflow gone", "no live process has its code"}})
 	w.add(stall{name: "version gone", ref: perdure.Ref{Workflow: "pinned", Key: "k"}, code: model.WaitWorker, want: []string{"version v1 of workflow pinned", "no live process"}})
 	w.add(stall{name: "changed code", ref: perdure.Ref{Workflow: "changed", Key: "k"}, code: model.WaitMismatch, want: []string{"replay mismatch"}})
@@ -263,7 +266,8 @@ func (w *stalls) present(owner *perdure.App, held *perdure.Activity[string, stri
 		if name == "newer" && w.s.kind == "sqlite" {
 			continue
 		}
-		// Its owner reads it now. A process that does not own it is not answered before the row is repaired.
+		// Its owner reads it now. A process that does not own it is not answered before the row is
+		// repaired.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err := stallWord.Send(owner.With(ctx), perdure.Ref{Workflow: name, Key: "k"}, "go on")
 		cancel()

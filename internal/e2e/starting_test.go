@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The times of executions are in the store: a start time, a pause between two attempts and a time-out come due whichever process is there.
+// The times of executions are in the store: a start time, a pause between two attempts and a
+// time-out come due whichever process is there.
 func TestStartTimesOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -25,12 +26,14 @@ func TestStartTimesOverRestarts(t *testing.T) {
 			got, err := wake.Receive(ctx)
 			return fmt.Sprintf("%s, attempt %d", got, ctx.Attempt()), err
 		})
+
 		reopen := func(app *perdure.App) *perdure.App {
 			if s.kind == "memory" {
 				return app
 			}
 			return s.reopen(app, w)
 		}
+
 		app := s.open(w)
 		c := caller(t, app)
 		far := started(t, c, w, "far", perdure.StartDelay(time.Hour))
@@ -39,6 +42,7 @@ func TestStartTimesOverRestarts(t *testing.T) {
 		if err := wake.Send(c, near, "early"); err != nil {
 			t.Fatal(err)
 		}
+
 		fails := started(t, c, w, "fails", perdure.Constant(3, 2*time.Second))
 		late := started(t, c, w, "late", perdure.ExecutionTimeout(2*time.Second))
 		reason(t, app, fails, "begins again, attempt 2")
@@ -56,6 +60,7 @@ func TestStartTimesOverRestarts(t *testing.T) {
 		if err := canceled.Cancel(c, "not needed"); err != nil {
 			t.Fatal(err)
 		}
+
 		_, err := canceled.Result(c)
 		if !errors.Is(err, perdure.ErrCanceled) {
 			t.Errorf("canceled before it began: %v", err)
@@ -69,7 +74,8 @@ func TestStartTimesOverRestarts(t *testing.T) {
 		if !errors.Is(err, perdure.ErrTimeout) || !errors.As(err, &re) || re.Type != "timeout.execution" {
 			t.Errorf("the one that takes too long: %v", err)
 		}
-		if n := began.Load(); n < 4 || n > 7 { // near, fails twice and late; once more each when the process was closed meanwhile
+		// near, fails twice and late; once more each when the process was closed meanwhile
+		if n := began.Load(); n < 4 || n > 7 {
 			t.Errorf("code began %d times", n)
 		}
 		n, err := app.Count(t.Context(), `status = "failed"`)
@@ -94,6 +100,7 @@ func TestStartMany(t *testing.T) {
 		if err != nil || len(first) != len(ins) {
 			t.Fatalf("%d results, %v", len(first), err)
 		}
+
 		for i, r := range first {
 			switch {
 			case i == 7:
@@ -102,6 +109,7 @@ func TestStartMany(t *testing.T) {
 				t.Fatalf("start %d: %+v", i, r)
 			}
 		}
+
 		got, err := first[499].Execution.Result(c)
 		equal(t, "a result", got, err, 998*998)
 		again, err := w.StartMany(c, ins, perdure.RequestID("r"))
@@ -113,6 +121,7 @@ func TestStartMany(t *testing.T) {
 		if s.kind != "memory" {
 			return
 		}
+
 		_, err = w.StartMany(c, ins, perdure.RawKey("one"))
 		fails(t, "one key for all", err, perdure.ErrInvalid, "KeyedBy")
 		_, err = w.StartMany(c, make([]int, 100_001))

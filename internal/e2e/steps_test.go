@@ -25,23 +25,28 @@ func twoSleeps(t *testing.T, s *site) {
 		}
 		return ctx.Now().Sub(from), nil
 	})
+
 	app := s.open(nap)
 	const d = 150 * time.Millisecond
 	from := time.Now()
 	slept, err := nap.Run(caller(t, app), d, perdure.RawKey("k"))
-	// The clock of a node that has just opened is behind that of the store by a round trip at most, and is set right with the first renewals: a sleep is
-	// never shorter by the clock of the workflow, and by another one only by that much.
+
+	// The clock of a node that has just opened is behind that of the store by a round trip at most,
+	// and is set right with the first renewals: a sleep is never shorter by the clock of the
+	// workflow, and by another one only by that much.
 	const roundTrip = 50 * time.Millisecond
 	if took := time.Since(from); err != nil || took < 2*d-roundTrip || slept < 2*d {
 		t.Errorf("two sleeps of %s took %s, by the workflow's own clock %s, %v", d, took, slept, err)
 	}
 }
 
-// entities-workflows §17.4: the same activity with the same arguments, called twice, runs twice, and is replayed as two steps.
+// entities-workflows §17.4: the same activity with the same arguments, called twice, runs twice,
+// and is replayed as two steps.
 func equalCalls(t *testing.T, s *site) {
 	var ran atomic.Int64
 	draw := perdure.NewActivity("draw", func(context.Context, string) (int64, error) { return ran.Add(1), nil })
 	wake := perdure.NewSignal[int]("wake")
+
 	twice := perdure.NewWorkflow("twice", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		a, err := draw.Run(ctx, "card")
 		if err != nil {
@@ -57,6 +62,7 @@ func equalCalls(t *testing.T, s *site) {
 		c, err := draw.Run(ctx, "card")
 		return fmt.Sprint(a, b, c), err
 	})
+
 	app := s.open(twice, draw)
 	c := caller(t, app)
 	exec := started(t, c, twice, "", perdure.RawKey("k"))
@@ -64,6 +70,7 @@ func equalCalls(t *testing.T, s *site) {
 	if err := wake.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := exec.Result(c)
 	equal(t, "result", got, err, "1 2 3")
 	if n := ran.Load(); n != 3 {
@@ -71,8 +78,9 @@ func equalCalls(t *testing.T, s *site) {
 	}
 }
 
-// Failed attempts are repeated by the policy; permanent errors, the last attempt and an attempt that takes too long end the step. The code sees the same error
-// whenever it is replayed (entities-workflows §17.5).
+// Failed attempts are repeated by the policy; permanent errors, the last attempt and an attempt
+// that takes too long end the step. The code sees the same error whenever it is replayed
+// (entities-workflows §17.5).
 func attempts(t *testing.T, s *site) {
 	var mu sync.Mutex
 	ran := map[string]int{}
@@ -80,6 +88,7 @@ func attempts(t *testing.T, s *site) {
 		mu.Lock()
 		ran[what]++
 		mu.Unlock()
+
 		switch n := perdure.Attempt(ctx); {
 		case what == "third" && n == 3:
 			return n, nil
@@ -96,6 +105,7 @@ func attempts(t *testing.T, s *site) {
 			return 0, fmt.Errorf("attempt %d of %s", n, what)
 		}
 	}, perdure.Constant(3, time.Millisecond))
+
 	look := perdure.NewSignal[int]("look")
 	w := perdure.NewWorkflow("tries", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		texts := make([]string, 5)
@@ -114,6 +124,7 @@ func attempts(t *testing.T, s *site) {
 		_, err = look.Receive(ctx)
 		return strings.Join(texts, "; "), err
 	})
+
 	app := s.open(w, try)
 	c := caller(t, app)
 	exec := started(t, c, w, "", perdure.RawKey("k"))
@@ -121,6 +132,7 @@ func attempts(t *testing.T, s *site) {
 	if err := look.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := exec.Result(c)
 	equal(t, "result", got, err, "3; never; attempt 3 of always; true; 2")
 	for what, n := range map[string]int{"third": 3, "permanent": 1, "always": 3, "slow": 3, "later": 2} {
@@ -135,6 +147,7 @@ func sideEffects(t *testing.T, s *site) {
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	wake := perdure.NewSignal[int]("wake")
+
 	w := perdure.NewWorkflow("dice", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		text := fmt.Sprint(ctx.Now().UnixNano(), ctx.Rand().Int64(), ctx.UUID(), ctx.Self())
 		mu.Lock()
@@ -147,6 +160,7 @@ func sideEffects(t *testing.T, s *site) {
 		}
 		return text, nil
 	})
+
 	app := s.open(w)
 	c := caller(t, app)
 	exec := started(t, c, w, "", perdure.RawKey("k"))
@@ -156,13 +170,15 @@ func sideEffects(t *testing.T, s *site) {
 			t.Fatal(err)
 		}
 	}
+
 	got, err := exec.Result(c)
 	if err != nil || len(seen) != 1 || !seen[got] {
 		t.Errorf("result %q, %v; the code saw %v, want the same each time", got, err, seen)
 	}
 }
 
-// A panic, in a step or in the workflow, fails its execution with its text and stack; others go on (reliability D3, E5).
+// A panic, in a step or in the workflow, fails its execution with its text and stack; others go on
+// (reliability D3, E5).
 func panics(t *testing.T, s *site) {
 	w := perdure.NewWorkflow("careless", func(ctx perdure.WorkflowCtx, where string) (string, error) {
 		if where == "workflow" {
@@ -175,6 +191,7 @@ func panics(t *testing.T, s *site) {
 			return "fine", nil
 		}, perdure.Constant(1, 0))
 	})
+
 	app := s.open(w)
 	c := caller(t, app)
 	for _, where := range []string{"workflow", "step"} {
@@ -184,6 +201,7 @@ func panics(t *testing.T, s *site) {
 			t.Errorf("a panic in the %s: %#v, want an error of kind panic that says so", where, err)
 		}
 	}
+
 	got, err := w.Run(c, "nowhere", perdure.RawKey("nowhere"))
 	equal(t, "another execution", got, err, "fine")
 }
@@ -206,7 +224,8 @@ func nestedCalls(t *testing.T, s *site) {
 	}
 }
 
-// An execution all of whose coroutines wait for each other says that it waits for nothing; it can still be cancelled.
+// An execution all of whose coroutines wait for each other says that it waits for nothing; it can
+// still be cancelled.
 func waitsForNothing(t *testing.T, s *site) {
 	w := perdure.NewWorkflow("stuck", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		var self *perdure.Future[int]

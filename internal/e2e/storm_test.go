@@ -25,9 +25,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Many timers that are due at the same moment fire once each, and those of another workflow fire among the
-// first, however long the storm takes beside other tests. TestLongTimerStorm is the same with a million,
-// which is many times what is kept in memory, and has a bar in seconds.
+// Many timers that are due at the same moment fire once each, and those of another workflow fire
+// among the first, however long the storm takes beside other tests. TestLongTimerStorm is the same
+// with a million, which is many times what is kept in memory, and has a bar in seconds.
 func TestTimerStorm(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -35,8 +35,8 @@ func TestTimerStorm(t *testing.T) {
 	})
 }
 
-// stormInput says which execution it is and when it wakes up; without a time, it sleeps for a second.
-// Same tells that a calm one wakes up at the very moment of the storm.
+// stormInput says which execution it is and when it wakes up; without a time, it sleeps for a
+// second. Same tells that a calm one wakes up at the very moment of the storm.
 type stormInput struct {
 	I    int
 	Due  time.Time
@@ -51,7 +51,8 @@ type weather struct {
 
 	mu   sync.Mutex
 	late map[string][]time.Duration // of the others
-	amid []int64                    // how many of the storm had fired when those of the same moment did
+	// how many of the storm had fired when those of the same moment did
+	amid []int64
 }
 
 func (w *weather) hit() {
@@ -82,6 +83,7 @@ func (w *weather) definitions() perdure.Group {
 		}
 		return in.Due, ctx.Sleep(in.Due.Sub(ctx.Now()))
 	}
+
 	return perdure.Group{
 		stormy.Bind(func(ctx perdure.WorkflowCtx, in stormInput) (perdure.Void, error) {
 			if _, err := sleep(ctx, in); err != nil {
@@ -106,10 +108,10 @@ func (w *weather) definitions() perdure.Group {
 	}
 }
 
-// storm lets n timers of one workflow become due at the same moment, while timers of another one become
-// due all the time. It demands that each of the former fires once, that nine of ten of the latter that are
-// due at the same moment fire before half of the storm has, and that 99 of 100 are late by no more than
-// the bound.
+// storm lets n timers of one workflow become due at the same moment, while timers of another one
+// become due all the time. It demands that each of the former fires once, that nine of ten of the
+// latter that are due at the same moment fire before half of the storm has, and that 99 of 100 are
+// late by no more than the bound.
 func (s *site) storm(n int, lead, bound time.Duration) {
 	t := s.t
 	t.Helper()
@@ -124,7 +126,8 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Of the calm ones that wait from before, a hundred are due at the moment of the storm, in the midst of it, and the others in the time after it.
+	// Of the calm ones that wait from before, a hundred are due at the moment of the storm, in the
+	// midst of it, and the others in the time after it.
 	const others, same = 1000, 100
 	begin := time.Now()
 	due := s.seed(n, others, func(due time.Time, i int) time.Time {
@@ -160,8 +163,10 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	took, used := time.Since(storm), processorTime(t)-before
 	stop()
 	began.Wait()
-	<-time.After(time.Until(due.Add(lead)))                                                      // the last of the calm ones is due
-	eventually(t, "the calm ones, and the end of all", func() bool { return s.openRuns() == 2 }) // the templates sleep on
+	// the last of the calm ones is due
+	<-time.After(time.Until(due.Add(lead)))
+	// the templates sleep on
+	eventually(t, "the calm ones, and the end of all", func() bool { return s.openRuns() == 2 })
 	t.Logf("%s: %d timers of one moment in %.1f s, %.0f per second, %.0f µs of CPU of this process each; at most %d MiB of memory",
 		s.kind, n, took.Seconds(), float64(n)/took.Seconds(), float64(used.Microseconds())/float64(n), peak>>20)
 	for which, late := range w.late {
@@ -169,7 +174,8 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 		at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))].Round(time.Millisecond) }
 		t.Logf("%s: %d calm timers %s late: p50 %s, p99 %s, max %s", s.kind, len(late), which, at(0.5), at(0.99), at(1))
 		if opened.After(due) {
-			t.Logf("%s: they were due %s before the app was open, so that says nothing", s.kind, opened.Sub(due)) // a machine that is far too busy
+			// a machine that is far too busy
+			t.Logf("%s: they were due %s before the app was open, so that says nothing", s.kind, opened.Sub(due))
 			continue
 		}
 		if got := at(0.99); got > bound {
@@ -187,7 +193,8 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	s.wantOnce(n, w)
 }
 
-// seed stores n stormy and further calm executions that sleep, as the engine stored the templates, and returns when the former are due.
+// seed stores n stormy and further calm executions that sleep, as the engine stored the templates,
+// and returns when the former are due.
 func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, lead time.Duration, templates map[string]model.Address) time.Time {
 	t, ctx := s.t, s.t.Context()
 	t.Helper()
@@ -195,11 +202,13 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() {
 		if err := st.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
+
 	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), "")
 	reg, err := st.Register(ctx, self, 1, time.Hour)
 	if err != nil {
@@ -212,10 +221,12 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 	if got, err := st.Acquire(ctx, self.ID, reg.Epoch, shards); err != nil || len(got) != len(shards) {
 		t.Fatalf("%d of %d shards, %v", len(got), len(shards), err)
 	}
+
 	type template struct {
 		row   *store.Execution
 		timer store.Timer
 	}
+
 	of := map[string]template{}
 	for wf, a := range templates {
 		row, err := st.LoadExecution(ctx, a.Shard(len(shards)), a, model.RunID{})
@@ -228,11 +239,14 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 		}
 		of[wf] = template{row, timers[0]}
 	}
+
 	const each = 5000
-	seeding := time.Duration(n) * 100 * time.Microsecond // what it takes, about; the storm waits for it
+	// what it takes, about; the storm waits for it
+	seeding := time.Duration(n) * 100 * time.Microsecond
 	due := time.Now().Add(seeding + lead).Truncate(time.Millisecond)
 	number := int64(0)
 	b := &store.Batch{}
+
 	flush := func() {
 		number++
 		b.Lane, b.Number, b.At = store.LaneRef{Node: self.ID, Lane: 0, Epoch: reg.Epoch}, number, reg.Now
@@ -241,6 +255,7 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 		}
 		*b = store.Batch{Starts: b.Starts[:0], Marks: b.Marks[:0], Timers: b.Timers[:0]}
 	}
+
 	add := func(wf string, i int, at time.Time) {
 		tmpl := of[wf]
 		x := tmpl.row.Start
@@ -258,7 +273,9 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 			flush()
 		}
 	}
-	places := rand.Perm(n + others)[:others] // where the calm ones are in the order of runs, which is the order of timers of one moment
+
+	// where the calm ones are in the order of runs, which is the order of timers of one moment
+	places := rand.Perm(n + others)[:others]
 	slices.Sort(places)
 	for i, c := 0, 0; i < n+others; i++ {
 		if c < others && places[c] == i {
@@ -268,6 +285,7 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 		}
 		add("stormy", i, due)
 	}
+
 	flush()
 	if err := st.Unregister(ctx, self.ID, reg.Epoch); err != nil {
 		t.Fatal(err)
@@ -275,7 +293,8 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 	return due
 }
 
-// awaitStorm waits until every timer of the storm has woken its execution, and returns the most memory that this process had meanwhile.
+// awaitStorm waits until every timer of the storm has woken its execution, and returns the most
+// memory that this process had meanwhile.
 func (s *site) awaitStorm(w *weather, begins time.Time) (peak uint64) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -336,8 +355,8 @@ func (s *site) openRuns() int {
 	return n
 }
 
-// wantOnce demands that each run of the storm was completed, with one event that its timer fired and one of its step, and that no timer is left but
-// those of the templates.
+// wantOnce demands that each run of the storm was completed, with one event that its timer fired
+// and one of its step, and that no timer is left but those of the templates.
 func (s *site) wantOnce(n int, w *weather) {
 	t := s.t
 	t.Helper()
@@ -345,12 +364,14 @@ func (s *site) wantOnce(n int, w *weather) {
 		t.Errorf("%d executions of the storm went on, want %d", got, n)
 	}
 	runs := fmt.Sprintf("(select run from %s where workflow = 'stormy' and key <> 'template' and closed <> 0)", s.prefixed("executions"))
+
 	count := func(what, statement string, want int) {
 		t.Helper()
 		if got := s.sql(statement)[0][0]; got != strconv.Itoa(want) {
 			t.Errorf("%s: %s %s, want %d", s.kind, got, what, want)
 		}
 	}
+
 	history := s.prefixed("history")
 	count("runs of the storm have ended", "select count(*) from "+runs+" q", n)
 	for kind, what := range map[model.EventKind]string{model.EventTimerFired: "timer", model.EventStepCompleted: "step"} {
@@ -358,5 +379,6 @@ func (s *site) wantOnce(n int, w *weather) {
 		count("events of a "+what, "select count(*)"+of, n)
 		count("runs with an event of a "+what, "select count(distinct run)"+of, n)
 	}
+
 	count("timers are left", "select count(*) from "+s.prefixed("timers"), 2)
 }

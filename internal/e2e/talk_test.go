@@ -25,7 +25,8 @@ var (
 	progress = perdure.NewState[string]("progress")
 )
 
-// cart adds up items until it is checked out. Each item is booked by a step, whose runs are counted.
+// cart adds up items until it is checked out. Each item is booked by a step, whose runs are
+// counted.
 func cart(booked *atomic.Int64) *perdure.Workflow[string, int] {
 	return perdure.NewWorkflow("cart", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
 		total := map[string]int{}
@@ -36,6 +37,7 @@ func cart(booked *atomic.Int64) *perdure.Workflow[string, int] {
 			}
 			return total[sku], nil
 		})
+
 		addItem.Handle(ctx, func(ctx perdure.WorkflowCtx, it item) (int, error) {
 			if _, err := perdure.Do(ctx, "book", func(context.Context) (int, error) { return int(booked.Add(1)), nil }); err != nil {
 				return 0, err
@@ -49,6 +51,7 @@ func cart(booked *atomic.Int64) *perdure.Workflow[string, int] {
 			}
 			return nil
 		})
+
 		_, err := checkout.Receive(ctx)
 		return sum, err
 	})
@@ -76,10 +79,12 @@ func updates(t *testing.T, s *site) {
 	if refused := (*perdure.RemoteError)(nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), "n must be positive") {
 		t.Errorf("a refused update: %v", err)
 	}
+
 	for range 3 {
 		got, err = addItem.Call(c, exec, item{"b", 5}, perdure.RequestID("once"))
 		equal(t, "an update under one request id", got, err, 7)
 	}
+
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -88,6 +93,7 @@ func updates(t *testing.T, s *site) {
 			}
 		})
 	}
+
 	wg.Wait()
 	done(t, c, exec, 27)
 	if n := booked.Load(); n != 22 {
@@ -101,13 +107,15 @@ func updates(t *testing.T, s *site) {
 	equal(t, "the same request after the end", got, err, 7)
 }
 
-// An update that waits for its handler is carried over continue-as-new; one that has begun is refused, unless the workflow waits for it.
+// An update that waits for its handler is carried over continue-as-new; one that has begun is
+// refused, unless the workflow waits for it.
 func updatesAtTheEnd(t *testing.T, s *site) {
 	next := perdure.NewSignal[string]("next")
 	held := perdure.NewSignal[perdure.Void]("held")
 	slow := perdure.NewUpdate[int, string]("slow")
 	late := perdure.NewUpdate[int, string]("late")
 	chain := perdure.DeclareWorkflow[int, int]("chain")
+
 	code := chain.Bind(func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		slow.Handle(ctx, func(ctx perdure.WorkflowCtx, i int) (string, error) {
 			if _, err := perdure.Do(ctx, "begin", func(context.Context) (int, error) { return i, nil }); err != nil {
@@ -116,6 +124,7 @@ func updatesAtTheEnd(t *testing.T, s *site) {
 			_, err := held.Receive(ctx)
 			return fmt.Sprintf("slow %d in run %d", i, n), err
 		})
+
 		if n == 2 {
 			late.Handle(ctx, func(_ perdure.WorkflowCtx, i int) (string, error) { return fmt.Sprintf("late %d in run %d", i, n), nil })
 		}
@@ -123,16 +132,19 @@ func updatesAtTheEnd(t *testing.T, s *site) {
 		if err != nil {
 			return 0, err
 		}
+
 		if how == "wait" {
 			if err := ctx.WaitUpdates(); err != nil {
 				return 0, err
 			}
 		}
+
 		if n == 2 {
 			return n, nil
 		}
 		return 0, chain.ContinueAsNew(n + 1)
 	})
+
 	app := s.open(code)
 	c := caller(t, app)
 	exec := started(t, c, chain, 1, perdure.RawKey("k"))
@@ -140,6 +152,7 @@ func updatesAtTheEnd(t *testing.T, s *site) {
 		text string
 		err  error
 	}
+
 	call := func(u *perdure.Update[int, string], i int) chan result {
 		done := make(chan result, 1)
 		go func() {
@@ -148,12 +161,14 @@ func updatesAtTheEnd(t *testing.T, s *site) {
 		}()
 		return done
 	}
+
 	send := func(v string) {
 		t.Helper()
 		if err := next.Send(c, exec, v); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	begun, waiting := call(slow, 1), call(late, 2)
 	eventually(t, "one update has begun, the other has come", func() bool {
 		return count(t, app, exec, "update_received") == 2 && count(t, app, exec, "step_completed") == 1
@@ -171,6 +186,7 @@ func updatesAtTheEnd(t *testing.T, s *site) {
 	if err := held.Send(c, exec, perdure.Void{}); err != nil {
 		t.Fatal(err)
 	}
+
 	r = <-patient
 	equal(t, "an update that was waited for", r.text, r.err, "slow 3 in run 2")
 	n, err := exec.Result(c)
@@ -210,6 +226,7 @@ func updatesBetweenWorkflows(t *testing.T, s *site) {
 		}
 		return fmt.Sprintf("%d; %v; %v", sum, refused != nil && strings.Contains(refused.Error(), "positive"), errors.Is(missing, perdure.ErrNotFound)), nil
 	})
+
 	app := s.open(carts, shopper)
 	c := caller(t, app)
 	exec := started(t, c, carts, "joe", perdure.RawKey("joe"))
@@ -230,6 +247,7 @@ func sendsAreAnswered(t *testing.T, s *site) {
 		m, err := told.Await(ctx)
 		return n + m, err
 	})
+
 	teller := perdure.NewWorkflow("teller", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		to := target.Execution(perdure.RawKey("t"))
 		first := ping.Send(ctx, target.Execution(perdure.RawKey("nobody")), 1)
@@ -241,6 +259,7 @@ func sendsAreAnswered(t *testing.T, s *site) {
 		last := ping.Send(ctx, to, 3)
 		return fmt.Sprint(errors.Is(first, perdure.ErrNotFound), second, third, errors.Is(last, perdure.ErrConflict)), nil
 	})
+
 	app := s.open(target, teller)
 	c := caller(t, app)
 	exec := started(t, c, target, "x", perdure.RawKey("t"))
@@ -255,6 +274,7 @@ func queries(t *testing.T, s *site) {
 	carts := cart(&booked)
 	app := s.open(carts)
 	c := caller(t, app)
+
 	exec := started(t, c, carts, "ann", perdure.RawKey("ann"))
 	for i := range 5 {
 		if _, err := addItem.Call(c, exec, item{"a", i + 1}); err != nil {
@@ -263,6 +283,7 @@ func queries(t *testing.T, s *site) {
 		n, err := contents.Ask(c, exec, "a")
 		equal(t, "the contents", n, err, (i+1)*(i+2)/2)
 	}
+
 	_, err := contents.Ask(c, exec, "")
 	if refused := (*perdure.RemoteError)(nil); !errors.As(err, &refused) || err.Error() != "which?" {
 		t.Errorf("an error of the handler: %v", err)
@@ -281,11 +302,13 @@ func states(t *testing.T, s *site) {
 	next := perdure.NewSignal[perdure.Void]("next")
 	runs := perdure.NewState[int]("runs")
 	worker := perdure.DeclareWorkflow[int, string]("stateful")
+
 	code := worker.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
 		had, _ := runs.Get(ctx)
 		if err := runs.Set(ctx, had+1); err != nil {
 			return "", err
 		}
+
 		for _, at := range []string{"begun", "half", "done"} {
 			if err := progress.Set(ctx, fmt.Sprintf("%s %d", at, n)); err != nil {
 				return "", err
@@ -294,6 +317,7 @@ func states(t *testing.T, s *site) {
 				return "", err
 			}
 		}
+
 		if n < 2 {
 			return "", worker.ContinueAsNew(n + 1)
 		}
@@ -301,12 +325,15 @@ func states(t *testing.T, s *site) {
 			return "", err
 		}
 		_, left := progress.Get(ctx)
+
 		return fmt.Sprint(had+1, left), nil
 	})
+
 	reader := perdure.NewWorkflow("reader", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		v, ok, err := progress.Read(ctx, worker.Execution(perdure.RawKey("k")))
 		return fmt.Sprint(v, " ", ok), err
 	})
+
 	app := s.open(code, reader)
 	c := caller(t, app)
 	exec := started(t, c, worker, 1, perdure.RawKey("k"))
@@ -320,6 +347,7 @@ func states(t *testing.T, s *site) {
 				}
 				return v == want
 			})
+
 			if at == "half" {
 				got, err := reader.Run(c, fmt.Sprint("half", n))
 				equal(t, "what another workflow reads", got, err, want+" true")
@@ -327,11 +355,13 @@ func states(t *testing.T, s *site) {
 					t.Errorf("runs = %d, %v, %v; want %d", had, ok, err, n)
 				}
 			}
+
 			if err := next.Send(c, exec, perdure.Void{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+
 	got, err := exec.Result(c)
 	equal(t, "the result", got, err, "2 false")
 	if v, ok, err := progress.Read(c, exec); err != nil || ok {
@@ -348,6 +378,7 @@ func terminate(t *testing.T, s *site) {
 	never := perdure.NewSignal[int]("never")
 	var cleaned atomic.Int64
 	child := perdure.NewWorkflow("kid", func(ctx perdure.WorkflowCtx, _ string) (int, error) { return never.Receive(ctx) })
+
 	stubborn := perdure.NewWorkflow("stubborn", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
 		ctx.Defer(func(ctx perdure.WorkflowCtx) error {
 			_, err := perdure.Do(ctx, "clean", func(context.Context) (int64, error) { return cleaned.Add(1), nil })
@@ -362,16 +393,19 @@ func terminate(t *testing.T, s *site) {
 			}
 		}
 	})
+
 	app := s.open(stubborn, child)
 	c := caller(t, app)
 	exec := started(t, c, stubborn, "x", perdure.RawKey("s"))
 	reason(t, app, exec, "never")
 	reason(t, app, child.Execution(perdure.RawKey("kid")), "never")
 	ended := make(chan error, 1)
+
 	go func() {
 		_, err := exec.Result(c)
 		ended <- err
 	}()
+
 	if err := app.Terminate(t.Context(), exec, "no use"); err != nil {
 		t.Fatal(err)
 	}
@@ -397,6 +431,7 @@ func pauses(t *testing.T, s *site) {
 	tick := perdure.NewSignal[int]("tick")
 	release := make(chan struct{})
 	var steps atomic.Int64
+
 	sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		total := 0
 		for range n {
@@ -414,21 +449,25 @@ func pauses(t *testing.T, s *site) {
 			}
 			total += v
 		}
+
 		if err := ctx.Sleep(time.Millisecond); err != nil {
 			return 0, err
 		}
 		return total, nil
 	})
+
 	app := s.open(sum)
 	c := caller(t, app)
 	ctx := t.Context()
 	exec := started(t, c, sum, 4, perdure.RawKey("k"))
+
 	send := func(v int) {
 		t.Helper()
 		if err := tick.Send(c, exec, v); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	send(1)
 	eventually(t, "the first step", func() bool { return steps.Load() == 1 })
 	if err := app.Pause(ctx, exec, "maintenance"); err != nil {
@@ -437,6 +476,7 @@ func pauses(t *testing.T, s *site) {
 	if err := app.Pause(ctx, exec, "again"); err != nil {
 		t.Fatal(err)
 	}
+
 	send(2)
 	reason(t, app, exec, "paused: maintenance")
 	if n := steps.Load(); n != 1 {
@@ -445,6 +485,7 @@ func pauses(t *testing.T, s *site) {
 	if err := app.Resume(ctx, exec); err != nil {
 		t.Fatal(err)
 	}
+
 	eventually(t, "the second step", func() bool { return steps.Load() == 2 })
 	send(100) // its step runs when the pause comes: it may finish, and is not run again
 	reason(t, app, exec, "add")
@@ -458,6 +499,7 @@ func pauses(t *testing.T, s *site) {
 	if err := app.Resume(ctx, exec); err != nil {
 		t.Fatal(err)
 	}
+
 	got, err := exec.Result(c)
 	equal(t, "the result", got, err, 107)
 	if n := steps.Load(); n != 4 {
@@ -479,6 +521,7 @@ func interrupts(t *testing.T, s *site) {
 		})
 		return never.Receive(ctx)
 	})
+
 	app := s.open(work)
 	c := caller(t, app)
 	exec := started(t, c, work, "x", perdure.RawKey("k"))
@@ -486,6 +529,7 @@ func interrupts(t *testing.T, s *site) {
 	if err := exec.Cancel(c, "closing time"); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := exec.Result(c); !errors.Is(err, perdure.ErrCanceled) {
 		t.Errorf("the result: %v", err)
 	}
@@ -502,6 +546,7 @@ func drains(t *testing.T, s *site) {
 		}
 		return fmt.Sprint(tick.Drain(ctx), tick.Drain(ctx)), nil
 	})
+
 	app := s.open(drain)
 	c := caller(t, app)
 	exec := started(t, c, drain, "x", perdure.RawKey("k"))
@@ -510,6 +555,7 @@ func drains(t *testing.T, s *site) {
 			t.Fatal(err)
 		}
 	}
+
 	if err := stop.Send(c, exec, perdure.Void{}); err != nil {
 		t.Fatal(err)
 	}
@@ -517,7 +563,8 @@ func drains(t *testing.T, s *site) {
 	equal(t, "all at once", got, err, "[0 1 2 3] []")
 }
 
-// State without a proper name is refused where it is set or cleared, and leaves nothing in the history.
+// State without a proper name is refused where it is set or cleared, and leaves nothing in the
+// history.
 func TestNamesOfStates(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "memory")
@@ -532,6 +579,7 @@ func TestNamesOfStates(t *testing.T) {
 		}
 		return "refused", nil
 	})
+
 	app := s.open(wf)
 	got, err := wf.Run(caller(t, app), perdure.Void{}, perdure.RawKey("k"))
 	equal(t, "result", got, err, "refused")

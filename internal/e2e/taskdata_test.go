@@ -41,13 +41,15 @@ func streamOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Targ
 	return out
 }
 
-// What a task has saved is there for its next attempt, and for whoever reads it, at once and after its end.
+// What a task has saved is there for its next attempt, and for whoever reads it, at once and after
+// its end.
 func TestTaskStateOverAttempts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		var app *perdure.App
 		gone := perdure.NewState[string]("gone")
 		var seen []string
+
 		count := perdure.NewActivity("count", func(ctx context.Context, key string) (int, error) {
 			n, ok, err := cursor.Load(ctx)
 			if err != nil {
@@ -58,10 +60,13 @@ func TestTaskStateOverAttempts(t *testing.T) {
 			if err := cursor.Save(ctx, n+1); err != nil {
 				return 0, err
 			}
-			read, ok, err := cursor.Read(app.With(ctx), perdure.Ref{Workflow: "task:count", Key: key}) // it is durable
+
+			// it is durable
+			read, ok, err := cursor.Read(app.With(ctx), perdure.Ref{Workflow: "task:count", Key: key})
 			if err != nil || !ok || read != n+1 {
 				return 0, perdure.Permanent(fmt.Errorf("saved %d, read %d, %v, %w", n+1, read, ok, err))
 			}
+
 			switch n {
 			case 0:
 				if err := gone.Save(ctx, "here"); err != nil {
@@ -74,9 +79,11 @@ func TestTaskStateOverAttempts(t *testing.T) {
 				}
 				return 0, perdure.Snooze(0)
 			}
+
 			n, _, err = cursor.Load(ctx)
 			return n, err
 		}, perdure.OnQueue("work"), perdure.Constant(3, 0))
+
 		app = s.open(count)
 		c := caller(t, app)
 		x, err := count.Submit(c, "k", perdure.RawKey("k"))
@@ -117,12 +124,14 @@ func TestTaskLogsAndStream(t *testing.T) {
 			log.Info("begins", "attempt", n)
 			log.With("in", in).WithGroup("g").Warn("careful", "why", "two words")
 			log.Debug("\xff" + strings.Repeat("x", 20_000)) //nolint:sloglint // what is no text and too long
+
 			if err := errors.Join(
 				perdure.StreamToken(ctx, "hello "), perdure.StreamProgress(ctx, 0.5, "half"), perdure.StreamData(ctx, map[string]int{"n": n}),
 				perdure.StreamError(ctx, errors.New("odd")),
 			); err != nil {
 				return "", err
 			}
+
 			if n == 1 {
 				return "", errors.New("again")
 			}
@@ -186,7 +195,8 @@ func TestTaskLogsAndStream(t *testing.T) {
 	})
 }
 
-// Whoever follows hears of items while the task runs, and of its end; who comes back goes on where it was.
+// Whoever follows hears of items while the task runs, and of its end; who comes back goes on where
+// it was.
 func TestFollowATask(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -205,7 +215,8 @@ func TestFollowATaskOfAnotherProcess(t *testing.T) {
 	})
 }
 
-// A task whose execution moves to another process while it runs goes on writing: by way of the store, to whoever owns it.
+// A task whose execution moves to another process while it runs goes on writing: by way of the
+// store, to whoever owns it.
 func TestTaskWritesToAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -223,6 +234,7 @@ func TestTaskWritesToAnotherProcess(t *testing.T) {
 			at, _, err := cursor.Load(ctx)
 			return at, err
 		}, perdure.OnQueue("work"))
+
 		first := s.open(carry)
 		c := caller(t, first)
 		var all []perdure.Execution[int]
@@ -234,6 +246,7 @@ func TestTaskWritesToAnotherProcess(t *testing.T) {
 			all = append(all, x)
 			<-began
 		}
+
 		second := s.open() // takes half of them over
 		close(moved)
 		for i, x := range all {
@@ -270,12 +283,14 @@ func follow(t *testing.T, app *perdure.App, speak *perdure.Activity[int, perdure
 	c := caller(t, app)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+
 	for n := range said {
 		x, err := speak.Submit(c, n, perdure.RawKey(fmt.Sprint(n)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		said[n] <- "a"
+
 		var heard []string
 		for it, err := range app.TaskStream(ctx, x, perdure.TaskTail{Follow: true}) {
 			if err != nil {
@@ -286,6 +301,7 @@ func follow(t *testing.T, app *perdure.App, speak *perdure.Activity[int, perdure
 			}
 			said[n] <- "b"
 		}
+
 		for it, err := range app.TaskStream(ctx, x, perdure.TaskTail{Follow: true, After: 1}) {
 			if err != nil {
 				t.Fatal(err)
@@ -298,6 +314,7 @@ func follow(t *testing.T, app *perdure.App, speak *perdure.Activity[int, perdure
 				close(said[n])
 			}
 		}
+
 		if want := []string{"1a", "2b", "2b", "3c"}; !slices.Equal(heard, want) {
 			t.Errorf("task %d: heard %q, want %q", n, heard, want)
 		}
@@ -320,29 +337,35 @@ func TestTaskDataLimits(t *testing.T) {
 				problems = append(problems, fmt.Sprintf("%s: %v, want %v with %q", what, err, want, text))
 			}
 		}
+
 		greedy := perdure.NewActivity("greedy", func(ctx context.Context, _ string) (int, error) {
 			wants("a name", perdure.NewState[int]("a\x01b").Save(ctx, 1), perdure.ErrInvalid, "control character")
 			wants("a long name", perdure.NewState[int](strings.Repeat("n", 201)).Save(ctx, 1), perdure.ErrInvalid, "200")
 			wants("a large value", perdure.NewState[string]("s").Save(ctx, strings.Repeat("x", 3<<20)), perdure.ErrInvalid, "at most")
 			wants("all values", perdure.NewState[string]("s").Save(ctx, strings.Repeat("x", 1<<20)), perdure.ErrExhausted, "1048576")
 			wants("a large item", perdure.StreamToken(ctx, strings.Repeat("x", 70_000)), perdure.ErrInvalid, "65536")
+
 			for i := range model.MaxTaskStates {
 				if err := perdure.NewState[int](fmt.Sprint("state ", i)).Save(ctx, i); err != nil {
 					return 0, perdure.Permanent(err)
 				}
 			}
+
 			wants("one more", perdure.NewState[int]("more").Save(ctx, 1), perdure.ErrExhausted, "256 states")
 			if err := perdure.NewState[int]("state 0").Remove(ctx); err != nil {
 				return 0, perdure.Permanent(err)
 			}
 			wants("after a removal", perdure.NewState[int]("more").Save(ctx, 1), nil, "<nil>")
+
 			for i := range model.KeptStreamItems + 10 {
 				if err := perdure.StreamData(ctx, i); err != nil {
 					return 0, perdure.Permanent(err)
 				}
 			}
+
 			return 1, nil
 		}, perdure.OnQueue("work"))
+
 		inline := perdure.NewActivity("inline", func(ctx context.Context, _ string) (int, error) {
 			_, _, err := cursor.Load(ctx)
 			wants("inline load", err, perdure.ErrInvalid, "OnQueue")
@@ -352,6 +375,7 @@ func TestTaskDataLimits(t *testing.T) {
 			perdure.Log(ctx).Info("goes to the logger of the app")
 			return 2, nil
 		})
+
 		flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, in string) (int, error) { return inline.Run(ctx, in) }, perdure.Uses(inline))
 		var logged strings.Builder
 		s.cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))
@@ -363,6 +387,7 @@ func TestTaskDataLimits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		got, err = x.Result(c)
 		equal(t, "the task", got, err, 1)
 		for _, p := range problems {
@@ -378,7 +403,8 @@ func TestTaskDataLimits(t *testing.T) {
 	})
 }
 
-// States and streamed items are stored in their sealed form, and lines never reach the log of the process.
+// States and streamed items are stored in their sealed form, and lines never reach the log of the
+// process.
 func TestTaskDataIsSealed(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -386,6 +412,7 @@ func TestTaskDataIsSealed(t *testing.T) {
 		s.cfg.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		s.cfg.Payloads = payload.Codec{Chain: []payload.Transform{payload.Encrypt(ring(t, "k1"))}}
 		secret := perdure.NewState[string]("secret")
+
 		hide := perdure.NewActivity("hide", func(ctx context.Context, in string) (string, error) {
 			perdure.Log(ctx).Info("a line")
 			if err := errors.Join(perdure.StreamToken(ctx, in), secret.Save(ctx, in)); err != nil {
@@ -394,6 +421,7 @@ func TestTaskDataIsSealed(t *testing.T) {
 			got, _, err := secret.Load(ctx)
 			return got, err
 		}, perdure.OnQueue("work"))
+
 		app := s.open(hide)
 		c := caller(t, app)
 		x, err := hide.Submit(c, "password", perdure.RawKey("k"))
@@ -404,11 +432,13 @@ func TestTaskDataIsSealed(t *testing.T) {
 		equal(t, "the task", got, err, "password")
 		got, _, err = secret.Read(c, x)
 		equal(t, "the state", got, err, "password")
+
 		for it, err := range app.TaskStream(t.Context(), x, perdure.TaskTail{}) {
 			if err != nil || it.Text != "password" || !strings.Contains(it.ValueIs, "aes") {
 				t.Errorf("streamed %+v, %v", it, err)
 			}
 		}
+
 		if strings.Contains(logged.String(), "a line") || strings.Contains(logged.String(), "password") {
 			t.Error("what a task writes is in the log of the process")
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// Queued activities of a workflow and submissions of ordinary code, on every store: each has one outcome, whatever its attempts come to.
+// Queued activities of a workflow and submissions of ordinary code, on every store: each has one
+// outcome, whatever its attempts come to.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -33,6 +34,7 @@ func TestTasks(t *testing.T) {
 			}
 			return 2 * n, nil
 		}, perdure.OnQueue("work"), perdure.Constant(3, time.Millisecond))
+
 		spread := perdure.NewWorkflow("spread", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 			var fs []*perdure.Future[int]
 			for i := range n {
@@ -48,9 +50,11 @@ func TestTasks(t *testing.T) {
 			}
 			return sum, nil
 		})
+
 		app := s.open(work, spread)
 		c := caller(t, app)
 		const n = 50
+
 		want, ins := 0, []int(nil)
 		for i := range n {
 			ins = append(ins, i)
@@ -58,6 +62,7 @@ func TestTasks(t *testing.T) {
 				want += 2 * i
 			}
 		}
+
 		got, err := spread.Run(c, n, perdure.RawKey("spread"))
 		equal(t, "the sum", got, err, want)
 		snoozed.Clear()
@@ -65,6 +70,7 @@ func TestTasks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i, x := range all {
 			got, err := x.Result(c)
 			if i%7 == 5 {
@@ -75,7 +81,9 @@ func TestTasks(t *testing.T) {
 			}
 			equal(t, fmt.Sprint("task ", i), got, err, 2*i)
 		}
-		// No code could go on with the history of a task: to retry it is to schedule it anew. A fork would be a run that never ends.
+
+		// No code could go on with the history of a task: to retry it is to schedule it anew. A
+		// fork would be a run that never ends.
 		again, err := app.Retry(t.Context(), all[5])
 		if err != nil {
 			t.Fatalf("retried as %s: %v", again, err)
@@ -102,6 +110,7 @@ func TestTaskWaitsForAWorker(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		reason(t, app, exec, "asked")
 		app = s.reopen(app, ask, asked.Bind(func(_ context.Context, in string) (string, error) { return "hello " + in, nil }))
 		c = caller(t, app)
@@ -127,6 +136,7 @@ func TestCloseGivesTasksBack(t *testing.T) {
 				return perdure.Attempt(ctx), nil
 			}, perdure.OnQueue("work"), perdure.Constant(1, time.Second))
 		}
+
 		app := s.open(patient(func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }))
 		act := patient(func(context.Context) error { return nil })
 		all, err := act.SubmitMany(caller(t, app), []int{1, 2, 3})
@@ -134,6 +144,7 @@ func TestCloseGivesTasksBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "three tasks run", func() bool { return began.Load() == 3 })
+
 		app = s.reopen(app, act)
 		for _, x := range all {
 			got, err := x.Result(caller(t, app))
@@ -142,7 +153,8 @@ func TestCloseGivesTasksBack(t *testing.T) {
 	})
 }
 
-// A worker whose shard has moved to another process reports by way of the store: its task is not executed twice (E26).
+// A worker whose shard has moved to another process reports by way of the store: its task is not
+// executed twice (E26).
 func TestTaskOfAShardThatMoved(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -157,6 +169,7 @@ func TestTaskOfAShardThatMoved(t *testing.T) {
 				return 0, context.Cause(ctx)
 			}
 		}, perdure.OnQueue("work"), perdure.Constant(1, time.Second))
+
 		s.cfg.LeaseTTL = 3 * time.Second
 		first := s.open(long)
 		const n = 20
@@ -165,20 +178,24 @@ func TestTaskOfAShardThatMoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		eventually(t, "all tasks run", func() bool { return began.Load() == n })
 		second := s.beside(perdure.NewWorkflow("other", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil }))
 		close(release)
+
 		for _, x := range all {
 			got, err := x.Result(caller(t, second))
 			equal(t, "the attempt", got, err, 1)
 		}
+
 		if got := began.Load(); got != n {
 			t.Errorf("%d attempts were begun, want %d", got, n)
 		}
 	})
 }
 
-// beside opens a second process that executes no tasks. It takes half of the shards, with tasks that the first one executes.
+// beside opens a second process that executes no tasks. It takes half of the shards, with tasks
+// that the first one executes.
 func (s *site) beside(defs ...perdure.Definition) *perdure.App {
 	s.t.Helper()
 	second, err := embedded.Config{AllowUnsafe: true, LeaseTTL: s.cfg.LeaseTTL, Tasks: perdure.TaskConfig{Slots: -1}}.Open(s.t.Context(), s.url, defs...)
@@ -197,19 +214,22 @@ func (s *site) beside(defs ...perdure.Definition) *perdure.App {
 	return second
 }
 
-// A worker whose shard has moved to another process hears that its task was cancelled, terminated, or given up by its workflow (E25).
+// A worker whose shard has moved to another process hears that its task was cancelled, terminated,
+// or given up by its workflow (E25).
 func TestCancelOfAShardThatMoved(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
 		const n = 8
 		var began atomic.Int32
 		causes := make(chan error, 3*n)
+
 		endless := perdure.NewActivity("endless", func(ctx context.Context, n int) (int, error) {
 			began.Add(1)
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return 0, context.Cause(ctx)
 		}, perdure.OnQueue("work"))
+
 		giveUp := perdure.NewSignal[int]("give up")
 		wf := perdure.NewWorkflow("impatient", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 			f := endless.Go(ctx, n)
@@ -223,11 +243,13 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 			}
 			return n, nil
 		})
+
 		s.cfg.LeaseTTL = 3 * time.Second
 		s.cfg.DrainTimeout = 100 * time.Millisecond
 		first := s.open(endless, wf)
 		c := caller(t, first)
 		var canceled, terminated []perdure.Execution[int]
+
 		var parents []perdure.Execution[int]
 		for i := range n {
 			x, err := endless.Submit(c, i)
@@ -241,6 +263,7 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 			w := started(t, c, wf, i, perdure.RawKey(fmt.Sprint(i)))
 			canceled, terminated, parents = append(canceled, x), append(terminated, y), append(parents, w)
 		}
+
 		eventually(t, "all tasks run", func() bool { return began.Load() == 3*n })
 		second := s.beside(endless, wf)
 		c = caller(t, second)
@@ -255,6 +278,7 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		asked := 0
 		for range 3 * n {
 			select {
@@ -268,9 +292,11 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 				t.Fatal("a worker was not told")
 			}
 		}
+
 		if asked < n {
 			t.Errorf("%d tasks were cancelled, want %d at least", asked, n)
 		}
+
 		for i := range n {
 			if _, err := canceled[i].Result(c); !errors.Is(err, perdure.ErrCanceled) {
 				t.Errorf("a cancelled task ends with %v", err)
@@ -278,17 +304,20 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 			got, err := parents[i].Result(c)
 			equal(t, "the workflow", got, err, i)
 		}
+
 		if got := began.Load(); got != 3*n {
 			t.Errorf("%d attempts were begun, want %d", got, 3*n)
 		}
 	})
 }
 
-// A workflow may wait for thousands of tasks: what one of them costs does not grow with their number.
+// A workflow may wait for thousands of tasks: what one of them costs does not grow with their
+// number.
 func TestWorkflowWithThousandsOfTasks(t *testing.T) {
 	t.Parallel()
 	const n = 3000
 	echo := perdure.NewActivity("echo", func(_ context.Context, i int) (int, error) { return i, nil }, perdure.OnQueue("many"))
+
 	all := perdure.NewWorkflow("all", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		futures := make([]*perdure.Future[int], n)
 		for i := range futures {
@@ -304,6 +333,7 @@ func TestWorkflowWithThousandsOfTasks(t *testing.T) {
 		}
 		return sum, nil
 	})
+
 	app := newSite(t, "memory").open(echo, all)
 	got, err := all.Run(caller(t, app), n, perdure.RawKey("k"))
 	equal(t, "the sum", got, err, n*(n-1)/2)

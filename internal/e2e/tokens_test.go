@@ -34,7 +34,8 @@ var (
 	})
 )
 
-// Tokens of a mutex, of which no row stays, grow for ever: while the store's clock steps, and over owners that end or die.
+// Tokens of a mutex, of which no row stays, grow for ever: while the store's clock steps, and over
+// owners that end or die.
 func TestTokensGrow(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -82,6 +83,7 @@ func tokensGrow(ctx context.Context, steps []string) error {
 		case "forth":
 			st.move(20 * time.Minute)
 		}
+
 		if err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A change goes behind a version: executions that were past it keep to the old branch, others take the new one, over all deploys, until the
-// branch and the call are removed.
+// A change goes behind a version: executions that were past it keep to the old branch, others take
+// the new one, over all deploys, until the branch and the call are removed.
 func TestVersionsOverDeploys(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -115,8 +115,8 @@ func names(t *testing.T, app *perdure.App, to perdure.Target) string {
 	return strings.Join(all, " ")
 }
 
-// A deploy that leaves executions behind is seen at once: those of a workflow that nobody has any more, and those pinned to a version that
-// nobody runs. They go on with a build that can.
+// A deploy that leaves executions behind is seen at once: those of a workflow that nobody has any
+// more, and those pinned to a version that nobody runs. They go on with a build that can.
 func TestStranded(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {

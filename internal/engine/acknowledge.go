@@ -14,13 +14,14 @@ const (
 	ackEvery = clerkPoll   // how long acknowledged answers wait for others
 )
 
-// acknowledge notes that the caller of a request has the answer that another owner stored for it, so that the
-// stored answer can go.
+// acknowledge notes that the caller of a request has the answer that another owner stored for it,
+// so that the stored answer can go.
 //
-// The id of the request was drawn for this one call, and the store took the request exactly once, at the first
-// attempt. The owner wrote the answer in the commit that consumed the request, or later. So no copy of the request
-// can appear after this. Where the clerk is not sure of that, it acknowledges nothing, and the answer stays until
-// the sweep finds that it is old: a late copy of the request then finds it.
+// The id of the request was drawn for this one call, and the store took the request exactly once,
+// at the first attempt. The owner wrote the answer in the commit that consumed the request, or
+// later. So no copy of the request can appear after this. Where the clerk is not sure of that, it
+// acknowledges nothing, and the answer stays until the sweep finds that it is old: a late copy of
+// the request then finds it.
 func (k *clerk) acknowledge(key store.RequestKey) {
 	k.mu.Lock()
 	if len(k.acked) < ackMost {
@@ -48,7 +49,8 @@ func (k *clerk) tidy(ctx context.Context) {
 	k.mu.Unlock()
 
 	k.tidied = time.Now()
-	_, err := k.eng.cfg.Store.Sweep(ctx, store.SweepRequest{Answered: keys}) // when it fails, they stay until the owner sweeps
+	// when it fails, they stay until the owner sweeps
+	_, err := k.eng.cfg.Store.Sweep(ctx, store.SweepRequest{Answered: keys})
 	note(ctx, k.eng.others.sweep, err)
 }
 

@@ -64,8 +64,8 @@ func (r *rememberer) remembered() int {
 	return len(r.kept)
 }
 
-// The store remembers the answer to a request without a request id only until its caller has it. That of a request
-// with one stays.
+// The store remembers the answer to a request without a request id only until its caller has it.
+// That of a request with one stays.
 func TestAnswersGoWhenTheirCallersHaveThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,16 +74,19 @@ func TestAnswersGoWhenTheirCallersHaveThem(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(ctx) }()
+
 		defer func() {
 			cancel()
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
 		}()
+
 		if err := e.Ready(ctx); err != nil {
 			t.Fatal(err)
 		}
 		to := model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: "k"}
+
 		send := func(m model.Message) {
 			t.Helper()
 			m.To = to
@@ -91,12 +94,14 @@ func TestAnswersGoWhenTheirCallersHaveThem(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		send(model.Message{Kind: model.MessageStart})
 		for range 50 {
 			send(model.Message{Kind: model.MessageSignal, Name: "s"})
 			send(model.Message{Kind: model.MessagePause})
 			send(model.Message{Kind: model.MessageResume})
 		}
+
 		if n := st.remembered(); n > 1 {
 			t.Errorf("the store remembers %d answers that their callers have, want at most the last one", n)
 		}
@@ -110,7 +115,8 @@ func TestAnswersGoWhenTheirCallersHaveThem(t *testing.T) {
 	})
 }
 
-// A caller of another process acknowledges the answer, unless a copy of its request may still be on its way.
+// A caller of another process acknowledges the answer, unless a copy of its request may still be on
+// its way.
 func TestAcknowledgedAnswersOfOtherOwners(t *testing.T) {
 	t.Parallel()
 	for _, w := range []struct {
@@ -136,6 +142,7 @@ func TestAcknowledgedAnswersOfOtherOwners(t *testing.T) {
 				if err := e.Ready(ctx); err != nil {
 					t.Fatal(err)
 				}
+
 				to := model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: "k"}
 				if _, err := e.Send(ctx, &model.Message{Kind: model.MessageStart, To: to}); err != nil {
 					t.Fatal(err)
@@ -148,6 +155,7 @@ func TestAcknowledgedAnswersOfOtherOwners(t *testing.T) {
 				if _, err := e.clerk.send(ctx, m, w.taken); err != nil {
 					t.Fatal(err)
 				}
+
 				time.Sleep(3 * clerkPoll)
 				synctest.Wait()
 				if n := st.remembered(); n != w.keeps {

@@ -23,7 +23,8 @@ func (h hesitant) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 	return h.Store.Commit(ctx, b)
 }
 
-// Code that runs ahead to its end leaves the worker once the engine has agreed, whether or not news came first: nothing is left in memory.
+// Code that runs ahead to its end leaves the worker once the engine has agreed, whether or not news
+// came first: nothing is left in memory.
 func TestEndsThatRanAheadAreUnloaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, endsThatRanAhead)
@@ -35,6 +36,7 @@ func endsThatRanAhead(t *testing.T) {
 	const runs = 300
 	var mu sync.Mutex
 	ran := map[string]int{}
+
 	w := replay.NewWorker(replay.Config{IdleAfter: time.Hour, Code: map[string]replay.Code{"wf": func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 		a, _ := x.Self()
 		for i := range 3 {
@@ -50,9 +52,11 @@ func endsThatRanAhead(t *testing.T) {
 		}
 		return model.Payload{Data: []byte("2")}, nil
 	}}})
+
 	w.Serve(e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
+
 	var wg sync.WaitGroup
 	for i := range runs {
 		wg.Go(func() {
@@ -62,23 +66,27 @@ func endsThatRanAhead(t *testing.T) {
 				return
 			}
 			for range i % 4 {
-				_, _ = e.Send(ctx, &model.Message{Kind: model.MessageSignal, To: m.To, Name: "news"}) // it may have ended
+				// it may have ended
+				_, _ = e.Send(ctx, &model.Message{Kind: model.MessageSignal, To: m.To, Name: "news"})
 			}
 			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
 				t.Errorf("%s: %+v, %v", m.To.Key, r, err)
 			}
 		})
 	}
+
 	wg.Wait()
 	synctest.Wait()
 	if n := w.Loaded(); n > 0 {
 		t.Errorf("%d runs that have ended are still loaded", n)
 	}
+
 	for step, n := range ran {
 		if n != 1 {
 			t.Errorf("%s ran %d times", step, n)
 		}
 	}
+
 	if err := w.Close(ctx); err != nil {
 		t.Error(err)
 	}

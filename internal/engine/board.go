@@ -18,8 +18,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// board is the task board of an incarnation: its lanes tell it of tasks, workers of their slots, and it proposes who executes what. Everything
-// in it follows from histories and from who is here, so the next incarnation makes its own.
+// board is the task board of an incarnation: its lanes tell it of tasks, workers of their slots,
+// and it proposes who executes what. Everything in it follows from histories and from who is here,
+// so the next incarnation makes its own.
 type board struct {
 	inc *incarnation
 
@@ -74,7 +75,8 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, name, ok
 }
 
-// leaves has a task that has not begun stand in no line any more. If it stood there for others of its group, another one has to ask.
+// leaves has a task that has not begun stand in no line any more. If it stood there for others of
+// its group, another one has to ask.
 func (b *board) leaves(now model.Time, ref model.TaskRef) {
 	if group := b.gate.Leave(now, ref); group != "" {
 		b.b.Changed(now, group)
@@ -110,7 +112,8 @@ func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (
 	b.moved = b.moved || moved
 }
 
-// match proposes what can begin. Whoever was woken and could not be tried, because no worker is free for it, makes room for those behind it.
+// match proposes what can begin. Whoever was woken and could not be tried, because no worker is
+// free for it, makes room for those behind it.
 func (b *board) match(now model.Time) []queue.Match {
 	matches := b.b.Match(now)
 	for range maxRounds {
@@ -127,6 +130,7 @@ func (b *board) match(now model.Time) []queue.Match {
 			}
 		}
 	}
+
 	b.settle(now) // what the last round has woken is not forgotten
 	return matches
 }
@@ -192,7 +196,8 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.mu.Unlock()
 }
 
-// settled tells that a worker of this node is done with a claim, and that this is durable or of no interest to anybody.
+// settled tells that a worker of this node is done with a claim, and that this is durable or of no
+// interest to anybody.
 func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 	if b.gate.Book == nil {
 		return
@@ -210,7 +215,8 @@ func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 	}
 }
 
-// KeptFor are the nodes whose workers execute what this one still counts, although the runs are not here any more.
+// KeptFor are the nodes whose workers execute what this one still counts, although the runs are not
+// here any more.
 func (b *board) KeptFor() map[model.NodeID]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -260,7 +266,8 @@ func (b *board) reconfigure(now model.Time, s flow.Settings) {
 	b.moved = true
 }
 
-// Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
+// Find is for lanes. The name in a history ends in the node that the worker belonged to then; a
+// worker outlives the incarnations of its node.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
 	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
@@ -291,7 +298,8 @@ func (b *board) Dropped(_ string, claim model.ClaimRef) bool {
 	return b.inc.borrower != nil && b.inc.borrower.Dropped(claim)
 }
 
-// workerName is the name of a worker in histories. When another node has lent it, that is where it works, and the claim is made by this one.
+// workerName is the name of a worker in histories. When another node has lent it, that is where it
+// works, and the claim is made by this one.
 func workerName(name string, works, makes model.NodeID) string {
 	if works == makes {
 		return name + "@" + works.String()
@@ -299,7 +307,8 @@ func workerName(name string, works, makes model.NodeID) string {
 	return name + "@" + works.String() + "/" + makes.String()
 }
 
-// splitWorker is the name of a worker in its own words, the node where it works, and the one that made the claim.
+// splitWorker is the name of a worker in its own words, the node where it works, and the one that
+// made the claim.
 func splitWorker(name string) (worker, works, makes string) {
 	i := strings.LastIndexByte(name, '@')
 	if i < 0 {
@@ -332,18 +341,21 @@ func (b *board) stats() queue.Stats {
 	return b.b.Stats()
 }
 
-// join adds a worker, or changes how much it may hold. That is read under the lock: who changes it, joins it to a new board or has it leave may be somebody else
-// each, and what the session says last is what has to stand here. One that has left does not come back.
+// join adds a worker, or changes how much it may hold. That is read under the lock: who changes it,
+// joins it to a new board or has it leave may be somebody else each, and what the session says last
+// is what has to stand here. One that has left does not come back.
 func (b *board) join(s *TaskSession) {
 	b.enlist(s)
 	b.Propose()
 }
 
-// enlist is join without a proposal. Who holds the lock of the borrower makes none: what is proposed to a borrowed worker is counted there.
+// enlist is join without a proposal. Who holds the lock of the borrower makes none: what is
+// proposed to a borrowed worker is counted there.
 func (b *board) enlist(s *TaskSession) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	slots, here := s.free()
+
 	if _, ok := b.names[s.id]; ok {
 		b.b.Slots(b.inc.eng.clock.now(), s.id, slots)
 	} else if here {
@@ -357,6 +369,7 @@ func (b *board) enlist(s *TaskSession) {
 		}
 		b.names[s.id], b.ids[offer.Name] = workerName(offer.Name, node, b.inc.self.ID), s
 	}
+
 	b.moved = true
 }
 
@@ -379,7 +392,8 @@ func (b *board) strike(s *TaskSession) {
 	b.moved = true // what it may have left is nobody's, which has a deadline
 }
 
-// Reported tells that a worker has a slot free again: what it has to say of the claim is on its way.
+// Reported tells that a worker has a slot free again: what it has to say of the claim is on its
+// way.
 func (b *board) Reported(id queue.WorkerID, ref model.ClaimRef) {
 	b.mu.Lock()
 	b.moved = b.b.Reported(b.inc.eng.clock.now(), id, ref) || b.moved
@@ -393,7 +407,8 @@ func (b *board) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	return b.b.Beat(b.inc.eng.clock.now(), id, ref)
 }
 
-// Propose has lanes decide about what the board would like: claims of tasks by workers that wait for them, deadlines that have passed.
+// Propose has lanes decide about what the board would like: claims of tasks by workers that wait
+// for them, deadlines that have passed.
 func (b *board) Propose() {
 	b.mu.Lock()
 	if !b.moved {
@@ -409,11 +424,13 @@ func (b *board) proposes() {
 	matches, begin := b.begun(b.match(now))
 	b.moved = len(b.woken) > 0
 	var due []queue.Due
+
 	wake := b.b.Wake()
 	if wake != 0 && wake <= now {
 		due = b.b.Due(now)
 		wake = b.b.Wake()
 	}
+
 	if book := b.gate.Book; book != nil {
 		if t := book.Wake(); t != 0 && t <= now {
 			b.inc.eng.flow.WriteSoon()
@@ -421,10 +438,12 @@ func (b *board) proposes() {
 			wake = t
 		}
 	}
+
 	if b.moved {
 		wake = now
 	}
 	names := make([]string, len(matches))
+
 	var loans map[*lending.Worker]int
 	for i, m := range matches {
 		names[i] = b.names[m.Worker]
@@ -435,6 +454,7 @@ func (b *board) proposes() {
 			loans[b.loans[m.Worker]]++
 		}
 	}
+
 	waits := b.lacks()
 	if wake != 0 && (b.alarm == 0 || wake < b.alarm) && !b.ended {
 		b.alarm = wake
@@ -445,6 +465,7 @@ func (b *board) proposes() {
 			b.timer.Reset(wait)
 		}
 	}
+
 	b.mu.Unlock()
 	for _, do := range begin {
 		do()
@@ -476,7 +497,8 @@ func (b *board) tellOthers(waits bool) {
 	}
 }
 
-// Lend has workers of another node on the board with so many slots, and proposes what can begin with them.
+// Lend has workers of another node on the board with so many slots, and proposes what can begin
+// with them.
 func (b *board) Lend(slots []loan.Slot) {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
@@ -505,8 +527,9 @@ func (b *board) Unserved() []queue.Want {
 	return b.unservedNow()
 }
 
-// lacks looks what waits for a worker, right after everything has been proposed that can be: a moment later slots are free that are as good as taken. It reports
-// whether other nodes should hear of it, and is called with the lock held.
+// lacks looks what waits for a worker, right after everything has been proposed that can be: a
+// moment later slots are free that are as good as taken. It reports whether other nodes should hear
+// of it, and is called with the lock held.
 func (b *board) lacks() bool {
 	if b.inc.borrower == nil || !b.b.Waits() || !b.inc.borrower.HasOthers() {
 		return false
@@ -557,7 +580,8 @@ func (b *board) lendOut(s *TaskSession, most int) int {
 	return n
 }
 
-// claim has lanes decide about claims: each about all of its own at once. names are those of the workers.
+// claim has lanes decide about claims: each about all of its own at once. names are those of the
+// workers.
 func (b *board) claim(matches []queue.Match, names []string) {
 	for i, s := range b.inc.lanes {
 		if !slices.ContainsFunc(matches, func(m queue.Match) bool { return m.Lane == i }) {

@@ -111,6 +111,7 @@ func (k *keeping) dispatch(t *rapid.T) {
 		k.waiting = slices.Delete(k.waiting, i, i+1)
 		k.begin(t, it, m.Worker)
 	}
+
 	for i := range k.waiting {
 		it := &k.waiting[i]
 		_, paused := k.paused[flow.Queue{Tenant: model.DefaultTenant, Name: it.Spec.Queue}]
@@ -125,7 +126,8 @@ func (k *keeping) dispatch(t *rapid.T) {
 	}
 }
 
-// Whatever comes and goes, and however rules and pauses change meanwhile: no limit is exceeded, and whoever could begin does.
+// Whatever comes and goes, and however rules and pauses change meanwhile: no limit is exceeded, and
+// whoever could begin does.
 func TestBoardWithGate(t *testing.T) {
 	t.Parallel()
 	eng := New(Config{Store: memory.New(memory.Options{})})
@@ -138,6 +140,7 @@ func TestBoardWithGate(t *testing.T) {
 			k.slots[q] = rapid.IntRange(0, 3).Draw(t, "slots")
 			k.b.b.Join(k.now, queue.WorkerID(i+1), model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{q}, Kinds: []string{"work"}, Slots: k.slots[q]})
 		}
+
 		k.rules(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"": k.dispatch,
@@ -207,7 +210,8 @@ func TestBoardWithGate(t *testing.T) {
 	})
 }
 
-// However long the line before it is of those that nobody can execute: who can begin does, in the next round if need be.
+// However long the line before it is of those that nobody can execute: who can begin does, in the
+// next round if need be.
 func TestLongLineThatIsPassedOver(t *testing.T) {
 	t.Parallel()
 	b := newBoard(&incarnation{eng: New(Config{Store: memory.New(memory.Options{})})})
@@ -218,11 +222,13 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.reconfigure(1, flow.Settings{Rules: set})
 	const many = maxRounds + 100
 	for i, q := range []string{"p", "q"} {
 		b.b.Join(1, queue.WorkerID(i+1), model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{q}, Kinds: []string{"work"}, Slots: 2})
 	}
+
 	add := func(n int, q string) queue.Item {
 		it := queue.Item{Spec: &model.TaskSpec{Kind: "work", Queue: q}, Input: &model.Payload{Data: fmt.Append(nil, n)}, Scheduled: 1, Visible: 1}
 		it.Ref = model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: fmt.Sprint(n)}, ID: model.TaskStep}
@@ -230,6 +236,7 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 		b.Add(many, it)
 		return it
 	}
+
 	first := add(0, "p")
 	if ms := b.match(many); len(ms) != 1 {
 		t.Fatalf("%d matches", len(ms))
@@ -243,6 +250,7 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	b.match(many)
 	b.b.Slots(many, 1, 0)
 	b.Remove(many, first.Ref, queue.Succeeded)
+
 	for tries := 0; b.moved; tries++ { // as propose does
 		ms := b.match(many)
 		if len(ms) == 1 && ms[0].Ref == last.Ref {
@@ -250,6 +258,7 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 		}
 		b.moved = len(b.woken) > 0
 	}
+
 	t.Error("the only one that could begin is forgotten")
 }
 

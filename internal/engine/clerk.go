@@ -19,11 +19,12 @@ import (
 const (
 	storePause = 50 * time.Millisecond // while the store is away
 	clerkPoll  = time.Second
-	clerkTrust = 10 * time.Second // how long a run is taken to be there: one that is deleted has no end to be found
+	// how long a run is taken to be there: one that is deleted has no end to be found
+	clerkTrust = 10 * time.Second
 )
 
-// clerk asks other owners by way of the store, and looks for their answers: when a hint comes, and once a second as long as
-// anything is awaited, with one query for all of it.
+// clerk asks other owners by way of the store, and looks for their answers: when a hint comes, and
+// once a second as long as anything is awaited, with one query for all of it.
 type clerk struct {
 	eng     *Engine
 	lookout *notify.Lookout
@@ -34,6 +35,8 @@ type clerk struct {
 	tidied  time.Time          // when the last of them were removed; belongs to the lookout
 	runs    map[store.RunKey][]*call
 	listens map[model.Address]*listening // see taskdata.go
+	// forgetting tells that a timer runs which removes entries of listens without listeners.
+	forgetting bool
 }
 
 func newClerk(e *Engine) *clerk {
@@ -49,7 +52,8 @@ func (k *clerk) run(ctx context.Context) {
 	k.tidyLast(ctx)
 }
 
-// waits reports whether anything is awaited. Who awaits something says afterwards that it has begun, so that none is overlooked.
+// waits reports whether anything is awaited. Who awaits something says afterwards that it has
+// begun, so that none is overlooked.
 func (k *clerk) waits() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,6 +78,7 @@ func (k *clerk) look(ctx context.Context) {
 		runs = append(runs, key)
 	}
 	k.mu.Unlock()
+
 	if len(keys) > 0 {
 		found, err := k.eng.cfg.Store.LoadReplies(ctx, keys)
 		note(ctx, k.eng.others.replies, err)
@@ -81,6 +86,7 @@ func (k *clerk) look(ctx context.Context) {
 			k.answered(r)
 		}
 	}
+
 	if len(runs) > 0 {
 		found, err := k.eng.cfg.Store.LoadOutcomes(ctx, runs)
 		note(ctx, k.eng.others.outcomes, err)
@@ -90,7 +96,8 @@ func (k *clerk) look(ctx context.Context) {
 	}
 }
 
-// note tells a source how a call to the store went. One that ended with its context says nothing about the store.
+// note tells a source how a call to the store went. One that ended with its context says nothing
+// about the store.
 func note(ctx context.Context, s *episode.Source, err error) {
 	switch {
 	case err == nil:
@@ -100,7 +107,8 @@ func note(ctx context.Context, s *episode.Source, err error) {
 	}
 }
 
-// answered tells those who wait for a reply. The reply may be that to another request, which somebody has sent under the same id: then this one is refused.
+// answered tells those who wait for a reply. The reply may be that to another request, which
+// somebody has sent under the same id: then this one is refused.
 func (k *clerk) answered(r store.Reply) {
 	a := lane.Remembered(&r)
 	k.mu.Lock()
@@ -127,14 +135,16 @@ func (k *clerk) closed(key store.RunKey, o model.Outcome) {
 	}
 }
 
-// put stores a request for the owner of an address under an id, and wakes it. It reports whether the store took the request at
-// the first attempt: after another one, an earlier attempt may still be on its way to the store.
+// put stores a request for the owner of an address under an id, and wakes it. It reports whether
+// the store took the request at the first attempt: after another one, an earlier attempt may still
+// be on its way to the store.
 func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (first bool, err error) {
 	shard := m.To.Shard(k.eng.cfg.Store.Info().Shards)
 	m.Node = k.eng.guest
 	if inc := k.eng.current(); inc != nil {
 		m.Node = inc.self.ID
 	}
+
 	row := store.InboxRow{Shard: shard, ID: id, Message: *m}
 	for first = true; ; first = false {
 		err := k.eng.cfg.Store.PutInbox(ctx, []store.InboxRow{row})
@@ -142,13 +152,15 @@ func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (firs
 			k.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: shard})
 			return first, nil
 		}
-		if !transient(err) || !k.eng.pause(ctx, storePause) { // the same id: a repetition changes nothing
+		// the same id: a repetition changes nothing
+		if !transient(err) || !k.eng.pause(ctx, storePause) {
 			return false, fmt.Errorf("send %s to %s: %w", m.Kind, m.To, err)
 		}
 	}
 }
 
-// send asks the owner and waits for its answer. taken tells that an owner may have served the request before, under the same id.
+// send asks the owner and waits for its answer. taken tells that an owner may have served the
+// request before, under the same id.
 func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.Answer, error) {
 	asked, id := *m, newID()
 	if asked.RequestID == "" {
@@ -166,6 +178,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 	}
 	k.mu.Unlock()
 	k.lookout.Expect()
+
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -173,15 +186,18 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 			forget(k.replies, key, c)
 		}
 	}()
+
 	first, err := k.put(ctx, id, &asked)
 	if err != nil {
 		return model.Answer{}, err
 	}
 	if asked.Use() != nil {
-		k.lookout.Nudge() // the store does not take a request whose answer it remembers, and nobody would hint
+		// the store does not take a request whose answer it remembers, and nobody would hint
+		k.lookout.Nudge()
 	}
 	look := time.NewTicker(clerkTrust)
 	defer look.Stop()
+
 	for {
 		select {
 		case <-c.done:
@@ -201,7 +217,8 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 	}
 }
 
-// limitReached is the error of an update that is not answered because its run has reached a limit; nil when that is not known.
+// limitReached is the error of an update that is not answered because its run has reached a limit;
+// nil when that is not known.
 func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 	if m.Kind != model.MessageUpdate {
 		return nil
@@ -232,15 +249,18 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 		case row.Outcome.Status.Closed() && (!run.IsZero() || row.Outcome.Status != model.Continued):
 			return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
 		}
+
 		if err := core.LimitReached(a, row.Blocked); err != nil {
 			return lane.Result{}, err
 		}
+
 		if !asked {
 			asked = true
 			if _, err := k.put(ctx, newID(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}); err != nil {
 				return lane.Result{}, err
 			}
 		}
+
 		r, err := k.awaitRun(ctx, a, store.RunKey{Shard: shard, Run: row.Start.Run})
 		if err != nil || r.Outcome.Status.Closed() && (!run.IsZero() || r.Outcome.Status != model.Continued) {
 			return r, err
@@ -248,7 +268,8 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 	}
 }
 
-// awaitRun waits for the end of a run. After a while without one the result is empty: whoever waits must look whether the run is still there.
+// awaitRun waits for the end of a run. After a while without one the result is empty: whoever waits
+// must look whether the run is still there.
 func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey) (lane.Result, error) {
 	c := newCall()
 	k.mu.Lock()
@@ -258,11 +279,13 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	k.lookout.Nudge()
 	trust := time.NewTimer(clerkTrust)
 	defer trust.Stop()
+
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		forget(k.runs, key, c)
 	}()
+
 	select {
 	case <-c.done:
 		return *c.answer.Result, nil
@@ -271,6 +294,7 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	case <-ctx.Done():
 	case <-k.eng.stopped:
 	}
+
 	return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
 }
 

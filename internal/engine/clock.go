@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// clock tells store time: the node's own time, corrected by the store's clock at every renewal. See storeclock for what
-// becomes of differences. It never goes back within an incarnation.
+// clock tells store time: the node's own time, corrected by the store's clock at every renewal. See
+// storeclock for what becomes of differences. It never goes back within an incarnation.
 type clock struct {
 	start  time.Time // of the process, with a monotonic reading
 	asleep *suspension
@@ -25,8 +25,9 @@ type clock struct {
 	keeper *storeclock.Clock
 }
 
-// face is what readers see of the clock. Time never goes back on one face. It may where a new one begins: with a reset, and with
-// the first reading, until which it went by the clock of the machine. Readers that are late still look at the old one.
+// face is what readers see of the clock. Time never goes back on one face. It may where a new one
+// begins: with a reset, and with the first reading, until which it went by the clock of the
+// machine. Readers that are late still look at the old one.
 type face struct {
 	line atomic.Pointer[storeclock.Line]
 	last atomic.Int64
@@ -40,7 +41,8 @@ func newClock(cfg storeclock.Config, suspended func() time.Duration) *clock {
 	return c
 }
 
-// reset forgets what is known of the store's clock. The next reading is adopted, even if time goes back.
+// reset forgets what is known of the store's clock. The next reading is adopted, even if time goes
+// back.
 func (c *clock) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,11 +58,12 @@ func (c *clock) publish(f *face) {
 	c.face.Store(f)
 }
 
-// mono is the node's own time: since the process started, with the time that the machine was suspended as far as it was
-// noticed (see notice).
+// mono is the node's own time: since the process started, with the time that the machine was
+// suspended as far as it was noticed (see notice).
 func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.passed() }
 
-// notice finds out whether the machine was suspended, and returns for how long since the process started.
+// notice finds out whether the machine was suspended, and returns for how long since the process
+// started.
 func (c *clock) notice() time.Duration { return c.asleep.look() }
 
 // read takes in what the store's clock showed between two moments of the node's own time.
@@ -77,8 +80,8 @@ func (c *clock) read(sent, got time.Duration, at model.Time) storeclock.Verdict 
 	return v
 }
 
-// doubted reports whether the store's clock has jumped and is not followed, and mayDelete whether things may be deleted because of
-// their age.
+// doubted reports whether the store's clock has jumped and is not followed, and mayDelete whether
+// things may be deleted because of their age.
 func (c *clock) doubted() (doubted, mayDelete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,7 +89,8 @@ func (c *clock) doubted() (doubted, mayDelete bool) {
 	return c.keeper.InDoubt(), c.keeper.MayDelete(c.mono())
 }
 
-// deletesFrom is the node's own time from which things may be deleted; not ok while the store's clock is in doubt.
+// deletesFrom is the node's own time from which things may be deleted; not ok while the store's
+// clock is in doubt.
 func (c *clock) deletesFrom() (own time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +113,9 @@ func (c *clock) now() model.Time {
 	}
 }
 
-// newRun draws the id of a run: a UUIDv7 at store time, later than all before. Old runs are found by it (store.OldestID), so it goes by the clock
-// that tells how old they are, and not by that of the machine, which may be wrong by years.
+// newRun draws the id of a run: a UUIDv7 at store time, later than all before. Old runs are found
+// by it (store.OldestID), so it goes by the clock that tells how old they are, and not by that of
+// the machine, which may be wrong by years.
 func (c *clock) newRun() model.RunID {
 	now := int64(c.now())
 	tick := now/1000<<12 | now%1000<<12/1000

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Ids of runs are in the order in which they are drawn, and as old as the store's clock says, however wrong that of the machine is.
+// Ids of runs are in the order in which they are drawn, and as old as the store's clock says,
+// however wrong that of the machine is.
 func TestRunIDs(t *testing.T) {
 	t.Parallel()
 	const at = model.Time(4_000_000_000_123_456) // a hundred years from now
@@ -37,7 +38,8 @@ func TestRunIDs(t *testing.T) {
 	}
 }
 
-// The machine's clock may be ahead of the store's by hours. What it said before the first reading does not make time stand still.
+// The machine's clock may be ahead of the store's by hours. What it said before the first reading
+// does not make time stand still.
 func TestTimeRunsFromTheFirstReading(t *testing.T) {
 	t.Parallel()
 	c := newClock(storeclock.Config{}, nil)

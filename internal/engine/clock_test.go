@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// The store's clock is put forward for good: when that is accepted, a task whose time has come by it does not wait for as long again.
+// The store's clock is put forward for good: when that is accepted, a task whose time has come by
+// it does not wait for as long again.
 func TestClockIsPutForward(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,13 +12,15 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// An execution that another node owns ends and is deleted before anybody has looked at its end: whoever waits for it hears that it is gone.
+// An execution that another node owns ends and is deleted before anybody has looked at its end:
+// whoever waits for it hears that it is gone.
 func TestAwaitOfADeletedRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := common{memory.New(memory.Options{})}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
+
 		run := func(guest bool) *engine.Engine {
 			e := engine.New(engine.Config{Store: st, Guest: guest})
 			go func() { ended <- e.Run(ctx) }()
@@ -27,6 +29,7 @@ func TestAwaitOfADeletedRun(t *testing.T) {
 			}
 			return e
 		}
+
 		owner, guest := run(false), run(true)
 		m := start("a")
 		a, err := owner.Send(ctx, m)
@@ -34,13 +37,16 @@ func TestAwaitOfADeletedRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		waited := make(chan error, 1)
+
 		go func() {
 			wait, stop := context.WithTimeout(ctx, time.Minute)
 			defer stop()
 			_, err := guest.Await(wait, m.To, model.RunID{})
 			waited <- err
 		}()
-		time.Sleep(3500 * time.Millisecond) // of the bubble: between two looks, so that the run is gone at the next
+
+		// of the bubble: between two looks, so that the run is gone at the next
+		time.Sleep(3500 * time.Millisecond)
 		for _, m := range []*model.Message{
 			{Kind: model.MessageTerminate, To: m.To}, {Kind: model.MessageDelete, To: m.To, Runs: []model.RunID{a.Run}},
 		} {
@@ -48,10 +54,12 @@ func TestAwaitOfADeletedRun(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if err := <-waited; !fault.Is(err, fault.NotFound) {
 			t.Errorf("who waited heard %v", err)
 		}
 		cancel()
+
 		for range 2 {
 			if err := <-ended; err != nil {
 				t.Error(err)

@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node that gives up its runs waits for the tasks that are executed just now: for their reports, and for what they write before. When those have come it waits no longer, whether
-// its own worker executes them or one of another node.
+// A node that gives up its runs waits for the tasks that are executed just now: for their reports,
+// and for what they write before. When those have come it waits no longer, whether its own worker
+// executes them or one of another node.
 func TestRunsMoveWhenTheirTasksHaveEnded(t *testing.T) {
 	t.Parallel()
 	for _, lent := range []bool{false, true} {
@@ -29,6 +30,7 @@ func moveWhileTasksRun(t *testing.T, p *pair, lent, logs bool) {
 	}
 	var h *hand
 	begun := make(chan struct{}, 100)
+
 	h = newHand(at, 100, func(c model.Claim) *model.TaskReport {
 		begun <- struct{}{}
 		time.Sleep(3 * time.Second) // until after the next owner was seen
@@ -39,6 +41,7 @@ func moveWhileTasksRun(t *testing.T, p *pair, lent, logs bool) {
 		}
 		return done(c)
 	})
+
 	settle()
 	const tasks = 40
 	sendTasks(t, p.owner, tasks, "", model.TaskSpec{})

@@ -29,8 +29,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// LeastRetainRequest is how long every node remembers request ids at least, and without a setting of its own. Relays count
-// on it, whichever node owns what they send to.
+// LeastRetainRequest is how long every node remembers request ids at least, and without a setting
+// of its own. Relays count on it, whichever node owns what they send to.
 const LeastRetainRequest = 24 * time.Hour
 
 // Config of an engine. Zero fields take the defaults.
@@ -44,25 +44,32 @@ type Config struct {
 	// Meter counts and Tracer makes spans; nil when nobody looks.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// Guest only asks, beside the nodes of a shared store: it owns nothing, and workers that join it get nothing to do.
+	// Guest only asks, beside the nodes of a shared store: it owns nothing, and workers that join
+	// it get nothing to do.
 	Guest bool
 
-	Lanes         int           // committers; 1
-	LeaseTTL      time.Duration // 10 s
-	CommitTimeout time.Duration // until an answer to a commit is given up on (or up to a quarter sooner), and its outcome is unknown; 30 s
+	Lanes    int           // committers; 1
+	LeaseTTL time.Duration // 10 s
+	// until an answer to a commit is given up on (or up to a quarter sooner), and its outcome is
+	// unknown; 30 s
+	CommitTimeout time.Duration
 	InboxLimit    int           // inputs that wait for a lane; 65,536
 	InboxBytes    int           // of messages among them, and one more; 64 MiB
 	RetainRequest time.Duration // how long request ids are remembered; 24 h
-	RetainLetter  time.Duration // how long requests are kept that were refused and that nobody waits for; 30 days
-	Retention     time.Duration // how long closed runs are kept whose workflow does not say; 30 days
-	SweepEvery    time.Duration // between two rounds that remove what nobody needs any more; 30 s
-	RetainDead    time.Duration // how long dead tasks are kept; 90 days, negative for ever
-	RetainLogs    time.Duration // how long lines that tasks have logged are kept; 7 days
-	Lane          lane.Config   // its Ref, Shards, Lanes, Retention and NewRun are set by the engine
-	Limits        core.Limits
+	// how long requests are kept that were refused and that nobody waits for; 30 days
+	RetainLetter time.Duration
+	// how long closed runs are kept whose workflow does not say; 30 days
+	Retention  time.Duration
+	SweepEvery time.Duration // between two rounds that remove what nobody needs any more; 30 s
+	RetainDead time.Duration // how long dead tasks are kept; 90 days, negative for ever
+	RetainLogs time.Duration // how long lines that tasks have logged are kept; 7 days
+	// its Ref, Shards, Lanes, Retention and NewRun are set by the engine
+	Lane   lane.Config
+	Limits core.Limits
 
 	Clock storeclock.Config // when a jump of the store's clock is followed
-	// Suspended is how long the machine has been suspended in total; nil for what the system says. Tests simulate a suspend with it.
+	// Suspended is how long the machine has been suspended in total; nil for what the system says.
+	// Tests simulate a suspend with it.
 	Suspended func() time.Duration
 }
 
@@ -122,6 +129,7 @@ type Engine struct {
 	beside        besides
 
 	taskWorkers taskWorkers
+	attempts    attempts
 	flow        *flow.Flow
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
@@ -132,16 +140,20 @@ type Engine struct {
 	stopped     chan struct{}         // closed when Run has returned: nobody answers any more
 	served      bell                  // rung when shards have become ours
 	failed      atomic.Pointer[error] // why Run has returned, unless it was told to
-	skew        atomic.Int64          // how far the store's clock was ahead of ours at the last renewal, in ns
+	stopping    chan struct{}         // closed by Stopping
+	stopOnce    sync.Once
+	// how far the store's clock was ahead of ours at the last renewal, in ns
+	skew atomic.Int64
 
-	// trouble is the store that cannot be used, whatever finds it: one episode for all loops that try again. refusals are commits
-	// that it refuses because of their rows.
+	// trouble is the store that cannot be used, whatever finds it: one episode for all loops that
+	// try again. refusals are commits that it refuses because of their rows.
 	trouble, refusals *episode.Log
 	lease             *episode.Source // to register and to renew, over all incarnations
 	others            struct{ acquire, fence, sweep, replies, outcomes *episode.Source }
 }
 
-// bell wakes everybody who listens. Who waits for something to become so listens first and looks then, so that no ring is missed.
+// bell wakes everybody who listens. Who waits for something to become so listens first and looks
+// then, so that no ring is missed.
 type bell struct {
 	mu   sync.Mutex
 	rung chan struct{} // nil when nobody listens
@@ -212,6 +224,7 @@ func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{
 		cfg: cfg, clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
+		stopping: make(chan struct{}),
 	}
 	e.trouble = episode.New(cfg.Log, "the store cannot be used; the node tries again", "the store can be used again")
 	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store refuses no commit for a minute")
@@ -228,7 +241,8 @@ func New(cfg Config) *Engine {
 
 func (e *Engine) current() *incarnation { return e.inc.Load() }
 
-// Ready waits until the node serves for the first time: it has registered, and has what shards it could get.
+// Ready waits until the node serves for the first time: it has registered, and has what shards it
+// could get.
 func (e *Engine) Ready(ctx context.Context) error {
 	select {
 	case <-e.ready:
@@ -241,7 +255,8 @@ func (e *Engine) Ready(ctx context.Context) error {
 // errStopping is the cause of an orderly end.
 var errStopping = errors.New("the node is stopping")
 
-// Run serves until ctx ends, then gives everything up in order and returns when all its goroutines are gone.
+// Run serves until ctx ends, then gives everything up in order and returns when all its goroutines
+// are gone.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.hangUp()
 	var wg sync.WaitGroup
@@ -255,34 +270,44 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.cfg.Guest {
 		return e.visit(ctx)
 	}
+
 	defer e.flow.End()
 	defer e.cfg.Meter.Watch(e.states)()
 	pause := time.Duration(0)
+	var away error // why the node could not register the last time
 	for {
 		inc, err := e.register(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return e.stopUnregistered(away)
 			}
 			if !transient(err) {
 				return e.fail(err)
 			}
+			away = err
 			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 			e.lease.Failed(err, "again_in", pause)
-			if !sleep(ctx, pause) {
-				return nil
+			if !e.sleepUnlessStopping(ctx, pause) {
+				return e.stopUnregistered(away)
 			}
 			continue
 		}
-		pause = 0
+
+		pause, away = 0, nil
 		e.lease.OK()
 		e.inc.Store(inc)
 		e.flow.Equip(inc.seat)
+		inc.board.adopt()
 		err = inc.run(ctx)
 		e.inc.CompareAndSwap(inc, nil)
 		if store.Final(err) {
 			return e.fail(err)
 		}
+		if unstored, ok := errors.AsType[*unstoredError](err); ok {
+			e.failed.Store(&unstored.cause)
+			return err
+		}
+
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -293,7 +318,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// fail ends the engine for a reason that it cannot do anything about. Somebody must, so people are told: here once, and every caller from now on.
+// fail ends the engine for a reason that it cannot do anything about. Somebody must, so people are
+// told: here once, and every caller from now on.
 func (e *Engine) fail(err error) error {
 	e.failed.Store(&err)
 	if store.Final(err) {
@@ -367,6 +393,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	e.clock.notice()
 	verdict := e.clock.read(sent, e.clock.mono(), reg.Now)
 	inc := &incarnation{
@@ -374,6 +401,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),
 		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.Gone}, reg.Epoch, sent),
 	}
+
 	if verdict.Change == storeclock.Adopted && verdict.By.Abs() > e.cfg.LeaseTTL/2 {
 		inc.member.Distrust(sent)
 	}
@@ -382,6 +410,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	inc.leased.Store(int64(asleep))
 	inc.board = newBoard(inc)
 	inc.seat = e.flow.NewSeat(limit.Place(inc.epoch), inc.board, seatLife{inc})
+
 	if e.cfg.Store.Info().Shared {
 		inc.borrower, inc.lender = lending.NewBorrower(self.ID, debts{loans{inc}}, inc.board), lending.NewLender(self.ID, loans{inc})
 		handler := peerHandler{lending.Handler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log}, inc}
@@ -389,6 +418,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		inc.borrower.Connect(inc.peers)
 		inc.lender.Connect(inc.peers)
 	}
+
 	for i := range inc.lanes {
 		cfg := e.cfg.Lane
 		cfg.Board = inc.board
@@ -401,6 +431,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		}
 		inc.lanes[i] = newLaneShell(inc, i, cfg)
 	}
+
 	e.cfg.Log.Info("node registered", "node", self.ID.String(), "epoch", reg.Epoch)
 	e.judge(verdict)
 	return inc, nil

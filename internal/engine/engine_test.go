@@ -21,7 +21,8 @@ import (
 	"github.com/perdure/perdure/internal/store/sqlite"
 )
 
-// stepper is a worker whose every workflow records a number of steps, one after the other, and completes.
+// stepper is a worker whose every workflow records a number of steps, one after the other, and
+// completes.
 type stepper struct {
 	steps   int
 	retain  time.Duration // the runs have a time of their own
@@ -72,6 +73,7 @@ func open(t testing.TB, st store.Store) (*engine.Engine, func()) {
 	if err := e.Ready(wait); err != nil {
 		t.Fatal(err)
 	}
+
 	return e, func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -102,6 +104,7 @@ func TestThreeSteps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := e.Await(ctx, m.To, model.RunID{})
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +121,7 @@ func TestThreeSteps(t *testing.T) {
 	if _, err := e.Send(ctx, other); !fault.Is(err, fault.Conflict) {
 		t.Errorf("start with another input: %v, want a conflict", err)
 	}
+
 	for id, n := range w.ran {
 		if n != 1 {
 			t.Errorf("%s ran %d times", id, n)
@@ -137,7 +141,8 @@ var stores = map[string]func(testing.TB) store.Store{
 	},
 }
 
-// BenchmarkThreeSteps is a workflow of three steps from start to result, 64 callers at a time; cpu-µs is what this process spent.
+// BenchmarkThreeSteps is a workflow of three steps from start to result, 64 callers at a time;
+// cpu-µs is what this process spent.
 func BenchmarkThreeSteps(b *testing.B) {
 	for name, openStore := range stores {
 		b.Run(name, func(b *testing.B) {
@@ -149,12 +154,14 @@ func BenchmarkThreeSteps(b *testing.B) {
 					b.Error(err)
 				}
 			}()
+
 			join(e, 3)
 			ctx := context.Background()
 			b.SetParallelism(32)
 			var key atomic.Int64
 			before := cpu()
 			b.ResetTimer()
+
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					m := start(strconv.FormatInt(key.Add(1), 10))
@@ -168,6 +175,7 @@ func BenchmarkThreeSteps(b *testing.B) {
 					}
 				}
 			})
+
 			b.ReportMetric(float64((cpu()-before).Microseconds())/float64(b.N), "cpu-µs/op")
 		})
 	}

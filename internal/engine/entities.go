@@ -62,22 +62,26 @@ func (s *EntitySession) Operated(ctx context.Context, r model.Operated) error {
 	return inc.laneOf(r.Generation).inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.FinishCalls(now, -s.id, &r) }})
 }
 
-// Leave stops the flow of new calls, waits until those that are being made have been reported or ctx ends, and ends the session.
+// Leave stops the flow of new calls, waits until those that are being made have been reported or
+// ctx ends, and ends the session.
 func (s *EntitySession) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {
 		inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Withdraw(-s.id) })
 		inc.heed(ctx) // what they hand over until then is held
 	}
+
 	err := s.rest(ctx)
 	if err != nil {
 		err = fault.New(fault.Timeout, "calls of entities are still being made: %w", err)
 	}
+
 	if inc := s.eng.current(); inc != nil {
 		inc.post(inc.serve)
 		for _, shell := range inc.lanes { // behind what it has reported
 			shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) }})
 		}
 	}
+
 	s.eng.entityWorkers.remove(s.id)
 	return err
 }
@@ -94,7 +98,8 @@ func (inc *incarnation) everywhere(do func(l *lane.Lane, now model.Time)) {
 	}
 }
 
-// heed waits until each lane has done what it was told everywhere before, and has carried out what it did before that; or until ctx ends.
+// heed waits until each lane has done what it was told everywhere before, and has carried out what
+// it did before that; or until ctx ends.
 func (inc *incarnation) heed(ctx context.Context) {
 	for _, s := range inc.lanes {
 		c := newCall()
@@ -108,7 +113,8 @@ func (inc *incarnation) heed(ctx context.Context) {
 	}
 }
 
-// Call is Send of a call of an entity. A brief one is not sent again when it may have been made, unless it is that of a view, which changes nothing.
+// Call is Send of a call of an entity. A brief one is not sent again when it may have been made,
+// unless it is that of a view, which changes nothing.
 func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.Answer, error) {
 	switch {
 	case !m.Brief:
@@ -116,6 +122,7 @@ func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.A
 	case view:
 		return e.Query(ctx, m)
 	}
+
 	for {
 		served := e.served.listen()
 		inc := e.current()

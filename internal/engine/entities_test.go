@@ -19,7 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// clerks have the code of an entity whose state is a list, and of a service that counts how often it was called with what.
+// clerks have the code of an entity whose state is a list, and of a service that counts how often
+// it was called with what.
 type clerks struct {
 	session *engine.EntitySession
 	joined  chan struct{} // closed when there is a session
@@ -75,21 +76,25 @@ func stateOf(t testing.TB, st store.Store, a model.Address) string {
 	return string(got.Entity.State.Data)
 }
 
-// Calls are made once, wherever they come from, while nodes come, die and leave; those that are kept in memory at most once.
+// Calls are made once, wherever they come from, while nodes come, die and leave; those that are
+// kept in memory at most once.
 func TestEntitiesAmongNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRing(t)
 		var mu sync.Mutex
 		rang := map[string]int{}
+
 		join := func() *member {
 			m := r.join(0, nil)
 			joinClerks(m.Engine, &clerks{pace: time.Millisecond, mu: &mu, rang: rang})
 			return m
 		}
+
 		first, second := join(), join()
 		time.Sleep(15 * time.Second)
 		var calls sync.WaitGroup
+
 		var answered atomic.Int64
 		for i := range 300 {
 			m := r.nodes[i%2]
@@ -97,6 +102,7 @@ func TestEntitiesAmongNodes(t *testing.T) {
 				time.Sleep(time.Duration(i) * 100 * time.Millisecond)
 				call := &model.Message{Kind: model.MessageCall, To: list(fmt.Sprint(i % 7)), Name: "add", Input: model.TextPayload(fmt.Sprint(i)), RequestID: fmt.Sprint("r", i)}
 				call.OneWay = i%3 == 0
+
 				for {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					a, err := m.Call(ctx, call, false)
@@ -110,6 +116,7 @@ func TestEntitiesAmongNodes(t *testing.T) {
 					}
 					m = r.nodes[2] // its own is gone
 				}
+
 				bell := model.Message{Kind: model.MessageCall, To: model.Address{Tenant: model.DefaultTenant, Type: "service:bell", Key: fmt.Sprint(i)}, Name: "ring", Input: model.TextPayload(fmt.Sprint(i)), Brief: true}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -121,6 +128,7 @@ func TestEntitiesAmongNodes(t *testing.T) {
 				}
 			})
 		}
+
 		time.Sleep(5 * time.Second)
 		third := join()
 		time.Sleep(5 * time.Second)
@@ -132,17 +140,20 @@ func TestEntitiesAmongNodes(t *testing.T) {
 		}
 		calls.Wait()
 		time.Sleep(5 * time.Second)
+
 		seen := map[string]int{}
 		for k := range 7 {
 			for in := range strings.SplitSeq(strings.TrimSuffix(stateOf(t, r.st, list(fmt.Sprint(k))), ";"), ";") {
 				seen[in]++
 			}
 		}
+
 		for i := range 300 {
 			if seen[fmt.Sprint(i)] != 1 {
 				t.Errorf("%d was added %d times", i, seen[fmt.Sprint(i)])
 			}
 		}
+
 		if answered.Load() != 300 {
 			t.Errorf("%d answers", answered.Load())
 		}
@@ -153,7 +164,8 @@ func TestEntitiesAmongNodes(t *testing.T) {
 	})
 }
 
-// A worker that leaves reports what it has; what is called afterwards waits for the next one. Who gives up waiting before anybody has begun has called nothing.
+// A worker that leaves reports what it has; what is called afterwards waits for the next one. Who
+// gives up waiting before anybody has begun has called nothing.
 func TestEntityWorkerLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,12 +174,14 @@ func TestEntityWorkerLeaves(t *testing.T) {
 		defer stop()
 		w := &clerks{pace: time.Second}
 		joinClerks(e, w)
+
 		add := func(in string, patience time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			_, err := e.Call(ctx, &model.Message{Kind: model.MessageCall, To: list("a"), Name: "add", Input: model.TextPayload(in)}, false)
 			return err
 		}
+
 		made := make(chan error, 1)
 		go func() { made <- add("1", time.Minute) }()
 		synctest.Wait()
@@ -194,7 +208,8 @@ func TestEntityWorkerLeaves(t *testing.T) {
 	})
 }
 
-// No call is lost with a worker that leaves in order, also if it may be made once only: what is handed to it while it says so is reported as well.
+// No call is lost with a worker that leaves in order, also if it may be made once only: what is
+// handed to it while it says so is reported as well.
 func TestEntityWorkerLeavesInOrder(t *testing.T) {
 	t.Parallel()
 	e, stop := open(t, memory.New(memory.Options{}))
@@ -202,6 +217,7 @@ func TestEntityWorkerLeavesInOrder(t *testing.T) {
 	stays := &hands{}
 	stays.join(e, "service:bell")
 	ctx, cancel := context.WithCancel(t.Context())
+
 	var callers sync.WaitGroup
 	for i := range 4 {
 		callers.Go(func() {
@@ -213,6 +229,7 @@ func TestEntityWorkerLeavesInOrder(t *testing.T) {
 			}
 		})
 	}
+
 	for range 100 {
 		leaves := &hands{}
 		leaves.join(e, "service:bell")
@@ -221,11 +238,13 @@ func TestEntityWorkerLeavesInOrder(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	cancel()
 	callers.Wait()
 }
 
-// BenchmarkEntityCalls calls operations of entities on the memory store: of one, and of as many as there are callers.
+// BenchmarkEntityCalls calls operations of entities on the memory store: of one, and of as many as
+// there are callers.
 func BenchmarkEntityCalls(b *testing.B) {
 	for _, many := range []bool{false, true} {
 		b.Run(map[bool]string{false: "one", true: "many"}[many], func(b *testing.B) {
@@ -235,6 +254,7 @@ func BenchmarkEntityCalls(b *testing.B) {
 			w.join(e, "entity:list")
 			var n atomic.Int64
 			b.SetParallelism(64)
+
 			b.RunParallel(func(pb *testing.PB) {
 				key := "a"
 				if many {

@@ -52,8 +52,9 @@ func (l *loglines) with(part string) (out []string) {
 	return out
 }
 
-// A store that is away for longer than a lease, while a hundred lanes and everything else try again, is one episode in the log: a line when it
-// begins, one a minute, and one when it ends. The loss of the lease is a line of its own.
+// A store that is away for longer than a lease, while a hundred lanes and everything else try
+// again, is one episode in the log: a line when it begins, one a minute, and one when it ends. The
+// loss of the lease is a line of its own.
 func TestStoreAwayIsOneEpisodeInTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +73,8 @@ func TestStoreAwayIsOneEpisodeInTheLog(t *testing.T) {
 		send := func(i int) {
 			brief, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
-			_, _ = e.Send(brief, start(fmt.Sprint("key ", i))) // answered after the outage, or refused because the node starts over
+			// answered after the outage, or refused because the node starts over
+			_, _ = e.Send(brief, start(fmt.Sprint("key ", i)))
 		}
 		plan.class.Store(int32(store.Away))
 		var callers sync.WaitGroup
@@ -111,6 +113,7 @@ func TestRefusedCommitsAreOneEpisodeInTheLog(t *testing.T) {
 		if err := e.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		var callers sync.WaitGroup
 		for i := range 200 {
 			callers.Go(func() {
@@ -119,6 +122,7 @@ func TestRefusedCommitsAreOneEpisodeInTheLog(t *testing.T) {
 				_, _ = e.Send(brief, start(fmt.Sprint("key ", i)))
 			})
 		}
+
 		callers.Wait()
 		cancel()
 		if err := <-done; err != nil {

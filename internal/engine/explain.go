@@ -11,15 +11,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Explain says why the current run of an address does not move, as far as this node knows better than the
-// store. A node that cannot be sure of its lease knows nothing.
+// Explain says why the current run of an address does not move, as far as this node knows better
+// than the store. A node that cannot be sure of its lease knows nothing.
 func (e *Engine) Explain(ctx context.Context, a model.Address) ([]model.Reason, bool) {
 	reasons, ok := e.ExplainAll(ctx, []model.Address{a})[a]
 	return reasons, ok
 }
 
-// ExplainAll is Explain of many addresses: each lane is asked once. Those that this node knows nothing of are
-// absent.
+// ExplainAll is Explain of many addresses: each lane is asked once. Those that this node knows
+// nothing of are absent.
 func (e *Engine) ExplainAll(ctx context.Context, all []model.Address) map[model.Address][]model.Reason {
 	inc := e.current()
 	if inc == nil {
@@ -51,11 +51,13 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 		if err != nil {
 			continue
 		}
+
 		select {
 		case <-c.done:
 		case <-ctx.Done():
 			return found
 		}
+
 		if c.answer.Err != nil || !inc.serving() {
 			continue
 		}
@@ -64,8 +66,8 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 	return found
 }
 
-// Self is this node and what its workers can run now, which the store hears with the next renewal of the lease.
-// ok is false while the node has no lease.
+// Self is this node and what its workers can run now, which the store hears with the next renewal
+// of the lease. ok is false while the node has no lease.
 func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	inc := e.current()
 	if inc == nil {
@@ -74,22 +76,22 @@ func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	return inc.self.ID, e.serves(), true
 }
 
-// Ask asks the node that owns addresses why they do not move. It is for a node that does not own them, and for a
-// guest.
+// Ask asks the node that owns addresses why they do not move. It is for a node that does not own
+// them, and for a guest.
 func (e *Engine) Ask(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
 	return peer.Ask(ctx, e.cfg.Store, e.cfg.Hints, owner, all)
 }
 
-// peerHandler hears what other processes say to an incarnation: nodes that lend and borrow workers, and everybody
-// who asks why runs do not move.
+// peerHandler hears what other processes say to an incarnation: nodes that lend and borrow workers,
+// and everybody who asks why runs do not move.
 type peerHandler struct {
 	lending.Handler
 
 	inc *incarnation
 }
 
-// maxInquiries bounds the inquiries that are answered at the same time. Those beyond it get no answer: whoever
-// asked judges by what the store says.
+// maxInquiries bounds the inquiries that are answered at the same time. Those beyond it get no
+// answer: whoever asked judges by what the store says.
 const maxInquiries = 64
 
 // Inquired answers what another process asks about runs of this node. It does not block.

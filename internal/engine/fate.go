@@ -8,13 +8,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// fateOf reads what has become of a claim: what lies behind it in the history of its run, as far as that is needed.
+// fateOf reads what has become of a claim: what lies behind it in the history of its run, as far as
+// that is needed.
 func fateOf(ctx context.Context, st store.Store, shard model.ShardID, ref model.ClaimRef) (core.Fate, error) {
 	x, err := st.LoadExecution(ctx, shard, ref.Address, ref.Run)
 	if err != nil || x == nil {
 		return core.Fate{Over: err == nil}, err // it was deleted
 	}
 	var f core.Fate
+
 	alone := x.Start.Task != nil
 	for after := max(ref.Claim, int64(len(x.Start.Carried))); ; {
 		page, err := st.LoadEvents(ctx, store.RunKey{Shard: shard, Run: ref.Run}, after, eventPage, eventPageBytes)
@@ -26,6 +28,7 @@ func fateOf(ctx context.Context, st store.Store, shard model.ShardID, ref model.
 		}
 		after = page[len(page)-1].Seq
 	}
+
 	f.End(&ref, alone, &x.Outcome)
 	return f, nil
 }

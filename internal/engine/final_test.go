@@ -17,7 +17,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// mortal is a store that takes no writes any more once it is dead, and says so. Its last commit, or its last refence, has an unknown outcome.
+// mortal is a store that takes no writes any more once it is dead, and says so. Its last commit, or
+// its last refence, has an unknown outcome.
 type mortal struct {
 	store.Store
 	dying atomic.Value // what it is to die of: commit, refence, renew
@@ -98,7 +99,8 @@ func (l *errorLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A store that takes no writes until it is opened again ends the node: people are told once, what to do included, and nobody waits for ever.
+// A store that takes no writes until it is opened again ends the node: people are told once, what
+// to do included, and nobody waits for ever.
 func TestFinalErrorOfTheStore(t *testing.T) {
 	t.Parallel()
 	for _, of := range []string{"commit", "refence", "renew"} {
@@ -114,6 +116,7 @@ func TestFinalErrorOfTheStore(t *testing.T) {
 				if err := e.Ready(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+
 				w := &waiter{}
 				w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 				if _, err := e.Send(t.Context(), start("a")); err != nil {
@@ -121,14 +124,18 @@ func TestFinalErrorOfTheStore(t *testing.T) {
 				}
 				synctest.Wait()
 				awaited := make(chan error, 1)
+
 				go func() {
 					_, err := e.Await(t.Context(), start("a").To, model.RunID{})
 					awaited <- err
 				}()
+
 				synctest.Wait()
 				st.dying.Store(of)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // virtual: without an answer, it would be waited out
+				// virtual: without an answer, it would be waited out
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
+
 				want := func(what string, err error) {
 					t.Helper()
 					if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the disk is gone") || !strings.Contains(err.Error(), "restart the process") ||
@@ -136,6 +143,7 @@ func TestFinalErrorOfTheStore(t *testing.T) {
 						t.Errorf("%s: %v; want it to name the reason, and what to do", what, err)
 					}
 				}
+
 				if of == "renew" {
 					time.Sleep(10 * time.Second)
 				}
@@ -180,7 +188,8 @@ func (f *forgetful) Refence(ctx context.Context, l store.LaneRef) (epoch, landed
 	return epoch, landed, err
 }
 
-// A store that can still be written to needs nobody: a node that has fenced itself says so, starts over, and serves when its old lease is over.
+// A store that can still be written to needs nobody: a node that has fenced itself says so, starts
+// over, and serves when its old lease is over.
 func TestNodeThatFencedItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,6 +202,7 @@ func TestNodeThatFencedItself(t *testing.T) {
 		if err := e.Ready(ctx); err != nil {
 			t.Fatal(err)
 		}
+
 		st.commit.Store(true)
 		st.refence.Store(true)
 		began := time.Now()

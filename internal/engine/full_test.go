@@ -33,8 +33,9 @@ func (s *slowStore) Commit(ctx context.Context, b *store.Batch) (store.Committed
 	return s.Store.Commit(ctx, b)
 }
 
-// TestCallersOfAFullEngineWaitOutside checks that while the store takes nothing, the engine keeps so many bytes of requests
-// and no more, although callers come and give up without end; and that it goes on when the store does.
+// TestCallersOfAFullEngineWaitOutside checks that while the store takes nothing, the engine keeps
+// so many bytes of requests and no more, although callers come and give up without end; and that it
+// goes on when the store does.
 func TestCallersOfAFullEngineWaitOutside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 // newGuest is the name under which a guest is told that it is answered.
 func newGuest() model.NodeID { return model.NodeID(uuid.Must(uuid.NewV7())) }
 
-// visit is the life of a guest: it does not register, owns no shard and moves none, and asks the owners by way of the store.
+// visit is the life of a guest: it does not register, owns no shard and moves none, and asks the
+// owners by way of the store.
 func (e *Engine) visit(ctx context.Context) error {
 	if !e.cfg.Store.Info().Shared {
 		return e.fail(fault.New(fault.Invalid, "a guest asks the nodes of a shared store: %s has none", e.cfg.Store.Info().URL))

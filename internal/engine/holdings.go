@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// holdings are what a worker has been handed and has not given back, with the generations of the hand-overs. The zero value is empty.
+// holdings are what a worker has been handed and has not given back, with the generations of the
+// hand-overs. The zero value is empty.
 type holdings[K comparable] struct {
 	mu    sync.Mutex
 	held  map[K]uint64
@@ -40,11 +41,13 @@ func (h *holdings[K]) rest(ctx context.Context) error {
 		h.mu.Unlock()
 		return nil
 	}
+
 	if h.empty == nil {
 		h.empty = make(chan struct{})
 	}
 	empty := h.empty
 	h.mu.Unlock()
+
 	select {
 	case <-empty:
 		return nil

@@ -25,9 +25,10 @@ type op struct {
 	do      func(l *lane.Lane, now model.Time)
 }
 
-// inbox is the bounded queue in front of a lane. Results of commits and reads have a line of their own that is never full, so
-// that a lane without room can always get on with what it has. The bytes of messages are bounded as well as the number of ops. What
-// workers report does not wait for bytes: workers hold only so much, and callers wait for what they report.
+// inbox is the bounded queue in front of a lane. Results of commits and reads have a line of their
+// own that is never full, so that a lane without room can always get on with what it has. The bytes
+// of messages are bounded as well as the number of ops. What workers report does not wait for
+// bytes: workers hold only so much, and callers wait for what they report.
 type inbox struct {
 	limit    int
 	maxBytes int
@@ -45,8 +46,9 @@ func newInbox(limit, maxBytes int) *inbox {
 	return &inbox{limit: limit, maxBytes: maxBytes, wake: make(chan struct{}, 1)}
 }
 
-// takes reports whether there is room for an op. The bytes that wait decide about a message, and not its own, so a large one
-// waits no longer than a small one, and one that is larger than the limit goes as well.
+// takes reports whether there is room for an op. The bytes that wait decide about a message, and
+// not its own, so a large one waits no longer than a small one, and one that is larger than the
+// limit goes as well.
 func (b *inbox) takes(o *op) bool {
 	return len(b.ops) < b.limit && (o.message == nil || b.bytes < b.maxBytes)
 }
@@ -62,6 +64,7 @@ func (b *inbox) put(ctx context.Context, o op) error {
 	if o.message != nil {
 		o.bytes = o.message.Size()
 	}
+
 	for {
 		b.mu.Lock()
 		switch {
@@ -74,11 +77,13 @@ func (b *inbox) put(ctx context.Context, o op) error {
 			b.ring()
 			return nil
 		}
+
 		if b.room == nil {
 			b.room = make(chan struct{})
 		}
 		room, waiting, bytes := b.room, len(b.ops), b.bytes
 		b.mu.Unlock()
+
 		select {
 		case <-room:
 		case <-ctx.Done():
@@ -87,7 +92,8 @@ func (b *inbox) put(ctx context.Context, o op) error {
 	}
 }
 
-// putAll adds ops as there is room for them; it waits while there is none. It returns how many were added.
+// putAll adds ops as there is room for them; it waits while there is none. It returns how many were
+// added.
 func (b *inbox) putAll(ctx context.Context, ops []op) (n int, err error) {
 	for n < len(ops) {
 		b.mu.Lock()
@@ -105,7 +111,8 @@ func (b *inbox) putAll(ctx context.Context, ops []op) (n int, err error) {
 	return n, nil
 }
 
-// follow adds an op behind those that were put, even when the inbox is full: it does not wait, and overtakes nothing.
+// follow adds an op behind those that were put, even when the inbox is full: it does not wait, and
+// overtakes nothing.
 func (b *inbox) follow(o op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,8 +155,9 @@ func (b *inbox) ring() {
 	}
 }
 
-// take empties the inbox; only the line of results when full is set. The given slices are used for what comes next. The bytes of
-// the ops that it returns count until applied is called, or for as long as giveBack puts them back.
+// take empties the inbox; only the line of results when full is set. The given slices are used for
+// what comes next. The bytes of the ops that it returns count until applied is called, or for as
+// long as giveBack puts them back.
 func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

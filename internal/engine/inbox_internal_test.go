@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestInboxGivesBack checks that ops which a lane had no room for come before those that were put since.
+// TestInboxGivesBack checks that ops which a lane had no room for come before those that were put
+// since.
 func TestInboxGivesBack(t *testing.T) {
 	t.Parallel()
 	b := newInbox(10, 1<<20)
@@ -44,8 +45,8 @@ func large(n int) op {
 	return op{message: &model.Message{Kind: model.MessageSignal, Input: model.Payload{Data: make([]byte, n)}}}
 }
 
-// TestInboxBytesAreBounded checks that messages wait while those before them have too many bytes, until the lane has them, and that
-// nothing else waits.
+// TestInboxBytesAreBounded checks that messages wait while those before them have too many bytes,
+// until the lane has them, and that nothing else waits.
 func TestInboxBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -119,10 +120,12 @@ func TestInboxOfManyLargeMessages(t *testing.T) {
 			ops[i] = large(4_000)
 		}
 		done := make(chan int, 1)
+
 		go func() {
 			n, _ := b.putAll(t.Context(), ops)
 			done <- n
 		}()
+
 		for taken := 0; taken < len(ops); {
 			<-b.wake
 			synctest.Wait()
@@ -135,6 +138,7 @@ func TestInboxOfManyLargeMessages(t *testing.T) {
 			}
 			taken += len(got)
 		}
+
 		if n := <-done; n != len(ops) {
 			t.Errorf("%d messages were put", n)
 		}

@@ -20,7 +20,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// incarnation is one life of the node, from its registration to the loss of its lease or its orderly end.
+// incarnation is one life of the node, from its registration to the loss of its lease or its
+// orderly end.
 type incarnation struct {
 	eng   *Engine
 	self  store.NodeInfo
@@ -28,24 +29,29 @@ type incarnation struct {
 	lanes []*laneShell
 	board *board
 	seat  *flow.Seat // among those who share limits
-	// How tasks are executed by workers of other nodes, here and there; nil when the store is opened by one process.
+	// How tasks are executed by workers of other nodes, here and there; nil when the store is
+	// opened by one process.
 	borrower *lending.Borrower
 	lender   *lending.Lender
 	peers    *peer.Post
 	alive    atomic.Pointer[[]string] // the nodes that have a lease, as of the last renewal
-	owner    []atomic.Int32           // by shard: 0 not ours, lane + 1, or -(lane + 1) while it is being given up
+	// by shard: 0 not ours, lane + 1, or -(lane + 1) while it is being given up
+	owner []atomic.Int32
 
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
 
-	leased    atomic.Int64  // how long (ns) the machine had been suspended when the last renewal that was answered was sent
-	renewals  bell          // rung when a renewal was answered
-	suspended time.Duration // only touched by the members loop: how long the machine had been suspended when it looked last
+	// how long (ns) the machine had been suspended when the last renewal that was answered was sent
+	leased   atomic.Int64
+	renewals bell // rung when a renewal was answered
+	// only touched by the members loop: how long the machine had been suspended when it looked last
+	suspended time.Duration
 
 	sweeping atomic.Bool // a round is under way
 
 	inquiries atomic.Int32 // that are being answered
-	keeps     bool         // only touched by the members loop: lanes were told to delete nothing because of its age
+	// only touched by the members loop: lanes were told to delete nothing because of its age
+	keeps bool
 
 	member *cluster.Membership // only touched by the members loop
 	owners []store.ShardOwner  // as of the last renewal; the same
@@ -54,7 +60,9 @@ type incarnation struct {
 	mu     sync.Mutex
 	posted []func()
 
-	swept store.DeadPlace // only touched by the round of sweeps: how far the last round has looked through old dead letters
+	// only touched by the round of sweeps: how far the last round has looked through old dead
+	// letters
+	swept store.DeadPlace
 }
 
 // serving reports whether answers from memory may be given.
@@ -69,7 +77,8 @@ func (inc *incarnation) laneOf(generation uint64) *laneShell {
 	return inc.lanes[generation%uint64(len(inc.lanes))]
 }
 
-// run serves until the lease is lost, which it returns as an error, or until ctx ends; then it drains and gives everything back.
+// run serves until the lease is lost, which it returns as an error, or until ctx ends; then it
+// drains and gives everything back.
 func (inc *incarnation) run(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	inc.stop = cancel
@@ -78,40 +87,54 @@ func (inc *incarnation) run(ctx context.Context) error {
 	for _, s := range inc.lanes {
 		wg.Go(func() { s.run(inner) })
 	}
+	if inc.eng.isStopping() {
+		inc.hurry()
+	}
 	for _, s := range inc.eng.workers.all() {
 		inc.join(s)
 	}
 	for _, s := range inc.eng.entityWorkers.all() {
 		inc.joinEntities(s)
 	}
+
 	for _, s := range inc.eng.taskWorkers.all() {
 		inc.board.join(s)
 		inc.post(inc.serve)
 	}
+
 	defer inc.board.close()
 	if inc.borrower != nil {
 		all := make([]model.ShardID, len(inc.owner))
 		for i := range all {
 			all[i] = model.ShardID(i)
 		}
-		inc.moved(all, false) // what workers hold from the life before is somebody else's until its shard is ours
+		// what workers hold from the life before is somebody else's until its shard is ours
+		inc.moved(all, false)
 		wg.Go(func() { inc.peers.Run(inner) })
 		wg.Go(func() { inc.borrower.Run(inner) })
 		wg.Go(func() { inc.lender.Run(inner) })
 	}
+
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.hinted(h) })
 	inc.members(ctx, inner)
 	unsubscribe()
 	cause := context.Cause(inner)
 	cancel(errStopping)
 	wg.Wait()
+
 	orderly := cause == nil || errors.Is(cause, errStopping)
-	if orderly || errors.Is(cause, errClockBack) { // nothing of it is under way any more
+	unstored := inc.gaveUpOnStore(cause)
+	// nothing of it is under way any more
+	if orderly || unstored != nil || errors.Is(cause, errClockBack) {
 		inc.seat.Leave(ctx)
 		inc.unregister(ctx)
 	}
-	if orderly {
+
+	switch {
+	case orderly:
 		return nil
+	case unstored != nil:
+		return unstored
 	}
 	return cause
 }
@@ -131,7 +154,8 @@ func (inc *incarnation) unregister(ctx context.Context) {
 // end is called by a lane that has been fenced, and when the store must be opened again.
 func (inc *incarnation) end(why error) { inc.stop(why) }
 
-// drainLimit is how long a node that stops tries to give up its shards in order, as long as it has its lease.
+// drainLimit is how long a node that stops tries to give up its shards in order, as long as it has
+// its lease.
 const drainLimit = 30 * time.Second
 
 // members is the loop of the membership: it renews the lease, fences the dead, and moves shards.
@@ -145,6 +169,7 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 	sweep := time.NewTicker(inc.eng.cfg.SweepEvery)
 	defer sweep.Stop()
 	done := ctx.Done()
+
 	var enough <-chan time.Time
 	for {
 		select {
@@ -153,6 +178,7 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 		case <-done:
 			done, draining = nil, true
 			enough = time.After(drainLimit)
+			inc.eng.Stopping()
 			m.Drain()
 		case <-enough:
 			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.Owned()))
@@ -168,11 +194,14 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 			}
 		case <-timer.C:
 		}
+
 		inc.resume()
-		if draining && (m.Drained() || !inc.serving()) { // without a lease there is nothing to give up any more
+		// without a lease there is nothing to give up any more
+		if draining && (m.Drained() || !inc.serving()) {
 			inc.stop(errStopping)
 			return
 		}
+
 		inc.act(inner, &calls, m.Tick(inc.eng.clock.mono()))
 		inc.keepAll()
 		next := m.NextTick()
@@ -186,12 +215,14 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 	}
 }
 
-// act carries out what the membership asks for. Calls to the store run beside the loop, so that a slow one does not delay the next renewal.
+// act carries out what the membership asks for. Calls to the store run beside the loop, so that a
+// slow one does not delay the next renewal.
 func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluster.Actions) {
 	if a.Lost != nil {
 		inc.stop(a.Lost)
 		return
 	}
+
 	st := inc.eng.cfg.Store
 	timeout := inc.eng.cfg.LeaseTTL / 2
 	if r := a.Renew; r != nil {
@@ -205,6 +236,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 			inc.post(func() { inc.renewed(ctx, calls, renewal{v, sent, got, asleep}, err) })
 		})
 	}
+
 	for _, f := range a.Fence {
 		calls.Go(func() {
 			brief, cancel := context.WithTimeout(ctx, timeout)
@@ -219,6 +251,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 			inc.post(func() { inc.member.Fenced(f.Node, ok, err) })
 		})
 	}
+
 	if len(a.Acquire) > 0 {
 		calls.Go(func() {
 			brief, cancel := context.WithTimeout(ctx, timeout)
@@ -227,6 +260,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 			inc.post(func() { inc.acquired(ctx, calls, got, err) })
 		})
 	}
+
 	if len(a.GiveUp) > 0 {
 		inc.eng.cfg.Log.Info("giving up shards", "count", len(a.GiveUp))
 		for _, s := range a.GiveUp {
@@ -240,6 +274,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 			}
 		}
 	}
+
 	if a.Mail {
 		inc.mailWaits()
 	}
@@ -276,12 +311,14 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r re
 		inc.end(err)
 		return
 	}
+
 	inc.eng.cfg.Meter.Add(telemetry.Renewals, 1, word(err))
 	v := r.view
 	if err == nil {
 		inc.readClock(r.sent, r.got, v.Now)
 		inc.leased.Store(int64(r.asleep))
 	}
+
 	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
 	if err != nil {
 		inc.eng.lease.Failed(err)
@@ -306,6 +343,7 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r re
 			}
 		}
 	}
+
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.renewals.ring()
 	inc.act(ctx, calls, a)
@@ -326,10 +364,12 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 		inc.eng.others.acquire.Failed(err)
 		return
 	}
+
 	inc.eng.others.acquire.OK()
 	for i := range got {
 		got[i].Crashed = inc.orphaned(got[i].Shard)
 	}
+
 	for i, s := range inc.lanes {
 		var mine []store.AcquiredShard
 		for _, g := range got {
@@ -341,6 +381,7 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 			s.inbox.result(func(l *lane.Lane, now model.Time) { l.Acquire(now, mine) })
 		}
 	}
+
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(int(g.Shard)%len(inc.lanes)) + 1)
 	}
@@ -379,7 +420,8 @@ func (inc *incarnation) freed(shards []model.ShardID) {
 	})
 }
 
-// moved has workers know that shards have become ours, or are not ours any more, and with them the claims that they hold.
+// moved has workers know that shards have become ours, or are not ours any more, and with them the
+// claims that they hold.
 func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 	if inc.lender == nil {
 		return
@@ -388,14 +430,17 @@ func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 	for _, s := range shards {
 		set[s] = true
 	}
+
 	for _, s := range inc.eng.taskWorkers.own() {
-		for _, ref := range s.moved(set, len(inc.owner), ours) { // perhaps it is over, and who has ended it could not tell any more
+		// perhaps it is over, and who has ended it could not tell any more
+		for _, ref := range s.moved(set, len(inc.owner), ours) {
 			if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
 				l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id) })
 			}
 		}
 		inc.board.join(s)
 	}
+
 	inc.lender.Nudge()
 }
 
@@ -407,7 +452,8 @@ func (inc *incarnation) lane(s model.ShardID) *laneShell {
 	return nil
 }
 
-// keeper is the lane that decides about claims of a shard: also while the shard is being given up, because that waits for them to end. Nil when it is not ours.
+// keeper is the lane that decides about claims of a shard: also while the shard is being given up,
+// because that waits for them to end. Nil when it is not ours.
 func (inc *incarnation) keeper(s model.ShardID) *laneShell {
 	if i := inc.owner[s].Load(); i < 0 {
 		return inc.lanes[-i-1]
@@ -498,11 +544,13 @@ func (e *Engine) serves() []store.Served {
 			})
 		}
 	}
+
 	for _, s := range e.entityWorkers.all() {
 		for i := range s.offer.Types {
 			all = append(all, store.Served{Tenant: s.offer.Tenant, Workflow: s.offer.Types[i].Type})
 		}
 	}
+
 	for _, s := range e.taskWorkers.all() {
 		if !s.node.IsZero() {
 			continue
@@ -515,6 +563,7 @@ func (e *Engine) serves() []store.Served {
 			})
 		}
 	}
+
 	compare := func(a, b store.Served) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Worker, b.Worker))
 	}

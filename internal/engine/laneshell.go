@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// laneShell runs one lane: a loop that hands inputs to the state machine and carries out what it asks for, a committer, and readers.
+// laneShell runs one lane: a loop that hands inputs to the state machine and carries out what it
+// asks for, a committer, and readers.
 type laneShell struct {
 	eng     *Engine
 	inc     *incarnation
@@ -26,15 +27,19 @@ type laneShell struct {
 	loads   chan lane.Load
 	pages   pages
 	log     *slog.Logger
-	notices notices               // of rows that cannot be read
-	trouble atomic.Pointer[error] // why the store did not take the last commit, for those who give up waiting
-	landed  bool                  // the lane has committed a batch itself: there is more to do
+	notices notices // of rows that cannot be read
+	// why the store did not take the last commit, for those who give up waiting
+	trouble atomic.Pointer[error]
+	landed  bool // the lane has committed a batch itself: there is more to do
+	// unstored is what was not stored when the lane ended. It is read when run has returned.
+	unstored lane.Unstored
 
 	committing, refused *episode.Source
 	reading             [loaders]*episode.Source
 	refusedAt           time.Time // the last time; belongs to whoever commits
 
-	limit struct { // of commits, see bounded; belongs to whoever commits, and only one does at a time
+	// of commits, see bounded; belongs to whoever commits, and only one does at a time
+	limit struct {
 		ctx    context.Context //nolint:containedctx // that of the last commit
 		cancel context.CancelFunc
 		renew  time.Time
@@ -78,6 +83,7 @@ func (s *laneShell) loop(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	var ops, results []op
+
 	var out lane.Output
 	for {
 		full := s.lane.Full()
@@ -86,6 +92,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		for i := range results {
 			results[i].do(s.lane, now)
 		}
+
 		applied := 0
 		for i := range ops {
 			if i > 0 && s.lane.Full() {
@@ -96,21 +103,25 @@ func (s *laneShell) loop(ctx context.Context) {
 			s.apply(now, &ops[i])
 			applied += ops[i].bytes
 		}
+
 		s.inbox.applied(applied)
 		clear(results)
 		clear(ops)
 		s.lane.Flush(now)
 		out = s.lane.Take(out)
 		s.inc.board.Propose()
+
 		if dead := s.carryOut(ctx, &out); dead != nil {
 			s.inc.end(dead)
 			s.abandon(dead)
 			return
 		}
+
 		if s.landed && ctx.Err() == nil {
 			s.landed = false
 			continue
 		}
+
 		if full && !s.lane.Full() {
 			s.inbox.ring() // what was left there can be taken now
 		}
@@ -157,8 +168,9 @@ func (s *laneShell) apply(now model.Time, o *op) {
 	}
 }
 
-// fewRows are so little that the lane commits them itself when there is nothing else to do: two switches of goroutines less for whoever is
-// alone. What comes meanwhile could not be committed any sooner. Many bytes may take long, and the lane has other things to do meanwhile.
+// fewRows are so little that the lane commits them itself when there is nothing else to do: two
+// switches of goroutines less for whoever is alone. What comes meanwhile could not be committed any
+// sooner. Many bytes may take long, and the lane has other things to do meanwhile.
 const (
 	fewRows  = 4
 	fewBytes = 64 << 10
@@ -172,6 +184,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	for _, a := range out.Aside {
 		s.setAside(a.Why, a.Newer)
 	}
+
 	if b := out.Commit; b != nil {
 		if b.Rows() <= fewRows && b.Bytes <= fewBytes && b.Patience == 0 && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed)+len(out.Large) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
@@ -188,34 +201,41 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 			}
 		}
 	}
+
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
 	}
 	s.eng.entityWorkers.call(out.Operate)
 	s.eng.giveBack(s.eng.taskWorkers.call(out.TaskCalls))
+
 	for i := range out.Answers {
 		a := &out.Answers[i]
 		a.Token.(waiting).finish(a)
 	}
+
 	if out.Dead != nil {
 		return out.Dead
 	}
+
 	for i := range out.Large {
 		run := &out.Large[i]
 		s.eng.cfg.Meter.Add(telemetry.RunsLarge, 1, run.Address.Type)
 		s.log.Warn("the history of a run comes near its limit: it should continue as new",
 			"workflow", run.Address.Type, "key", run.Address.Key, "run", run.Run.String(), "bytes", run.Bytes, "limit", s.eng.cfg.Limits.Bytes)
 	}
+
 	if out.Removed > 0 {
 		s.log.Debug("removed closed runs whose time is over", "runs", out.Removed)
 	}
 	if ref := out.Refence; ref != nil {
 		s.commits <- func(ctx context.Context) { s.refence(ctx, *ref) }
 	}
+
 	if len(out.Verify) > 0 {
 		starts := append([]store.StartRow(nil), out.Verify...)
 		s.commits <- func(ctx context.Context) { s.verify(ctx, starts) }
 	}
+
 	for i := range out.Loads {
 		s.loads <- out.Loads[i]
 	}
@@ -228,12 +248,22 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	if len(out.Freed) > 0 {
 		s.inc.freed(out.Freed)
 	}
+
 	return nil
 }
 
 // abandon answers what was still in the inbox when the incarnation ended.
 func (s *laneShell) abandon(why error) {
+	s.unstored = s.lane.Unstored()
 	for _, o := range s.inbox.close(lane.ErrNotOwner) {
+		switch {
+		case o.message != nil:
+			s.unstored.Request(o.message.To)
+		case o.turn != nil:
+			s.unstored.Outcome(model.Address{})
+		case o.report != nil:
+			s.unstored.Outcome(o.report.Ref.Address)
+		}
 		if c, ok := o.token.(waiting); ok {
 			c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 		}
@@ -244,15 +274,16 @@ func (s *laneShell) abandon(why error) {
 	s.log.Debug("lane ended", "reason", why)
 }
 
-// committer does one thing at a time: the order of commits is the order in which the lane asks for them.
+// committer does one thing at a time: the order of commits is the order in which the lane asks for
+// them.
 func (s *laneShell) committer(ctx context.Context) {
 	for do := range s.commits {
 		do(ctx)
 	}
 }
 
-// commit asks the store. A final error has ended the incarnation: whether the batch has landed is found out by the process that opens the
-// store again.
+// commit asks the store. A final error has ended the incarnation: whether the batch has landed is
+// found out by the process that opens the store again.
 func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	var begun time.Time
 	if s.eng.cfg.Meter != nil {
@@ -273,10 +304,12 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	if store.Final(err) {
 		s.inc.end(err)
 	}
+
 	return res, err
 }
 
-// calmAfter is how long no commit must be refused until an episode of refusals is over: while the lane looks for the row that is refused, others succeed.
+// calmAfter is how long no commit must be refused until an episode of refusals is over: while the
+// lane looks for the row that is refused, others succeed.
 const calmAfter = time.Minute
 
 // committed logs how a commit went, as part of an episode.
@@ -289,6 +322,7 @@ func (s *laneShell) committed(ctx context.Context, b *store.Batch, err error) {
 		}
 		return
 	}
+
 	class := store.ClassOf(err)
 	s.log.Debug("commit failed", "class", class.String(), "batch", b.Number, "error", err)
 	switch class {
@@ -304,8 +338,9 @@ func (s *laneShell) committed(ctx context.Context, b *store.Batch, err error) {
 	}
 }
 
-// bounded gives a commit its time: the limit, or up to a quarter less, because the context is used again for the next ones. A context for each
-// would cost a step 2 % of its time. A batch with many bytes, or one that was not done in time before, has a limit of its own.
+// bounded gives a commit its time: the limit, or up to a quarter less, because the context is used
+// again for the next ones. A context for each would cost a step 2 % of its time. A batch with many
+// bytes, or one that was not done in time before, has a limit of its own.
 func (s *laneShell) bounded(ctx context.Context, b *store.Batch) (context.Context, context.CancelFunc) {
 	limit := s.eng.cfg.CommitTimeout
 	if b.Bytes > fewBytes || b.Patience > 0 {
@@ -326,18 +361,22 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	epoch, landed, err := s.eng.cfg.Store.Refence(brief, ref)
 	cancel()
 	s.eng.cfg.Meter.Add(telemetry.Refences, 1)
+
 	if err == nil {
 		s.log.Debug("fence moved after an unknown commit", "epoch", epoch, "landed", landed)
 	} else {
 		s.log.Debug("fence could not be moved after an unknown commit, or it is not known whether it was", "error", err)
 	}
+
 	if err != nil && ctx.Err() == nil && store.ClassOf(err) != store.Fenced {
 		s.committing.Failed(err, "class", store.ClassOf(err).String())
 	}
+
 	if store.Final(err) {
 		s.inc.end(err)
 		return
 	}
+
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishRefence(now, epoch, landed, err) })
 }
 
@@ -346,7 +385,9 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	var err error
 	for i := range starts {
 		rows[i], err = s.eng.cfg.Store.LoadExecution(ctx, starts[i].Shard, starts[i].Start.Address, model.RunID{})
-		if fault.Is(err, fault.Corrupt) { // whatever it is, it is there: the start has not begun, and everything else of its batch goes on
+		// whatever it is, it is there: the start has not begun, and everything else of its batch
+		// goes on
+		if fault.Is(err, fault.Corrupt) {
 			unread := store.Unread(starts[i].Shard, starts[i].Start.Address, err)
 			rows[i], err = &unread, nil
 		}
@@ -362,7 +403,8 @@ func (s *laneShell) forget(a model.Address, token any) {
 	s.inbox.follow(op{do: func(l *lane.Lane, _ model.Time) { l.Forget(a, token) }})
 }
 
-// gaveUp is the error of a caller that waits no longer: it names what the store has to say, if that is what it waited for.
+// gaveUp is the error of a caller that waits no longer: it names what the store has to say, if that
+// is what it waited for.
 func (s *laneShell) gaveUp(ctx context.Context, what string) error {
 	if t := s.trouble.Load(); t != nil {
 		return fault.New(fault.Unavailable, "%s: the store takes nothing (%v): %w", what, *t, context.Cause(ctx))

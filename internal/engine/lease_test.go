@@ -41,7 +41,8 @@ func (w *waiter) Evict(model.RunID, uint64, string)                    {}
 func (w *waiter) Query(model.RunID, uint64, model.Query)               {}
 func (*waiter) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
-// Answers from memory end by the node's own clock, before its lease does, when its renewals are not answered; and come back with the first that is.
+// Answers from memory end by the node's own clock, before its lease does, when its renewals are not
+// answered; and come back with the first that is.
 func TestExplainEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, explainEndsWithTheLease)
@@ -54,12 +55,14 @@ func explainEndsWithTheLease(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
+
 	defer func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	}()
+
 	if err := e.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +72,7 @@ func explainEndsWithTheLease(t *testing.T) {
 	if _, err := e.Send(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
+
 	until := func(want bool) time.Duration {
 		t.Helper()
 		tick := time.NewTicker(time.Millisecond)
@@ -83,21 +87,25 @@ func explainEndsWithTheLease(t *testing.T) {
 			}
 		}
 	}
+
 	until(true)
 	st.deaf.Store(true)
 	if took := until(false); took > lease {
 		t.Errorf("answers ended %s after the last renewal that can have been answered; the lease is %s", took, lease)
 	}
+
 	for range 100 {
 		if rs, ok := e.Explain(t.Context(), m.To); ok {
 			t.Fatalf("Explain = %v without a lease", rs)
 		}
 	}
+
 	st.deaf.Store(false)
 	until(true)
 }
 
-// A node whose store does not answer any more can be stopped all the same: when its lease is over there is nothing left to give up.
+// A node whose store does not answer any more can be stopped all the same: when its lease is over
+// there is nothing left to give up.
 func TestStopWithoutStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, stopWithoutStore)
@@ -113,6 +121,7 @@ func stopWithoutStore(t *testing.T) {
 	if err := e.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	st.deaf.Store(true)
 	cancel()
 	select {

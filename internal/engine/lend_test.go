@@ -42,15 +42,18 @@ func (s *lossy) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 		if s.rnd.Float64() < s.lose || s.drop != nil && s.drop(r) {
 			continue
 		}
+
 		if s.hold != nil && s.hold(r) {
 			s.held = append(s.held, r)
 			continue
 		}
+
 		for _, h := range s.held {
 			if h.From == r.From {
 				kept = append(kept, h)
 			}
 		}
+
 		s.held = slices.DeleteFunc(s.held, func(h store.PeerMail) bool { return h.From == r.From })
 		kept = append(kept, r)
 		if s.rnd.Float64() < s.twice {
@@ -58,6 +61,7 @@ func (s *lossy) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 			kept = append(kept, r)
 		}
 	}
+
 	s.mu.Unlock()
 	return s.common.PutPeerMail(ctx, kept)
 }
@@ -127,7 +131,8 @@ func (w *world) owner() (*engine.Engine, func()) {
 	return e, stop
 }
 
-// pair is a node that owns runs and has no worker for their tasks, and another one, in a world that loses nothing.
+// pair is a node that owns runs and has no worker for their tasks, and another one, in a world that
+// loses nothing.
 type pair struct {
 	*world
 	owner, other         *engine.Engine
@@ -170,7 +175,8 @@ func completed(t *testing.T, e *engine.Engine, n int, name string) {
 // settle waits until shards have moved to where they belong.
 func settle() { time.Sleep(10 * time.Second) }
 
-// patient is a context that ends when something takes longer than it ever should; time costs nothing here.
+// patient is a context that ends when something takes longer than it ever should; time costs
+// nothing here.
 func patient(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -194,7 +200,8 @@ func execute(t *testing.T, e *engine.Engine, n int, spec model.TaskSpec) {
 	wg.Wait()
 }
 
-// Tasks of a node that has no worker for them are executed by the workers of another one, each once.
+// Tasks of a node that has no worker for them are executed by the workers of another one, each
+// once.
 func TestTasksOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -213,7 +220,8 @@ func TestTasksOfAnotherNode(t *testing.T) {
 	})
 }
 
-// Whatever of what nodes say is lost or comes twice, and whoever comes and goes meanwhile: every task ends, and none is executed twice without a reason.
+// Whatever of what nodes say is lost or comes twice, and whoever comes and goes meanwhile: every
+// task ends, and none is executed twice without a reason.
 func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -225,6 +233,7 @@ func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
 		defer stopC()
 		var mu sync.Mutex
 		attempts := map[string]int{}
+
 		work := func(c model.Claim) *model.TaskReport {
 			mu.Lock()
 			attempts[string(c.Input.Data)]++
@@ -232,6 +241,7 @@ func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
 			time.Sleep(time.Duration(len(c.Input.Data)) * 100 * time.Millisecond)
 			return done(c)
 		}
+
 		newHand(b, 5, work)
 		newHand(c, 5, work)
 		settle()
@@ -244,18 +254,21 @@ func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
 		wg.Wait()
 		defer stopD()
 		_ = a
+
 		for key, n := range attempts {
 			if n != 1 {
 				t.Errorf("%s was executed %d times", key, n)
 			}
 		}
+
 		if len(attempts) != 300 {
 			t.Errorf("%d tasks were executed", len(attempts))
 		}
 	})
 }
 
-// Two nodes with the same workers share the tasks of one of them, as long as more wait there than it has slots.
+// Two nodes with the same workers share the tasks of one of them, as long as more wait there than
+// it has slots.
 func TestTasksAreShared(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -277,7 +290,8 @@ func TestTasksAreShared(t *testing.T) {
 	})
 }
 
-// A cancel reaches the worker at once, wherever it is; so does the end of a task that takes too long, and heartbeats keep one alive that says something.
+// A cancel reaches the worker at once, wherever it is; so does the end of a task that takes too
+// long, and heartbeats keep one alive that says something.
 func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -304,12 +318,14 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 				return nil // hangs
 			}
 		})
+
 		settle()
 		got := make(chan string, 1)
 		go func() {
 			r, err := a.Execute(patient(t), submit("beats", model.TaskSpec{Silence: 2 * time.Second, Retry: model.Retry{MaxAttempts: 2}}))
 			got <- fmt.Sprint(string(r.Outcome.Output.Data), err)
 		}()
+
 		for key, spec := range map[string]model.TaskSpec{
 			"silent": {Silence: 2 * time.Second, Retry: model.Retry{MaxAttempts: 1}}, "slow": {ToClose: 2 * time.Second, Retry: model.Retry{MaxAttempts: 1}}, "canceled": {},
 		} {
@@ -317,6 +333,7 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 			if _, err := a.Send(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
+
 			begun := func() int {
 				n := 0
 				for _, c := range h.claims {
@@ -326,25 +343,29 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 				}
 				return n
 			}
+
 			h.until(func() bool { return begun() == 1 })
 			if key == "canceled" {
 				if _, err := a.Send(t.Context(), &model.Message{Kind: model.MessageCancel, To: m.To}); err != nil {
 					t.Fatal(err)
 				}
 			}
+
 			at, stopped := time.Now(), len(h.stopped)
 			h.until(func() bool { return len(h.stopped) > stopped })
 			if took := time.Since(at); took > 2200*time.Millisecond || key == "canceled" && took > 100*time.Millisecond {
 				t.Errorf("%s: the worker heard of it after %s", key, took)
 			}
 		}
+
 		if s := <-got; s != "50 %<nil>" {
 			t.Errorf("what beats has ended with %s", s)
 		}
 	})
 }
 
-// A worker that executes a task of a run which moves goes on: its heartbeats, its progress and the cancel find their way to the next owner.
+// A worker that executes a task of a run which moves goes on: its heartbeats, its progress and the
+// cancel find their way to the next owner.
 func TestTaskOfARunThatMoves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -356,6 +377,7 @@ func TestTaskOfARunThatMoves(t *testing.T) {
 		h.until(func() bool { return len(h.claims) == n })
 		b, stopB := w.owner()
 		defer stopB()
+
 		beat := func() {
 			for _, c := range h.claims {
 				if held, _, err := h.session.Beat(t.Context(), c.Ref, &model.Payload{Data: []byte("half")}); !held || err != nil {
@@ -370,27 +392,32 @@ func TestTaskOfARunThatMoves(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			beat()
 		}
+
 		for i := range n {
 			if _, err := b.Send(t.Context(), &model.Message{Kind: model.MessageCancel, To: submit(fmt.Sprint(i), model.TaskSpec{}).To}); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		at := time.Now()
 		h.until(func() bool { return len(h.stopped) == n })
 		if took := time.Since(at); took > 100*time.Millisecond {
 			t.Errorf("the worker heard of the cancels after %s", took)
 		}
+
 		for _, c := range h.claims {
 			if err := h.session.Report(t.Context(), model.TaskReport{Ref: c.Ref, Output: model.Payload{Data: []byte("1")}}); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		completed(t, b, n, "")
 		stopA()
 	})
 }
 
-// A claim that a living node does not have begins again without an attempt; one whose node is gone begins again with one.
+// A claim that a living node does not have begins again without an attempt; one whose node is gone
+// begins again with one.
 func TestLostClaimsOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -402,12 +429,14 @@ func TestLostClaimsOfAnotherNode(t *testing.T) {
 			attempts = append(attempts, c.Attempt)
 			return nil
 		}
+
 		newHand(p.other, 1, note)
 		settle()
 		if _, err := p.owner.Send(t.Context(), submit("x", model.TaskSpec{Retry: model.Retry{Initial: time.Second}})); err != nil {
 			t.Fatal(err)
 		}
 		settle()
+
 		// Nobody hears the other node any more: its answers, and its lease.
 		p.st.change(func(s *lossy) { s.lose = 1 })
 		if _, err := p.owner.Send(t.Context(), submit("y", model.TaskSpec{})); err != nil {
@@ -448,10 +477,13 @@ func TestIdleNodesSayNothing(t *testing.T) {
 	})
 }
 
-// The owner of a run dies before a worker of another node has heard of its claim. The next owner asks that node, and when it does not have the claim, the task begins anew, as if it had not been claimed.
+// The owner of a run dies before a worker of another node has heard of its claim. The next owner
+// asks that node, and when it does not have the claim, the task begins anew, as if it had not been
+// claimed.
 func TestClaimThatNobodyHeardOf(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{1, 3} { // the others are wanted by the next owner, so that the node hears of it anyway
+	// the others are wanted by the next owner, so that the node hears of it anyway
+	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			claimThatNobodyHeardOf(t, n)
@@ -486,18 +518,21 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 		}
 		h.mu.Lock()
 		defer h.mu.Unlock()
+
 		for _, c := range h.claims {
 			if c.Attempt != 1 {
 				t.Errorf("attempt %d", c.Attempt)
 			}
 		}
+
 		if len(h.claims) != n {
 			t.Errorf("%d claims, want %d", len(h.claims), n)
 		}
 	})
 }
 
-// A workflow that does one thing after the other elsewhere does not wait for anything but the way there.
+// A workflow that does one thing after the other elsewhere does not wait for anything but the way
+// there.
 func TestOneTaskAfterTheOther(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -510,6 +545,7 @@ func TestOneTaskAfterTheOther(t *testing.T) {
 				return m.Body[0] == 'a' && err == nil && !slices.ContainsFunc(a.Entries, func(e peer.Entry) bool { return e.Claim != nil })
 			}
 		})
+
 		began := time.Now()
 		for i := range 200 {
 			if r, err := p.owner.Execute(patient(t), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil || r.Outcome.Status != model.Completed {
@@ -517,13 +553,15 @@ func TestOneTaskAfterTheOther(t *testing.T) {
 			}
 			time.Sleep(time.Duration(i%7) * time.Millisecond)
 		}
+
 		if took := time.Since(began); took > 3*time.Second {
 			t.Errorf("200 tasks took %s", took)
 		}
 	})
 }
 
-// A node loses its lease while its worker executes tasks of another one. The worker hears once of each that it is over, and all its slots are free again.
+// A node loses its lease while its worker executes tasks of another one. The worker hears once of
+// each that it is over, and all its slots are free again.
 func TestLenderThatStartsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -535,6 +573,7 @@ func TestLenderThatStartsOver(t *testing.T) {
 		defer stopB()
 		var hang atomic.Bool
 		hang.Store(true)
+
 		h := newHand(b, 4, func(c model.Claim) *model.TaskReport {
 			if hang.Load() {
 				return nil
@@ -542,6 +581,7 @@ func TestLenderThatStartsOver(t *testing.T) {
 			time.Sleep(time.Second)
 			return done(c)
 		})
+
 		settle()
 		sendTasks(t, a, 4, "hangs ", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})
 		h.until(func() bool { return len(h.claims) == 4 })
@@ -564,7 +604,8 @@ func TestLenderThatStartsOver(t *testing.T) {
 	})
 }
 
-// The owner of a run ends a claim and is gone before it has told the node whose worker executes it, which then gets the run. The worker hears that it is over all the same.
+// The owner of a run ends a claim and is gone before it has told the node whose worker executes it,
+// which then gets the run. The worker hears that it is over all the same.
 func TestLenderThatInherits(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {

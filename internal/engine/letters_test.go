@@ -42,7 +42,8 @@ func order(row *store.DeadRow, do model.LetterVerb) *model.Message {
 	return m
 }
 
-// Ten people press the button at the same time: there is one more task, and all of them are told which. It is undone, requeued again and purged.
+// Ten people press the button at the same time: there is one more task, and all of them are told
+// which. It is undone, requeued again and purged.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
 	for name, openStore := range stores {
@@ -59,6 +60,7 @@ func TestRequeueOnce(t *testing.T) {
 			if r, err := e.Execute(ctx, m); err != nil || r.Outcome.Status != model.Failed {
 				t.Fatalf("%+v, %v", r, err)
 			}
+
 			if err := h.session.Leave(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -66,6 +68,7 @@ func TestRequeueOnce(t *testing.T) {
 			if len(dead) != 1 {
 				t.Fatalf("%d dead letters", len(dead))
 			}
+
 			runs := make10(ctx, t, e, order(&dead[0], model.LetterRequeue))
 			if n := runsOf(t, st, m.To.Type); n != 2 {
 				t.Fatalf("%d runs, want 2", n)
@@ -74,6 +77,7 @@ func TestRequeueOnce(t *testing.T) {
 			if dead[0].Requeued != 1 || dead[0].Body.Requeued.Run != runs[0] {
 				t.Fatalf("%+v", dead[0])
 			}
+
 			if _, err := e.Send(ctx, order(&dead[0], model.LetterPurge)); !fault.Is(err, fault.Conflict) {
 				t.Errorf("purge of a letter whose run is open: %v", err)
 			}
@@ -83,6 +87,7 @@ func TestRequeueOnce(t *testing.T) {
 			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Canceled {
 				t.Fatalf("%+v, %v", r, err)
 			}
+
 			dead = letters(t, st)
 			if dead[0].Requeued != 0 || !dead[0].Body.Requeued.IsZero() {
 				t.Fatalf("%+v", dead[0])
@@ -91,6 +96,7 @@ func TestRequeueOnce(t *testing.T) {
 			if n := runsOf(t, st, m.To.Type); n != 3 {
 				t.Fatalf("%d runs, want 3", n)
 			}
+
 			newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
 			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
 				t.Fatalf("%+v, %v", r, err)
@@ -99,11 +105,13 @@ func TestRequeueOnce(t *testing.T) {
 			if _, err := e.Send(ctx, order(&dead[0], model.LetterUndo)); !fault.Is(err, fault.Conflict) {
 				t.Errorf("undo of what has ended: %v", err)
 			}
+
 			for range 2 {
 				if _, err := e.Send(ctx, order(&dead[0], model.LetterPurge)); err != nil {
 					t.Errorf("purge: %v", err)
 				}
 			}
+
 			if left := letters(t, st); len(left) != 0 {
 				t.Errorf("%d letters are left", len(left))
 			}
@@ -128,6 +136,7 @@ func make10(ctx context.Context, t *testing.T, e *engine.Engine, m *model.Messag
 			runs[i], fresh[i] = a.Run, !a.Existing
 		})
 	}
+
 	wg.Wait()
 	first := 0
 	for i := range runs {
@@ -138,13 +147,15 @@ func make10(ctx context.Context, t *testing.T, e *engine.Engine, m *model.Messag
 			first++
 		}
 	}
+
 	if first != 1 {
 		t.Errorf("%d of 10 requeues began a task", first)
 	}
 	return runs
 }
 
-// The task of a workflow that has heard of its failure is requeued under an address of its own, with the idempotency key that it had; undone, there and at the letter.
+// The task of a workflow that has heard of its failure is requeued under an address of its own,
+// with the idempotency key that it had; undone, there and at the letter.
 func TestRequeueOfAStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -154,12 +165,14 @@ func TestRequeueOfAStep(t *testing.T) {
 		w := &scheduler{eng: e}
 		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 		fail := true
+
 		h := newHand(e, 1, func(c model.Claim) *model.TaskReport {
 			if fail {
 				return &model.TaskReport{Failure: &model.Failure{Message: "never", Permanent: true}}
 			}
 			return &model.TaskReport{Output: c.Input}
 		})
+
 		m := start("a")
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -172,6 +185,7 @@ func TestRequeueOfAStep(t *testing.T) {
 		if err := h.session.Leave(brief); err != nil {
 			t.Fatal(err)
 		}
+
 		dead := letters(t, st)[0]
 		a, err := e.Send(t.Context(), order(&dead, model.LetterRequeue))
 		if err != nil {
@@ -183,6 +197,7 @@ func TestRequeueOfAStep(t *testing.T) {
 		if r := dead.Body.Requeued.Run; r != a.Run || to.Type != model.TaskPrefix+"work" || runsOf(t, st, to.Type) != 1 {
 			t.Fatalf("%+v, answered %s", dead.Body.Requeued, a.Run)
 		}
+
 		if _, err := e.Send(t.Context(), order(&dead, model.LetterUndo)); err != nil {
 			t.Fatal(err)
 		}
@@ -190,11 +205,14 @@ func TestRequeueOfAStep(t *testing.T) {
 		if dead = letters(t, st)[0]; dead.Requeued != 0 {
 			t.Fatalf("%+v", dead)
 		}
+
 		// Once more: the key is used again, the run is another.
 		if a, err = e.Send(t.Context(), order(&dead, model.LetterRequeue)); err != nil {
 			t.Fatal(err)
 		}
-		stop() // the letter is marked; whether the task has begun or is on its way, the next process finds it
+		// the letter is marked; whether the task has begun or is on its way, the next process finds
+		// it
+		stop()
 		e, stop = open(t, st)
 		fail = false
 		other := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
@@ -203,6 +221,7 @@ func TestRequeueOfAStep(t *testing.T) {
 		if err != nil || r.Outcome.Status != model.Completed || r.Run != a.Run {
 			t.Fatalf("%+v, %v", r, err)
 		}
+
 		if n := runsOf(t, st, to.Type); n != 2 {
 			t.Errorf("%d runs, want the undone one and this", n)
 		}
@@ -225,12 +244,14 @@ func TestOldDeadLettersGo(t *testing.T) {
 		if err := e.Ready(ctx); err != nil {
 			t.Fatal(err)
 		}
+
 		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failing("never") })
 		for _, key := range []string{"a", "b", "c"} {
 			if _, err := e.Execute(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if err := h.session.Leave(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -238,6 +259,7 @@ func TestOldDeadLettersGo(t *testing.T) {
 		if _, err := e.Send(ctx, order(&dead[0], model.LetterRequeue)); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(50 * time.Minute)
 		if n := len(letters(t, st)); n != 3 {
 			t.Errorf("%d letters before their time, want 3", n)
@@ -249,7 +271,8 @@ func TestOldDeadLettersGo(t *testing.T) {
 	})
 }
 
-// The run that an old letter is requeued as is not there while the message that begins it is on its way. The letter stays, and goes when the run has surely been removed.
+// The run that an old letter is requeued as is not there while the message that begins it is on its
+// way. The letter stays, and goes when the run has surely been removed.
 func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,6 +285,7 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 		if err := e.Ready(ctx); err != nil {
 			t.Fatal(err)
 		}
+
 		w := &scheduler{eng: e}
 		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 		newHand(e, 1, func(c model.Claim) *model.TaskReport {
@@ -270,6 +294,7 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 			}
 			return &model.TaskReport{Failure: &model.Failure{Message: "never", Permanent: true}}
 		})
+
 		if _, err := e.Send(ctx, start("a")); err != nil {
 			t.Fatal(err)
 		}
@@ -279,11 +304,13 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		synctest.Wait()
 		to := letters(t, st)[0].Body.Requeued.Address
 		if _, err := e.Await(ctx, to, a.Run); err != nil {
 			t.Fatal(err)
 		}
+
 		// A run that is not there looks the same whether it has not begun or is gone.
 		if _, err := e.Send(ctx, &model.Message{Kind: model.MessageDelete, To: to, Runs: []model.RunID{a.Run}}); err != nil {
 			t.Fatal(err)
@@ -325,6 +352,7 @@ func TestTasksAreExplained(t *testing.T) {
 		if _, err := e.Send(t.Context(), wf); err != nil {
 			t.Fatal(err)
 		}
+
 		synctest.Wait()
 		if why, _ = e.Explain(t.Context(), wf.To); len(why) != 1 || why[0].Code != model.WaitLine {
 			t.Errorf("behind another one: %v", why)
@@ -337,13 +365,15 @@ func TestTasksAreExplained(t *testing.T) {
 	})
 }
 
-// A letter whose requeued run is on its way to another shard is not settled: nobody has seen that run end.
+// A letter whose requeued run is on its way to another shard is not settled: nobody has seen that
+// run end.
 func TestPurgeable(t *testing.T) {
 	t.Parallel()
 	now := model.Time(1_700_000_000_000_000)
 	requeued := func(ago time.Duration) *store.DeadRow {
 		return &store.DeadRow{Body: model.DeadTask{Requeued: model.Requeue{At: now.Add(-ago), Run: model.RunID{1}}}}
 	}
+
 	run := func(s model.Status) *store.Execution { return &store.Execution{Outcome: model.Outcome{Status: s}} }
 	for name, c := range map[string]struct {
 		row  *store.DeadRow

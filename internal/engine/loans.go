@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// loans is an incarnation as its lender sees it, and most of what its borrower does; see loan.Host and lending.Owner.
+// loans is an incarnation as its lender sees it, and most of what its borrower does; see loan.Host
+// and lending.Owner.
 type loans struct{ inc *incarnation }
 
 func (n loans) Alive(node model.NodeID) bool {
@@ -32,7 +33,8 @@ func (n loans) Lane(claim model.ClaimRef) loan.Lane {
 	return nil
 }
 
-// debts is an incarnation as its borrower sees it. What workers of other nodes report of a shard that is being given up is waited for.
+// debts is an incarnation as its borrower sees it. What workers of other nodes report of a shard
+// that is being given up is waited for.
 type debts struct{ loans }
 
 func (n debts) Lane(claim model.ClaimRef) loan.Lane {
@@ -128,6 +130,7 @@ func (w ownWorker) Deliver(claim model.ClaimRef) {
 	if l == nil || n.Seq == 0 {
 		return
 	}
+
 	if n.Beat {
 		w.inc.board.Beat(w.s.id, claim)
 	}

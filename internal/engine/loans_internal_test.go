@@ -78,14 +78,16 @@ func uses(b *board) (list []flow.LimitUse) {
 	return list
 }
 
-// A worker comes or goes with a poll of its node at the moment at which something waits that nobody has proposed yet, and a third node lends a slot for it. Whoever holds the lock of the
-// borrowing then must not be the one to propose it, because that takes the same lock.
+// A worker comes or goes with a poll of its node at the moment at which something waits that nobody
+// has proposed yet, and a third node lends a slot for it. Whoever holds the lock of the borrowing
+// then must not be the one to propose it, because that takes the same lock.
 func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 	t.Parallel()
 	b, c := nodeID(2), nodeID(3)
 	inc := borrower(t, b, c)
 	answered := func([]byte) {}
 	ended := make(chan struct{})
+
 	go func() {
 		defer close(ended)
 		inc.board.Add(inc.eng.clock.now(), workItem(1))
@@ -95,17 +97,20 @@ func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 		inc.board.Add(inc.eng.clock.now(), workItem(3))
 		inc.borrower.Polled(b, &peer.Poll{Seq: 2}, answered) // and goes
 	}()
+
 	select {
 	case <-ended:
 	case <-time.After(2 * time.Minute):
 		t.Fatal("the poll of a node does not end")
 	}
+
 	if s := inc.board.stats(); len(s.Queues) != 1 || s.Queues[0].Claimed != 3 {
 		t.Errorf("%+v, want 3 claims on the slots of c", s)
 	}
 }
 
-// The run of a claim moves while the answer that hands it to another node is on its way. Only that node can say whether the claim has arrived: until it does, the claim counts.
+// The run of a claim moves while the answer that hands it to another node is on its way. Only that
+// node can say whether the claim has arrived: until it does, the claim counts.
 func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,6 +126,7 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		b.Configure(now(), flow.Settings{Rules: set})
 		held := func() (n int) {
 			for _, u := range uses(b) {
@@ -128,6 +134,7 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 			}
 			return n
 		}
+
 		answers := 0
 		answered := func([]byte) { answers++ }
 		inc.borrower.Polled(c, pollOf(1, "of c", 1), answered)
@@ -139,8 +146,10 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 		if answers != 2 || held() != 1 {
 			t.Fatalf("%d answers, %d claims count", answers, held())
 		}
+
 		b.Forget(now(), it.Ref)
-		time.Sleep(30 * time.Second) // nothing is on its way any more, and the borrower has tidied up
+		// nothing is on its way any more, and the borrower has tidied up
+		time.Sleep(30 * time.Second)
 		b.LetGo()
 		if held() != 1 {
 			t.Error("a claim that may have arrived does not count")
@@ -158,7 +167,8 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 	})
 }
 
-// The node that has made a claim dies, then the run moves on from the one that has counted it since: it goes on to count there as long as the worker executes it.
+// The node that has made a claim dies, then the run moves on from the one that has counted it
+// since: it goes on to count there as long as the worker executes it.
 func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	t.Parallel()
 	maker, c := nodeID(2), nodeID(3)
@@ -168,6 +178,7 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.Configure(now, flow.Settings{Rules: set})
 	it := workItem(1)
 	ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
@@ -179,19 +190,22 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 		t.Error("a claim counts that its maker counts")
 	}
 	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { k.Inherit(now, map[string]bool{c.String(): true}, tasks) })
+
 	for range 2 {
 		if u := uses(b); len(u) != 1 || u[0].Held != 1 {
 			t.Errorf("%+v, want one holder", u)
 		}
 		b.Forget(now, it.Ref)
 	}
+
 	inc.borrower.Polled(c, pollOf(2, "of c", 0), func([]byte) {})
 	if u := uses(b); len(u) != 0 {
 		t.Errorf("%+v, want none", u)
 	}
 }
 
-// A node whose lease may have ended says nothing to those whose workers hold claims: they would stop what the next owner has had them begin.
+// A node whose lease may have ended says nothing to those whose workers hold claims: they would
+// stop what the next owner has had them begin.
 func TestNoAnswerWithoutLease(t *testing.T) {
 	t.Parallel()
 	c := nodeID(3)
@@ -228,8 +242,8 @@ type laterOwner struct {
 
 func (o laterOwner) Lane(model.ClaimRef) loan.Lane { return o.lane }
 
-// The lane of a run has no room for the report of a worker that another node lends. That node tells it
-// with every poll, so that the lane hears of it again.
+// The lane of a run has no room for the report of a worker that another node lends. That node tells
+// it with every poll, so that the lane hears of it again.
 func TestReportOfALentWorkerIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	c := nodeID(3)
@@ -237,11 +251,13 @@ func TestReportOfALentWorkerIsMadeAgain(t *testing.T) {
 	full := &laterLane{}
 	b := lending.NewBorrower(inc.self.ID, laterOwner{debts{loans{inc}}, full}, inc.board)
 	ref := model.ClaimRef{TaskRef: workItem(1).Ref, Claim: 1}
+
 	poll := func(seq uint64) {
 		p := pollOf(seq, "of c", 0)
 		p.Workers[0].Holds = []peer.Hold{{Ref: ref, Report: &model.TaskReport{Ref: ref}}}
 		b.Polled(c, p, func([]byte) {})
 	}
+
 	poll(1)
 	poll(2)
 	if full.reports != 1 {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -19,12 +20,14 @@ type Sent struct {
 // manyAtOnce bounds how many messages of one call go to other nodes at a time.
 const manyAtOnce = 64
 
-// SendMany is Send of many messages, in one go where this node owns their addresses: they share commits, and nobody waits for each.
+// SendMany is Send of many messages, in one go where this node owns their addresses: they share
+// commits, and nobody waits for each.
 func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	sent := make([]Sent, len(ms))
 	b := &bundle{sent: sent, done: make(chan struct{})}
 	ops := map[*laneShell][]op{}
 	var rest []int
+
 	inc := e.current()
 	for i, m := range ms {
 		var fresh bool
@@ -40,30 +43,37 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		b.left.Add(1)
 		ops[s] = append(ops[s], op{message: ms[i], fresh: fresh, token: part{b, i}})
 	}
+
 	b.left.Add(1) // ours: nobody is to think that all is done before all is begun
 	for s, ops := range ops {
 		for n, err := s.inbox.putAll(ctx, ops); err != nil && n < len(ops); n++ {
 			ops[n].token.(part).finish(&lane.Answer{Err: err})
 		}
 	}
+
 	b.over()
 	select {
 	case <-b.done:
 	case <-ctx.Done():
+		what := fmt.Sprintf("send %d messages", len(ms))
 		for s, ops := range ops {
+			why := s.gaveUp(ctx, what) // this lane may know what the store has to say
 			for i := range ops {
 				if awaited(ops[i].message) {
 					s.forget(ops[i].message.To, ops[i].token)
 				}
+				b.lost(ops[i].token.(part).i, why)
 			}
 		}
-		return b.abandon(e.gaveUp(ctx, "send %d messages", len(ms)))
+		return b.abandon(e.gaveUp(ctx, "%s", what))
 	}
+
 	for i := range sent {
 		if errors.Is(sent[i].Err, lane.ErrNotOwner) {
 			rest = append(rest, i)
 		}
 	}
+
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range min(manyAtOnce, len(rest)) {
@@ -73,11 +83,13 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 			}
 		})
 	}
+
 	for _, i := range rest {
 		next <- i
 	}
 	close(next)
 	wg.Wait()
+
 	return sent
 }
 
@@ -108,6 +120,15 @@ func (p part) finish(a *lane.Answer) {
 func (b *bundle) over() {
 	if b.left.Add(-1) == 0 {
 		close(b.done)
+	}
+}
+
+// lost gives a call an error that has no answer when nobody waits any longer.
+func (b *bundle) lost(i int, why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sent != nil && b.sent[i].Err == nil && b.sent[i].Answer.Run.IsZero() {
+		b.sent[i].Err = why
 	}
 }
 

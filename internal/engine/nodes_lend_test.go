@@ -14,8 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A limit of 3 on three nodes, of which the first has no worker: its tasks are executed by those of the others, which lend them. One of these is cut off in the middle, or the first one is and
-// comes back. Never more than 3 tasks are executed at a time; all end, and then all permits are free.
+// A limit of 3 on three nodes, of which the first has no worker: its tasks are executed by those of
+// the others, which lend them. One of these is cut off in the middle, or the first one is and comes
+// back. Never more than 3 tasks are executed at a time; all end, and then all permits are free.
 func TestLimitOfLentWorkers(t *testing.T) {
 	t.Parallel()
 	for name, victim := range map[string]int{"a maker": 0, "a lender": 1} {
@@ -37,6 +38,7 @@ func limitOfLentWorkers(t *testing.T, victim int, long time.Duration) {
 		}
 		return c.work(m, claim, long)
 	}
+
 	a := r.join(0, nil)
 	nodes := []*member{a, r.join(5, do), r.join(5, do)}
 	r.limitTo3(a)
@@ -48,6 +50,7 @@ func limitOfLentWorkers(t *testing.T, victim int, long time.Duration) {
 	}
 	time.Sleep(5 * time.Second) // while shards move
 	dead := nodes[victim]
+
 	if victim == 0 {
 		dead.cut.Store(true)
 	} else {
@@ -55,6 +58,7 @@ func limitOfLentWorkers(t *testing.T, victim int, long time.Duration) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
+
 	c.outlive(t, tasks, time.Hour, results)
 	c.atMost3(t)
 	r.allFree(nodes[2])
@@ -62,7 +66,8 @@ func limitOfLentWorkers(t *testing.T, victim int, long time.Duration) {
 	r.close()
 }
 
-// The same, and nobody dies: runs move while their tasks are executed, to nodes that borrow, lend, or do both, and nodes that have made claims end. Every task is executed once.
+// The same, and nobody dies: runs move while their tasks are executed, to nodes that borrow, lend,
+// or do both, and nodes that have made claims end. Every task is executed once.
 func TestLimitOfLentWorkersWhileRunsMove(t *testing.T) {
 	t.Parallel()
 	for _, long := range []time.Duration{2 * time.Second, 9 * time.Second, 14 * time.Second} {
@@ -70,13 +75,15 @@ func TestLimitOfLentWorkersWhileRunsMove(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				limitWhileRunsMove(t, long, func(r *ring, join func() *member) {
-					for range 4 { // each executes what the first one has claimed, and then gets the runs
+					// each executes what the first one has claimed, and then gets the runs
+					for range 4 {
 						join()
 						time.Sleep(20 * time.Second)
 					}
 				})
 			})
 		})
+
 		t.Run("makers come and go "+long.String(), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -123,7 +130,8 @@ func limitWhileRunsMove(t *testing.T, long time.Duration, happens func(r *ring, 
 	r.close()
 }
 
-// A node gets the runs whose tasks its worker executes for their former owner, which has made the claims: these count without a gap, and once.
+// A node gets the runs whose tasks its worker executes for their former owner, which has made the
+// claims: these count without a gap, and once.
 func TestPermitsOfRunsThatMoveToTheLender(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []bool{false, true} {
@@ -146,10 +154,12 @@ func permitsMoveToLender(t *testing.T, slow bool) {
 	if err := a.Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: "keyed", Queue: "*", Per: rule.PerKey, Key: "input", Numbers: limit.Numbers{Concurrency: 1}}, true); err != nil {
 		t.Fatal(err)
 	}
+
 	serve := func(m *member) { // who serves a workflow gets runs, also those of tasks
 		s := &stepper{steps: 1, ran: map[string]int{}}
 		s.session = m.Join(s, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 	}
+
 	serve(a)
 	const keys = 60
 	send := func(i int) *model.Message {
@@ -157,6 +167,7 @@ func permitsMoveToLender(t *testing.T, slow bool) {
 		m.Input.Data = fmt.Appendf(nil, "%q", fmt.Sprint("key ", i%keys))
 		return m
 	}
+
 	b := r.join(keys+20, func(_ *member, claim model.Claim) *model.TaskReport {
 		key := string(claim.Input.Data)
 		mu.Lock()
@@ -171,12 +182,14 @@ func permitsMoveToLender(t *testing.T, slow bool) {
 		mu.Unlock()
 		return &model.TaskReport{Output: claim.Input}
 	})
+
 	settle()
 	for i := range 3 * keys {
 		if _, err := a.Send(ctx, send(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	time.Sleep(time.Second)
 	serve(b)
 	for i := range 3 * keys {
@@ -186,6 +199,7 @@ func permitsMoveToLender(t *testing.T, slow bool) {
 			}
 		}
 	}
+
 	if begun != 3*keys {
 		t.Errorf("%d attempts of %d tasks", begun, 3*keys)
 	}

@@ -21,7 +21,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// wire is the way of a node to the store that nodes share. Once it is cut, nothing gets through any more, as if the node were dead or paused.
+// wire is the way of a node to the store that nodes share. Once it is cut, nothing gets through any
+// more, as if the node were dead or paused.
 type wire struct {
 	store.Store
 	cut *atomic.Bool
@@ -199,7 +200,8 @@ type counter struct {
 
 func newCounter() *counter { return &counter{now: map[string]*member{}, by: map[*member]int{}} }
 
-// work executes a task that takes so long. Of a node that was cut off meanwhile nobody hears how it ended.
+// work executes a task that takes so long. Of a node that was cut off meanwhile nobody hears how it
+// ended.
 func (c *counter) work(m *member, claim model.Claim, long time.Duration) *model.TaskReport {
 	key := string(claim.Input.Data)
 	c.begin(m, key)
@@ -242,7 +244,8 @@ func (c *counter) allWorked(t *testing.T, nodes ...*member) {
 	}
 }
 
-// outlive waits until others could know that a node was cut off, and then for the results of so many tasks.
+// outlive waits until others could know that a node was cut off, and then for the results of so
+// many tasks.
 func (c *counter) outlive(t *testing.T, tasks int, patience time.Duration, results <-chan error) {
 	t.Helper()
 	time.Sleep(7 * time.Second) // nobody can know yet that it is gone
@@ -305,8 +308,9 @@ func (c *counter) cut(m *member) int {
 	return c.lost
 }
 
-// A limit of 3 on three nodes: never more than 3 tasks at a time, also while shards move and after a node was cut off, whose claims count until they are lost. All of them get through, everybody has
-// some, and in the end nothing is left on the pages but for what the living keep.
+// A limit of 3 on three nodes: never more than 3 tasks at a time, also while shards move and after
+// a node was cut off, whose claims count until they are lost. All of them get through, everybody
+// has some, and in the end nothing is left on the pages but for what the living keep.
 func TestLimitOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -316,6 +320,7 @@ func TestLimitOfSeveralNodes(t *testing.T) {
 		first, ctx := r.join(5, do), t.Context()
 		r.limitTo3(first)
 		const tasks = 200
+
 		results := make(chan error, tasks)
 		for i := range tasks {
 			go func() {
@@ -333,6 +338,7 @@ func TestLimitOfSeveralNodes(t *testing.T) {
 				results <- err
 			}()
 		}
+
 		time.Sleep(time.Second)
 		second, third := r.join(5, do), r.join(5, do)
 		time.Sleep(10 * time.Second) // tasks are executed while shards move
@@ -353,7 +359,8 @@ func TestLimitOfSeveralNodes(t *testing.T) {
 	})
 }
 
-// Tasks that run for longer than a shard waits for them: their runs move, and they go on to hold their permits until they have ended, wherever that is recorded.
+// Tasks that run for longer than a shard waits for them: their runs move, and they go on to hold
+// their permits until they have ended, wherever that is recorded.
 func TestPermitsOfRunsThatMove(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -368,15 +375,19 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		third := r.join(5, do)
 		time.Sleep(3 * time.Second)
-		for i, f := range []*flow.Flow{first.Flow(), second.Flow(), flow.Of(common{r.st})} { // whoever is asked, in a process or beside them
+
+		// whoever is asked, in a process or beside them
+		for i, f := range []*flow.Flow{first.Flow(), second.Flow(), flow.Of(common{r.st})} {
 			s, err := f.Used(ctx, model.DefaultTenant)
 			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			if n := s.Uses[0].Held; n != 3 && i < 2 || n == 0 { // the last one gives no hints: nodes answer at different moments
+			// the last one gives no hints: nodes answer at different moments
+			if n := s.Uses[0].Held; n != 3 && i < 2 || n == 0 {
 				t.Errorf("%d hold it", n)
 			}
 		}
+
 		r.awaitAll(first, tasks)
 		c.atMost3(t)
 		c.onceEach(t, tasks)
@@ -396,6 +407,7 @@ func TestRateOfSeveralNodes(t *testing.T) {
 			c.end(m, string(claim.Input.Data))
 			return &model.TaskReport{Output: claim.Input}
 		}
+
 		ctx := t.Context()
 		nodes := []*member{r.join(5, do), r.join(5, do)}
 		time.Sleep(15 * time.Second) // until the shards have moved
@@ -403,19 +415,23 @@ func TestRateOfSeveralNodes(t *testing.T) {
 		if err := nodes[0].Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: "rate", Per: rule.PerName, Numbers: n}, true); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(3 * time.Second) // until everybody has heard of it
 		const tasks = 200
 		from := time.Now()
+
 		for i := range tasks {
 			if _, err := nodes[i%2].Send(ctx, submit(fmt.Sprint(i), model.TaskSpec{Limits: []string{"rate"}})); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		for i := range tasks {
 			if _, err := nodes[0].Await(ctx, submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		for i := range c.begins {
 			for j := i; j < len(c.begins); j++ {
 				if k, d := int64(j-i+1), c.begins[j].Sub(c.begins[i]); k*int64(n.Per) > n.Burst*int64(n.Per)+n.Rate*int64(d+time.Microsecond) {
@@ -423,6 +439,7 @@ func TestRateOfSeveralNodes(t *testing.T) {
 				}
 			}
 		}
+
 		if took := c.begins[len(c.begins)-1].Sub(from); took > 20*time.Second {
 			t.Errorf("%d tasks at %v took %v", tasks, n, took)
 		}
@@ -447,7 +464,8 @@ func (u *unsure) PutSetting(ctx context.Context, s store.Setting, expected int64
 	return version, err
 }
 
-// A failure is counted once although nobody knows whether it was stored: what takes four of them is not opened by three.
+// A failure is counted once although nobody knows whether it was stored: what takes four of them is
+// not opened by three.
 func TestFailuresOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -461,6 +479,7 @@ func TestFailuresOfUnknownOutcome(t *testing.T) {
 		if err := node.Flow().SetBreaker(ctx, model.DefaultTenant, rule.Breaker{Name: "bank", Config: config}); err != nil {
 			t.Fatal(err)
 		}
+
 		for n := 1; n <= 4; n++ {
 			m := submit(fmt.Sprint(n), model.TaskSpec{Breaker: "bank", Retry: model.Retry{MaxAttempts: 1}})
 			if _, err := node.Send(ctx, m); err != nil {
@@ -469,10 +488,12 @@ func TestFailuresOfUnknownOutcome(t *testing.T) {
 			short, cancel := context.WithTimeout(ctx, 30*time.Second)
 			_, err := node.Await(short, m.To, model.RunID{})
 			cancel()
+
 			if err != nil {
 				t.Errorf("failure %d: %v", n, err)
 				break
 			}
+
 			time.Sleep(15 * time.Second) // until it is stored
 			s, err := node.Flow().State(ctx, model.DefaultTenant)
 			if err != nil || len(s.Breakers) != 1 {
@@ -482,6 +503,7 @@ func TestFailuresOfUnknownOutcome(t *testing.T) {
 				t.Errorf("after %d failures it is %s", n, got)
 			}
 		}
+
 		if st.lost.Load() == 0 {
 			t.Error("no answer was lost")
 		}
@@ -489,7 +511,8 @@ func TestFailuresOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A breaker over all nodes: failures of all of them open it, for all of them, and one probe goes through in all.
+// A breaker over all nodes: failures of all of them open it, for all of them, and one probe goes
+// through in all.
 func TestBreakerOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -497,6 +520,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 		c := newCounter()
 		var broken atomic.Bool
 		broken.Store(true)
+
 		do := func(m *member, claim model.Claim) *model.TaskReport {
 			c.begin(m, string(claim.Input.Data))
 			time.Sleep(5 * time.Second)
@@ -506,6 +530,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			}
 			return &model.TaskReport{Output: claim.Input}
 		}
+
 		ctx := t.Context()
 		nodes := []*member{r.join(1, do), r.join(1, do)}
 		time.Sleep(15 * time.Second)
@@ -514,6 +539,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 		if err := nodes[0].Flow().SetBreaker(ctx, model.DefaultTenant, rule.Breaker{Name: "bank", Config: config}); err != nil {
 			t.Fatal(err)
 		}
+
 		const tasks = 40
 		for i := range tasks {
 			spec := model.TaskSpec{Breaker: "bank", Retry: model.Retry{Initial: time.Second, Max: time.Second}}
@@ -521,6 +547,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		state := func(m *member) breaker.Status {
 			t.Helper()
 			s, err := m.Flow().State(ctx, model.DefaultTenant)
@@ -529,15 +556,18 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			}
 			return s.Breakers[0].Status
 		}
+
 		time.Sleep(30 * time.Second)
 		for i, m := range nodes {
 			if s := state(m); s.State != breaker.Open {
 				t.Errorf("node %d: %+v", i, s)
 			}
-			if n := c.ended(m); n < 1 || n > 3 { // each has a slot: some of the four, and what had begun by then
+			// each has a slot: some of the four, and what had begun by then
+			if n := c.ended(m); n < 1 || n > 3 {
 				t.Errorf("node %d had %d calls", i, n)
 			}
 		}
+
 		if n := c.begun(); n > 4+2 { // each has a slot, and may begin one more before it hears
 			t.Errorf("%d calls, and four failures open it", n)
 		}
@@ -547,6 +577,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			t.Errorf("%d probes", n)
 		}
 		broken.Store(false)
+
 		for i := range tasks {
 			for {
 				if _, err := nodes[0].Await(ctx, submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err == nil {
@@ -554,15 +585,18 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 				}
 			}
 		}
+
 		// Two probes, one after the other, close it.
 		for k := range 2 {
 			if d := c.begins[before+k+2].Sub(c.begins[before+k+1]); d < 5*time.Second {
 				t.Errorf("probe %d begins %v after the one before", k+2, d)
 			}
 		}
+
 		if s := state(nodes[1]); s.State != breaker.Closed {
 			t.Errorf("%+v", s)
 		}
+
 		// What one of them is told by the other side, all of them go by; and what people do.
 		if err := nodes[1].Flow().Pause(ctx, id, model.Time(time.Now().Add(time.Hour).UnixMicro()), "migration"); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// notices remembers which rows were said to be unreadable, by the kind of read that meets them, so that each episode is one line of the log.
+// notices remembers which rows were said to be unreadable, by the kind of read that meets them, so
+// that each episode is one line of the log.
 type notices struct {
 	mu   sync.Mutex
 	said map[lane.LoadKind]string

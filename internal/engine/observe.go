@@ -165,21 +165,25 @@ func (e *Engine) states(g *telemetry.States) {
 			g.Set(telemetry.StoreLog, float64(bytes))
 		}
 	}
+
 	inc := e.current()
 	if inc == nil {
 		g.Set(telemetry.LeaseLeft, 0)
 		g.Set(telemetry.ShardsOwned, 0)
 		return
 	}
+
 	left := time.Duration(inc.validUntil.Load()) - e.clock.mono()
 	g.Set(telemetry.LeaseLeft, max(left, 0).Seconds())
 	g.Set(telemetry.ClockAhead, time.Duration(e.skew.Load()).Seconds())
+
 	owned := 0
 	for s := range inc.owner {
 		if inc.owner[s].Load() > 0 {
 			owned++
 		}
 	}
+
 	g.Set(telemetry.ShardsOwned, float64(owned))
 	if alive := inc.alive.Load(); alive != nil {
 		g.Set(telemetry.Nodes, float64(len(*alive)))
@@ -199,6 +203,7 @@ func (s *laneShell) states(g *telemetry.States) {
 	}
 	timer := time.NewTimer(laneWait)
 	defer timer.Stop()
+
 	select {
 	case st := <-told:
 		g.Set(telemetry.LaneBytes, float64(st.Bytes))
@@ -220,6 +225,7 @@ func (b *board) states(g *telemetry.States) {
 	b.mu.Lock()
 	limits, breakers, stats := b.gate.Limits(), b.gate.Breakers(now), b.b.Stats()
 	b.mu.Unlock()
+
 	oldest := map[string]model.Time{}
 	for i := range stats.Queues {
 		q := &stats.Queues[i]
@@ -237,6 +243,7 @@ func (b *board) states(g *telemetry.States) {
 			oldest[q.Queue] = q.Oldest
 		}
 	}
+
 	for name, since := range oldest {
 		waits := 0.0
 		if since != 0 {
@@ -244,12 +251,14 @@ func (b *board) states(g *telemetry.States) {
 		}
 		g.Set(telemetry.TaskOldest, waits, name)
 	}
+
 	for i := range limits {
 		l := &limits[i]
 		g.Set(telemetry.LimitHolders, float64(len(l.Holders)), l.Resource.Name)
 		g.Set(telemetry.LimitWaiters, float64(len(l.Waiters)), l.Resource.Name)
 		g.Set(telemetry.LimitPermits, float64(l.Block), l.Resource.Name)
 	}
+
 	for i := range breakers {
 		s := &breakers[i]
 		for _, state := range [...]breaker.State{breaker.Closed, breaker.Open, breaker.HalfOpen} {

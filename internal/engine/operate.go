@@ -19,19 +19,21 @@ const (
 	deadPages = 5
 )
 
-// sweepDead purges dead letters that are too old, a few pages at a time. Those whose requeued run is open stay; so that they do not keep the others, the next round
-// goes on behind them.
+// sweepDead purges dead letters that are too old, a few pages at a time. Those whose requeued run
+// is open stay; so that they do not keep the others, the next round goes on behind them.
 func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now model.Time) (purged int, err error) {
 	keep := inc.eng.cfg.RetainDead
 	if keep < 0 {
 		return 0, nil
 	}
+
 	st := inc.eng.cfg.Store
 	for range deadPages {
 		rows, err := st.LoadDeadBefore(ctx, mine, now.Add(-keep), inc.swept, deadPage)
 		if err != nil {
 			return purged, err
 		}
+
 		var ms []*model.Message
 		for i := range rows {
 			row := &rows[i]
@@ -39,11 +41,13 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 				continue // cannot be read: it is kept for people
 			}
 			var run *store.Execution
+
 			if q := row.Body.Requeued; !q.IsZero() {
 				if run, err = st.LoadExecution(ctx, q.Address.Shard(len(inc.owner)), q.Address, q.Run); err != nil {
 					return purged, err
 				}
 			}
+
 			if !Purgeable(row, run, now) {
 				continue
 			}
@@ -52,24 +56,30 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 				Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: ref, Count: row.Requeued, Run: row.Body.Requeued.Run},
 			})
 		}
+
 		for _, sent := range inc.eng.SendMany(ctx, ms) {
 			if sent.Err == nil {
 				purged++
 			}
 		}
+
 		if len(rows) < deadPage {
 			inc.swept = store.DeadPlace{}
 			return purged, nil
 		}
+
 		inc.swept = rows[len(rows)-1].Place()
 	}
+
 	return purged, nil
 }
 
-// OnItsWay is how long a run that a dead letter was requeued as, and that is not there, may be on its way to its shard. After that it was deleted.
+// OnItsWay is how long a run that a dead letter was requeued as, and that is not there, may be on
+// its way to its shard. After that it was deleted.
 const OnItsWay = time.Minute
 
-// Purgeable reports whether a dead letter may be removed as far as the run that it was requeued as is concerned; nil when that is not there.
+// Purgeable reports whether a dead letter may be removed as far as the run that it was requeued as
+// is concerned; nil when that is not there.
 func Purgeable(row *store.DeadRow, run *store.Execution, now model.Time) bool {
 	q := row.Body.Requeued
 	return q.IsZero() || run != nil && run.Outcome.Status.Closed() || run == nil && now.Sub(q.At) >= OnItsWay
@@ -78,7 +88,8 @@ func Purgeable(row *store.DeadRow, run *store.Execution, now model.Time) bool {
 // maxLines bounds how many lines of tasks are looked at for one answer.
 const maxLines = 10_000
 
-// QueueCounts are the tasks of runs that this node owns, by queue; ok is false while it is not sure of its lease.
+// QueueCounts are the tasks of runs that this node owns, by queue; ok is false while it is not sure
+// of its lease.
 func (e *Engine) QueueCounts() (counts []peer.QueueCount, ok bool) {
 	inc := e.current()
 	if inc == nil || !inc.serving() {

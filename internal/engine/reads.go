@@ -23,6 +23,7 @@ func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
 		if p == nil {
 			continue
 		}
+
 		r := read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now(), p.grow)
 		s.noteRead(ctx, source, ld.Kind, r.Err)
 		heard := s.inbox.result(func(l *lane.Lane, now model.Time) {
@@ -42,7 +43,8 @@ func (s *laneShell) noteRead(ctx context.Context, source *episode.Source, kind l
 		source.OK()
 		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(nil))
 		s.passedOver(kind, err)
-	case fault.Is(err, fault.Corrupt): // the store works; what it holds there is set aside with this reason
+	case fault.Is(err, fault.Corrupt):
+		// the store works; what it holds there is set aside with this reason
 		source.OK()
 		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(err))
 		s.log.Warn("read failed", "error", err)
@@ -59,8 +61,8 @@ const (
 	openReads = 8 // whose results are in memory and not yet in the hands of the lane
 )
 
-// pages bounds the memory of what is read for a lane: so many results of one page, and one of several
-// pages. Readers wait until the lane has taken the results.
+// pages bounds the memory of what is read for a lane: so many results of one page, and one of
+// several pages. Readers wait until the lane has taken the results.
 type pages struct {
 	results chan struct{}
 	large   chan struct{}
@@ -145,6 +147,7 @@ func read(ctx context.Context, st store.Store, ld lane.Load, now model.Time, gro
 	case lane.LoadMail:
 		r = readMail(ctx, st, ld, now)
 	}
+
 	return r
 }
 

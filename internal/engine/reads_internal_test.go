@@ -43,10 +43,12 @@ func TestOneLargeReadAtATime(t *testing.T) {
 				}
 			}()
 		}
+
 		synctest.Wait()
 		if len(done) != 1 || len(p.results) != openReads {
 			t.Fatalf("%d reads of several pages have ended, %d are open", len(done), len(p.results))
 		}
+
 		for range openReads {
 			(<-done).close()
 			synctest.Wait()
@@ -54,6 +56,7 @@ func TestOneLargeReadAtATime(t *testing.T) {
 				t.Fatalf("%d reads of several pages have ended", len(done))
 			}
 		}
+
 		(<-done).close()
 		first, second := p.open(ctx), p.open(ctx)
 		if !first.grow() || len(p.results) != 2 || len(p.large) != 1 {

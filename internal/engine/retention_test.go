@@ -64,7 +64,8 @@ func (w *watched) count(t interface{ Fatal(...any) }) int {
 	return int(n)
 }
 
-// serve runs an engine until the returned function is called. What it does every few seconds it does once in a year, so that days pass quickly.
+// serve runs an engine until the returned function is called. What it does every few seconds it
+// does once in a year, so that days pass quickly.
 func serve(t interface{ Fatal(...any) }, cfg engine.Config) (*engine.Engine, func()) {
 	cfg.LeaseTTL, cfg.SweepEvery = 10*365*day, time.Hour
 	cfg.Lane.TimerHorizon = 10 * 365 * day
@@ -96,7 +97,8 @@ func ended(t interface{ Fatal(...any) }, e *engine.Engine, key string) {
 	}
 }
 
-// Closed runs leave when their time is over and not before, a bounded page at a time, with their events; others stay, and live work goes on.
+// Closed runs leave when their time is over and not before, a bounded page at a time, with their
+// events; others stay, and live work goes on.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,21 +127,25 @@ func TestRetention(t *testing.T) {
 			t.Errorf("%d runs are left after their time, want the open one", n)
 		}
 		total := 0
+
 		_, pages := st.seen()
 		for _, n := range pages {
 			if total += n; n > 100 {
 				t.Errorf("a commit removed %d runs", n)
 			}
 		}
+
 		if total != runs {
 			t.Errorf("%d runs were removed in pages of %v", total, pages)
 		}
 		if _, err := e.Await(context.Background(), old, model.RunID{}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("the end of a run that is gone: %v", err)
 		}
+
 		// The key may be used again.
 		join(e, 1)
 		ended(t, e, "0")
+
 		// While there is nothing to do, the store is asked about once a minute.
 		before, _ := st.seen()
 		time.Sleep(time.Hour)
@@ -149,24 +155,28 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// Old runs that stay are passed over, a read at a time, and what lies behind them is found within a few looks.
+// Old runs that stay are passed over, a read at a time, and what lies behind them is found within a
+// few looks.
 func TestRetentionBehindOpenRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &watched{Store: memory.New(memory.Options{Shards: 16})}
 		e, stop := serve(t, engine.Config{Store: st, Retention: day})
 		defer stop()
+
 		const open, runs = 3500, 40
 		for i := range open {
 			m := start(fmt.Sprint("open ", i))
 			m.To.Type = "other" // nobody runs it
 			send(t, e, m)
 		}
+
 		w := join(e, 1)
 		for i := range runs {
 			ended(t, e, fmt.Sprint(i))
 		}
 		_ = w.session.Leave(t.Context())
+
 		for round := 1; round <= 2; round++ {
 			time.Sleep(day + 6*time.Minute)
 			if n := st.count(t); n != open {
@@ -178,6 +188,7 @@ func TestRetentionBehindOpenRuns(t *testing.T) {
 			}
 			_ = w.session.Leave(t.Context())
 		}
+
 		before, _ := st.seen()
 		time.Sleep(time.Hour)
 		if looks, _ := st.seen(); looks-before > 125*3 {
@@ -186,7 +197,8 @@ func TestRetentionBehindOpenRuns(t *testing.T) {
 	})
 }
 
-// A page that comes while the address of a run is at work waits for it, and work that comes while a run goes waits for that.
+// A page that comes while the address of a run is at work waits for it, and work that comes while a
+// run goes waits for that.
 func TestRetentionBesideLiveWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,6 +207,7 @@ func TestRetentionBesideLiveWork(t *testing.T) {
 		defer stop()
 		join(e, 1)
 		stopped, done := make(chan struct{}), make(chan int)
+
 		go func() { // the same key again and again, each run replaces the one before
 			n := 0
 			for {
@@ -214,6 +227,7 @@ func TestRetentionBesideLiveWork(t *testing.T) {
 				time.Sleep(7 * time.Second)
 			}
 		}()
+
 		time.Sleep(3 * time.Hour)
 		close(stopped)
 		if n := <-done; n < 3*3600/8 {
@@ -229,7 +243,8 @@ func TestRetentionBesideLiveWork(t *testing.T) {
 	})
 }
 
-// A process that dies between two pages, or whose commit of one does not land, leaves the rest to the next.
+// A process that dies between two pages, or whose commit of one does not land, leaves the rest to
+// the next.
 func TestRetentionAfterACrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -253,6 +268,7 @@ func TestRetentionAfterACrash(t *testing.T) {
 		_, stop = serve(t, engine.Config{Store: second, Retention: day})
 		defer stop()
 		time.Sleep(15 * time.Minute) // nothing is removed in the first ten
+
 		if n := second.count(t); n != 0 {
 			_, pages := second.seen()
 			t.Errorf("%d runs are left; pages %v", n, pages)
@@ -260,7 +276,8 @@ func TestRetentionAfterACrash(t *testing.T) {
 	})
 }
 
-// Forever keeps everything but what has a time of its own; that of a run counts however long the others are kept.
+// Forever keeps everything but what has a time of its own; that of a run counts however long the
+// others are kept.
 func TestRetentionOfItsOwn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -287,7 +304,8 @@ func TestRetentionOfItsOwn(t *testing.T) {
 	})
 }
 
-// Whatever is started, replaced, ended and left alone, for whatever time: an open run never leaves, a closed one not before its time and soon after it.
+// Whatever is started, replaced, ended and left alone, for whatever time: an open run never leaves,
+// a closed one not before its time and soon after it.
 func TestRetentionProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -318,6 +336,7 @@ func leaveByPolicy(t *testing.T, keep time.Duration, steps []retentionStep) stri
 	st := &watched{Store: memory.New(memory.Options{Shards: shards})}
 	e, stop := serve(t, engine.Config{Store: st, Retention: keep, Lane: lane.Config{RetainEvery: 5 * time.Minute}})
 	defer stop()
+
 	closed, open := map[store.RunKey]time.Time{}, map[model.Address]store.RunKey{}
 	for i, s := range steps {
 		m := start(s.key)
@@ -332,11 +351,13 @@ func leaveByPolicy(t *testing.T, keep time.Duration, steps []retentionStep) stri
 			delete(open, m.To)
 			closed[run] = time.Now()
 		}
+
 		for a, run := range open {
 			if row, err := st.LoadExecution(t.Context(), run.Shard, a, run.Run); err != nil || row == nil || row.Outcome.Status.Closed() {
 				return fmt.Sprintf("step %d: the open run of %s is gone: %v, %v", i, a, row, err)
 			}
 		}
+
 		for run, at := range closed {
 			rows, err := st.LoadOutcomes(t.Context(), []store.RunKey{run})
 			if age, there := time.Since(at), len(rows) > 0; err != nil || there && age > keep+6*time.Minute || !there && age < keep {
@@ -344,5 +365,6 @@ func leaveByPolicy(t *testing.T, keep time.Duration, steps []retentionStep) stri
 			}
 		}
 	}
+
 	return ""
 }

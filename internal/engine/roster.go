@@ -6,7 +6,8 @@ import (
 	"sync"
 )
 
-// roster are the sessions of workers that have joined a node, over all its incarnations. The zero value is empty.
+// roster are the sessions of workers that have joined a node, over all its incarnations. The zero
+// value is empty.
 type roster[ID ~int, S any] struct {
 	mu   sync.Mutex
 	next ID

@@ -21,8 +21,9 @@ type call struct {
 	done   chan struct{}
 	once   sync.Once
 	answer lane.Answer
-	asked  *model.Message   // what a reply in the store is compared with; nil where none is looked for
-	reply  store.RequestKey // where that reply was found
+	// what a reply in the store is compared with; nil where none is looked for
+	asked *model.Message
+	reply store.RequestKey // where that reply was found
 }
 
 func newCall() *call { return &call{done: make(chan struct{})} }
@@ -42,9 +43,10 @@ func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
 	})
 }
 
-// Send delivers a message of a client to its address, wherever it is owned, and returns the answer. Losing the lease in between is not the
-// caller's business: the message has a request id, so it is simply sent again. When ctx ends first, it may or may not take effect.
-// An error of the kinds Exhausted and Blocked means that it has not been taken.
+// Send delivers a message of a client to its address, wherever it is owned, and returns the answer.
+// Losing the lease in between is not the caller's business: the message has a request id, so it is
+// simply sent again. When ctx ends first, it may or may not take effect. An error of the kinds
+// Exhausted and Blocked means that it has not been taken.
 func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
 	m, fresh := named(m)
 	taken := false // perhaps, by an owner that has lost its lease since
@@ -58,7 +60,8 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 			answer, err := e.clerk.send(ctx, m, taken)
 			return answer, unsure(err, taken)
 		}
-		// The only node there can be is between two incarnations, or not ready yet. The first look was made without listening: look again.
+		// The only node there can be is between two incarnations, or not ready yet. The first look
+		// was made without listening: look again.
 		fresh = false
 		if served != nil && !e.await(ctx, served) {
 			return model.Answer{}, e.gaveUp(ctx, "send %s to %s: the node does not serve its shards", m.Kind, m.To)
@@ -66,7 +69,8 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 	}
 }
 
-// unsure turns a refusal of a message that an earlier owner may have taken into an error that does not say so.
+// unsure turns a refusal of a message that an earlier owner may have taken into an error that does
+// not say so.
 func unsure(err error, taken bool) error {
 	if taken && (fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Blocked)) {
 		return fault.New(fault.Unavailable, "the node that had the message lost its lease, and the next one refuses it: %w", err)
@@ -74,28 +78,32 @@ func unsure(err error, taken bool) error {
 	return err
 }
 
-// Reach tells whether messages can be sent now: the store answers and, unless this is a guest, the node has its lease.
+// Reach tells whether messages can be sent now: the store answers and, unless this is a guest, the
+// node has its lease.
 func (e *Engine) Reach(ctx context.Context) error {
 	if inc := e.current(); !e.cfg.Guest && (inc == nil || !inc.serving()) {
 		return fault.New(fault.Unavailable, "the node does not serve its shards")
 	}
-	if _, err := e.cfg.Store.LoadReplies(ctx, []store.RequestKey{{}}); err != nil { // any read will do; this one finds nothing
+	// any read will do; this one finds nothing
+	if _, err := e.cfg.Store.LoadReplies(ctx, []store.RequestKey{{}}); err != nil {
 		return fault.New(fault.Unavailable, "the store does not answer: %w", err)
 	}
 	return nil
 }
 
-// Remembers is how long the answer to a request id is kept at least, by whichever node owns its target.
+// Remembers is how long the answer to a request id is kept at least, by whichever node owns its
+// target.
 func (e *Engine) Remembers() time.Duration { return LeastRetainRequest }
 
-// Query asks the code of the current run of an address, wherever it is owned. A node that cannot be sure of its lease answers nothing: what it
-// has in memory may be out of date.
+// Query asks the code of the current run of an address, wherever it is owned. A node that cannot be
+// sure of its lease answers nothing: what it has in memory may be out of date.
 func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, error) {
 	for tries := 0; ; tries++ {
 		served := e.served.listen()
 		inc := e.current()
 		a, err := e.sendLocal(ctx, m, true, false)
 		more := true
+
 		switch {
 		case errors.Is(err, lane.ErrNotOwner) && e.cfg.Store.Info().Shared:
 			return e.clerk.send(ctx, m, false)
@@ -106,18 +114,21 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 		case ctx.Err() != nil && err != nil:
 			return model.Answer{}, err
 		case ctx.Err() != nil:
-			more = false // what somebody answers who is not sure to be the owner is no answer, also for the last time
+			// what somebody answers who is not sure to be the owner is no answer, also for the last
+			// time
+			more = false
 		case tries > 2:
 			more = e.pause(ctx, storePause)
 		}
+
 		if !more {
 			return model.Answer{}, e.gaveUp(ctx, "query %s of %s", m.Name, m.To)
 		}
 	}
 }
 
-// Execute is Send of a start and Await of the chain that has the key then. When this node owns the shard and the start begins the
-// execution, as is usual, the owner is asked once.
+// Execute is Send of a start and Await of the chain that has the key then. When this node owns the
+// shard and the start begins the execution, as is usual, the owner is asked once.
 func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, error) {
 	m, fresh := named(m)
 	switch a, err := e.sendLocal(ctx, m, fresh, true); {
@@ -134,7 +145,8 @@ func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, er
 	return e.Await(ctx, m.To, model.RunID{})
 }
 
-// named gives a message a request id if repeating it could do harm. fresh tells that no id can have been used before.
+// named gives a message a request id if repeating it could do harm. fresh tells that no id can have
+// been used before.
 func named(m *model.Message) (_ *model.Message, fresh bool) {
 	if m.RequestID != "" {
 		return m, false
@@ -164,15 +176,18 @@ func repeatable(m *model.Message) bool {
 	case model.MessageRequeue:
 		return m.Letter.Do == model.LetterPurge
 	}
+
 	return false
 }
 
-// awaited reports whether the answer to a message may come long after the message has been accepted.
+// awaited reports whether the answer to a message may come long after the message has been
+// accepted.
 func awaited(m *model.Message) bool {
 	return m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall
 }
 
-// sendLocal asks the owner if it is this node: for the answer to a message or, for a start that awaits, for the end of what it begins.
+// sendLocal asks the owner if it is this node: for the answer to a message or, for a start that
+// awaits, for the end of what it begins.
 func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits bool) (lane.Answer, error) {
 	inc := e.current()
 	if inc == nil {
@@ -186,10 +201,12 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	if s == nil {
 		return lane.Answer{}, lane.ErrNotOwner
 	}
+
 	c := newCall()
 	if err := s.inbox.put(ctx, op{message: m, fresh: fresh, token: c, awaits: awaits}); err != nil {
 		return lane.Answer{}, err
 	}
+
 	select {
 	case <-c.done:
 		return c.answer, c.answer.Err
@@ -204,7 +221,8 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	}
 }
 
-// Await waits for the end of an execution: of the run if it is given, else of the last run of the chain.
+// Await waits for the end of an execution: of the run if it is given, else of the last run of the
+// chain.
 func (e *Engine) Await(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
 	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
 		r, err := e.awaitLocal(ctx, a, run)
@@ -220,13 +238,15 @@ func (e *Engine) Await(ctx context.Context, a model.Address, run model.RunID) (l
 		case served != nil:
 			more = e.await(ctx, served)
 		}
+
 		if !more {
 			return lane.Result{}, e.gaveUp(ctx, "wait for %s", a)
 		}
 	}
 }
 
-// awaitLocal registers with the owner first and looks at the store afterwards, so that an end in between is heard.
+// awaitLocal registers with the owner first and looks at the store afterwards, so that an end in
+// between is heard.
 func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
 	inc := e.current()
 	if inc == nil {
@@ -237,6 +257,7 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 	if s == nil {
 		return lane.Result{}, lane.ErrNotOwner
 	}
+
 	c, registered := newCall(), newCall()
 	var sure bool
 	err := s.inbox.put(ctx, op{token: registered, do: func(l *lane.Lane, _ model.Time) {
@@ -247,6 +268,7 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 	if err != nil {
 		return lane.Result{}, err
 	}
+
 	forget := func() { s.forget(a, c) }
 	select {
 	case <-registered.done:
@@ -254,9 +276,11 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 		forget() // it is behind the registration, which is still made
 		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
 	}
+
 	if err := registered.answer.Err; err != nil {
 		return lane.Result{}, err
 	}
+
 	if !sure {
 		row, err := e.cfg.Store.LoadExecution(ctx, shard, a, run)
 		switch {
@@ -270,11 +294,13 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 			forget()
 			return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
 		}
+
 		if err := core.LimitReached(a, row.Blocked); err != nil {
 			forget()
 			return lane.Result{}, err
 		}
 	}
+
 	select {
 	case <-c.done:
 		if c.answer.Result == nil {

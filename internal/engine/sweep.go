@@ -11,14 +11,16 @@ import (
 
 const (
 	sweepRows = 5000 // in one transaction
-	// retainPeerMail is how long letters of nodes are kept that nobody has taken: their receiver is gone.
+	// retainPeerMail is how long letters of nodes are kept that nobody has taken: their receiver is
+	// gone.
 	retainPeerMail = time.Minute
 
 	sweepShare = 9 // for every moment that a sweep takes, so many pass without one
 )
 
-// sweep removes what nobody needs any more, in bounded steps with pauses, until nothing is left or the incarnation ends. It takes a tenth of the time at
-// most: what it removes came into the store by commits that cost more.
+// sweep removes what nobody needs any more, in bounded steps with pauses, until nothing is left or
+// the incarnation ends. It takes a tenth of the time at most: what it removes came into the store
+// by commits that cost more.
 func (inc *incarnation) sweep(ctx context.Context) {
 	defer inc.sweeping.Store(false)
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Tidy() })
@@ -38,6 +40,7 @@ func (inc *incarnation) sweep(ctx context.Context) {
 			break
 		}
 	}
+
 	if swept > 0 {
 		inc.eng.cfg.Log.Debug("swept", "rows", swept)
 	}
@@ -50,6 +53,7 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 			mine = append(mine, model.ShardID(s))
 		}
 	}
+
 	if len(mine) == 0 {
 		return 0, nil
 	}
@@ -57,6 +61,7 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	now := inc.eng.clock.now()
+
 	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
 		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), LettersBefore: now.Add(-inc.eng.cfg.RetainLetter),
 		LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), PeerMailBefore: now.Add(-retainPeerMail), Limit: sweepRows,
@@ -64,6 +69,7 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 	if err != nil {
 		return n, err
 	}
+
 	purged, err := inc.sweepDead(ctx, mine, now)
 	return n + purged, err
 }

@@ -73,7 +73,8 @@ func (s *shut) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl ti
 	return store.Registration{}, store.Errorf(store.Away, "register", "shut")
 }
 
-// A node that cannot be sure of its lease answers no query, does not ask its workers without end, and answers again when it can.
+// A node that cannot be sure of its lease answers no query, does not ask its workers without end,
+// and answers again when it can.
 func TestQueryWithoutLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,6 +87,7 @@ func TestQueryWithoutLease(t *testing.T) {
 		if err := e.Ready(ctx); err != nil {
 			t.Fatal(err)
 		}
+
 		w := newAnswerer(e)
 		if _, err := e.Send(ctx, start("a")); err != nil {
 			t.Fatal(err)
@@ -93,6 +95,7 @@ func TestQueryWithoutLease(t *testing.T) {
 		if a, err := e.Query(ctx, query("a")); err != nil || string(a.Output.Data) != "42" {
 			t.Fatalf("query = %+v, %v", a, err)
 		}
+
 		st.deaf.deaf.Store(true)
 		time.Sleep(lease)
 		before := w.asked.Load()
@@ -126,8 +129,8 @@ func (c common) Info() store.Info {
 	return i
 }
 
-// Several callers of one process wait for the answer to the same request, wherever its execution is owned: that one of them gives up is
-// nothing to the others.
+// Several callers of one process wait for the answer to the same request, wherever its execution is
+// owned: that one of them gives up is nothing to the others.
 func TestCallersOfOneRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,6 +138,7 @@ func TestCallersOfOneRequest(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var engines []*engine.Engine
 		var workers []*answerer
+
 		done := make(chan error, 2)
 		for range 2 {
 			e := engine.New(engine.Config{Store: st, Hints: hints})
@@ -144,6 +148,7 @@ func TestCallersOfOneRequest(t *testing.T) {
 			}
 			engines, workers = append(engines, e), append(workers, newAnswerer(e))
 		}
+
 		time.Sleep(time.Minute) // until the shards have moved
 		if _, err := engines[0].Send(ctx, start("a")); err != nil {
 			t.Fatal(err)
@@ -153,6 +158,7 @@ func TestCallersOfOneRequest(t *testing.T) {
 		}
 		short, end := context.WithTimeout(ctx, 5*time.Second)
 		defer end()
+
 		errs := make(chan error, 8)
 		for _, e := range engines {
 			for _, c := range []context.Context{short, ctx, ctx, short} {
@@ -170,10 +176,12 @@ func TestCallersOfOneRequest(t *testing.T) {
 				}()
 			}
 		}
+
 		time.Sleep(10 * time.Second)
 		for _, w := range workers {
 			close(w.may)
 		}
+
 		for range 8 {
 			select {
 			case err := <-errs:
@@ -184,6 +192,7 @@ func TestCallersOfOneRequest(t *testing.T) {
 				t.Fatal("somebody waits for ever")
 			}
 		}
+
 		cancel()
 		for range 2 {
 			if err := <-done; err != nil {
@@ -206,7 +215,8 @@ func (f *fenced) Renew(ctx context.Context, r store.RenewRequest) (store.View, e
 	return f.Store.Renew(ctx, r)
 }
 
-// slowCode is a worker whose workflow answers its update only when the run is handed to it for the second time.
+// slowCode is a worker whose workflow answers its update only when the run is handed to it for the
+// second time.
 type slowCode struct {
 	session *engine.Session
 	handed  atomic.Int32
@@ -236,7 +246,8 @@ func (w *slowCode) Evict(model.RunID, uint64, string)                    {}
 func (w *slowCode) Query(model.RunID, uint64, model.Query)               {}
 func (*slowCode) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
-// An update that was accepted is sent again under its id when the node loses its lease: its caller hears the answer, and nothing of the loss.
+// An update that was accepted is sent again under its id when the node loses its lease: its caller
+// hears the answer, and nothing of the loss.
 func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -245,12 +256,14 @@ func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(ctx) }()
+
 		defer func() {
 			cancel()
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
 		}()
+
 		if err := e.Ready(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -260,6 +273,7 @@ func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
+
 		answer := make(chan error, 1)
 		go func() {
 			a, err := e.Send(t.Context(), &model.Message{Kind: model.MessageUpdate, To: m.To, Name: "u"})
@@ -268,6 +282,7 @@ func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
 			}
 			answer <- err
 		}()
+
 		<-w.got
 		st.once.Store(true)
 		select {
@@ -278,6 +293,7 @@ func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
 		case <-time.After(time.Minute): // virtual
 			t.Error("the accepted update is not answered")
 		}
+
 		if n := w.handed.Load(); n < 2 {
 			t.Errorf("the run was handed over %d times: the lease was not lost", n)
 		}

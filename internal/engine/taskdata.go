@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Write stores what a claim writes beside the history, wherever its run is owned, and returns when it is durable. When the outcome is unknown, the same write may be made again:
-// what was written is left out. NotOwned tells that the claim is over; then nothing is written.
+// Write stores what a claim writes beside the history, wherever its run is owned, and returns when
+// it is durable. When the outcome is unknown, the same write may be made again: what was written is
+// left out. NotOwned tells that the claim is over; then nothing is written.
 func (s *TaskSession) Write(ctx context.Context, w *model.TaskWrite) error {
 	if !s.holds(w.Ref) {
 		return fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", w.Ref.TaskRef)
@@ -30,11 +31,14 @@ func (s *TaskSession) States(ctx context.Context, ref model.ClaimRef) ([]store.T
 	return st.LoadTaskData(ctx, store.RunKey{Shard: ref.Address.Shard(st.Info().Shards), Run: ref.Run}, store.States(ref.ID))
 }
 
-// watchAgain is how often a listener says to another node that it listens. It is less than half of the time for which that node tells it.
+// watchAgain is how often a listener says to another node that it listens. It is less than half of
+// the time for which that node tells it.
 const watchAgain = 50 * time.Second
 
-// Changed returns a channel that is closed when something of the execution has been committed since, or when it is time to look again for another reason. Whoever waits for
-// something calls it first and looks then, so that no change is missed. stop must be called. An engine that has ended tells nobody anything: that is an error.
+// Changed returns a channel that is closed when something of the execution has been committed
+// since, or when it is time to look again for another reason. Whoever waits for something calls it
+// first and looks then, so that no change is missed. stop must be called. An engine that has ended
+// tells nobody anything: that is an error.
 func (e *Engine) Changed(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
 	if changed, stop, err = e.listen(ctx, a); err != nil {
 		return nil, nil, err
@@ -61,6 +65,7 @@ func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan st
 			}
 		}
 	}
+
 	if !e.cfg.Store.Info().Shared { // the only node there can be is between two incarnations
 		return served, func() {}, nil
 	}
@@ -106,21 +111,19 @@ type listening struct {
 	said  time.Time // when its owner was told last that we listen
 }
 
-// changed listens to an execution that another node owns: its owner is told, and hints when there is something; without one we look every second.
+// changed listens to an execution that another node owns: its owner is told, and hints when there
+// is something; without one we look every second.
 func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, func(), error) {
 	c := newCall()
 	now := time.Now()
 	k.mu.Lock()
-	for other, l := range k.listens { // those that nobody has listened to for a while
-		if len(l.calls) == 0 && now.Sub(l.said) > watchAgain {
-			delete(k.listens, other)
-		}
-	}
+
 	l := k.listens[a]
 	if l == nil {
 		l = &listening{}
 		k.listens[a] = l
 	}
+
 	say := now.Sub(l.said) > watchAgain
 	if say {
 		l.said = now
@@ -128,18 +131,49 @@ func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, 
 	l.calls = append(l.calls, c)
 	k.mu.Unlock()
 	k.lookout.Expect()
+
 	stop := func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		l.calls = without(l.calls, c)
+		k.forgetListensLater()
 	}
+
 	if say {
 		if _, err := k.put(ctx, newID(), &model.Message{Kind: model.MessageWatch, To: a, Name: model.WatchChanges}); err != nil {
 			stop()
 			return nil, nil, err
 		}
 	}
+
 	return c.done, stop, nil
+}
+
+// forgetListensLater forgets addresses without listeners after a while. Until then the owner
+// need not be told again if another listener comes. The caller has the lock.
+func (k *clerk) forgetListensLater() {
+	if k.forgetting {
+		return
+	}
+	k.forgetting = true
+	time.AfterFunc(watchAgain, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.forgetting = false
+		now, left := time.Now(), false
+		for a, l := range k.listens {
+			switch {
+			case len(l.calls) > 0:
+			case now.Sub(l.said) >= watchAgain:
+				delete(k.listens, a)
+			default:
+				left = true
+			}
+		}
+		if left {
+			k.forgetListensLater()
+		}
+	})
 }
 
 // lookAgain has everybody look who listens.

@@ -19,7 +19,8 @@ import (
 type TaskWorker interface {
 	// Execute hands claims over.
 	Execute(claims []model.Claim)
-	// Stop tells that the outcome of a claim is not wanted any more; canceled, that what it reports still counts.
+	// Stop tells that the outcome of a claim is not wanted any more; canceled, that what it reports
+	// still counts.
 	Stop(claim model.ClaimRef, canceled bool)
 	// Settled tells that a report is durable, or why it counts for nothing.
 	Settled(claim model.ClaimRef, err error)
@@ -30,14 +31,15 @@ type taskWorkers struct {
 	roster[queue.WorkerID, TaskSession]
 }
 
-// own are those of this node that take tasks, and not those that it has borrowed or that only give something back.
+// own are those of this node that take tasks, and not those that it has borrowed or that only give
+// something back.
 func (w *taskWorkers) own() []*TaskSession {
 	return slices.DeleteFunc(w.all(), func(s *TaskSession) bool { return !s.node.IsZero() || len(s.offer.Tenants) == 0 })
 }
 
-// call passes calls of a lane on. Those that hand claims to the same worker are one, in the place of the first: nothing that comes before or between them is about
-// these claims.
-// It returns the claims of workers that left while these were on their way to the store.
+// call passes calls of a lane on. Those that hand claims to the same worker are one, in the place
+// of the first: nothing that comes before or between them is about these claims. It returns the
+// claims of workers that left while these were on their way to the store.
 func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	var s *TaskSession
 	for i := range calls {
@@ -50,6 +52,7 @@ func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 				continue
 			}
 		}
+
 		switch {
 		case c.Kind == lane.TaskStop:
 			s.stop(c.Ref, c.Canceled)
@@ -64,6 +67,7 @@ func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 			}
 		}
 	}
+
 	return left
 }
 
@@ -93,15 +97,17 @@ type TaskSession struct {
 	offer  model.TaskOffer
 	node   model.NodeID // of a worker that is borrowed from another node; zero for our own
 
-	mu       sync.Mutex
-	slots    int
-	abroad   loan.Abroad
-	heard    bell                                 // rung when owners elsewhere have been told something
+	mu     sync.Mutex
+	slots  int
+	abroad loan.Abroad
+	// rung when owners elsewhere have been told something
+	heard    bell
 	held     map[model.ClaimRef]bool              // whether it should come to an end
 	reported map[model.ClaimRef]*model.TaskReport // and not settled
-	idle     chan struct{}                        // closed when both are empty; nil while the session lasts
-	leaving  bool                                 // takes nothing more
-	over     bool
+	// closed when both are empty; nil while the session lasts
+	idle    chan struct{}
+	leaving bool // takes nothing more
+	over    bool
 }
 
 // JoinTasks adds a task worker. The name of the offer must be its own.
@@ -123,7 +129,8 @@ func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer, node model.Nod
 	})
 }
 
-// giveBack returns claims of workers that left while these were on their way to the store. It is done like a report of a worker: also when the shard moves meanwhile.
+// giveBack returns claims of workers that left while these were on their way to the store. It is
+// done like a report of a worker: also when the shard moves meanwhile.
 func (e *Engine) giveBack(refs []model.ClaimRef) {
 	if len(refs) == 0 {
 		return
@@ -167,7 +174,8 @@ func (s *TaskSession) has(claim model.ClaimRef) bool {
 	return executes || reported
 }
 
-// at reports whether the worker executes the claim, and whether it has said how it ended, and that is not settled.
+// at reports whether the worker executes the claim, and whether it has said how it ended, and that
+// is not settled.
 func (s *TaskSession) at(claim model.ClaimRef) (executes, reported bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,6 +209,7 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 		back = s.abroad.Free(ref)
 		s.rest()
 	}
+
 	s.mu.Unlock()
 	s.worker.Stop(ref, canceled)
 	if !canceled {
@@ -211,7 +220,8 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	}
 }
 
-// done tells the board that nothing more is to come of a claim. The report, if there was one, tells what came of the attempt.
+// done tells the board that nothing more is to come of a claim. The report, if there was one, tells
+// what came of the attempt.
 func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
 	how := queue.Neither
 	switch {
@@ -245,14 +255,16 @@ func (s *TaskSession) rest() {
 	}
 }
 
-// Report hands in how a claim ended; it waits while the engine is full. When ctx ends first, it is handed in all the same as soon as that is possible: it is a
-// fact, the board counts on it, and nobody else would tell of it.
+// Report hands in how a claim ended; it waits while the engine is full. When ctx ends first, it is
+// handed in all the same as soon as that is possible: it is a fact, the board counts on it, and
+// nobody else would tell of it.
 func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	s.mu.Lock()
 	if s.over {
 		s.mu.Unlock()
 		return fault.New(fault.Unavailable, "the session of worker %s has ended", s.offer.Name)
 	}
+
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
 	back := s.abroad.Free(r.Ref)
@@ -264,11 +276,13 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	if err == nil || ctx.Err() != nil && s.resend(&r, false) {
 		return nil
 	}
+
 	s.mu.Lock()
 	delete(s.reported, r.Ref)
 	s.rest()
 	s.mu.Unlock()
 	s.done(r.Ref, nil)
+
 	return err
 }
 
@@ -296,7 +310,8 @@ func (s *TaskSession) reportLater(r *model.TaskReport) {
 	})
 }
 
-// send hands a report to whoever owns the run. A shard that is being given up waits for it, unless it moves already: then its next owner is told.
+// send hands a report to whoever owns the run. A shard that is being given up waits for it, unless
+// it moves already: then its next owner is told.
 func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool) error {
 	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
 		if inc := s.eng.current(); inc != nil {
@@ -305,6 +320,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 			if l == nil && !moves {
 				l = inc.keeper(shard)
 			}
+
 			if l != nil {
 				inc.board.Reported(s.id, r.Ref)
 				err := l.inbox.put(ctx, op{report: r, task: s.id})
@@ -322,6 +338,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 				return nil
 			}
 		}
+
 		if served != nil && !s.eng.await(ctx, served) {
 			return s.eng.gaveUp(ctx, "report of %s: the node does not serve its shard", r.Ref.TaskRef)
 		}
@@ -337,7 +354,8 @@ func (s *TaskSession) mail(r *model.TaskReport) {
 	})
 }
 
-// ReportMessage is a report as a message. It has the claim as request id, so that it takes effect once.
+// ReportMessage is a report as a message. It has the claim as request id, so that it takes effect
+// once.
 func ReportMessage(r *model.TaskReport) *model.Message {
 	return &model.Message{Kind: model.MessageReport, To: r.Ref.Address, ToRun: r.Ref.Run, RequestID: r.Ref.RequestID(), Report: r}
 }
@@ -346,6 +364,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	again := errors.Is(err, lane.ErrNotOwner)
 	s.mu.Lock()
 	r := s.reported[ref]
+
 	if errors.Is(err, lane.ErrLater) {
 		s.mu.Unlock()
 		if r != nil { // else it was a repetition, of which the first has been settled
@@ -355,27 +374,32 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 		}
 		return
 	}
+
 	if r != nil && again { // the owner was another one by then: it is told, as soon as there is one
 		s.mu.Unlock()
 		s.resend(r, true)
 		return
 	}
+
 	delete(s.reported, ref)
 	s.abroad.Settled(ref)
 	s.rest()
 	s.mu.Unlock()
+
 	if w, ok := s.worker.(*lending.Worker); ok && again {
 		w.Unsettled(ref) // it goes on there, with what it holds here
 		return
 	}
+
 	s.done(ref, r)
 	if !again { // else it was a repetition, of which the first has been settled
 		s.worker.Settled(ref, err)
 	}
 }
 
-// Beat tells that a claim is being executed, and how far it is, if that is news. It reports whether the claim is still the worker's, and whether it
-// should come to an end. What is to be heard by another node, because that owns the run, is told soon; Flush waits for that.
+// Beat tells that a claim is being executed, and how far it is, if that is news. It reports whether
+// the claim is still the worker's, and whether it should come to an end. What is to be heard by
+// another node, because that owns the run, is told soon; Flush waits for that.
 func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *model.Payload) (held, canceled bool, err error) {
 	s.mu.Lock()
 	canceled, held = s.held[ref]
@@ -384,12 +408,14 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 	if !held || inc == nil {
 		return held, canceled, nil
 	}
+
 	l := inc.keeper(ref.Address.Shard(len(inc.owner)))
 	if l == nil && inc.lender != nil {
 		s.note(ref, progress)
 		inc.lender.Nudge()
 		return held, canceled, nil
 	}
+
 	inc.board.Beat(s.id, ref)
 	if l != nil && progress != nil {
 		p := *progress
@@ -398,6 +424,7 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 			err = nil // the next beat has it
 		}
 	}
+
 	return held, canceled, err
 }
 
@@ -435,7 +462,8 @@ func (s *TaskSession) Slots(n int) {
 	}
 }
 
-// Leave ends the session once everything is reported and settled, or when ctx ends: what is still held then is given back.
+// Leave ends the session once everything is reported and settled, or when ctx ends: what is still
+// held then is given back.
 func (s *TaskSession) Leave(ctx context.Context) error {
 	s.Slots(0)
 	err := s.quiet(ctx)
@@ -458,7 +486,8 @@ func (s *TaskSession) remove() {
 	}
 }
 
-// quiet waits until nothing is held and every report is settled, and ends the session at that moment: a claim that comes later is given back.
+// quiet waits until nothing is held and every report is settled, and ends the session at that
+// moment: a claim that comes later is given back.
 func (s *TaskSession) quiet(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -467,11 +496,13 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 			s.mu.Unlock()
 			return nil
 		}
+
 		if s.idle == nil {
 			s.idle = make(chan struct{})
 		}
 		idle := s.idle // of everybody who waits
 		s.mu.Unlock()
+
 		select {
 		case <-idle:
 		case <-ctx.Done():
@@ -480,8 +511,9 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 	}
 }
 
-// giveBack returns what is still held, so that others may begin it at once. It waits for that a moment only; but the session is kept until all reports are settled,
-// because nobody else would tell of them: an owner that is another node waits as long as this one lives.
+// giveBack returns what is still held, so that others may begin it at once. It waits for that a
+// moment only; but the session is kept until all reports are settled, because nobody else would
+// tell of them: an owner that is another node waits as long as this one lives.
 func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Lock()
 	s.leaving = true
@@ -492,6 +524,7 @@ func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Unlock()
 	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.eng.cfg.CommitTimeout)
 	defer cancel()
+
 	begun := s.eng.beside.run(func(ctx context.Context) {
 		defer cancel()
 		defer s.remove()

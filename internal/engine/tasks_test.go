@@ -18,7 +18,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// hand is a task worker that does what it is told: do is called for each claim, in a goroutine of its own.
+// hand is a task worker that does what it is told: do is called for each claim, in a goroutine of
+// its own.
 type hand struct {
 	session *engine.TaskSession
 	do      func(c model.Claim) *model.TaskReport // nil: nothing is reported
@@ -102,6 +103,7 @@ func TestTaskAlone(t *testing.T) {
 		if _, err := e.Send(ctx, submit("early", model.TaskSpec{})); err != nil {
 			t.Fatal(err)
 		}
+
 		h := newHand(e, 2, func(c model.Claim) *model.TaskReport {
 			switch {
 			case string(c.Input.Data) == `"flaky"` && c.Attempt < 3:
@@ -111,6 +113,7 @@ func TestTaskAlone(t *testing.T) {
 			}
 			return &model.TaskReport{Output: c.Input}
 		})
+
 		for key, want := range map[string]model.Status{"early": model.Completed, "at once": model.Completed, "flaky": model.Completed, "hopeless": model.Failed} {
 			m := submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 3, Initial: time.Second}})
 			if key == "early" {
@@ -124,6 +127,7 @@ func TestTaskAlone(t *testing.T) {
 				t.Errorf("%s ended as %s with %s", key, r.Outcome.Status, r.Outcome.Output.Data)
 			}
 		}
+
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if n := len(h.claims); n != 1+1+3+3 {
@@ -143,6 +147,7 @@ func TestTaskTimesOutAndLateReportIsStale(t *testing.T) {
 			}
 			return &model.TaskReport{Output: c.Input}
 		})
+
 		began := time.Now()
 		r, err := e.Execute(t.Context(), submit("slow", model.TaskSpec{ToClose: time.Minute}))
 		if err != nil || r.Outcome.Status != model.Completed {
@@ -155,6 +160,7 @@ func TestTaskTimesOutAndLateReportIsStale(t *testing.T) {
 		if err := h.session.Report(t.Context(), model.TaskReport{Ref: late, Output: model.Payload{Data: []byte("1")}}); err != nil {
 			t.Fatal(err)
 		}
+
 		h.until(func() bool { _, ok := h.settled[late]; return ok })
 		if err := h.settled[late]; !fault.Is(err, fault.NotOwned) {
 			t.Errorf("a late report: %v, want not owned", err)
@@ -174,6 +180,7 @@ func TestTaskCanceled(t *testing.T) {
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
+
 		cancel := func(m *model.Message) error {
 			_, err := e.Send(t.Context(), &model.Message{Kind: model.MessageCancel, To: m.To, Failure: &model.Failure{Message: "enough"}})
 			return err
@@ -181,6 +188,7 @@ func TestTaskCanceled(t *testing.T) {
 		if err := cancel(m); err != nil {
 			t.Fatal(err)
 		}
+
 		if r, err := e.Await(t.Context(), m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Canceled {
 			t.Errorf("%+v, %v", r, err)
 		}
@@ -190,6 +198,7 @@ func TestTaskCanceled(t *testing.T) {
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
+
 		h.until(func() bool { return len(h.claims) == 1 })
 		if err := cancel(m); err != nil {
 			t.Fatal(err)
@@ -213,6 +222,7 @@ func TestTaskReturned(t *testing.T) {
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
+
 		h.until(func() bool { return len(h.claims) == 1 })
 		brief, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -242,6 +252,7 @@ func BenchmarkTasks(b *testing.B) {
 			var wg sync.WaitGroup
 			b.ResetTimer()
 			began := cpu()
+
 			for c := range clients {
 				wg.Go(func() {
 					for i := c; i < b.N; i += clients {
@@ -251,6 +262,7 @@ func BenchmarkTasks(b *testing.B) {
 					}
 				})
 			}
+
 			wg.Wait()
 			b.ReportMetric(float64((cpu()-began).Microseconds())/float64(b.N), "cpu-us/op")
 		})
@@ -268,6 +280,7 @@ func TestTaskOfAWorkerThatIsGone(t *testing.T) {
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
+
 		h.until(func() bool { return len(h.claims) == 1 })
 		stop() // without a word of the worker
 		e, stop = open(t, st)
@@ -283,7 +296,8 @@ func TestTaskOfAWorkerThatIsGone(t *testing.T) {
 	})
 }
 
-// A workflow schedules a task and goes on with its outcome. Whoever schedules hears of it once, however the worker fares.
+// A workflow schedules a task and goes on with its outcome. Whoever schedules hears of it once,
+// however the worker fares.
 func TestTaskOfAWorkflow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -291,12 +305,14 @@ func TestTaskOfAWorkflow(t *testing.T) {
 		defer stop()
 		w := &scheduler{eng: e}
 		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+
 		newHand(e, 1, func(c model.Claim) *model.TaskReport {
 			if c.Attempt == 1 {
 				return failing("once")
 			}
 			return &model.TaskReport{Output: c.Input}
 		})
+
 		for _, key := range []string{"a", "b"} {
 			r, err := e.Execute(t.Context(), start(key))
 			if err != nil || r.Outcome.Status != model.Completed || string(r.Outcome.Output.Data) != `"task"` {
@@ -350,7 +366,8 @@ func (s slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, erro
 	return s.Store.Commit(ctx, b)
 }
 
-// A worker leaves while the claim that names it is on its way to the store. Nobody is handed it, so it is given back: at once, and without consuming an attempt.
+// A worker leaves while the claim that names it is on its way to the store. Nobody is handed it, so
+// it is given back: at once, and without consuming an attempt.
 func TestLeaveWhileClaimed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -358,10 +375,12 @@ func TestLeaveWhileClaimed(t *testing.T) {
 		defer stop()
 		first := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
 		began := make(chan error, 1)
+
 		go func() {
 			_, err := e.Send(t.Context(), submit("t", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}}))
 			began <- err
 		}()
+
 		synctest.Wait() // the commit is under way
 		if err := first.session.Leave(t.Context()); err != nil {
 			t.Fatal(err)
@@ -369,6 +388,7 @@ func TestLeaveWhileClaimed(t *testing.T) {
 		if err := <-began; err != nil {
 			t.Fatal(err)
 		}
+
 		at := time.Now()
 		second := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
 		second.until(func() bool { return len(second.claims) == 1 })
@@ -392,6 +412,7 @@ func TestLeaveBeforeSettled(t *testing.T) {
 		if _, err := e.Send(t.Context(), submit("t", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
 			t.Fatal(err)
 		}
+
 		first.until(func() bool { return len(first.claims) == 1 })
 		st.deaf.deaf.Store(true)
 		time.Sleep(time.Minute) // the lease is lost, and nobody is let in
@@ -400,6 +421,7 @@ func TestLeaveBeforeSettled(t *testing.T) {
 		if err := first.session.Leave(brief); !fault.Is(err, fault.Timeout) {
 			t.Fatalf("leave = %v", err)
 		}
+
 		st.deaf.deaf.Store(false)
 		second := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
 		second.until(func() bool { return len(second.claims) == 1 })
@@ -409,7 +431,8 @@ func TestLeaveBeforeSettled(t *testing.T) {
 	})
 }
 
-// Whoever changes the slots of a worker that has left meanwhile does not bring it back: it would be given claims, and they back, for ever.
+// Whoever changes the slots of a worker that has left meanwhile does not bring it back: it would be
+// given claims, and they back, for ever.
 func TestSlotsAfterLeave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -420,6 +443,7 @@ func TestSlotsAfterLeave(t *testing.T) {
 		if err := h.session.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		h.session.Slots(3)
 		m := submit("t", model.TaskSpec{})
 		a, err := e.Send(t.Context(), m)
@@ -434,7 +458,8 @@ func TestSlotsAfterLeave(t *testing.T) {
 	})
 }
 
-// A report whose worker waits no longer is handed in when somebody can take it: the task is not executed once more.
+// A report whose worker waits no longer is handed in when somebody can take it: the task is not
+// executed once more.
 func TestReportThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -446,6 +471,7 @@ func TestReportThatNobodyWaitsFor(t *testing.T) {
 		if _, err := e.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
+
 		h.until(func() bool { return len(h.claims) == 1 })
 		st.deaf.deaf.Store(true)
 		time.Sleep(time.Minute) // the lease is lost, and nobody is let in
@@ -478,8 +504,8 @@ func (c *closing) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 	return c.Store.Commit(ctx, b)
 }
 
-// A report for a quarantined run for which the lane has no room counts all the same: the session makes it again until the
-// quarantine is over.
+// A report for a quarantined run for which the lane has no room counts all the same: the session
+// makes it again until the quarantine is over.
 func TestReportLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -488,6 +514,7 @@ func TestReportLater(t *testing.T) {
 		defer stop()
 		st.sick.Store(true)
 		h := newHand(e, 4, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+
 		addresses := make([]model.Address, 4)
 		for i := range addresses {
 			m := submit(fmt.Sprint("t", i), model.TaskSpec{})
@@ -496,6 +523,7 @@ func TestReportLater(t *testing.T) {
 			}
 			addresses[i] = m.To
 		}
+
 		time.Sleep(10 * time.Minute) // of virtual time: the quarantine ends and begins again
 		h.mu.Lock()
 		if len(h.settled) != 0 || len(h.claims) != len(addresses) {
@@ -505,15 +533,18 @@ func TestReportLater(t *testing.T) {
 		st.sick.Store(false)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
+
 		for _, a := range addresses {
 			if res, err := e.Await(ctx, a, model.RunID{}); err != nil || res.Outcome.Status != model.Completed {
 				t.Errorf("%s: %+v, %v", a, res, err)
 			}
 		}
+
 		synctest.Wait()
 		if len(h.settled) != len(addresses) {
 			t.Errorf("%d reports are settled, want %d", len(h.settled), len(addresses))
 		}
+
 		for ref, err := range h.settled {
 			if err != nil {
 				t.Errorf("%s: %v", ref, err)

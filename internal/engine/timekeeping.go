@@ -11,10 +11,12 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// errClockBack ends an incarnation whose time is too far ahead: what is in memory waits for times that are hours away.
+// errClockBack ends an incarnation whose time is too far ahead: what is in memory waits for times
+// that are hours away.
 var errClockBack = errors.New("the store's clock went back and stays there")
 
-// readClock takes in what the store's clock showed, and tells lanes and membership what follows from it.
+// readClock takes in what the store's clock showed, and tells lanes and membership what follows
+// from it.
 func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 	verdict := inc.eng.clock.read(sent, got, at)
 	inc.eng.judge(verdict)
@@ -30,12 +32,14 @@ func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 	inc.member.Doubt(doubted, verdict.By)
 }
 
-// judge reports what a reading of the store's clock has changed: one line when an episode begins and one when it ends.
+// judge reports what a reading of the store's clock has changed: one line when an episode begins
+// and one when it ends.
 func (e *Engine) judge(v storeclock.Verdict) {
 	if v.Change != storeclock.Adopted { // before, there was no time of the node to compare with
 		e.skew.Store(int64(v.By))
 	}
 	log, by := e.cfg.Log, v.By.Round(time.Millisecond)
+
 	switch v.Change {
 	case storeclock.Doubted:
 		e.cfg.Meter.Add(telemetry.ClockJumps, 1)
@@ -60,7 +64,8 @@ func (inc *incarnation) keepAll() {
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.KeepAll(!may) })
 }
 
-// wakeSleepers has everything look at the time that sleeps until one: those sleeps were measured before time moved.
+// wakeSleepers has everything look at the time that sleeps until one: those sleeps were measured
+// before time moved.
 func (inc *incarnation) wakeSleepers() {
 	inc.board.rings()
 	for _, s := range inc.lanes {
@@ -68,7 +73,8 @@ func (inc *incarnation) wakeSleepers() {
 	}
 }
 
-// resume notices that the machine was suspended. Timers of the process stood still, and the lease may be over: it is renewed at once.
+// resume notices that the machine was suspended. Timers of the process stood still, and the lease
+// may be over: it is renewed at once.
 func (inc *incarnation) resume() {
 	asleep := inc.eng.clock.notice()
 	if asleep-inc.suspended < suspicious {
@@ -80,8 +86,9 @@ func (inc *incarnation) resume() {
 	inc.wakeSleepers()
 }
 
-// awaitLease waits until the lease is renewed if the machine was suspended and the lease ended meanwhile. Fences would stop a commit
-// of a node that was declared dead; this saves it from finding out by a failure.
+// awaitLease waits until the lease is renewed if the machine was suspended and the lease ended
+// meanwhile. Fences would stop a commit of a node that was declared dead; this saves it from
+// finding out by a failure.
 func (inc *incarnation) awaitLease(ctx context.Context) {
 	for inc.overslept() {
 		renewed := inc.renewals.listen()
@@ -97,7 +104,8 @@ func (inc *incarnation) awaitLease(ctx context.Context) {
 	}
 }
 
-// overslept reports whether the lease ended while the machine was suspended, and was not renewed since.
+// overslept reports whether the lease ended while the machine was suspended, and was not renewed
+// since.
 func (inc *incarnation) overslept() bool {
 	slept := inc.eng.clock.notice() - time.Duration(inc.leased.Load())
 

@@ -24,7 +24,8 @@ func (s *sluggish) Acquire(ctx context.Context, node model.NodeID, epoch int64, 
 	return s.Store.Acquire(ctx, node, epoch, shards)
 }
 
-// Who asks before the node has its shards, on a store that only it can serve, is answered at the moment that it has them: nobody looks again and again.
+// Who asks before the node has its shards, on a store that only it can serve, is answered at the
+// moment that it has them: nobody looks again and again.
 func TestCallsWaitForShards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,18 +35,21 @@ func TestCallsWaitForShards(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		after := make(chan time.Duration, 2)
+
 		go func() {
 			if _, err := e.Send(ctx, start("a")); err != nil {
 				t.Error(err)
 			}
 			after <- time.Since(began)
 		}()
+
 		go func() {
 			if _, err := e.Await(ctx, start("nobody").To, model.RunID{}); !fault.Is(err, fault.NotFound) {
 				t.Errorf("await: %v, want not found", err)
 			}
 			after <- time.Since(began)
 		}()
+
 		synctest.Wait()
 		go func() { done <- e.Run(ctx) }()
 		for range 2 {
@@ -53,6 +57,7 @@ func TestCallsWaitForShards(t *testing.T) {
 				t.Errorf("answered after %s, want %s", took, takes)
 			}
 		}
+
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -68,14 +73,17 @@ func TestCallsEndWithTheNode(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done, errs := make(chan error, 1), make(chan error, 2)
 		go func() { done <- e.Run(ctx) }()
+
 		go func() {
 			_, err := e.Send(t.Context(), start("a"))
 			errs <- err
 		}()
+
 		go func() {
 			_, err := e.Await(t.Context(), start("a").To, model.RunID{})
 			errs <- err
 		}()
+
 		synctest.Wait()
 		cancel()
 		for range 2 {
@@ -83,13 +91,15 @@ func TestCallsEndWithTheNode(t *testing.T) {
 				t.Errorf("error = %v, want unavailable", err)
 			}
 		}
+
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// Who listens to an execution hears when the node has its shards, and when it ends; who comes later hears that it has ended. Nobody waits for one that is no more.
+// Who listens to an execution hears when the node has its shards, and when it ends; who comes later
+// hears that it has ended. Nobody waits for one that is no more.
 func TestListenersEndWithTheNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,6 +114,7 @@ func TestListenersEndWithTheNode(t *testing.T) {
 			t.Cleanup(stop)
 			return changed
 		}
+
 		early := listen()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -112,6 +123,7 @@ func TestListenersEndWithTheNode(t *testing.T) {
 		owned := listen()
 		cancel()
 		<-owned // its lane is no more, and nobody else is there yet
+
 		for err := error(nil); err == nil; {
 			var changed <-chan struct{}
 			var stop func()
@@ -122,6 +134,7 @@ func TestListenersEndWithTheNode(t *testing.T) {
 				t.Errorf("a node that has ended is listened to: %v", err)
 			}
 		}
+
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

@@ -33,6 +33,7 @@ func (w *workers) call(c *lane.Call) {
 	if s == nil {
 		return // has left; the lane hears of it
 	}
+
 	switch c.Kind {
 	case lane.CallActivate:
 		s.hold(c.Run, c.Generation)
@@ -91,7 +92,8 @@ func (s *Session) Release(run model.RunID, generation uint64, seen int64, waits 
 	if inc == nil {
 		return
 	}
-	// It must not overtake a turn that was reported before: that may start the very timer the run waits for.
+	// It must not overtake a turn that was reported before: that may start the very timer the run
+	// waits for.
 	inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) {
 		l.Release(now, s.id, &model.Turn{Run: run, Generation: generation, Seen: seen, Waits: waits})
 	}})
@@ -106,7 +108,8 @@ func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Paylo
 	}
 }
 
-// Leave stops the flow of new work, waits until nothing is held any more or ctx ends, and ends the session.
+// Leave stops the flow of new work, waits until nothing is held any more or ctx ends, and ends the
+// session.
 func (s *Session) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {
 		inc.withdraw(s)

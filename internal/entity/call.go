@@ -21,9 +21,11 @@ type Type struct {
 type Handler struct {
 	// View has it get the state and leave it as it is, whatever it does to its copy.
 	View bool
-	// Limit is how long a call may take; no limit when it is zero. Its context ends then, and a little later the worker leaves it alone.
+	// Limit is how long a call may take; no limit when it is zero. Its context ends then, and a
+	// little later the worker leaves it alone.
 	Limit time.Duration
-	// Run makes a call. The state is what State.New or State.Decode have returned, for the code to change; nil for services. What it returns has its stored form.
+	// Run makes a call. The state is what State.New or State.Decode have returned, for the code to
+	// change; nil for services. What it returns has its stored form.
 	Run func(c *Call, state any) (model.Payload, error)
 }
 
@@ -36,14 +38,16 @@ type State struct {
 	// Decode and Encode are the inverse of each other. The same state has the same encoding.
 	Decode func(plain model.Payload) (any, error)
 	Encode func(state any) (model.Payload, error)
-	// Seal gives an encoded state its stored form. It may take its time: what was done is not thrown away because a store of blobs is away.
+	// Seal gives an encoded state its stored form. It may take its time: what was done is not
+	// thrown away because a store of blobs is away.
 	Seal func(ctx context.Context, plain model.Payload) (model.Payload, error)
 }
 
 // MaxMessages is how many messages one call may send.
 const MaxMessages = 10_000
 
-// Call is a call while its code runs. It is safe for concurrent use, and of no use once the code has returned.
+// Call is a call while its code runs. It is safe for concurrent use, and of no use once the code
+// has returned.
 type Call struct {
 	model.OperationCall
 
@@ -59,7 +63,8 @@ type Call struct {
 	over     bool
 }
 
-// Context ends when the worker does not wait for the call any more, and when the call has reached its limit.
+// Context ends when the worker does not wait for the call any more, and when the call has reached
+// its limit.
 func (c *Call) Context() context.Context { return c.ctx }
 
 // Delete has the entity exist no more when the call succeeds.
@@ -89,8 +94,8 @@ func (c *Call) Send(m model.Message) error {
 // unmade is an error of a handler that has not begun with its call.
 type unmade struct{ error }
 
-// Unmade marks the error of a call that the code of this build cannot make, such as one whose input it cannot read. A call that nobody
-// waits for is kept as a dead letter then.
+// Unmade marks the error of a call that the code of this build cannot make, such as one whose input
+// it cannot read. A call that nobody waits for is kept as a dead letter then.
 func Unmade(err error) error { return unmade{err} }
 
 // Unwrap gives errors.As the error.

@@ -22,7 +22,8 @@ type handover struct {
 	ctx  context.Context //nolint:containedctx // it is the unit of work
 	stop func() bool     // reports whether no further call is to be made
 	time limits
-	// freed tells that it has no slot although its code runs, and gone that the code has returned after it was left alone; see Worker.leave.
+	// freed tells that it has no slot although its code runs, and gone that the code has returned
+	// after it was left alone; see Worker.leave.
 	freed, gone bool
 
 	results []model.OperationResult
@@ -38,14 +39,17 @@ func (h *handover) run() {
 	if h.stop() {
 		return
 	}
+
 	if f := h.open(); f != nil {
 		if h.ctx.Err() == nil { // else it is not known whether the state can be read
 			h.results = allUnmade(h.o, f)
 		}
 		return
 	}
+
 	for i := range h.o.Calls {
-		// One commit carries at most about MaxMessages messages; the engine hands the other calls over again.
+		// One commit carries at most about MaxMessages messages; the engine hands the other calls
+		// over again.
 		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.exceeded()) {
 			return
 		}
@@ -57,7 +61,8 @@ func (h *handover) run() {
 	}
 }
 
-// interrupted answers the call whose code has ended its goroutine. Those behind it have not been made.
+// interrupted answers the call whose code has ended its goroutine. Those behind it have not been
+// made.
 func (h *handover) interrupted() {
 	if c, ok := h.time.end(); ok && c != nil {
 		c.end()
@@ -65,12 +70,14 @@ func (h *handover) interrupted() {
 	}
 }
 
-// allUnmade answers every call with a failure, for a reason that has nothing to do with what they ask for.
+// allUnmade answers every call with a failure, for a reason that has nothing to do with what they
+// ask for.
 func allUnmade(o *model.Operations, f *model.Failure) []model.OperationResult {
 	return slices.Repeat([]model.OperationResult{{Failure: f, Unmade: true}}, len(o.Calls))
 }
 
-// caught makes a failure of a panic in code of users: handlers, what they encode, and payload settings.
+// caught makes a failure of a panic in code of users: handlers, what they encode, and payload
+// settings.
 func caught(f **model.Failure) {
 	if v := recover(); v != nil {
 		*f = replay.PanicFailure(v)
@@ -112,13 +119,15 @@ func (h *handover) corrupt(err error) *model.Failure {
 	return replay.FailureOf(fault.New(fault.Corrupt, "the state of %s/%s cannot be read by this build, so nothing of it is changed: %w", h.name, h.o.Entity.Key, err))
 }
 
-// call makes one call. It reports false when the call was left alone meanwhile: from then on the hand-over belongs to the one that reports it.
+// call makes one call. It reports false when the call was left alone meanwhile: from then on the
+// hand-over belongs to the one that reports it.
 func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	handler, known := h.code.Calls[oc.Name]
 	if !known {
 		f := replay.FailureOf(fault.New(fault.NotFound, "%s has no %q in this build: it has %s", h.name, oc.Name, listed(h.code.Calls)))
 		return model.OperationResult{Failure: f, Unmade: true}, true
 	}
+
 	c := &Call{OperationCall: oc, Entity: h.o.Entity, Exists: h.exists}
 	c.ctx = h.time.begin(h.ctx, c, handler.Limit)
 	out, left, made, f := h.attempt(c, handler)
@@ -126,10 +135,12 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 		return model.OperationResult{}, false
 	}
 	messages, deleted := c.end()
+
 	if f != nil {
 		h.state = nil // whatever the call has made of it
 		return model.OperationResult{Failure: f, Unmade: !made}, true
 	}
+
 	switch {
 	case handler.View:
 		h.state = nil // its copy
@@ -138,11 +149,13 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	default:
 		h.plain, h.exists = left, true
 	}
+
 	h.sent += len(messages)
 	return model.OperationResult{Output: out, Messages: messages}, true
 }
 
-// attempt runs the code of a call, and encodes the state that it has left. It reports with made whether this build could make the call.
+// attempt runs the code of a call, and encodes the state that it has left. It reports with made
+// whether this build could make the call.
 func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, made bool, f *model.Failure) {
 	defer caught(&f)
 	if f = h.load(); f != nil {
@@ -156,11 +169,13 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 	if err != nil && context.Cause(c.ctx) == errLimit && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) { //nolint:errorlint // it is not wrapped
 		return out, left, true, h.late(c, handler.Limit)
 	}
+
 	if err != nil {
 		_, not := errors.AsType[unmade](err)
 		made = !not
 		f = replay.FailureOf(err) // here, because errors are code of users that may panic as well
 	}
+
 	return out, left, made, f
 }
 
@@ -173,8 +188,8 @@ func (h *handover) late(c *Call, limit time.Duration) *model.Failure {
 	return replay.FailureOf(fault.New(fault.Timeout, "%s of %s/%s has exceeded its time limit of %s, %s", c.Name, h.name, h.o.Entity.Key, limit, left))
 }
 
-// leave ends the hand-over while the code of a call still runs: with what the calls before it have left. The code has a state of its own, decoded from that, and nobody
-// looks at it any more.
+// leave ends the hand-over while the code of a call still runs: with what the calls before it have
+// left. The code has a state of its own, decoded from that, and nobody looks at it any more.
 func (h *handover) leave(c *Call, limit time.Duration) model.Operated {
 	c.end()
 	h.results = append(h.results, model.OperationResult{Failure: h.late(c, limit)})
@@ -188,6 +203,7 @@ func (h *handover) report() model.Operated {
 		return r
 	}
 	state, f := h.seal()
+
 	switch {
 	case f == nil:
 		r.Changed, r.Exists, r.State = true, h.exists, state
@@ -200,6 +216,7 @@ func (h *handover) report() model.Operated {
 			}
 		}
 	}
+
 	return r
 }
 

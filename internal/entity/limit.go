@@ -7,14 +7,17 @@ import (
 	"time"
 )
 
-// lateBy is for how long a call that has reached its limit may still return: its context has ended, and most code notices that.
+// lateBy is for how long a call that has reached its limit may still return: its context has ended,
+// and most code notices that.
 const lateBy = time.Second
 
 // errLimit is why the context of a call has ended.
 var errLimit = errors.New("the call has reached its time limit")
 
-// limits watches the time of the calls of a hand-over, which are made one after the other: one timer and one context for all of them. Once a call has exceeded its limit no
-// further one is made in this hand-over. When its code does not return, the hand-over is left to the watcher, and the goroutine of the code must not touch it again.
+// limits watches the time of the calls of a hand-over, which are made one after the other: one
+// timer and one context for all of them. Once a call has exceeded its limit no further one is made
+// in this hand-over. When its code does not return, the hand-over is left to the watcher, and the
+// goroutine of the code must not touch it again.
 type limits struct {
 	// abandon is called, on a goroutine of its own, when the code of a call does not return.
 	abandon func(c *Call, limit time.Duration)
@@ -80,14 +83,17 @@ func (l *limits) release() {
 	}
 }
 
-// look is called when the timer fires: it ends the context of the call, and leaves the call alone when that was not enough.
+// look is called when the timer fires: it ends the context of the call, and leaves the call alone
+// when that was not enough.
 func (l *limits) look() {
 	l.mu.Lock()
 	c, limit := l.current, l.limit
-	if c == nil || time.Now().Before(l.due) { // the call has returned; another one may have begun, and has set the timer
+	// the call has returned; another one may have begun, and has set the timer
+	if c == nil || time.Now().Before(l.due) {
 		l.mu.Unlock()
 		return
 	}
+
 	if !l.late {
 		l.late, l.due = true, time.Now().Add(lateBy)
 		l.cancel(errLimit)
@@ -95,6 +101,7 @@ func (l *limits) look() {
 		l.mu.Unlock()
 		return
 	}
+
 	l.left = true
 	l.mu.Unlock()
 	l.abandon(c, limit)

@@ -14,8 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// limited are counters with operations that take their time: one that notices the end of its context, and one that does not return before it is released and then
-// does everything that it must not.
+// limited are counters with operations that take their time: one that notices the end of its
+// context, and one that does not return before it is released and then does everything that it must
+// not.
 func limited(release <-chan struct{}, over chan<- error) entity.Type {
 	const limit = time.Minute
 	slow := func(run func(c *entity.Call, s *count) (model.Payload, error)) entity.Handler {
@@ -26,6 +27,7 @@ func limited(release <-chan struct{}, over chan<- error) entity.Type {
 			return run(c, s)
 		}}
 	}
+
 	t := counters(map[string]entity.Handler{
 		"polite": slow(func(c *entity.Call, _ *count) (model.Payload, error) {
 			<-c.Context().Done()
@@ -44,13 +46,15 @@ func limited(release <-chan struct{}, over chan<- error) entity.Type {
 			return model.Payload{Data: []byte("hung")}, nil
 		}),
 	})
+
 	add := t.Calls["add"]
 	add.Limit = limit
 	t.Calls["add"] = add
 	return t
 }
 
-// A call that exceeds its limit fails with a kind of its own and changes nothing; what was made before it counts, and what comes behind it is made by the next hand-over.
+// A call that exceeds its limit fails with a kind of its own and changes nothing; what was made
+// before it counts, and what comes behind it is made by the next hand-over.
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -118,7 +122,8 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// Code that does not return has no slot, but no more of it than there are slots: then the worker waits for it.
+// Code that does not return has no slot, but no more of it than there are slots: then the worker
+// waits for it.
 func TestRunawaysAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,7 +152,8 @@ func TestRunawaysAreBounded(t *testing.T) {
 	})
 }
 
-// The engine does not know what the code of a service has done, and does not say that it has done nothing.
+// The engine does not know what the code of a service has done, and does not say that it has done
+// nothing.
 func TestTimeLimitOfAService(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

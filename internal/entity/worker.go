@@ -89,6 +89,7 @@ func (w *Worker) execute(o *model.Operations) {
 	name := strings.TrimPrefix(strings.TrimPrefix(o.Entity.Type, model.EntityPrefix), model.ServicePrefix)
 	code, known := w.cfg.Types[o.Entity.Type]
 	r := model.Operated{Entity: o.Entity, Generation: o.Generation, Results: allUnmade(o, replay.ExitFailure("what reads and writes the state of "+name))}
+
 	var h *handover
 	defer func() {
 		if h != nil {
@@ -100,19 +101,23 @@ func (w *Worker) execute(o *model.Operations) {
 		}
 		w.finished(r)
 	}()
+
 	if !known {
 		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", name, listed(w.cfg.Types))))
 		return
 	}
+
 	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.closes, exists: o.Exists}
 	h.time.abandon = func(c *Call, limit time.Duration) { w.leave(h, c, limit) }
 	returned := false
 	defer func() {
-		if running, left := h.time.running(); !returned && running && !left { // a handler has ended its goroutine
+		// a handler has ended its goroutine
+		if running, left := h.time.running(); !returned && running && !left {
 			h.interrupted()
 			r = h.report()
 		}
 	}()
+
 	h.run()
 	if _, left := h.time.running(); left {
 		return
@@ -121,7 +126,8 @@ func (w *Worker) execute(o *model.Operations) {
 	returned = true
 }
 
-// leave reports a hand-over whose code does not return, so that the calls behind it are made. The code has its slot no longer, unless there are as many of its kind as slots.
+// leave reports a hand-over whose code does not return, so that the calls behind it are made. The
+// code has its slot no longer, unless there are as many of its kind as slots.
 func (w *Worker) leave(h *handover, c *Call, limit time.Duration) {
 	w.log.Warn("a call ignores its time limit; it is left alone, and what it does is dropped", "entity", h.o.Entity.String(), "call", c.Name, "limit", limit)
 	w.report(h.leave(c, limit))
@@ -192,8 +198,9 @@ func (w *Worker) rest() {
 	}
 }
 
-// Close lets the calls that are being made come to an end until ctx ends, has somebody else make those that have not begun, and leaves the session. The error tells that
-// calls were left alone: they are made again, and their code may still run.
+// Close lets the calls that are being made come to an end until ctx ends, has somebody else make
+// those that have not begun, and leaves the session. The error tells that calls were left alone:
+// they are made again, and their code may still run.
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()
 	w.draining = true
@@ -215,6 +222,7 @@ func (w *Worker) Close(ctx context.Context) error {
 	idle, left := w.idle, w.busy
 	w.rest()
 	w.mu.Unlock()
+
 	select {
 	case <-idle:
 		return err

@@ -64,7 +64,8 @@ type mute struct{ text *string }
 
 func (m mute) Error() string { return *m.text }
 
-// counters are entities whose operations do what their names say. Each operation changes the state and sends a message first, so that a failure has something to undo.
+// counters are entities whose operations do what their names say. Each operation changes the state
+// and sends a message first, so that a failure has something to undo.
 func counters(more map[string]entity.Handler) entity.Type {
 	op := func(then func(c *entity.Call, s *count) error) entity.Handler {
 		return entity.Handler{Run: func(c *entity.Call, state any) (model.Payload, error) {
@@ -83,6 +84,7 @@ func counters(more map[string]entity.Handler) entity.Type {
 			return model.Payload{Data: fmt.Append(nil, s.N)}, nil
 		}}
 	}
+
 	t := entity.Type{
 		Calls: map[string]entity.Handler{
 			"add":   op(func(*entity.Call, *count) error { return nil }),
@@ -132,6 +134,7 @@ func counters(more map[string]entity.Handler) entity.Type {
 			},
 		},
 	}
+
 	maps.Copy(t.Calls, more)
 	return t
 }
@@ -156,6 +159,7 @@ func made(t *testing.T, code entity.Type, o model.Operations) model.Operated {
 	if err := w.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+
 	if !s.left {
 		t.Error("the session was not left")
 	}
@@ -166,6 +170,7 @@ func made(t *testing.T, code entity.Type, o model.Operations) model.Operated {
 	if r.Entity != o.Entity || r.Generation != o.Generation {
 		t.Errorf("the report is of %s, %d", r.Entity, r.Generation)
 	}
+
 	return r
 }
 
@@ -335,11 +340,13 @@ func TestHandOversWaitInLine(t *testing.T) {
 		h, begun, open := gate()
 		w, s := entity.New(entity.Config{Types: map[string]entity.Type{one.Type: counters(map[string]entity.Handler{"gate": h})}, Slots: 2}), newSession()
 		w.Serve(s)
+
 		for i := range 5 {
 			o := operations("", "gate")
 			o.Entity.Key = fmt.Sprint(i)
 			w.Operate(o)
 		}
+
 		synctest.Wait()
 		if len(begun) != 2 {
 			t.Fatalf("%d run at once", len(begun))
@@ -349,6 +356,7 @@ func TestHandOversWaitInLine(t *testing.T) {
 		if len(begun) != 3 || len(s.taken()) != 1 {
 			t.Fatalf("%d have begun, %d have ended", len(begun), len(s.taken()))
 		}
+
 		close(open)
 		synctest.Wait()
 		for len(s.taken()) != 5 {
@@ -373,11 +381,13 @@ func TestCloseGivesBack(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- w.Close(t.Context()) }()
 		synctest.Wait()
+
 		select {
 		case <-closed:
 			t.Error("it did not wait for the call that runs")
 		default:
 		}
+
 		if r := s.taken(); len(r) != 1 || len(r[0].Results) != 0 || r[0].Changed {
 			t.Errorf("what waited in line is reported as %+v", r)
 		}

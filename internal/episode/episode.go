@@ -36,13 +36,14 @@ type Log struct {
 	last     time.Time // of the last line
 }
 
-// New returns a log of episodes. failed is the message of the first line and of reminders, recovered that
-// of the last line.
+// New returns a log of episodes. failed is the message of the first line and of reminders,
+// recovered that of the last line.
 func New(log *slog.Logger, failed, recovered string) *Log {
 	return &Log{log: log, failed: failed, ended: recovered, failing: map[*Source]time.Time{}}
 }
 
-// Source is one loop that retries. A source that is not failing costs its OK nothing but an atomic load.
+// Source is one loop that retries. A source that is not failing costs its OK nothing but an atomic
+// load.
 type Source struct {
 	log     *Log
 	args    []any
@@ -81,8 +82,8 @@ func (s *Source) Failed(err error, args ...any) {
 // OK notes that the source works. The episode ends when no other source fails.
 func (s *Source) OK() { s.end(true) }
 
-// Leave takes the source out of the episode without a success: its loop has ended. The episode counts
-// as recovered when another source has worked since the last failure.
+// Leave takes the source out of the episode without a success: its loop has ended. The episode
+// counts as recovered when another source has worked since the last failure.
 func (s *Source) Leave() { s.end(false) }
 
 func (s *Source) end(recovered bool) {
@@ -105,8 +106,9 @@ func (s *Source) end(recovered bool) {
 	l.close(message, s.args)
 }
 
-// Forget takes sources out of the episode that have not failed for two minutes. A loop that had something to do once
-// may not try again for hours; its owner calls this when something else has shown that what failed works.
+// Forget takes sources out of the episode that have not failed for two minutes. A loop that had
+// something to do once may not try again for hours; its owner calls this when something else has
+// shown that what failed works.
 func (l *Log) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

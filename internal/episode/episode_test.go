@@ -69,6 +69,7 @@ func TestOneEpisodeOfManyLoops(t *testing.T) {
 				source.OK()
 			})
 		}
+
 		wg.Wait()
 		equal(t, out.all(), []string{
 			`level=WARN msg="the store cannot be used" error=away loop=commit`,
@@ -79,7 +80,8 @@ func TestOneEpisodeOfManyLoops(t *testing.T) {
 	})
 }
 
-// While one loop fails, the success of another does not end the episode; and the next episode counts from zero.
+// While one loop fails, the success of another does not end the episode; and the next episode
+// counts from zero.
 func TestEpisodesFollowEachOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,6 +99,7 @@ func TestEpisodesFollowEachOther(t *testing.T) {
 		b.Failed(errors.New("refused"))
 		b.Leave()
 		b.Leave()
+
 		equal(t, out.all(), []string{
 			`level=WARN msg=failed error=away again_in=1s`,
 			`level=INFO msg=over name=b failures=3 lasted=1s`,
@@ -106,8 +109,8 @@ func TestEpisodesFollowEachOther(t *testing.T) {
 	})
 }
 
-// A loop that failed once and has had nothing to do since does not keep the episode open, and does not turn the next one into a
-// reminder of the first.
+// A loop that failed once and has had nothing to do since does not keep the episode open, and does
+// not turn the next one into a reminder of the first.
 func TestForgottenSource(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -124,6 +127,7 @@ func TestForgottenSource(t *testing.T) {
 		time.Sleep(5 * time.Hour)
 		read.Failed(errAway)
 		read.OK()
+
 		equal(t, out.all(), []string{
 			`level=WARN msg="the store cannot be used" error=away doing=lease`,
 			`level=INFO msg="the store can be used again" doing=read failures=2 lasted=3m0s`,

@@ -15,9 +15,11 @@ type Mode uint8
 
 // Modes.
 const (
-	// Fork begins another execution with a copy of the past. The source is not touched: what it waits for, the fork waits for too.
+	// Fork begins another execution with a copy of the past. The source is not touched: what it
+	// waits for, the fork waits for too.
 	Fork Mode = iota + 1
-	// Retry goes on under the same key before the last failed step, with the idempotency keys that it had.
+	// Retry goes on under the same key before the last failed step, with the idempotency keys that
+	// it had.
 	Retry
 	// Reset goes on under the same key from a place that the caller names, with keys of its own.
 	Reset
@@ -27,27 +29,31 @@ const (
 
 // Request says how a history is cut.
 //
-// Kept are the events up to a position. By default that is, for a retry, the one before the cancel request or else before the last step or child
-// that failed, and everything when there is neither; for the others it is everything, or up to the step whose result is edited.
+// Kept are the events up to a position. By default that is, for a retry, the one before the cancel
+// request or else before the last step or child that failed, and everything when there is neither;
+// for the others it is everything, or up to the step whose result is edited.
 //
 // Of what is kept:
 //
 //   - Watchers are left out; they wait for the source.
-//   - A back-off is over: the next attempt is made at once. The failed attempts of the step that a retry is about are left out, so that it has all
-//     its attempts again.
-//   - A child whose outcome is not kept is watched again. If it is gone, or (retry, reset) did not complete, its start is left out, and the
-//     code asks for it once more. An import refuses children that do not exist here.
-//   - A message whose answer is not kept gets the one that came later, if it did; otherwise it is left out, and the code sends it again.
-//   - A lock that the code still waits for is left out, and the code asks for it once more. Where the code has entities locked no cut is made: what goes on would not hold
-//     the locks.
+//   - A back-off is over: the next attempt is made at once. The failed attempts of the step that a
+//     retry is about are left out, so that it has all its attempts again.
+//   - A child whose outcome is not kept is watched again. If it is gone, or (retry, reset) did not
+//     complete, its start is left out, and the code asks for it once more. An import refuses
+//     children that do not exist here.
+//   - A message whose answer is not kept gets the one that came later, if it did; otherwise it is
+//     left out, and the code sends it again.
+//   - A lock that the code still waits for is left out, and the code asks for it once more. Where
+//     the code has entities locked no cut is made: what goes on would not hold the locks.
 //   - Pauses are left out: what goes on is not paused.
 //   - What is left out leaves a blank, so that positions stay.
 //
-// Of what is not kept, retry and reset add signals and settled promises behind the cut, and a reset of an open run the updates that wait: they
-// were accepted, and must not be lost.
+// Of what is not kept, retry and reset add signals and settled promises behind the cut, and a reset
+// of an open run the updates that wait: they were accepted, and must not be lost.
 type Request struct {
 	Mode Mode
-	// Before cuts before the first event of the step, child, call or message of that name; After behind a position, when Placed.
+	// Before cuts before the first event of the step, child, call or message of that name; After
+	// behind a position, when Placed.
 	Before string
 	After  int64
 	Placed bool
@@ -57,7 +63,8 @@ type Request struct {
 	Child func(model.Address) (model.Status, bool, error)
 }
 
-// Edit gives a step, child or call another result: the first one of the name, or the one whose outcome stands at a position.
+// Edit gives a step, child or call another result: the first one of the name, or the one whose
+// outcome stands at a position.
 type Edit struct {
 	Step     string
 	Position int64
@@ -69,7 +76,8 @@ type Plan struct {
 	Past model.Past
 	// Position is the last event that is kept; Total is how many the source has.
 	Position, Total int64
-	// Blanks are left out, Added come from behind the cut, Again are children that are watched again.
+	// Blanks are left out, Added come from behind the cut, Again are children that are watched
+	// again.
 	Blanks, Added, Again []model.Event
 }
 
@@ -83,20 +91,24 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 	c.plan = &Plan{Position: at, Total: int64(len(h.Events))}
 	c.events = slices.Clone(h.Events[:at])
 	c.unfinished, c.unlocked = c.unfinishedTasks(), c.waitingLocks()
+
 	for i := range c.events {
 		if err := c.keep(i); err != nil {
 			return nil, err
 		}
 	}
+
 	if r.Mode == Retry || r.Mode == Reset {
 		c.addAccepted()
 	}
 	slices.SortFunc(c.plan.Added, func(a, b model.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	c.events = append(c.events, c.plan.Added...)
+
 	c.plan.Past = model.Past{
 		Events: model.PastOf(c.events), Began: h.Start.Zero(), Begins: h.Start.Begins, Seeds: seeds(&h.Start, at), Origin: h.Start.Origin,
 		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: at},
 	}
+
 	if r.Mode == Retry || r.Mode == Import {
 		c.plan.Past.Identity, c.plan.Past.Earlier = h.Start.IdentityRun(), earlier(&h.Start)
 	}
@@ -114,7 +126,8 @@ func Whole(h *model.History) *Plan {
 	}}
 }
 
-// earlier are the runs in whose name the next run goes on: this one, and those in whose name it went on itself.
+// earlier are the runs in whose name the next run goes on: this one, and those in whose name it
+// went on itself.
 func earlier(s *model.Start) []model.RunID {
 	runs := append([]model.RunID{s.Run}, s.Earlier...)
 	if first := s.IdentityRun(); runs[len(runs)-1] != first {
@@ -170,6 +183,7 @@ func (c *cutter) place() (int64, error) {
 	case c.r.Mode == Retry:
 		at = c.beforeFailure()
 	}
+
 	for i := range c.r.Edits {
 		p, err := c.edited(&c.r.Edits[i])
 		if err != nil {
@@ -181,23 +195,27 @@ func (c *cutter) place() (int64, error) {
 			return 0, fault.New(fault.Invalid, "the outcome of %q stands at position %d, behind the cut at %d", c.r.Edits[i].Step, p, at)
 		}
 	}
+
 	if c.r.Mode == Reset {
 		if i := slices.IndexFunc(c.h.Events[:at], isCancel); i >= 0 {
 			return 0, fault.New(fault.Invalid, "position %d lies behind the cancel request at %d: reset to %d or before", at, i+1, i)
 		}
 	}
+
 	return at, c.outsideOfLocks(at)
 }
 
 func isCancel(e model.Event) bool { return e.Kind == model.EventCancelRequest }
 
-// beforeFailure is the position before what ended the run: a cancel request, or the last step or child that failed.
+// beforeFailure is the position before what ended the run: a cancel request, or the last step,
+// child or call that failed.
 func (c *cutter) beforeFailure() int64 {
 	if i := slices.IndexFunc(c.h.Events, isCancel); i >= 0 {
 		return int64(i)
 	}
 	for i := range slices.Backward(c.h.Events) {
-		if e := &c.h.Events[i]; e.Kind == model.EventStepFailed || e.TimedOutForGood() || e.Kind == model.EventChildClosed && e.Status != model.Completed {
+		if e := &c.h.Events[i]; e.Kind == model.EventStepFailed || e.TimedOutForGood() || e.Kind == model.EventChildClosed && e.Status != model.Completed ||
+			e.Kind == model.EventAnswered && e.Failure != nil {
 			c.failed = e.ID
 			return int64(i)
 		}
@@ -226,11 +244,13 @@ func (c *cutter) edited(d *Edit) (int64, error) {
 			return e.Seq, nil
 		}
 	}
+
 	for i := range c.h.Events { // the reply of an entity or service, unless a step has the name
 		if e := &c.h.Events[i]; d.Position == 0 && c.answers(e, d.Step) || d.Position == e.Seq && e.Kind == model.EventAnswered {
 			return e.Seq, nil
 		}
 	}
+
 	what := strconv.Quote(d.Step)
 	if d.Position != 0 {
 		what = fmt.Sprint("at position ", d.Position)
@@ -274,11 +294,12 @@ func (c *cutter) keep(i int) error {
 		return c.child(i)
 	default:
 	}
+
 	return nil
 }
 
-// unfinishedTasks are those without an outcome in what is kept. They are left out, so that the code schedules them again: those that were
-// scheduled belong to the run that the past comes from.
+// unfinishedTasks are those without an outcome in what is kept. They are left out, so that the code
+// schedules them again: those that were scheduled belong to the run that the past comes from.
 func (c *cutter) unfinishedTasks() map[string]bool {
 	open := map[string]bool{}
 	for i := range c.events {
@@ -321,6 +342,7 @@ func (c *cutter) edit(e *model.Event) error {
 			e.Kind, e.Status = model.EventStepCompleted, 0
 		}
 	}
+
 	return nil
 }
 
@@ -333,11 +355,13 @@ func (c *cutter) child(i int) error {
 	if slices.ContainsFunc(c.events[i:], settled) {
 		return nil
 	}
+
 	status, found, err := c.r.Child(e.Target)
 	if err != nil {
 		return err
 	}
 	again := found
+
 	switch c.r.Mode {
 	case Import:
 		if !found {
@@ -347,20 +371,29 @@ func (c *cutter) child(i int) error {
 		again = found && (!status.Closed() || status == model.Completed || status == model.Continued)
 	case Fork:
 	}
+
 	if again {
 		if (c.r.Mode == Retry || c.r.Mode == Reset) && e.Watcher.Run.IsZero() {
-			e.Watcher.Run = c.h.Start.Run // in whose name it is cancelled: it obeys the run that started it
+			// in whose name it is cancelled: it obeys the run that started it
+			e.Watcher.Run = c.h.Start.Run
 		}
 		c.plan.Again = append(c.plan.Again, *e)
 	} else {
 		c.blank(i)
 	}
+
 	return nil
 }
 
-// sent decides about a message whose answer is not kept. Who was sent it answers to the source alone.
+// sent decides about a message whose answer is not kept. Who was sent it answers to the source
+// alone.
 func (c *cutter) sent(i int) {
 	id := c.events[i].ID
+	if id == c.failed { // a retry sends it again
+		c.blank(i)
+		return
+	}
+
 	settled := func(o model.Event) bool {
 		return o.ID == id && (o.Kind == model.EventAnswered || o.Kind == model.EventWithdrawn)
 	}
@@ -372,19 +405,35 @@ func (c *cutter) sent(i int) {
 		c.plan.Added = append(c.plan.Added, later[k])
 		return
 	}
+
 	c.blank(i)
 }
 
-// addAccepted adds what was sent to the run behind the cut.
+// addAccepted adds what was sent to the run behind the cut. What an operator has dropped stays
+// dropped.
 func (c *cutter) addAccepted() {
+	dropped := map[int64]bool{}
+	for i := range c.h.Events {
+		if e := &c.h.Events[i]; e.Kind == model.EventSignalDropped {
+			dropped[e.Ref] = true
+		}
+	}
+
 	for _, e := range c.h.Events[c.plan.Position:] {
+		if e.Kind == model.EventSignalDropped && e.Ref <= c.plan.Position {
+			c.plan.Added = append(c.plan.Added, e)
+		}
+		if dropped[e.Seq] {
+			continue
+		}
 		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.waits(&e) {
 			c.plan.Added = append(c.plan.Added, e)
 		}
 	}
 }
 
-// waits reports whether an event is an update that the source has not answered and can still answer.
+// waits reports whether an event is an update that the source has not answered and can still
+// answer.
 func (c *cutter) waits(e *model.Event) bool {
 	return e.Kind == model.EventUpdateReceived && !c.h.Outcome.Status.Closed() && !slices.ContainsFunc(c.h.Events, func(o model.Event) bool {
 		return o.Kind == model.EventUpdateAnswered && o.Ref == e.Seq

@@ -11,9 +11,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// record makes a history of short words: +step, -step (failed), ~step (attempt failed), >child, <child (completed), !child (failed),
-// ?signal, ?signal*, (taken, of the last one), =promise, @watcher, x (cancel request), /step (withdrawn), (task, [claimed, ]returned, ttimed-out, Tfor-good,
-// {lock (of two entities), g (granted, one of them), }lock.
+// record makes a history of short words: +step, -step (failed), ~step (attempt failed), >child,
+// <child (completed), !child (failed), ?signal, ?signal*, (taken, of the last one), #, (dropped, of
+// the last one), =promise, @watcher, x (cancel request), /step (withdrawn), (task, [claimed,
+// ]returned, ttimed-out, Tfor-good, {lock (of two entities), g (granted, one of them), }lock.
 func record(words string) *model.History {
 	h := sample()
 	h.Events, h.Outcome = nil, model.Outcome{Status: model.Failed}
@@ -38,6 +39,8 @@ func record(words string) *model.History {
 			e.Kind, last = model.EventSignalReceived, e.Seq
 		case '*':
 			e.Kind, e.Ref = model.EventSignalTaken, last
+		case '#':
+			e.Kind, e.Ref = model.EventSignalDropped, last
 		case '=':
 			e.Kind = model.EventPromiseSettled
 		case '@':
@@ -64,11 +67,15 @@ func record(words string) *model.History {
 			e.Kind, e.Target = model.EventSent, model.Address{Tenant: "default", Type: "entity:account", Key: "1"}
 		case ':':
 			e.Kind, e.Name, e.Output = model.EventAnswered, "", model.Payload{Data: []byte("1")}
+		case ';':
+			e.Kind, e.Name, e.Failure = model.EventAnswered, "", &model.Failure{Message: "no"}
 		case 'T':
 			e.Kind, e.Failure = model.EventTaskTimedOut, &model.Failure{Kind: model.FailureTimeout}
 		}
+
 		h.Events = append(h.Events, e)
 	}
+
 	return h
 }
 
@@ -80,7 +87,7 @@ func words(past []model.PastEvent) string {
 		e.Kind = p.Kind
 		mark := map[model.EventKind]string{
 			model.EventStepCompleted: "+", model.EventStepFailed: "-", model.EventAttemptFailed: "~", model.EventChildStarted: ">", model.EventChildClosed: "<",
-			model.EventSignalReceived: "?", model.EventSignalTaken: "*", model.EventPromiseSettled: "=", model.EventWatched: "@",
+			model.EventSignalReceived: "?", model.EventSignalTaken: "*", model.EventSignalDropped: "#", model.EventPromiseSettled: "=", model.EventWatched: "@",
 			model.EventCancelRequest: "x", model.EventWithdrawn: "/",
 			model.EventTaskScheduled: "(", model.EventTaskClaimed: "[", model.EventTaskReturned: "]", model.EventTaskTimedOut: "t",
 			model.EventSent: "^", model.EventAnswered: ":",
@@ -91,10 +98,12 @@ func words(past []model.PastEvent) string {
 		}
 		out = append(out, mark+e.ID)
 	}
+
 	return strings.Join(out, " ")
 }
 
-// children stand as their first letter says: o open, c completed, f failed, x canceled; others are gone.
+// children stand as their first letter says: o open, c completed, f failed, x canceled; others are
+// gone.
 func children(a model.Address) (model.Status, bool, error) {
 	status, ok := map[byte]model.Status{'o': model.Running, 'c': model.Completed, 'f': model.Failed, 'x': model.Canceled}[a.Type[0]]
 	return status, ok, nil
@@ -134,10 +143,16 @@ func TestCut(t *testing.T) {
 		{"retry before a failed child that was retried", "+a >c !c +e", history.Request{Mode: history.Retry}, "+a >c"},
 		{"retry starts children again that were cancelled with it", ">x >o >c -d", history.Request{Mode: history.Retry}, "_x >o >c"},
 		{"retry keeps children that have ended before", ">f !f >o <o -d", history.Request{Mode: history.Retry}, ">f <f >o <o"},
+		{"retry before a call of an entity that failed", "+a ^put ;put +b", history.Request{Mode: history.Retry}, "+a _put"},
+		{"retry before the last failure", "-a ^put ;put ^get :get", history.Request{Mode: history.Retry}, "-a _put"},
 		{"retry before the cancel request", "+a -b x +undo -c", history.Request{Mode: history.Retry}, "+a -b"},
 		{"retry of what no step has ended", "+a ?s +b", history.Request{Mode: history.Retry}, "+a ?s +b"},
 		{"reset to a step", "+a ?s *s +b ?t", history.Request{Mode: history.Reset, Before: "b"}, "+a ?s *s ?t"},
 		{"reset before a signal was taken", "+a ?s *s +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a ?s"},
+		{"reset behind a dropped signal", "+a ?s #s +b", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a ?s #s"},
+		{"reset between a signal and its drop", "+a ?s +b #s +c", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a ?s +b #s"},
+		{"reset before a signal that was dropped", "+a ?s +b #s ?t", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a ?t"},
+		{"fork between a signal and its drop", "+a ?s +b #s", history.Request{Mode: history.Fork, After: 3, Placed: true}, "+a ?s +b"},
 		{"reset drops a cancel request behind the place", "+a x +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a"},
 		{"fork schedules tasks again that have no outcome", "(a [a +a (b [b ~b ]b tb [b", history.Request{Mode: history.Fork}, "(a [a +a _b _b _b _b _b _b"},
 		{"fork before a task", "(a [a +a (b [b +b", history.Request{Mode: history.Fork, Before: "b"}, "(a [a +a"},
@@ -161,17 +176,20 @@ func TestCut(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
+
 		if got := words(p.Past.Events); got != c.want {
 			t.Errorf("%s: %q gives %q, want %q", c.name, c.history, got, c.want)
 		}
 		if fmt.Sprint(h.Events) != before {
 			t.Errorf("%s: the source was changed", c.name)
 		}
+
 		for i := range p.Past.Events {
 			if e := &p.Past.Events[i]; e.Kind == model.EventAttemptFailed && e.Event.Due != 0 {
 				t.Errorf("%s: a back-off goes on", c.name)
 			}
 		}
+
 		keeps := c.r.Mode == history.Retry || c.r.Mode == history.Import
 		if (p.Past.Identity == h.Start.Run) != keeps || !keeps && !p.Past.Identity.IsZero() {
 			t.Errorf("%s: identity %s", c.name, p.Past.Identity)
@@ -204,18 +222,21 @@ func TestCutRefuses(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+
 	away := func(model.Address) (model.Status, bool, error) { return 0, false, broken }
 	if _, err := history.Cut(record(">o"), &history.Request{Mode: history.Fork, Child: away}); !errors.Is(err, broken) {
 		t.Errorf("the store is away: %v", err)
 	}
 }
 
-// The random numbers of a past are those that it was made with, through any number of forks and retries.
+// The random numbers of a past are those that it was made with, through any number of forks and
+// retries.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	run := func(n byte) model.RunID { return model.RunID{15: n} }
 	h := record("+a +b +c +d +e +f")
 	h.Start.Run = run(1)
+
 	next := func(mode history.Mode, at int64, id byte) {
 		p, err := history.Cut(h, &history.Request{Mode: mode, After: at, Placed: true, Child: children})
 		if err != nil {
@@ -223,6 +244,7 @@ func TestSeeds(t *testing.T) {
 		}
 		h.Start.Run, h.Start.Seeds, h.Start.Identity = run(id), p.Past.Seeds, p.Past.Identity
 	}
+
 	check := func(want ...byte) {
 		t.Helper()
 		var got []byte
@@ -234,6 +256,7 @@ func TestSeeds(t *testing.T) {
 			t.Errorf("seeds %v, want %v", got, want)
 		}
 	}
+
 	check(1, 1, 1, 1, 1, 1, 1)
 	next(history.Fork, 4, 2)
 	check(1, 1, 1, 1, 2, 2, 2)

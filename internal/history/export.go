@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Export writes the history of a run as it is committed, page by page. An open run is written as far as it has come.
+// Export writes the history of a run as it is committed, page by page. An open run is written as
+// far as it has come.
 func Export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
@@ -34,6 +35,7 @@ func Load(ctx context.Context, b api.Client, t api.Target, most int) (*model.His
 	}
 	h := &model.History{Start: d.Start}
 	size := 0
+
 	h.Outcome, err = read(ctx, b, &d.Start, func(e *model.Event) error {
 		if size += e.Size(); size > most {
 			return fault.New(fault.Exhausted, "the history of %s has more than %d bytes", d.Start.Run, most)
@@ -44,6 +46,7 @@ func Load(ctx context.Context, b api.Client, t api.Target, most int) (*model.His
 	if err != nil {
 		return nil, err
 	}
+
 	return h, nil
 }
 

@@ -87,15 +87,18 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 		Task: genTask.Draw(t, "task"), Worker: genText.Draw(t, "worker"), Trace: genText.Draw(t, "trace"),
 		Attempt: rapid.IntRange(0, 3).Draw(t, "attempt"), Cause: genFailure.Draw(t, "cause"),
 	}}
+
 	if rapid.Bool().Draw(t, "has terms") {
 		h.Start.Begins, h.Start.Expires = noon+1, noon+2
 		h.Start.Terms = &model.Terms{Timeout: genDuration.Draw(t, "timeout"), Retry: &model.Retry{MaxAttempts: 3, Given: true}}
 	}
+
 	if rapid.Bool().Draw(t, "has a past") {
 		h.Start.Began = noon - 1000
 		h.Start.Source = model.Source{Address: genAddress.Draw(t, "source"), Run: genRun.Draw(t, "of"), Position: 3}
 		h.Start.Seeds = []model.Seed{{Until: 1, Run: genRun.Draw(t, "seed")}, {Until: 3, Run: model.RunID{2}}}
 	}
+
 	at := h.Start.Zero()
 	for i := range rapid.IntRange(0, 6).Draw(t, "events") {
 		at += model.Time(rapid.IntRange(0, 1000).Draw(t, "later"))
@@ -107,12 +110,12 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 			Watcher: genLink.Draw(t, "watcher"), RequestID: genText.Draw(t, "request"), Policy: genPolicy.Draw(t, "policy"),
 			Position: genText.Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"), Due: rapid.OneOf(rapid.Just(model.Time(0)), genTime).Draw(t, "due"),
 			Ref: rapid.Int64().Draw(t, "ref"), Task: genTask.Draw(t, "task"), Worker: genText.Draw(t, "worker"),
-			Section: genText.Draw(t, "section"),
+			Section: genText.Draw(t, "section"), Seen: rapid.Bool().Draw(t, "seen"),
 		}
 		if e.Kind == model.EventLockAsked {
 			e.Locks = rapid.SliceOfN(genAddress, 1, 3).Draw(t, "locks")
 		}
-		if e.Kind == model.EventSignalTaken {
+		if e.Kind == model.EventSignalTaken || e.Kind == model.EventSignalDropped {
 			e.Kind = model.EventSignalReceived
 		}
 		if e.Kind == model.EventTaskScheduled && e.Task == nil {
@@ -120,16 +123,19 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 		}
 		h.Events = append(h.Events, e)
 	}
+
 	if n := len(h.Events); n > 0 && rapid.Bool().Draw(t, "carried") {
 		h.Start.Carried = h.Events[:rapid.IntRange(1, n).Draw(t, "n")]
 	}
 	h.Outcome = model.Outcome{Status: model.Running}
+
 	if rapid.Bool().Draw(t, "closed") {
 		h.Outcome = model.Outcome{
 			Status: rapid.SampledFrom([]model.Status{model.Completed, model.Failed, model.Canceled, model.Continued}).Draw(t, "status"),
 			Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"), At: at, Seen: int64(len(h.Events)), Next: genRun.Draw(t, "next"),
 		}
 	}
+
 	return h
 })
 
@@ -164,6 +170,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 		if n := strings.Count(text, "\n"); n != len(want.Events)+2 {
 			t.Fatalf("%d lines for %d events:\n%s", n, len(want.Events), text)
 		}
+
 		got, err := history.Read(&b)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
@@ -237,6 +244,7 @@ func TestReadRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want one that says %q", c.name, err, c.want)
 		}
 	}
+
 	if _, err := history.Read(errReader{}); err == nil || !strings.Contains(err.Error(), "broken pipe") {
 		t.Errorf("an error of the file: %v", err)
 	}

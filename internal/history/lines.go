@@ -49,7 +49,8 @@ type terms struct {
 	Retry   *retry   `json:"retry,omitempty"`
 }
 
-// label is one thing that the run can be found by. There may be texts in it that no map of JSON could hold.
+// label is one thing that the run can be found by. There may be texts in it that no map of JSON
+// could hold.
 type label struct {
 	Name  text `json:"name"`
 	Value text `json:"value"`
@@ -81,6 +82,7 @@ type line struct {
 
 	Locks   []address `json:"locks,omitempty"`
 	Section text      `json:"section,omitempty"`
+	Seen    bool      `json:"seen,omitempty"`
 }
 
 // footer is the last line.
@@ -277,12 +279,14 @@ func headerOf(s *model.Start) header {
 		Task: taskOf(s.Task), Worker: text(s.Worker), Trace: text(s.Trace),
 		Begins: moment(s.Begins), Expires: moment(s.Expires), Attempt: s.Attempt, Cause: failureOf(s.Cause),
 	}
+
 	if t := s.Terms; t != nil {
 		h.Terms = &terms{Timeout: duration(t.Timeout)}
 		if t.Retry != nil {
 			h.Terms.Retry = retryOf(t.Retry)
 		}
 	}
+
 	for _, d := range s.Seeds {
 		h.Seeds = append(h.Seeds, seed{d.Until, runText(d.Run)})
 	}
@@ -292,6 +296,7 @@ func headerOf(s *model.Start) header {
 	if !s.Source.IsZero() {
 		h.Source = &source{addressOf(s.Source.Address), runText(s.Source.Run), s.Source.Position}
 	}
+
 	return h
 }
 
@@ -301,7 +306,7 @@ func lineOf(e *model.Event) line {
 		Input: payloadOf(e.Input), Output: payloadOf(e.Output), Failure: failureOf(e.Failure), Due: moment(e.Due), Ref: e.Ref,
 		Target: targetOf(e.Target), Run: runText(e.Run), Status: statusText(e.Status), Watcher: linkOf(e.Watcher),
 		RequestID: text(e.RequestID), Policy: uint8(e.Policy), Position: text(e.Position), Detached: e.Detached, Task: taskOf(e.Task), Worker: text(e.Worker),
-		Locks: addressesOf(e.Locks), Section: text(e.Section),
+		Locks: addressesOf(e.Locks), Section: text(e.Section), Seen: e.Seen,
 	}
 }
 

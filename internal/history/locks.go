@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// section is a part of a history in which the code has entities locked: it was asked for at one position, was granted at another, and was over at a third.
+// section is a part of a history in which the code has entities locked: it was asked for at one
+// position, was granted at another, and was over at a third.
 type section struct {
 	asked, granted, over int64 // 0 for never
 	locks                []model.Address
@@ -42,6 +43,7 @@ func sections(events []model.Event) []*section {
 			delete(open, e.ID)
 		}
 	}
+
 	return all
 }
 
@@ -50,7 +52,8 @@ func endsLock(e *model.Event) bool {
 	return e.Kind == model.EventUnlocked || e.Kind == model.EventWithdrawn || e.Kind == model.EventAnswered
 }
 
-// outsideOfLocks refuses a place at which the code has entities locked: a run that begins with a past holds no locks.
+// outsideOfLocks refuses a place at which the code has entities locked: a run that begins with a
+// past holds no locks.
 func (c *cutter) outsideOfLocks(at int64) error {
 	all := sections(c.h.Events)
 	in := func(at int64) *section {
@@ -59,6 +62,7 @@ func (c *cutter) outsideOfLocks(at int64) error {
 		}
 		return nil
 	}
+
 	s := in(at)
 	if s == nil {
 		return nil
@@ -68,6 +72,7 @@ func (c *cutter) outsideOfLocks(at int64) error {
 		before = o.asked - 1
 	}
 	until, places := "to the end of the history", fmt.Sprintf("position %d would do", before)
+
 	if s.over > 0 {
 		until = fmt.Sprintf("to event %d", s.over)
 		behind := s.over
@@ -78,6 +83,7 @@ func (c *cutter) outsideOfLocks(at int64) error {
 			places = fmt.Sprintf("positions %d and %d would do", before, behind)
 		}
 	}
+
 	var names []string
 	for _, a := range s.locks {
 		names = append(names, a.EntityName())
@@ -86,8 +92,8 @@ func (c *cutter) outsideOfLocks(at int64) error {
 		at, strings.Join(names, ", "), s.asked, until, places)
 }
 
-// waitingLocks are the sections that have not got all of their locks in what is kept. They are left out, so that the code asks again: what was granted belongs to the run that the past
-// comes from.
+// waitingLocks are the sections that have not got all of their locks in what is kept. They are left
+// out, so that the code asks again: what was granted belongs to the run that the past comes from.
 func (c *cutter) waitingLocks() map[string]bool {
 	waiting := map[string]bool{}
 	for i := range c.events {

@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// before finds the first event of what a name means: a step, activity, task or child; if there is none, a call or
-// message that the code sent; if there is none, a lock. The order keeps the meaning of names that older builds knew.
+// before finds the first event of what a name means: a step, activity, task or child; if there is
+// none, a call or message that the code sent; if there is none, a lock. The order keeps the meaning
+// of names that older builds knew.
 func (c *cutter) before(name string) (int, error) {
 	for _, means := range []func(*model.Event) bool{
 		func(e *model.Event) bool { return nameOf(e) == name },
@@ -28,8 +29,8 @@ func (c *cutter) before(name string) (int, error) {
 // lockName is how the place before a lock is called: sections have no names of their own.
 const lockName = "lock"
 
-// sentAs reports whether an event is a message that the code sent under a name: that of an operation, RPC, signal or
-// update, alone or behind the name of what was called and a dot.
+// sentAs reports whether an event is a message that the code sent under a name: that of an
+// operation, RPC, signal or update, alone or behind the name of what was called and a dot.
 func sentAs(e *model.Event, name string) bool {
 	return e.Kind == model.EventSent && e.Name != "" && (e.Name == name || receiver(e)+"."+e.Name == name)
 }
@@ -73,6 +74,7 @@ func (c *cutter) names() string {
 		}
 		all = append(all, name)
 	}
+
 	if len(all) == 0 {
 		return "none"
 	}

@@ -58,6 +58,7 @@ func (r *reader) read() (*model.History, error) {
 	if !ok {
 		return nil, errors.New("the file is empty")
 	}
+
 	var version struct {
 		Version int `json:"perdure_history"`
 	}
@@ -67,6 +68,7 @@ func (r *reader) read() (*model.History, error) {
 	if version.Version != Version {
 		return nil, fmt.Errorf("the format has version %d; this build reads version %d", version.Version, Version)
 	}
+
 	var head header
 	if err := strict(data, &head); err != nil {
 		return nil, err
@@ -75,6 +77,7 @@ func (r *reader) read() (*model.History, error) {
 	if h.Start, err = head.start(); err != nil {
 		return nil, err
 	}
+
 	for {
 		data, ok, err := r.next()
 		if err != nil {
@@ -83,6 +86,7 @@ func (r *reader) read() (*model.History, error) {
 		if !ok {
 			return nil, errors.New("the outcome is missing behind it: the file was cut off")
 		}
+
 		if bytes.HasPrefix(data, []byte(`{"outcome"`)) {
 			return h, r.finish(h, &head, data)
 		}
@@ -93,6 +97,7 @@ func (r *reader) read() (*model.History, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		if err := follows(h, &e); err != nil {
 			return nil, err
 		}
@@ -109,6 +114,7 @@ func (r *reader) finish(h *model.History, head *header, data []byte) error {
 	if end.Outcome == nil {
 		return errors.New("the outcome is empty")
 	}
+
 	var err error
 	if h.Outcome, err = end.Outcome.outcome(); err != nil {
 		return err
@@ -116,6 +122,7 @@ func (r *reader) finish(h *model.History, head *header, data []byte) error {
 	if head.Carried < 0 || head.Carried > len(h.Events) {
 		return fmt.Errorf("%d events came with the start; there are %d", head.Carried, len(h.Events))
 	}
+
 	if head.Carried > 0 {
 		h.Start.Carried = h.Events[:head.Carried:head.Carried]
 	}
@@ -126,13 +133,15 @@ func (r *reader) finish(h *model.History, head *header, data []byte) error {
 	if err != nil {
 		return err
 	}
+
 	if ok {
 		return fmt.Errorf("%d bytes follow the outcome", len(more))
 	}
 	return nil
 }
 
-// strict reads one JSON value into v; it must be all there is, and have nothing that v does not know.
+// strict reads one JSON value into v; it must be all there is, and have nothing that v does not
+// know.
 func strict(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -154,6 +163,7 @@ func (h *header) start() (s model.Start, err error) {
 		Input: r.payload("input", h.Input), Task: h.Task.model(), Worker: string(h.Worker), Trace: string(h.Trace),
 		Begins: model.Time(h.Begins), Expires: model.Time(h.Expires), Attempt: h.Attempt, Cause: h.Cause.model(),
 	}
+
 	if t := h.Terms; t != nil {
 		s.Terms = &model.Terms{Timeout: time.Duration(t.Timeout)}
 		if t.Retry != nil {
@@ -161,6 +171,7 @@ func (h *header) start() (s model.Start, err error) {
 			s.Terms.Retry = &policy
 		}
 	}
+
 	for _, d := range h.Seeds {
 		s.Seeds = append(s.Seeds, model.Seed{Until: d.Until, Run: r.id("seeds", d.Run)})
 	}
@@ -173,9 +184,11 @@ func (h *header) start() (s model.Start, err error) {
 	if s.Origin, err = hex.DecodeString(h.Origin); err != nil {
 		return s, fmt.Errorf("origin: %w", err)
 	}
+
 	if len(s.Origin) == 0 {
 		s.Origin = nil
 	}
+
 	switch {
 	case r.err != nil:
 		return s, r.err
@@ -186,6 +199,7 @@ func (h *header) start() (s model.Start, err error) {
 	case s.At <= 0:
 		return s, errors.New("the start time is missing")
 	}
+
 	return s, nil
 }
 
@@ -195,24 +209,28 @@ func readEvent(data []byte) (e model.Event, err error) {
 		return e, err
 	}
 	var r idReader
+
 	e = model.Event{
 		Seq: l.Seq, At: model.Time(l.At), ID: string(l.ID), Name: string(l.Name), Attempt: l.Attempt, Input: r.payload("input", l.Input),
 		Output: r.payload("output", l.Output), Failure: l.Failure.model(), Due: model.Time(l.Due), Ref: l.Ref, Run: r.id("run", l.Run),
 		Watcher: r.link("watcher", l.Watcher), RequestID: string(l.RequestID), Policy: model.ParentClosePolicy(l.Policy),
 		Position: string(l.Position), Detached: l.Detached, Task: l.Task.model(), Worker: string(l.Worker),
-		Section: string(l.Section),
+		Section: string(l.Section), Seen: l.Seen,
 	}
+
 	if l.Target != nil {
 		e.Target = l.Target.model()
 	}
 	for _, a := range l.Locks {
 		e.Locks = append(e.Locks, a.model())
 	}
+
 	for k := model.EventStarted; k <= model.LastEventKind; k++ {
 		if k.Known() && k.String() == l.Kind {
 			e.Kind = k
 		}
 	}
+
 	if l.Status != "" {
 		status, ok := model.ParseStatus(l.Status)
 		if !ok {
@@ -220,6 +238,7 @@ func readEvent(data []byte) (e model.Event, err error) {
 		}
 		e.Status = status
 	}
+
 	switch {
 	case r.err != nil:
 		return e, r.err
@@ -230,6 +249,7 @@ func readEvent(data []byte) (e model.Event, err error) {
 	case e.Kind == model.EventStarted || e.Kind == model.EventClosed:
 		return e, fmt.Errorf("an event of kind %s: it belongs to the first or the last line", l.Kind)
 	}
+
 	return e, nil
 }
 
@@ -240,14 +260,18 @@ func follows(h *model.History, e *model.Event) error {
 	if n > 0 {
 		last = h.Events[n-1].At
 	}
+
 	switch {
 	case e.Seq != int64(n+1):
 		return fmt.Errorf("event %d stands where %d belongs", e.Seq, n+1)
 	case e.At < last:
 		return fmt.Errorf("event %d is older than the one before it", e.Seq)
+	case e.Kind == model.EventSignalDropped && (e.Ref < 1 || e.Ref > int64(n) || h.Events[e.Ref-1].Kind != model.EventSignalReceived):
+		return fmt.Errorf("event %d drops the signal of position %d, where none was received", e.Seq, e.Ref)
 	case e.Kind == model.EventSignalTaken && (e.Ref < 1 || e.Ref > int64(n) || h.Events[e.Ref-1].Kind != model.EventSignalReceived):
 		return fmt.Errorf("event %d takes the signal of position %d, where none was received", e.Seq, e.Ref)
 	}
+
 	return nil
 }
 
@@ -308,6 +332,7 @@ func (r *idReader) payload(field string, p *payload) model.Payload {
 	if p.JSON == nil {
 		return out
 	}
+
 	if len(p.Base64) > 0 || p.Encoding != "" {
 		r.fail(field, errors.New("a payload is either JSON, or base64 with its encoding"))
 	}
@@ -316,5 +341,6 @@ func (r *idReader) payload(field string, p *payload) model.Payload {
 		r.fail(field, err)
 	}
 	out.Data = b.Bytes()
+
 	return out
 }

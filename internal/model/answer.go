@@ -12,7 +12,8 @@ type Answer struct {
 	Failure *Failure `cbor:"4,keyasint,omitempty"`
 	// Output is what the code answered, to an update or a query.
 	Output Payload `cbor:"5,keyasint,omitzero"`
-	// For is what the request id was used for, in an answer that is remembered; nil in those that older builds stored.
+	// For is what the request id was used for, in an answer that is remembered; nil in those that
+	// older builds stored.
 	For *Use `cbor:"6,keyasint,omitempty"`
 }
 

@@ -5,10 +5,12 @@ import (
 	"slices"
 )
 
-// What is stored is encoded by hand: reflection took a twentieth of the processor time of a workflow. The bytes are those of the tags
-// on the types, by which everything is decoded; TestAppendWritesWhatTheTagsSay holds the two together.
+// What is stored is encoded by hand: reflection took a twentieth of the processor time of a
+// workflow. The bytes are those of the tags on the types, by which everything is decoded;
+// TestAppendWritesWhatTheTagsSay holds the two together.
 
-// AppendEvent appends the stored body of an event; position, time and kind are columns of their own.
+// AppendEvent appends the stored body of an event; position, time and kind are columns of their
+// own.
 func AppendEvent(dst []byte, e *Event) []byte {
 	m := beginMap(dst)
 	m.text(1, e.ID)
@@ -27,8 +29,10 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	m.int(14, int64(e.Policy))
 	m.text(15, e.Position)
 	m.bool(16, e.Detached)
+	m.bool(21, e.Seen)
 	m.task(17, e.Task)
 	m.text(18, e.Worker)
+
 	if len(e.Locks) > 0 {
 		m.key(19)
 		m.dst = appendHead(m.dst, majorArray, uint64(len(e.Locks)))
@@ -36,6 +40,7 @@ func AppendEvent(dst []byte, e *Event) []byte {
 			m.dst = appendAddress(m.dst, &e.Locks[i])
 		}
 	}
+
 	m.text(20, e.Section)
 	return m.end()
 }
@@ -66,6 +71,7 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.terms(27, s.Terms)
 	m.int(28, int64(s.Attempt))
 	m.failure(29, s.Cause)
+
 	return m.end()
 }
 
@@ -97,6 +103,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.text(10, v.RequestID)
 	m.int(11, int64(v.Reuse))
 	m.int(12, int64(v.Policy))
+
 	if len(v.With) > 0 {
 		m.key(13)
 		m.dst = appendHead(m.dst, majorArray, uint64(len(v.With)))
@@ -104,6 +111,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 			m.dst = AppendEvent(m.dst, &v.With[i])
 		}
 	}
+
 	m.id(14, RunID(v.Node))
 	m.labels(18, v.Labels)
 	m.past(20, v.Past)
@@ -127,10 +135,12 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.terms(62, v.Terms)
 	m.int(64, int64(v.Lone))
 	m.data(65, v.Exported)
+
 	return m.end()
 }
 
-// AppendEntity appends the stored body of an entity; address, version and time are columns of their own.
+// AppendEntity appends the stored body of an entity; address, version and time are columns of their
+// own.
 func AppendEntity(dst []byte, n *Entity) []byte {
 	m := beginMap(dst)
 	m.payload(1, &n.State)
@@ -169,6 +179,7 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	m.bool(3, a.Existing)
 	m.failure(4, a.Failure)
 	m.payload(5, &a.Output)
+
 	if u := a.For; u != nil {
 		m.key(6)
 		in := beginMap(m.dst)
@@ -179,6 +190,7 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 		in.data(4, u.Sum)
 		m.dst = in.end()
 	}
+
 	return m.end()
 }
 
@@ -199,6 +211,7 @@ func AppendDeadTask(dst []byte, d *DeadTask) []byte {
 	m.int(4, int64(d.Scheduled))
 	m.int(5, int64(d.At))
 	m.int(6, int64(d.Attempts))
+
 	if len(d.Failed) > 0 {
 		m.key(7)
 		m.dst = appendHead(m.dst, majorArray, uint64(len(d.Failed)))
@@ -212,9 +225,11 @@ func AppendDeadTask(dst []byte, d *DeadTask) []byte {
 			m.dst = in.end()
 		}
 	}
+
 	m.int(8, int64(d.LeftOut))
 	m.failure(9, d.Failure)
 	m.text(10, d.Fingerprint)
+
 	if !d.Requeued.IsZero() {
 		m.key(11)
 		in := beginMap(m.dst)
@@ -223,6 +238,7 @@ func AppendDeadTask(dst []byte, d *DeadTask) []byte {
 		in.id(3, d.Requeued.Run)
 		m.dst = in.end()
 	}
+
 	return m.end()
 }
 
@@ -272,8 +288,9 @@ func appendAddress(dst []byte, a *Address) []byte {
 	return m.end()
 }
 
-// appender writes a map with small numbers as keys. Fields that are zero are left out; the number of the others is known at the end.
-// The head of a map with up to 23 fields is one byte; for more, which nothing but a test has, everything behind it moves.
+// appender writes a map with small numbers as keys. Fields that are zero are left out; the number
+// of the others is known at the end. The head of a map with up to 23 fields is one byte; for more,
+// which nothing but a test has, everything behind it moves.
 type appender struct {
 	dst  []byte
 	head int
@@ -456,6 +473,7 @@ func (m *appender) past(k byte, p *Past) {
 	}
 	m.key(k)
 	in := beginMap(m.dst)
+
 	if len(p.Events) > 0 {
 		in.key(1)
 		in.dst = appendHead(in.dst, majorArray, uint64(len(p.Events)))
@@ -463,6 +481,7 @@ func (m *appender) past(k byte, p *Past) {
 			in.pastEvent(p.Events[i].Kind, p.Events[i].At, &p.Events[i].Event)
 		}
 	}
+
 	in.int(2, int64(p.Began))
 	in.seeds(3, p.Seeds)
 	in.id(4, p.Identity)
@@ -500,6 +519,7 @@ func (m *appender) task(k byte, t *TaskSpec) {
 	in.text(12, t.Breaker)
 	in.texts(13, t.Limits)
 	in.text(14, t.Trace)
+
 	if o := t.Same; o != nil {
 		in.key(15)
 		of := beginMap(in.dst)
@@ -507,6 +527,7 @@ func (m *appender) task(k byte, t *TaskSpec) {
 		of.text(2, o.Step)
 		in.dst = of.end()
 	}
+
 	if len(t.Fences) > 0 {
 		in.key(16)
 		in.dst = appendHead(in.dst, majorArray, uint64(len(t.Fences)))
@@ -519,6 +540,7 @@ func (m *appender) task(k byte, t *TaskSpec) {
 			in.dst = f.end()
 		}
 	}
+
 	m.dst = in.end()
 }
 
@@ -602,6 +624,7 @@ func (m *appender) write(k byte, w *TaskWrite) {
 	in := beginMap(m.dst)
 	in.claim(1, &w.Ref)
 	in.int(2, w.First)
+
 	if len(w.Items) > 0 {
 		in.key(3)
 		in.dst = appendHead(in.dst, majorArray, uint64(len(w.Items)))
@@ -618,6 +641,7 @@ func (m *appender) write(k byte, w *TaskWrite) {
 			in.dst = item.end()
 		}
 	}
+
 	m.dst = in.end()
 }
 
@@ -629,6 +653,7 @@ func (m *appender) letter(k byte, l *LetterOrder) {
 	in := beginMap(m.dst)
 	in.key(1)
 	in.dst = appendInt(in.dst, int64(l.Do))
+
 	if l.Ref != (TaskRef{}) {
 		in.key(2)
 		ref := beginMap(in.dst)
@@ -637,11 +662,13 @@ func (m *appender) letter(k byte, l *LetterOrder) {
 		ref.text(3, l.Ref.ID)
 		in.dst = ref.end()
 	}
+
 	in.int(3, l.Count)
 	if l.Input != nil {
 		in.key(4)
 		in.dst = AppendPayload(in.dst, l.Input)
 	}
+
 	in.id(5, l.Run)
 	m.dst = in.end()
 }

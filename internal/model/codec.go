@@ -6,12 +6,14 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// The stored form of events, messages, starts and outcomes is CBOR with integer keys. Here it is read; append.go writes it.
+// The stored form of events, messages, starts and outcomes is CBOR with integer keys. Here it is
+// read; append.go writes it.
 
 var decMode = must(cbor.DecOptions{
 	DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden,
 	MaxNestedLevels: 16, MaxArrayElements: 1 << 20, MaxMapPairs: 1 << 16,
-	// Texts of errors of user code may be any bytes; refusing them here would make a stored history unreadable.
+	// Texts of errors of user code may be any bytes; refusing them here would make a stored history
+	// unreadable.
 	UTF8: cbor.UTF8DecodeInvalid,
 }.DecMode())
 
@@ -35,7 +37,8 @@ func DecodeEvent(seq int64, at Time, kind EventKind, body []byte) (Event, error)
 	return e, nil
 }
 
-// DecodeMessage reads a stored message. With an error that is ErrNewer, the message has what this build knows of it.
+// DecodeMessage reads a stored message. With an error that is ErrNewer, the message has what this
+// build knows of it.
 func DecodeMessage(body []byte) (Message, error) {
 	var m Message
 	if err := decMode.Unmarshal(body, &m); err != nil {

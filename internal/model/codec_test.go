@@ -17,6 +17,7 @@ func TestAppendWritesWhatTheTagsSay(t *testing.T) {
 		e, m, s, o := genBody.Draw(t, "event"), genMessage.Draw(t, "message"), genStart.Draw(t, "start"), genOutcome.Draw(t, "outcome")
 		a, rs := genAnswer.Draw(t, "answer"), rapid.SliceOfN(genReason, 0, 4).Draw(t, "reasons")
 		d, p := genDead.Draw(t, "dead"), genPayload.Draw(t, "payload")
+
 		before := []byte("before")
 		for _, c := range []struct {
 			value any
@@ -141,7 +142,8 @@ func TestAnswerRoundTrip(t *testing.T) {
 	})
 }
 
-// What user code hands in may be large, and errors may be any bytes; once accepted it must be readable for ever.
+// What user code hands in may be large, and errors may be any bytes; once accepted it must be
+// readable for ever.
 func TestHugeValuesRoundTrip(t *testing.T) {
 	t.Parallel()
 	huge := model.Payload{Data: bytes.Repeat([]byte{0, 0xff, 'x'}, 1<<20), Encoding: strings.Repeat("e\x00", 1<<10)}
@@ -176,6 +178,7 @@ func TestUnknownKindsAreErrors(t *testing.T) {
 			t.Errorf("carried event of kind %d: %v, want an error that names the run", k, err)
 		}
 	}
+
 	for _, k := range []model.MessageKind{0, model.LastMessageKind + 1, 255} {
 		body := model.AppendMessage(nil, &model.Message{Kind: k})
 		if _, err := model.DecodeMessage(body); err == nil {
@@ -207,7 +210,8 @@ func TestHostileBytesAreErrors(t *testing.T) {
 	} {
 		for what, err := range decodeAll(model.EventStepCompleted, body) {
 			fits := what == "reasons" && name == "empty" || // no reasons are stored as nothing
-				name == "number out of its bounds" && what != "event" && what != "message" // they have no such field and skip it
+				// they have no such field and skip it
+				name == "number out of its bounds" && what != "event" && what != "message"
 			if err == nil && !fits {
 				t.Errorf("%s: read as %s", name, what)
 			}
@@ -258,9 +262,11 @@ func TestPayload(t *testing.T) {
 			t.Errorf("%s: equal %v, digests equal %v, want %v", v.name, a.Equal(v.b), bytes.Equal(a.Digest(), v.b.Digest()), v.same)
 		}
 	}
+
 	if !(model.Payload{}).Equal(model.Payload{Data: []byte{}}) {
 		t.Error("no bytes and empty bytes differ")
 	}
+
 	// A chain of runs compares the input of a repeated start with a stored digest.
 	if got := fmt.Sprintf("%x", model.Payload{Data: []byte(`{"a":1}`), Encoding: "json"}.Digest()); got != digestGolden {
 		t.Errorf("digest = %s, want %s: it is stored and never changes", got, digestGolden)

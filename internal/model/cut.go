@@ -14,8 +14,8 @@ const (
 	MaxReasons    = 32       // that a run is stored with while it waits
 )
 
-// Cut is the text with at most so many bytes. A longer one ends with a mark that says how many bytes
-// are missing. Cutting a text again changes nothing.
+// Cut is the text with at most so many bytes. A longer one ends with a mark that says how many
+// bytes are missing. Cutting a text again changes nothing.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -29,9 +29,9 @@ func Cut(text string, most int) string {
 	return strings.Clone(text[:keep]) + mark(len(text)-keep)
 }
 
-// Bounded is the failure with texts that may be stored: itself, or a copy with shorter ones. Whoever
-// makes a failure bounds it before anybody sees it, so that code reads the same text when it runs
-// and when it is replayed.
+// Bounded is the failure with texts that may be stored: itself, or a copy with shorter ones.
+// Whoever makes a failure bounds it before anybody sees it, so that code reads the same text when
+// it runs and when it is replayed.
 func (f *Failure) Bounded() *Failure {
 	if f == nil || len(f.Message) <= MaxErrorText && len(f.Stack) <= MaxErrorText && len(f.Type) <= MaxErrorType && len(f.Kind) <= MaxErrorType {
 		return f
@@ -42,7 +42,8 @@ func (f *Failure) Bounded() *Failure {
 	return &b
 }
 
-// Brief is the failure without its stack and with a short text, for where there is no room for more.
+// Brief is the failure without its stack and with a short text, for where there is no room for
+// more.
 func (f *Failure) Brief() *Failure {
 	b := *f.Bounded()
 	b.Message, b.Stack = Cut(b.Message, MaxErrorType), ""

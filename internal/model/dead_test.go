@@ -45,6 +45,7 @@ func TestFingerprintsGroupMessages(t *testing.T) {
 		{"a: b: c"},
 		{"a: b: d"},
 	}
+
 	seen := map[string]string{}
 	for _, g := range groups {
 		first := ""
@@ -60,6 +61,7 @@ func TestFingerprintsGroupMessages(t *testing.T) {
 				t.Errorf("%q and %q are two groups", g[0], message)
 			}
 		}
+
 		if other, ok := seen[first]; ok {
 			t.Errorf("%q and %q are one group", other, g[0])
 		}
@@ -75,6 +77,7 @@ func TestFingerprintsTellKindsAndTypesApart(t *testing.T) {
 	} {
 		seen[f.Fingerprint()] = true
 	}
+
 	if len(seen) != 8 {
 		t.Errorf("%d fingerprints of 8 failures", len(seen))
 	}
@@ -85,6 +88,7 @@ func TestFingerprintsTellKindsAndTypesApart(t *testing.T) {
 	if (*model.Failure)(nil).Fingerprint() != (&model.Failure{}).Fingerprint() {
 		t.Error("no failure is not an empty one")
 	}
+
 	// It is stored, and what was stored is looked for: a change makes two groups out of one.
 	if got := (&model.Failure{Kind: "timeout", Type: "*net.OpError", Message: "timeout after 31 ms talking to 10.0.0.7"}).Fingerprint(); got != fingerprintGolden {
 		t.Errorf("fingerprint = %s, want %s", got, fingerprintGolden)
@@ -105,6 +109,7 @@ func TestFingerprintOfAnything(t *testing.T) {
 		n, m := rapid.Uint32().Draw(t, "one"), rapid.Uint32().Draw(t, "other")
 		words := rapid.SliceOfN(rapid.StringMatching(`[g-z]{1,9}`), 1, 8).Draw(t, "words")
 		text := strings.Join(words, " %d ") + " %d"
+
 		with := func(n uint32) string {
 			args := make([]any, len(words))
 			for i := range args {
@@ -116,6 +121,7 @@ func TestFingerprintOfAnything(t *testing.T) {
 			t.Fatalf("%q differs with %d and %d", text, n, m)
 		}
 	})
+
 	huge := strings.Repeat("a 1 ", 1<<20)
 	if (&model.Failure{Message: huge}).Fingerprint() != (&model.Failure{Message: huge + "b"}).Fingerprint() {
 		t.Error("the end of a huge message counts")
@@ -132,6 +138,7 @@ func TestDeadTaskKeepsTheFirstAndTheLastAttempts(t *testing.T) {
 		if len(d.Failed)+d.LeftOut != n || len(d.Failed) != min(n, model.MaxFailedAttempts) {
 			t.Fatalf("%d attempts: %d kept, %d left out", n, len(d.Failed), d.LeftOut)
 		}
+
 		for i, a := range d.Failed {
 			want := i + 1
 			if i >= model.MaxFailedAttempts/2 {
@@ -173,6 +180,7 @@ func TestDeadTaskRoundTrip(t *testing.T) {
 		if diff := asStored(back, d); diff != "" {
 			t.Fatalf("changed by the codec (-stored +read):\n%s", diff)
 		}
+
 		p := genPayload.Draw(t, "payload")
 		value, err := model.DecodePayload(model.AppendPayload(nil, &p))
 		if err != nil {

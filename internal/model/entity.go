@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Entities and services have addresses as executions have; these prefixes begin their types. Workflows may not have such names.
+// Entities and services have addresses as executions have; these prefixes begin their types.
+// Workflows may not have such names.
 const (
 	EntityPrefix  = "entity:"
 	ServicePrefix = "service:"
@@ -19,20 +20,23 @@ func (a Address) IsEntity() bool {
 	return strings.HasPrefix(a.Type, EntityPrefix) || strings.HasPrefix(a.Type, ServicePrefix)
 }
 
-// Stateless reports whether the address is that of a service: it has no state and no locks, and its calls may overlap.
+// Stateless reports whether the address is that of a service: it has no state and no locks, and its
+// calls may overlap.
 func (a Address) Stateless() bool { return strings.HasPrefix(a.Type, ServicePrefix) }
 
 // MaxLocks is how many entities a section may lock.
 const MaxLocks = 100
 
-// Fence is the token under which an entity is locked for whatever is done in a section. It grows with every lock of the entity.
+// Fence is the token under which an entity is locked for whatever is done in a section. It grows
+// with every lock of the entity.
 type Fence struct {
 	Entity Address `cbor:"1,keyasint"`
 	Epoch  int64   `cbor:"2,keyasint"`
 }
 
-// SortLocks are the entities of a section in the order in which they are locked, each once: by type and key, each by its bytes. The order is
-// the same for everybody, so that nobody waits for somebody who waits for him.
+// SortLocks are the entities of a section in the order in which they are locked, each once: by type
+// and key, each by its bytes. The order is the same for everybody, so that nobody waits for
+// somebody who waits for him.
 func SortLocks(set []Address) []Address {
 	locks := slices.Clone(set)
 	slices.SortFunc(locks, func(a, b Address) int {
@@ -64,7 +68,8 @@ type Entity struct {
 	Holder Link `cbor:"4,keyasint,omitzero"`
 	// Held is since when.
 	Held Time `cbor:"5,keyasint,omitempty"`
-	// Epoch is the fencing token of the last lock. It never decreases, also when the row has been gone in between.
+	// Epoch is the fencing token of the last lock. It never decreases, also when the row has been
+	// gone in between.
 	Epoch int64 `cbor:"6,keyasint,omitempty"`
 }
 
@@ -89,7 +94,8 @@ func DecodeEntity(a Address, version int64, changed Time, body []byte) (Entity, 
 	return n, nil
 }
 
-// MailboxItem is a message that waits for an entity: a call or the request of a lock. Seq orders the items of an entity.
+// MailboxItem is a message that waits for an entity: a call or the request of a lock. Seq orders
+// the items of an entity.
 type MailboxItem struct {
 	Seq     int64
 	At      Time // since when
@@ -110,7 +116,8 @@ type EntityType struct {
 	Type string // with its prefix
 	// Views are operations that change nothing: they wait for nobody.
 	Views []string
-	// Concurrency is how many calls of one service and key may overlap; 0 for any number. Of an entity it is always 1.
+	// Concurrency is how many calls of one service and key may overlap; 0 for any number. Of an
+	// entity it is always 1.
 	Concurrency int
 	// Mailbox is how many calls may wait for one key; 0 for the default.
 	Mailbox int
@@ -118,7 +125,8 @@ type EntityType struct {
 	Idle time.Duration
 }
 
-// Operations are calls of one entity, handed to a worker: it makes them one after the other, each on what the one before has left.
+// Operations are calls of one entity, handed to a worker: it makes them one after the other, each
+// on what the one before has left.
 type Operations struct {
 	Entity Address
 	// Generation names the hand-over; the worker's report has it too.
@@ -143,7 +151,8 @@ type OperationCall struct {
 type Operated struct {
 	Entity     Address
 	Generation uint64
-	// Results are in the order of the calls. Calls behind the last one were not made: they are made by whoever gets them next.
+	// Results are in the order of the calls. Calls behind the last one were not made: they are made
+	// by whoever gets them next.
 	Results []OperationResult
 	// Changed tells that the state is another one: State, or none unless Exists.
 	Changed bool
@@ -168,7 +177,8 @@ func (r *Operated) Size() int {
 type OperationResult struct {
 	Output  Payload
 	Failure *Failure
-	// Unmade tells that the call failed for no reason of its own: this build does not have the operation, or cannot read the state.
+	// Unmade tells that the call failed for no reason of its own: this build does not have the
+	// operation, or cannot read the state.
 	Unmade bool
 	// Messages are what the call sends: starts, signals, calls of others that nobody waits for.
 	Messages []Message

@@ -6,42 +6,66 @@ type EventKind uint8
 // Kinds of events. Those marked (asked) answer something that the code asked for, by ID;
 // the others are unsolicited and may stand anywhere in a history.
 const (
-	EventStarted        EventKind = 1  // event 0; made from the row of the run
-	EventStepCompleted  EventKind = 2  // (asked) an inline step returned: Input, Output
-	EventStepFailed     EventKind = 3  // (asked) its last attempt failed: Input, Failure
-	EventAttemptFailed  EventKind = 4  // (asked) an attempt failed and is repeated at Due: Attempt, Failure
-	EventTimerFired     EventKind = 5  // (asked) a timer or the deadline of a scope: Due
-	EventWithdrawn      EventKind = 6  // (asked) the code cancelled the step, timer or child ID before its outcome
+	EventStarted       EventKind = 1 // event 0; made from the row of the run
+	EventStepCompleted EventKind = 2 // (asked) an inline step returned: Input, Output
+	EventStepFailed    EventKind = 3 // (asked) its last attempt failed: Input, Failure
+	// (asked) an attempt failed and is repeated at Due: Attempt, Failure
+	EventAttemptFailed EventKind = 4
+	EventTimerFired    EventKind = 5 // (asked) a timer or the deadline of a scope: Due
+	// (asked) the code cancelled the step, timer or child ID before its outcome
+	EventWithdrawn      EventKind = 6
 	EventSignalReceived EventKind = 7  // Name, Input, RequestID
 	EventSignalTaken    EventKind = 8  // (asked) the code took the signal of position Ref: Name
 	EventPromiseSettled EventKind = 9  // Name and Output or Failure; the first one wins
 	EventChildStarted   EventKind = 10 // (asked) a child was asked for: Target, Input
-	EventChildClosed    EventKind = 11 // (asked) the outcome of a child or of a watched execution: Status, Output, Failure
-	EventSent           EventKind = 12 // (asked) a message left for Target: Name; its answer follows
-	EventCancelRequest  EventKind = 13 // Failure.Message is the reason
-	EventWatched        EventKind = 14 // Watcher wants to hear the outcome of this run
-	EventClosed         EventKind = 15 // the last event; made from the row of the run
-	EventVersionMarked  EventKind = 16 // (asked) the code chose version Ref of change Name
-	EventStateSet       EventKind = 17 // (asked) the code set state Name to Output, or removed it (no Output)
-	EventUpdateReceived EventKind = 18 // Name, Input, RequestID; Watcher is the step that hears the answer
-	EventUpdateAnswered EventKind = 19 // (asked) the code answered the update of position Ref: Output or Failure
-	EventAnswered       EventKind = 20 // (asked) the answer to a message that was sent: Output or Failure
-	EventPinned         EventKind = 21 // (asked) only workers of version Name continue the run
-	EventPaused         EventKind = 22 // nobody continues the run until it is resumed: Failure.Message is the reason
-	EventResumed        EventKind = 23
-	EventLabeled        EventKind = 24 // (asked) the code set label Name to the text Output, or removed it when that is empty
+	// (asked) the outcome of a child or of a watched execution: Status, Output, Failure
+	EventChildClosed EventKind = 11
+	// (asked) a message left for Target: Name; its answer follows
+	EventSent          EventKind = 12
+	EventCancelRequest EventKind = 13 // Failure.Message is the reason
+	EventWatched       EventKind = 14 // Watcher wants to hear the outcome of this run
+	EventClosed        EventKind = 15 // the last event; made from the row of the run
+	EventVersionMarked EventKind = 16 // (asked) the code chose version Ref of change Name
+	// (asked) the code set state Name to Output, or removed it (no Output)
+	EventStateSet EventKind = 17
+	// Name, Input, RequestID; Watcher is the step that hears the answer
+	EventUpdateReceived EventKind = 18
+	// (asked) the code answered the update of position Ref: Output or Failure
+	EventUpdateAnswered EventKind = 19
+	// (asked) the answer to a message that was sent: Output or Failure
+	EventAnswered EventKind = 20
+	EventPinned   EventKind = 21 // (asked) only workers of version Name continue the run
+	// nobody continues the run until it is resumed: Failure.Message is the reason
+	EventPaused  EventKind = 22
+	EventResumed EventKind = 23
+	// (asked) the code set label Name to the text Output, or removed it when that is empty
+	EventLabeled EventKind = 24
 
-	EventTaskScheduled EventKind = 25 // (asked) a task was scheduled: Name is its kind, Input, Task; claimed at once when Worker is set
-	EventTaskClaimed   EventKind = 26 // (asked) attempt Attempt of the task begins on Worker; the position is the token of the claim
-	EventTaskReturned  EventKind = 27 // (asked) the claim was given back without consuming an attempt; it may be claimed from Due on
-	EventTaskTimedOut  EventKind = 28 // (asked) a time-out ended the attempt: Failure says which; repeated at Due, or final when that is zero
+	// (asked) a task was scheduled: Name is its kind, Input, Task; claimed at once when Worker is
+	// set
+	EventTaskScheduled EventKind = 25
+	// (asked) attempt Attempt of the task begins on Worker; the position is the token of the claim
+	EventTaskClaimed EventKind = 26
+	// (asked) the claim was given back without consuming an attempt; it may be claimed from Due on
+	EventTaskReturned EventKind = 27
+	// (asked) a time-out ended the attempt: Failure says which; repeated at Due, or final when that
+	// is zero
+	EventTaskTimedOut EventKind = 28
 
-	EventLockAsked   EventKind = 29 // (asked) the section ID asks for Locks, one after the other in their order
-	EventLockGranted EventKind = 30 // (asked) Target is locked for the section ID: Ref is the fencing token. The last of its Locks lets the code go on
-	EventUnlocked    EventKind = 31 // (asked) the section Section has ended: it holds nothing any more
+	// (asked) the section ID asks for Locks, one after the other in their order
+	EventLockAsked EventKind = 29
+	// (asked) Target is locked for the section ID: Ref is the fencing token. The last of its Locks
+	// lets the code go on
+	EventLockGranted EventKind = 30
+	// (asked) the section Section has ended: it holds nothing any more
+	EventUnlocked EventKind = 31
+
+	// an operator removed the signal of position Ref: Name, Seen, RequestID; Failure.Message is the
+	// reason
+	EventSignalDropped EventKind = 32
 
 	// LastEventKind is the highest kind that this build knows.
-	LastEventKind = EventUnlocked
+	LastEventKind = EventSignalDropped
 )
 
 var eventNames = [...]string{
@@ -55,6 +79,7 @@ var eventNames = [...]string{
 	EventResumed: "resumed", EventLabeled: "labeled", EventTaskScheduled: "task_scheduled", EventTaskClaimed: "task_claimed",
 	EventTaskReturned: "task_returned", EventTaskTimedOut: "task_timed_out",
 	EventLockAsked: "lock_asked", EventLockGranted: "lock_granted", EventUnlocked: "unlocked",
+	EventSignalDropped: "signal_dropped",
 }
 
 // String is the name that people and the CLI use.
@@ -68,8 +93,9 @@ func (k EventKind) String() string {
 // Known reports whether this build understands the kind.
 func (k EventKind) Known() bool { return int(k) < len(eventNames) && eventNames[k] != "" }
 
-// News reports whether code may go on with an event of the kind, so that a step may begin. A worker answers such events with a turn,
-// however little came of them: until then its owner must think that a body runs. The others only note what the code did itself.
+// News reports whether code may go on with an event of the kind, so that a step may begin. A worker
+// answers such events with a turn, however little came of them: until then its owner must think
+// that a body runs. The others only note what the code did itself.
 func (k EventKind) News() bool {
 	switch k {
 	case EventStepCompleted, EventStepFailed, EventAttemptFailed, EventTimerFired, EventSignalReceived, EventPromiseSettled,
@@ -77,7 +103,7 @@ func (k EventKind) News() bool {
 		return true
 	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked,
 		EventStateSet, EventUpdateAnswered, EventPinned, EventPaused, EventResumed, EventLabeled,
-		EventTaskScheduled, EventTaskClaimed, EventTaskReturned, EventLockAsked, EventUnlocked:
+		EventTaskScheduled, EventTaskClaimed, EventTaskReturned, EventLockAsked, EventUnlocked, EventSignalDropped:
 	}
 	return false
 }
@@ -89,7 +115,8 @@ type Event struct {
 	At   Time      `cbor:"-"`
 	Kind EventKind `cbor:"-"`
 
-	// ID is the identity of what was asked: coroutine path, name, and key or arguments (see StepID).
+	// ID is the identity of what was asked: coroutine path, name, and key or arguments (see
+	// StepID).
 	ID      string   `cbor:"1,keyasint,omitempty"`
 	Name    string   `cbor:"2,keyasint,omitempty"`
 	Attempt int      `cbor:"3,keyasint,omitempty"`
@@ -99,9 +126,11 @@ type Event struct {
 	Due     Time     `cbor:"7,keyasint,omitempty"`
 	Ref     int64    `cbor:"8,keyasint,omitempty"`
 	Target  Address  `cbor:"9,keyasint,omitzero"`
-	Run     RunID    `cbor:"10,keyasint,omitzero"`  // of Target, where known
-	Status  Status   `cbor:"11,keyasint,omitempty"` // of an attempt of a task: Terminated when the engine ended it, and no report of its worker
-	Watcher Link     `cbor:"12,keyasint,omitzero"`  // of a child that came with a past: Watcher.Run started it
+	Run     RunID    `cbor:"10,keyasint,omitzero"` // of Target, where known
+	// of an attempt of a task: Terminated when the engine ended it, and no report of its worker
+	Status Status `cbor:"11,keyasint,omitempty"`
+	// of a child that came with a past: Watcher.Run started it
+	Watcher Link `cbor:"12,keyasint,omitzero"`
 	// RequestID is the id under which a client sent it; repeated sends of the same id are dropped.
 	RequestID string            `cbor:"13,keyasint,omitempty"`
 	Policy    ParentClosePolicy `cbor:"14,keyasint,omitempty"`
@@ -109,10 +138,13 @@ type Event struct {
 	Position string `cbor:"15,keyasint,omitempty"`
 	// Detached marks a child whose outcome the code never waits for.
 	Detached bool `cbor:"16,keyasint,omitempty"`
+	// Seen marks a dropped signal whose presence the code may have noticed before the drop.
+	Seen bool `cbor:"21,keyasint,omitempty"`
 	// Task is how a task is to be carried out; Worker is who claims it.
 	Task   *TaskSpec `cbor:"17,keyasint,omitempty"`
 	Worker string    `cbor:"18,keyasint,omitempty"`
-	// Locks are the entities that a section asks for: sorted, each once. Section is the one that a call is made in, or that ends.
+	// Locks are the entities that a section asks for: sorted, each once. Section is the one that a
+	// call is made in, or that ends.
 	Locks   []Address `cbor:"19,keyasint,omitempty"`
 	Section string    `cbor:"20,keyasint,omitempty"`
 }

@@ -83,30 +83,38 @@ type Start struct {
 	OnParentClose ParentClosePolicy
 	// First is the first run of the chain, Previous the one before; both zero for a first run.
 	First, Previous RunID
-	// Origin is the digest of the input of the first run, empty in a first run: a repeated start of the key is compared with it.
+	// Origin is the digest of the input of the first run, empty in a first run: a repeated start of
+	// the key is compared with it.
 	Origin []byte
-	// Labels are what the run can be found by from its first moment, sorted by name. Its code may change them; see EventLabeled.
+	// Labels are what the run can be found by from its first moment, sorted by name. Its code may
+	// change them; see EventLabeled.
 	Labels []Label
-	// Carried are events that belong to this run from its first moment, in order: signals and watchers of the run before and those
-	// that a signal-with-start brought along, or the whole past of a fork, retry, reset or import.
-	// They become events 1 … n without rows of their own.
+	// Carried are events that belong to this run from its first moment, in order: signals and
+	// watchers of the run before and those that a signal-with-start brought along, or the whole
+	// past of a fork, retry, reset or import. They become events 1 … n without rows of their own.
 	Carried []Event
 	// Began is the journal time of event 0 when the past is another's; zero when it is At.
 	Began Time
-	// Seeds are whose random numbers the past was made with, in order of position; behind the last one they are this run's own.
+	// Seeds are whose random numbers the past was made with, in order of position; behind the last
+	// one they are this run's own.
 	Seeds []Seed
-	// Identity is the run whose idempotency keys the steps keep, set by a retry; zero when they have their own.
+	// Identity is the run whose idempotency keys the steps keep, set by a retry; zero when they
+	// have their own.
 	Identity RunID
-	// Replaced is the closed run whose place this one took under a reuse policy, without going on with it; zero when there was none.
+	// Replaced is the closed run whose place this one took under a reuse policy, without going on
+	// with it; zero when there was none.
 	Replaced RunID
-	// Earlier are the runs in whose name this one makes its steps, the last one first, that of Identity at the end. They may have been removed since.
+	// Earlier are the runs in whose name this one makes its steps, the last one first, that of
+	// Identity at the end. They may have been removed since.
 	Earlier []RunID
 	// Source is where the past comes from; zero when there is none.
 	Source Source
-	// Task makes the run that of a task which stands alone: it has no code, and ends with the task. Worker is who claims it at once.
+	// Task makes the run that of a task which stands alone: it has no code, and ends with the task.
+	// Worker is who claims it at once.
 	Task   *TaskSpec
 	Worker string
-	// Trace is the trace context (W3C traceparent) that what the run does belongs to: that of whoever started it. Empty when nobody traces.
+	// Trace is the trace context (W3C traceparent) that what the run does belongs to: that of
+	// whoever started it. Empty when nobody traces.
 	Trace string
 	// Begins is before when its code does not run; zero when that was not put off.
 	Begins Time
@@ -114,7 +122,8 @@ type Start struct {
 	Expires Time
 	// Terms are what the whole execution was started with; nil for nothing special.
 	Terms *Terms
-	// Attempt counts runs with the same input, one after another because the one before failed; 0 is the first one, as 1 is. Cause is why the one before failed.
+	// Attempt counts runs with the same input, one after another because the one before failed; 0
+	// is the first one, as 1 is. Cause is why the one before failed.
 	Attempt int
 	Cause   *Failure
 }
@@ -129,6 +138,7 @@ type Outcome struct {
 	Seen int64
 	// Next is the run that follows after continue-as-new.
 	Next RunID
-	// Leaves is when the run may be removed, if its workflow has a retention time of its own; zero when that of the engine counts.
+	// Leaves is when the run may be removed, if its workflow has a retention time of its own; zero
+	// when that of the engine counts.
 	Leaves Time
 }

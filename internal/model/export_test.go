@@ -12,6 +12,7 @@ func MarshalByTags(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	switch v := v.(type) {
 	case *Event, *Message, []Reason, *Answer, *DeadTask, *Payload:
 		return mode.Marshal(v)
@@ -26,5 +27,6 @@ func MarshalByTags(v any) ([]byte, error) {
 	case *Outcome:
 		return mode.Marshal(&outcomeBody{v.Output, v.Failure, v.Seen, v.Next, v.Leaves})
 	}
+
 	return nil, fmt.Errorf("%T is not stored", v)
 }

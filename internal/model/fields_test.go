@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// fill sets every field, so that a new one which the encoder does not know is noticed: the generators are written by hand too.
+// fill sets every field, so that a new one which the encoder does not know is noticed: the
+// generators are written by hand too.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -53,6 +54,7 @@ func TestAppendKnowsEveryField(t *testing.T) {
 	for _, v := range []any{&e, &m, &s, &o, &a, &rs, &d, &p} {
 		fill(reflect.ValueOf(v).Elem())
 	}
+
 	for _, c := range []struct {
 		value any
 		got   []byte

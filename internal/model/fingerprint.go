@@ -8,11 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Fingerprint is the same for failures of the same kind and type whose messages differ only in what differs from case to case: numbers, ids, hex,
-// times, addresses of hosts and people, whatever is in quotes, and the length of lists of these. It is 16 hex digits.
+// Fingerprint is the same for failures of the same kind and type whose messages differ only in what
+// differs from case to case: numbers, ids, hex, times, addresses of hosts and people, whatever is
+// in quotes, and the length of lists of these. It is 16 hex digits.
 //
-// It is for people who look at a thousand failures and want to see the three problems behind them. Two problems that share a fingerprint are a
-// nuisance; nothing may rely on that it does not happen.
+// It is for people who look at a thousand failures and want to see the three problems behind them.
+// Two problems that share a fingerprint are a nuisance; nothing may rely on that it does not
+// happen.
 func (f *Failure) Fingerprint() string {
 	if f == nil {
 		f = &Failure{}
@@ -28,7 +30,8 @@ func (f *Failure) Fingerprint() string {
 // blank stands for what differs from case to case.
 const blank = "#"
 
-// maxPattern is how much of a pattern counts: what comes behind it is rarely what tells two problems apart.
+// maxPattern is how much of a pattern counts: what comes behind it is rarely what tells two
+// problems apart.
 const maxPattern = 512
 
 // pattern is a message with blanks.
@@ -66,6 +69,7 @@ func pattern(message string) string {
 			rest = rest[size:]
 		}
 	}
+
 	out := strings.TrimRight(string(p.out), " ")
 	return out[:min(len(out), maxPattern)]
 }
@@ -75,12 +79,14 @@ func joins(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-.:/@%+", r)
 }
 
-// quoted is the length of the quoted text at the beginning of s, 0 when there is no end to it. An apostrophe inside of a word does not end one.
+// quoted is the length of the quoted text at the beginning of s, 0 when there is no end to it. An
+// apostrophe inside of a word does not end one.
 func quoted(s string, open rune, size int) int {
 	end := map[rune]rune{'“': '”', '‘': '’', '«': '»'}[open]
 	if end == 0 {
 		end = open
 	}
+
 	escaped := false
 	for i, r := range s[size:] {
 		switch {
@@ -96,6 +102,7 @@ func quoted(s string, open rune, size int) int {
 			return after
 		}
 	}
+
 	return 0
 }
 
@@ -103,7 +110,8 @@ func quoted(s string, open rune, size int) int {
 type patternWriter struct {
 	out   []byte
 	space bool // something is to be separated from what comes next
-	// last is the end of the last blank when nothing but separators of lists have been written since, else 0.
+	// last is the end of the last blank when nothing but separators of lists have been written
+	// since, else 0.
 	last int
 }
 
@@ -168,7 +176,8 @@ func (p *patternWriter) parts(body string) {
 	}
 }
 
-// differs tells whether a part is something else the next time: it has a digit, or is made of so many hex digits that it is no word.
+// differs tells whether a part is something else the next time: it has a digit, or is made of so
+// many hex digits that it is no word.
 func differs(part string) bool {
 	const shortestHex = 8
 	return strings.ContainsFunc(part, unicode.IsDigit) || len(part) >= shortestHex && !strings.ContainsFunc(part, notHex)

@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// FuzzDecode: whatever stands in a row is read or refused, never a panic; and what was read is stored again without loss.
+// FuzzDecode: whatever stands in a row is read or refused, never a panic; and what was read is
+// stored again without loss.
 func FuzzDecode(f *testing.F) {
 	for _, s := range samples() {
 		f.Add(uint8(model.EventStepCompleted), s.encode())
@@ -14,6 +15,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(uint8(0), []byte{})
 	f.Add(uint8(model.LastEventKind)+1, []byte{0xa0})
 	f.Add(uint8(model.EventClosed), []byte{0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		if e, err := model.DecodeEvent(3, 4, model.EventKind(kind), body); err == nil {
 			again(t, &e, model.AppendEvent, func(b []byte) (model.Event, error) { return model.DecodeEvent(3, 4, e.Kind, b) })
@@ -27,10 +29,12 @@ func FuzzDecode(f *testing.F) {
 		if o, err := model.DecodeOutcome(model.Status(kind), 5, body); err == nil {
 			again(t, &o, model.AppendOutcome, func(b []byte) (model.Outcome, error) { return model.DecodeOutcome(o.Status, o.At, b) })
 		}
+
 		if rs, err := model.DecodeReasons(body); err == nil {
 			encode := func(dst []byte, rs *[]model.Reason) []byte { return model.AppendReasons(dst, *rs) }
 			again(t, &rs, encode, model.DecodeReasons)
 		}
+
 		if a, err := model.DecodeAnswer(body); err == nil {
 			again(t, &a, model.AppendAnswer, model.DecodeAnswer)
 		}

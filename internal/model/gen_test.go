@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Generators of everything that is stored. Texts and payloads are any bytes: empty, NUL, invalid UTF-8.
+// Generators of everything that is stored. Texts and payloads are any bytes: empty, NUL, invalid
+// UTF-8.
 
 // asStored compares as a store would: no bytes and empty bytes are the same.
 func asStored(got, want any) string {
@@ -134,7 +135,7 @@ var genBody = rapid.Custom(func(t *rapid.T) model.Event {
 		Input: genPayload.Draw(t, "input"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"),
 		Due: genTime.Draw(t, "due"), Ref: genInt.Draw(t, "ref"), Target: genAddress.Draw(t, "target"), Run: genRun.Draw(t, "run"),
 		Status: genStatus.Draw(t, "status"), Watcher: genLink.Draw(t, "watcher"), RequestID: genText.Draw(t, "request"),
-		Policy: genPolicy.Draw(t, "policy"), Position: genText.Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"),
+		Policy: genPolicy.Draw(t, "policy"), Position: genText.Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"), Seen: rapid.Bool().Draw(t, "seen"),
 	}
 })
 
@@ -221,7 +222,8 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 	return s
 })
 
-// Drawing a slice names its elements, once, and tests that draw them at the same time read that name: so they are named before any test runs.
+// Drawing a slice names its elements, once, and tests that draw them at the same time read that
+// name: so they are named before any test runs.
 func init() {
 	for _, g := range []interface{ String() string }{genText, genRun, genBody, genFailed} {
 		_ = g.String()

@@ -175,8 +175,9 @@ func samples() []sample {
 	return all
 }
 
-// TestStoredFormat notices a change of the stored format, in both directions: what this build writes, and how it reads what older builds
-// wrote. Lines of the file are only ever added; a build that changes one cannot read the stores of its users.
+// TestStoredFormat notices a change of the stored format, in both directions: what this build
+// writes, and how it reads what older builds wrote. Lines of the file are only ever added; a build
+// that changes one cannot read the stores of its users.
 func TestStoredFormat(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "stored.golden")
@@ -190,6 +191,7 @@ func TestStoredFormat(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	golden := readGolden(t, path)
 	for _, s := range samples() {
 		body := s.encode()
@@ -198,6 +200,7 @@ func TestStoredFormat(t *testing.T) {
 			t.Errorf("%s: not in %s; run with -update", s.name, path)
 			continue
 		}
+
 		if got := hex.EncodeToString(body); got != stored {
 			t.Errorf("%s is stored differently now:\n got %s\nwant %s", s.name, got, stored)
 		}
@@ -205,14 +208,17 @@ func TestStoredFormat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		back, err := s.decode(old)
 		if err != nil {
 			t.Errorf("%s: what an older build wrote cannot be read: %v", s.name, err)
 		} else if diff := asStored(back, s.want); diff != "" {
 			t.Errorf("%s: what an older build wrote is read differently (-written +read):\n%s", s.name, diff)
 		}
+
 		delete(golden, s.name)
 	}
+
 	for name := range golden {
 		t.Errorf("%s: in the golden file, but no sample has that name any more", name)
 	}

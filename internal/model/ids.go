@@ -18,8 +18,8 @@ type Address struct {
 	Key    string `cbor:"3,keyasint,omitempty"`
 }
 
-// String is the address as users write it, for logs and errors: workflow/key, or account "key" for an entity. A tenant other than the
-// default one stands in front.
+// String is the address as users write it, for logs and errors: workflow/key, or account "key" for
+// an entity. A tenant other than the default one stands in front.
 func (a Address) String() string {
 	text := a.Type + "/" + a.Key
 	for _, prefix := range [...]string{EntityPrefix, ServicePrefix} {
@@ -33,7 +33,8 @@ func (a Address) String() string {
 	return a.Tenant + "/" + text
 }
 
-// Path is tenant/type/key. It is part of what repeated requests are compared by, so it never changes.
+// Path is tenant/type/key. It is part of what repeated requests are compared by, so it never
+// changes.
 func (a Address) Path() string { return a.Tenant + "/" + a.Type + "/" + a.Key }
 
 // IsZero reports whether the address names nothing.

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The shard of an address is part of the stored format. If this test fails, the function is wrong, not the test: a
-// store that was written with the old one cannot be read with the new one.
+// The shard of an address is part of the stored format. If this test fails, the function is wrong,
+// not the test: a store that was written with the old one cannot be read with the new one.
 func TestShardNeverChanges(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("k", 512)
@@ -105,6 +105,7 @@ func TestRunIDText(t *testing.T) {
 			t.Errorf("ParseRunID(%q) = %v, %v, want %v", v.text, back, err, v.id)
 		}
 	}
+
 	if got := (model.NodeID{15: 1}).String(); got != "node_00000000000000000000000004" {
 		t.Errorf("node id = %q", got)
 	}
@@ -133,6 +134,7 @@ func TestParseRunIDRejects(t *testing.T) {
 	if _, err := model.ParseRunID(good); err != nil {
 		t.Fatal(err)
 	}
+
 	for name, text := range map[string]string{
 		"empty":                "",
 		"only the prefix":      "run_",
@@ -162,6 +164,7 @@ func TestParseRunIDRejects(t *testing.T) {
 			t.Errorf("%s: ParseRunID(%q) = %v, want an error", name, text, id)
 		}
 	}
+
 	rapid.Check(t, func(t *rapid.T) {
 		text := genText.Draw(t, "text")
 		if id, err := model.ParseRunID(text); err == nil && id.String() != text {
@@ -193,11 +196,13 @@ func TestNames(t *testing.T) {
 			seen[name] = true
 		}
 	}
+
 	for _, k := range []model.EventKind{0, model.LastEventKind + 1, 255} {
 		if k.Known() || k.String() != "unknown" {
 			t.Errorf("event kind %d is called %q, known %v", k, k, k.Known())
 		}
 	}
+
 	seen = map[string]bool{}
 	for k := model.MessageStart; k <= model.LastMessageKind; k++ {
 		if k == 16 || k == 18 || k == 19 {
@@ -209,11 +214,13 @@ func TestNames(t *testing.T) {
 			seen[name] = true
 		}
 	}
+
 	for _, k := range []model.MessageKind{0, model.LastMessageKind + 1, 255} {
 		if k.Known() || k.String() != "unknown" {
 			t.Errorf("message kind %d is called %q, known %v", k, k, k.Known())
 		}
 	}
+
 	for s := model.Running; s <= model.Continued; s++ {
 		if back, ok := model.ParseStatus(s.String()); !ok || back != s {
 			t.Errorf("ParseStatus(%q) = %v, %v", s, back, ok)
@@ -222,6 +229,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%s: closed is %v", s, s.Closed())
 		}
 	}
+
 	for _, word := range []string{"", "unknown", "Running", "running ", "run"} {
 		if s, ok := model.ParseStatus(word); ok {
 			t.Errorf("ParseStatus(%q) = %v, want none", word, s)

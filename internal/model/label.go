@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of labels. They are part of the contract: a store that was filled under wider ones could not be read under these.
+// Limits of labels. They are part of the contract: a store that was filled under wider ones could
+// not be read under these.
 const (
 	MaxLabels     = 32  // of one run
 	MaxLabelName  = 64  // bytes
@@ -32,7 +33,8 @@ type LabelCondition struct {
 // Size is roughly what the label costs in memory and on disk.
 func (l *Label) Size() int { return 16 + len(l.Name) + len(l.Value) }
 
-// Text is the encoding of a payload that is plain text, such as the value of a label in the history.
+// Text is the encoding of a payload that is plain text, such as the value of a label in the
+// history.
 const Text = "text"
 
 // TextPayload is a text as payload; that of no text is empty.
@@ -56,7 +58,8 @@ func Labels(pairs map[string]string) []Label {
 	return labels
 }
 
-// SetLabel is the labels with one of them changed, or removed when the value is empty. What it is given stays as it is.
+// SetLabel is the labels with one of them changed, or removed when the value is empty. What it is
+// given stays as it is.
 func SetLabel(labels []Label, name, value string) []Label {
 	i, found := slices.BinarySearchFunc(labels, name, func(l Label, name string) int { return cmp.Compare(l.Name, name) })
 	switch {
@@ -90,7 +93,8 @@ func LabelLetter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-'
 }
 
-// CheckLabel says what is wrong with a label; nil when nothing is. An empty value is in order: it removes the label.
+// CheckLabel says what is wrong with a label; nil when nothing is. An empty value is in order: it
+// removes the label.
 func CheckLabel(name, value string) error {
 	if err := CheckLabelName(name); err != nil {
 		return err

@@ -38,7 +38,8 @@ func TestCheckLabel(t *testing.T) {
 	}
 }
 
-// Labels behave like a map whose pairs are listed by name, and whoever holds an older list keeps it.
+// Labels behave like a map whose pairs are listed by name, and whoever holds an older list keeps
+// it.
 func TestSetLabelIsAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -71,6 +72,7 @@ func TestReasonCodesAreComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
+
 	ast.Inspect(file, func(node ast.Node) bool {
 		v, ok := node.(*ast.ValueSpec)
 		if !ok || len(v.Values) != 1 {
@@ -86,6 +88,7 @@ func TestReasonCodesAreComplete(t *testing.T) {
 		n++
 		return true
 	})
+
 	if n != len(model.ReasonCodes()) || n == 0 {
 		t.Errorf("%d codes, %d in the list", n, len(model.ReasonCodes()))
 	}

@@ -5,7 +5,8 @@ type MessageKind uint8
 
 // Kinds of messages.
 const (
-	MessageStart   MessageKind = 1 // start To with Input; From hears the outcome when From.ID is set
+	// start To with Input; From hears the outcome when From.ID is set
+	MessageStart   MessageKind = 1
 	MessageWatch   MessageKind = 2 // tell From the outcome of To
 	MessageClosed  MessageKind = 3 // the outcome of a child or watched execution, for step ID of To
 	MessageSignal  MessageKind = 4 // Name, Input
@@ -13,9 +14,10 @@ const (
 	MessageCancel  MessageKind = 6 // Failure.Message is the reason
 	MessageNothing MessageKind = 7 // has been consumed without effect; keeps a sequence gapless
 
-	MessageUpdate    MessageKind = 8  // Name, Input; the answer comes when the code has it
-	MessageAnswer    MessageKind = 9  // to step ID of To, which sent a message: Input or Failure
-	MessageTerminate MessageKind = 10 // end the run, whatever its code says; Failure.Message is the reason
+	MessageUpdate MessageKind = 8 // Name, Input; the answer comes when the code has it
+	MessageAnswer MessageKind = 9 // to step ID of To, which sent a message: Input or Failure
+	// end the run, whatever its code says; Failure.Message is the reason
+	MessageTerminate MessageKind = 10
 	MessagePause     MessageKind = 11 // have nobody continue the run; Failure.Message is the reason
 	MessageResume    MessageKind = 12
 	MessageDelete    MessageKind = 13 // remove Runs of To, all of them closed unless Force is set
@@ -24,18 +26,24 @@ const (
 	MessageRequeue   MessageKind = 17 // what Letter says is to be done with a dead letter
 	MessageWrite     MessageKind = 20 // what a claim writes beside the history
 
-	MessageCall    MessageKind = 21 // call operation Name of entity To with Input; From, or whoever sent it, hears what came of it
-	MessageLock    MessageKind = 22 // lock entity To for section From
-	MessageGrant   MessageKind = 23 // entity From is locked for section ID of To: Epoch is the fencing token
-	MessageRelease MessageKind = 24 // section From ends: it holds To no more, and does not wait for it
-	MessageUnlock  MessageKind = 25 // an operator frees entity To from section ID, whatever that does
-	MessageMailbox MessageKind = 26 // an operator asks for the mailbox of entity To, or does what Name says with item ID of it
+	// call operation Name of entity To with Input; From, or whoever sent it, hears what came of it
+	MessageCall MessageKind = 21
+	MessageLock MessageKind = 22 // lock entity To for section From
+	// entity From is locked for section ID of To: Epoch is the fencing token
+	MessageGrant MessageKind = 23
+	// section From ends: it holds To no more, and does not wait for it
+	MessageRelease MessageKind = 24
+	// an operator frees entity To from section ID, whatever that does
+	MessageUnlock MessageKind = 25
+	// an operator asks for the mailbox of entity To, or does what Name says with item ID of it
+	MessageMailbox MessageKind = 26
 )
 
 // LastMessageKind is the highest kind that this build knows.
 const LastMessageKind = MessageMailbox
 
-// WatchChanges is the name of a watch that is not for the end of an execution: its node wants a hint whenever something of the execution has been committed.
+// WatchChanges is the name of a watch that is not for the end of an execution: its node wants a
+// hint whenever something of the execution has been committed.
 const WatchChanges = "changes"
 
 var messageNames = [...]string{
@@ -86,7 +94,8 @@ type Message struct {
 	Past *Past `cbor:"20,keyasint,omitempty"`
 	// Runs are those to delete.
 	Runs []RunID `cbor:"21,keyasint,omitempty"`
-	// Keep asks that the message be kept as a dead letter, with the refusal as ID, when it is refused: nobody waits for the answer.
+	// Keep asks that the message be kept as a dead letter, with the refusal as ID, when it is
+	// refused: nobody waits for the answer.
 	Keep bool `cbor:"22,keyasint,omitempty"`
 	// Task makes what a start begins the run of a task.
 	Task *TaskSpec `cbor:"23,keyasint,omitempty"`
@@ -94,41 +103,48 @@ type Message struct {
 	Report *TaskReport `cbor:"24,keyasint,omitempty"`
 	// Letter is what is to be done with a dead letter.
 	Letter *LetterOrder `cbor:"30,keyasint,omitempty"`
-	// Fresh is the id of the run that a start begins, when whoever sends it has to know; zero when the receiver draws one.
+	// Fresh is the id of the run that a start begins, when whoever sends it has to know; zero when
+	// the receiver draws one.
 	Fresh RunID `cbor:"31,keyasint,omitzero"`
 	// Trace is the trace context (W3C traceparent) of whoever sent it; empty when nobody traces.
 	Trace string `cbor:"32,keyasint,omitempty"`
 	// Write is what a claim writes.
 	Write *TaskWrite `cbor:"40,keyasint,omitempty"`
-	// Section is the step of From's run under which the called entity is locked; empty outside of locks.
+	// Section is the step of From's run under which the called entity is locked; empty outside of
+	// locks.
 	Section string `cbor:"41,keyasint,omitempty"`
 	// OneWay tells that nobody waits for what comes of a call: it is answered when it is stored.
 	OneWay bool `cbor:"42,keyasint,omitempty"`
-	// Brief tells that a call is kept in memory only: it is lost with its owner, and made at most once.
+	// Brief tells that a call is kept in memory only: it is lost with its owner, and made at most
+	// once.
 	Brief bool `cbor:"43,keyasint,omitempty"`
 	// Epoch is the fencing token of a grant.
 	Epoch int64 `cbor:"44,keyasint,omitempty"`
-	// Deaths is how many processes may have died of making a call that waits in a mailbox, and By the node that has counted last: before it made the call itself.
+	// Deaths is how many processes may have died of making a call that waits in a mailbox, and By
+	// the node that has counted last: before it made the call itself.
 	Deaths int    `cbor:"45,keyasint,omitempty"`
 	By     NodeID `cbor:"46,keyasint,omitzero"`
-	// Asked is a digest of what a client asked for, in messages that are made from what was read of a history or of a dead letter: the same request, made again,
-	// may be another message.
+	// Asked is a digest of what a client asked for, in messages that are made from what was read of
+	// a history or of a dead letter: the same request, made again, may be another message.
 	Asked []byte `cbor:"48,keyasint,omitempty"`
-	// Drawn tells that the engine has drawn the request id, so that nothing else can have it. It is not stored.
+	// Drawn tells that the engine has drawn the request id, so that nothing else can have it. It is
+	// not stored.
 	Drawn bool `cbor:"-"`
-	// Force has a delete remove Runs whatever state they are in, without reading them. Parent is the step that waits for the last of them, if that is known.
+	// Force has a delete remove Runs whatever state they are in, without reading them. Parent is
+	// the step that waits for the last of them, if that is known.
 	Force  bool `cbor:"60,keyasint,omitempty"`
 	Parent Link `cbor:"61,keyasint,omitzero"`
 	// Terms are those of the execution that a start begins; nil for nothing special.
 	Terms *Terms `cbor:"62,keyasint,omitempty"`
 	// Lone is how many of Deaths were counted by a node that was to make the call alone.
 	Lone int `cbor:"64,keyasint,omitempty"`
-	// Exported is a fingerprint of the row of the entity that a forced delete has exported. The owner
-	// removes no other row. It is empty in messages of older builds.
+	// Exported is a fingerprint of the row of the entity that a forced delete has exported. The
+	// owner removes no other row. It is empty in messages of older builds.
 	Exported []byte `cbor:"65,keyasint,omitempty"`
 }
 
-// Order reports whether the message asks to end something, or to change it by hand. The owner refuses an order for what it has quarantined; other messages wait.
+// Order reports whether the message asks to end something, or to change it by hand. The owner
+// refuses an order for what it has quarantined; other messages wait.
 func (m *Message) Order() bool {
 	switch m.Kind {
 	case MessageTerminate, MessageCancel, MessageDelete, MessageUnlock, MessageMailbox:
@@ -158,11 +174,13 @@ func (m *Message) Size() int {
 	if m.Write != nil {
 		n += m.Write.Size()
 	}
+
 	if l := m.Letter; l != nil {
 		n += 128 + len(l.Ref.Address.Key) + len(l.Ref.ID)
 		if l.Input != nil {
 			n += l.Input.Size()
 		}
 	}
+
 	return n + len(m.Runs)*len(RunID{})
 }

@@ -7,8 +7,8 @@ type History struct {
 	Outcome Outcome
 }
 
-// Past is what a start brings along that does not begin at the beginning: a fork, a retry, a reset or an import. Its events become
-// Start.Carried of the new run, with the times that they had.
+// Past is what a start brings along that does not begin at the beginning: a fork, a retry, a reset
+// or an import. Its events become Start.Carried of the new run, with the times that they had.
 type Past struct {
 	Events []PastEvent `cbor:"1,keyasint,omitempty"`
 	// Began, Seeds, Identity, Earlier, Source and Origin become those of the start.
@@ -17,10 +17,11 @@ type Past struct {
 	Identity RunID  `cbor:"4,keyasint,omitzero"`
 	Source   Source `cbor:"5,keyasint,omitzero"`
 	Origin   []byte `cbor:"6,keyasint,omitempty"`
-	// Next is the position of the next event of the open run that is to be replaced, 0 when it was closed. If the run has gone on since, something
-	// would be lost.
+	// Next is the position of the next event of the open run that is to be replaced, 0 when it was
+	// closed. If the run has gone on since, something would be lost.
 	Next int64 `cbor:"7,keyasint,omitempty"`
-	// Status and what follows is the end of a run that is stored as closed; zero for one that goes on.
+	// Status and what follows is the end of a run that is stored as closed; zero for one that goes
+	// on.
 	Status  Status   `cbor:"8,keyasint,omitempty"`
 	Output  Payload  `cbor:"9,keyasint,omitzero"`
 	Failure *Failure `cbor:"10,keyasint,omitempty"`
@@ -84,7 +85,8 @@ type Source struct {
 // IsZero reports whether there is none: the run began at its beginning.
 func (s Source) IsZero() bool { return s == Source{} }
 
-// Zero is the journal time of event 0: when the run began or, if it has the past of another, when that did.
+// Zero is the journal time of event 0: when the run began or, if it has the past of another, when
+// that did.
 func (s *Start) Zero() Time {
 	if s.Began != 0 {
 		return s.Began
@@ -110,8 +112,8 @@ func (s *Start) SeedAt(position int64) RunID {
 	return s.IdentityRun()
 }
 
-// Blank is what keeps the place of an event that was left out of a past, so that those behind it keep their positions: an event
-// that nobody waits for. It remembers what it stood for.
+// Blank is what keeps the place of an event that was left out of a past, so that those behind it
+// keep their positions: an event that nobody waits for. It remembers what it stood for.
 func Blank(e *Event) Event {
 	return Event{Seq: e.Seq, At: e.At, Kind: EventWatched, ID: e.ID, Name: e.Name, Target: e.Target}
 }

@@ -13,16 +13,19 @@ const JSON = ""
 // Payload is what users put in and get out: bytes, stored verbatim, and the name of their encoding.
 type Payload struct {
 	Data []byte `cbor:"1,keyasint,omitempty"`
-	// Encoding says how the bytes were made, such as "json+zstd"; JSON when empty. A sum may follow it (see WithSum).
+	// Encoding says how the bytes were made, such as "json+zstd"; JSON when empty. A sum may follow
+	// it (see WithSum).
 	Encoding string `cbor:"2,keyasint,omitempty"`
 }
 
 // sumMark separates the encoding from the sum.
 const sumMark = ";sum="
 
-// WithSum is the payload with a sum that stands for its content where that is compared. The input of an execution has one when its bytes do not tell
-// whether it equals another: they are compressed, encrypted or kept elsewhere. It is the Digest that the content would have as it is, or a keyed one where
-// the content is hidden. It is part of the encoding because it has to go wherever the payload goes, and hardly any payload has one.
+// WithSum is the payload with a sum that stands for its content where that is compared. The input
+// of an execution has one when its bytes do not tell whether it equals another: they are
+// compressed, encrypted or kept elsewhere. It is the Digest that the content would have as it is,
+// or a keyed one where the content is hidden. It is part of the encoding because it has to go
+// wherever the payload goes, and hardly any payload has one.
 func (p Payload) WithSum(sum []byte) Payload {
 	p.Encoding = p.Form() + sumMark + base64.RawURLEncoding.EncodeToString(sum)
 	return p
@@ -52,8 +55,9 @@ func (p Payload) Equal(q Payload) bool {
 	return p.Encoding == q.Encoding && bytes.Equal(p.Data, q.Data) || (p.sum() != nil || q.sum() != nil) && bytes.Equal(p.Digest(), q.Digest())
 }
 
-// Comparable reports whether the bytes, or a sum, tell whether two payloads are equal. A payload that was compressed, encrypted or offloaded without a sum
-// differs from another one although both may hold the same value.
+// Comparable reports whether the bytes, or a sum, tell whether two payloads are equal. A payload
+// that was compressed, encrypted or offloaded without a sum differs from another one although both
+// may hold the same value.
 func (p Payload) Comparable() bool {
 	return !strings.Contains(p.Encoding, "+") || strings.Contains(p.Encoding, sumMark)
 }
@@ -75,8 +79,9 @@ func (p Payload) Size() int { return len(p.Data) + len(p.Encoding) }
 
 // Failure is an error that crossed a process or the journal. Causes do not survive.
 type Failure struct {
-	Kind    string `cbor:"1,keyasint,omitempty"` // a fault kind, or empty for an error of user code
-	Type    string `cbor:"2,keyasint,omitempty"` // Go type of the error, for people and for matching
+	Kind string `cbor:"1,keyasint,omitempty"` // a fault kind, or empty for an error of user code
+	// Go type of the error, for people and for matching
+	Type    string `cbor:"2,keyasint,omitempty"`
 	Message string `cbor:"3,keyasint,omitempty"`
 	Stack   string `cbor:"4,keyasint,omitempty"` // of a panic
 	// Permanent errors are not retried.
@@ -89,6 +94,10 @@ func (f *Failure) Error() string { return f.Message }
 // FailureMisused is the Type of the refusal of a request whose id belongs to another request.
 const FailureMisused = "perdure.MisusedRequestID"
 
+// FailureBusy is the type of the refusal of an order that has to wait for the code of a run: the
+// same request may succeed later.
+const FailureBusy = "perdure.Busy"
+
 // Kinds of Failure that the engine itself writes.
 const (
 	FailureCanceled   = "canceled"
@@ -98,6 +107,7 @@ const (
 	FailureConflict   = "conflict"
 	FailureInvalid    = "invalid"
 	FailureTerminated = "terminated"
-	FailureReset      = "reset"   // the run gave way to one that begins anew from an earlier position
-	FailureDropped    = "dropped" // an operator dropped the call
+	// the run gave way to one that begins anew from an earlier position
+	FailureReset   = "reset"
+	FailureDropped = "dropped" // an operator dropped the call
 )

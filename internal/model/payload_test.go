@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A sum stands for the content: payloads that are stored in different ways are equal when their contents are.
+// A sum stands for the content: payloads that are stored in different ways are equal when their
+// contents are.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	plain := model.Payload{Data: []byte(`{"n":1}`)}
@@ -17,6 +18,7 @@ func TestSums(t *testing.T) {
 	if small.Form() != "json+zstd" || plain.Form() != "" || other.WithSum([]byte{9}).Form() != "json+blob" {
 		t.Error(small.Form(), plain.Form())
 	}
+
 	for _, c := range []struct {
 		a, b model.Payload
 		same bool

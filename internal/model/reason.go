@@ -12,39 +12,60 @@ type ReasonCode string
 
 // Codes of reasons.
 const (
-	WaitTimer    ReasonCode = "timer"           // until Until
-	WaitSignal   ReasonCode = "signal"          // Name
-	WaitPromise  ReasonCode = "promise"         // Name
-	WaitChild    ReasonCode = "child"           // Name is workflow/key
-	WaitStep     ReasonCode = "step"            // Name is running
-	WaitRetry    ReasonCode = "retry"           // Name, attempt Attempt at Until, Detail is the last error
-	WaitWorker   ReasonCode = "no_worker"       // nobody offers code for workflow Name, or for what Detail says, such as an activity
-	WaitOwner    ReasonCode = "no_owner"        // no live node owns the shard
-	WaitTurn     ReasonCode = "ready"           // runnable, waits for its turn
-	WaitNothing  ReasonCode = "nothing"         // every coroutine is parked and nothing is pending: it can only be signalled or cancelled
-	WaitMismatch ReasonCode = "replay_mismatch" // Detail names what was recorded and what the code asked for
-	WaitType     ReasonCode = "wrong_type"      // Detail names the value, and the type of the code that it does not fit
-	WaitPoison   ReasonCode = "quarantined"     // Detail is why the store refused its rows
-	WaitCorrupt  ReasonCode = "corrupt"         // Detail names the row that cannot be understood
-	WaitNewer    ReasonCode = "newer_version"   // Detail names the row that only a newer build can read
-	WaitLimit    ReasonCode = "history_limit"   // the history has as many events as a run may have
-	WaitStuck    ReasonCode = "code_blocked"    // code blocks outside the scheduler; Detail is the stack
-	WaitPaused   ReasonCode = "paused"          // until somebody resumes it, or the queue Name that it is in; Detail is why it was paused
-	WaitAnswer   ReasonCode = "answer"          // of Name, workflow/key, to what Detail says was sent
-	WaitHandler  ReasonCode = "no_handler"      // updates Name have come, and the code has not said how it handles them
-	WaitLine     ReasonCode = "in_line"         // every worker that could take it is busy, or it is about to be taken; Name is the queue, Detail how many are before it, if that is known
-	WaitTask     ReasonCode = "task"            // Name is on queue Detail, or a worker executes it
-	WaitPermit   ReasonCode = "limit"           // every permit of limit Name is taken; Detail tells by whom
-	WaitRate     ReasonCode = "rate"            // limit Name lets the next one begin at Until; Detail is its rate
-	WaitBreaker  ReasonCode = "breaker"         // circuit breaker Name lets nothing through before Until; Detail is why
-	WaitUpdate   ReasonCode = "update"          // its code goes on when it is sent an update
-	WaitLock     ReasonCode = "lock"            // Name, entity/key, is locked; Detail tells by whom
-	WaitLarge    ReasonCode = "large_history"   // nothing yet, but its history will reach its limit: Detail says how large it is
-	WaitMailbox  ReasonCode = "mailbox"         // Name, entity/key, makes the calls before it first; Detail tells how many
-	WaitStart    ReasonCode = "start"           // its code begins at Until; Attempt is which one it is, if one has failed before, and Detail why
+	WaitTimer   ReasonCode = "timer"   // until Until
+	WaitSignal  ReasonCode = "signal"  // Name
+	WaitPromise ReasonCode = "promise" // Name
+	WaitChild   ReasonCode = "child"   // Name is workflow/key
+	WaitStep    ReasonCode = "step"    // Name is running
+	// Name, attempt Attempt at Until, Detail is the last error
+	WaitRetry ReasonCode = "retry"
+	// nobody offers code for workflow Name, or for what Detail says, such as an activity
+	WaitWorker ReasonCode = "no_worker"
+	WaitOwner  ReasonCode = "no_owner" // no live node owns the shard
+	WaitTurn   ReasonCode = "ready"    // runnable, waits for its turn
+	// every coroutine is parked and nothing is pending: it can only be signalled or cancelled
+	WaitNothing ReasonCode = "nothing"
+	// Detail names what was recorded and what the code asked for
+	WaitMismatch ReasonCode = "replay_mismatch"
+	// Detail names the value, and the type of the code that it does not fit
+	WaitType    ReasonCode = "wrong_type"
+	WaitPoison  ReasonCode = "quarantined" // Detail is why the store refused its rows
+	WaitCorrupt ReasonCode = "corrupt"     // Detail names the row that cannot be understood
+	// Detail names the row that only a newer build can read
+	WaitNewer ReasonCode = "newer_version"
+	WaitLimit ReasonCode = "history_limit" // the history has as many events as a run may have
+	// code blocks outside the scheduler; Detail is the stack
+	WaitStuck ReasonCode = "code_blocked"
+	// until somebody resumes it, or the queue Name that it is in; Detail is why it was paused
+	WaitPaused ReasonCode = "paused"
+	// of Name, workflow/key, to what Detail says was sent
+	WaitAnswer ReasonCode = "answer"
+	// updates Name have come, and the code has not said how it handles them
+	WaitHandler ReasonCode = "no_handler"
+	// every worker that could take it is busy, or it is about to be taken; Name is the queue,
+	// Detail how many are before it, if that is known
+	WaitLine ReasonCode = "in_line"
+	WaitTask ReasonCode = "task" // Name is on queue Detail, or a worker executes it
+	// every permit of limit Name is taken; Detail tells by whom
+	WaitPermit ReasonCode = "limit"
+	// limit Name lets the next one begin at Until; Detail is its rate
+	WaitRate ReasonCode = "rate"
+	// circuit breaker Name lets nothing through before Until; Detail is why
+	WaitBreaker ReasonCode = "breaker"
+	WaitUpdate  ReasonCode = "update" // its code goes on when it is sent an update
+	WaitLock    ReasonCode = "lock"   // Name, entity/key, is locked; Detail tells by whom
+	// nothing yet, but its history will reach its limit: Detail says how large it is
+	WaitLarge ReasonCode = "large_history"
+	// Name, entity/key, makes the calls before it first; Detail tells how many
+	WaitMailbox ReasonCode = "mailbox"
+	// its code begins at Until; Attempt is which one it is, if one has failed before, and Detail
+	// why
+	WaitStart ReasonCode = "start"
 
-	WaitElsewhere ReasonCode = "code_elsewhere" // the owner of its shard has no code for Name, and another node has; Detail is as in WaitWorker
-	WaitCycle     ReasonCode = "cycle"          // what it waits for waits, in turn, for Name, with which the explanation began
+	// the owner of its shard has no code for Name, and another node has; Detail is as in WaitWorker
+	WaitElsewhere ReasonCode = "code_elsewhere"
+	// what it waits for waits, in turn, for Name, with which the explanation began
+	WaitCycle ReasonCode = "cycle"
 )
 
 // ReasonCodes are all codes, in the order in which they are explained.
@@ -56,18 +77,20 @@ func ReasonCodes() []ReasonCode {
 	}
 }
 
-// Blocks reports whether a run with such a reason is blocked: it goes on only when somebody changes something.
+// Blocks reports whether a run with such a reason is blocked: it goes on only when somebody changes
+// something.
 func (c ReasonCode) Blocks() bool {
 	return c == WaitMismatch || c == WaitType || c == WaitPoison || c == WaitCorrupt || c == WaitNewer || c == WaitLimit
 }
 
-// Strands reports whether an open run or a task with such a main reason goes on only when somebody changes
-// something: starts a process, deploys code, or repairs or removes it.
+// Strands reports whether an open run or a task with such a main reason goes on only when somebody
+// changes something: starts a process, deploys code, or repairs or removes it.
 func (c ReasonCode) Strands() bool {
 	return c.Blocks() || c == WaitWorker || c == WaitElsewhere || c == WaitOwner
 }
 
-// Stranded reports whether something with these reasons, the main one first, goes on only when somebody changes something.
+// Stranded reports whether something with these reasons, the main one first, goes on only when
+// somebody changes something.
 func Stranded(reasons []Reason) bool {
 	return len(reasons) > 0 && (reasons[0].Code.Strands() || slices.ContainsFunc(reasons, func(r Reason) bool { return r.Code == WaitOwner }))
 }
@@ -78,7 +101,8 @@ const WayOut = "perdure workflow delete --force --export FILE removes it after i
 // EntityWayOut tells an operator how to get rid of an entity that cannot be read or changed.
 const EntityWayOut = "perdure entity delete --force --export FILE removes it after its rows have been saved"
 
-// Reason says why something that is open does not move. The same value goes to the API, the CLI, the console and metrics.
+// Reason says why something that is open does not move. The same value goes to the API, the CLI,
+// the console and metrics.
 type Reason struct {
 	Code    ReasonCode `cbor:"1,keyasint"`
 	Name    string     `cbor:"2,keyasint,omitempty"`
@@ -86,7 +110,8 @@ type Reason struct {
 	Attempt int        `cbor:"4,keyasint,omitempty"`
 	Detail  string     `cbor:"5,keyasint,omitempty"`
 
-	// Where says which processes lack or have what it waits for. It is judged when somebody asks, and never stored.
+	// Where says which processes lack or have what it waits for. It is judged when somebody asks,
+	// and never stored.
 	Where string `cbor:"-"`
 }
 
@@ -181,6 +206,7 @@ func (r Reason) String() string {
 		}
 		return fmt.Sprintf("begins again, attempt %d, at %s after: %s", r.Attempt, r.Until, r.Detail)
 	}
+
 	return strconv.Quote(string(r.Code))
 }
 

@@ -8,18 +8,20 @@ import (
 	"strings"
 )
 
-// Use is what a request id was used for: the kind of the message, its name, and what it carried. It is stored with the remembered answer, so that another
-// request under the same id is recognised as another one.
+// Use is what a request id was used for: the kind of the message, its name, and what it carried. It
+// is stored with the remembered answer, so that another request under the same id is recognised as
+// another one.
 type Use struct {
 	Kind   MessageKind `cbor:"1,keyasint"`
 	Name   string      `cbor:"2,keyasint,omitempty"`
 	OneWay bool        `cbor:"3,keyasint,omitempty"`
-	// Sum is a digest of what the message carried; empty when its bytes do not tell whether it equals another.
+	// Sum is a digest of what the message carried; empty when its bytes do not tell whether it
+	// equals another.
 	Sum []byte `cbor:"4,keyasint,omitempty"`
 }
 
-// Use is what the message uses its request id for. It is nil for messages that need no comparison: nobody else can have the id, or the id itself names
-// what the message is about.
+// Use is what the message uses its request id for. It is nil for messages that need no comparison:
+// nobody else can have the id, or the id itself names what the message is about.
 func (m *Message) Use() *Use {
 	if m.RequestID == "" || m.Drawn || m.Kind == MessageReport {
 		return nil
@@ -27,30 +29,41 @@ func (m *Message) Use() *Use {
 	return &Use{Kind: m.Kind, Name: m.Name, OneWay: m.OneWay, Sum: m.sum()}
 }
 
-// useBytes is the length of a digest in a Use. The comparison guards against mistakes: 128 bits are enough for that.
+// useBytes is the length of a digest in a Use. The comparison guards against mistakes: 128 bits are
+// enough for that.
 const useBytes = 16
 
-// sum digests what the message carries, apart from its kind and its name. It is empty when some payload cannot be compared. What differs between two
-// attempts of the same request, or does not say what is asked for, is left out: labels, policies, traces, the run that the message is restricted to.
+// sum digests what the message carries, apart from its kind and its name. It is empty when some
+// payload cannot be compared. What differs between two attempts of the same request, or does not
+// say what is asked for, is left out: labels, policies, traces, the run that the message is
+// restricted to.
 func (m *Message) sum() []byte {
 	s := summer{buf: make([]byte, 0, 128)}
 	s.payload(&m.Input)
 	s.text(m.Section)
 	s.number(m.Epoch)
+	if m.Kind == MessageMailbox {
+		s.text(m.ID) // of the item
+	}
+
 	if f := m.Failure; f != nil {
 		s.text("failure")
 		s.text(f.Kind)
 		s.text(f.Type)
 		s.text(f.Message)
 	}
+
 	for i := range m.With {
 		s.text(m.With[i].Name)
 		s.payload(&m.With[i].Input)
 	}
-	if m.Past != nil || m.Letter != nil || m.Kind == MessageDelete { // they are made from what was read, so the client says what was asked for
+
+	// they are made from what was read, so the client says what was asked for
+	if m.Past != nil || m.Letter != nil || m.Kind == MessageDelete {
 		s = summer{buf: s.buf[:0]}
 		s.text(string(m.Asked))
 	}
+
 	if s.blind {
 		return nil
 	}
@@ -79,12 +92,14 @@ func (s *summer) payload(p *Payload) {
 	s.buf = append(s.buf, p.Digest()...)
 }
 
-// Same reports whether two uses are the same request. A use that is not known, because an older build stored the answer, equals every other.
+// Same reports whether two uses are the same request. A use that is not known, because an older
+// build stored the answer, equals every other.
 func (u *Use) Same(other *Use) bool {
 	if u == nil || other == nil {
 		return true
 	}
-	if u.Kind != other.Kind || u.Name != other.Name || u.OneWay != other.OneWay { // a call that was only sent has no reply to wait for
+	// a call that was only sent has no reply to wait for
+	if u.Kind != other.Kind || u.Name != other.Name || u.OneWay != other.OneWay {
 		return false
 	}
 	return len(u.Sum) == 0 || len(other.Sum) == 0 || bytes.Equal(u.Sum, other.Sum)
@@ -102,13 +117,14 @@ func (u *Use) String() string {
 	return what
 }
 
-// Request ids of updates and calls begin with these, which keep them apart from the ids of other requests to the same address. No client can send an id that
-// begins with a control character.
+// Request ids of updates and calls begin with these, which keep them apart from the ids of other
+// requests to the same address. No client can send an id that begins with a control character.
 const (
 	UpdateIDs = "\x1fupdate "
 	CallIDs   = "\x1fcall "
-	// RefusedIDs begins the id under which the owner stores the refusal of an inbox row that does not take its request id: the id
-	// belongs to another request, or the owner has no room now and the same request may be sent again.
+	// RefusedIDs begins the id under which the owner stores the refusal of an inbox row that does
+	// not take its request id: the id belongs to another request, or the owner has no room now and
+	// the same request may be sent again.
 	RefusedIDs = "\x1frefused "
 )
 

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TaskPrefix begins the type of the address of a task that stands alone. Workflows may not have such names.
+// TaskPrefix begins the type of the address of a task that stands alone. Workflows may not have
+// such names.
 const TaskPrefix = "task:"
 
 // ReservedPrefix begins the names of workflows that are ours: every app has their code.
@@ -21,18 +22,21 @@ const DefaultQueue = "default"
 // TaskStep is the step that a run of its own has its task under.
 const TaskStep = "task"
 
-// TaskSpec is how a task is to be carried out. It is stored with what schedules it, and never changes.
+// TaskSpec is how a task is to be carried out. It is stored with what schedules it, and never
+// changes.
 type TaskSpec struct {
 	Kind  string `cbor:"1,keyasint"` // the activity; what workers offer
 	Queue string `cbor:"2,keyasint"`
 	// Priority: larger ones first.
 	Priority int `cbor:"3,keyasint,omitempty"`
-	// Fair is the key that shares the queue evenly with the other keys of its tenant; empty is a key like any other. Weight is its share, 1 when 0.
+	// Fair is the key that shares the queue evenly with the other keys of its tenant; empty is a
+	// key like any other. Weight is its share, 1 when 0.
 	Fair   string `cbor:"4,keyasint,omitempty"`
 	Weight int    `cbor:"5,keyasint,omitempty"`
 	Retry  Retry  `cbor:"6,keyasint,omitzero"`
-	// Timeouts; zero for none. ToStart counts from the moment at which the current attempt may begin, ToClose from the claim, Total from the
-	// scheduling, over all attempts; Silence between two heartbeats.
+	// Timeouts; zero for none. ToStart counts from the moment at which the current attempt may
+	// begin, ToClose from the claim, Total from the scheduling, over all attempts; Silence between
+	// two heartbeats.
 	ToStart time.Duration `cbor:"7,keyasint,omitempty"`
 	ToClose time.Duration `cbor:"8,keyasint,omitempty"`
 	Silence time.Duration `cbor:"9,keyasint,omitempty"`
@@ -41,11 +45,14 @@ type TaskSpec struct {
 	Delay time.Duration `cbor:"11,keyasint,omitempty"`
 	// Breaker names the circuit breaker that its outcomes count for; empty for none.
 	Breaker string `cbor:"12,keyasint,omitempty"`
-	// Limits are names of resources of which it holds one permit each while it is claimed, sorted, without duplicates.
+	// Limits are names of resources of which it holds one permit each while it is claimed, sorted,
+	// without duplicates.
 	Limits []string `cbor:"13,keyasint,omitempty"`
-	// Trace is the trace context (W3C traceparent) of whoever scheduled it, when it is another than that of its run.
+	// Trace is the trace context (W3C traceparent) of whoever scheduled it, when it is another than
+	// that of its run.
 	Trace string `cbor:"14,keyasint,omitempty"`
-	// Same is the task whose idempotency key it has, when it was requeued with the input that it had; nil when it has its own.
+	// Same is the task whose idempotency key it has, when it was requeued with the input that it
+	// had; nil when it has its own.
 	Same *TaskOrigin `cbor:"15,keyasint,omitempty"`
 	// Fences are the tokens of the entities that were locked where it was scheduled.
 	Fences []Fence `cbor:"16,keyasint,omitempty"`
@@ -80,7 +87,8 @@ const (
 	SettingFinal       = "number of final failures"
 )
 
-// SettingNames are what settings of a task are called by whoever has written them, by what we call them. Those that are missing have our names.
+// SettingNames are what settings of a task are called by whoever has written them, by what we call
+// them. Those that are missing have our names.
 type SettingNames map[string]string
 
 // Of is what a setting is called.
@@ -91,7 +99,8 @@ func (n SettingNames) Of(setting string) string {
 	return setting
 }
 
-// Check says what is wrong with a spec, all of it, but for names: what is out of bounds, and what makes no sense.
+// Check says what is wrong with a spec, all of it, but for names: what is out of bounds, and what
+// makes no sense.
 func (t *TaskSpec) Check(called SettingNames) error {
 	problems := t.bounds(called)
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -104,11 +113,13 @@ func (t *TaskSpec) Check(called SettingNames) error {
 	if r := &t.Retry; r.Max > 0 && r.Initial > r.Max {
 		wrong("its %s is %s, and its %s is %s, which is shorter", called.Of(SettingInitial), r.Initial, called.Of(SettingMax), r.Max)
 	}
+
 	for i := 1; i < len(t.Limits); i++ {
 		if t.Limits[i-1] >= t.Limits[i] {
 			wrong("limit %s is there twice, or out of order", t.Limits[i])
 		}
 	}
+
 	return errors.Join(problems...)
 }
 
@@ -134,6 +145,7 @@ func (t *TaskSpec) bounds(called SettingNames) (problems []error) {
 			wrong("its %s is %s: it lies between 0 and a hundred years", called.Of(d.name), d.value)
 		}
 	}
+
 	for _, n := range []struct {
 		name        string
 		value, from int64
@@ -149,12 +161,14 @@ func (t *TaskSpec) bounds(called SettingNames) (problems []error) {
 			wrong("its %s is %d: it lies between %d and %d", called.Of(n.name), n.value, n.from, n.to)
 		}
 	}
+
 	if j := r.Jitter; j < 0 || j > 1000 {
 		wrong("its %s is %v: it is a share, from 0 to 1", called.Of(SettingJitter), float64(j)/1000)
 	}
 	if c := r.Coefficient; c != 0 && (c < 1000 || c > MaxCoefficient) {
 		wrong("its %s is %v: pauses do not get shorter, so it lies between 1 and %d (0 stands for 2)", called.Of(SettingCoefficient), float64(c)/1000, MaxCoefficient/1000)
 	}
+
 	return problems
 }
 
@@ -164,21 +178,25 @@ type TaskOrigin struct {
 	Step string `cbor:"2,keyasint,omitempty"`
 }
 
-// Retry is when a failed attempt of a task is repeated. Zero is 1 s, doubled, at most 1 min, without end.
+// Retry is when a failed attempt of a task is repeated. Zero is 1 s, doubled, at most 1 min,
+// without end.
 type Retry struct {
 	MaxAttempts int           `cbor:"1,keyasint,omitempty"` // all of them; 0 for no limit
 	Initial     time.Duration `cbor:"2,keyasint,omitempty"`
 	Max         time.Duration `cbor:"3,keyasint,omitempty"`
-	// Coefficient multiplies the pause each time, and Jitter moves it by up to that share either way; both in thousandths.
+	// Coefficient multiplies the pause each time, and Jitter moves it by up to that share either
+	// way; both in thousandths.
 	Coefficient int64 `cbor:"4,keyasint,omitempty"`
 	Jitter      int64 `cbor:"5,keyasint,omitempty"`
 	// Final are kinds and types of failures that are not worth another attempt.
 	Final []string `cbor:"6,keyasint,omitempty"`
-	// Given tells that a call or a submission brought the policy along. The policy of the activity has no say then.
+	// Given tells that a call or a submission brought the policy along. The policy of the activity
+	// has no say then.
 	Given bool `cbor:"7,keyasint,omitempty"`
 }
 
-// NewRetry is the policy that people mean by these numbers: a first pause of more than the longest one that there is by default is the longest one.
+// NewRetry is the policy that people mean by these numbers: a first pause of more than the longest
+// one that there is by default is the longest one.
 func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter float64) Retry {
 	if longest == 0 && initial > time.Minute {
 		longest = initial
@@ -186,7 +204,8 @@ func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter 
 	return Retry{MaxAttempts: attempts, Initial: initial, Max: longest, Coefficient: thousandths(coefficient), Jitter: thousandths(jitter)}
 }
 
-// thousandths saturates, so that what is out of bounds stays there. What is not a number is out of all bounds.
+// thousandths saturates, so that what is out of bounds stays there. What is not a number is out of
+// all bounds.
 func thousandths(f float64) int64 {
 	switch f = math.Round(f * 1000); {
 	case f >= math.MaxInt64:
@@ -202,7 +221,8 @@ func (r *Retry) IsZero() bool {
 	return r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Coefficient == 0 && r.Jitter == 0 && len(r.Final) == 0 && !r.Given
 }
 
-// Pause is how long to wait after the given number of failed attempts. u, in [-1, 1), is the luck that jitter is made of. It never overflows.
+// Pause is how long to wait after the given number of failed attempts. u, in [-1, 1), is the luck
+// that jitter is made of. It never overflows.
 func (r *Retry) Pause(failed int, u float64) time.Duration {
 	initial, limit, coefficient := r.Initial, r.Max, r.Coefficient
 	if initial <= 0 {
@@ -224,6 +244,7 @@ func (r *Retry) Pause(failed int, u float64) time.Duration {
 	if d >= math.MaxInt64 {
 		return math.MaxInt64
 	}
+
 	return time.Duration(d)
 }
 
@@ -263,7 +284,8 @@ func (r TaskRef) String() string {
 	return fmt.Sprintf("%s, step %s", r.Address, r.ID)
 }
 
-// ClaimRef is the token of a claim: the position of the event that recorded it. Whoever has an older one is told so, and changes nothing.
+// ClaimRef is the token of a claim: the position of the event that recorded it. Whoever has an
+// older one is told so, and changes nothing.
 type ClaimRef struct {
 	TaskRef
 	Claim int64 `cbor:"4,keyasint,omitempty"`
@@ -280,7 +302,8 @@ type Claim struct {
 	Input Payload `cbor:"3,keyasint,omitzero"`
 	// Attempt counts from 1.
 	Attempt int `cbor:"4,keyasint"`
-	// Scheduled is when the task came into being, Claimed when this attempt began, Deadline when it ends at the latest; zero for never.
+	// Scheduled is when the task came into being, Claimed when this attempt began, Deadline when it
+	// ends at the latest; zero for never.
 	Scheduled Time `cbor:"5,keyasint,omitempty"`
 	Claimed   Time `cbor:"6,keyasint,omitempty"`
 	Deadline  Time `cbor:"7,keyasint,omitempty"`
@@ -288,7 +311,8 @@ type Claim struct {
 	Visible Time `cbor:"12,keyasint,omitempty"`
 	// Trace is the trace context that the attempt belongs to; empty when nobody traces.
 	Trace string `cbor:"13,keyasint,omitempty"`
-	// Identity is the run that idempotency keys are made of, and Step the step, when it is another than that of the task.
+	// Identity is the run that idempotency keys are made of, and Step the step, when it is another
+	// than that of the task.
 	Identity RunID  `cbor:"8,keyasint,omitzero"`
 	Step     string `cbor:"9,keyasint,omitempty"`
 	// Progress is what the last attempt reported last.
@@ -303,9 +327,11 @@ type TaskReport struct {
 	Output Payload  `cbor:"2,keyasint,omitzero"`
 	// Failure of the attempt; nil when it succeeded, unless the claim is returned.
 	Failure *Failure `cbor:"3,keyasint,omitempty"`
-	// RetryAfter is when the next attempt may begin at the earliest, if the error says so; 0 for what the policy says.
+	// RetryAfter is when the next attempt may begin at the earliest, if the error says so; 0 for
+	// what the policy says.
 	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"`
-	// Returned gives the claim back without consuming an attempt: the worker leaves, or the task asked for a snooze of After.
+	// Returned gives the claim back without consuming an attempt: the worker leaves, or the task
+	// asked for a snooze of After.
 	Returned bool          `cbor:"5,keyasint,omitempty"`
 	After    time.Duration `cbor:"6,keyasint,omitempty"`
 }

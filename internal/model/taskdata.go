@@ -53,7 +53,8 @@ type TaskItem struct {
 	Value Payload  `cbor:"3,keyasint,omitzero"`  // of a state, or streamed
 	Level int16    `cbor:"4,keyasint,omitempty"` // of a line, as log/slog has them
 	Text  string   `cbor:"5,keyasint,omitempty"` // of a line
-	// At is when the task wrote it, by the clock of its worker; zero for now. What is kept is never before the item in front of it, and never in the future.
+	// At is when the task wrote it, by the clock of its worker; zero for now. What is kept is never
+	// before the item in front of it, and never in the future.
 	At Time `cbor:"6,keyasint,omitempty"`
 }
 
@@ -63,8 +64,9 @@ func (i *TaskItem) Size() int { return 64 + len(i.Name) + i.Value.Size() + len(i
 // TaskWrite is what a claim writes beside the history of its run: all of it, or nothing.
 type TaskWrite struct {
 	Ref ClaimRef `cbor:"1,keyasint"`
-	// First is the number of the first item; the others follow it. Numbers begin at 1 with each claim. Items whose number is not above the highest one that was written are
-	// repetitions, and are left out. 0 says that nothing in it is a repetition.
+	// First is the number of the first item; the others follow it. Numbers begin at 1 with each
+	// claim. Items whose number is not above the highest one that was written are repetitions, and
+	// are left out. 0 says that nothing in it is a repetition.
 	First int64      `cbor:"2,keyasint,omitempty"`
 	Items []TaskItem `cbor:"3,keyasint,omitempty"`
 }

@@ -17,12 +17,14 @@ func TimeOf(t time.Time) Time {
 // MaxTime is later than any timer may be due: the year 9999.
 const MaxTime Time = 253402300799_000000
 
-// MinRetention is how long a closed run is kept at least: whoever waits for its end in another process looks every second.
+// MinRetention is how long a closed run is kept at least: whoever waits for its end in another
+// process looks every second.
 const MinRetention = time.Minute
 
 // Add is the time d later, saturating at MaxTime and never below 1.
 func (t Time) Add(d time.Duration) Time {
-	sum := min(max(t, -MaxTime), 2*MaxTime) + Time(d.Microseconds()) // clamped first: the sum cannot overflow
+	// clamped first: the sum cannot overflow
+	sum := min(max(t, -MaxTime), 2*MaxTime) + Time(d.Microseconds())
 	return min(max(sum, 1), MaxTime)
 }
 

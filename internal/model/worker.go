@@ -8,7 +8,8 @@ type Activation struct {
 	Events []Event
 	// Now is the owner's clock.
 	Now Time
-	// Begun tells that the code has run before, although Events may not show it: it waits, or it has timers.
+	// Begun tells that the code has run before, although Events may not show it: it waits, or it
+	// has timers.
 	Begun bool
 	// Limits are those of the history.
 	Limits HistoryLimits
@@ -32,7 +33,8 @@ type Offer struct {
 	Name      string // for people
 	Tenant    string // whose runs; empty for the default one
 	Workflows []string
-	// Pinned are those of the Workflows whose runs are continued only by workers of the version that began them.
+	// Pinned are those of the Workflows whose runs are continued only by workers of the version
+	// that began them.
 	Pinned  []string
 	Version string
 }

@@ -522,7 +522,7 @@ var common = []mutant{
 	{
 		name:  "events of deleted runs stay for ever",
 		file:  "internal/store/sqlite/sweep.go",
-		old:   "			if n, err = sweepGarbage(w.conn, shard, r.Limit-swept); err != nil {\n				return err\n			}\n			swept += n\n",
+		old:   "			if n, err = sweepGarbage(w.conn, shard, r.Limit-swept); err != nil {\n				return err\n			}\n\n			swept += n\n",
 		new:   "",
 		tests: [][]string{{"./internal/store/sqlite", "-run", "TestConformance$/^deletes$"}},
 	},

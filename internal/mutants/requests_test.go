@@ -13,6 +13,41 @@ var requests = []mutant{
 		tests: [][]string{{"./internal/e2e", "-run", "TestOperatorManagesAMailbox$/^memory$"}},
 	},
 	{
+		name:  "a replay does not remember that a signal was dropped",
+		file:  "internal/replay/drop.go",
+		old:   "	r.drops[e.Ref] = int(e.Ref - 1)\n",
+		new:   "	r.drops[e.Ref] = 1 << 40\n",
+		tests: [][]string{{"./internal/replay", "-run", "TestDroppedSignalIsNotSelected$"}},
+	},
+	{
+		name:  "a replay takes a signal away that the code had noticed",
+		file:  "internal/replay/drop.go",
+		old:   "		r.drops[e.Ref] = int(e.Seq - 1)\n",
+		new:   "",
+		tests: [][]string{{"./internal/replay", "-run", "TestDroppedSignalWasNoticed$"}},
+	},
+	{
+		name:  "a dropped signal stays in the state of the owner",
+		file:  "internal/core/execution.go",
+		old:   "	case model.EventSignalTaken, model.EventSignalDropped:\n",
+		new:   "	case model.EventSignalTaken:\n",
+		tests: [][]string{coreTest("TestManagedSignals$")},
+	},
+	{
+		name:  "an operator drops a signal that the code may have taken",
+		file:  "internal/engine/lane/manage.go",
+		old:   "	if e.hold.free() || !e.hold.busy && e.hold.told >= e.x.Next-1 ||",
+		new:   "	if true || e.hold.free() || !e.hold.busy && e.hold.told >= e.x.Next-1 ||",
+		tests: [][]string{{"./internal/e2e", "-run", "TestOperatorManagesSignals$/^memory$"}},
+	},
+	{
+		name:  "a reset brings a dropped signal back",
+		file:  "internal/history/cut.go",
+		old:   "		if dropped[e.Seq] {\n",
+		new:   "		if false {\n",
+		tests: [][]string{{"./internal/history", "-run", "TestCut$"}},
+	},
+	{
 		name:  "the caller of a dropped call hears nothing",
 		file:  "internal/core/manage.go",
 		old:   "	d.answerCall(it.Message, model.Answer{Failure: DroppedCall(it.Message)})\n",
@@ -134,8 +169,8 @@ var requests = []mutant{
 	{
 		name:  "the refusal of a misused id is remembered in the place of the answer",
 		file:  "internal/engine/lane/mail.go",
-		old:   "	case known && answered.misused || d.Misused || !again && !query && isTemporary(d.Answer.Failure):\n",
-		new:   "	case known && answered.misused:\n",
+		old:   "	case known && answered.misused || d.Misused || isMessage && sent.refusedOnce && sent.isRequest() || !again && !query && isTemporary(d.Answer.Failure):\n",
+		new:   "	case known && answered.misused || isMessage && sent == nil:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},
 	{

@@ -1,5 +1,5 @@
-// Package node wires a node together: it is the only room that knows all the others. Opening one reads top to bottom: store, hints,
-// engine, service; closing goes the other way.
+// Package node wires a node together: it is the only room that knows all the others. Opening one
+// reads top to bottom: store, hints, engine, service; closing goes the other way.
 package node
 
 import (
@@ -40,12 +40,13 @@ type Config struct {
 	Shards int
 	// ReadOnly opens a store beside its owner, for looking only.
 	ReadOnly bool
-	// Guest opens a shared store beside its nodes, for asking: it owns nothing and does not upgrade the schema. A store that only one process
-	// may open is opened as usual.
+	// Guest opens a shared store beside its nodes, for asking: it owns nothing and does not upgrade
+	// the schema. A store that only one process may open is opened as usual.
 	Guest bool
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
-	// AllowUnsafe accepts a PostgreSQL server that loses acknowledged commits in a crash. For tests.
+	// AllowUnsafe accepts a PostgreSQL server that loses acknowledged commits in a crash. For
+	// tests.
 	AllowUnsafe bool
 	Log         *slog.Logger
 	Version     string
@@ -54,9 +55,10 @@ type Config struct {
 	Retention   time.Duration // of executions that have ended; 30 days
 	MaxPayload  int           // bytes of an input or output; 2 MiB
 	MaxHistory  int           // bytes of the history of a run; 50 MiB
-	MaxUnread   int           // bytes that wait for the code of a run; 16 MiB, or a third of MaxHistory if that is less
-	MaxLoaded   int           // bytes of histories in memory; 256 MiB
-	RetainDead  time.Duration
+	// bytes that wait for the code of a run; 16 MiB, or a third of MaxHistory if that is less
+	MaxUnread  int
+	MaxLoaded  int // bytes of histories in memory; 256 MiB
+	RetainDead time.Duration
 	// RetainRequest is how long request ids are remembered; 24 h, which is also the least.
 	RetainRequest time.Duration
 	Lane          lane.Config
@@ -86,6 +88,7 @@ func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
 	if !ok {
 		return nil, unknownURL(cfg.URL)
 	}
+
 	switch scheme {
 	case "memory":
 		return memory.New(memory.Options{Shards: cfg.Shards}), nil
@@ -106,6 +109,7 @@ func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
 			NoMigrate: cfg.NoMigrate || cfg.ReadOnly || cfg.Guest, AllowUnsafe: cfg.AllowUnsafe || cfg.ReadOnly || cfg.Guest,
 		})
 	}
+
 	return nil, unknownURL(cfg.URL)
 }
 
@@ -127,7 +131,8 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "request ids remembered for %s: at least %s, because messages of transactions are repeated for so long", cfg.RetainRequest, engine.LeastRetainRequest)
 	case cfg.RetainRequest > longestRequest:
 		return fault.New(fault.Invalid, "request ids remembered for %s: at most %s", cfg.RetainRequest, longestRequest)
-	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest: // so long would nobody take over from a process that died
+	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest:
+		// so long would nobody take over from a process that died
 		return fault.New(fault.Invalid, "a lease of %s: at most %s", cfg.LeaseTTL, cluster.Longest)
 	case cfg.Shards < 0 || cfg.Shards > model.MaxShards:
 		return fault.New(fault.Invalid, "%d shards: at least 1 and at most %d", cfg.Shards, model.MaxShards)
@@ -140,6 +145,7 @@ func (cfg *Config) check() error {
 	case cfg.MaxUnread > cfg.limits().Bytes/2:
 		return fault.New(fault.Invalid, "%d bytes that wait for the code of a run: at most half of its history of %d, because the next run begins with them", cfg.MaxUnread, cfg.limits().Bytes)
 	}
+
 	return nil
 }
 
@@ -163,12 +169,14 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	n := &Node{store: st}
 	if cfg.ReadOnly {
 		n.service = service.New(nil, st, service.Limits{})
 		n.askAsReader(cfg)
 		return n, nil
 	}
+
 	if cfg.Wrap != nil {
 		n.store = cfg.Wrap(st)
 	}
@@ -176,14 +184,17 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
+
 	if cfg.MaxLoaded != 0 {
 		cfg.Lane.MaxHeld = cfg.MaxLoaded
 	}
+
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
 		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead, RetainRequest: cfg.RetainRequest,
 		Meter: cfg.Meter, Tracer: cfg.Tracer, Limits: cfg.limits(),
 	})
+
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
 	n.service.Trace(cfg.Tracer)
 	n.service.AskBy(n.engine.Ask)
@@ -192,6 +203,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	n.stop, n.done = stop, make(chan error, 1)
 	go func() { n.done <- n.engine.Run(run) }()
+
 	return n, n.waitReady(ctx)
 }
 
@@ -208,8 +220,8 @@ func (n *Node) openHints(cfg Config, st store.Store) (notify.Hub, error) {
 	return hub, nil
 }
 
-// askAsReader has a process that only reads ask the nodes. It connects for hints when it asks for the first time: most
-// commands never do.
+// askAsReader has a process that only reads ask the nodes. It connects for hints when it asks for
+// the first time: most commands never do.
 func (n *Node) askAsReader(cfg Config) {
 	hub := sync.OnceValues(func() (notify.Hub, error) { return n.openHints(cfg, n.store) })
 	n.service.AskBy(func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
@@ -260,6 +272,14 @@ func (n *Node) Search(ctx context.Context, text string, found func(value []byte)
 		return fault.New(fault.Internal, "the store cannot be searched")
 	}
 	return s.Search(ctx, text, found)
+}
+
+// Stopping tells the node that Close follows when the workers have left. From now on it does
+// not wait for a store that takes nothing.
+func (n *Node) Stopping() {
+	if n.engine != nil {
+		n.engine.Stopping()
+	}
 }
 
 // Close drains, flushes and frees everything, then closes the store.

@@ -24,7 +24,8 @@ func (s *sweeping) Sweep(ctx context.Context, r store.SweepRequest) (int, error)
 	return s.Store.Sweep(ctx, r)
 }
 
-// Request ids are remembered for a day, or for longer. Less is refused: relays of every process rely on a day.
+// Request ids are remembered for a day, or for longer. Less is refused: relays of every process
+// rely on a day.
 func TestRetainRequest(t *testing.T) {
 	t.Parallel()
 	for keep, want := range map[time.Duration]time.Duration{0: 24 * time.Hour, 48 * time.Hour: 48 * time.Hour} {
@@ -37,6 +38,7 @@ func TestRetainRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			for s.before.Load() == 0 {
 				time.Sleep(time.Second) // until a sweep; in virtual time
 			}
@@ -48,6 +50,7 @@ func TestRetainRequest(t *testing.T) {
 			}
 		})
 	}
+
 	for _, keep := range []time.Duration{-time.Hour, time.Hour, 24*time.Hour - 1, 10_000 * time.Hour} {
 		if n, err := node.Open(t.Context(), node.Config{URL: "memory:", RetainRequest: keep}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("RetainRequest %s: %v", keep, err)

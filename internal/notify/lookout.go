@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Lookout is for whoever expects something that a hint would tell of. It looks when it is told to, and because hints may be lost, also once in a while as long as
-// anything is expected. While nothing is, it sleeps.
+// Lookout is for whoever expects something that a hint would tell of. It looks when it is told to,
+// and because hints may be lost, also once in a while as long as anything is expected. While
+// nothing is, it sleeps.
 type Lookout struct {
 	now   chan struct{} // capacity 1: look now
 	begun chan struct{} // capacity 1: something is expected
@@ -20,7 +21,8 @@ func NewLookout() *Lookout {
 // Nudge has it look now. It does not wait.
 func (l *Lookout) Nudge() { ring(l.now) }
 
-// Expect tells that something is expected: said when expects reports it already, so that it is not overlooked. It does not wait.
+// Expect tells that something is expected: said when expects reports it already, so that it is not
+// overlooked. It does not wait.
 func (l *Lookout) Expect() { ring(l.begun) }
 
 func ring(c chan struct{}) {
@@ -40,6 +42,7 @@ func (l *Lookout) Run(ctx context.Context, every time.Duration, expects func() b
 			tick.Stop()
 			asleep = true
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -52,6 +55,7 @@ func (l *Lookout) Run(ctx context.Context, every time.Duration, expects func() b
 		case <-tick.C:
 		case <-l.now:
 		}
+
 		look(ctx)
 	}
 }

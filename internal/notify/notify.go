@@ -1,7 +1,7 @@
 // Package notify carries wake-up hints between nodes.
 //
-// A hint is never the truth: whoever gets one looks at the store. Hints may be lost, doubled, delayed and reordered; losing all of
-// them costs latency and nothing else.
+// A hint is never the truth: whoever gets one looks at the store. Hints may be lost, doubled,
+// delayed and reordered; losing all of them costs latency and nothing else.
 package notify
 
 import (
@@ -33,7 +33,8 @@ type Hint struct {
 type Hub interface {
 	// Publish never blocks and never fails; a hint that cannot be sent is dropped.
 	Publish(h Hint)
-	// Subscribe has fn called for every hint until the returned function is called. fn must not block.
+	// Subscribe has fn called for every hint until the returned function is called. fn must not
+	// block.
 	Subscribe(fn func(Hint)) (unsubscribe func())
 }
 

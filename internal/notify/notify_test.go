@@ -40,6 +40,7 @@ func TestLocalCallsBack(t *testing.T) {
 	var hub notify.Local
 	var got []notify.Kind
 	var leave func()
+
 	leave = hub.Subscribe(func(h notify.Hint) {
 		got = append(got, h.Kind)
 		if h.Kind == notify.Mail {
@@ -48,6 +49,7 @@ func TestLocalCallsBack(t *testing.T) {
 			hub.Publish(notify.Hint{Kind: notify.Closed})
 		}
 	})
+
 	hub.Publish(notify.Hint{Kind: notify.Mail})
 	if len(got) != 2 || got[0] != notify.Mail || got[1] != notify.Closed {
 		t.Errorf("got %v, want the mail and, by way of the new subscriber, the close", got)
@@ -59,6 +61,7 @@ func TestLocalFromManyGoroutines(t *testing.T) {
 	var hub notify.Local
 	var n atomic.Int64
 	hub.Subscribe(func(notify.Hint) { n.Add(1) })
+
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -69,6 +72,7 @@ func TestLocalFromManyGoroutines(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if n.Load() != 800 {
 		t.Errorf("%d hints arrived, want 800", n.Load())

@@ -17,7 +17,8 @@ type conn struct {
 	proxy  *Proxy
 	number int
 	client *net.TCPConn
-	ctx    context.Context // ends when the connection is to end; the task object that STYLE allows to hold one
+	// ends when the connection is to end; the task object that STYLE allows to hold one
+	ctx    context.Context
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when nothing of it is left
 
@@ -27,10 +28,11 @@ type conn struct {
 	mu        sync.Mutex
 	server    *net.TCPConn
 	exchanges []*exchange // that the server has still to answer, in order
-	status    byte        // of the last ReadyForQuery: 'I' idle, 'T' in a transaction block, 'E' in a failed one
-	muted     bool        // the client is gone or is to hear nothing more
-	key       []byte      // with which the client may ask to cancel a query
-	struck    bool        // by a fault after which the client cannot reach its session any more
+	// of the last ReadyForQuery: 'I' idle, 'T' in a transaction block, 'E' in a failed one
+	status byte
+	muted  bool   // the client is gone or is to hear nothing more
+	key    []byte // with which the client may ask to cancel a query
+	struck bool   // by a fault after which the client cannot reach its session any more
 }
 
 // exchange is a request on its way, or the startup of the connection.
@@ -45,8 +47,8 @@ func (e *exchange) swallowed() bool { return e.trigger != nil && e.trigger.rule.
 // errStruck ends a pump because a fault has taken over the connection.
 var errStruck = errors.New("struck by a fault")
 
-// errServerGone ends the pump to the server because the server does not read any more. The other pump still delivers
-// the server's last words and then ends the connection.
+// errServerGone ends the pump to the server because the server does not read any more. The other
+// pump still delivers the server's last words and then ends the connection.
 var errServerGone = errors.New("the server's connection has ended")
 
 func newConn(p *Proxy, number int, client *net.TCPConn) *conn {
@@ -93,13 +95,15 @@ func (c *conn) serve() {
 	c.abandon()
 }
 
-// start reads how the connection begins, connects to the server, and reports whether there is a session to serve.
+// start reads how the connection begins, connects to the server, and reports whether there is a
+// session to serve.
 func (c *conn) start() bool {
 	for {
 		message, code, err := appendStartup(nil, c.fromClient)
 		if err != nil || c.proxy.pass(c.ctx, ToServer) != nil {
 			return false
 		}
+
 		switch code {
 		case codeSSL, codeGSS:
 			if c.proxy.pass(c.ctx, ToClient) != nil {
@@ -113,6 +117,7 @@ func (c *conn) start() bool {
 			c.forwardCancel(message)
 			return false
 		}
+
 		if !c.dial() {
 			return false
 		}
@@ -139,9 +144,9 @@ func (c *conn) dial() bool {
 	return c.ctx.Err() == nil
 }
 
-// forwardCancel passes on a request to cancel a query. The server closes the connection when it has seen it. A request
-// for a session that a fault has taken from its client is lost: drivers send one when their connection breaks, and an
-// orphan that is cancelled now and then would prove nothing.
+// forwardCancel passes on a request to cancel a query. The server closes the connection when it has
+// seen it. A request for a session that a fault has taken from its client is lost: drivers send one
+// when their connection breaks, and an orphan that is cancelled now and then would prove nothing.
 func (c *conn) forwardCancel(message []byte) {
 	if c.proxy.unreachable(message[8:]) || !c.dial() {
 		return
@@ -152,7 +157,8 @@ func (c *conn) forwardCancel(message []byte) {
 	// The answer is the end of the connection, and the client waits for it.
 	_, _ = c.server.Read(make([]byte, 1))
 	if c.proxy.pass(c.ctx, ToClient) == nil {
-		_ = c.client.Close() // in good order; a reset would tell the client that its request was lost
+		// in good order; a reset would tell the client that its request was lost
+		_ = c.client.Close()
 	}
 }
 
@@ -166,6 +172,7 @@ func (c *conn) pumpToServer() error {
 			return err
 		}
 		kind, complete, forward := s.see(at)
+
 		switch {
 		case complete:
 			err = c.request(s, kind, at)
@@ -174,6 +181,7 @@ func (c *conn) pumpToServer() error {
 		default:
 			continue // the request goes on
 		}
+
 		if err != nil {
 			return err
 		}
@@ -193,13 +201,14 @@ func (c *conn) request(s *session, kind Kind, at int) error {
 	return c.strike(struck, s.buf)
 }
 
-// begin notes that a request is under way. It returns its exchange if a rule strikes it, or else how long its commit is
-// delayed. All in one step, so that no answer can come in between.
+// begin notes that a request is under way. It returns its exchange if a rule strikes it, or else
+// how long its commit is delayed. All in one step, so that no answer can come in between.
 func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange, slow time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.exchanges) == 0 {
-		s.inTx = c.status != 'I' // nothing is under way, so the server's word counts and not our guess
+		// nothing is under way, so the server's word counts and not our guess
+		s.inTx = c.status != 'I'
 	}
 	r = s.take(kind, at)
 	r.Conn, r.Client = c.number, c.parameters
@@ -209,6 +218,7 @@ func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange
 	if len(c.exchanges) == 0 {
 		return r, nil, 0 // the end of a COPY that has failed and was answered
 	}
+
 	e := c.exchanges[len(c.exchanges)-1]
 	if e.trigger != nil {
 		return r, nil, 0 // the end of a COPY whose beginning was struck
@@ -216,6 +226,7 @@ func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange
 	if e.trigger, slow = c.proxy.catch(r); e.trigger != nil {
 		return r, e, 0
 	}
+
 	return r, nil, slow
 }
 
@@ -303,10 +314,12 @@ func (c *conn) pumpToClient() error {
 				return err
 			}
 		}
+
 		var err error
 		if buf, err = appendMessage(buf[:0], from); err != nil {
 			return errors.Join(err, c.flush(to))
 		}
+
 		swallow, ended := c.answer(buf[0], buf[5:])
 		if !swallow {
 			if err := c.proxy.pass(c.ctx, ToClient); err != nil {
@@ -316,6 +329,7 @@ func (c *conn) pumpToClient() error {
 				return err
 			}
 		}
+
 		if ended != nil {
 			// The client reads all answers before the one that it misses.
 			if err := c.flush(to); err != nil {
@@ -328,8 +342,8 @@ func (c *conn) pumpToClient() error {
 	}
 }
 
-// answer notes a message of the server. It reports whether the client must not see it, and the exchange that it ends
-// if there is a trigger to it.
+// answer notes a message of the server. It reports whether the client must not see it, and the
+// exchange that it ends if there is a trigger to it.
 func (c *conn) answer(kind byte, body []byte) (swallow bool, ended *exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -341,6 +355,7 @@ func (c *conn) answer(kind byte, body []byte) (swallow bool, ended *exchange) {
 	}
 	e := c.exchanges[0]
 	swallow = c.muted || e.swallowed()
+
 	switch kind {
 	case msgCommandComplete:
 		tag, _ := text(body)
@@ -357,6 +372,7 @@ func (c *conn) answer(kind byte, body []byte) (swallow bool, ended *exchange) {
 			ended = e
 		}
 	}
+
 	return swallow, ended
 }
 
@@ -410,20 +426,24 @@ func (c *conn) endAfter(direction Direction, err error) {
 		c.cancel()
 		return
 	}
+
 	if errors.Is(err, errServerGone) {
 		return
 	}
 	if c.proxy.pass(c.ctx, direction) != nil {
 		return // cut or closed in the meantime
 	}
+
 	if errors.Is(err, syscall.ECONNRESET) {
 		c.cancel() // resets both
 		return
 	}
+
 	if direction == ToServer {
 		_ = c.server.CloseWrite() // the server ends its side, and then the other pump ends
 		return
 	}
+
 	_ = c.client.Close() // in good order
 	c.cancel()
 }
@@ -444,7 +464,8 @@ func (c *conn) write(message []byte) error {
 	return nil
 }
 
-// writeHeld writes to the server, with a pause before the offset holdAt: until the channel is closed, or for d without one.
+// writeHeld writes to the server, with a pause before the offset holdAt: until the channel is
+// closed, or for d without one.
 func (c *conn) writeHeld(message []byte, holdAt int, d time.Duration, until <-chan struct{}) error {
 	if d > 0 || until != nil {
 		if err := c.write(message[:holdAt]); err != nil {
@@ -490,7 +511,8 @@ func (c *conn) resetClient() {
 	reset(c.client)
 }
 
-// resetBoth closes both sockets so that their peers see a reset, unless they were closed in good order before.
+// resetBoth closes both sockets so that their peers see a reset, unless they were closed in good
+// order before.
 func (c *conn) resetBoth() {
 	c.mu.Lock()
 	c.muted = true

@@ -12,12 +12,13 @@ import (
 	"github.com/perdure/perdure/internal/pgproxy"
 )
 
-// The tests of this file record what the driver says when the reply to a commit is lost. They are the reason for our
-// rules: writes go through native pgx only, and SafeToRetry is never consulted once a statement was handed over. When
-// an update of pgx makes one of them fail, the driver has changed: read what it does now, then change the test, and
-// the rule only if all of them allow it.
+// The tests of this file record what the driver says when the reply to a commit is lost. They are
+// the reason for our rules: writes go through native pgx only, and SafeToRetry is never consulted
+// once a statement was handed over. When an update of pgx makes one of them fail, the driver has
+// changed: read what it does now, then change the test, and the rule only if all of them allow it.
 
-// TestDriverCallsALostCommitSafeToRetry: pgx 5.9.0 to 5.11.0 say that nothing was sent, although the row is committed.
+// TestDriverCallsALostCommitSafeToRetry: pgx 5.9.0 to 5.11.0 say that nothing was sent, although
+// the row is committed.
 func TestDriverCallsALostCommitSafeToRetry(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -26,6 +27,7 @@ func TestDriverCallsALostCommitSafeToRetry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := tx.Exec(t.Context(), "insert into t values (1)"); err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +37,14 @@ func TestDriverCallsALostCommitSafeToRetry(t *testing.T) {
 	if !trigger.Reply().Committed() || !s.has(t, 1) {
 		t.Fatalf("not committed: %v", trigger.Reply())
 	}
+
 	if !pgconn.SafeToRetry(err) {
 		t.Errorf("SafeToRetry(%v) = false: the driver no longer claims that a commit that happened was never sent", err)
 	}
 }
 
-// TestDriverErrorOfALostBatchLeavesTheOutcomeOpen: our own way to commit. The error must not look like an answer.
+// TestDriverErrorOfALostBatchLeavesTheOutcomeOpen: our own way to commit. The error must not look
+// like an answer.
 func TestDriverErrorOfALostBatchLeavesTheOutcomeOpen(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -53,6 +57,7 @@ func TestDriverErrorOfALostBatchLeavesTheOutcomeOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer conn.Release()
 	trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
 	lost(t, writers["implicit commit of a batch"](t.Context(), conn.Conn(), 1))
@@ -61,8 +66,8 @@ func TestDriverErrorOfALostBatchLeavesTheOutcomeOpen(t *testing.T) {
 	}
 }
 
-// TestDriverRepeatsAWriteThroughDatabaseSQL: the same versions execute a statement without arguments twice, and
-// report success, when it goes through database/sql.
+// TestDriverRepeatsAWriteThroughDatabaseSQL: the same versions execute a statement without
+// arguments twice, and report success, when it goes through database/sql.
 func TestDriverRepeatsAWriteThroughDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -72,6 +77,7 @@ func TestDriverRepeatsAWriteThroughDatabaseSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer db.Close()
 	if err := db.PingContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -81,6 +87,7 @@ func TestDriverRepeatsAWriteThroughDatabaseSQL(t *testing.T) {
 	if !trigger.Reply().Committed() {
 		t.Fatalf("not committed: %v", trigger.Reply())
 	}
+
 	var n int
 	if err := errors.Join(err, s.direct.QueryRow(t.Context(), "select n from counter").Scan(&n)); err != nil {
 		t.Fatalf("error = %v: the driver no longer hides the lost reply", err)

@@ -74,11 +74,13 @@ func TestForwardsFaithfully(t *testing.T) {
 			_, err := sleeper.Exec(t.Context(), "select pg_sleep(1000)")
 			failed <- err
 		}()
+
 		eventually(t, "the sleeper sleeps", func() bool {
 			var n int
 			err := s.direct.QueryRow(t.Context(), "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()").Scan(&n)
 			return err == nil && n == 1
 		})
+
 		if err := sleeper.PgConn().CancelRequest(t.Context()); err != nil {
 			t.Errorf("cancel: %v", err)
 		}

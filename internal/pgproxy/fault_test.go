@@ -211,7 +211,8 @@ func TestDropReply(t *testing.T) {
 	everyWriter(t, func(t *testing.T, s *stage, conn *pgx.Conn, write func(context.Context, int) error) {
 		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
 		lost(t, write(t.Context(), 1))
-		// The client hears of it only after the server is done, so the row is there without any waiting.
+		// The client hears of it only after the server is done, so the row is there without any
+		// waiting.
 		if !s.has(t, 1) {
 			t.Error("the server has answered, and the row is not there")
 		}
@@ -225,6 +226,7 @@ func TestDropReply(t *testing.T) {
 		if err := conn.Ping(t.Context()); err == nil {
 			t.Error("the connection still works")
 		}
+
 		// Once is once.
 		if err := writers["explicit commit"](t.Context(), connect(t, s.url), 2); err != nil {
 			t.Errorf("the next commit: %v", err)
@@ -262,7 +264,8 @@ func TestOrphan(t *testing.T) {
 	everyWriter(t, func(t *testing.T, s *stage, _ *pgx.Conn, write func(context.Context, int) error) {
 		release := make(chan struct{})
 		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Orphan, Until: release})
-		lost(t, write(t.Context(), 1)) // the client is cut off at once, and not when the request is released
+		// the client is cut off at once, and not when the request is released
+		lost(t, write(t.Context(), 1))
 		wait(t, "hit", trigger.Hit())
 		// Whoever looks now sees nothing, and must not conclude anything from it.
 		if s.has(t, 1) {
@@ -277,8 +280,9 @@ func TestOrphan(t *testing.T) {
 	})
 }
 
-// TestOrphanAndFence is the story of docs/architecture.md, "When a commit does not succeed": after an unknown outcome, the lane fences itself with an exclusive
-// update of its own row, which waits for the orphan or excludes it, and only then looks.
+// TestOrphanAndFence is the story of docs/architecture.md, "When a commit does not succeed": after
+// an unknown outcome, the lane fences itself with an exclusive update of its own row, which waits
+// for the orphan or excludes it, and only then looks.
 func TestOrphanAndFence(t *testing.T) {
 	t.Parallel()
 	commit := func(ctx context.Context, conn *pgx.Conn) error {
@@ -402,7 +406,8 @@ func TestDelayCommits(t *testing.T) {
 			}
 		}
 
-		// With a delay of an hour, the test ends only if a ping is not delayed, and commits no longer are afterwards.
+		// With a delay of an hour, the test ends only if a ping is not delayed, and commits no
+		// longer are afterwards.
 		s.proxy.DelayCommits(time.Hour)
 		if err := conn.Ping(t.Context()); err != nil {
 			t.Errorf("a request that commits nothing: %v", err)
@@ -421,11 +426,13 @@ func TestHoldCommitKeepsTheLocks(t *testing.T) {
 	s.proxy.DelayCommits(time.Hour)
 	failed := make(chan error, 1)
 	go func() { failed <- writers["implicit commit of a batch"](t.Context(), conn, 1) }()
+
 	eventually(t, "the batch has written, and waits to commit", func() bool {
 		_, err := s.direct.Exec(t.Context(), "set lock_timeout = '50ms'; insert into t values (1); delete from t")
 		var refused *pgconn.PgError
 		return errors.As(err, &refused) && refused.Code == "55P03"
 	})
+
 	s.proxy.CutAll()
 	lost(t, <-failed)
 	eventually(t, "cut off, it is rolled back", func() bool {
@@ -490,13 +497,16 @@ func TestTheServersWordOnTransactionsCounts(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
 	conn := connect(t, s.url)
-	// From what was sent, a transaction block is open. But the server has skipped everything behind the error.
+
+	// From what was sent, a transaction block is open. But the server has skipped everything behind
+	// the error.
 	var batch pgx.Batch
 	batch.Queue("select 1/0")
 	batch.Queue("begin")
 	if err := conn.SendBatch(t.Context(), &batch).Close(); err == nil {
 		t.Fatal("1/0")
 	}
+
 	trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
 	lost(t, writers["autocommit, simple"](t.Context(), conn, 1))
 	if trigger.Request().InTx || !s.has(t, 1) {
@@ -543,25 +553,31 @@ func TestNothingBehindAStruckRequestReachesTheServer(t *testing.T) {
 			trigger := s.proxy.Inject(pgproxy.Rule{Fault: fault, Nth: 2})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+
 			// Three transactions on their way at once, each with a Sync of its own.
 			pipeline := conn.PgConn().StartPipeline(ctx)
 			for n := 1; n <= 3; n++ {
 				pipeline.SendQueryParams(fmt.Sprintf("insert into t values (%d)", n), nil, nil, nil, nil)
 				pipeline.SendPipelineSync()
 			}
+
 			if err := pipeline.Flush(); err != nil {
 				t.Fatal(err)
 			}
+
 			// The first is answered.
 			results, err := pipeline.GetResults()
 			if err == nil {
 				_, err = results.(*pgconn.ResultReader).Close()
 			}
-			if fault == pgproxy.DropReply || fault == pgproxy.Hang { // the others cut the client off at once
+
+			// the others cut the client off at once
+			if fault == pgproxy.DropReply || fault == pgproxy.Hang {
 				if err != nil {
 					t.Errorf("the answer before the one that is lost: %v", err)
 				}
 			}
+
 			wait(t, "done", trigger.Done())
 			cancel()
 			_ = pipeline.Close()

@@ -57,7 +57,8 @@ func appendMessage(buf []byte, r *bufio.Reader) (_ []byte, err error) {
 	return appendN(buf, r, 1+length)
 }
 
-// appendStartup reads a message without a type, as a connection begins with, and returns its code too.
+// appendStartup reads a message without a type, as a connection begins with, and returns its code
+// too.
 func appendStartup(buf []byte, r *bufio.Reader) (_ []byte, code uint32, err error) {
 	header, err := r.Peek(8)
 	if err != nil {
@@ -95,7 +96,8 @@ func text(body []byte) (_ string, rest []byte) {
 	return string(value), rest
 }
 
-// startupParameters reads the parameters of a startup message: user, database, application_name and so on.
+// startupParameters reads the parameters of a startup message: user, database, application_name and
+// so on.
 func startupParameters(message []byte) map[string]string {
 	parameters := map[string]string{}
 	for body := message[8:]; len(body) > 1; {

@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// A throttled path takes as long as its rate says, and a client that gives up half-way leaves nothing behind.
+// A throttled path takes as long as its rate says, and a client that gives up half-way leaves
+// nothing behind.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	s := setup(t)
@@ -27,6 +28,7 @@ func TestThrottle(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), "select length($1::text)", strings.Repeat("x", size)).Scan(&n); err != nil || n != size {
 		t.Fatalf("%d, %v", n, err)
 	}
+
 	if took := time.Since(begun); took < time.Second*size/rate {
 		t.Errorf("%d bytes took %s at %d per second", size, took, rate)
 	}
@@ -67,7 +69,9 @@ func TestBlackhole(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error = %v, want silence until the deadline", err)
 		}
-		// The driver closes its connection only after it has tried to cancel the query, for up to 15 s.
+
+		// The driver closes its connection only after it has tried to cancel the query, for up to
+		// 15 s.
 		_ = conn.PgConn().Conn().Close()
 		return s
 	}
@@ -166,6 +170,7 @@ func TestRetargetAndCutAll(t *testing.T) {
 	t.Parallel()
 	first, second := pgtest.Start(t, pgtest.Options{}), pgtest.Start(t, pgtest.Options{})
 	proxy := pgproxy.New(t, first.Addr())
+
 	port := func(conn *pgx.Conn) (n int) {
 		t.Helper()
 		if err := conn.QueryRow(t.Context(), "select current_setting('port')::int").Scan(&n); err != nil {
@@ -173,6 +178,7 @@ func TestRetargetAndCutAll(t *testing.T) {
 		}
 		return n
 	}
+
 	if first.URL("x") == second.URL("x") {
 		t.Fatal("one server")
 	}
@@ -180,6 +186,7 @@ func TestRetargetAndCutAll(t *testing.T) {
 	if got := port(conn); got != first.Port() {
 		t.Fatalf("port %d, want %d", got, first.Port())
 	}
+
 	proxy.Retarget(second.Addr())
 	if got := port(conn); got != first.Port() {
 		t.Errorf("an old connection has moved to port %d", got)
@@ -198,6 +205,7 @@ func TestRetargetAndCutAll(t *testing.T) {
 	if !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("a connection that was cut: %v, want a reset", err)
 	}
+
 	// Nobody there.
 	if err := second.Stop(pgtest.Fast); err != nil {
 		t.Fatal(err)

@@ -27,9 +27,10 @@ const (
 // Proxy forwards connections to a PostgreSQL server. Its methods may be called from any goroutine.
 type Proxy struct {
 	listener net.Listener
-	ctx      context.Context // ends with the proxy; the one thing besides conns that its goroutines have in common
-	cancel   context.CancelFunc
-	running  sync.WaitGroup // the accept loop and all connections
+	// ends with the proxy; the one thing besides conns that its goroutines have in common
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup // the accept loop and all connections
 
 	mu       sync.Mutex // never held over I/O; taken inside conn.mu, never around it
 	target   string
@@ -37,12 +38,14 @@ type Proxy struct {
 	conns    map[*conn]struct{}
 	armed    []*Trigger // in the order of their injection
 	slow     time.Duration
-	rate     int              // bytes per second from clients; 0 for no limit
-	busy     time.Time        // until then, by that rate, bytes that were let through are on their way
-	gates    [2]chan struct{} // by direction; closed: open to traffic
+	rate     int // bytes per second from clients; 0 for no limit
+	// until then, by that rate, bytes that were let through are on their way
+	busy  time.Time
+	gates [2]chan struct{} // by direction; closed: open to traffic
 }
 
-// New starts a proxy in front of the server at the address target ("127.0.0.1:5432"), closed with the test.
+// New starts a proxy in front of the server at the address target ("127.0.0.1:5432"), closed with
+// the test.
 func New(t testing.TB, target string) *Proxy {
 	t.Helper()
 	p, err := Listen(target)
@@ -57,7 +60,8 @@ func New(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Listen starts a proxy in front of the server at the address target, for programs that are not tests.
+// Listen starts a proxy in front of the server at the address target, for programs that are not
+// tests.
 func Listen(target string) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -89,8 +93,8 @@ func (p *Proxy) URL(server string) string {
 	return u.String()
 }
 
-// Inject arms a rule. Of several rules that would strike the same request, the one injected first does; the others
-// wait for the next.
+// Inject arms a rule. Of several rules that would strike the same request, the one injected first
+// does; the others wait for the next.
 func (p *Proxy) Inject(rule Rule) *Trigger {
 	if rule.Fault < Reset || rule.Fault > Delay {
 		panic(fmt.Sprintf("pgproxy: rule with fault %d", rule.Fault))
@@ -105,16 +109,17 @@ func (p *Proxy) Inject(rule Rule) *Trigger {
 	return t
 }
 
-// DelayCommits delays every commit from now on by d, as a slow disk does: the statements of a batch run and hold
-// their locks, and the commit follows d later ([HoldCommit]). Zero ends it.
+// DelayCommits delays every commit from now on by d, as a slow disk does: the statements of a batch
+// run and hold their locks, and the commit follows d later ([HoldCommit]). Zero ends it.
 func (p *Proxy) DelayCommits(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slow = d
 }
 
-// Throttle lets at most so many bytes per second through from clients, over all connections, as a slow path does. A client that
-// gives up in the middle of a request leaves no trace on the server. Zero ends it.
+// Throttle lets at most so many bytes per second through from clients, over all connections, as a
+// slow path does. A client that gives up in the middle of a request leaves no trace on the server.
+// Zero ends it.
 func (p *Proxy) Throttle(bytesPerSecond int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,6 +133,7 @@ func (p *Proxy) pace(ctx context.Context, n int) error {
 		p.mu.Unlock()
 		return nil
 	}
+
 	now := time.Now()
 	if p.busy.Before(now) {
 		p.busy = now
@@ -137,6 +143,7 @@ func (p *Proxy) pace(ctx context.Context, n int) error {
 	p.mu.Unlock()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 		return nil
@@ -145,9 +152,10 @@ func (p *Proxy) pace(ctx context.Context, n int) error {
 	}
 }
 
-// Blackhole lets nothing through in the given directions, or in both if none is given, on connections of now and
-// later, until [Proxy.Heal]. As with TCP, nothing is lost: bytes wait, and so do the ends of connections. A server
-// behind a black hole does not learn that its client is gone.
+// Blackhole lets nothing through in the given directions, or in both if none is given, on
+// connections of now and later, until [Proxy.Heal]. As with TCP, nothing is lost: bytes wait, and
+// so do the ends of connections. A server behind a black hole does not learn that its client is
+// gone.
 func (p *Proxy) Blackhole(directions ...Direction) {
 	if len(directions) == 0 {
 		directions = []Direction{ToServer, ToClient}
@@ -184,7 +192,8 @@ func (p *Proxy) Retarget(target string) {
 	p.target = target
 }
 
-// CutAll resets both sides of all connections and waits until they have ended. New ones are accepted meanwhile.
+// CutAll resets both sides of all connections and waits until they have ended. New ones are
+// accepted meanwhile.
 func (p *Proxy) CutAll() {
 	conns := p.list()
 	for _, c := range conns {
@@ -202,8 +211,8 @@ func (p *Proxy) Conns() int {
 	return len(p.conns)
 }
 
-// Close resets all connections, stops listening, and waits for the end of all goroutines. Rules that have not struck
-// stay as they are.
+// Close resets all connections, stops listening, and waits for the end of all goroutines. Rules
+// that have not struck stay as they are.
 func (p *Proxy) Close() error {
 	err := p.listener.Close()
 	if errors.Is(err, net.ErrClosed) {
@@ -233,6 +242,7 @@ func (p *Proxy) accept() {
 		c := newConn(p, p.accepted, client.(*net.TCPConn))
 		p.conns[c] = struct{}{}
 		p.mu.Unlock()
+
 		p.running.Go(func() {
 			c.serve()
 			p.mu.Lock()
@@ -258,17 +268,20 @@ func (p *Proxy) catch(r Request) (*Trigger, time.Duration) {
 			struck = t
 		}
 	}
+
 	if struck != nil {
 		p.disarm(struck)
 		struck.request = r
 	}
+
 	if !r.Commits() {
 		return struck, 0
 	}
 	return struck, p.slow
 }
 
-// unreachable reports whether a key to cancel belongs to a session that a fault has taken from its client.
+// unreachable reports whether a key to cancel belongs to a session that a fault has taken from its
+// client.
 func (p *Proxy) unreachable(key []byte) bool {
 	return slices.ContainsFunc(p.list(), func(c *conn) bool {
 		c.mu.Lock()
@@ -277,7 +290,8 @@ func (p *Proxy) unreachable(key []byte) bool {
 	})
 }
 
-// disarm removes a trigger from the rules that wait and reports whether it was one. The caller holds p.mu.
+// disarm removes a trigger from the rules that wait and reports whether it was one. The caller
+// holds p.mu.
 func (p *Proxy) disarm(t *Trigger) bool {
 	i := slices.Index(p.armed, t)
 	if i < 0 {

@@ -38,28 +38,32 @@ func (k Kind) String() string {
 type Request struct {
 	// Conn numbers the connections of the proxy from 1, in the order in which they came.
 	Conn int
-	// Client has the parameters with which the connection began: user, database, application_name and so on. It is
-	// shared by all requests of a connection and must not be changed.
+	// Client has the parameters with which the connection began: user, database, application_name
+	// and so on. It is shared by all requests of a connection and must not be changed.
 	Client map[string]string
 	// Kind is the message that completed the request.
 	Kind Kind
-	// SQL has the texts of the statements that are executed, in order. A simple query is split at its semicolons.
+	// SQL has the texts of the statements that are executed, in order. A simple query is split at
+	// its semicolons.
 	SQL []string
-	// InTx says that a transaction block is open when the request begins, according to what the client has sent.
+	// InTx says that a transaction block is open when the request begins, according to what the
+	// client has sent.
 	InTx bool
 
 	commits bool
-	// continues says that the answer is the rest of the one to the request before: the rows of a COPY were sent.
+	// continues says that the answer is the rest of the one to the request before: the rows of a
+	// COPY were sent.
 	continues bool
-	// holdAt is the offset, in the bytes of the request, of the message with which the commit happens; for a request
-	// that does not commit, of the one that completes it.
+	// holdAt is the offset, in the bytes of the request, of the message with which the commit
+	// happens; for a request that does not commit, of the one that completes it.
 	holdAt int
 }
 
-// Commits reports whether the request makes something durable if all goes well: it has an explicit COMMIT or END, or
-// a statement outside of a transaction block that commits by itself, at the Sync of its batch if it has one.
-// Statements that only read or set something (SELECT, SHOW, SET and the like) do not count, so that a ping is not
-// the nth commit. A SELECT that calls a writing function is one of them: match it by its text, see [Mentions].
+// Commits reports whether the request makes something durable if all goes well: it has an explicit
+// COMMIT or END, or a statement outside of a transaction block that commits by itself, at the Sync
+// of its batch if it has one. Statements that only read or set something (SELECT, SHOW, SET and the
+// like) do not count, so that a ping is not the nth commit. A SELECT that calls a writing function
+// is one of them: match it by its text, see [Mentions].
 func (r Request) Commits() bool { return r.commits }
 
 // Commits matches the requests that commit; it is what a [Rule] without Match waits for.
@@ -96,8 +100,8 @@ type executed struct {
 	copied bool // it is the end of a COPY FROM STDIN
 }
 
-// copying is a COPY FROM STDIN in progress. In a simple query, it commits when its rows end. In the extended protocol,
-// at the Sync behind them; the server ignores the Sync with which it was sent.
+// copying is a COPY FROM STDIN in progress. In a simple query, it commits when its rows end. In the
+// extended protocol, at the Sync behind them; the server ignores the Sync with which it was sent.
 type copying struct {
 	sql      string
 	extended bool
@@ -107,8 +111,9 @@ func newSession() *session {
 	return &session{statements: map[string]string{}, portals: map[string]string{}}
 }
 
-// see notes the message that begins at an offset of buf and says whether it completes a request, and whether what
-// was collected must be forwarded at once because the server has to answer it or waits for it.
+// see notes the message that begins at an offset of buf and says whether it completes a request,
+// and whether what was collected must be forwarded at once because the server has to answer it or
+// waits for it.
 func (s *session) see(at int) (kind Kind, complete, forward bool) {
 	body := s.buf[at+5:]
 	switch s.buf[at] {
@@ -159,6 +164,7 @@ func (s *session) see(at int) (kind Kind, complete, forward bool) {
 	default: // Flush, the rows of a COPY, a password, the end
 		return 0, false, true
 	}
+
 	return 0, false, false
 }
 
@@ -178,6 +184,7 @@ func (s *session) take(kind Kind, at int) Request {
 			r.commits, r.holdAt = true, at
 		}
 	}
+
 	writes := false // outside of a transaction block
 	for _, e := range s.executed {
 		r.SQL = append(r.SQL, e.sql)
@@ -221,6 +228,7 @@ func (s *session) take(kind Kind, at int) Request {
 			writes = writes || !s.inTx && !passive[words[0]]
 		}
 	}
+
 	if writes {
 		commit(at)
 	}
@@ -236,7 +244,8 @@ var passive = map[string]bool{
 	"values": true,
 }
 
-// chained reports whether COMMIT or ROLLBACK opens the next transaction block: [work | transaction] and chain.
+// chained reports whether COMMIT or ROLLBACK opens the next transaction block: [work | transaction]
+// and chain.
 func chained(words []string) bool {
 	for i, word := range words[:len(words)-1] {
 		if word == "and" {
@@ -246,7 +255,8 @@ func chained(words []string) bool {
 	return false
 }
 
-// firstWords returns the first n words of a statement in lower case, without comments; missing ones are "".
+// firstWords returns the first n words of a statement in lower case, without comments; missing ones
+// are "".
 func firstWords(sql string, n int) []string {
 	words := make([]string, 0, n)
 	for i := 0; i < len(sql) && len(words) < n; {
@@ -254,6 +264,7 @@ func firstWords(sql string, n int) []string {
 			i = next // a comment
 			continue
 		}
+
 		if !letter(sql[i]) {
 			if len(words) == 0 && !space(sql[i]) && sql[i] != '(' {
 				break // an operator or a literal where a keyword should be
@@ -261,12 +272,14 @@ func firstWords(sql string, n int) []string {
 			i++
 			continue
 		}
+
 		begin := i
 		for i < len(sql) && (letter(sql[i]) || sql[i] >= '0' && sql[i] <= '9') {
 			i++
 		}
 		words = append(words, strings.ToLower(sql[begin:i]))
 	}
+
 	return append(words, make([]string, n-len(words))...)
 }
 
@@ -278,6 +291,7 @@ func split(sql string) []string {
 			statements = append(statements, statement)
 		}
 	}
+
 	begin := 0
 	for i := 0; i < len(sql); {
 		if next := skip(sql, i); next > i {
@@ -290,6 +304,7 @@ func split(sql string) []string {
 		}
 		i++
 	}
+
 	add(sql[begin:])
 	return statements
 }
@@ -303,10 +318,11 @@ func skip(sql string, i int) int {
 		}
 		return len(sql)
 	}
+
 	switch {
 	case rest[0] == '\'' || rest[0] == '"':
-		// A doubled quote inside ends one literal and begins the next, which comes to the same. A backslash escapes
-		// in E'…' only.
+		// A doubled quote inside ends one literal and begins the next, which comes to the same. A
+		// backslash escapes in E'…' only.
 		if rest[0] == '\'' && i > 0 && (sql[i-1] == 'E' || sql[i-1] == 'e') {
 			for at := 1; at < len(rest); at++ {
 				switch rest[at] {
@@ -332,6 +348,7 @@ func skip(sql string, i int) int {
 			return until(end+1, rest[:end+1])
 		}
 	}
+
 	return i
 }
 

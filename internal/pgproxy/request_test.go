@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-// feed gives messages to a session as a connection does, and returns the requests that came out, in words.
+// feed gives messages to a session as a connection does, and returns the requests that came out, in
+// words.
 func feed(t *testing.T, s *session, messages ...pgproto3.FrontendMessage) []string {
 	t.Helper()
 	var got []string
@@ -24,6 +25,7 @@ func feed(t *testing.T, s *session, messages ...pgproto3.FrontendMessage) []stri
 		at := len(s.buf)
 		s.buf = append(s.buf, raw...)
 		kind, complete, forward := s.see(at)
+
 		switch {
 		case complete:
 			r := s.take(kind, at)
@@ -46,6 +48,7 @@ func feed(t *testing.T, s *session, messages ...pgproto3.FrontendMessage) []stri
 			s.forwarded()
 		}
 	}
+
 	return got
 }
 
@@ -231,11 +234,13 @@ func TestMalformedMessages(t *testing.T) {
 	if err := read("Q\x00\x00\x00\x09abc"); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("half a body: %v, want unexpected EOF", err)
 	}
+
 	for _, raw := range []string{"Q\x00\x00\x00\x03", "GET / HTTP/1.1\r\n"} {
 		if err := read(raw); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("%q: %v, want a complaint about the length", raw, err)
 		}
 	}
+
 	if _, _, err := appendStartup(nil, bufio.NewReader(strings.NewReader("GET / HTTP/1.1\r\n"))); err == nil {
 		t.Error("HTTP was taken for PostgreSQL")
 	}
@@ -256,6 +261,7 @@ func FuzzSession(f *testing.F) {
 				break
 			}
 			s.buf = buf
+
 			kind, complete, forward := s.see(at)
 			if complete {
 				request := s.take(kind, at)
@@ -263,11 +269,13 @@ func FuzzSession(f *testing.F) {
 					t.Fatalf("holdAt = %d of %d", request.holdAt, at)
 				}
 			}
+
 			if complete || forward {
 				passed = append(passed, s.buf...)
 				s.forwarded()
 			}
 		}
+
 		if !bytes.HasPrefix(raw, passed) {
 			t.Fatalf("forwarded %q of %q", passed, raw)
 		}

@@ -10,18 +10,19 @@ import (
 type Fault int
 
 const (
-	// Reset resets the client's connection before anything of the request reaches the server, whose side of the
-	// connection is closed.
+	// Reset resets the client's connection before anything of the request reaches the server, whose
+	// side of the connection is closed.
 	Reset Fault = iota + 1
-	// DropReply lets the server process the request, keeps the answer back, and then resets the client's connection:
-	// when the client sees the error, the outcome is already decided.
+	// DropReply lets the server process the request, keeps the answer back, and then resets the
+	// client's connection: when the client sees the error, the outcome is already decided.
 	DropReply
-	// Orphan resets the client's connection at once and gives the request to the server after Rule.Delay. So the
-	// server commits when the client has long given up, has connected again and has looked. The server's side of the
-	// connection stays open until it has answered.
+	// Orphan resets the client's connection at once and gives the request to the server after
+	// Rule.Delay. So the server commits when the client has long given up, has connected again and
+	// has looked. The server's side of the connection stays open until it has answered.
 	Orphan
-	// Hang lets the server process the request, keeps the answer back, and leaves the client's connection open and
-	// silent, as when a network swallows packets. It ends when the client gives up.
+	// Hang lets the server process the request, keeps the answer back, and leaves the client's
+	// connection open and silent, as when a network swallows packets. It ends when the client gives
+	// up.
 	Hang
 	// Delay gives the request to the server after Rule.Delay, and the answer to the client.
 	Delay
@@ -51,9 +52,9 @@ type Hold int
 const (
 	// HoldRequest delays the whole request: the server knows nothing of it in the meantime.
 	HoldRequest Hold = iota
-	// HoldCommit delays only the message with which the commit happens (the Sync, or the Execute of COMMIT): the
-	// statements before it in the batch have run and hold their locks in the meantime. A request that is a single
-	// message, as a simple query is, is delayed as a whole.
+	// HoldCommit delays only the message with which the commit happens (the Sync, or the Execute of
+	// COMMIT): the statements before it in the batch have run and hold their locks in the meantime.
+	// A request that is a single message, as a simple query is, is delayed as a whole.
 	HoldCommit
 )
 
@@ -61,15 +62,16 @@ const (
 type Rule struct {
 	// Fault is what happens.
 	Fault Fault
-	// Match says for which requests; default: [Commits]. It is called for every request while the rule waits, one at
-	// a time, so it may count without a lock; it must not call the proxy.
+	// Match says for which requests; default: [Commits]. It is called for every request while the
+	// rule waits, one at a time, so it may count without a lock; it must not call the proxy.
 	Match func(Request) bool
-	// Nth is the number of the matching request that is struck, counted from the injection; default: 1.
+	// Nth is the number of the matching request that is struck, counted from the injection;
+	// default: 1.
 	Nth int
 	// Delay is for [Orphan] and [Delay].
 	Delay time.Duration
-	// Until takes the place of Delay when it is set: the request is held until the channel is closed.
-	// A test that uses it does not depend on how fast the machine is.
+	// Until takes the place of Delay when it is set: the request is held until the channel is
+	// closed. A test that uses it does not depend on how fast the machine is.
 	Until <-chan struct{}
 	// Hold is what Delay applies to; default: the whole request.
 	Hold Hold
@@ -79,7 +81,8 @@ type Rule struct {
 type Reply struct {
 	// Reached says that the whole request was sent to the server.
 	Reached bool
-	// Answered says that the server answered to the end; otherwise its connection was lost on the way.
+	// Answered says that the server answered to the end; otherwise its connection was lost on the
+	// way.
 	Answered bool
 	// Tags has the command tags of the statements that completed, such as "INSERT 0 1".
 	Tags []string
@@ -87,8 +90,8 @@ type Reply struct {
 	SQLState string
 }
 
-// Committed reports whether the server confirmed everything in the request. False does not mean that it did not
-// commit when the request was Reached and not Answered.
+// Committed reports whether the server confirmed everything in the request. False does not mean
+// that it did not commit when the request was Reached and not Answered.
 func (r Reply) Committed() bool {
 	return r.Answered && r.SQLState == "" && !slices.Contains(r.Tags, "ROLLBACK")
 }
@@ -118,11 +121,12 @@ type Trigger struct {
 	reply     Reply   // valid when done is closed
 }
 
-// Hit is closed when the request has been caught. What a fault does to the client at once has been done by then.
+// Hit is closed when the request has been caught. What a fault does to the client at once has been
+// done by then.
 func (t *Trigger) Hit() <-chan struct{} { return t.hit }
 
-// Done is closed when the fault has run its course: the server has answered or its connection has ended, and the
-// client has been cut off if the fault does that.
+// Done is closed when the fault has run its course: the server has answered or its connection has
+// ended, and the client has been cut off if the fault does that.
 func (t *Trigger) Done() <-chan struct{} { return t.done }
 
 // Request returns the request that was caught. It waits for [Trigger.Hit].

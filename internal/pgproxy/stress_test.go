@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/pgproxy"
 )
 
-// TestFaultsUnderLoad strikes clients that write at the same time, at random, and compares what each of them was told
-// and what the proxy says about the server with what is in the table.
+// TestFaultsUnderLoad strikes clients that write at the same time, at random, and compares what
+// each of them was told and what the proxy says about the server with what is in the table.
 func TestFaultsUnderLoad(t *testing.T) {
 	t.Parallel()
 	const clients, faults = 6, 60
@@ -37,21 +37,25 @@ func TestFaultsUnderLoad(t *testing.T) {
 					return
 				default:
 				}
+
 				if err != nil || conn.IsClosed() {
 					conn, err = pgx.Connect(t.Context(), s.url)
 					continue
 				}
+
 				n := int(next.Add(1))
 				ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 				name := []string{"explicit commit", "implicit commit of a batch", "autocommit, extended", "copy"}[n%4]
 				failure := writers[name](ctx, conn, n)
 				cancel()
 				mu.Lock()
+
 				if failure == nil {
 					acknowledged[n] = true
 				} else {
 					unknown[n] = true
 				}
+
 				mu.Unlock()
 			}
 		})
@@ -66,6 +70,7 @@ func TestFaultsUnderLoad(t *testing.T) {
 			Delay: time.Duration(random.IntN(50)) * time.Millisecond,
 			Hold:  pgproxy.Hold(random.IntN(2)),
 		}
+
 		trigger := s.proxy.Inject(rule)
 		wait(t, rule.Fault.String(), trigger.Done())
 		switch reply := trigger.Reply(); {

@@ -35,8 +35,9 @@ type Bouncer struct {
 	process *process
 }
 
-// StartBouncer starts a PgBouncer in front of s for this test alone and stops it when the test has ended. Except
-// for the size of its pool its settings are the defaults: no startup parameter is ignored.
+// StartBouncer starts a PgBouncer in front of s for this test alone and stops it when the test has
+// ended. Except for the size of its pool its settings are the defaults: no startup parameter is
+// ignored.
 func (s *Server) StartBouncer(t testing.TB, mode PoolMode, size int) *Bouncer {
 	t.Helper()
 	b, err := s.openBouncer(t.Context(), mode, size)
@@ -56,7 +57,8 @@ func (s *Server) StartBouncer(t testing.TB, mode PoolMode, size int) *Bouncer {
 func (b *Bouncer) URL(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
-		return server // a URL that this package made, or a mistake in the test: the driver reports it
+		// a URL that this package made, or a mistake in the test: the driver reports it
+		return server
 	}
 	u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port))
 	return u.String()
@@ -82,7 +84,9 @@ func (s *Server) openBouncer(ctx context.Context, mode PoolMode, size int) (*Bou
 	if err != nil {
 		return nil, err
 	}
-	for range 10 { // as for the server: another process may take the port between our look and the bind
+
+	// as for the server: another process may take the port between our look and the bind
+	for range 10 {
 		b := &Bouncer{log: filepath.Join(dir, "log")}
 		if b.port, err = freePort(); err != nil {
 			return nil, err
@@ -97,6 +101,7 @@ func (s *Server) openBouncer(ctx context.Context, mode PoolMode, size int) (*Bou
 			break
 		}
 	}
+
 	return nil, err
 }
 
@@ -110,7 +115,8 @@ func findBouncer() (string, error) {
 	return "", errors.New("pgbouncer is not installed: run scripts/setup.sh or `apt-get install pgbouncer`")
 }
 
-// configureBouncer writes the configuration and the list of users into dir, readable for the user of the server alone.
+// configureBouncer writes the configuration and the list of users into dir, readable for the user
+// of the server alone.
 func (s *Server) configureBouncer(dir string, port int, mode PoolMode, size int) error {
 	users := filepath.Join(dir, "users")
 	text := fmt.Sprintf(`[databases]
@@ -125,6 +131,7 @@ pool_mode = %s
 default_pool_size = %d
 max_client_conn = 500
 `, s.port, port, users, mode, size)
+
 	files := map[string]string{
 		filepath.Join(dir, "pgbouncer.ini"): text,
 		users:                               fmt.Sprintf("%q %q\n", superuser, s.password),
@@ -134,14 +141,17 @@ max_client_conn = 500
 			return err
 		}
 	}
+
 	if s.user == nil {
 		return nil
 	}
+
 	for _, path := range []string{dir, filepath.Join(dir, "pgbouncer.ini"), users} {
 		if err := os.Chown(path, s.user.uid, s.user.gid); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 

@@ -6,7 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// In session mode a client keeps its server connection; in transaction mode, with a pool of one, two clients share it.
+// In session mode a client keeps its server connection; in transaction mode, with a pool of one,
+// two clients share it.
 func TestBouncer(t *testing.T) {
 	t.Parallel()
 	server := Start(t, Options{})
@@ -17,6 +18,7 @@ func TestBouncer(t *testing.T) {
 			size = 1
 		}
 		b := server.StartBouncer(t, mode, size)
+
 		var pids [2]int
 		for i := range pids {
 			conn, err := pgx.Connect(t.Context(), b.URL(base))
@@ -28,6 +30,7 @@ func TestBouncer(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if (pids[0] == pids[1]) != shared {
 			t.Errorf("%s: two clients have server processes %v", mode, pids)
 		}

@@ -29,8 +29,8 @@ const howToInstall = "install it with `apt-get install postgresql` or run script
 // debianBinaries is where Debian installs one directory per version.
 const debianBinaries = "/usr/lib/postgresql/*/bin"
 
-// findBinaries returns the directory of the newest server binaries: $PERDURE_TEST_PGBIN, a directory that matches
-// pattern, or one in PATH. scripts/setup.sh looks in the same places.
+// findBinaries returns the directory of the newest server binaries: $PERDURE_TEST_PGBIN, a
+// directory that matches pattern, or one in PATH. scripts/setup.sh looks in the same places.
 func findBinaries(pattern string) (string, error) {
 	if dir := os.Getenv(EnvBinaries); dir != "" {
 		if !hasBinaries(dir) {
@@ -38,6 +38,7 @@ func findBinaries(pattern string) (string, error) {
 		}
 		return dir, nil
 	}
+
 	dirs, err := filepath.Glob(pattern)
 	if err != nil {
 		return "", err
@@ -45,11 +46,13 @@ func findBinaries(pattern string) (string, error) {
 	dirs = slices.DeleteFunc(dirs, func(dir string) bool { return !hasBinaries(dir) })
 	if len(dirs) > 0 {
 		version := func(dir string) int {
-			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir))) // "9.6" and the like count as oldest
+			// "9.6" and the like count as oldest
+			n, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
 			return n
 		}
 		return slices.MaxFunc(dirs, func(a, b string) int { return version(a) - version(b) }), nil
 	}
+
 	if path, err := exec.LookPath("postgres"); err == nil && hasBinaries(filepath.Dir(path)) {
 		return filepath.Dir(path), nil
 	}
@@ -84,6 +87,7 @@ func findServerUser() (*serverUser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PostgreSQL does not run as root, and there is no user to run it as: %w; the package creates one: %s", err, howToInstall)
 	}
+
 	uid, err := strconv.Atoi(account.Uid)
 	if err != nil {
 		return nil, err
@@ -92,6 +96,7 @@ func findServerUser() (*serverUser, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &serverUser{uid, gid}, nil
 }
 
@@ -111,37 +116,43 @@ func newHome(parent string, owner *serverUser) (_ *home, err error) {
 		}
 		sweep(parent)
 	}
+
 	h := &home{}
 	if h.dir, err = os.MkdirTemp(parent, "run-"); err != nil {
 		return nil, err
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.remove())
 		}
 	}()
+
 	if owner != nil {
 		if err := os.Chown(h.dir, owner.uid, owner.gid); err != nil {
 			return nil, err
 		}
 	}
+
 	if h.lock, err = os.Open(h.dir); err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(h.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", h.dir, err)
 	}
+
 	return h, h.watch()
 }
 
-// watch starts the watchdog. It is a session of its own, so that a signal for the tests' terminal or process group
-// does not hit it.
+// watch starts the watchdog. It is a session of its own, so that a signal for the tests' terminal
+// or process group does not hit it.
 func (h *home) watch() error {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer read.Close()
+
 	// The server may still be writing while it dies, hence the repetition.
 	const script = `cat >/dev/null; n=0; until rm -rf -- "$1" 2>/dev/null || [ $n -ge 50 ]; do n=$((n+1)); sleep 0.2; done`
 	cmd := exec.Command("/bin/sh", "-c", script, "perdure-pgtest-watchdog", h.dir)
@@ -151,6 +162,7 @@ func (h *home) watch() error {
 	if err := cmd.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start watchdog: %w", err), write.Close())
 	}
+
 	h.watchdog, h.lifeline = cmd, write
 	return nil
 }
@@ -175,12 +187,14 @@ func (h *home) log() string  { return filepath.Join(h.dir, "log") }
 func base(owner *serverUser) (string, error) {
 	temp := os.TempDir()
 	if owner != nil && !reachableByOthers(temp) {
-		temp = "/tmp" // a private temporary directory of root's, which the server's user cannot enter
+		// a private temporary directory of root's, which the server's user cannot enter
+		temp = "/tmp"
 	}
 	dir := filepath.Join(temp, "perdure-pgtest-"+strconv.Itoa(os.Geteuid()))
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
+
 	// In a directory that everybody writes to, the name may be somebody else's.
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -189,6 +203,7 @@ func base(owner *serverUser) (string, error) {
 	if stat, ok := info.Sys().(*syscall.Stat_t); !info.IsDir() || !ok || int(stat.Uid) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
 		return "", fmt.Errorf("%s must be a directory that belongs to this user and that nobody else can write to; please remove it", dir)
 	}
+
 	return dir, nil
 }
 
@@ -205,16 +220,18 @@ func reachableByOthers(dir string) bool {
 	}
 }
 
-// unlockedFor is how old an unlocked home must be before it counts as abandoned: a new one is locked only a moment
-// after it was created.
+// unlockedFor is how old an unlocked home must be before it counts as abandoned: a new one is
+// locked only a moment after it was created.
 const unlockedFor = time.Minute
 
-// sweep removes homes whose owner and watchdog are both gone. It is best effort: the next run tries again.
+// sweep removes homes whose owner and watchdog are both gone. It is best effort: the next run tries
+// again.
 func sweep(base string) {
 	homes, err := filepath.Glob(filepath.Join(base, "run-*"))
 	if err != nil {
 		return
 	}
+
 	for _, dir := range homes {
 		info, err := os.Stat(dir)
 		if err != nil || time.Since(info.ModTime()) < unlockedFor {
@@ -231,10 +248,12 @@ func sweep(base string) {
 	}
 }
 
-// initialize fills the data directory: from the template, which takes a tenth of a second, or by initdb.
+// initialize fills the data directory: from the template, which takes a tenth of a second, or by
+// initdb.
 //
-// The template is one archive, not a directory tree, so that it is there or not there, also after a clean-up of the
-// temporary directory. It is made in a home and renamed into place; of two processes that do so at once, either wins.
+// The template is one archive, not a directory tree, so that it is there or not there, also after a
+// clean-up of the temporary directory. It is made in a home and renamed into place; of two
+// processes that do so at once, either wins.
 func (s *Server) initialize(ctx context.Context, args []string) error {
 	password := filepath.Join(s.home.data(), "perdure_password")
 	version, err := s.output(ctx, s.command("postgres", "--version"))
@@ -245,7 +264,8 @@ func (s *Server) initialize(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	// The number in front is the format of the template: raise it with the arguments of initdb below.
+	// The number in front is the format of the template: raise it with the arguments of initdb
+	// below.
 	key := sha256.Sum256([]byte("2\n" + s.binaries + "\n" + version))
 	template := filepath.Join(parent, "template-"+hex.EncodeToString(key[:6])+".tar")
 
@@ -281,20 +301,23 @@ func (s *Server) initialize(ctx context.Context, args []string) error {
 	return s.readPassword(password)
 }
 
-// initdb creates the data directory. Connections need a password, which is random: a server that trusts everybody on
-// this machine would hand our user's rights to them. It is kept as an MD5 hash, which makes initdb choose the method of
-// that name: to check the default kind, SCRAM, takes a third of the processor time of a short session, which is meant to
-// slow down those who guess, and nobody guesses 128 random bits.
+// initdb creates the data directory. Connections need a password, which is random: a server that
+// trusts everybody on this machine would hand our user's rights to them. It is kept as an MD5 hash,
+// which makes initdb choose the method of that name: to check the default kind, SCRAM, takes a
+// third of the processor time of a short session, which is meant to slow down those who guess, and
+// nobody guesses 128 random bits.
 func (s *Server) initdb(ctx context.Context, passwordFile string, args []string) error {
 	file := filepath.Join(s.home.dir, "password")
 	if err := os.WriteFile(file, []byte(randomHex(16)), 0o600); err != nil {
 		return err
 	}
+
 	if s.user != nil {
 		if err := os.Chown(file, s.user.uid, s.user.gid); err != nil {
 			return err
 		}
 	}
+
 	cmd := s.command("initdb", append([]string{
 		"--pgdata", s.home.data(), "--username", superuser, "--pwfile", file, "--auth", "md5",
 		"--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions",
@@ -302,6 +325,7 @@ func (s *Server) initdb(ctx context.Context, passwordFile string, args []string)
 	if _, err := s.output(ctx, cmd); err != nil {
 		return err
 	}
+
 	return os.Rename(file, passwordFile) // travels with the data directory into the template
 }
 

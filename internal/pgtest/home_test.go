@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// The test binary is also the process that is killed: with this variable, TestMain runs a helper instead.
+// The test binary is also the process that is killed: with this variable, TestMain runs a helper
+// instead.
 const helperEnv = "PERDURE_PGTEST_HELPER"
 
 var helpers = map[string]func(){
@@ -28,7 +29,8 @@ var helpers = map[string]func(){
 			os.Exit(1)
 		}
 		fmt.Println(pg.PID(), pg.home.watchdog.Process.Pid, pg.home.dir)
-		_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // a line or the end: exit, without closing anything
+		// a line or the end: exit, without closing anything
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 	},
 }
 
@@ -48,6 +50,7 @@ func startVictim(t *testing.T) *victim {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -55,10 +58,12 @@ func startVictim(t *testing.T) *victim {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +72,7 @@ func startVictim(t *testing.T) *victim {
 	if len(fields) != 3 {
 		t.Fatalf("helper says %q", line)
 	}
+
 	v := &victim{cmd: cmd, dir: fields[2], exit: func() { _ = stdin.Close() }}
 	for i, pid := range []*int{&v.postmaster, &v.watchdog} {
 		if *pid, err = strconv.Atoi(fields[i]); err != nil {
@@ -76,6 +82,7 @@ func startVictim(t *testing.T) *victim {
 			t.Fatalf("process %d of the helper does not run", *pid)
 		}
 	}
+
 	return v
 }
 
@@ -180,6 +187,7 @@ func TestKilledServerLeavesNoSharedMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	id := strings.Fields(strings.Split(string(pidFile), "\n")[6])[1]
 	segment := func() bool {
 		t.Helper()
@@ -197,6 +205,7 @@ func TestKilledServerLeavesNoSharedMemory(t *testing.T) {
 	if !segment() {
 		t.Fatalf("segment %s of a running server not found", id)
 	}
+
 	if err := pg.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -266,6 +275,7 @@ func TestNewestBinariesWin(t *testing.T) {
 			}
 		}
 	}
+
 	if got, err := findBinaries(filepath.Join(root, "*", "bin")); err != nil || got != filepath.Join(root, "15", "bin") {
 		t.Errorf("findBinaries = %s, %v; want version 15", got, err)
 	}
@@ -288,6 +298,7 @@ func TestTemplateIsMadeOnceAndReused(t *testing.T) {
 	if err != nil || len(templates) != 1 {
 		t.Fatalf("templates = %v, %v; want one", templates, err)
 	}
+
 	if info, err := os.Stat(templates[0]); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode of the template, which holds the password = %v, %v; want 0600", info.Mode(), err)
 	}
@@ -302,6 +313,7 @@ func TestRootsPrivateTemporaryDirectoryIsAvoided(t *testing.T) {
 	if err := os.Mkdir(inner, 0o755); err != nil {
 		t.Fatal(err)
 	}
+
 	if reachableByOthers(inner) || !reachableByOthers(os.TempDir()) {
 		t.Fatal("reachableByOthers is wrong")
 	}
@@ -310,6 +322,7 @@ func TestRootsPrivateTemporaryDirectoryIsAvoided(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if strings.HasPrefix(dir, private) {
 		t.Errorf("base = %s, which the server's user cannot enter", dir)
 	}
@@ -328,6 +341,7 @@ func TestBaseOfSomebodyElseIsRefused(t *testing.T) {
 	if err := errors.Join(os.Remove(name), os.WriteFile(name, nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := base(nil); err == nil {
 		t.Error("a file was accepted")
 	}

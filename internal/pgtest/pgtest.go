@@ -15,14 +15,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// EnvURL names the environment variable with the URL of an existing server, to be used instead of one of our own.
+// EnvURL names the environment variable with the URL of an existing server, to be used instead of
+// one of our own.
 const EnvURL = "PERDURE_TEST_POSTGRES"
 
 // cleanupTimeout bounds what happens after a test, whose own context has ended by then.
 const cleanupTimeout = 3 * time.Minute
 
-// shared is the server of this test process. It is the one piece of package state here: the tests of a package have
-// nothing else in common that could hold it.
+// shared is the server of this test process. It is the one piece of package state here: the tests
+// of a package have nothing else in common that could hold it.
 var shared struct {
 	mu      sync.Mutex
 	tried   bool
@@ -33,8 +34,9 @@ var shared struct {
 // databases numbers the databases of this process.
 var databases atomic.Int64
 
-// URL returns the URL of a new, empty database on the server of this test process, which is started at the first
-// use. The database is dropped when the test and its subtests have ended, connections to it notwithstanding.
+// URL returns the URL of a new, empty database on the server of this test process, which is started
+// at the first use. The database is dropped when the test and its subtests have ended, connections
+// to it notwithstanding.
 func URL(t testing.TB) string {
 	t.Helper()
 	if external := os.Getenv(EnvURL); external != "" {
@@ -68,9 +70,9 @@ type Runner interface {
 	Run() int
 }
 
-// Main wraps the tests of a package so that the shared server is closed when they have run. No package needs it,
-// since the server dies with the process; it exists for packages that look for leaked goroutines, because one
-// goroutine waits for the server:
+// Main wraps the tests of a package so that the shared server is closed when they have run. No
+// package needs it, since the server dies with the process; it exists for packages that look for
+// leaked goroutines, because one goroutine waits for the server:
 //
 //	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 func Main(m Runner) Runner { return closing{m} }
@@ -92,8 +94,8 @@ func (c closing) Run() int {
 	return code
 }
 
-// sharedServer starts the server of this process once. A failure is remembered: every test of the process reports
-// it, and none tries again.
+// sharedServer starts the server of this process once. A failure is remembered: every test of the
+// process reports it, and none tries again.
 func sharedServer() (*Server, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -107,8 +109,8 @@ func sharedServer() (*Server, error) {
 	return shared.server, shared.failure
 }
 
-// NewDatabase creates an empty database on s and returns its URL. The database is dropped when the test has ended,
-// unless the server is down by then.
+// NewDatabase creates an empty database on s and returns its URL. The database is dropped when the
+// test has ended, unless the server is down by then.
 func (s *Server) NewDatabase(t testing.TB) string {
 	t.Helper()
 	return newDatabase(t, s.URL("postgres"), emptyTemplate)
@@ -117,7 +119,8 @@ func (s *Server) NewDatabase(t testing.TB) string {
 // emptyTemplate is empty also where somebody has put things into template1.
 const emptyTemplate = "template0"
 
-// newDatabase creates a copy of a database on the server of the admin URL, to be dropped when t has ended.
+// newDatabase creates a copy of a database on the server of the admin URL, to be dropped when t has
+// ended.
 func newDatabase(t testing.TB, admin, template string) string {
 	t.Helper()
 	name := databaseName(t.Name())
@@ -128,6 +131,7 @@ func newDatabase(t testing.TB, admin, template string) string {
 	if err := execute(t.Context(), admin, createDatabase(name, template)); err != nil {
 		t.Fatalf("pgtest: create database: %v", err)
 	}
+
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()
@@ -139,6 +143,7 @@ func newDatabase(t testing.TB, admin, template string) string {
 			t.Errorf("pgtest: drop database: %v", err)
 		}
 	})
+
 	return target
 }
 
@@ -174,7 +179,8 @@ func withDatabase(connURL, name string) (string, error) {
 	return u.String(), nil
 }
 
-// databaseName makes a name that is unique on any server and tells a human in pg_stat_activity which test it is.
+// databaseName makes a name that is unique on any server and tells a human in pg_stat_activity
+// which test it is.
 func databaseName(test string) string {
 	slug := strings.Map(func(r rune) rune {
 		switch {

@@ -82,6 +82,7 @@ func TestURLGivesAFreshDatabaseAndDropsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+
 	conn := connect(t, URL(t))
 	u, err := url.Parse(first)
 	if err != nil {
@@ -99,6 +100,7 @@ func TestURLInParallel(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	seen := map[string]bool{}
+
 	t.Run("group", func(t *testing.T) {
 		for range 8 {
 			t.Run("database", func(t *testing.T) {
@@ -111,6 +113,7 @@ func TestURLInParallel(t *testing.T) {
 			})
 		}
 	})
+
 	if len(seen) != 8 {
 		t.Errorf("8 tests got %d databases", len(seen))
 	}
@@ -124,6 +127,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s = %q, want %q", name, got, want)
 		}
 	}
+
 	t.Run("default", func(t *testing.T) {
 		t.Parallel()
 		conn := connect(t, URL(t))
@@ -131,6 +135,7 @@ func TestSettings(t *testing.T) {
 		show(t, conn, "synchronous_commit", "on")
 		show(t, conn, "server_encoding", "UTF8")
 	})
+
 	t.Run("durable", func(t *testing.T) {
 		t.Parallel()
 		pg := Start(t, Options{
@@ -141,6 +146,7 @@ func TestSettings(t *testing.T) {
 			},
 			InitArgs: []string{"--wal-segsize=1"},
 		})
+
 		conn := connect(t, pg.NewDatabase(t))
 		show(t, conn, "fsync", "on")
 		show(t, conn, "full_page_writes", "on")
@@ -149,6 +155,7 @@ func TestSettings(t *testing.T) {
 		show(t, conn, "wal_segment_size", "1MB")
 		show(t, conn, "data_directory", pg.DataDir())
 	})
+
 	t.Run("environment and place", func(t *testing.T) {
 		t.Parallel()
 		dir := publicDir(t)
@@ -257,6 +264,7 @@ func TestStartAfterTheServerDiedByItself(t *testing.T) {
 	if err != nil || len(backends) == 0 {
 		t.Fatalf("backends = %v, %v", backends, err)
 	}
+
 	// One of them takes its time to notice, and the server cannot start before.
 	slow := backends[0]
 	if err := errors.Join(syscall.Kill(slow, syscall.SIGSTOP), waitStopped(slow, stopTimeout), syscall.Kill(pid, syscall.SIGKILL)); err != nil {
@@ -265,10 +273,12 @@ func TestStartAfterTheServerDiedByItself(t *testing.T) {
 	eventually(t, "the server is known to be down", func() bool { return pg.PID() == 0 })
 	started := make(chan error, 1)
 	go func() { started <- pg.Start(t.Context()) }()
+
 	eventually(t, "the server has tried to start", func() bool {
 		log, err := os.ReadFile(pg.LogFile())
 		return err == nil && strings.Contains(string(log), "pre-existing shared memory block")
 	})
+
 	if err := syscall.Kill(slow, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -288,6 +298,7 @@ func TestStartReportsATakenPort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer listener.Close()
 	begin := time.Now()
 	if err := pg.Start(t.Context()); !errors.Is(err, errPortTaken) {

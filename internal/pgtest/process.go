@@ -18,10 +18,11 @@ type process struct {
 	exited chan struct{} // closed when the process has ended and was waited for
 }
 
-// startProcess starts cmd so that the kernel signals it when this process ends, where the kernel can do that.
+// startProcess starts cmd so that the kernel signals it when this process ends, where the kernel
+// can do that.
 //
-// The parent death signal is sent when the *thread* that forked the child ends. So a goroutine that keeps its thread
-// starts the child and stays until the child has ended.
+// The parent death signal is sent when the *thread* that forked the child ends. So a goroutine that
+// keeps its thread starts the child and stays until the child has ended.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
@@ -37,6 +38,7 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 		_ = cmd.Wait()
 		close(p.exited)
 	}()
+
 	if err := <-started; err != nil {
 		return nil, err
 	}
@@ -87,7 +89,8 @@ func waitStopped(pid int, limit time.Duration) error {
 	return nil
 }
 
-// command prepares a PostgreSQL program: the server's user, a clean environment, a working directory it can enter.
+// command prepares a PostgreSQL program: the server's user, a clean environment, a working
+// directory it can enter.
 func (s *Server) command(name string, args ...string) *exec.Cmd {
 	return s.run(filepath.Join(s.binaries, name), args...)
 }
@@ -107,15 +110,18 @@ func (s *Server) output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	defer func() {
 		_ = out.Close()
 		_ = os.Remove(out.Name()) // goes with the home in any case
 	}()
+
 	cmd.Stdout, cmd.Stderr = out, out
 	p, err := startProcess(cmd)
 	if err != nil {
 		return "", fmt.Errorf("run %s: %w", filepath.Base(cmd.Path), err)
 	}
+
 	select {
 	case <-p.exited:
 	case <-ctx.Done():
@@ -123,6 +129,7 @@ func (s *Server) output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 		_ = p.signal(syscall.SIGKILL) // ours, cannot be refused
 		<-p.exited
 	}
+
 	text, readErr := os.ReadFile(out.Name())
 	if err == nil && !cmd.ProcessState.Success() {
 		err = errors.New(cmd.ProcessState.String())
@@ -130,5 +137,6 @@ func (s *Server) output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("run %s: %w; it says:\n%s", filepath.Base(cmd.Path), err, text)
 	}
+
 	return string(text), readErr
 }

@@ -11,12 +11,14 @@ import (
 	"syscall"
 )
 
-// dieWithParent makes a child end with us, as another user where one is given. The order matters and is Go's: a
-// change of user clears the signal, so it is set afterwards. SIGQUIT is PostgreSQL's immediate shutdown.
+// dieWithParent makes a child end with us, as another user where one is given. The order matters
+// and is Go's: a change of user clears the signal, so it is set afterwards. SIGQUIT is PostgreSQL's
+// immediate shutdown.
 func dieWithParent(user *serverUser) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGQUIT,
-		// A group of its own: Ctrl-C in a terminal is for the tests, and what follows from it is our decision.
+		// A group of its own: Ctrl-C in a terminal is for the tests, and what follows from it is
+		// our decision.
 		Setpgid: true,
 	}
 	if user != nil {
@@ -68,14 +70,16 @@ func state(pid int) byte {
 	return 0
 }
 
-// removeSharedMemory removes the one System V segment that a killed server leaves behind; a server that was stopped
-// has removed it. It is best effort: what remains is a few dozen bytes until the next reboot.
+// removeSharedMemory removes the one System V segment that a killed server leaves behind; a server
+// that was stopped has removed it. It is best effort: what remains is a few dozen bytes until the
+// next reboot.
 func removeSharedMemory(data string) {
 	file, err := os.Open(filepath.Join(data, "postmaster.pid"))
 	if err != nil {
 		return // the server was stopped properly, or never ran
 	}
 	defer file.Close()
+
 	lines := bufio.NewScanner(file)
 	for n := 1; lines.Scan(); n++ {
 		if n != 7 { // LOCK_FILE_LINE_SHMEM_KEY: key and id

@@ -27,7 +27,8 @@ type Mode int
 const (
 	// Fast rolls back open transactions, disconnects the clients, writes a checkpoint and exits.
 	Fast Mode = iota
-	// Immediate exits at once without a checkpoint. The next start recovers from the log, as after a crash.
+	// Immediate exits at once without a checkpoint. The next start recovers from the log, as after
+	// a crash.
 	Immediate
 )
 
@@ -44,8 +45,8 @@ func (m Mode) String() string {
 }
 
 const (
-	// startTimeout bounds initdb and start. Both take less than a second; on a machine whose disk is busy with other
-	// tests, more than a minute was seen.
+	// startTimeout bounds initdb and start. Both take less than a second; on a machine whose disk
+	// is busy with other tests, more than a minute was seen.
 	startTimeout = 3 * time.Minute
 	// stopTimeout bounds a stop, including the checkpoint of a fast one.
 	stopTimeout = 3 * time.Minute
@@ -55,28 +56,31 @@ const (
 	superuser = "postgres"
 )
 
-// Ports are taken from below Linux's range for outgoing connections (32768 and up). While a server is down, no
-// connection of anybody can then occupy its port, nor can a client that keeps dialling it connect to itself.
+// Ports are taken from below Linux's range for outgoing connections (32768 and up). While a server
+// is down, no connection of anybody can then occupy its port, nor can a client that keeps dialling
+// it connect to itself.
 const firstPort, lastPort = 20000, 31999
 
 // Options configure a server. The zero value is a server for fast tests.
 type Options struct {
-	// Fsync makes commits survive a crash of the machine, and as slow as the disk is: for benchmarks and tests of
-	// durability. Default: off, with full_page_writes off too.
+	// Fsync makes commits survive a crash of the machine, and as slow as the disk is: for
+	// benchmarks and tests of durability. Default: off, with full_page_writes off too.
 	Fsync bool
 	// Settings are further lines of postgresql.conf; they win over the defaults of this package.
 	Settings map[string]string
-	// Dir is an existing directory for the data directory, for example a small tmpfs that is to run full. The
-	// server's user must be able to reach it. Default: the temporary directory.
+	// Dir is an existing directory for the data directory, for example a small tmpfs that is to run
+	// full. The server's user must be able to reach it. Default: the temporary directory.
 	Dir string
-	// InitArgs are further arguments of initdb, such as "--wal-segsize=1". They cost the time of an initdb.
+	// InitArgs are further arguments of initdb, such as "--wal-segsize=1". They cost the time of an
+	// initdb.
 	InitArgs []string
-	// Env are further environment variables of the server, such as an LD_PRELOAD that shifts its clock.
+	// Env are further environment variables of the server, such as an LD_PRELOAD that shifts its
+	// clock.
 	Env []string
 }
 
-// Server is a PostgreSQL server of our own. Its methods may be called from any goroutine; those that change its
-// state wait for each other. Address, password and data survive a restart.
+// Server is a PostgreSQL server of our own. Its methods may be called from any goroutine; those
+// that change its state wait for each other. Address, password and data survive a restart.
 type Server struct {
 	home     *home
 	binaries string
@@ -90,8 +94,9 @@ type Server struct {
 	closed  bool
 }
 
-// Open starts a server with a data directory of its own. Most callers want [Start] or [URL]; Open is for programs
-// that are not tests. The caller closes the server; it also ends with the calling process.
+// Open starts a server with a data directory of its own. Most callers want [Start] or [URL]; Open
+// is for programs that are not tests. The caller closes the server; it also ends with the calling
+// process.
 func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -137,7 +142,8 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	return s, nil
 }
 
-// URL returns the URL of a database on s for the superuser, whether or not the database exists or the server runs.
+// URL returns the URL of a database on s for the superuser, whether or not the database exists or
+// the server runs.
 func (s *Server) URL(database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
@@ -195,17 +201,18 @@ func (s *Server) Restart(ctx context.Context, mode Mode) error {
 	return s.start(ctx)
 }
 
-// Kill kills the postmaster and all its backends with SIGKILL, as a power failure would (with the difference that
-// what they handed to the operating system is kept, also without fsync). When it returns, none of them can commit
-// any more. [Server.Start] recovers.
+// Kill kills the postmaster and all its backends with SIGKILL, as a power failure would (with the
+// difference that what they handed to the operating system is kept, also without fsync). When it
+// returns, none of them can commit any more. [Server.Start] recovers.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.up() {
 		return nil
 	}
-	// A stopped postmaster neither starts backends nor collects dead ones, so the list is complete and no process
-	// id in it can have been given to somebody else.
+
+	// A stopped postmaster neither starts backends nor collects dead ones, so the list is complete
+	// and no process id in it can have been given to somebody else.
 	pid := s.process.pid()
 	if err := s.process.signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop postmaster %d: %w", pid, err)
@@ -213,16 +220,19 @@ func (s *Server) Kill() error {
 	if err := waitStopped(pid, stopTimeout); err != nil {
 		return errors.Join(err, s.process.signal(syscall.SIGCONT))
 	}
+
 	backends, err := children(pid)
 	if err != nil {
 		return errors.Join(fmt.Errorf("list backends of %d: %w", pid, err), s.process.signal(syscall.SIGCONT))
 	}
+
 	for _, backend := range backends {
 		// The backend may have ended by itself, then it is a zombie and the signal changes nothing.
 		if err := syscall.Kill(backend, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return errors.Join(fmt.Errorf("kill backend %d: %w", backend, err), s.process.signal(syscall.SIGCONT))
 		}
 	}
+
 	if err := s.process.signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill postmaster %d: %w", pid, err)
 	}
@@ -230,6 +240,7 @@ func (s *Server) Kill() error {
 		return err
 	}
 	s.process = nil
+
 	// A killed backend is not yet a dead one. Its new parent, init, takes a moment to collect it.
 	return waitGone(backends, stopTimeout)
 }
@@ -271,6 +282,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+
 	for {
 		err := s.launch(ctx)
 		if !errors.Is(err, errStillInUse) {
@@ -296,6 +308,7 @@ func (s *Server) launch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	cmd := s.command("postgres", "-D", s.home.data(), "-p", strconv.Itoa(s.port))
 	cmd.Env = append(cmd.Env, s.env...)
 	cmd.Stdout, cmd.Stderr = logged, logged
@@ -303,6 +316,7 @@ func (s *Server) launch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start postgres: %w", err)
 	}
+
 	if err := s.awaitReady(ctx, p); err != nil {
 		// Not worth a second error: the process is ours and SIGKILL cannot be refused.
 		_ = p.signal(syscall.SIGKILL)
@@ -316,6 +330,7 @@ func (s *Server) launch(ctx context.Context) error {
 		}
 		return fmt.Errorf("start postgres: %w; its log says:\n%s", err, text)
 	}
+
 	s.process = p
 	return nil
 }
@@ -333,6 +348,7 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	// Somebody else on the port may accept a connection and never answer.
 	stop := make(chan struct{})
 	defer close(stop)
+
 	go func() {
 		select {
 		case <-p.exited:
@@ -340,6 +356,7 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 		case <-stop:
 		}
 	}()
+
 	tick := time.NewTicker(readyInterval)
 	defer tick.Stop()
 	for {
@@ -360,8 +377,8 @@ func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	}
 }
 
-// ping succeeds when s answers on its port. Another server of ours may listen there, with the same password, while
-// s is about to find the port taken; the data directory tells them apart.
+// ping succeeds when s answers on its port. Another server of ours may listen there, with the same
+// password, while s is about to find the port taken; the data directory tells them apart.
 func (s *Server) ping(ctx context.Context) error {
 	conn, err := pgconn.Connect(ctx, s.URL("postgres"))
 	if err != nil {
@@ -397,7 +414,8 @@ func (s *Server) stop(mode Mode) error {
 	return nil
 }
 
-// configure appends the settings to postgresql.conf, the caller's last, since the last of a name wins.
+// configure appends the settings to postgresql.conf, the caller's last, since the last of a name
+// wins.
 func (s *Server) configure(o Options) error {
 	fsync := "off"
 	if o.Fsync {
@@ -411,7 +429,8 @@ func (s *Server) configure(o Options) error {
 		"full_page_writes":        fsync,
 		"max_connections":         "200",
 		"shared_buffers":          "64MB",
-		// Dynamic shared memory in files of the data directory is removed with it, also after kill -9.
+		// Dynamic shared memory in files of the data directory is removed with it, also after kill
+		// -9.
 		"dynamic_shared_memory_type": "mmap",
 		"log_line_prefix":            "%m [%p] %q%d %a ",
 		"log_timezone":               "UTC",

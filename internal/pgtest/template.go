@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Template is a database that is filled once per test process and copied for every test that wants one: a schema with
-// all its tables, or tables with many rows, for the price of a copy of files.
+// Template is a database that is filled once per test process and copied for every test that wants
+// one: a schema with all its tables, or tables with many rows, for the price of a copy of files.
 //
 //	var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error { … }}
 //
@@ -28,8 +28,9 @@ type Template struct {
 	failure error
 }
 
-// URL returns the URL of a new copy on the server of this test process. The copy is dropped when the test has ended. On
-// a server that is not ours nothing could stay behind for other tests, so that each database is filled by itself.
+// URL returns the URL of a new copy on the server of this test process. The copy is dropped when
+// the test has ended. On a server that is not ours nothing could stay behind for other tests, so
+// that each database is filled by itself.
 func (p *Template) URL(t testing.TB) string {
 	t.Helper()
 	if external := os.Getenv(EnvURL); external != "" {
@@ -39,6 +40,7 @@ func (p *Template) URL(t testing.TB) string {
 		}
 		return url
 	}
+
 	server, err := sharedServer()
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
@@ -47,11 +49,12 @@ func (p *Template) URL(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("pgtest: template: %v", err)
 	}
+
 	return newDatabase(t, server.URL("postgres"), name)
 }
 
-// on returns the name of the template on a server, and makes it at the first use. A failure is remembered: every test
-// reports it, and none tries again.
+// on returns the name of the template on a server, and makes it at the first use. A failure is
+// remembered: every test reports it, and none tries again.
 func (p *Template) on(server *Server) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,8 +68,8 @@ func (p *Template) on(server *Server) (string, error) {
 	return p.name, p.failure
 }
 
-// make creates the template and closes it: a database that somebody is connected to, be it to collect its garbage,
-// cannot be copied.
+// make creates the template and closes it: a database that somebody is connected to, be it to
+// collect its garbage, cannot be copied.
 func (p *Template) make(ctx context.Context) error {
 	admin := p.server.URL("postgres")
 	if err := execute(ctx, admin, createDatabase(p.name, emptyTemplate)); err != nil {

@@ -21,6 +21,7 @@ func TestTemplateIsFilledOnceAndEveryTestHasACopy(t *testing.T) {
 	t.Parallel()
 	var fills atomic.Int64
 	template := counted(&fills)
+
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -32,17 +33,20 @@ func TestTemplateIsFilledOnceAndEveryTestHasACopy(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if n := fills.Load(); n != 1 && os.Getenv(EnvURL) == "" {
 		t.Errorf("filled %d times", n)
 	}
 }
 
-func TestTemplateOnAnExternalServerIsFilledForEachTest(t *testing.T) { // not parallel: it sets the environment
+// not parallel: it sets the environment
+func TestTemplateOnAnExternalServerIsFilledForEachTest(t *testing.T) {
 	server := Start(t, Options{})
 	t.Setenv(EnvURL, server.URL("postgres"))
 	var fills atomic.Int64
 	template := counted(&fills)
+
 	t.Run("copies", func(t *testing.T) {
 		for range 2 {
 			if got := query[int64](t, connect(t, template.URL(t)), "select count(*) from numbers"); got != 10 {
@@ -50,6 +54,7 @@ func TestTemplateOnAnExternalServerIsFilledForEachTest(t *testing.T) { // not pa
 			}
 		}
 	})
+
 	if n := fills.Load(); n != 2 {
 		t.Errorf("filled %d times, want twice", n)
 	}

@@ -38,7 +38,8 @@ func (p *Pool) armLocked(at time.Time) {
 	}
 }
 
-// beat tells the engine that everything we have is being executed, and hears what is not ours any more.
+// beat tells the engine that everything we have is being executed, and hears what is not ours any
+// more.
 func (p *Pool) beat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,6 +58,7 @@ func (p *Pool) beat() {
 	sent := time.Now()
 	replies, err := p.tell(ctx, beats)
 	cancel()
+
 	if err != nil || len(replies) != len(beats) {
 		if p.ctx.Err() == nil {
 			p.unheard.Failed(err, "tasks", len(beats))
@@ -64,11 +66,13 @@ func (p *Pool) beat() {
 		p.armLocked(time.Now().Add(p.patience()))
 		return
 	}
+
 	p.unheard.OK()
 	type ended struct {
 		t     *Task
 		cause error
 	}
+
 	var stopped []ended
 	for i, t := range tasks {
 		t.beaten = sent
@@ -78,6 +82,7 @@ func (p *Pool) beat() {
 		if p.held[t.claim.Ref] != t {
 			continue
 		}
+
 		var cause error
 		switch r := replies[i]; {
 		case !r.Held:
@@ -85,10 +90,12 @@ func (p *Pool) beat() {
 		case r.Canceled:
 			cause = p.stopLocked(t, api.StopCanceled)
 		}
+
 		if cause != nil {
 			stopped = append(stopped, ended{t, cause})
 		}
 	}
+
 	p.armAgain()
 	p.measure()
 	p.mu.Unlock()
@@ -98,7 +105,8 @@ func (p *Pool) beat() {
 	p.mu.Lock()
 }
 
-// tell makes a call that beats. It gives the lock away meanwhile; nobody else makes one, so that no older progress comes behind a newer one.
+// tell makes a call that beats. It gives the lock away meanwhile; nobody else makes one, so that no
+// older progress comes behind a newer one.
 func (p *Pool) tell(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
 	over := make(chan struct{})
 	defer close(over)
@@ -111,13 +119,14 @@ func (p *Pool) tell(ctx context.Context, beats []api.Beat) ([]api.BeatReply, err
 	return replies, err
 }
 
-// tellLast tells how far an attempt came that did not succeed, before its report does away with the claim: the next one begins there. What cannot be
-// told in time is left out.
+// tellLast tells how far an attempt came that did not succeed, before its report does away with the
+// claim: the next one begins there. What cannot be told in time is left out.
 func (p *Pool) tellLast(t *Task) {
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
 	defer cancel()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for {
 		var wait <-chan struct{}
 		switch {
@@ -136,11 +145,13 @@ func (p *Pool) tellLast(t *Task) {
 			p.armAgain()
 			return
 		}
+
 		p.mu.Unlock()
 		select {
 		case <-wait:
 		case <-ctx.Done():
 		}
+
 		p.mu.Lock()
 		if ctx.Err() != nil {
 			return
@@ -168,7 +179,8 @@ func (p *Pool) armAgain() {
 	}
 }
 
-// patience is how long to wait after a beat that failed: a ninth of the shortest time-out, so that it can fail a few times.
+// patience is how long to wait after a beat that failed: a ninth of the shortest time-out, so that
+// it can fail a few times.
 func (p *Pool) patience() time.Duration {
 	pause := progressEvery
 	for _, t := range p.held {

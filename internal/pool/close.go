@@ -10,8 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Close takes nothing new, lets what runs come to an end until ctx ends, and gives back what does not: its context ends, and a handler that goes on all the
-// same is left alone. Afterwards the engine knows of no claim of ours. The error names what was left alone.
+// Close takes nothing new, lets what runs come to an end until ctx ends, and gives back what does
+// not: its context ends, and a handler that goes on all the same is left alone. Afterwards the
+// engine knows of no claim of ours. The error names what was left alone.
 func (p *Pool) Close(ctx context.Context) error {
 	idle := p.drain()
 	ended := true
@@ -25,6 +26,7 @@ func (p *Pool) Close(ctx context.Context) error {
 			ended = false
 		}
 	}
+
 	var left []string
 	if !ended {
 		left = p.abandon()
@@ -33,20 +35,24 @@ func (p *Pool) Close(ctx context.Context) error {
 	session := p.session
 	p.mu.Unlock()
 	var err error
+
 	if session != nil {
 		leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		err = session.Leave(leave)
 		cancel()
 	}
+
 	p.end()
 	p.helpers.Wait()
 	if len(left) > 0 {
 		return fault.New(fault.Timeout, "%d tasks ignore that their context has ended; they were given back, and their code goes on: %s", len(left), strings.Join(left, ", "))
 	}
+
 	return err
 }
 
-// drain takes nothing new, and gives back what waits for a slot. The channel is closed when nothing is busy.
+// drain takes nothing new, and gives back what waits for a slot. The channel is closed when nothing
+// is busy.
 func (p *Pool) drain() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,6 +61,7 @@ func (p *Pool) drain() <-chan struct{} {
 		p.idle = make(chan struct{})
 	}
 	idle := p.idle // of everybody who closes
+
 	var back []model.TaskReport
 	for _, t := range p.line {
 		t.state = gone
@@ -62,6 +69,7 @@ func (p *Pool) drain() <-chan struct{} {
 		p.drop(t)
 		back = append(back, model.TaskReport{Ref: t.claim.Ref, Returned: true})
 	}
+
 	p.line = nil
 	p.handAll(back)
 	p.measure()
@@ -82,7 +90,8 @@ func (p *Pool) interrupt() {
 	}
 }
 
-// abandon gives back what goes on although its context has ended, and counts it no more. It returns the names of the activities.
+// abandon gives back what goes on although its context has ended, and counts it no more. It returns
+// the names of the activities.
 func (p *Pool) abandon() (left []string) {
 	p.mu.Lock()
 	var back []model.TaskReport
@@ -97,6 +106,7 @@ func (p *Pool) abandon() (left []string) {
 		t.state = gone
 		p.drop(t)
 	}
+
 	clear(p.busy)
 	p.lost = 0
 	p.rest()
@@ -107,6 +117,7 @@ func (p *Pool) abandon() (left []string) {
 		p.hand(ctx, back[i])
 	}
 	slices.Sort(left)
+
 	return left
 }
 

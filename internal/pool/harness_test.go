@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/pool"
 )
 
-// engine is a stand-in for the real one. It hands out claims, checks what a worker promises, and remembers what it is told.
+// engine is a stand-in for the real one. It hands out claims, checks what a worker promises, and
+// remembers what it is told.
 type engine struct {
 	p *pool.Pool
 
@@ -139,6 +140,7 @@ func (e *engine) Report(ctx context.Context, r model.TaskReport) error {
 			return ctx.Err()
 		}
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.left {
@@ -153,6 +155,7 @@ func (e *engine) Report(ctx context.Context, r model.TaskReport) error {
 	}
 	delete(e.claims, r.Ref)
 	e.reports = append(e.reports, r)
+
 	return nil
 }
 
@@ -188,12 +191,14 @@ func (e *engine) Write(_ context.Context, w model.TaskWrite) error {
 	if err != nil && !fault.Is(err, fault.Unavailable) {
 		return err
 	}
+
 	for i, it := range w.Items {
 		if number := w.First + int64(i); number > e.number[w.Ref] {
 			e.number[w.Ref] = number
 			e.written[w.Ref] = append(e.written[w.Ref], it)
 		}
 	}
+
 	return err // the answer may be lost
 }
 

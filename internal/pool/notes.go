@@ -21,13 +21,16 @@ const (
 	mostBytes = 1 << 20
 )
 
-// notes are what a task has written and the engine has not taken yet, in order. A task that writes nothing has none. Guarded by the mutex of the pool.
+// notes are what a task has written and the engine has not taken yet, in order. A task that writes
+// nothing has none. Guarded by the mutex of the pool.
 type notes struct {
-	queue   []note
-	first   int64 // the number of the first one
-	bytes   int
-	flying  int // how many of the first are being told
-	tried   int // how many of the first may have been written: their numbers are theirs, whatever becomes of those who wait
+	queue  []note
+	first  int64 // the number of the first one
+	bytes  int
+	flying int // how many of the first are being told
+	// how many of the first may have been written: their numbers are theirs, whatever becomes of
+	// those who wait
+	tried   int
 	single  int // how many of the first are told one by one, because together they were refused
 	sending chan struct{}
 	timer   *time.Timer
@@ -65,7 +68,8 @@ func (n *notes) add(it model.TaskItem, done chan error) {
 
 func (n *notes) full() bool { return len(n.queue) >= mostItems || n.bytes >= mostBytes }
 
-// Log has a line told soon. It never waits: when the engine takes nothing, lines are dropped, and the log of the process says how many.
+// Log has a line told soon. It never waits: when the engine takes nothing, lines are dropped, and
+// the log of the process says how many.
 func (t *Task) Log(it model.TaskItem) {
 	p := t.pool
 	p.mu.Lock()
@@ -87,25 +91,30 @@ func (t *Task) Stream(ctx context.Context, it model.TaskItem) error {
 	p := t.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for {
 		n, err := t.notesLocked()
 		if err != nil {
 			return err
 		}
+
 		if !n.full() {
 			n.add(it, nil)
 			t.tellNotesLocked(itemsAfter)
 			return nil
 		}
+
 		if n.room == nil {
 			n.room = make(chan struct{})
 		}
 		room := n.room
 		p.mu.Unlock()
+
 		select {
 		case <-room:
 		case <-ctx.Done():
 		}
+
 		p.mu.Lock()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -113,31 +122,38 @@ func (t *Task) Stream(ctx context.Context, it model.TaskItem) error {
 	}
 }
 
-// Set changes the state of the task, and returns when that is durable. Everything that was written before it is told before it. When ctx ends first, it may or may not be so.
+// Set changes the state of the task, and returns when that is durable. Everything that was written
+// before it is told before it. When ctx ends first, it may or may not be so.
 func (t *Task) Set(ctx context.Context, it model.TaskItem) error {
 	p := t.pool
 	done := make(chan error, 1)
 	p.mu.Lock()
+
 	n, err := t.notesLocked()
 	if err == nil {
 		n.add(it, done)
 		t.tellNotesLocked(0)
 	}
+
 	p.mu.Unlock()
 	if err != nil {
 		return err
 	}
+
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i := slices.IndexFunc(n.queue, func(o note) bool { return o.done == done }); i >= n.tried { // else it has a number that the engine may know
+	// else it has a number that the engine may know
+	if i := slices.IndexFunc(n.queue, func(o note) bool { return o.done == done }); i >= n.tried {
 		n.bytes -= n.queue[i].item.Size()
 		n.queue = slices.Delete(n.queue, i, i+1)
 	}
+
 	return context.Cause(ctx)
 }
 
@@ -150,6 +166,7 @@ func (t *Task) State(ctx context.Context, name string) (v model.Payload, ok bool
 	if err != nil {
 		return v, false, err
 	}
+
 	if !n.read {
 		p.mu.Unlock()
 		states, err := t.readStates(ctx)
@@ -157,6 +174,7 @@ func (t *Task) State(ctx context.Context, name string) (v model.Payload, ok bool
 		if err != nil {
 			return v, false, lostOr(err)
 		}
+
 		if !n.read {
 			n.read = true
 			earlier := n.states
@@ -169,6 +187,7 @@ func (t *Task) State(ctx context.Context, name string) (v model.Payload, ok bool
 			}
 		}
 	}
+
 	v, ok = n.states[name]
 	return v, ok && v.Size() > 0, nil
 }
@@ -182,7 +201,8 @@ func (t *Task) readStates(ctx context.Context) ([]api.TaskState, error) {
 	}
 }
 
-// remember notes a state that has changed. One that is removed stays as an empty value, so that it is told from one that was not read.
+// remember notes a state that has changed. One that is removed stays as an empty value, so that it
+// is told from one that was not read.
 func (n *notes) remember(it *model.TaskItem) {
 	if it.Kind > model.ItemClear {
 		return
@@ -190,6 +210,7 @@ func (n *notes) remember(it *model.TaskItem) {
 	if n.states == nil {
 		n.states = map[string]model.Payload{}
 	}
+
 	switch it.Kind {
 	case model.ItemSet:
 		n.states[it.Name] = it.Value
@@ -215,15 +236,18 @@ func (t *Task) tellNotesLocked(after time.Duration) {
 	if n.sending != nil {
 		return // whoever tells looks for what is next
 	}
+
 	if after == 0 || len(n.queue) >= fullItems || n.bytes >= fullBytes {
 		t.sendLocked()
 		return
 	}
+
 	due := time.Now().Add(after)
 	if !n.due.IsZero() && !due.Before(n.due) {
 		return
 	}
 	n.due = due
+
 	if n.timer == nil {
 		n.timer = time.AfterFunc(after, t.notesDue)
 	} else {
@@ -248,17 +272,20 @@ func (t *Task) sendLocked() {
 	p.helpers.Go(t.send)
 }
 
-// send tells notes until there are none, or nobody takes them any more. It is the only one who does for the task, so that they stay in order.
+// send tells notes until there are none, or nobody takes them any more. It is the only one who does
+// for the task, so that they stay in order.
 func (t *Task) send() {
 	p, n := t.pool, t.notes
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	pause := 100 * time.Millisecond
 	for len(n.queue) > 0 && t.state != gone && p.ctx.Err() == nil {
 		items, first := n.next(), n.first
 		p.mu.Unlock()
 		err := t.write(items, first)
 		p.mu.Lock()
+
 		switch kind := fault.KindOf(err); {
 		case err == nil:
 			n.took(nil)
@@ -284,13 +311,16 @@ func (t *Task) send() {
 			n.took(err)
 		}
 	}
+
 	if len(n.queue) > 0 {
 		n.giveUp(ErrLost)
 	}
+
 	if n.dropped > 0 {
 		p.log.Warn("lines that a task has logged are dropped", "activity", t.claim.Spec.Kind, "lines", n.dropped)
 		n.dropped = 0
 	}
+
 	close(n.sending)
 	n.sending = nil
 }
@@ -301,6 +331,7 @@ func (n *notes) next() []model.TaskItem {
 	if n.single > 0 {
 		most = 1
 	}
+
 	var items []model.TaskItem
 	for size := 0; len(items) < most && size < mostBytes/2; {
 		o := &n.queue[len(items)]
@@ -313,6 +344,7 @@ func (n *notes) next() []model.TaskItem {
 			break
 		}
 	}
+
 	n.flying = len(items)
 	n.tried = max(n.tried, n.flying)
 	return items
@@ -331,12 +363,14 @@ func (n *notes) took(err error) {
 			o.done <- err
 		}
 	}
+
 	n.queue = slices.Delete(n.queue, 0, k)
 	n.first += int64(k)
 	n.flying, n.single, n.tried = 0, max(n.single-k, 0), max(n.tried-k, 0)
 	if len(n.queue) == 0 {
 		n.queue = nil
 	}
+
 	if n.room != nil && !n.full() {
 		close(n.room)
 		n.room = nil
@@ -357,6 +391,7 @@ func (t *Task) write(items []model.TaskItem, first int64) error {
 	case <-p.ctx.Done():
 		return ErrShutdown
 	}
+
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
 	defer cancel()
 	if p.cfg.Seal != nil {
@@ -371,10 +406,12 @@ func (t *Task) write(items []model.TaskItem, first int64) error {
 			items[i].Value = sealed
 		}
 	}
+
 	return p.session.Write(ctx, model.TaskWrite{Ref: t.claim.Ref, First: first, Items: items})
 }
 
-// tellNotes tells what the task has written before its report does away with the claim. What cannot be told in time is left out.
+// tellNotes tells what the task has written before its report does away with the claim. What cannot
+// be told in time is left out.
 func (p *Pool) tellNotes(t *Task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -386,13 +423,16 @@ func (p *Pool) tellNotes(t *Task) {
 	if n.sending == nil {
 		return
 	}
+
 	sending := n.sending
 	p.mu.Unlock()
 	timeout := time.NewTimer(beatTimeout)
+
 	select {
 	case <-sending:
 	case <-timeout.C:
 	}
+
 	timeout.Stop()
 	p.mu.Lock()
 	if left := len(n.queue); left > 0 {

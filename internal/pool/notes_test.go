@@ -68,6 +68,7 @@ func TestNotesAreToldSoonAndTogether(t *testing.T) {
 		if e.calls() != 0 {
 			t.Fatalf("lines are told one by one: %d calls", e.calls())
 		}
+
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		if got := fmt.Sprint(e.texts(r)); got != "[a b]" || e.calls() != 1 {
@@ -76,15 +77,18 @@ func TestNotesAreToldSoonAndTogether(t *testing.T) {
 		if err := task.Stream(t.Context(), token("c")); err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
 		if got := fmt.Sprint(e.texts(r)); got != "[a b c]" {
 			t.Fatalf("%s is told after a tenth of a second", got)
 		}
 		task.Log(line("d"))
-		if err := task.Set(t.Context(), set("n", "1")); err != nil { // at once, behind what was written before
+		// at once, behind what was written before
+		if err := task.Set(t.Context(), set("n", "1")); err != nil {
 			t.Fatal(err)
 		}
+
 		task.Log(line("e"))
 		e.finish(r, succeed) // the last ones, before the report
 		if got := fmt.Sprint(e.texts(r)); got != "[a b c d n1 e]" || e.reportOf(r) == nil {
@@ -107,18 +111,21 @@ func TestNothingIsToldOfATaskThatWritesNothing(t *testing.T) {
 	})
 }
 
-// While the engine is away, a task goes on; whoever wants to be sure waits; when it is back, everything is there once.
+// While the engine is away, a task goes on; whoever wants to be sure waits; when it is back,
+// everything is there once.
 func TestNotesWhileTheEngineIsAway(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
 		lose := 3
+
 		e.refuses(func(model.TaskWrite) error { // it is written, and the answer is lost
 			if lose--; lose >= 0 {
 				return fault.New(fault.Unavailable, "away")
 			}
 			return nil
 		})
+
 		task.Log(line("a"))
 		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -139,18 +146,21 @@ func TestNotesWhileTheEngineIsAway(t *testing.T) {
 	})
 }
 
-// A state is written, the answer is lost, and whoever set it goes away before it is told again: its number stays its own, so that what is set next is not taken for a repetition.
+// A state is written, the answer is lost, and whoever set it goes away before it is told again: its
+// number stays its own, so that what is set next is not taken for a repetition.
 func TestNotesOfThoseWhoDoNotWait(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
 		lose := 1
+
 		e.refuses(func(model.TaskWrite) error {
 			if lose--; lose >= 0 {
 				return fault.New(fault.Unavailable, "away")
 			}
 			return nil
 		})
+
 		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if err := task.Set(brief, set("n", "0")); !errors.Is(err, context.DeadlineExceeded) {
@@ -174,6 +184,7 @@ func TestPanicInSealingNotes(t *testing.T) {
 		}
 		return p, nil
 	}}
+
 	bubble(t, cfg, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
@@ -198,12 +209,14 @@ func TestNotesAreBounded(t *testing.T) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
 		stuck := make(chan struct{})
+
 		e.refuses(func(model.TaskWrite) error {
 			e.mu.Unlock()
 			<-stuck
 			e.mu.Lock()
 			return nil
 		})
+
 		for i := range 3000 {
 			task.Log(line(fmt.Sprint(i)))
 		}
@@ -237,6 +250,7 @@ func TestRefusedNotes(t *testing.T) {
 			}
 			return nil
 		})
+
 		for _, text := range []string{"a", "bad", "b"} {
 			task.Log(line(text))
 		}
@@ -278,7 +292,8 @@ func TestNotesOfALostTask(t *testing.T) {
 	})
 }
 
-// Whatever the engine does with calls, what it has in the end is what the task wrote, in order, once.
+// Whatever the engine does with calls, what it has in the end is what the task wrote, in order,
+// once.
 func TestNotesArriveOnceInOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -288,6 +303,7 @@ func TestNotesArriveOnceInOrder(t *testing.T) {
 			e := newEngine(pool.Config{})
 			r := e.claim("polite", model.TaskSpec{})
 			task := e.task(r)
+
 			e.refuses(func(model.TaskWrite) error {
 				if len(luck) == 0 {
 					return nil
@@ -299,6 +315,7 @@ func TestNotesArriveOnceInOrder(t *testing.T) {
 				}
 				return nil
 			})
+
 			var want []string
 			for i, s := range steps {
 				text := fmt.Sprint(i)
@@ -319,6 +336,7 @@ func TestNotesArriveOnceInOrder(t *testing.T) {
 					time.Sleep(time.Duration(i) * 50 * time.Millisecond)
 				}
 			}
+
 			e.finish(r, succeed)
 			time.Sleep(time.Minute)
 			synctest.Wait()

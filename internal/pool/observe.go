@@ -15,6 +15,7 @@ func (p *Pool) states(g *telemetry.States) {
 	g.Set(telemetry.PoolBusy, float64(len(p.busy)))
 	g.Set(telemetry.PoolWaiting, float64(len(p.line)))
 	g.Set(telemetry.PoolLost, float64(p.lost))
+
 	closed := func(why string, is bool) {
 		v := 0.0
 		if is {
@@ -22,13 +23,15 @@ func (p *Pool) states(g *telemetry.States) {
 		}
 		g.Set(telemetry.PoolClosed, v, why)
 	}
+
 	closed("load", p.load.shut)
 	closed("memory", p.memory.shut)
 	closed("paused", p.paused)
 	closed("draining", p.draining)
 }
 
-// failureWord is how an attempt failed, for its span; empty when it did not. To give a claim back is no failure.
+// failureWord is how an attempt failed, for its span; empty when it did not. To give a claim back
+// is no failure.
 func failureWord(err error, returned bool) string {
 	if _, back := errors.AsType[*GiveBack](err); back {
 		return ""

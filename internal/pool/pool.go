@@ -24,12 +24,14 @@ type Config struct {
 	Slots int
 	// Prefetch is how many more are claimed before there is a slot for them. Default none.
 	Prefetch int
-	// HighLoad and LowLoad are shares of what it may hold: at the high one it takes nothing more, until it has come down to the low one. Default: no marks.
+	// HighLoad and LowLoad are shares of what it may hold: at the high one it takes nothing more,
+	// until it has come down to the low one. Default: no marks.
 	HighLoad, LowLoad float64
-	// HighMemory and LowMemory are the same for the memory of the process, as a share of its limit. Default 0.9 and 0.8, or eight ninths of
-	// the high one; without a limit they mean nothing.
+	// HighMemory and LowMemory are the same for the memory of the process, as a share of its limit.
+	// Default 0.9 and 0.8, or eight ninths of the high one; without a limit they mean nothing.
 	HighMemory, LowMemory float64
-	// Seal gives progress and other values that tasks write their stored form; nil when they have it.
+	// Seal gives progress and other values that tasks write their stored form; nil when they have
+	// it.
 	Seal func(ctx context.Context, kind string, p model.Payload) (model.Payload, error)
 	// Logger hears what an operator should know. Default: nobody.
 	Logger *slog.Logger
@@ -63,14 +65,16 @@ type Pool struct {
 	joined  chan struct{}  // closed by Serve
 	helpers sync.WaitGroup // goroutines that run no handler
 
-	mu       sync.Mutex
-	session  api.TaskSession
-	held     map[model.ClaimRef]*Task // all that the engine thinks we have
-	line     []*Task                  // those of them that wait for a slot
-	busy     map[*Task]struct{}       // those whose handler runs or whose outcome is being handed in, and handlers of claims that were lost
-	lost     int                      // how many of the busy ones are lost
-	handing  int                      // reports of claims that never began
-	told     int                      // how many claims we may hold, as the engine knows
+	mu      sync.Mutex
+	session api.TaskSession
+	held    map[model.ClaimRef]*Task // all that the engine thinks we have
+	line    []*Task                  // those of them that wait for a slot
+	// those whose handler runs or whose outcome is being handed in, and handlers of claims that
+	// were lost
+	busy     map[*Task]struct{}
+	lost     int // how many of the busy ones are lost
+	handing  int // reports of claims that never began
+	told     int // how many claims we may hold, as the engine knows
 	telling  bool
 	paused   bool
 	draining bool
@@ -106,18 +110,22 @@ func New(cfg Config) *Pool {
 	if cfg.Base == nil {
 		cfg.Base = context.Background()
 	}
+
 	if cfg.memory == nil {
 		if cfg.memory = memory; cfg.memory() == 0 {
 			cfg.HighMemory = 0 // there is no limit: nobody needs to look
 		}
 	}
+
 	if cfg.collect == nil {
 		cfg.collect = runtime.GC
 	}
+
 	p := &Pool{
 		cfg: cfg, log: cfg.Logger, joined: make(chan struct{}), held: map[model.ClaimRef]*Task{}, busy: map[*Task]struct{}{}, told: cfg.Slots + cfg.Prefetch,
 		load: gate{high: cfg.HighLoad, low: cfg.LowLoad}, memory: gate{high: cfg.HighMemory, low: cfg.LowMemory},
 	}
+
 	p.unheard = episode.New(p.log, "heartbeats of tasks are not heard; they are sent again", "heartbeats of tasks are heard again").Source()
 	p.unsealed = episode.New(p.log, "progress of tasks cannot be stored", "progress of tasks can be stored again").Source()
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -166,6 +174,7 @@ func (p *Pool) Execute(claims []model.Claim) {
 			p.admit(&Task{pool: p, claim: c, run: h, limit: limitOf(c)})
 		}
 	}
+
 	p.handAll(back)
 	p.measure()
 }
@@ -227,6 +236,7 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 	t.cancel(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	if t.state == running {
 		t.state = reporting
 		wrote := t.notes != nil
@@ -244,15 +254,18 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 		p.hand(p.ctx, r)
 		p.mu.Lock()
 	}
+
 	if _, counts := p.busy[t]; !counts { // it was left alone
 		return
 	}
 	delete(p.busy, t)
+
 	if t.state == gone {
 		p.lost--
 	} else {
 		p.drop(t)
 	}
+
 	p.littered = true
 	p.startNext()
 	p.measure()
@@ -318,12 +331,14 @@ func (p *Pool) Stop(claim model.ClaimRef, why api.StopReason) {
 	}
 }
 
-// stopLocked returns the cause with which the context of the task is to be ended, without the lock; nil when it is not.
+// stopLocked returns the cause with which the context of the task is to be ended, without the lock;
+// nil when it is not.
 func (p *Pool) stopLocked(t *Task, why api.StopReason) error {
 	was := t.state
 	if was == reporting {
 		return nil // it has come to an end
 	}
+
 	if was == waiting {
 		p.line = slices.DeleteFunc(p.line, func(o *Task) bool { return o == t })
 		p.drop(t)
@@ -333,6 +348,7 @@ func (p *Pool) stopLocked(t *Task, why api.StopReason) error {
 		}
 		return ErrLost
 	}
+
 	if why == api.StopCanceled {
 		return replay.ErrCanceled
 	}
@@ -340,6 +356,7 @@ func (p *Pool) stopLocked(t *Task, why api.StopReason) error {
 	t.state = gone
 	p.lost++
 	time.AfterFunc(grace, func() { p.overstayed(t) })
+
 	return ErrLost
 }
 
@@ -378,22 +395,26 @@ func (p *Pool) look() {
 		p.cfg.collect()
 		v = p.cfg.memory()
 	}
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.looks = nil
 	was := p.memory.shut
 	p.memory.level(v)
+
 	switch {
 	case p.memory.shut && !was:
 		p.log.Warn("the memory of the process is full; no more tasks are taken", "share", v)
 	case was && !p.memory.shut:
 		p.log.Info("the memory of the process is free again; tasks are taken", "share", v)
 	}
+
 	p.measure()
 }
 
-// mayBeGarbage reports whether the garbage should be collected before the gate goes by the level: to shut it for what nobody uses would stop a process that has room, and one that takes no tasks allocates
-// nothing, so that nothing would have the runtime collect what the last ones have left.
+// mayBeGarbage reports whether the garbage should be collected before the gate goes by the level:
+// to shut it for what nobody uses would stop a process that has room, and one that takes no tasks
+// allocates nothing, so that nothing would have the runtime collect what the last ones have left.
 func (p *Pool) mayBeGarbage(v float64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -425,12 +446,14 @@ func (p *Pool) want() int {
 	return max(p.Capacity()-p.lost, 0)
 }
 
-// tellLocked has the engine told how many claims the pool may hold, if that has changed: by a goroutine of its own, because the engine may be calling us.
+// tellLocked has the engine told how many claims the pool may hold, if that has changed: by a
+// goroutine of its own, because the engine may be calling us.
 func (p *Pool) tellLocked() {
 	if p.telling || p.closed || p.session == nil || p.want() == p.told {
 		return
 	}
 	p.telling = true
+
 	p.helpers.Go(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -84,9 +84,11 @@ func TestPolicyIsAsked(t *testing.T) {
 		}
 		return true
 	}
+
 	run := func(_ context.Context, t *pool.Task) (model.Payload, error) {
 		return model.Payload{}, errors.New(t.Claim().Spec.Queue)
 	}
+
 	bubble(t, pool.Config{Handlers: map[string]pool.Handler{"k": {Run: run, Worth: worth}}}, func(t *testing.T, got *engine) {
 		e = got
 		for text, permanent := range map[string]bool{"no": true, "yes": false, "oops": false} {
@@ -123,7 +125,8 @@ func TestAttemptEndsInTime(t *testing.T) {
 	})
 }
 
-// TestCancel reaches the handler, whose report counts, and one that waits in line, which never begins.
+// TestCancel reaches the handler, whose report counts, and one that waits in line, which never
+// begins.
 func TestCancel(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {
 		a, b := e.claim("polite", model.TaskSpec{}), e.claim("polite", model.TaskSpec{})
@@ -134,6 +137,7 @@ func TestCancel(t *testing.T) {
 				t.Errorf("%s: %+v", r, got)
 			}
 		}
+
 		if e.jobs[b] != nil {
 			t.Error("the one in line has begun")
 		}
@@ -147,7 +151,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestLostClaimIsNotReported lets claims be lost: while the handler runs, while it waits in line. A handler that goes on keeps its slot, and the engine is told.
+// TestLostClaimIsNotReported lets claims be lost: while the handler runs, while it waits in line. A
+// handler that goes on keeps its slot, and the engine is told.
 func TestLostClaimIsNotReported(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {
 		a, b := e.claim("deaf", model.TaskSpec{}), e.claim("polite", model.TaskSpec{})
@@ -174,7 +179,8 @@ func TestLostClaimIsNotReported(t *testing.T) {
 	})
 }
 
-// TestBeats demands beats for all claims at a third of the shortest time-out, and none when nobody needs one.
+// TestBeats demands beats for all claims at a third of the shortest time-out, and none when nobody
+// needs one.
 func TestBeats(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 2}, func(t *testing.T, e *engine) {
 		a := e.claim("polite", model.TaskSpec{})
@@ -197,10 +203,12 @@ func TestBeats(t *testing.T) {
 		if len(e.beats) != 1 || len(e.beats[0]) != 2 {
 			t.Errorf("%d beats after the shortest has gone", len(e.beats))
 		}
+
 		e.locked(func() {
 			e.cancels[a], e.lost[c] = true, true
 			delete(e.claims, c)
 		})
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := e.reportOf(a); got == nil || got.Failure.Kind != model.FailureCanceled {
@@ -238,7 +246,8 @@ func TestBeatsAreSentAgain(t *testing.T) {
 	})
 }
 
-// TestProgressJoinsTheNextBeat reports progress often: the last of it is told, at most once a second.
+// TestProgressJoinsTheNextBeat reports progress often: the last of it is told, at most once a
+// second.
 func TestProgressJoinsTheNextBeat(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprint(sealed), func(t *testing.T) {
@@ -249,6 +258,7 @@ func TestProgressJoinsTheNextBeat(t *testing.T) {
 					return model.Payload{Data: append([]byte(kind+" "), p.Data...), Encoding: "x"}, nil
 				}
 			}
+
 			bubble(t, cfg, func(t *testing.T, e *engine) {
 				r := e.claim("polite", model.TaskSpec{})
 				var last string
@@ -259,6 +269,7 @@ func TestProgressJoinsTheNextBeat(t *testing.T) {
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
+
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if n := len(e.beats); n < 4 || n > 6 {
@@ -280,8 +291,9 @@ func TestProgressJoinsTheNextBeat(t *testing.T) {
 	}
 }
 
-// TestLastProgressIsToldBeforeTheReport has attempts fail, snooze and be given back right after they have reported progress, which the next one begins with; and when
-// they succeed, nobody needs it.
+// TestLastProgressIsToldBeforeTheReport has attempts fail, snooze and be given back right after
+// they have reported progress, which the next one begins with; and when they succeed, nobody needs
+// it.
 func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for name, c := range map[string]struct {
@@ -302,26 +314,31 @@ func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 						return p, ctx.Err()
 					}
 				}
+
 				bubble(t, cfg, func(t *testing.T, e *engine) {
 					r := e.claim("polite", model.TaskSpec{})
-					for i := range 3 { // the first is told at once, the others would be told in a second
+					// the first is told at once, the others would be told in a second
+					for i := range 3 {
 						if err := e.jobs[r].t.Progress(model.Payload{Data: fmt.Append(nil, i)}); err != nil {
 							t.Fatal(err)
 						}
 						synctest.Wait()
 					}
+
 					c.end(e, r)
 					time.Sleep(100 * time.Millisecond)
 					synctest.Wait()
 					if e.reportOf(r) == nil {
 						t.Fatal("there is no report")
 					}
+
 					var last string
 					for _, beat := range e.beats {
 						if p := beat[0].Progress; p != nil {
 							last = string(p.Data)
 						}
 					}
+
 					if told := last == "2"; told != c.tell {
 						t.Errorf("the last progress that was told is %q", last)
 					}
@@ -331,7 +348,8 @@ func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 	}
 }
 
-// TestPanicInSealing is a mistake of whoever provides keys or stores: the progress is not told, everything else goes on.
+// TestPanicInSealing is a mistake of whoever provides keys or stores: the progress is not told,
+// everything else goes on.
 func TestPanicInSealing(t *testing.T) {
 	cfg := pool.Config{Seal: func(_ context.Context, _ string, p model.Payload) (model.Payload, error) {
 		if string(p.Data) == "bad" {
@@ -339,6 +357,7 @@ func TestPanicInSealing(t *testing.T) {
 		}
 		return p, nil
 	}}
+
 	bubble(t, cfg, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
 		for _, p := range []string{"bad", "good"} {
@@ -347,6 +366,7 @@ func TestPanicInSealing(t *testing.T) {
 			}
 			synctest.Wait()
 		}
+
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if len(e.beats) != 1 || string(e.beats[0][0].Progress.Data) != "good" {
@@ -359,7 +379,8 @@ func TestPanicInSealing(t *testing.T) {
 	})
 }
 
-// TestCloseTwice has two wait for the end, and both hear of it: when all is done, and when something goes on for ever.
+// TestCloseTwice has two wait for the end, and both hear of it: when all is done, and when
+// something goes on for ever.
 func TestCloseTwice(t *testing.T) {
 	for _, kind := range []string{"polite", "deaf"} {
 		t.Run(kind, func(t *testing.T) {
@@ -414,7 +435,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainGivesBack ends the time of a drain: claims are given back without consuming an attempt, also that of a handler that goes on.
+// TestDrainGivesBack ends the time of a drain: claims are given back without consuming an attempt,
+// also that of a handler that goes on.
 func TestDrainGivesBack(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		a, b := e.claim("polite", model.TaskSpec{}), e.claim("deaf", model.TaskSpec{})
@@ -423,11 +445,13 @@ func TestDrainGivesBack(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "1 tasks ignore") || !strings.Contains(err.Error(), "deaf") {
 			t.Errorf("close: %v", err)
 		}
+
 		for _, r := range []model.ClaimRef{a, b} {
 			if got := e.reportOf(r); got == nil || !got.Returned || got.Failure != nil {
 				t.Errorf("%s: %+v", r, got)
 			}
 		}
+
 		if cause := context.Cause(job.ctx); !errors.Is(cause, pool.ErrShutdown) {
 			t.Errorf("the context ended with %v", cause)
 		}
@@ -438,7 +462,8 @@ func TestDrainGivesBack(t *testing.T) {
 	})
 }
 
-// TestWorkThatIsDoneCountsAfterTheDeadline has a handler that finishes what it does when its context ends.
+// TestWorkThatIsDoneCountsAfterTheDeadline has a handler that finishes what it does when its
+// context ends.
 func TestWorkThatIsDoneCountsAfterTheDeadline(t *testing.T) {
 	run := func(ctx context.Context, _ *pool.Task) (model.Payload, error) {
 		<-ctx.Done()
@@ -474,11 +499,13 @@ func TestFullEngine(t *testing.T) {
 	})
 }
 
-// TestHighMemoryAlone has a high mark only: below it there is a low one that a process can come down to.
+// TestHighMemoryAlone has a high mark only: below it there is a low one that a process can come
+// down to.
 func TestHighMemoryAlone(t *testing.T) {
 	var level atomic.Value
 	level.Store(0.7)
 	cfg := pool.Config{Slots: 10, HighMemory: 0.63}.WithMemory(func() float64 { return level.Load().(float64) })
+
 	bubble(t, cfg, func(t *testing.T, e *engine) {
 		e.finish(e.claim("polite", model.TaskSpec{}), succeed)
 		for _, step := range []struct {
@@ -495,7 +522,8 @@ func TestHighMemoryAlone(t *testing.T) {
 	})
 }
 
-// TestMemoryFullOfGarbage has the memory be full of what nobody uses: that shuts nothing, and a process that is shut and has nothing to do collects what its last tasks have left.
+// TestMemoryFullOfGarbage has the memory be full of what nobody uses: that shuts nothing, and a
+// process that is shut and has nothing to do collects what its last tasks have left.
 func TestMemoryFullOfGarbage(t *testing.T) {
 	var used, garbage atomic.Int64 // in hundredths
 	collections := atomic.Int64{}
@@ -503,6 +531,7 @@ func TestMemoryFullOfGarbage(t *testing.T) {
 		collections.Add(1)
 		garbage.Store(0)
 	})
+
 	bubble(t, cfg, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
 		look := func(slots int, collected int64) {
@@ -514,6 +543,7 @@ func TestMemoryFullOfGarbage(t *testing.T) {
 				t.Errorf("used %d, garbage %d: %d slots and %d collections, want %d and %d", used.Load(), garbage.Load(), e.slots, n, slots, collected)
 			}
 		}
+
 		used.Store(60)
 		garbage.Store(25)
 		look(10, 0)
@@ -534,11 +564,13 @@ func TestPressure(t *testing.T) {
 	var level atomic.Value
 	level.Store(0.5)
 	cfg := pool.Config{Slots: 10, HighLoad: 0.8, LowLoad: 0.5, HighMemory: 0.9, LowMemory: 0.7}.WithMemory(func() float64 { return level.Load().(float64) })
+
 	bubble(t, cfg, func(t *testing.T, e *engine) {
 		var rs []model.ClaimRef
 		for range 7 {
 			rs = append(rs, e.claim("polite", model.TaskSpec{}))
 		}
+
 		for _, step := range []struct {
 			level float64
 			slots int
@@ -550,16 +582,19 @@ func TestPressure(t *testing.T) {
 				t.Errorf("memory %v: %d slots", step.level, e.slots)
 			}
 		}
+
 		rs = append(rs, e.claim("polite", model.TaskSpec{}))
 		if e.slots != 0 {
 			t.Errorf("load 8 of 10: %d slots", e.slots)
 		}
+
 		for i, want := range []int{0, 0, 10, 10} {
 			e.finish(rs[i], succeed)
 			if e.slots != want {
 				t.Errorf("load %d of 10: %d slots", e.p.Load(), e.slots)
 			}
 		}
+
 		e.p.Pause()
 		synctest.Wait()
 		if e.slots != 0 {

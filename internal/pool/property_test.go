@@ -15,13 +15,15 @@ import (
 	"github.com/perdure/perdure/internal/pool"
 )
 
-// TestGate is E44: between the marks nothing changes; it shuts at the high mark only, and opens at the low one only.
+// TestGate is E44: between the marks nothing changes; it shuts at the high mark only, and opens at
+// the low one only.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		low := rapid.Float64Range(0, 0.98).Draw(rt, "low")
 		high := rapid.Float64Range(math.Nextafter(low, 1), 1).Draw(rt, "high")
 		g := pool.NewGate(high, low)
+
 		shut := false
 		for _, v := range rapid.SliceOf(rapid.OneOf(rapid.Float64Range(0, 1.2), rapid.SampledFrom([]float64{low, high}))).Draw(rt, "levels") {
 			was := shut
@@ -38,8 +40,10 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// TestPool lets random things happen to a pool. E43: its load stays within its slots and comes back to 0, whatever handlers do. E45: when it has been closed it holds
-// no claim; those whose time was over are given back without consuming an attempt; every claim that was not lost is reported exactly once.
+// TestPool lets random things happen to a pool. E43: its load stays within its slots and comes back
+// to 0, whatever handlers do. E45: when it has been closed it holds no claim; those whose time was
+// over are given back without consuming an attempt; every claim that was not lost is reported
+// exactly once.
 func TestPool(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		slots := rapid.IntRange(1, 4).Draw(rt, "slots")
@@ -61,6 +65,7 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 	e := newEngine(cfg)
 	outcomes := []func() (model.Payload, error){succeed, failed, panics, exits, snoozes}
 	var gone []*job // whose handlers go on when the pool is closed
+
 	for _, b := range steps {
 		pick := int(b >> 3)
 		switch runs := e.running(); {
@@ -85,11 +90,13 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 				e.p.Resume()
 			}
 		}
+
 		synctest.Wait()
 		if load := e.p.Load(); load < 0 || load > slots {
 			return fmt.Errorf("load %d of %d", load, slots)
 		}
 	}
+
 	before := len(e.reports)
 	had := e.all()
 	_ = e.close(drain) // names what was left alone
@@ -97,22 +104,27 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 	if load := e.p.Load(); load != 0 {
 		return fmt.Errorf("load %d when it is closed", load)
 	}
+
 	if len(e.claims) > 0 {
 		return fmt.Errorf("it holds %d claims when it is closed", len(e.claims))
 	}
+
 	for _, r := range e.reports[before:] {
 		if slices.Contains(had, r.Ref) && !r.Returned && (r.Failure == nil || r.Failure.Kind != model.FailureCanceled && r.Failure.Kind != model.FailureTimeout) {
 			return fmt.Errorf("a claim that was closed upon is not given back: %+v", r)
 		}
 	}
+
 	for _, j := range e.jobs {
 		gone = append(gone, j)
 	}
+
 	for _, j := range gone {
 		if j.t.Claim().Spec.Kind == "deaf" {
 			j.do <- succeed
 		}
 	}
+
 	synctest.Wait()
 	for n := range e.handed {
 		r := ref(n + 1)
@@ -124,6 +136,7 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 			return fmt.Errorf("%s was reported %d times", r, e.ended[r])
 		}
 	}
+
 	return e.err()
 }
 

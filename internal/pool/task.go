@@ -14,7 +14,8 @@ import (
 
 // Why the context of a task ends, beside replay.ErrCanceled and replay.ErrTimeout.
 var (
-	// ErrLost tells that nobody wants the outcome from this worker any more: the task timed out, somebody else has it, or its workflow gave up on it or has ended.
+	// ErrLost tells that nobody wants the outcome from this worker any more: the task timed out,
+	// somebody else has it, or its workflow gave up on it or has ended.
 	ErrLost = fault.New(fault.Conflict, "the task is not this worker's any more: it timed out, another one has it, or its workflow does not wait for it")
 	// ErrShutdown tells that the worker closes; the task goes on elsewhere.
 	ErrShutdown = fault.New(fault.Unavailable, "the worker shuts down: the task is given back")
@@ -22,7 +23,8 @@ var (
 
 // Handler executes tasks of one kind.
 type Handler struct {
-	// Run does the work. Its context ends when the outcome is not wanted any more, when the attempt takes too long, and when the worker closes.
+	// Run does the work. Its context ends when the outcome is not wanted any more, when the attempt
+	// takes too long, and when the worker closes.
 	Run func(ctx context.Context, t *Task) (model.Payload, error)
 	// Owner is what Task.Owner returns.
 	Owner any
@@ -115,7 +117,8 @@ func (t *Task) Err() error {
 	return context.Cause(t.ctx)
 }
 
-// Progress has the next beat tell how far the task has come. Of several within a short time the last one is told.
+// Progress has the next beat tell how far the task has come. Of several within a short time the
+// last one is told.
 func (t *Task) Progress(v model.Payload) error {
 	if err := t.Err(); err != nil {
 		return err
@@ -126,25 +129,30 @@ func (t *Task) Progress(v model.Payload) error {
 	if t.state != running {
 		return ErrLost
 	}
+
 	if p.cfg.Seal == nil {
 		t.progress = &v
 		p.armLocked(p.progressDue())
 		return nil
 	}
+
 	t.next = &v
 	if t.sealing == nil && !p.closed {
 		t.sealing = make(chan struct{})
 		p.helpers.Go(t.seal)
 	}
+
 	return nil
 }
 
-// seal gives progress its stored form, on a goroutine of its own: that may take its time, and beats must not wait for it. It does not end with the context of the
-// task, because what was reported before that counts.
+// seal gives progress its stored form, on a goroutine of its own: that may take its time, and beats
+// must not wait for it. It does not end with the context of the task, because what was reported
+// before that counts.
 func (t *Task) seal() {
 	p := t.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
 	for t.next != nil && t.state != gone {
 		v := *t.next
 		t.next = nil
@@ -161,11 +169,13 @@ func (t *Task) seal() {
 		t.progress = &sealed
 		p.armLocked(p.progressDue())
 	}
+
 	close(t.sealing)
 	t.sealing = nil
 }
 
-// sealed is a value in its stored form. That is made by code of users (encryption, stores of blobs): a panic in it is an error, as it is where outcomes are sealed.
+// sealed is a value in its stored form. That is made by code of users (encryption, stores of
+// blobs): a panic in it is an error, as it is where outcomes are sealed.
 func (t *Task) sealed(ctx context.Context, v model.Payload) (sealed model.Payload, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -175,30 +185,36 @@ func (t *Task) sealed(ctx context.Context, v model.Payload) (sealed model.Payloa
 	return t.pool.cfg.Seal(ctx, t.claim.Spec.Kind, v)
 }
 
-// call runs the handler and turns a panic into an error. Errors are code of users as well: one that panics when it is asked what it says (a nil of a type that does not
-// expect it) is asked here for the first time, where that harms nobody.
+// call runs the handler and turns a panic into an error. Errors are code of users as well: one that
+// panics when it is asked what it says (a nil of a type that does not expect it) is asked here for
+// the first time, where that harms nobody.
 func (t *Task) call() (out model.Payload, err error) {
 	ctx, span := t.pool.cfg.Tracer.Task(t.ctx, t.claim)
 	returned := false
 	if span != nil {
-		defer func() { span.End(failureWord(err, returned)) }() // the last one: it hears of panics, too
+		// the last one: it hears of panics, too
+		defer func() { span.End(failureWord(err, returned)) }()
 	}
+
 	defer func() {
 		if v := recover(); v != nil {
 			out, err = model.Payload{}, replay.PanicFailure(v)
 		}
 	}()
+
 	if t.limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t.limit-time.Since(t.received), replay.ErrTimeout)
 		defer cancel()
 	}
+
 	t.values = taskContext{replay.ClaimContext{Context: ctx, Claim: t.claim}, t}
 	if out, err = t.run.Run(&t.values, t); err != nil {
 		_ = replay.FailureOf(err)
 	}
 	returned = true
 	t.late = err != nil && t.ctx.Err() == nil && errors.Is(context.Cause(ctx), replay.ErrTimeout)
+
 	return out, err
 }
 
@@ -224,10 +240,13 @@ func (t *Task) report(out model.Payload, err error) model.TaskReport {
 			r.RetryAfter = max(d, 1) // 0 is what the policy says
 		}
 	}
+
 	return r
 }
 
-// worth asks the policy of the activity, unless whoever scheduled the task gave another one. One that panics has no opinion, so that another attempt is made, and people see why in what is recorded.
+// worth asks the policy of the activity, unless whoever scheduled the task gave another one. One
+// that panics has no opinion, so that another attempt is made, and people see why in what is
+// recorded.
 func (t *Task) worth(err error, recorded *model.Failure) (again bool) {
 	if t.run.Worth == nil || t.claim.Spec.Retry.Given {
 		return true

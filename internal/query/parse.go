@@ -89,6 +89,7 @@ func (p *parser) operator(ops ...string) (op string, err error) {
 		}
 		p.pos = at
 	}
+
 	quoted := make([]string, len(ops))
 	for i, op := range ops {
 		quoted[i] = strconv.Quote(op)
@@ -98,6 +99,7 @@ func (p *parser) operator(ops ...string) (op string, err error) {
 	if last > 0 {
 		want = strings.Join(quoted[:last], ", ") + " or " + want
 	}
+
 	return "", p.expected(at, want)
 }
 
@@ -164,7 +166,8 @@ func unquote(raw string, single bool) (string, error) {
 	return strconv.Unquote(double.String())
 }
 
-// values reads what stands behind an operator: one text, or behind "in" several in brackets. read takes each of them.
+// values reads what stands behind an operator: one text, or behind "in" several in brackets. read
+// takes each of them.
 func (p *parser) values(op string, read func(v string, at int) error) error {
 	one := func() error {
 		p.space()
@@ -175,12 +178,14 @@ func (p *parser) values(op string, read func(v string, at int) error) error {
 		}
 		return read(v, at)
 	}
+
 	if op != "in" {
 		return one()
 	}
 	if !p.take("(") {
 		return p.expected(p.pos, `"("`)
 	}
+
 	for {
 		if err := one(); err != nil {
 			return err
@@ -205,6 +210,7 @@ func (p *parser) condition() error {
 		}
 		p.given[field] = true
 	}
+
 	switch {
 	case field == "workflow":
 		return p.workflow()
@@ -221,6 +227,7 @@ func (p *parser) condition() error {
 	case strings.HasPrefix(field, "label."):
 		return p.label(strings.TrimPrefix(field, "label."), at)
 	}
+
 	return p.expected(at, "workflow, key, status, reason, started, closed or label.<name>")
 }
 
@@ -260,6 +267,7 @@ func (p *parser) status() error {
 		return err
 	}
 	var some []model.Status
+
 	err = p.values(op, func(word string, at int) error {
 		named := statusesOf(word)
 		if named == nil {
@@ -271,6 +279,7 @@ func (p *parser) status() error {
 	if err != nil {
 		return err
 	}
+
 	left := p.q.Statuses
 	if left == nil {
 		left = statuses()
@@ -279,6 +288,7 @@ func (p *parser) status() error {
 	if len(p.q.Statuses) == 0 {
 		return p.wrong(at, "no status is left that this and the conditions before it allow")
 	}
+
 	return nil
 }
 
@@ -315,22 +325,26 @@ func (p *parser) times(from, to *model.Time) error {
 	if err != nil {
 		return err
 	}
+
 	// What is stored counts microseconds. The first one at or after t, and the first one after it:
 	first := model.TimeOf(t)
 	if first.Std().Before(t) {
 		first++
 	}
+
 	if op == ">" || op == "<=" {
 		if first.Std().Equal(t) {
 			first++
 		}
 	}
+
 	first = min(max(first, 1), model.MaxTime) // 0 would be an open bound
 	if op[0] == '>' {
 		*from = max(*from, first)
 	} else if *to == 0 || first < *to {
 		*to = first
 	}
+
 	return nil
 }
 
@@ -345,6 +359,7 @@ func (p *parser) time() (time.Time, error) {
 			return time.Time{}, p.expected(at, "a time such as 2026-11-15T08:00:00Z, or a distance such as -24h")
 		}
 	}
+
 	if d, err := time.ParseDuration(text); err == nil && strings.HasPrefix(text, "-") {
 		return p.now.Add(d), nil
 	}
@@ -352,6 +367,7 @@ func (p *parser) time() (time.Time, error) {
 	if err != nil {
 		return t, p.expected(at, "a time such as 2026-11-15T08:00:00Z, or a distance such as -24h")
 	}
+
 	return t, nil
 }
 
@@ -363,6 +379,7 @@ func (p *parser) label(name string, at int) error {
 	if err != nil {
 		return err
 	}
+
 	c := model.LabelCondition{Name: name, Not: op == "!="}
 	err = p.values(op, func(v string, at int) error {
 		if err := model.CheckLabel(name, v); err != nil {
@@ -371,6 +388,7 @@ func (p *parser) label(name string, at int) error {
 		c.Values = append(c.Values, v)
 		return nil
 	})
+
 	p.q.Labels = append(p.q.Labels, c)
 	return err
 }

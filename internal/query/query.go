@@ -1,8 +1,11 @@
-// Package query is the language in which executions are selected, by programs and on the command line alike: conditions joined by "and".
+// Package query is the language in which executions are selected, by programs and on the command
+// line alike: conditions joined by "and".
 //
 //	workflow = "order" and status in ("failed", "canceled") and started >= -24h and label.region = "eu"
 //
-// Values stand in double or in single quotes, whichever the shell leaves alone. A text is read into plain fields, which the API takes; nothing else is done here. Errors name the character and what was expected there.
+// Values stand in double or in single quotes, whichever the shell leaves alone. A text is read into
+// plain fields, which the API takes; nothing else is done here. Errors name the character and what
+// was expected there.
 package query
 
 import (
@@ -56,6 +59,7 @@ func (q *Query) String() string {
 	if len(q.Reasons) > 0 {
 		add("reason", oneOf(q.Reasons))
 	}
+
 	for _, bound := range [...]struct {
 		name string
 		at   model.Time
@@ -64,6 +68,7 @@ func (q *Query) String() string {
 			add(bound.name, strconv.Quote(bound.at.Std().UTC().Format(time.RFC3339Nano)))
 		}
 	}
+
 	for _, l := range q.Labels {
 		if l.Not {
 			add("label."+l.Name, "!=", strconv.Quote(l.Values[0]))
@@ -71,6 +76,7 @@ func (q *Query) String() string {
 			add("label."+l.Name, oneOf(l.Values))
 		}
 	}
+
 	return strings.Join(all, " and ")
 }
 

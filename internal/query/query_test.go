@@ -164,6 +164,7 @@ func TestRandomQueries(t *testing.T) {
 	t.Parallel()
 	text := rapid.OneOf(rapid.StringN(1, 20, -1), rapid.SampledFrom([]string{`"`, `\`, "\xff", "a\x00", "*", "' or 1=1"}))
 	some := rapid.SliceOfN(text, 1, 3)
+
 	conditions := map[string]func(t *rapid.T) string{
 		"workflow": func(t *rapid.T) string { return oneOf(some.Draw(t, "workflows")) },
 		"key": func(t *rapid.T) string {
@@ -176,6 +177,7 @@ func TestRandomQueries(t *testing.T) {
 		},
 		"closed": func(t *rapid.T) string { return "> -1h" },
 	}
+
 	names := []string{"workflow", "key", "reason", "status", "started", "closed"}
 	rapid.Check(t, func(t *rapid.T) {
 		var all []string

@@ -10,8 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestNewsAtEveryMoment sends a signal, a cancel request or a promise at every single moment of programs that run ahead, and compares
-// what the code saw with replay. A step that was taken for granted is neither lost nor executed twice.
+// TestNewsAtEveryMoment sends a signal, a cancel request or a promise at every single moment of
+// programs that run ahead, and compares what the code saw with replay. A step that was taken for
+// granted is neither lost nor executed twice.
 func TestNewsAtEveryMoment(t *testing.T) {
 	programs := map[string][]op{
 		"steps":         {{Kind: "step"}, {Kind: "try"}, {Kind: "step"}, {Kind: "try"}, {Kind: "step"}},
@@ -28,11 +29,13 @@ func TestNewsAtEveryMoment(t *testing.T) {
 		"clean-up":      {{Kind: "cleanup", Body: []op{{Kind: "step"}, {Kind: "try"}, {Kind: "step"}}}, {Kind: "step"}, {Kind: "fails"}},
 		"send":          {{Kind: "send"}, {Kind: "step"}, {Kind: "send"}, {Kind: "child"}, {Kind: "step"}},
 	}
+
 	news := map[string]func(e *engine){
 		"signal": func(e *engine) { e.signal("s0", "x") },
 		"cancel": func(e *engine) { e.inject(model.Event{Kind: model.EventCancelRequest}) },
 		"other":  func(e *engine) { e.inject(model.Event{Kind: model.EventWatched}) },
 	}
+
 	diverged := 0
 	for name, ops := range programs {
 		for what, send := range news {
@@ -45,6 +48,7 @@ func TestNewsAtEveryMoment(t *testing.T) {
 						s.signals, s.cancels = 0, 0
 						e.activate(-1)
 						late := 0
+
 						n := 0
 						for ; n < 300 && e.end == nil && e.blocked == nil; n++ {
 							if n == moment {
@@ -60,6 +64,7 @@ func TestNewsAtEveryMoment(t *testing.T) {
 							}
 							as[0]()
 						}
+
 						ended = n < moment
 						e.stop()
 						diverged += e.diverged
@@ -70,6 +75,7 @@ func TestNewsAtEveryMoment(t *testing.T) {
 							t.Fatalf("moment %d: %v\n%s", moment, err, dump(e.events))
 						}
 					})
+
 					if ended {
 						return
 					}
@@ -77,6 +83,7 @@ func TestNewsAtEveryMoment(t *testing.T) {
 			})
 		}
 	}
+
 	if diverged < 10 {
 		t.Errorf("the code was overtaken by news only %d times", diverged)
 	}
@@ -154,8 +161,9 @@ func TestSignalTakenRidesAlong(t *testing.T) {
 	})
 }
 
-// TestWhatRidesAlongComesTrue has everything that may be recorded with the outcome of a step come back, event by event: the code is not executed
-// again, and what it asked for behind that is not asked for again.
+// TestWhatRidesAlongComesTrue has everything that may be recorded with the outcome of a step come
+// back, event by event: the code is not executed again, and what it asked for behind that is not
+// asked for again.
 func TestWhatRidesAlongComesTrue(t *testing.T) {
 	for name, ask := range map[string]func(e *engine, x replay.Ctx) error{
 		"state":   func(_ *engine, x replay.Ctx) error { return x.SetState("s", payload("1"), nil) },
@@ -178,9 +186,11 @@ func TestWhatRidesAlongComesTrue(t *testing.T) {
 					}
 					return x.RunChild(replay.Child{Workflow: "kid"})
 				})
+
 				e.cfg.Version, e.cfg.Pinned = "v1", map[string]bool{"wf": name == "pin"}
 				e.signal("go", "1")
 				e.activate(-1)
+
 				for len(e.bodies)+len(e.reports)+int(e.last())-e.told > 0 {
 					switch {
 					case len(e.bodies) > 0:
@@ -191,6 +201,7 @@ func TestWhatRidesAlongComesTrue(t *testing.T) {
 						e.deliver(1)
 					}
 				}
+
 				for id := range e.children {
 					e.closeChild(id, "kid")
 				}

@@ -14,26 +14,30 @@ type ask struct {
 	id   string // as recorded; see alias for inputs that are encoded differently today
 	kind askKind
 	name string
-	// position is file:line of the call; known when it was made at the end of the history, or while a mismatch is examined.
+	// position is file:line of the call; known when it was made at the end of the history, or while
+	// a mismatch is examined.
 	position string
 	repeats  int // further asks of the same identity
 
-	step       *Step           // of askStep
-	task       *model.TaskSpec // of askStep: a queue carries it out; nil when its body runs here. See task.go
-	caller     *Coroutine      // that waits for the step in the call that asked for it
-	cancelable bool            // a cancel request ends that wait
+	step *Step // of askStep
+	// of askStep: a queue carries it out; nil when its body runs here. See task.go
+	task       *model.TaskSpec
+	caller     *Coroutine // that waits for the step in the call that asked for it
+	cancelable bool       // a cancel request ends that wait
 
 	section  *section      // of askLock: what it locks; of askStep and askSend: what it is made in
 	deadline *Scope        // of askScope
 	ref      int64         // of askTaken: the position of the signal
 	target   model.Address // of askChild, askWatch, askSend
 
-	seal      Seal           // of what it sends; nil when that is stored as it is
-	recorded  bool           // its own record (child started, task scheduled, signal taken, sent) is in the history
-	requested bool           // of a task: the engine has been asked for it
-	pending   *model.Command // what to ask the engine for at the end of the history, unless it turns out to be recorded
-	withdrawn bool           // the code gave up on it
-	gone      bool           // which is in the history
+	seal Seal // of what it sends; nil when that is stored as it is
+	// its own record (child started, task scheduled, signal taken, sent) is in the history
+	recorded  bool
+	requested bool // of a task: the engine has been asked for it
+	// what to ask the engine for at the end of the history, unless it turns out to be recorded
+	pending   *model.Command
+	withdrawn bool // the code gave up on it
+	gone      bool // which is in the history
 	confirmed bool
 
 	state   stepState
@@ -69,11 +73,13 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 	a := &ask{kind: id.kind, name: id.name}
 	a.fut.m, a.fut.ask = m, a
 	m.buf = id.append(m.buf[:0], path)
+
 	earlier := m.asks[string(m.buf)]
 	if earlier != nil {
 		earlier.repeats++
 		m.buf = appendOccurrence(m.buf, earlier.repeats)
 	}
+
 	a.id = string(m.buf)
 	m.asks[a.id] = a
 	if m.live || m.examine {
@@ -82,10 +88,12 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 			m.w.warnLoop(a)
 		}
 	}
+
 	return a
 }
 
-// request asks the engine for something: at once at the end of the history, else when it turns out not to be recorded.
+// request asks the engine for something: at once at the end of the history, else when it turns out
+// not to be recorded.
 func (m *machine) request(a *ask, c model.Command) {
 	if m.live {
 		if !m.sent(a) {
@@ -132,8 +140,8 @@ func withdrawal(a *ask) model.Command {
 	}}
 }
 
-// goLive is reached at the end of the history: everything recorded was asked for, so what the code asked for and is not
-// recorded is new. It reports false when something recorded is left over.
+// goLive is reached at the end of the history: everything recorded was asked for, so what the code
+// asked for and is not recorded is new. It reports false when something recorded is left over.
 func (m *machine) goLive() bool {
 	if len(m.early) > 0 {
 		return false
@@ -147,7 +155,8 @@ func (m *machine) goLive() bool {
 	return true
 }
 
-// pin has the run continued only by workers of this version from now on, if the workflow asks for that.
+// pin has the run continued only by workers of this version from now on, if the workflow asks for
+// that.
 func (m *machine) pin() {
 	if m.w.cfg.Version == "" || !m.w.cfg.Pinned[m.r.start.Address.Type] ||
 		slices.ContainsFunc(m.r.events, func(e *model.Event) bool { return e.Kind == model.EventPinned }) {
@@ -157,7 +166,8 @@ func (m *machine) pin() {
 	m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventPinned, ID: a.id, Name: m.w.cfg.Version}})
 }
 
-// confirm asks the engine for what the history does not have. An ask that is listed twice is confirmed once.
+// confirm asks the engine for what the history does not have. An ask that is listed twice is
+// confirmed once.
 func (m *machine) confirm(a *ask) {
 	if a.confirmed {
 		return
@@ -166,6 +176,7 @@ func (m *machine) confirm(a *ask) {
 	sent := m.sent(a)
 	pending := a.pending
 	a.pending = nil
+
 	switch a.kind {
 	case askStep:
 		switch {
@@ -178,7 +189,8 @@ func (m *machine) confirm(a *ask) {
 			m.toStart = append(m.toStart, a)
 		}
 	case askTimer:
-		if !a.fut.done && !a.withdrawn { // one that was given up would only fire for nobody, once more after every replay
+		// one that was given up would only fire for nobody, once more after every replay
+		if !a.fut.done && !a.withdrawn {
 			m.command(a, *pending)
 		}
 	case askChild, askWatch, askSend, askTaken, askMark, askState, askReply, askPin, askLabel, askLock:
@@ -190,18 +202,21 @@ func (m *machine) confirm(a *ask) {
 		}
 	case askScope:
 	}
+
 	if a.withdrawn && !a.gone && a.begun() {
 		m.command(a, withdrawal(a))
 	}
 }
 
-// sent reports whether an earlier machine of this activation has reported what the ask would lead to.
+// sent reports whether an earlier machine of this activation has reported what the ask would lead
+// to.
 func (m *machine) sent(a *ask) bool {
 	_, ok := m.inflight[a.id]
 	return ok
 }
 
-// begun reports whether anybody else may know of the ask, so that giving up on it has to be recorded.
+// begun reports whether anybody else may know of the ask, so that giving up on it has to be
+// recorded.
 func (a *ask) begun() bool {
 	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }

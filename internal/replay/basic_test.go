@@ -73,12 +73,14 @@ func TestSleepAndSignal(t *testing.T) {
 		if len(e.timers) != 1 || e.waits[0].Code != model.WaitTimer {
 			t.Errorf("timers %v, waits %v", e.timers, e.waits)
 		}
+
 		for id, due := range e.timers {
 			if want := e.start.At.Add(time.Hour); due != want {
 				t.Errorf("due %s, want %s", due, want)
 			}
 			e.fire(id)
 		}
+
 		e.settle()
 		if e.waits[0] != (model.Reason{Code: model.WaitSignal, Name: "go"}) {
 			t.Errorf("waits %v", e.waits)

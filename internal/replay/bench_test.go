@@ -34,6 +34,7 @@ func (s *memory) Report(_ context.Context, t model.Turn) error {
 	s.mu.Lock()
 	r := s.runs[t.Run]
 	from := len(r.events)
+
 	for i := range t.Commands {
 		if k := t.Commands[i].Kind; k != model.CommandStartTimer && k != model.CommandStopTimer {
 			e := t.Commands[i].Event
@@ -41,6 +42,7 @@ func (s *memory) Report(_ context.Context, t model.Turn) error {
 			r.events = append(r.events, e)
 		}
 	}
+
 	news := r.events[from:len(r.events):len(r.events)]
 	s.mu.Unlock()
 	if t.Close != nil {
@@ -48,6 +50,7 @@ func (s *memory) Report(_ context.Context, t model.Turn) error {
 		r.closed <- t.Close
 		return nil
 	}
+
 	if len(news) > 0 {
 		s.w.Deliver(t.Run, t.Generation, news)
 	}
@@ -116,7 +119,8 @@ func BenchmarkStep(b *testing.B) {
 	s.measure(b, func(n int) { s.run(n) })
 }
 
-// BenchmarkParkedStep is one live step beside another coroutine: its body runs elsewhere, and the coroutine parks.
+// BenchmarkParkedStep is one live step beside another coroutine: its body runs elsewhere, and the
+// coroutine parks.
 func BenchmarkParkedStep(b *testing.B) {
 	s := newMemory(func(x replay.Ctx, in model.Payload) (model.Payload, error) {
 		x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
@@ -150,6 +154,7 @@ func BenchmarkFanOut(b *testing.B) {
 				}
 				return model.Payload{}, x.All(fs)
 			})
+
 			b.ReportAllocs()
 			for i := range b.N {
 				s.run(i)

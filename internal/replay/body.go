@@ -13,8 +13,8 @@ import (
 // errShutdown is the cause with which bodies are interrupted when the worker closes.
 var errShutdown = errors.New("the worker shuts down")
 
-// slots bounds how many bodies run at once. Those that find no slot wait in line. A few goroutines are kept between bodies, because
-// their stacks have grown to what bodies need.
+// slots bounds how many bodies run at once. Those that find no slot wait in line. A few goroutines
+// are kept between bodies, because their stacks have grown to what bodies need.
 type slots struct {
 	mu     sync.Mutex
 	max    int
@@ -44,7 +44,8 @@ func (s *slots) try() bool {
 	return true
 }
 
-// enter takes a slot for the job, or puts it in line. It reports true when the job needs a goroutine.
+// enter takes a slot for the job, or puts it in line. It reports true when the job needs a
+// goroutine.
 func (s *slots) enter(j job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,8 @@ func (s *slots) leaveLocked() (job, bool) {
 	return j, true
 }
 
-// next is leave for a goroutine that may be kept: it waits for another job. It reports false when the goroutine is to end.
+// next is leave for a goroutine that may be kept: it waits for another job. It reports false when
+// the goroutine is to end.
 func (s *slots) next(mine chan job) (job, bool) {
 	s.mu.Lock()
 	j, ok := s.leaveLocked()
@@ -164,14 +166,16 @@ func (j job) run() {
 			defer p.leave(false, nil)
 		}
 		if !a.dropped {
-			j.m.outstanding.Add(1) // never to come here: the run is not idle, whoever holds it next runs the step
+			// the run is not idle: the next worker that holds it runs the step
+			j.m.skipped.Add(1)
 			r.running.Add(-1)
 		}
 		a.launched = false
-		r.mu.Unlock()
 		r.bodies.Add(-1)
+		r.giveBackLocked()
 		return
 	}
+
 	ctx := r.bodyContext(a)
 	a.body = ctx
 	r.retell = r.retell || p != nil
@@ -199,6 +203,7 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 		out model.Payload
 		err error
 	}
+
 	results := make(chan result, 1)
 	w.goroutines.Go(func() {
 		res := result{err: ExitFailure("step " + a.name)}
@@ -206,6 +211,7 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 		out, err := w.call(ctx, a)
 		res = result{out, err}
 	})
+
 	late := time.NewTimer(limit + attemptGrace)
 	defer late.Stop()
 	select {
@@ -231,10 +237,12 @@ func (r *run) finished(j job, out model.Payload, err error) {
 		r.running.Add(-1)
 	}
 	r.lastUsed.Store(r.w.tick.Load())
+
 	if r.evicted || r.m != m || a.dropped || r.w.halted.Load() {
 		r.bodies.Add(-1)
 		return
 	}
+
 	a.expect.Add(1)
 	m.outstanding.Add(1)
 	r.bodies.Add(-1) // from here on the run is not idle because its outcome is outstanding
@@ -242,11 +250,13 @@ func (r *run) finished(j job, out model.Payload, err error) {
 	if r.flushing {
 		return
 	}
+
 	r.flushing = true
 	for len(r.done) > 0 {
 		t := model.Turn{
 			Run: r.start.Run, Generation: r.generation, Seen: m.seen.Load(), Commands: r.wanted(m), Waits: r.told,
-			Running: r.running.Load() > 0 || r.busy, // whoever executes may be about to begin another
+			// whoever executes may be about to begin another
+			Running: r.running.Load() > 0 || r.busy,
 		}
 		if len(t.Commands) == 0 {
 			continue
@@ -258,6 +268,7 @@ func (r *run) finished(j job, out model.Payload, err error) {
 		}
 		r.mu.Lock()
 	}
+
 	r.flushing = false
 }
 
@@ -331,7 +342,8 @@ func (r *run) cancelBodies(m *machine, why string) {
 	}
 }
 
-// interrupt cancels the running bodies because the worker closes; their steps will run again elsewhere.
+// interrupt cancels the running bodies because the worker closes; their steps will run again
+// elsewhere.
 func (r *run) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,7 +31,8 @@ func (e *engine) answerTo(t *testing.T, key, value string, f *model.Failure) {
 	e.settle()
 }
 
-// Calls whose answers are futures are under way together, and their answers are taken in the order of the history, live as on replay.
+// Calls whose answers are futures are under way together, and their answers are taken in the order
+// of the history, live as on replay.
 func TestCallsAsFutures(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		a, b := x.SendFuture(called("a"), "", nil), x.SendFuture(called("b"), "", nil)
@@ -52,7 +53,8 @@ func TestCallsAsFutures(t *testing.T) {
 	})
 }
 
-// The end of the scope of a call that nobody waits for withdraws it, and the answer that comes later changes nothing.
+// The end of the scope of a call that nobody waits for withdraws it, and the answer that comes
+// later changes nothing.
 func TestCallEndsWithItsScope(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		f := x.WithTimeout(time.Minute).SendFuture(called("a"), "", nil)

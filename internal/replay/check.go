@@ -14,9 +14,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Check replays a whole history with today's code, without an engine, and runs no step. It returns nil when the code fits: it asks for
-// everything that is recorded and, when the run has ended by itself, ends in the same way. Otherwise the error, of kind Blocked, says what was
-// recorded and what the code did instead.
+// Check replays a whole history with today's code, without an engine, and runs no step. It returns
+// nil when the code fits: it asks for everything that is recorded and, when the run has ended by
+// itself, ends in the same way. Otherwise the error, of kind Blocked, says what was recorded and
+// what the code did instead.
 func Check(ctx context.Context, cfg Config, h *model.History) error {
 	v, err := conclude(ctx, cfg, h, nil)
 	if err != nil {
@@ -25,7 +26,8 @@ func Check(ctx context.Context, cfg Config, h *model.History) error {
 	return v.compare(h, cfg.Plain)
 }
 
-// conclude replays a history up to its end, and tells what the code does there. A query is answered there too.
+// conclude replays a history up to its end, and tells what the code does there. A query is answered
+// there too.
 func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query) (v verdict, err error) {
 	name := h.Start.Address.Type
 	if cfg.Code[name] == nil {
@@ -81,11 +83,13 @@ func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) er
 	case v.end == nil || v.recordsMore():
 		return fault.New(fault.Blocked, "the recorded run ended as %s behind event %d; the code %s", h.Outcome.Status, len(h.Events), v.doing())
 	}
+
 	want, got := &h.Outcome, v.end
 	status := want.Status
 	if status == model.Continued && want.Failure != nil {
 		status = model.Failed // and another attempt followed
 	}
+
 	switch {
 	case got.Status != status:
 		return fault.New(fault.Blocked, "the recorded run ended as %s; the code ends as %s%s", status, got.Status, because(got.Failure))
@@ -94,10 +98,12 @@ func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) er
 	case message(got.Failure) != message(want.Failure):
 		return fault.New(fault.Blocked, "the recorded error is %q; the code returns %q", message(want.Failure), message(got.Failure))
 	}
+
 	return nil
 }
 
-// same reports whether a result is the recorded one, which may be stored in a form that is never the same twice.
+// same reports whether a result is the recorded one, which may be stored in a form that is never
+// the same twice.
 func same(got, want model.Payload, plain func(model.Payload) []byte) bool {
 	if plain == nil || got.Encoding == want.Encoding {
 		return got.Equal(want)
@@ -106,7 +112,8 @@ func same(got, want model.Payload, plain func(model.Payload) []byte) bool {
 	return is != nil && was != nil && bytes.Equal(is, was)
 }
 
-// endedByItself reports whether the code ended the run. One that was reset, timed out or was ended from outside stands where it stood.
+// endedByItself reports whether the code ended the run. One that was reset, timed out or was ended
+// from outside stands where it stood.
 func endedByItself(h *model.History) bool {
 	o := &h.Outcome
 	switch o.Status {
@@ -123,7 +130,8 @@ func endedByItself(h *model.History) bool {
 	}
 }
 
-// recordsMore reports whether the code would add to the history: what it asked for by the time of its end is recorded.
+// recordsMore reports whether the code would add to the history: what it asked for by the time of
+// its end is recorded.
 func (v *verdict) recordsMore() bool {
 	return slices.ContainsFunc(v.asks, func(c model.Command) bool {
 		return c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer
@@ -189,7 +197,8 @@ func (c *checker) tell(v verdict) {
 	}
 	c.told = true
 	if r := c.w.held(c.run, firstGeneration); c.query != nil && v.blocked == nil && r != nil {
-		v.answer, v.refused = r.m.answerQuery(c.query) // whoever reports holds the baton, or has just laid it down: the code is at rest
+		// whoever reports holds the baton, or has just laid it down: the code is at rest
+		v.answer, v.refused = r.m.answerQuery(c.query)
 	}
 	c.verdict <- v
 }
@@ -197,7 +206,8 @@ func (c *checker) tell(v verdict) {
 // firstGeneration is that of the only activation of a replay.
 const firstGeneration = 1
 
-// Report hears a turn. What it asks for does not come back, so that the first one says all there is.
+// Report hears a turn. What it asks for does not come back, so that the first one says all there
+// is.
 func (c *checker) Report(_ context.Context, t model.Turn) error {
 	if t.Blocked == nil && t.Close == nil && len(t.Commands) == 0 && len(t.Waits) == 0 {
 		return nil

@@ -42,14 +42,17 @@ func TestCheckGivesUpWithItsContext(t *testing.T) {
 			<-free
 			return model.Payload{}, nil
 		}
+
 		h := newEngine(nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+
 		go func() {
 			<-ctx.Done()
 			time.Sleep(time.Second)
 			close(free)
 		}()
+
 		cfg := replay.Config{Code: map[string]replay.Code{"wf": code}, StuckAfter: time.Hour}
 		err := replay.Check(ctx, cfg, &model.History{Start: h.start, Outcome: model.Outcome{Status: model.Running}})
 		if !fault.Is(err, fault.Timeout) {
@@ -68,12 +71,14 @@ func TestCheckNoticesAnotherEnd(t *testing.T) {
 		}})
 		return err
 	}
+
 	two := func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 		if err := step(x, "one"); err != nil {
 			return model.Payload{}, err
 		}
 		return payload("end"), step(x, "two")
 	}
+
 	recorded := func(names ...string) *model.History {
 		h := &model.History{Start: newEngine(nil).start, Outcome: model.Outcome{Status: model.Completed, Output: payload("end")}}
 		for i, n := range names {

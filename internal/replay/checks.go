@@ -10,15 +10,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Checks are what a worker does in tests of users' code and nowhere else, because it costs too much. Source positions are kept,
-// and mistakes are told to whoever runs the test.
+// Checks are what a worker does in tests of users' code and nowhere else, because it costs too
+// much. Source positions are kept, and mistakes are told to whoever runs the test.
 type Checks struct {
-	// Twice executes the code twice, from its first line, up to every point at which it can only wait or begin a step. When it does not ask
-	// for the same both times, the run is blocked before anything is done. Runs that wait do not stay in memory.
+	// Twice executes the code twice, from its first line, up to every point at which it can only
+	// wait or begin a step. When it does not ask for the same both times, the run is blocked before
+	// anything is done. Runs that wait do not stay in memory.
 	Twice bool
 	// Found is told of every mistake, by any goroutine. It must not block.
 	Found func(Mistake)
-	// Ran is told of every attempt of a step whose body has returned, by the goroutine that executed it.
+	// Ran is told of every attempt of a step whose body has returned, by the goroutine that
+	// executed it.
 	Ran func(Attempt)
 	// Base is the root of the contexts of all bodies; context.Background() by default.
 	Base context.Context //nolint:containedctx // it is one
@@ -75,22 +77,24 @@ type twin struct {
 	asks map[string]*ask
 }
 
-// doubtful reports whether the code is to be executed again before anything comes of what it asks for. Only a machine of which nothing is on its
-// way can be thrown away, and facts that are not reported yet must not be.
+// doubtful reports whether the code is to be executed again before anything comes of what it asks
+// for. Only a machine of which nothing is on its way can be thrown away, and facts that are not
+// reported yet must not be.
 func (m *machine) doubtful() bool {
 	return m.unproven() && m.quiet() && !slices.ContainsFunc(m.commands, func(c model.Command) bool {
 		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
 	})
 }
 
-// unproven reports whether the code has been executed up to here only once, although it should be twice.
+// unproven reports whether the code has been executed up to here only once, although it should be
+// twice.
 func (m *machine) unproven() bool {
 	c := m.w.cfg.Checks
 	return c != nil && c.Twice && m.proven != m.fed+1
 }
 
-// prove compares what the code asks for with what it asked for the first time, or has it executed again for that. It reports false when the baton
-// is gone.
+// prove compares what the code asks for with what it asked for the first time, or has it executed
+// again for that. It reports false when the baton is gone.
 func (m *machine) prove() bool {
 	t := m.twin
 	m.twin = nil
@@ -107,7 +111,8 @@ func (m *machine) prove() bool {
 	return true
 }
 
-// note keeps the value that the code gives to something whose identity does not tell it, so that it can be compared.
+// note keeps the value that the code gives to something whose identity does not tell it, so that it
+// can be compared.
 func (m *machine) note(a *ask, value []byte) {
 	if c := m.w.cfg.Checks; c != nil && c.Twice {
 		a.value = string(value)
@@ -131,11 +136,13 @@ func (t *twin) differs(m *machine) string {
 			before, after = append(before, a.describe()+" as "+a.value), append(after, b.describe()+" as "+b.value)
 		}
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(m.asks)) {
 		if t.asks[id] == nil {
 			after = append(after, m.asks[id].describe())
 		}
 	}
+
 	if len(before)+len(after) == 0 {
 		return ""
 	}

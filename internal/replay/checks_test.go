@@ -46,7 +46,8 @@ func (f *findings) texts() string {
 	return b.String()
 }
 
-// TestCodeThatDiffersIsFoundBeforeAnythingRuns executes code that asks for something else every time.
+// TestCodeThatDiffersIsFoundBeforeAnythingRuns executes code that asks for something else every
+// time.
 func TestCodeThatDiffersIsFoundBeforeAnythingRuns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -86,21 +87,25 @@ func TestCodeThatDiffersIsFoundBeforeAnythingRuns(t *testing.T) {
 				calls := 0
 				e := newEngine(nil)
 				e.auto, e.cfg.Checks = true, f.checks(true)
+
 				e.code = func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 					calls++
 					return payload("end"), c.code(e, x, calls)
 				}
+
 				e.activate(-1)
 				e.settle()
 				e.stop()
 				if e.blocked == nil || len(f.all) != 1 || !f.all[0].Blocked {
 					t.Fatalf("blocked %v, found %s", e.blocked, f.texts())
 				}
+
 				for _, want := range c.want {
 					if !strings.Contains(e.blocked.String(), want) || !strings.Contains(f.texts(), want) {
 						t.Errorf("%s\n%s\nhas no %q", e.blocked, f.texts(), want)
 					}
 				}
+
 				if len(f.runs) != c.ran {
 					t.Errorf("%d bodies ran, want %d", len(f.runs), c.ran)
 				}
@@ -117,6 +122,7 @@ func TestCodeIsExecutedTwiceAndStepsOnce(t *testing.T) {
 		calls := 0
 		e := newEngine(nil)
 		e.auto, e.cfg.Checks = true, f.checks(true)
+
 		e.code = func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 			calls++
 			for _, name := range []string{"a", "b", "c"} {
@@ -126,13 +132,15 @@ func TestCodeIsExecutedTwiceAndStepsOnce(t *testing.T) {
 			}
 			return payload("end"), nil
 		}
+
 		e.activate(-1)
 		e.settle()
 		e.stop()
 		if e.end == nil || e.err() != nil || len(f.all) > 0 {
 			t.Fatalf("end %v, %v, found %s", e.end, e.err(), f.texts())
 		}
-		if calls != 4 || len(f.runs) != 3 { // once for the beginning, and once more for what each step leads to
+		// once for the beginning, and once more for what each step leads to
+		if calls != 4 || len(f.runs) != 3 {
 			t.Errorf("the code was executed %d times and %d bodies ran, want 4 and 3", calls, len(f.runs))
 		}
 		if a := f.runs[0]; a.Step != "a" || a.Number != 1 || a.Err != nil || a.IdempotencyKey == "" || len(a.Output) == 0 {

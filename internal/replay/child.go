@@ -42,8 +42,9 @@ func (x Ctx) timer(id *identity, d time.Duration) *Future {
 	return a.fut.bind(x.scope)
 }
 
-// askTimer asks for a timer. Timers are told apart by key, if they have one, and occurrence alone: a run that waits for one keeps its
-// stored time when the code asks for another duration after a deploy.
+// askTimer asks for a timer. Timers are told apart by key, if they have one, and occurrence alone:
+// a run that waits for one keeps its stored time when the code asks for another duration after a
+// deploy.
 func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	m := x.co.m
 	a := m.newAsk(x.co.path, id)
@@ -56,8 +57,9 @@ func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	return a
 }
 
-// startTimer asks for a timer. Where the due time is a guess, because the code has run ahead of the history, the engine computes it from the
-// time at which it records what the code has taken for granted.
+// startTimer asks for a timer. Where the due time is a guess, because the code has run ahead of the
+// history, the engine computes it from the time at which it records what the code has taken for
+// granted.
 func (m *machine) startTimer(id string, due model.Time, guessed bool) model.Command {
 	c := model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: id}, Delay: max(due.Sub(m.clock()), time.Microsecond)}
 	if !guessed {
@@ -70,10 +72,12 @@ func (m *machine) startTimer(id string, due model.Time, guessed bool) model.Comm
 // Child is a start of another execution by a workflow.
 type Child struct {
 	Workflow string
-	// Key is the key of the execution; a child without one gets a key of its own, derived from the run and the step.
+	// Key is the key of the execution; a child without one gets a key of its own, derived from the
+	// run and the step.
 	Key   string
 	Keyed bool
-	// Step identifies the start explicitly, unless it is empty; otherwise its key or its input does.
+	// Step identifies the start explicitly, unless it is empty; otherwise its key or its input
+	// does.
 	Step string
 	// Caller is the program counter of user code; it is looked for when 0.
 	Caller    uintptr
@@ -94,7 +98,8 @@ func (x Ctx) StartChild(c Child) (model.Address, error) {
 	return a, err
 }
 
-// RunChild starts an execution as a child and waits for its result. The end of the scope withdraws it.
+// RunChild starts an execution as a child and waits for its result. The end of the scope withdraws
+// it.
 func (x Ctx) RunChild(c Child) (model.Payload, error) {
 	a, _, err := x.startChild("Run", c)
 	if err != nil {
@@ -115,11 +120,13 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	if err := x.scope.ended(); err != nil {
 		return nil, model.Address{}, err
 	}
+
 	if call == "Run" {
 		if err := x.mayWait(model.Address{Type: c.Workflow, Key: c.Key}); err != nil {
 			return nil, model.Address{}, err
 		}
 	}
+
 	m := x.co.m
 	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed, caller: c.Caller}
 	if c.Identity != nil {
@@ -130,18 +137,22 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	}
 	a := m.newAsk(x.co.path, &id)
 	a.seal = c.Seal
+
 	if id.hashed {
 		m.learn(askChild, c.Workflow, c.Normalize)
 		m.foresee(a)
 	}
+
 	a.fut.kind = futureChild
 	self := &m.r.start
 	key := c.Key
+
 	if !c.Keyed {
 		run := self.IdentityRun()
 		sum := sha256.Sum256([]byte(string(run[:]) + a.id))
 		key = hex.EncodeToString(sum[:16])
 	}
+
 	a.target = model.Address{Tenant: self.Address.Tenant, Type: c.Workflow, Key: key}
 	if e := m.childInPast(a.id); e != nil {
 		if !c.Keyed {
@@ -151,22 +162,28 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // it failed, and is asked for again
 		}
 	} else if !c.Keyed && !self.Identity.IsZero() {
-		c.Reuse = max(c.Reuse, model.ReuseIfFailed) // what a retried run started before, and is not in its past, must not fail it again
+		// what a retried run started before, and is not in its past, must not fail it again
+		c.Reuse = max(c.Reuse, model.ReuseIfFailed)
 	}
+
 	if self.Attempt > 1 {
-		c.Reuse = max(c.Reuse, model.ReuseIfFailed) // what failed or was canceled with the attempt before must not fail this one as well
+		// what failed or was canceled with the attempt before must not fail this one as well
+		c.Reuse = max(c.Reuse, model.ReuseIfFailed)
 	}
 	m.adopt(a)
 	m.serveEarly(a)
+
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandStartChild, Reuse: c.Reuse, Labels: c.Labels, Terms: c.Terms, Event: model.Event{
 			Kind: model.EventChildStarted, ID: a.id, Name: c.Workflow, Target: a.target, Input: c.Input, Policy: c.Policy, Position: a.position, Task: c.Task,
 		}})
 	}
+
 	return a, a.target, nil
 }
 
-// childInPast is the start of a child in the past that the run began with, or the blank in its place; nil when there is none.
+// childInPast is the start of a child in the past that the run began with, or the blank in its
+// place; nil when there is none.
 func (m *machine) childInPast(id string) *model.Event {
 	past := m.r.start.Carried
 	i := slices.IndexFunc(past, func(e model.Event) bool {
@@ -178,7 +195,8 @@ func (m *machine) childInPast(id string) *model.Event {
 	return &past[i]
 }
 
-// Started reports whether the run has started the execution as a child: it exists, or is on its way.
+// Started reports whether the run has started the execution as a child: it exists, or is on its
+// way.
 func (x Ctx) Started(target model.Address) bool {
 	x.must("Poll")
 	return x.co.m.children[target] != nil
@@ -191,7 +209,8 @@ func (m *machine) adopt(a *ask) {
 	m.children[a.target] = a
 }
 
-// Outcome is the result of another execution as future. That of a child is known anyway; others are asked for it.
+// Outcome is the result of another execution as future. That of a child is known anyway; others are
+// asked for it.
 func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	if err := x.enter("Result"); err != nil {
 		return failed(err)
@@ -200,6 +219,7 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	if a := m.children[target]; a != nil && run.IsZero() {
 		return &a.fut
 	}
+
 	if err := x.scope.ended(); err != nil {
 		return failed(err)
 	}
@@ -210,16 +230,19 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	a := m.newAsk(x.co.path, &id)
 	a.fut.kind, a.target = futureChild, target
 	m.serveEarly(a)
+
 	if !a.recorded && !a.fut.done {
 		m.request(a, model.Command{Kind: model.CommandWatch, Event: model.Event{
 			Kind: model.EventChildStarted, ID: a.id, Name: target.Type, Target: target, Run: run, Position: a.position,
 		}})
 	}
+
 	return &a.fut
 }
 
-// Send sends a message to another execution or to an entity and waits for its answer: that a signal, a settlement or an order took effect, or what the code
-// there answered to an update or a call. key tells equal sends apart; it may be empty.
+// Send sends a message to another execution or to an entity and waits for its answer: that a
+// signal, a settlement or an order took effect, or what the code there answered to an update or a
+// call. key tells equal sends apart; it may be empty.
 func (x Ctx) Send(msg model.Message, key string, seal Seal) (model.Payload, error) {
 	a, err := x.askAnswer("Send", &msg, key, seal)
 	if err != nil {
@@ -254,6 +277,7 @@ func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (
 	if err != nil {
 		return nil, err
 	}
+
 	m := x.co.m
 	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
 	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) {
@@ -263,10 +287,12 @@ func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (
 	a.fut.kind, a.fut.name = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name)
 	a.target, a.seal = msg.To, seal
 	e := model.Event{Kind: model.EventSent, ID: a.id, Name: msg.Name, Target: msg.To, Position: a.position}
+
 	if in != nil {
 		in.called(a)
 		msg.Section, e.Section = in.ask.id, in.ask.id
 	}
+
 	m.serveEarly(a)
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandSend, Message: msg, Event: e})

@@ -40,7 +40,8 @@ func TestChildren(t *testing.T) {
 	})
 }
 
-// TestBranchesDoNotShiftEachOther keeps what is recorded for one branch when another branch gets a step more.
+// TestBranchesDoNotShiftEachOther keeps what is recorded for one branch when another branch gets a
+// step more.
 func TestBranchesDoNotShiftEachOther(t *testing.T) {
 	branch := func(extra bool) program {
 		return func(e *engine, x replay.Ctx) error {
@@ -61,6 +62,7 @@ func TestBranchesDoNotShiftEachOther(t *testing.T) {
 			return x.All(fs)
 		}
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		history := record(t, branch(false))
 		e := newEngine(nil)

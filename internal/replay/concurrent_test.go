@@ -16,8 +16,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// busy is an engine with goroutines of its own: every run is committed by one, and another sends it signals meanwhile. It is for the race
-// detector and the real scheduler, where the simulation decides nothing.
+// busy is an engine with goroutines of its own: every run is committed by one, and another sends it
+// signals meanwhile. It is for the race detector and the real scheduler, where the simulation
+// decides nothing.
 type busy struct {
 	w    *replay.Worker
 	mu   sync.Mutex
@@ -52,6 +53,7 @@ func (b *busy) commit(r *busyRun, id model.RunID, random *rand.Rand) {
 	signals := 20
 	news := time.NewTicker(200 * time.Microsecond)
 	defer news.Stop()
+
 	for {
 		var t *model.Turn
 		select {
@@ -59,6 +61,7 @@ func (b *busy) commit(r *busyRun, id model.RunID, random *rand.Rand) {
 			t = &turn
 		case <-news.C:
 		}
+
 		r.e.mu.Lock()
 		from := len(r.e.events)
 		if t != nil {
@@ -67,14 +70,17 @@ func (b *busy) commit(r *busyRun, id model.RunID, random *rand.Rand) {
 			signals--
 			r.e.append(model.Event{Kind: model.EventSignalReceived, Name: fmt.Sprintf("s%d", signals%2), Input: payload("x")})
 		}
+
 		events := slices.Clone(r.e.events[from:])
 		ended := r.e.end != nil || r.e.blocked != nil
 		r.e.mu.Unlock()
+
 		if ended {
 			b.w.Evict(id, 1, "closed")
 			close(r.closed)
 			return
 		}
+
 		if len(events) > 0 {
 			b.w.Deliver(id, 1, events)
 		}
@@ -84,7 +90,8 @@ func (b *busy) commit(r *busyRun, id model.RunID, random *rand.Rand) {
 	}
 }
 
-// TestManyRunsAtOnce runs the same programs many times on the real scheduler, and replays what became of each.
+// TestManyRunsAtOnce runs the same programs many times on the real scheduler, and replays what
+// became of each.
 func TestManyRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	programs := [][]op{
@@ -93,6 +100,7 @@ func TestManyRunsAtOnce(t *testing.T) {
 		{{Kind: "race", N: 9, M: 3}, {Kind: "all", N: 9, M: 3}, {Kind: "step"}, {Kind: "try"}, {Kind: "fails"}},
 		{{Kind: "recv"}, {Kind: "step"}, {Kind: "recv", N: 1}, {Kind: "step"}, {Kind: "firstn", N: 1, M: 3}},
 	}
+
 	b := &busy{runs: map[model.RunID]*busyRun{}}
 	var traces sync.Map
 	b.w = replay.NewWorker(replay.Config{Code: map[string]replay.Code{"wf": func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
@@ -106,6 +114,7 @@ func TestManyRunsAtOnce(t *testing.T) {
 		p.log("", "end %v", err)
 		return payload("end"), err
 	}}})
+
 	b.w.Serve(b)
 	for n := range 200 {
 		r := &busyRun{e: newEngine(nil), turns: make(chan model.Turn, 16), closed: make(chan struct{})}
@@ -117,6 +126,7 @@ func TestManyRunsAtOnce(t *testing.T) {
 		b.w.Activate(api.Activation{Start: r.e.start, Generation: 1, Now: r.e.start.At})
 		go b.commit(r, r.e.start.Run, rand.New(rand.NewPCG(uint64(n), 1)))
 	}
+
 	for id, r := range b.runs {
 		<-r.closed
 		if r.e.blocked != nil || r.e.err() != nil {
@@ -128,9 +138,11 @@ func TestManyRunsAtOnce(t *testing.T) {
 			}
 		}
 	}
+
 	if err := b.w.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
+
 	for id, r := range b.runs {
 		live, _ := traces.Load(id)
 		synctest.Test(t, func(t *testing.T) {

@@ -14,10 +14,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Code is a workflow function, from encoded input to encoded output. An error of type *Continue begins the next run.
+// Code is a workflow function, from encoded input to encoded output. An error of type *Continue
+// begins the next run.
 type Code func(Ctx, model.Payload) (model.Payload, error)
 
-// Coroutine is one line of execution of a run: a goroutine that runs only while it holds the baton of the run.
+// Coroutine is one line of execution of a run: a goroutine that runs only while it holds the baton
+// of the run.
 type Coroutine struct {
 	m     *machine
 	path  string
@@ -73,23 +75,28 @@ func (x Ctx) enter(call ...string) error {
 	if step := c.inStep.Load(); step != nil {
 		return c.m.misused(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
 	}
+
 	if astray := c.m.astray.Load(); astray != nil && !c.foreign() {
 		c.m.astray.Store(nil) // told once: the clean-up goes on
 		return *astray
 	}
+
 	if c.m.active.Load() != c {
 		return c.m.misused(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
 			strings.Join(call, " ")))
 	}
+
 	if c.foreign() {
 		return c.m.misused(misuse("durable call %s from a goroutine that is not a coroutine of this execution: begin it with perdure.Go",
 			strings.Join(call, " ")))
 	}
+
 	return nil
 }
 
-// must is enter for calls that return no error. A panic on a goroutine of users would end the process, with everything else that runs
-// in it. So such a goroutine ends alone, and the next durable call of the run returns the error.
+// must is enter for calls that return no error. A panic on a goroutine of users would end the
+// process, with everything else that runs in it. So such a goroutine ends alone, and the next
+// durable call of the run returns the error.
 func (x Ctx) must(call string) {
 	err := x.enter(call)
 	if err == nil {
@@ -188,7 +195,8 @@ func (c *Coroutine) finish(v any, err error) {
 	m.turnOver(nil, false)
 }
 
-// exited looks after a goroutine that ends without having returned: it was unloaded, or user code called runtime.Goexit.
+// exited looks after a goroutine that ends without having returned: it was unloaded, or user code
+// called runtime.Goexit.
 func (c *Coroutine) exited() {
 	m := c.m
 	switch {
@@ -230,7 +238,8 @@ func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
 	return c.m.spawn(childPath(c.path, c.kids), x.scope, fn)
 }
 
-// spawn adds a coroutine that is ready to run, under a scope, or under none when it outlives cancellation.
+// spawn adds a coroutine that is ready to run, under a scope, or under none when it outlives
+// cancellation.
 func (m *machine) spawn(path string, under *Scope, fn func(Ctx) (any, error)) *Future {
 	child := &Coroutine{m: m, path: path, fn: fn, signal: make(chan wake, 1)}
 	child.scope = &Scope{m: m, parent: under, path: path}
@@ -250,7 +259,8 @@ func (x Ctx) Attempt() int {
 	return x.co.m.r.start.Tries()
 }
 
-// Now is the time of the history position. What was taken for granted is committed first, because only then its time is known.
+// Now is the time of the history position. What was taken for granted is committed first, because
+// only then its time is known.
 func (x Ctx) Now() time.Time {
 	c := x.co
 	if c == nil {
@@ -263,7 +273,8 @@ func (x Ctx) Now() time.Time {
 	return model.Time(c.m.now.Load()).Std()
 }
 
-// settle waits until what the code took for granted is committed. No other coroutine runs meanwhile: on replay there is no wait here.
+// settle waits until what the code took for granted is committed. No other coroutine runs
+// meanwhile: on replay there is no wait here.
 func (c *Coroutine) settle() {
 	if len(c.m.ahead) > 0 {
 		c.m.settling = c
@@ -280,8 +291,8 @@ func (x Ctx) Self() (model.Address, model.RunID) {
 	return s.Address, s.Run
 }
 
-// Live reports whether the code does now what it has not done before, as far as the history tells. Steps and goroutines of users
-// always do.
+// Live reports whether the code does now what it has not done before, as far as the history tells.
+// Steps and goroutines of users always do.
 func (x Ctx) Live() bool {
 	if c := x.co; c != nil && (c.inStep.Load() != nil || c.foreign()) {
 		return true
@@ -290,7 +301,8 @@ func (x Ctx) Live() bool {
 	return x.co.m.live
 }
 
-// Context ends when the worker is closed. It is for what the host has to fetch or to store in the name of the code.
+// Context ends when the worker is closed. It is for what the host has to fetch or to store in the
+// name of the code.
 func (x Ctx) Context() context.Context { return x.co.m.w.ctx }
 
 // Host is what the worker was configured with.
@@ -323,11 +335,13 @@ func (x Ctx) UUID() string {
 	hex.Encode(text[19:23], b[8:10])
 	hex.Encode(text[24:], b[10:])
 	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+
 	return string(text[:])
 }
 
-// stream is random numbers of a coroutine. They are seeded by the run; while a run with a past stands in it, they are those that the past
-// was made with, and behind it they are its own, so that a fork does not draw what its source has drawn.
+// stream is random numbers of a coroutine. They are seeded by the run; while a run with a past
+// stands in it, they are those that the past was made with, and behind it they are its own, so that
+// a fork does not draw what its source has drawn.
 type stream struct {
 	c       *Coroutine
 	purpose string

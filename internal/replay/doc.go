@@ -1,8 +1,10 @@
-// Package replay runs the code of workflows: deterministic coroutines whose waits are answered from a history.
+// Package replay runs the code of workflows: deterministic coroutines whose waits are answered from
+// a history.
 //
-// A run is handed to a [Worker] with its history so far, and afterwards only news arrives. The code is executed from its
-// first line. Every durable call asks for something by an identity (coroutine path, name, and key or arguments), and parks
-// until the history answers. Live is replay whose next event has not been written yet, so there is one code path for both.
+// A run is handed to a [Worker] with its history so far, and afterwards only news arrives. The code
+// is executed from its first line. Every durable call asks for something by an identity (coroutine
+// path, name, and key or arguments), and parks until the history answers. Live is replay whose next
+// event has not been written yet, so there is one code path for both.
 //
 // What it promises:
 //
@@ -21,12 +23,14 @@
 //	    its parking call (runtime.Goexit), in reverse order of creation, and code behind that call never runs.
 //	P7  No method of Worker that the engine calls blocks or runs user code.
 //
-// What it does not do: it does not know types (package perdure encodes and decodes), it does not store anything, and it does not
-// make code deterministic that looks at clocks, maps or other goroutines. It notices when the result differs, before anything runs.
+// What it does not do: it does not know types (package perdure encodes and decodes), it does not
+// store anything, and it does not make code deterministic that looks at clocks, maps or other
+// goroutines. It notices when the result differs, before anything runs.
 //
 // # Files
 //
-// worker, run and janitor are the outside (the engine's calls, one loaded run, idleness and the watchdog); machine, feed and coroutine
-// the inside (the baton, events, parking); ask, id, step, future, scope, signal, child and finish are what code can ask for; settle is about steps
-// whose outcome is kept outside of the history as well.
+// worker, run and janitor are the outside (the engine's calls, one loaded run, idleness and the
+// watchdog); machine, feed and coroutine the inside (the baton, events, parking); ask, id, step,
+// future, scope, signal, child and finish are what code can ask for; settle is about steps whose
+// outcome is kept outside of the history as well.
 package replay

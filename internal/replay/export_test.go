@@ -1,6 +1,7 @@
 package replay
 
-// Freeze lets the worker replay but run no step, so that a test sees where a history leads and no further.
+// Freeze lets the worker replay but run no step, so that a test sees where a history leads and no
+// further.
 func (w *Worker) Freeze() { w.draining.Store(true) }
 
 // ParseID and the parts of an identity, for tests of the format.

@@ -24,16 +24,19 @@ type Continue struct {
 	Input    model.Payload
 }
 
-// Error says what was asked for; it is seen when the error is returned by something else than the workflow function.
+// Error says what was asked for; it is seen when the error is returned by something else than the
+// workflow function.
 func (c *Continue) Error() string { return "continue workflow " + c.Workflow + " as new" }
 
-// FailureOf is an error as it is stored. Marks of ours are taken off; the type is that of the error which a user would recognise. A text that is too long is cut here,
-// before the code sees it, so that a replay sees the same.
+// FailureOf is an error as it is stored. Marks of ours are taken off; the type is that of the error
+// which a user would recognise. A text that is too long is cut here, before the code sees it, so
+// that a replay sees the same.
 func FailureOf(err error) *model.Failure {
 	f := &model.Failure{Message: err.Error()}
 	var late *lateError
 	var inner *model.Failure
 	var classified *fault.Error
+
 	switch {
 	case errors.As(err, &late):
 		f.Kind = model.FailureTimeout
@@ -49,17 +52,20 @@ func FailureOf(err error) *model.Failure {
 	case errors.As(err, &classified):
 		f.Kind = classified.Kind.String()
 	}
+
 	if _, ok := errors.AsType[*permanent](err); ok {
 		f.Permanent = true
 	}
 	if f.Type == "" {
 		f.Type = typeName(err)
 	}
+
 	return f.Bounded()
 }
 
-// lateError is the error of an attempt that ran out of time. It is a timeout whatever the body returned: a driver whose
-// context has ended reports a bad connection as often as the end of the context.
+// lateError is the error of an attempt that ran out of time. It is a timeout whatever the body
+// returned: a driver whose context has ended reports a bad connection as often as the end of the
+// context.
 type lateError struct {
 	step  string
 	limit time.Duration
@@ -111,7 +117,8 @@ func panicStack() string {
 	return s
 }
 
-// ExitFailure stands for user code that called runtime.Goexit (as t.FailNow does) instead of returning.
+// ExitFailure stands for user code that called runtime.Goexit (as t.FailNow does) instead of
+// returning.
 func ExitFailure(what string) *model.Failure {
 	return &model.Failure{Kind: model.FailurePanic, Type: "runtime.Goexit", Message: what + " ended its goroutine (runtime.Goexit) instead of returning"}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// feed gives the next event to the code: it settles what the event answers and makes ready whoever waited for that.
+// feed gives the next event to the code: it settles what the event answers and makes ready whoever
+// waited for that.
 func (m *machine) feed() {
 	i := m.fed
 	e := m.r.events[i]
@@ -16,13 +17,20 @@ func (m *machine) feed() {
 	if int64(e.At) > m.now.Load() {
 		m.now.Store(int64(e.At))
 	}
+
 	if len(m.ahead) > 0 {
 		m.compare(e)
 		return
 	}
-	if e.Kind.News() {
-		m.unanswered = true // even if nobody waited for it: the owner wants to know that no step has begun
+
+	if len(m.r.drops) > 0 {
+		m.vanish(i)
 	}
+	if e.Kind.News() {
+		// even if nobody waited for it: the owner wants to know that no step has begun
+		m.unanswered = true
+	}
+
 	switch e.Kind {
 	case model.EventSignalReceived:
 		m.receive(i)
@@ -38,7 +46,7 @@ func (m *machine) feed() {
 		}
 	case model.EventLabeled:
 		m.labeled(e)
-	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed:
+	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed, model.EventSignalDropped:
 	default:
 		if carriedState(e) {
 			return
@@ -101,11 +109,13 @@ func (m *machine) find(id string) *ask {
 	return m.alias[id]
 }
 
-// apply gives an event to the ask that it answers. It reports false when the code has not asked for that yet.
+// apply gives an event to the ask that it answers. It reports false when the code has not asked for
+// that yet.
 func (m *machine) apply(a *ask, e *model.Event) bool {
 	if m.toldOfTask(a, e) {
 		return true
 	}
+
 	switch e.Kind {
 	case model.EventWithdrawn:
 		if !a.withdrawn && !m.withdrawnElsewhere(a, e) {
@@ -165,12 +175,14 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 	default: // the outcome of a step or a child, the answer to a message
 		m.answer(a, e)
 	}
+
 	m.came(a)
 	return true
 }
 
-// unrequest takes back the request for a timer that fired before the request was reported (its row was there already, from before a
-// takeover): the engine would take it for a new one and fire it again.
+// unrequest takes back the request for a timer that fired before the request was reported (its row
+// was there already, from before a takeover): the engine would take it for a new one and fire it
+// again.
 func (m *machine) unrequest(timer string) {
 	for i := len(m.commands) - 1; i >= 0; i-- {
 		if c := &m.commands[i]; c.Kind != model.CommandStartTimer || c.Event.ID != timer {
@@ -185,7 +197,8 @@ func (m *machine) unrequest(timer string) {
 	}
 }
 
-// answer resolves the future of an ask by the event that settles it, unless the code gave up on it before.
+// answer resolves the future of an ask by the event that settles it, unless the code gave up on it
+// before.
 func (m *machine) answer(a *ask, e *model.Event) {
 	f := &a.fut
 	if f.done || a.withdrawn {

@@ -15,8 +15,8 @@ type cleanup struct {
 	onlyFailure bool
 }
 
-// Cleanup adds a function that runs when the run ends, in reverse order of addition, never on unload. With onlyFailure it runs
-// only when the run fails or is cancelled.
+// Cleanup adds a function that runs when the run ends, in reverse order of addition, never on
+// unload. With onlyFailure it runs only when the run fails or is cancelled.
 func (x Ctx) Cleanup(onlyFailure bool, fn func(Ctx) error) {
 	x.must("Defer")
 	x.co.m.cleanup = append(x.co.m.cleanup, cleanup{fn, onlyFailure})
@@ -30,14 +30,16 @@ func (x Ctx) Block(detail string) {
 	panic("replay: a blocked run went on") // park ends the goroutine
 }
 
-// Begun reports whether the code has run before, as far as the engine and the history tell: it has asked for something.
+// Begun reports whether the code has run before, as far as the engine and the history tell: it has
+// asked for something.
 func (x Ctx) Begun() bool {
 	x.must("Begun")
 	r := x.co.m.r
 	return r.begun || slices.ContainsFunc(r.events, func(e *model.Event) bool { return !unsolicited(e) })
 }
 
-// BlockType stops the run because it has gone on before with a value that today's type cannot hold; it does not return.
+// BlockType stops the run because it has gone on before with a value that today's type cannot hold;
+// it does not return.
 func (x Ctx) BlockType(detail string) {
 	x.must("Block")
 	if m := x.co.m; m.doom == nil {
@@ -47,8 +49,9 @@ func (x Ctx) BlockType(detail string) {
 	panic("replay: a blocked run went on") // park ends the goroutine
 }
 
-// Fail ends the run with an error, wherever its code is; it does not return. It is for mistakes that nobody can handle, in calls
-// that return no error. Where the history goes on behind this point, the code fitted before, and the run is blocked instead.
+// Fail ends the run with an error, wherever its code is; it does not return. It is for mistakes
+// that nobody can handle, in calls that return no error. Where the history goes on behind this
+// point, the code fitted before, and the run is blocked instead.
 func (x Ctx) Fail(err error) {
 	x.must("Fail")
 	if x.co.m.recordsAhead() {
@@ -57,8 +60,8 @@ func (x Ctx) Fail(err error) {
 	panic(&fatal{err})
 }
 
-// FailType is Fail for a signal of the wrong type, the last one that the coroutine has taken. Where the history tells that it was
-// taken before, the run is blocked instead.
+// FailType is Fail for a signal of the wrong type, the last one that the coroutine has taken. Where
+// the history tells that it was taken before, the run is blocked instead.
 func (x Ctx) FailType(err error) {
 	x.must("Fail")
 	m, taken := x.co.m, x.co.taken
@@ -82,7 +85,8 @@ func (f *fatal) Error() string { return f.err.Error() }
 // Unwrap gives errors.Is the error.
 func (f *fatal) Unwrap() error { return f.err }
 
-// panicError is what user code has ended with when it panicked: a failure with its stack, or the error of Fail.
+// panicError is what user code has ended with when it panicked: a failure with its stack, or the
+// error of Fail.
 func panicError(v any) error {
 	if f, ok := v.(*fatal); ok {
 		return f.err
@@ -105,16 +109,19 @@ func (m *machine) callRoot() (out model.Payload, err error) {
 	return m.w.asked(m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input))
 }
 
-// rootReturned ends the run: the root ends all other coroutines where they are parked, once what was to be done about a cancel request is done.
+// rootReturned ends the run: the root ends all other coroutines where they are parked, once what
+// was to be done about a cancel request is done.
 func (m *machine) rootReturned(out model.Payload, err error) {
 	if trouble := m.afterInterrupts(); trouble != nil && continued(err) == nil {
 		err = errors.Join(err, trouble)
 	}
 	m.endOthers()
+
 	if next := continued(err); next != nil && next.Workflow != m.r.start.Address.Type {
 		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new: continue as itself, or start the other one", m.r.start.Address.Type, next.Workflow))
 		m.root.park()
 	}
+
 	if err == nil {
 		err = m.unseenPanic()
 	}
@@ -128,8 +135,8 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	m.close(end)
 }
 
-// mayRepeat adds what the workflow says about another attempt of a run that failed. A policy that the execution was started with goes
-// before it, and is for the engine to apply.
+// mayRepeat adds what the workflow says about another attempt of a run that failed. A policy that
+// the execution was started with goes before it, and is for the engine to apply.
 func (m *machine) mayRepeat(end *model.Close, err error) {
 	if d, ok := RetryAfterOf(err); ok {
 		end.RetryAfter = d
@@ -227,19 +234,23 @@ func (m *machine) close(end *model.Close) {
 	m.active.Store(nil)
 	sure := len(m.ahead) == 0
 	r.cancelBodies(m, "the execution has ended")
+
 	if !m.report(end) || sure {
 		r.forget()
 		return
 	}
+
 	m.turnOver(nil, false) // kept until the engine has agreed: news may have come first
 }
 
-// endOthers ends all coroutines but the root, the last one first, and gives up on every step and timer that is pending.
+// endOthers ends all coroutines but the root, the last one first, and gives up on every step and
+// timer that is pending.
 func (m *machine) endOthers() {
 	for n := m.coroutines.last; n != nil && n.value != m.root; n = m.coroutines.last {
 		m.end(n.value)
 		m.drop(n.value)
 	}
+
 	m.cutOff()
 	m.active.Store(m.root)
 	m.ready = nil
@@ -247,12 +258,14 @@ func (m *machine) endOthers() {
 	if len(m.cleanup) == 0 {
 		return // the end of the run is the end of them
 	}
+
 	var pending []*ask
 	for _, a := range m.asks {
 		if (a.kind == askStep || a.kind == askTimer) && !a.fut.done {
 			pending = append(pending, a)
 		}
 	}
+
 	slices.SortFunc(pending, func(a, b *ask) int { return strings.Compare(a.id, b.id) })
 	for _, a := range pending {
 		m.giveUp(&a.fut, ErrCanceled)

@@ -114,11 +114,13 @@ func (m *machine) giveUp(f *Future, err error) {
 	if f.done {
 		return
 	}
+
 	if f.kind == futureStep && f.ask.settles() {
 		m.hurry(f.ask, err)
 		f.unbind()
 		return
 	}
+
 	f.err = err
 	switch f.kind {
 	case futureStep, futureTimer, futureAnswer, futureLock:
@@ -132,11 +134,12 @@ func (m *machine) giveUp(f *Future, err error) {
 		m.unqueue(f)
 	case futureChild, futureFailed, futureLocal:
 	}
+
 	m.resolve(f, m.position())
 }
 
-// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A resolved future stays as it is, but a signal
-// that was not taken yet goes back to where it came from.
+// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A resolved future
+// stays as it is, but a signal that was not taken yet goes back to where it came from.
 func (x Ctx) Cancel(f *Future) error {
 	if err := x.check("Cancel", f); err != nil {
 		return err
@@ -164,6 +167,7 @@ func (x Ctx) check(call string, fs ...*Future) error {
 	if err := x.enter(call); err != nil {
 		return err
 	}
+
 	for i, f := range fs {
 		switch {
 		case f == nil:
@@ -176,6 +180,7 @@ func (x Ctx) check(call string, fs ...*Future) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -214,6 +219,7 @@ func (c *Coroutine) noticed(f *Future) {
 	if !w.active {
 		return
 	}
+
 	switch w.mode {
 	case waitAny:
 		w.need = 0
@@ -230,6 +236,7 @@ func (c *Coroutine) noticed(f *Future) {
 			w.need = 0
 		}
 	}
+
 	if w.need <= 0 {
 		c.wake()
 	}
@@ -246,22 +253,26 @@ func (x Ctx) await(mode waitMode, n int, fs []*Future) error {
 	if err := x.scope.ended(); err != nil {
 		return err
 	}
+
 	for _, f := range fs {
 		if !f.done {
 			f.await(c)
 		}
 	}
+
 	c.parkUnder(x.scope)
 	for _, f := range fs {
 		if !f.done {
 			f.abandon(c)
 		}
 	}
+
 	satisfied := w.prepare(n)
 	w.members = nil
 	if !satisfied {
 		return x.scope.ended()
 	}
+
 	return nil
 }
 
@@ -271,10 +282,12 @@ func (w *wait) prepare(n int) bool {
 		w.need = 1
 		return w.claimFirst()
 	}
+
 	w.need, w.slack = len(w.members), len(w.members)-n
 	if w.mode == waitSome {
 		w.need = n
 	}
+
 	for _, f := range w.members {
 		f.claim()
 		switch {
@@ -288,10 +301,12 @@ func (w *wait) prepare(n int) bool {
 			w.need--
 		}
 	}
+
 	return w.need <= 0 || w.slack < 0 && w.mode == waitSome
 }
 
-// claimFirst takes the first of the members that are ready, if any. A signal that is not the first stays where it is.
+// claimFirst takes the first of the members that are ready, if any. A signal that is not the first
+// stays where it is.
 func (w *wait) claimFirst() bool {
 	f := first(w.members)
 	if f == nil {
@@ -387,8 +402,8 @@ func (x Ctx) Select(fs []*Future) (int, error) {
 	return slices.Index(fs, f), nil
 }
 
-// Wait waits until all futures are resolved, whatever their results. The error is that of the scope or, when all are
-// resolved, the first one by position; none is cancelled.
+// Wait waits until all futures are resolved, whatever their results. The error is that of the scope
+// or, when all are resolved, the first one by position; none is cancelled.
 func (x Ctx) Wait(fs []*Future) error {
 	if err := x.check("Wait", fs...); err != nil {
 		return err
@@ -407,21 +422,25 @@ func (x Ctx) All(fs []*Future) error {
 	if err := x.check("All", fs...); err != nil {
 		return err
 	}
+
 	err := x.await(waitAll, 0, fs)
 	if err == nil {
 		if f := firstError(fs); f != nil {
 			err = f.err
 		}
 	}
+
 	if err != nil {
 		x.co.m.cancelAll(fs, nil)
 		return err
 	}
+
 	for _, f := range fs {
 		if err := x.look(f); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -442,8 +461,8 @@ func (x Ctx) Race(fs []*Future) (int, error) {
 	return slices.Index(fs, won), x.look(won)
 }
 
-// FirstN waits for the first n successes, cancels the rest and returns their indexes in the order of their positions. When n
-// successes have become impossible it returns the first error.
+// FirstN waits for the first n successes, cancels the rest and returns their indexes in the order
+// of their positions. When n successes have become impossible it returns the first error.
 func (x Ctx) FirstN(n int, fs []*Future) ([]int, error) {
 	if err := x.check("FirstN", fs...); err != nil {
 		return nil, err
@@ -451,27 +470,32 @@ func (x Ctx) FirstN(n int, fs []*Future) ([]int, error) {
 	if n < 1 || n > len(fs) {
 		return nil, fault.New(fault.Invalid, "FirstN: %d of %d futures", n, len(fs))
 	}
+
 	if err := x.await(waitSome, n, fs); err != nil {
 		x.co.m.cancelAll(fs, nil)
 		return nil, err
 	}
+
 	var won []*Future
 	for _, f := range fs {
 		if f.done && f.err == nil {
 			won = append(won, f)
 		}
 	}
+
 	if len(won) < n {
 		err := firstError(fs).err
 		x.co.m.cancelAll(fs, nil)
 		return nil, err
 	}
+
 	slices.SortFunc(won, func(a, b *Future) int {
 		if a.before(b) {
 			return -1
 		}
 		return 1
 	})
+
 	won = won[:n]
 	x.co.m.cancelAll(fs, won)
 	indexes := make([]int, n)
@@ -481,6 +505,7 @@ func (x Ctx) FirstN(n int, fs []*Future) ([]int, error) {
 			return nil, err
 		}
 	}
+
 	return indexes, nil
 }
 

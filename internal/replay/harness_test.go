@@ -15,9 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// engine is a deterministic stand-in for the real one, for one run. Nothing happens by itself: reports queue up until they are
-// applied, events are committed and not delivered until somebody says so, and step bodies block until they are let go.
-// It checks everything that the engine's side of the contract promises to be told.
+// engine is a deterministic stand-in for the real one, for one run. Nothing happens by itself:
+// reports queue up until they are applied, events are committed and not delivered until somebody
+// says so, and step bodies block until they are let go. It checks everything that the engine's side
+// of the contract promises to be told.
 type engine struct {
 	code replay.Code
 	cfg  replay.Config
@@ -32,6 +33,7 @@ type engine struct {
 	news   int64 // the last of them that it has to answer
 	seen   int64 // what its last turn had seen or took for granted
 	busy   bool  // its last turn said that a body runs
+	fed    int64 // what any turn has seen
 
 	reports  []model.Turn
 	timers   map[string]model.Time
@@ -57,8 +59,9 @@ type engine struct {
 	hold    chan struct{}     // for code that is to block
 	answers map[uint64]answer // to queries
 
-	place   map[string]*model.Failure // where steps that settle keep their outcomes, by step; nil for a success
-	settled int                       // how often one was to be settled
+	// where steps that settle keep their outcomes, by step; nil for a success
+	place   map[string]*model.Failure
+	settled int // how often one was to be settled
 }
 
 type answer struct {
@@ -200,13 +203,17 @@ func (e *engine) commit(t *model.Turn) {
 	if t.Seen > e.last() || t.Seen < 0 {
 		e.problem("turn has seen %d of %d events", t.Seen, e.last())
 	}
+
 	if t.Blocked != nil {
 		e.blocked, e.held = t.Blocked, false
 		return
 	}
+
 	e.engineAgrees(t)
+	e.fed = max(e.fed, t.Seen)
 	commands, end := t.Commands, t.Close
 	e.seen, e.busy = t.Seen+int64(t.Ahead), t.Running
+
 	if t.Ahead > 0 && t.Seen != e.last() {
 		commands, end = commands[:t.Ahead], nil
 		e.seen = t.Seen
@@ -214,6 +221,7 @@ func (e *engine) commit(t *model.Turn) {
 	} else {
 		e.waits = t.Waits
 	}
+
 	for i := range commands {
 		e.command(&commands[i])
 	}
@@ -231,8 +239,8 @@ func (e *engine) command(c *model.Command) {
 			if o.ID == ev.ID && (o.Kind == model.EventStepCompleted || o.Kind == model.EventStepFailed || o.Kind == model.EventSignalTaken || o.Kind == model.EventVersionMarked || o.Kind == model.EventLabeled) {
 				e.problem("%s %s is recorded twice", ev.Kind, ev.ID)
 			}
-			if ev.Kind == model.EventSignalTaken && o.Kind == ev.Kind && o.Ref == ev.Ref {
-				e.problem("signal %d is taken twice", ev.Ref)
+			if ev.Kind == model.EventSignalTaken && (o.Kind == ev.Kind || o.Kind == model.EventSignalDropped) && o.Ref == ev.Ref {
+				e.problem("signal %d is taken, and event %d is a %s", ev.Ref, o.Seq, o.Kind)
 			}
 		}
 		if ev.Kind == model.EventSignalTaken && (ev.Ref < 1 || ev.Ref > e.last() || e.events[ev.Ref-1].Kind != model.EventSignalReceived) {
@@ -338,7 +346,8 @@ func (e *engine) fire(id string) {
 }
 
 func (e *engine) retry(id string) {
-	e.retried[fmt.Sprint(id, e.retries[id], e.gen)] = true // the row stays until the outcome, as in the real engine
+	// the row stays until the outcome, as in the real engine
+	e.retried[fmt.Sprint(id, e.retries[id], e.gen)] = true
 	e.w.Retry(e.start.Run, e.gen, id)
 	synctest.Wait()
 }
@@ -435,6 +444,7 @@ func (e *engine) stepOf(name string, opts ...func(*replay.Step)) *replay.Step {
 		}
 		return payload("out-" + name), nil
 	}
+
 	for _, o := range opts {
 		o(s)
 	}
@@ -461,7 +471,8 @@ func failing(times int, permanent bool) func(*replay.Step) {
 	}
 }
 
-// settling keeps the outcome of a step in a place of its own, as a database of the user does. Every third try to settle there fails.
+// settling keeps the outcome of a step in a place of its own, as a database of the user does. Every
+// third try to settle there fails.
 func (e *engine) settling(s *replay.Step) {
 	inner := s.Body
 	stands := func(id string) (model.Payload, *model.Failure, bool) {
@@ -471,11 +482,13 @@ func (e *engine) settling(s *replay.Step) {
 		}
 		return model.Payload{}, f, ok
 	}
+
 	s.Body = func(ctx context.Context) (model.Payload, error) {
 		_, err := inner(ctx)
 		id := replay.StepFrom(ctx).ID()
 		e.mu.Lock()
 		defer e.mu.Unlock()
+
 		switch out, f, ok := stands(id); {
 		case ok && f != nil:
 			return out, replay.Permanent(f)
@@ -486,9 +499,11 @@ func (e *engine) settling(s *replay.Step) {
 		case err != nil:
 			return out, err
 		}
+
 		e.place[id] = nil
 		return payload("acted-" + s.Name), nil
 	}
+
 	s.Settle = func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error) {
 		id := replay.StepFrom(ctx).ID()
 		e.mu.Lock()
@@ -504,7 +519,8 @@ func (e *engine) settling(s *replay.Step) {
 	}
 }
 
-// consistent demands that the history of a run that has ended says of every step that settles what stands in its place.
+// consistent demands that the history of a run that has ended says of every step that settles what
+// stands in its place.
 func (e *engine) consistent() {
 	told := map[string]bool{}
 	for i := range e.events {
@@ -526,6 +542,7 @@ func (e *engine) consistent() {
 			}
 		}
 	}
+
 	for id, f := range e.place {
 		if f == nil && !told[id] {
 			e.problem("step %s acted, and the history does not know", id)

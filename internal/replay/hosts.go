@@ -2,8 +2,9 @@ package replay
 
 import "sync"
 
-// hosts are the goroutines that coroutines run on. A few are kept between coroutines, because their stacks have grown to what user
-// code needs: growing one anew cost more than starting the goroutine.
+// hosts are the goroutines that coroutines run on. A few are kept between coroutines, because their
+// stacks have grown to what user code needs: growing one anew cost more than starting the
+// goroutine.
 type hosts struct {
 	goroutines *sync.WaitGroup
 
@@ -27,7 +28,8 @@ func (h *hosts) run(c *Coroutine) {
 	go h.host(c)
 }
 
-// host runs one coroutine after the other. One whose goroutine is ended, by its unloading or by user code, ends this too.
+// host runs one coroutine after the other. One whose goroutine is ended, by its unloading or by
+// user code, ends this too.
 func (h *hosts) host(c *Coroutine) {
 	defer h.goroutines.Done()
 	mine := make(chan *Coroutine, 1)

@@ -12,8 +12,9 @@ import (
 //
 //	<coroutine path>/<kind><length>:<name>[/k<length>:<key> | /K<digest of a long key> | /h<digest of the input>][#<occurrence>]
 //
-// Name and key are counted, so that any characters may stand in them; keys that are long or not text are replaced by a digest, so
-// that an identity is bounded and can be stored. The second and further equal asks carry their occurrence. Identities are stored.
+// Name and key are counted, so that any characters may stand in them; keys that are long or not
+// text are replaced by a digest, so that an identity is bounded and can be stored. The second and
+// further equal asks carry their occurrence. Identities are stored.
 
 // askKind is what kind of thing is asked for; the letters are stored.
 type askKind byte
@@ -62,6 +63,7 @@ func (k askKind) title() string {
 	case askLock:
 		return "lock"
 	}
+
 	return ""
 }
 
@@ -111,6 +113,7 @@ func (id *identity) append(b []byte, path string) []byte {
 		b = append(b, ':')
 		b = append(b, id.name...)
 	}
+
 	switch {
 	case id.keyed && (len(id.key) > maxKey || !utf8.ValidString(id.key) || strings.IndexByte(id.key, 0) >= 0):
 		d := digest([]byte(id.key))
@@ -126,6 +129,7 @@ func (id *identity) append(b []byte, path string) []byte {
 		b = append(b, '/', 'h')
 		b = append(b, d[:]...)
 	}
+
 	return b
 }
 
@@ -137,7 +141,8 @@ func appendOccurrence(b []byte, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10)
 }
 
-// parsedID is an identity read back from the history, for messages and for inputs that are encoded differently today.
+// parsedID is an identity read back from the history, for messages and for inputs that are encoded
+// differently today.
 type parsedID struct {
 	path       string
 	kind       askKind
@@ -157,6 +162,7 @@ func parseID(s string) (p parsedID, ok bool) {
 	if p.name, s, ok = counted(s); !ok {
 		return p, false
 	}
+
 	if strings.HasPrefix(s, "/k") {
 		if p.key, s, ok = counted(s[2:]); !ok {
 			return p, false
@@ -164,6 +170,7 @@ func parseID(s string) (p parsedID, ok bool) {
 	} else if len(s) >= 18 && (s[:2] == "/h" || s[:2] == "/K") {
 		p.hashed, s = s[1] == 'h', s[18:]
 	}
+
 	if s == "" {
 		return p, true
 	}
@@ -172,6 +179,7 @@ func parseID(s string) (p parsedID, ok bool) {
 	}
 	n, err := strconv.Atoi(s[1:])
 	p.occurrence = n
+
 	return p, err == nil && n > 0
 }
 

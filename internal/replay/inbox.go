@@ -5,15 +5,17 @@ import (
 	"time"
 )
 
-// Inbox is how event-driven code waits: for whatever comes next of all that it has begun through the inbox, and of all signals, in
-// the order of the history. What is pending is linked to a scope of the inbox and says so when it is resolved, so that a wait costs the same
-// however much is pending. The scope is detached: a cancel request ends a wait (see Next), not what is pending.
+// Inbox is how event-driven code waits: for whatever comes next of all that it has begun through
+// the inbox, and of all signals, in the order of the history. What is pending is linked to a scope
+// of the inbox and says so when it is resolved, so that a wait costs the same however much is
+// pending. The scope is detached: a cancel request ends a wait (see Next), not what is pending.
 type Inbox struct {
 	x     Ctx       // whose scope is that of everything which is pending
 	ready []*Future // resolved and not handed out, in the order of their resolution
 }
 
-// Inbox opens the inbox of the run. From now on every signal goes there; those that nobody has taken are in it already.
+// Inbox opens the inbox of the run. From now on every signal goes there; those that nobody has
+// taken are in it already.
 func (x Ctx) Inbox() *Inbox {
 	x.must("Inbox")
 	m := x.co.m
@@ -23,11 +25,13 @@ func (x Ctx) Inbox() *Inbox {
 	b := &Inbox{x: x.Detached()}
 	b.x.scope.inbox = b
 	m.inbox = b
+
 	var kept []int
 	for _, q := range m.signals {
 		kept = append(kept, q.received...)
 		q.received = nil
 	}
+
 	slices.Sort(kept)
 	for _, i := range kept {
 		b.signal(i)
@@ -45,7 +49,8 @@ func (b *Inbox) signal(i int) {
 // Step begins a step.
 func (b *Inbox) Step(s *Step) *Future { return b.add(b.x.StepFuture(s)) }
 
-// Timer begins a timer that is identified by a key. caller is the program counter of user code, for messages.
+// Timer begins a timer that is identified by a key. caller is the program counter of user code, for
+// messages.
 func (b *Inbox) Timer(key string, d time.Duration, caller uintptr) *Future {
 	return b.add(b.x.timer(&identity{kind: askTimer, key: key, keyed: true, caller: caller}, d))
 }
@@ -62,7 +67,8 @@ func (b *Inbox) Child(c Child) *Future {
 // Failed is the future of a call that was wrong: the inbox hands it out like any other.
 func (b *Inbox) Failed(err error) *Future { return b.add(failed(err)) }
 
-// add has the inbox hand the future out once it is resolved, which it may be already: by what was recorded before the code asked.
+// add has the inbox hand the future out once it is resolved, which it may be already: by what was
+// recorded before the code asked.
 func (b *Inbox) add(f *Future) *Future {
 	if f.done {
 		b.push(f)
@@ -89,11 +95,13 @@ func (b *Inbox) Withdraw(f *Future) {
 	b.x.co.m.cancel(f)
 }
 
-// Next waits for what is resolved next. A signal is taken thereby. The error is that of the scope of x.
+// Next waits for what is resolved next. A signal is taken thereby. The error is that of the scope
+// of x.
 func (b *Inbox) Next(x Ctx) (*Future, error) {
 	if err := x.enter("Next"); err != nil {
 		return nil, err
 	}
+
 	for len(b.ready) == 0 {
 		if err := x.scope.ended(); err != nil {
 			return nil, err
@@ -103,6 +111,7 @@ func (b *Inbox) Next(x Ctx) (*Future, error) {
 		x.co.parkUnder(x.scope)
 		w.inbox = nil
 	}
+
 	f := b.ready[0]
 	b.ready[0] = nil
 	b.ready = b.ready[1:]
@@ -110,6 +119,7 @@ func (b *Inbox) Next(x Ctx) (*Future, error) {
 	if f.kind == futureSignal {
 		x.co.m.take(x.co, f)
 	}
+
 	return f, nil
 }
 

@@ -18,7 +18,8 @@ import (
 // reactions are what the machine of a random program may do when it hears of something.
 var reactions = []string{"step", "step", "step", "fails", "retried", "timer", "timer", "child", "withdraw", "nothing", "now"}
 
-// genMachine generates a program that hears of one thing after the other and does something each time.
+// genMachine generates a program that hears of one thing after the other and does something each
+// time.
 func genMachine() *rapid.Generator[[]op] {
 	reaction := rapid.Custom(func(t *rapid.T) op {
 		return op{Kind: rapid.SampledFrom(reactions).Draw(t, "kind"), N: rapid.IntRange(0, 3).Draw(t, "n"), M: rapid.IntRange(1, 3).Draw(t, "m")}
@@ -31,15 +32,18 @@ func genMachine() *rapid.Generator[[]op] {
 	})
 }
 
-// machine plays event-driven code: it begins N things, then does what the next reaction says after each of M events.
+// machine plays event-driven code: it begins N things, then does what the next reaction says after
+// each of M events.
 func (p *interp) machine(x replay.Ctx, me string, o op) error {
 	b := x.Inbox()
 	var pending []*replay.Future
 	next := 0
+
 	react := func() {
 		r := o.Body[next%len(o.Body)]
 		next++
 		p.log(me, "does %s", r)
+
 		switch r.Kind {
 		case "step", "fails", "retried":
 			s := p.stepOf(r)
@@ -64,6 +68,7 @@ func (p *interp) machine(x replay.Ctx, me string, o op) error {
 	for range o.N {
 		react()
 	}
+
 	waits := x
 	for range o.M {
 		f, err := b.Next(waits)
@@ -80,10 +85,12 @@ func (p *interp) machine(x replay.Ctx, me string, o op) error {
 		}
 		react()
 	}
+
 	return nil
 }
 
-// TestLiveMachineEqualsReplay runs random event-driven programs against random schedules, with crashes and evictions.
+// TestLiveMachineEqualsReplay runs random event-driven programs against random schedules, with
+// crashes and evictions.
 func TestLiveMachineEqualsReplay(t *testing.T) {
 	for _, faults := range []bool{false, true} {
 		t.Run(fmt.Sprintf("faults=%v", faults), func(t *testing.T) {
@@ -220,7 +227,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A wait costs the same however much is pending, so that ten times as much takes ten times as long, and not a hundred times.
+// A wait costs the same however much is pending, so that ten times as much takes ten times as long,
+// and not a hundred times.
 func TestInboxOfThousands(t *testing.T) {
 	hearOf := func(n int) time.Duration {
 		began := processorTime(t)
@@ -237,6 +245,7 @@ func TestInboxOfThousands(t *testing.T) {
 				}
 				return payload("done"), nil
 			})
+
 			e.activate(-1)
 			e.applyAll()
 			for i := range n {
@@ -247,8 +256,10 @@ func TestInboxOfThousands(t *testing.T) {
 			e.wantClosed(t, model.Completed, "done")
 			e.stop()
 		})
+
 		return processorTime(t) - began
 	}
+
 	fastest := func(n int) time.Duration { return min(hearOf(n), hearOf(n), hearOf(n)) }
 	small, large := fastest(500), fastest(5000)
 	t.Logf("500 take %s, 5000 take %s", small, large)

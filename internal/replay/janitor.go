@@ -20,6 +20,7 @@ func (w *Worker) janitor() {
 	defer ticker.Stop()
 	idle := int64(w.cfg.IdleAfter / every)
 	stuck := max(int64(w.cfg.StuckAfter/every), 1)
+
 	var runs []*run
 	for {
 		if len(runs) == 0 { // an idle process is not woken
@@ -31,6 +32,7 @@ func (w *Worker) janitor() {
 			}
 			ticker.Reset(every)
 		}
+
 		select {
 		case <-w.ctx.Done():
 			return
@@ -38,6 +40,7 @@ func (w *Worker) janitor() {
 			w.tick.Add(1)
 		case <-w.attention:
 		}
+
 		runs = w.snapshot(runs[:0])
 		now := w.tick.Load()
 		for _, r := range runs {
@@ -50,13 +53,15 @@ func (w *Worker) janitor() {
 	}
 }
 
-// inspect releases a run that has been parked for long, tells what it waits for if nobody was told, and reports code that blocks.
+// inspect releases a run that has been parked for long, tells what it waits for if nobody was told,
+// and reports code that blocks.
 func (r *run) inspect(now, idle, stuck int64) {
 	r.mu.Lock()
 	if r.busy {
 		r.inspectBusy(now, stuck)
 		return
 	}
+
 	m := r.m
 	age := now - r.lastUsed.Load()
 	switch {
@@ -71,6 +76,7 @@ func (r *run) inspect(now, idle, stuck int64) {
 		r.releaseLocked()
 		return
 	}
+
 	r.mu.Unlock()
 }
 
@@ -89,6 +95,7 @@ func (r *run) inspectBusy(now, stuck int64) {
 		r.stuck = m.since.Load() + 1
 		t.Waits = []model.Reason{{Code: model.WaitStuck, Detail: r.w.stackOf(c)}}
 	}
+
 	r.mu.Unlock()
 	if t.Waits == nil {
 		return
@@ -103,7 +110,8 @@ func (r *run) inspectBusy(now, stuck int64) {
 	}
 }
 
-// releaseOldest releases parked runs, least recently used first, until no more than the limit are loaded.
+// releaseOldest releases parked runs, least recently used first, until no more than the limit are
+// loaded.
 func (w *Worker) releaseOldest(runs []*run) {
 	excess := len(runs) - w.cfg.MaxLoaded
 	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.lastUsed.Load(), b.lastUsed.Load()) })
@@ -127,7 +135,8 @@ func (w *Worker) releaseOldest(runs []*run) {
 	}
 }
 
-// stackOf is the stack of the goroutine of a coroutine. It dumps all goroutines, so it is for reports only.
+// stackOf is the stack of the goroutine of a coroutine. It dumps all goroutines, so it is for
+// reports only.
 func (w *Worker) stackOf(c *Coroutine) string {
 	buf := make([]byte, 1<<20)
 	for len(buf) < 64<<20 {
@@ -138,12 +147,14 @@ func (w *Worker) stackOf(c *Coroutine) string {
 		}
 		buf = make([]byte, 2*len(buf))
 	}
+
 	mark := []byte(fmt.Sprintf("replay.(*Coroutine).main(%p", c))
 	for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
 		if bytes.Contains(stack, mark) {
 			return trimStack(string(stack))
 		}
 	}
+
 	return "unknown"
 }
 

@@ -5,8 +5,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// SetLabel sets a label of the execution, or removes it when the value is empty. It is recorded once: replay finds the record and changes
-// nothing. A record that nobody asks for any more is ignored, because nothing that the code does follows from a label.
+// SetLabel sets a label of the execution, or removes it when the value is empty. It is recorded
+// once: replay finds the record and changes nothing. A record that nobody asks for any more is
+// ignored, because nothing that the code does follows from a label.
 func (x Ctx) SetLabel(name, value string) error {
 	if err := x.enter("SetLabel", name); err != nil {
 		return err
@@ -19,13 +20,16 @@ func (x Ctx) SetLabel(name, value string) error {
 	if len(labels) > model.MaxLabels {
 		return fault.New(fault.Exhausted, "label %s would be number %d of the execution, which may have %d", name, len(labels), model.MaxLabels)
 	}
+
 	m.labels = labels
 	a := m.newAsk(x.co.path, &identity{kind: askLabel, name: name})
 	m.note(a, []byte(value))
+
 	if m.strayLabels[a.id] {
 		a.recorded = true // further up than the code asks for it today
 		return nil
 	}
+
 	m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{
 		Kind: model.EventLabeled, ID: a.id, Name: name, Output: model.TextPayload(value), Position: a.position,
 	}})

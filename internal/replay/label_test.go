@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// scripted runs steps (lower case) and sets labels, written as name=value, one after the other, and sleeps.
+// scripted runs steps (lower case) and sets labels, written as name=value, one after the other, and
+// sleeps.
 func scripted(words ...string) program {
 	return func(e *engine, x replay.Ctx) error {
 		for _, w := range words {
@@ -28,7 +29,8 @@ func scripted(words ...string) program {
 	}
 }
 
-// A label that is in the history is not set again, wherever the code of today asks for it, if at all.
+// A label that is in the history is not set again, wherever the code of today asks for it, if at
+// all.
 func TestLabelsOverDeploys(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -62,6 +64,7 @@ func TestLabelsOverDeploys(t *testing.T) {
 				if e.blocked != nil {
 					t.Errorf("blocked: %s", e.blocked)
 				}
+
 				var got []string
 				for _, o := range e.events[len(history):] {
 					if o.Kind == model.EventLabeled {
@@ -70,6 +73,7 @@ func TestLabelsOverDeploys(t *testing.T) {
 						t.Errorf("added %s %s", o.Kind, o.Name)
 					}
 				}
+
 				if !slices.Equal(got, c.want) {
 					t.Errorf("added %q, want %q\n%s", got, c.want, dump(e.events))
 				}
@@ -88,18 +92,22 @@ func TestLabelLimit(t *testing.T) {
 			e.start.Labels = model.SetLabel(e.start.Labels, "s"+string(rune('A'+i)), "x")
 		}
 		var errs []error
+
 		e.code = func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 			errs = append(errs, x.SetLabel("one", "x"), x.SetLabel("two", "x"), x.SetLabel("sA", ""), x.SetLabel("two", "x"), x.SetLabel("a b", "x"))
 			return payload(""), nil
 		}
+
 		e.activate(-1)
 		e.settle()
 		e.stop()
+
 		for i, kind := range []fault.Kind{0, fault.Exhausted, 0, 0, fault.Invalid} {
 			if (errs[i] == nil) != (kind == 0) || kind != 0 && !fault.Is(errs[i], kind) {
 				t.Errorf("call %d: %v, want %s", i, errs[i], kind)
 			}
 		}
+
 		var got []string
 		for _, o := range e.events {
 			got = append(got, o.Name+"="+string(o.Output.Data))

@@ -1,6 +1,7 @@
 package replay
 
-// list is a doubly linked list whose nodes live in the things it links: adding and removing allocate nothing.
+// list is a doubly linked list whose nodes live in the things it links: adding and removing
+// allocate nothing.
 type list[T any] struct {
 	first, last *node[T]
 }

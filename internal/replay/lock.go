@@ -8,11 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// section is a part of the code that has entities locked. The code asks for all of them at once and goes on when the engine says of the last one that it is granted;
-// in which order they are asked is the engine's business. It ends when its function does, and with the run at the latest.
+// section is a part of the code that has entities locked. The code asks for all of them at once and
+// goes on when the engine says of the last one that it is granted; in which order they are asked is
+// the engine's business. It ends when its function does, and with the run at the latest.
 //
-// What is wrong about locks is an error of the call that is wrong: nothing is asked for and nothing is recorded, so that it is the same error on replay. The engine
-// knows the same rules, and refuses a turn that breaks them.
+// What is wrong about locks is an error of the call that is wrong: nothing is asked for and nothing
+// is recorded, so that it is the same error on replay. The engine knows the same rules, and refuses
+// a turn that breaks them.
 type section struct {
 	ask    *ask
 	locks  []model.Address // sorted, each once
@@ -23,8 +25,9 @@ type section struct {
 	calls  map[model.Address]*ask // the last one of each entity
 }
 
-// Lock waits until all entities of the set are locked, runs fn, and lets go of them. Calls of these entities by the context that fn gets are made at once; everybody else waits for the end
-// of fn. The end of the scope ends the wait.
+// Lock waits until all entities of the set are locked, runs fn, and lets go of them. Calls of these
+// entities by the context that fn gets are made at once; everybody else waits for the end of fn.
+// The end of the scope ends the wait.
 func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	if err := x.enter("Lock"); err != nil {
 		return err
@@ -36,29 +39,36 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	if err != nil {
 		return err
 	}
+
 	m, a := x.co.m, s.ask
 	m.sections = append(m.sections, s)
 	m.serveEarly(a)
+
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandLock, Event: model.Event{
 			Kind: model.EventLockAsked, ID: a.id, Locks: s.locks, Position: a.position,
 		}})
 	}
+
 	x.co.single[0] = &a.fut
 	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
 		m.giveUpSection(s)
 		return err
 	}
+
 	if a.fut.err != nil {
 		m.leaveSection(s)
 		return a.fut.err
 	}
+
 	defer func() {
-		// An unload is not the end of the section, nor is the end of the goroutine by the body of a step: the code comes here again.
+		// An unload is not the end of the section, nor is the end of the goroutine by the body of a
+		// step: the code comes here again.
 		if c := x.co; !c.dying.Load() && c.inline == nil {
 			m.unlock(s)
 		}
 	}()
+
 	scope := x.newScope(x.scope)
 	scope.section = s
 	return fn(Ctx{x.co, scope})
@@ -77,6 +87,7 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 	case len(locks) > model.MaxLocks:
 		return nil, fault.New(fault.Exhausted, "Lock of %d entities: it may be %d", len(locks), model.MaxLocks)
 	}
+
 	parts := make([]string, 0, 2*len(locks))
 	for _, a := range locks {
 		if !a.IsEntity() || a.Stateless() {
@@ -84,13 +95,15 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 		}
 		parts = append(parts, a.Type, a.Key)
 	}
+
 	a := x.co.m.newAsk(x.co.path, &identity{kind: askLock, name: "lock", input: []byte(joined(parts...)), hashed: true})
 	s := &section{ask: a, locks: locks}
 	a.fut.kind, a.section = futureLock, s
 	return s, nil
 }
 
-// lockGranted notes that an entity is locked. With the last one the code goes on, unless it has given up.
+// lockGranted notes that an entity is locked. With the last one the code goes on, unless it has
+// given up.
 func (m *machine) lockGranted(a *ask, e *model.Event) {
 	s := a.section
 	if len(s.epochs) == len(s.locks) || s.locks[len(s.epochs)] != e.Target {
@@ -159,7 +172,8 @@ func (s *section) fence(entity model.Address) (int64, bool) {
 	return s.epochs[i], true
 }
 
-// fenced is how a task is to be carried out that is scheduled in the section: it takes the tokens along.
+// fenced is how a task is to be carried out that is scheduled in the section: it takes the tokens
+// along.
 func (s *section) fenced(t *model.TaskSpec) *model.TaskSpec {
 	if s == nil || t == nil {
 		return t
@@ -172,7 +186,8 @@ func (s *section) fenced(t *model.TaskSpec) *model.TaskSpec {
 	return &own
 }
 
-// Fence is the token of an entity that the code has locked: it grows with every lock of the entity, so that whoever is written to can refuse those who have lost theirs.
+// Fence is the token of an entity that the code has locked: it grows with every lock of the entity,
+// so that whoever is written to can refuse those who have lost theirs.
 func (x Ctx) Fence(entity model.Address) (int64, bool) {
 	x.must("Fence")
 	return x.held().fence(entity)
@@ -197,6 +212,7 @@ func (x Ctx) callIn(msg *model.Message) (*section, error) {
 	if s == nil {
 		return nil, x.callOutside(msg, name)
 	}
+
 	locked := slices.Contains(s.locks, msg.To)
 	switch last := s.calls[msg.To]; {
 	case s.over:
@@ -210,6 +226,7 @@ func (x Ctx) callIn(msg *model.Message) (*section, error) {
 	case last != nil && !last.fut.done:
 		return nil, fault.New(fault.Invalid, "call of %s of %s before the last call of it has been answered", msg.Name, name)
 	}
+
 	return s, nil
 }
 
@@ -238,7 +255,8 @@ func (x Ctx) mayWait(target model.Address) error {
 	return nil
 }
 
-// foretold reports whether the history has a message that the code is about to send. Builds that did not know a rule have recorded what it forbids, and such runs go on.
+// foretold reports whether the history has a message that the code is about to send. Builds that
+// did not know a rule have recorded what it forbids, and such runs go on.
 func (m *machine) foretold(path string, id *identity) bool {
 	m.buf = id.append(m.buf[:0], path)
 	if earlier := m.asks[string(m.buf)]; earlier != nil {
@@ -252,7 +270,8 @@ func (m *machine) foretold(path string, id *identity) bool {
 	return false
 }
 
-// sentIn notes that a message is recorded, which must have been sent where the code sends it: inside of the same lock, or outside of all.
+// sentIn notes that a message is recorded, which must have been sent where the code sends it:
+// inside of the same lock, or outside of all.
 func (m *machine) sentIn(a *ask, e *model.Event) {
 	a.recorded = true
 	where, is := "", "outside of all locks"

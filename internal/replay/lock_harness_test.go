@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The stand-in for the engine speaks for all entities: it grants a lock, answers a call or refuses a lock when the test says so, whoever has it.
+// The stand-in for the engine speaks for all entities: it grants a lock, answers a call or refuses
+// a lock when the test says so, whoever has it.
 
 func account(key string) model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + "account", Key: key}
@@ -76,19 +77,23 @@ func (e *engine) entities() (as []func()) {
 	for _, id := range slices.Sorted(maps.Keys(e.calls)) {
 		as = append(as, func() { e.answer(id, nil) })
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(e.locks)) {
 		if s := e.locks[id]; s.Attempt < len(s.Locks) {
 			as = append(as, func() { e.grant(id) })
 		}
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(e.calls)) {
 		as = append(as, func() { e.answer(id, &model.Failure{Kind: "code", Message: "refused"}) })
 	}
+
 	for _, id := range slices.Sorted(maps.Keys(e.locks)) {
 		if s := e.locks[id]; s.Attempt < len(s.Locks) {
 			as = append(as, func() { e.refuse(id) })
 		}
 	}
+
 	return as
 }
 

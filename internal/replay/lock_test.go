@@ -25,7 +25,8 @@ func callEntity(x replay.Ctx, key, name string) (string, error) {
 // openSection is the section that is open; there is one.
 func (e *engine) openSection() string { return slices.Collect(maps.Keys(e.locks))[0] }
 
-// serve grants every lock, answers every call and carries out every task until nothing is left to do.
+// serve grants every lock, answers every call and carries out every task until nothing is left to
+// do.
 func (e *engine) serve() {
 	for e.settle(); ; e.settle() {
 		as := e.entities()
@@ -39,13 +40,15 @@ func (e *engine) serve() {
 	}
 }
 
-// The code goes on when the last entity is locked; what it calls is called in the section, its steps and tasks have the tokens, and its end is recorded.
+// The code goes on when the last entity is locked; what it calls is called in the section, its
+// steps and tasks have the tokens, and its end is recorded.
 func TestLock(t *testing.T) {
 	var stepToken, taskToken string
 	token := func(f func(model.Address) (int64, bool), key string) string {
 		n, ok := f(account(key))
 		return fmt.Sprint(key, "=", n, " ", ok)
 	}
+
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		var in string
 		err := x.Lock([]model.Address{account("b"), account("a"), account("b")}, func(y replay.Ctx) error {
@@ -65,6 +68,7 @@ func TestLock(t *testing.T) {
 			in += " " + out
 			return err
 		})
+
 		return in, err
 	}, func(e *engine) {
 		e.settle()
@@ -92,7 +96,8 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// What is wrong about locks is an error of kind Invalid, without any event, live and on replay; the code may go on (L34).
+// What is wrong about locks is an error of kind Invalid, without any event, live and on replay; the
+// code may go on (L34).
 func TestLockRules(t *testing.T) {
 	lock := func(x replay.Ctx, fn func(replay.Ctx) error, keys ...string) error {
 		var set []model.Address
@@ -101,6 +106,7 @@ func TestLockRules(t *testing.T) {
 		}
 		return x.Lock(set, fn)
 	}
+
 	nothing := func(replay.Ctx) error { return nil }
 	for name, c := range map[string]struct {
 		code func(e *engine, x, y replay.Ctx) error // x is outside of the lock, y inside
@@ -136,7 +142,8 @@ func TestLockRules(t *testing.T) {
 			return err
 		}, "wait for execution kid/k inside of Lock"},
 		"outcome": {func(_ *engine, _, y replay.Ctx) error {
-			child, err := y.StartChild(replay.Child{Workflow: "kid", Key: "k", Keyed: true}) // to start it is fine
+			// to start it is fine
+			child, err := y.StartChild(replay.Child{Workflow: "kid", Key: "k", Keyed: true})
 			if err != nil {
 				return err
 			}
@@ -161,12 +168,14 @@ func TestLockRules(t *testing.T) {
 				}, "a", "b")
 				return "done", err
 			}
+
 			var history []model.Event
 			bubble(t, code, func(e *engine) {
 				e.serve()
 				e.wantClosed(t, model.Completed, "done")
 				history = e.events
 			})
+
 			bubble(t, code, func(e *engine) { // as another process would, right before the end
 				e.crash()
 				e.events = history[:len(history)-1]
@@ -175,14 +184,17 @@ func TestLockRules(t *testing.T) {
 				e.serve()
 				e.wantClosed(t, model.Completed, "done")
 			})
+
 			if len(all) < 2 {
 				t.Fatalf("the code ran %d times", len(all))
 			}
+
 			for _, err := range all {
 				if err == nil || !strings.Contains(err.Error(), c.want) || fault.KindOf(err) != fault.Invalid {
 					t.Errorf("error %v (%v), want %q", err, fault.KindOf(err), c.want)
 				}
 			}
+
 			for i := range history {
 				if e := &history[i]; e.Name == "op" && e.Target != account("b") || e.Target == account("c") || e.Kind == model.EventChildClosed {
 					t.Errorf("what was wrong is recorded: %+v", e)
@@ -211,12 +223,14 @@ func TestUpdateInALockOfAnOlderBuild(t *testing.T) {
 			return "done", err
 		}
 	}
+
 	var history []model.Event
 	bubble(t, code(false), func(e *engine) {
 		e.serve()
 		e.wantClosed(t, model.Completed, "done")
 		history = e.events
 	})
+
 	bubble(t, code(true), func(e *engine) {
 		e.crash()
 		e.events = history[:len(history)-1]
@@ -227,12 +241,14 @@ func TestUpdateInALockOfAnOlderBuild(t *testing.T) {
 	})
 }
 
-// What is allowed in a section: calls of several entities at once, of services, what is sent to entities that are not locked, and a call again when the last one was answered or given up.
+// What is allowed in a section: calls of several entities at once, of services, what is sent to
+// entities that are not locked, and a call again when the last one was answered or given up.
 func TestLockAllows(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		call := func(y replay.Ctx, key string) *replay.Future {
 			return y.SendFuture(model.Message{Kind: model.MessageCall, To: account(key), Name: "op"}, "", nil)
 		}
+
 		err := x.Lock([]model.Address{account("a"), account("b")}, func(y replay.Ctx) error {
 			fs := []*replay.Future{call(y, "a"), call(y, "b")}
 			if err := y.All(fs); err != nil {
@@ -242,6 +258,7 @@ func TestLockAllows(t *testing.T) {
 			if err := late.Get(call(late, "a")); !errors.Is(err, replay.ErrTimeout) {
 				return fmt.Errorf("the call that nobody answers: %w", err)
 			}
+
 			if err := y.Get(call(y, "a")); err != nil {
 				return err
 			}
@@ -249,9 +266,11 @@ func TestLockAllows(t *testing.T) {
 			if err != nil {
 				return err
 			}
+
 			_, err = y.Send(model.Message{Kind: model.MessageCall, To: model.Address{Tenant: "default", Type: "service:mail", Key: "m"}, Name: "post"}, "", nil)
 			return err
 		})
+
 		return "done", err
 	}, func(e *engine) {
 		e.settle()
@@ -261,6 +280,7 @@ func TestLockAllows(t *testing.T) {
 		if len(e.calls) != 2 {
 			t.Fatalf("calls %v", e.calls)
 		}
+
 		for range 2 {
 			e.entities()[0]()
 		}
@@ -274,7 +294,8 @@ func TestLockAllows(t *testing.T) {
 	})
 }
 
-// The end of its scope ends the wait for a lock: it is withdrawn, and what is granted meanwhile is not taken for a lock (L32, L39).
+// The end of its scope ends the wait for a lock: it is withdrawn, and what is granted meanwhile is
+// not taken for a lock (L32, L39).
 func TestLockIsWithdrawn(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
@@ -305,6 +326,7 @@ func TestLockIsWithdrawn(t *testing.T) {
 			}
 		})
 	}
+
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		return "", x.Lock([]model.Address{account("a")}, func(replay.Ctx) error { return nil })
 	}, func(e *engine) {
@@ -379,8 +401,8 @@ func TestLockEndsWithItsBody(t *testing.T) {
 	}
 }
 
-// The body of a step that ends the goroutine of the code does not end the lock around it: the code is executed again. One behind the lock does not
-// have it end twice.
+// The body of a step that ends the goroutine of the code does not end the lock around it: the code
+// is executed again. One behind the lock does not have it end twice.
 func TestLockOutlivesAGoroutine(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		exits := func(y replay.Ctx) error {
@@ -405,7 +427,8 @@ func TestLockOutlivesAGoroutine(t *testing.T) {
 	})
 }
 
-// When the root returns, what other coroutines have locked, or wait for, is let go of before the clean-up, which may want it.
+// When the root returns, what other coroutines have locked, or wait for, is let go of before the
+// clean-up, which may want it.
 func TestLocksEndBeforeTheCleanUp(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		x.Cleanup(false, func(y replay.Ctx) error {
@@ -427,12 +450,14 @@ func TestLocksEndBeforeTheCleanUp(t *testing.T) {
 				e.grant(id)
 			}
 		}
+
 		e.settle()
 		for id, due := range e.timers {
 			if due == slices.Min(slices.Collect(maps.Values(e.timers))) {
 				e.fire(id)
 			}
 		}
+
 		e.serve()
 		e.wantClosed(t, model.Completed, "")
 		if k := e.kinds(); !strings.Contains(k, "withdrawn lock, unlocked, lock_asked") && !strings.Contains(k, "unlocked, withdrawn lock, lock_asked") || len(e.locks) > 0 {
@@ -460,7 +485,8 @@ func TestLockIsOver(t *testing.T) {
 	})
 }
 
-// Code that locks something else than is recorded, nothing, or lets go elsewhere, is blocked and told so.
+// Code that locks something else than is recorded, nothing, or lets go elsewhere, is blocked and
+// told so.
 func TestLockMismatch(t *testing.T) {
 	locks := func(call bool, keys ...string) program {
 		return func(_ *engine, x replay.Ctx) error {
@@ -481,6 +507,7 @@ func TestLockMismatch(t *testing.T) {
 			return err
 		}
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		e := newEngine(nil)
 		old := locks(true, "a", "b")
@@ -488,6 +515,7 @@ func TestLockMismatch(t *testing.T) {
 		e.activate(-1)
 		e.serve()
 		e.stop()
+
 		for name, c := range map[string]struct {
 			code program
 			n    int // of the events
@@ -523,13 +551,15 @@ func TestLockMismatch(t *testing.T) {
 	})
 }
 
-// TestAllOrdersOfLocks lets two coroutines lock the same entities, call them and work, under a deadline, with grants, answers and deadlines in every order, and crashes after
-// every event: the rest of the run must end as it would have, having seen the same.
+// TestAllOrdersOfLocks lets two coroutines lock the same entities, call them and work, under a
+// deadline, with grants, answers and deadlines in every order, and crashes after every event: the
+// rest of the run must end as it would have, having seen the same.
 func TestAllOrdersOfLocks(t *testing.T) {
 	ops := []op{
 		{Kind: "par", M: 2, Body: []op{{Kind: "scope", Body: []op{{Kind: "lock", N: 1, Body: []op{{Kind: "call", M: 1}, {Kind: "step"}}}}}}},
 		{Kind: "lock", N: 0, Body: []op{{Kind: "call", M: 1}}},
 	}
+
 	next := func(e *engine) (as []func()) {
 		as = e.entities()
 		as = as[:len(as)/2] // without refusals
@@ -538,6 +568,7 @@ func TestAllOrdersOfLocks(t *testing.T) {
 		}
 		return as
 	}
+
 	orders, pairs := 0, 0
 	for choices := []int{}; choices != nil; {
 		synctest.Test(t, func(t *testing.T) {
@@ -545,6 +576,7 @@ func TestAllOrdersOfLocks(t *testing.T) {
 			s.e.auto = true
 			s.e.activate(-1)
 			s.e.settle()
+
 			var widths []int
 			for as := next(s.e); len(as) > 0; as = next(s.e) {
 				if len(widths) == len(choices) {
@@ -555,11 +587,13 @@ func TestAllOrdersOfLocks(t *testing.T) {
 				as[choice]()
 				s.e.settle()
 			}
+
 			s.e.stop()
 			if err := errors.Join(s.finished(), s.check()); err != nil {
 				t.Fatalf("%v: %v\n%s", choices, err, dump(s.e.events))
 			}
 			pairs += len(s.e.events) + 1
+
 			for k := range s.e.events {
 				r := newSim(ops, nil, false)
 				r.e.auto, r.e.events = true, slices.Clone(s.e.events[:k])
@@ -571,15 +605,19 @@ func TestAllOrdersOfLocks(t *testing.T) {
 					t.Fatalf("%v, crash after %d: %v\n%s", choices, k, err, dump(r.e.events))
 				}
 			}
+
 			for len(choices) > 0 && choices[len(choices)-1] == widths[len(choices)-1]-1 {
 				choices = choices[:len(choices)-1]
 			}
+
 			if orders++; len(choices) == 0 {
 				choices = nil
 				return
 			}
+
 			choices[len(choices)-1]++
 		})
 	}
+
 	t.Logf("%d orders, %d live/replay pairs", orders, pairs)
 }

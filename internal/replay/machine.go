@@ -7,26 +7,30 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// machine is one execution of the code of a run, from its first line. When what it took for granted does not come true, it is
-// thrown away and another one begins. Everything in it belongs to whoever holds the baton, unless it is atomic.
+// machine is one execution of the code of a run, from its first line. When what it took for granted
+// does not come true, it is thrown away and another one begins. Everything in it belongs to whoever
+// holds the baton, unless it is atomic.
 type machine struct {
 	w *Worker
 	r *run
 
-	astray atomic.Pointer[error]     // of a durable call on a goroutine of users that could not be told
+	// of a durable call on a goroutine of users that could not be told
+	astray atomic.Pointer[error]
 	active atomic.Pointer[Coroutine] // executes user code; nil while nobody does
 	since  atomic.Int64              // tick of the last resume, for the watchdog
-	gone   chan *Coroutine           // goroutines that have ended because they were told to; made when the first one is
+	// goroutines that have ended because they were told to; made when the first one is
+	gone chan *Coroutine
 
 	root       *Coroutine
 	coroutines list[*Coroutine] // in order of creation
 	alive      int
 	ready      []*Coroutine
 	readyBuf   []*Coroutine // where ready begins
-	settling   *Coroutine   // waits for the commit of what was taken for granted; nobody else may run
-	rootScope  *Scope
-	panics     []*Future // of coroutines that panicked
-	cleanup    []cleanup
+	// waits for the commit of what was taken for granted; nobody else may run
+	settling  *Coroutine
+	rootScope *Scope
+	panics    []*Future // of coroutines that panicked
+	cleanup   []cleanup
 
 	fed     int          // so many events have been fed
 	seen    atomic.Int64 // the same, for others
@@ -42,14 +46,18 @@ type machine struct {
 
 	asks        map[string]*ask
 	buf         []byte
-	unconfirmed []*ask                  // asked for before the end of the history
-	inflight    map[string]struct{}     // reported by an earlier machine of this activation, certain to come
-	early       map[string][]int        // events that nobody asked for yet, by identity
-	renamed     map[string]string       // today's identity of early events whose input is encoded differently today
-	alias       map[string]*ask         // the other way round, for asks that were found so
-	strays      map[kindName][]string   // early identities that could not be renamed yet
-	kids        map[string]*model.Event // records of children without keys of their own, once one was asked for before the end of the history
-	foreseen    map[string]struct{}     // names of those that have been given today's identities
+	unconfirmed []*ask // asked for before the end of the history
+	// reported by an earlier machine of this activation, certain to come
+	inflight map[string]struct{}
+	early    map[string][]int // events that nobody asked for yet, by identity
+	// today's identity of early events whose input is encoded differently today
+	renamed map[string]string
+	alias   map[string]*ask       // the other way round, for asks that were found so
+	strays  map[kindName][]string // early identities that could not be renamed yet
+	// records of children without keys of their own, once one was asked for before the end of the
+	// history
+	kids        map[string]*model.Event
+	foreseen    map[string]struct{} // names of those that have been given today's identities
 	normalizers map[kindName]Normalize
 
 	signals     map[string]*signalQueue
@@ -67,28 +75,33 @@ type machine struct {
 	dirtyScopes []*Scope
 	canceled    *model.Failure // the cancel request, once fed
 
-	weighed   int   // so many events are counted in bytes
-	bytes     int   // of the history; see weight
-	suggested int64 // length of the history since which the run should continue as new; 0 while it is not known
+	weighed int // so many events are counted in bytes
+	bytes   int // of the history; see weight
+	// length of the history since which the run should continue as new; 0 while it is not known
+	suggested int64
 
 	toStart  []*ask         // steps whose body is to run
 	missing  int            // steps for which there is no code here
 	versions map[string]int // chosen, by change
-	// labels are those that the execution has after what the code has asked for so far; strayLabels are recorded and were not asked for yet.
+	// labels are those that the execution has after what the code has asked for so far; strayLabels
+	// are recorded and were not asked for yet.
 	labels      []model.Label
 	strayLabels map[string]bool
-	marks       bool // a mark is among the commands: nothing that rests on it may be reported before
-	commands    []model.Command
-	unsealed    []unsealed
-	authors     []*ask // of those commands that are recorded
-	aheadN      int    // so many commands of the unreported turn were taken for granted
-	ahead       []*ask // what was taken for granted and has not come back, in order
-	aheadBuf    []*ask // where ahead begins
+	// a mark is among the commands: nothing that rests on it may be reported before
+	marks    bool
+	commands []model.Command
+	unsealed []unsealed
+	authors  []*ask // of those commands that are recorded
+	aheadN   int    // so many commands of the unreported turn were taken for granted
+	ahead    []*ask // what was taken for granted and has not come back, in order
+	aheadBuf []*ask // where ahead begins
 	// outstanding counts events that were reported and have not been fed.
 	outstanding atomic.Int64
-	untold      bool // code has run since the waits were last reported
-	tell        bool // report them, however short they may be
-	unanswered  bool // there was news since the last report
+	// skipped counts attempts that were due and did not begin here, because the worker is leaving.
+	skipped    atomic.Int64
+	untold     bool // code has run since the waits were last reported
+	tell       bool // report them, however short they may be
+	unanswered bool // there was news since the last report
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
 	broken bool          // what was taken for granted did not come true
@@ -102,6 +115,7 @@ func newMachine(r *run) *machine {
 		root    Coroutine
 		ready   [1]*Coroutine
 	})
+
 	m := &parts.machine
 	m.w, m.r, m.asks = r.w, r, make(map[string]*ask, 8)
 	m.now.Store(int64(r.start.Awake()))
@@ -114,6 +128,7 @@ func newMachine(r *run) *machine {
 	m.alive = 1
 	m.makeReady(m.root)
 	m.carryStates()
+
 	return m
 }
 
@@ -143,9 +158,10 @@ func (m *machine) drop(c *Coroutine) {
 	m.alive--
 }
 
-// turnOver is called by whoever holds the baton and has nothing to execute: a coroutine that parks (self), one that is over, or
-// a guest from outside (who may not block). It reports true when self may go on. Otherwise the baton has been passed on or laid
-// down, and the caller must not touch the machine any more.
+// turnOver is called by whoever holds the baton and has nothing to execute: a coroutine that parks
+// (self), one that is over, or a guest from outside (who may not block). It reports true when self
+// may go on. Otherwise the baton has been passed on or laid down, and the caller must not touch the
+// machine any more.
 func (m *machine) turnOver(self *Coroutine, guest bool) bool {
 	m.active.Store(nil)
 	for {
@@ -170,6 +186,7 @@ func (m *machine) next() *Coroutine {
 	if m.doom != nil || m.broken {
 		return nil
 	}
+
 	if c := m.settling; c != nil {
 		if len(m.ahead) > 0 {
 			return nil
@@ -177,6 +194,7 @@ func (m *machine) next() *Coroutine {
 		m.settling = nil
 		return c
 	}
+
 	for len(m.ready) > 0 {
 		c := m.ready[0]
 		m.ready[0] = nil
@@ -185,10 +203,12 @@ func (m *machine) next() *Coroutine {
 			return c
 		}
 	}
+
 	return nil
 }
 
-// advance does the next thing that is due while every coroutine is parked. It reports false when the baton is gone.
+// advance does the next thing that is due while every coroutine is parked. It reports false when
+// the baton is gone.
 func (m *machine) advance(guest bool) bool {
 	r := m.r
 	switch {
@@ -207,7 +227,8 @@ func (m *machine) advance(guest bool) bool {
 		return false
 	case m.fed < len(r.events):
 		if m.aheadN > 0 {
-			return m.flush(guest) // the facts first: the engine must have them before the code forgets
+			// the facts first: the engine must have them before the code forgets
+			return m.flush(guest)
 		}
 		if !m.closed || len(m.ahead) > 0 {
 			m.feed()
@@ -241,6 +262,7 @@ func (m *machine) advance(guest bool) bool {
 			return false
 		}
 	}
+
 	return !r.layDown()
 }
 
@@ -251,7 +273,8 @@ func (m *machine) reachEnd() {
 	}
 }
 
-// flush reports the turn. A guest must not block, so it hands the baton to the root coroutine for that.
+// flush reports the turn. A guest must not block, so it hands the baton to the root coroutine for
+// that.
 func (m *machine) flush(guest bool) bool {
 	if guest {
 		m.root.signal <- wakeDrive
@@ -263,23 +286,27 @@ func (m *machine) flush(guest bool) bool {
 	return m.report(nil)
 }
 
-// report hands the turn in. It reports false, without the baton, when there is nobody to report to any more.
+// report hands the turn in. It reports false, without the baton, when there is nobody to report to
+// any more.
 func (m *machine) report(end *model.Close) bool {
 	t := model.Turn{
 		Run: m.r.start.Run, Generation: m.r.generation, Seen: int64(m.fed),
 		Commands: m.commands, Ahead: m.aheadN, Close: end, Running: m.r.running.Load() > 0 || m.root.inline != nil,
 	}
+
 	if end == nil && m.settling == nil {
 		t.Waits = m.waits()
 		m.untold, m.tell = false, false
 		m.r.remember(t.Waits)
 	}
+
 	m.commands, m.aheadN, m.marks, m.unanswered = nil, 0, false, false
 	for _, a := range m.authors {
 		a.expect.Add(1)
 	}
 	m.outstanding.Add(int64(len(m.authors)))
 	m.authors = m.authors[:0]
+
 	if err := m.w.report(t); err != nil {
 		m.r.lost(err)
 		if end == nil {
@@ -287,6 +314,7 @@ func (m *machine) report(end *model.Close) bool {
 		}
 		return false
 	}
+
 	return true
 }
 

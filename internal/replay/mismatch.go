@@ -20,7 +20,8 @@ func (m *machine) block(detail string) {
 
 // ---- events that nobody asked for
 
-// stray keeps an event that nobody has asked for. Once the code has reached the end of the history there can be none.
+// stray keeps an event that nobody has asked for. Once the code has reached the end of the history
+// there can be none.
 func (m *machine) stray(i int) {
 	e := m.r.events[i]
 	if m.live {
@@ -39,6 +40,7 @@ func (m *machine) serveEarly(a *ask) {
 		return
 	}
 	id := a.id
+
 	events, ok := m.early[id]
 	if !ok {
 		if id, ok = m.renamed[a.id]; !ok {
@@ -47,12 +49,14 @@ func (m *machine) serveEarly(a *ask) {
 		events = m.early[id]
 		m.adoptName(a, id)
 	}
+
 	rest := events[:0:0]
 	for _, i := range events {
 		if !m.apply(a, m.r.events[i]) {
 			rest = append(rest, i)
 		}
 	}
+
 	if len(rest) == 0 {
 		delete(m.early, id)
 	} else {
@@ -67,7 +71,8 @@ type kindName struct {
 	name string
 }
 
-// learn remembers how inputs of a step or child are encoded today, and looks at early events under that light.
+// learn remembers how inputs of a step or child are encoded today, and looks at early events under
+// that light.
 func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 	if m.live || normalize == nil {
 		return
@@ -76,19 +81,23 @@ func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 	if m.normalizers[key] != nil {
 		return
 	}
+
 	if m.normalizers == nil {
 		m.normalizers = map[kindName]Normalize{}
 	}
 	m.normalizers[key] = normalize
+
 	for _, id := range m.strays[key] {
 		for _, i := range m.early[id] {
 			m.today(m.r.events[i])
 		}
 	}
+
 	delete(m.strays, key)
 }
 
-// rename finds the ask of an event whose input is encoded differently today, nil when there is none (yet).
+// rename finds the ask of an event whose input is encoded differently today, nil when there is none
+// (yet).
 func (m *machine) rename(e *model.Event) *ask {
 	if m.live {
 		return nil
@@ -129,28 +138,34 @@ func (m *machine) today(e *model.Event) (string, bool) {
 		m.strays[key] = append(m.strays[key], e.ID)
 		return "", false
 	}
+
 	input, err := normalize(m.w.cfg.Host, e.Input)
 	if err != nil {
 		if fault.Is(err, fault.Blocked) {
-			m.block(fmt.Sprintf("%s: %v", recorded(e), err)) // there may be nothing wrong but that it cannot be read
+			// there may be nothing wrong but that it cannot be read
+			m.block(fmt.Sprintf("%s: %v", recorded(e), err))
 		}
 		return "", false
 	}
+
 	id := identity{kind: p.kind, name: p.name, input: input, hashed: true}
 	text := string(appendOccurrence(id.append(nil, p.path), p.occurrence))
 	if m.renamed == nil {
 		m.renamed = map[string]string{}
 	}
 	m.renamed[text] = e.ID
+
 	return text, true
 }
 
-// foresee finds the record of a child whose input is encoded differently today before its turn comes: the key of the child follows from the
-// identity that is recorded, and the code may use it at once.
+// foresee finds the record of a child whose input is encoded differently today before its turn
+// comes: the key of the child follows from the identity that is recorded, and the code may use it
+// at once.
 func (m *machine) foresee(a *ask) {
 	if m.live || m.normalizers[kindName{askChild, a.name}] == nil {
 		return
 	}
+
 	if m.kids == nil {
 		m.kids = map[string]*model.Event{}
 		for _, e := range m.r.events {
@@ -159,9 +174,11 @@ func (m *machine) foresee(a *ask) {
 			}
 		}
 	}
+
 	if len(m.kids) == 0 || m.kids[a.id] != nil {
 		return
 	}
+
 	if _, seen := m.foreseen[a.name]; !seen {
 		if m.foreseen == nil {
 			m.foreseen = map[string]struct{}{}
@@ -173,6 +190,7 @@ func (m *machine) foresee(a *ask) {
 			}
 		}
 	}
+
 	if id, ok := m.renamed[a.id]; ok {
 		m.adoptName(a, id)
 	}
@@ -180,7 +198,8 @@ func (m *machine) foresee(a *ask) {
 
 // ---- what is left over
 
-// mismatchAtEnd blocks the run because something recorded was not asked for although the code has come to the end of the history.
+// mismatchAtEnd blocks the run because something recorded was not asked for although the code has
+// come to the end of the history.
 func (m *machine) mismatchAtEnd() {
 	e := m.firstEarly()
 	if text := m.drift(e); text != "" {
@@ -190,8 +209,9 @@ func (m *machine) mismatchAtEnd() {
 	m.block(fmt.Sprintf("%s, which the code did not ask for; it asks for %s", recorded(e), m.asking()))
 }
 
-// settleRest checks, when the code returns before the end of the history, that what follows is unsolicited or was asked for. What the code
-// asked for and is not recorded is then asked for with the end of the run.
+// settleRest checks, when the code returns before the end of the history, that what follows is
+// unsolicited or was asked for. What the code asked for and is not recorded is then asked for with
+// the end of the run.
 func (m *machine) settleRest() bool {
 	for _, e := range m.r.events[m.fed:] {
 		if e.Kind == model.EventLabeled {
@@ -204,6 +224,7 @@ func (m *machine) settleRest() bool {
 		if a == nil {
 			a = m.rename(e)
 		}
+
 		switch {
 		case a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn || e.Kind == model.EventUnlocked && (a.kind != askLock || !a.section.ended):
 			m.block(recorded(e) + ", but the code returned without asking for it")
@@ -220,21 +241,23 @@ func (m *machine) settleRest() bool {
 			a.gone = true
 		}
 	}
+
 	if len(m.early) > 0 {
 		m.block(recorded(m.firstEarly()) + ", but the code returned without asking for it")
 		return false
 	}
+
 	m.goLive()
 	return m.doom == nil
 }
 
-// unsolicited reports whether an event answers nothing that the code asks for, so that it may stand anywhere. A mark may, because it
-// may be there from code that has been cleaned up since.
+// unsolicited reports whether an event answers nothing that the code asks for, so that it may stand
+// anywhere. A mark may, because it may be there from code that has been cleaned up since.
 func unsolicited(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventStarted, model.EventClosed,
 		model.EventVersionMarked, model.EventUpdateReceived, model.EventPaused, model.EventResumed, model.EventPinned,
-		model.EventLabeled:
+		model.EventLabeled, model.EventSignalDropped:
 		return true
 	default:
 		return carriedState(e)
@@ -277,6 +300,7 @@ func recorded(e *model.Event) string {
 			what, name = lockText(e), ""
 		}
 	}
+
 	if name != "" {
 		what += " " + name
 	}
@@ -318,12 +342,14 @@ func asked(f *Future) string {
 		return "the lock of " + lockNames(f.ask.section.locks) + at(f.ask.position)
 	case futureCoroutine, futureFailed, futureLocal:
 	}
+
 	return "nothing"
 }
 
 // ---- argument drift
 
-// drift explains a recorded step or child of a name that the code asks for with another input; "" when it is something else.
+// drift explains a recorded step or child of a name that the code asks for with another input; ""
+// when it is something else.
 func (m *machine) drift(e *model.Event) string {
 	p, ok := parseID(e.ID)
 	if !ok || !p.hashed {
@@ -334,12 +360,14 @@ func (m *machine) drift(e *model.Event) string {
 		what = "child"
 	}
 	a := m.driftedTo(p)
+
 	switch {
 	case a == nil:
 		return ""
 	case p.kind == askLock:
 		return fmt.Sprintf("%s; the code asks for the lock of %s%s", recorded(e), lockNames(a.section.locks), at(a.position))
 	}
+
 	text := fmt.Sprintf("input of %s %s changed", what, p.name)
 	switch fields := changedFields(m.inputOf(e), a.input()); len(fields) {
 	case 0:
@@ -348,10 +376,12 @@ func (m *machine) drift(e *model.Event) string {
 	default:
 		text += ": fields " + strings.Join(fields, ", ")
 	}
+
 	return fmt.Sprintf("%s (%s; the code asks%s)", text, recorded(e), at(a.position))
 }
 
-// driftedTo is the open ask that most likely is the recorded one with another input: of the same coroutine, kind and name.
+// driftedTo is the open ask that most likely is the recorded one with another input: of the same
+// coroutine, kind and name.
 func (m *machine) driftedTo(p parsedID) *ask {
 	var best *ask
 	var bestID parsedID
@@ -388,12 +418,14 @@ func (a *ask) input() []byte {
 	return nil
 }
 
-// changedFields names the fields in which two JSON values differ, at most five; nil when they are not objects.
+// changedFields names the fields in which two JSON values differ, at most five; nil when they are
+// not objects.
 func changedFields(a, b []byte) []string {
 	var x, y map[string]json.RawMessage
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
 		return nil
 	}
+
 	var fields []string
 	for name, v := range x {
 		if w, ok := y[name]; !ok {
@@ -408,11 +440,13 @@ func changedFields(a, b []byte) []string {
 			}
 		}
 	}
+
 	for name := range y {
 		if _, ok := x[name]; !ok {
 			fields = append(fields, name)
 		}
 	}
+
 	slices.Sort(fields)
 	if len(fields) > 5 {
 		fields = append(fields[:5], "…")

@@ -60,7 +60,8 @@ func thenSleep(p program) program {
 	}
 }
 
-// charge asks for a step whose input has the fields of v, and reads recorded inputs into the type of v.
+// charge asks for a step whose input has the fields of v, and reads recorded inputs into the type
+// of v.
 func charge[T any](v T) program {
 	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
 	return func(e *engine, x replay.Ctx) error {
@@ -78,7 +79,8 @@ func charge[T any](v T) program {
 	}
 }
 
-// hire starts a child without a key of its own, and tells it something, so that the address of the child matters.
+// hire starts a child without a key of its own, and tells it something, so that the address of the
+// child matters.
 func hire[T any](v T) program {
 	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
 	return func(_ *engine, x replay.Ctx) error {
@@ -134,8 +136,8 @@ func branches(order ...string) program {
 	}
 }
 
-// TestChangedCode replays a history with other code. Nothing of what was recorded is executed again, and either the new code fits, or
-// the run is blocked with a reason that says why.
+// TestChangedCode replays a history with other code. Nothing of what was recorded is executed
+// again, and either the new code fits, or the run is blocked with a reason that says why.
 func TestChangedCode(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -204,20 +206,24 @@ func TestChangedCode(t *testing.T) {
 				if len(e.ran) != c.executes {
 					t.Errorf("%d steps were executed, want %d", len(e.ran), c.executes)
 				}
+
 				if len(c.blocked) == 0 {
 					if e.blocked != nil {
 						t.Errorf("blocked: %s", e.blocked)
 					}
 					return
 				}
+
 				if e.blocked == nil {
 					t.Fatalf("not blocked; want %q", c.blocked)
 				}
+
 				for _, part := range c.blocked {
 					if !strings.Contains(e.blocked.Detail, part) {
 						t.Errorf("reason %q\nhas no %q", e.blocked.Detail, part)
 					}
 				}
+
 				if e.end != nil || len(e.events) != len(history) {
 					t.Error("a blocked run went on")
 				}
@@ -226,7 +232,8 @@ func TestChangedCode(t *testing.T) {
 	}
 }
 
-// TestFanOutWithChangedEncoding finds every step of a large fan-out under its new encoding, equal ones by their occurrence.
+// TestFanOutWithChangedEncoding finds every step of a large fan-out under its new encoding, equal
+// ones by their occurrence.
 func TestFanOutWithChangedEncoding(t *testing.T) {
 	fan := func(fields string) program {
 		return func(e *engine, x replay.Ctx) error {
@@ -245,6 +252,7 @@ func TestFanOutWithChangedEncoding(t *testing.T) {
 			return x.Sleep(time.Hour)
 		}
 	}
+
 	synctest.Test(t, func(t *testing.T) {
 		history := record(t, fan(""))
 		e := newEngine(nil)
@@ -262,7 +270,8 @@ func TestFanOutWithChangedEncoding(t *testing.T) {
 	})
 }
 
-// TestRetryUnderOldIdentity lets a step go on under the identity that its first attempt was recorded with.
+// TestRetryUnderOldIdentity lets a step go on under the identity that its first attempt was
+// recorded with.
 func TestRetryUnderOldIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flaky := func(v chargeV2) program {
@@ -282,6 +291,7 @@ func TestRetryUnderOldIdentity(t *testing.T) {
 				return err
 			}
 		}
+
 		history := record(t, flaky(chargeV2{"o", "old"}))
 		e := newEngine(nil)
 		e.auto = true

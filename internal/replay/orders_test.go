@@ -35,14 +35,16 @@ func compositions(n int) [][]int {
 	return all
 }
 
-// TestAllCompletionOrders lets up to five parallel steps end in every order, reported and delivered in every batching, and crashes
-// after every event: the rest of the run must end as it would have, having seen the same. Of four, every second batching is tried with
-// each order; of five, one, with one crash.
+// TestAllCompletionOrders lets up to five parallel steps end in every order, reported and delivered
+// in every batching, and crashes after every event: the rest of the run must end as it would have,
+// having seen the same. Of four, every second batching is tried with each order; of five, one, with
+// one crash.
 func TestAllCompletionOrders(t *testing.T) {
 	pairs, most := 0, 5
 	if testing.Short() {
 		most = 3
 	}
+
 	for n := 1; n <= most; n++ {
 		for _, kind := range []op{
 			{Kind: "all", N: 9, M: n},
@@ -57,11 +59,13 @@ func TestAllCompletionOrders(t *testing.T) {
 			if n == 5 && kind.Kind == "par" {
 				continue // two steps each
 			}
+
 			for i, order := range permutations(n) {
 				for j, batches := range compositions(n) {
 					if n == 4 && (i+j)%2 == 1 || n == 5 && j != i%16 {
 						continue
 					}
+
 					synctest.Test(t, func(t *testing.T) {
 						s := newSim(ops, nil, false)
 						s.e.activate(-1)
@@ -79,6 +83,7 @@ func TestAllCompletionOrders(t *testing.T) {
 								}
 							}
 						}
+
 						s.e.settle()
 						s.e.stop()
 						if err := s.finished(); err != nil {
@@ -87,6 +92,7 @@ func TestAllCompletionOrders(t *testing.T) {
 						if err := s.check(); err != nil {
 							t.Fatalf("%v %v %v: %v", kind, order, batches, err)
 						}
+
 						pairs += len(s.e.events) + 1
 						for k := range len(s.e.events) {
 							if n == 5 && k != i%len(s.e.events) {
@@ -101,6 +107,7 @@ func TestAllCompletionOrders(t *testing.T) {
 							if err := r.finished(); err != nil {
 								t.Fatalf("%v %v %v, crash after %d: %v", kind, order, batches, k, err)
 							}
+
 							if n >= 4 && k%2 == 0 {
 								continue // time
 							}
@@ -114,6 +121,7 @@ func TestAllCompletionOrders(t *testing.T) {
 			}
 		}
 	}
+
 	t.Logf("%d live/replay pairs", pairs)
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// passage is an attempt that has to pass limits and a breaker before its body may run. It counts as running meanwhile, as one that
-// waits for a slot does, but it has none.
+// passage is an attempt that has to pass limits and a breaker before its body may run. It counts as
+// running meanwhile, as one that waits for a slot does, but it has none.
 type passage struct {
 	job     job
 	gate    api.Gate
@@ -34,7 +34,8 @@ func (w *Worker) gate() api.Gate {
 func (w *Worker) pass(j job, g api.Gate) {
 	a, r := j.a, j.m.r
 	p := &passage{job: j, gate: g, ref: model.TaskRef{
-		Address: r.start.Address, Run: r.start.Run, ID: fmt.Sprintf("%s\x1f%d", a.id, w.passed.Add(1)), // every attempt passes on its own
+		// every attempt passes on its own
+		Address: r.start.Address, Run: r.start.Run, ID: fmt.Sprintf("%s\x1f%d", a.id, w.passed.Add(1)),
 	}}
 	a.passage.Store(p)
 	w.passages.Store(p, nil)
@@ -85,7 +86,8 @@ func (p *passage) leave(begun bool, err error) {
 	p.gate.Passed(p.ref, p.job.a.step.Pass, how, after)
 }
 
-// flush has the attempts that wait and are not wanted any more find that out. It takes a look at those that wait, and there are none as a rule.
+// flush has the attempts that wait and are not wanted any more find that out. It takes a look at
+// those that wait, and there are none as a rule.
 func (w *Worker) flush() {
 	w.passages.Range(func(key, _ any) bool {
 		if p := key.(*passage); w.draining.Load() || p.moot() {

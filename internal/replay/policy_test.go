@@ -77,18 +77,21 @@ func TestAgain(t *testing.T) {
 			t.Errorf("%v after %d: %s, want %s", c.err, c.n, got, c.want)
 		}
 	}
+
 	if Permanent(nil) != nil || RetryAfter(nil, 1) != nil {
 		t.Error("no error became one")
 	}
 }
 
-// TestIdentitiesAreUnambiguous draws parts of identities: equal texts have equal parts, and every text is bounded and can be read back.
+// TestIdentitiesAreUnambiguous draws parts of identities: equal texts have equal parts, and every
+// text is bounded and can be read back.
 func TestIdentitiesAreUnambiguous(t *testing.T) {
 	type parts struct {
 		path, name, key string
 		keyed           bool
 		n               int
 	}
+
 	text := rapid.OneOf(rapid.StringN(1, 12, 40).Filter(func(s string) bool { return !strings.ContainsRune(s, 0) }), rapid.SampledFrom([]string{"a", "a#1", "1:a", "a/k1:b", "s1:a", "b", "#", "/", "é", strings.Repeat("x", 200)}))
 	gen := rapid.Custom(func(t *rapid.T) parts {
 		return parts{
@@ -97,6 +100,7 @@ func TestIdentitiesAreUnambiguous(t *testing.T) {
 			rapid.Bool().Draw(t, "keyed"), rapid.IntRange(0, 12).Draw(t, "n"),
 		}
 	})
+
 	id := func(p parts) string { return StepID(p.path, p.name, p.key, p.keyed, nil, p.n) }
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := gen.Draw(t, "a"), gen.Draw(t, "b")
@@ -109,6 +113,7 @@ func TestIdentitiesAreUnambiguous(t *testing.T) {
 		if (id(a) == id(b)) != (a == b) {
 			t.Fatalf("%+v and %+v are %q and %q", a, b, id(a), id(b))
 		}
+
 		if s := id(a); len(s) > 600 || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 			t.Fatalf("%q cannot be stored", s)
 		}

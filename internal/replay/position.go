@@ -7,19 +7,22 @@ import (
 	"sync"
 )
 
-// positions turns program counters into file:line of user code. Looking symbols up is slow, so each place is looked up once.
+// positions turns program counters into file:line of user code. Looking symbols up is slow, so each
+// place is looked up once.
 type positions struct {
 	mu    sync.RWMutex
 	known map[positionKey]string
 }
 
-// positionDepth is how many frames are looked at when the frame of the caller is not known. Unwinding is what costs.
+// positionDepth is how many frames are looked at when the frame of the caller is not known.
+// Unwinding is what costs.
 const positionDepth = 12
 
 type positionKey [positionDepth]uintptr
 
-// Caller is the program counter in the function that called the caller of this one, for Step.Caller; 0 when nobody needs it.
-// It is worth its place in hot calls: unwinding stops at the frame that is wanted.
+// Caller is the program counter in the function that called the caller of this one, for
+// Step.Caller; 0 when nobody needs it. It is worth its place in hot calls: unwinding stops at the
+// frame that is wanted.
 func (x Ctx) Caller() uintptr {
 	if c := x.co; c == nil || !c.m.live && !c.m.examine {
 		return 0
@@ -29,8 +32,8 @@ func (x Ctx) Caller() uintptr {
 	return pc[0]
 }
 
-// of is where user code called into the SDK: at the program counter, or in the innermost frame that is not ours when it is 0. It is
-// called by newAsk.
+// of is where user code called into the SDK: at the program counter, or in the innermost frame that
+// is not ours when it is 0. It is called by newAsk.
 func (p *positions) of(pc uintptr) string {
 	if pc != 0 {
 		if place := p.look(positionKey{pc}); place != "" {

@@ -137,11 +137,13 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 			if err := p.got(me, fs[i], x.Get(fs[i])); err != nil {
 				return err
 			}
+
 			if i == 1 {
 				fs[1] = x.Next(sig)
 			} else {
 				fs = append(fs[:i:i], fs[i+1:]...)
 			}
+
 			if len(fs) < 2 || i == 0 {
 				break
 			}
@@ -153,7 +155,8 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		f := y.Promise("p")
 		return p.got(me, f, y.Get(f))
 	case "version":
-		// The same range wherever a change is asked for: code that supports less here than there is blocked, rightly.
+		// The same range wherever a change is asked for: code that supports less here than there is
+		// blocked, rightly.
 		p.log(me, "version %d", x.Version(fmt.Sprintf("c%d", o.N), 0, o.N))
 	case "label":
 		return x.SetLabel(fmt.Sprintf("l%d", o.N%2), fmt.Sprint(o.M-1))
@@ -176,7 +179,7 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		p.log(me, "watched %d", i)
 		return err
 	case "send":
-		_, err := x.Send(model.Message{Kind: model.MessageSignal, To: model.Address{Type: "other", Key: "o"}, Name: sig, Input: payload("1")}, "", nil)
+		_, err := x.Send(model.Message{Kind: model.MessageSignal, To: model.Address{Tenant: "default", Type: "other", Key: "o"}, Name: sig, Input: payload("1")}, "", nil)
 		return err
 	case "state":
 		had, ok := x.State(sig)
@@ -237,6 +240,7 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 	case "cleanup":
 		x.Cleanup(o.N%2 == 0, func(y replay.Ctx) error { return p.run(y, me+"!", o.Body) })
 	}
+
 	return nil
 }
 
@@ -264,6 +268,7 @@ func (p *interp) stepOf(o op) *replay.Step {
 	case "limited":
 		return p.e.stepOf(name(o.N), func(s *replay.Step) { s.AttemptTimeout = time.Hour })
 	}
+
 	return p.e.stepOf(name(o.N))
 }
 
@@ -284,9 +289,11 @@ func (p *interp) futures(x replay.Ctx, me string, o op) error {
 		}
 		fs = append(fs, x.StepFuture(p.e.stepOf(name(i))))
 	}
+
 	if o.N == 2 {
 		fs = append(fs, x.Next("s0"))
 	}
+
 	switch o.Kind {
 	case "all":
 		err := x.All(fs)
@@ -317,6 +324,7 @@ func (p *interp) futures(x replay.Ctx, me string, o op) error {
 		p.log(me, "first %v", is)
 		return err
 	}
+
 	err := x.Cancel(fs[0])
 	p.log(me, "cancelled %v, then %v", err, x.Get(fs[0]))
 	return x.Wait(fs)

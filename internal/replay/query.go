@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// QueryHandler answers a query from what the code has in memory. It may not wait, and changes nothing.
+// QueryHandler answers a query from what the code has in memory. It may not wait, and changes
+// nothing.
 type QueryHandler func(model.Payload) (model.Payload, error)
 
 // HandleQuery has queries of the name answered.
@@ -23,7 +24,8 @@ func (x Ctx) HandleQuery(name string, h QueryHandler) {
 	m.queries[name] = h
 }
 
-// query puts a query into the mailbox. It is answered when the code is parked at the end of its history.
+// query puts a query into the mailbox. It is answered when the code is parked at the end of its
+// history.
 func (r *run) query(q model.Query) {
 	r.mu.Lock()
 	if r.evicted {
@@ -44,14 +46,15 @@ func (r *run) asked() bool {
 	return len(r.queries) > 0
 }
 
-// answerQueries answers what was asked. It holds the baton and no coroutine runs, so the handlers see the code at rest, and a
-// durable call of theirs is refused.
+// answerQueries answers what was asked. It holds the baton and no coroutine runs, so the handlers
+// see the code at rest, and a durable call of theirs is refused.
 func (r *run) answerQueries() {
 	r.mu.Lock()
 	queries := r.queries
 	r.queries = nil
 	r.mail.Store(len(r.inbox)+len(r.retries) > 0 || r.evicted)
 	r.mu.Unlock()
+
 	s := r.w.serving()
 	for _, q := range queries {
 		out, err := r.m.answerQuery(&q)
@@ -64,6 +67,7 @@ func (r *run) answerQueries() {
 		}
 		s.Answer(r.start.Run, r.generation, q.ID, out, f)
 	}
+
 	r.m.turnOver(nil, false)
 }
 
@@ -76,14 +80,17 @@ func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
 		}
 		return out, fault.New(fault.NotFound, "workflow %s does not handle query %s; it handles: %s", m.r.start.Address.Type, q.Name, known)
 	}
+
 	slow := time.AfterFunc(m.w.cfg.StuckAfter, func() {
 		m.w.cfg.Logger.Warn("the handler of a query blocks, and its execution with it: it may not wait", "query", q.Name, "execution", addressText(m.r.start.Address))
 	})
 	defer slow.Stop()
+
 	defer func() {
 		if p := recover(); p != nil {
 			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
+
 	return m.w.asked(h(q.Input))
 }

@@ -19,8 +19,8 @@ const (
 // Load reads the whole history of a run. An address without a run means the current one.
 type Load func(ctx context.Context, a model.Address, run model.RunID) (*model.History, error)
 
-// Recall asks the code about a run that has ended: its history is read and replayed, no step is executed, and nothing is
-// written. It does not block.
+// Recall asks the code about a run that has ended: its history is read and replayed, no step is
+// executed, and nothing is written. It does not block.
 func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q model.Query) {
 	w.mu.Lock()
 	if w.ctx.Err() != nil {
@@ -45,8 +45,9 @@ func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q m
 	}()
 }
 
-// AskEnded asks the code of this worker about a run that has ended, for a caller of the same process whose question the owner
-// cannot answer because it lacks the code. ok is false when this worker cannot answer either, or when the run is open.
+// AskEnded asks the code of this worker about a run that has ended, for a caller of the same
+// process whose question the owner cannot answer because it lacks the code. ok is false when this
+// worker cannot answer either, or when the run is open.
 func (w *Worker) AskEnded(ctx context.Context, a model.Address, run model.RunID, q model.Query) (out model.Payload, ok bool, err error) {
 	if w.cfg.Code[a.Type] == nil {
 		return out, false, nil
@@ -99,8 +100,9 @@ type recalls struct {
 	line  atomic.Int64
 }
 
-// Ask replays a history as Check does, and has the code answer a query where the history ends. A run that ended by itself
-// must end in the same way again: otherwise what the code has in memory is not what it had, and the error is of kind Blocked.
+// Ask replays a history as Check does, and has the code answer a query where the history ends. A
+// run that ended by itself must end in the same way again: otherwise what the code has in memory is
+// not what it had, and the error is of kind Blocked.
 func Ask(ctx context.Context, cfg Config, h *model.History, q model.Query) (model.Payload, error) {
 	v, err := conclude(ctx, cfg, h, &q)
 	if err == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Policy says when a failed attempt of a step is repeated. The zero value never gives up: 1 s, doubled, at most 1 min.
+// Policy says when a failed attempt of a step is repeated. The zero value never gives up: 1 s,
+// doubled, at most 1 min.
 type Policy struct {
 	MaxAttempts         int
 	Initial, Max        time.Duration
@@ -25,13 +26,15 @@ const (
 	farFuture = 100 * 365 * 24 * time.Hour
 )
 
-// Repeat is the policy of a workflow for runs that failed. Worth, if it is there, decides about errors that Stored cannot tell apart.
+// Repeat is the policy of a workflow for runs that failed. Worth, if it is there, decides about
+// errors that Stored cannot tell apart.
 type Repeat struct {
 	Stored model.Retry
 	Worth  func(error) bool
 }
 
-// delay is how long to wait after the failed attempt n (from 1) before the next one. It saturates: no input overflows.
+// delay is how long to wait after the failed attempt n (from 1) before the next one. It saturates:
+// no input overflows.
 func (p *Policy) delay(n int, random float64) time.Duration {
 	first := p.Initial
 	if first <= 0 {
@@ -52,6 +55,7 @@ func (p *Policy) delay(n int, random float64) time.Duration {
 	if j := p.Jitter; j > 0 {
 		d += d * min(j, 1) * (2*random - 1)
 	}
+
 	return time.Duration(min(max(d, 0), float64(farFuture)))
 }
 
@@ -72,7 +76,8 @@ func (p *Policy) again(err error, n int) (time.Duration, bool) {
 	return p.delay(n, rand.Float64()), true
 }
 
-// guarded is a predicate of user code that may panic: then it has no opinion, so that another attempt is made, and people see why in what is recorded.
+// guarded is a predicate of user code that may panic: then it has no opinion, so that another
+// attempt is made, and people see why in what is recorded.
 func guarded(decide func(error) bool, recorded *model.Failure) func(error) bool {
 	return func(err error) (again bool) {
 		defer func() {

@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// run is a run that the worker holds: its history, its mailbox, and the machine that executes its code. The fields above the mutex
-// belong to whoever holds the baton, which is a right and not a thing: busy means that somebody has it.
+// run is a run that the worker holds: its history, its mailbox, and the machine that executes its
+// code. The fields above the mutex belong to whoever holds the baton, which is a right and not a
+// thing: busy means that somebody has it.
 type run struct {
 	w          *Worker
 	start      model.Start
@@ -23,7 +24,12 @@ type run struct {
 	ownerNow   model.Time // the owner's clock at activation
 	activated  time.Time
 	m          *machine
-	events     []*model.Event // the history so far; event n has position n+1. They are shared with the engine and never changed
+	// the history so far; event n has position n+1. They are shared with the engine and never
+	// changed
+	events []*model.Event
+	// positions of signals that an operator dropped, and before which event each vanishes; see
+	// drop.go
+	drops map[int64]int
 
 	mail     atomic.Bool  // there is something in the mailbox
 	bodies   atomic.Int64 // running step bodies, beside the inline one
@@ -42,11 +48,12 @@ type run struct {
 	authors  []*ask
 	flushing bool
 	told     []model.Reason // the waits that were last reported
-	vague    bool           // a turn said that a body may run because somebody had the baton: who lays it down says more
-	released bool           // the engine was asked to take it back
-	retell   bool           // a step was let through since the waits were reported
-	stuck    int64          // the resume that was reported as stuck
-	since    int64          // tick at which the inline body began and 1; 0 when that was told
+	// a turn said that a body may run because somebody had the baton: who lays it down says more
+	vague    bool
+	released bool  // the engine was asked to take it back
+	retell   bool  // a step was let through since the waits were reported
+	stuck    int64 // the resume that was reported as stuck
+	since    int64 // tick at which the inline body began and 1; 0 when that was told
 }
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
@@ -55,6 +62,9 @@ func newRun(w *Worker, a *model.Activation, code Code) *run {
 		events: pointers(nil, a.Events), busy: true,
 	}
 	r.lastUsed.Store(w.tick.Load())
+	for _, e := range r.events {
+		r.noteDrop(e)
+	}
 	r.m = newMachine(r)
 	return r
 }
@@ -78,8 +88,8 @@ func (r *run) begin() {
 
 // ---- the mailbox
 
-// deliver puts events into the mailbox. When nobody holds the baton, the caller takes it and feeds them itself, up to the point where
-// code has to run.
+// deliver puts events into the mailbox. When nobody holds the baton, the caller takes it and feeds
+// them itself, up to the point where code has to run.
 func (r *run) deliver(events []model.Event) {
 	r.mu.Lock()
 	if r.evicted {
@@ -98,8 +108,9 @@ func (r *run) deliver(events []model.Event) {
 	r.wakeLocked()
 }
 
-// retry notes that the back-off of a step is over. A run that was released keeps it for the case that it stays: if it does not, the engine
-// hands it out anew, and an attempt that began here would be made twice.
+// retry notes that the back-off of a step is over. A run that was released keeps it for the case
+// that it stays: if it does not, the engine hands it out anew, and an attempt that began here would
+// be made twice.
 func (r *run) retry(id string) {
 	r.mu.Lock()
 	r.retries = append(r.retries, id)
@@ -137,13 +148,16 @@ func (r *run) collect() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for _, e := range r.inbox {
 		if want := int64(len(r.events)) + 1; e.Seq == want {
 			r.events = append(r.events, e)
+			r.noteDrop(e)
 		} else if e.Seq > want {
 			r.m.doom = &model.Reason{Code: model.WaitCorrupt, Detail: "event " + itoa(int(e.Seq)) + " came where " + itoa(int(want)) + " belongs"}
 		}
 	}
+
 	clear(r.inbox)
 	r.inbox = r.inbox[:0]
 	r.mail.Store(len(r.retries)+len(r.queries) > 0)
@@ -163,7 +177,8 @@ func (r *run) takeRetries() []string {
 	return ids
 }
 
-// layDown gives the baton up, unless there is mail. Retries wait until the code may run steps again.
+// layDown gives the baton up, unless there is mail. Retries wait until the code may run steps
+// again.
 func (r *run) layDown() bool {
 	r.mu.Lock()
 	m := r.m
@@ -172,22 +187,36 @@ func (r *run) layDown() bool {
 		r.mu.Unlock()
 		return false
 	}
+
 	if r.vague && !m.closed && m.live {
 		r.vague, m.untold, m.tell = false, true, true
 		r.mu.Unlock()
 		return false
 	}
+
 	r.busy = false
 	c := r.w.cfg.Checks
 	if !r.released && (r.w.draining.Load() && m.quiet() || c != nil && c.Twice && m.idle()) {
 		r.releaseLocked()
 		return true
 	}
+
 	r.mu.Unlock()
 	return true
 }
 
-// releaseLocked asks the engine to take the run back; nobody holds the baton. It unlocks. A run that is not idle is given back as it is.
+// giveBackLocked releases the run if its worker is leaving and nothing of the run is on its way. It
+// unlocks. If something is, the run is released when that has come back.
+func (r *run) giveBackLocked() {
+	if !r.w.draining.Load() || r.busy || r.released || r.evicted || len(r.inbox) > 0 || !r.m.quiet() {
+		r.mu.Unlock()
+		return
+	}
+	r.releaseLocked()
+}
+
+// releaseLocked asks the engine to take the run back; nobody holds the baton. It unlocks. A run
+// that is not idle is given back as it is.
 func (r *run) releaseLocked() {
 	r.released = true
 	seen := int64(r.m.fed)
@@ -221,7 +250,8 @@ func (r *run) unload() {
 	r.w.flush()
 }
 
-// restart throws the machine away and replays. What the old one took for granted is certain to come.
+// restart throws the machine away and replays. What the old one took for granted is certain to
+// come.
 func (r *run) restart() {
 	old := r.m
 	old.unload()
@@ -243,8 +273,8 @@ func (r *run) restart() {
 	r.begin()
 }
 
-// block reports that the code does not fit, and ends the run here. The first time it replays once more, to learn the source positions
-// that are not kept otherwise.
+// block reports that the code does not fit, and ends the run here. The first time it replays once
+// more, to learn the source positions that are not kept otherwise.
 func (r *run) block() {
 	m := r.m
 	if !m.examine && !m.live && m.doom.Code == model.WaitMismatch {

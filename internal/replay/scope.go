@@ -6,9 +6,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Scope is a part of an execution whose waits end together: by a deadline, by the cancel request of the execution, or because
-// the future of its coroutine was cancelled. What is parked or pending under a scope is linked to it, and only while it is, so
-// that scopes which nobody waits under cost nothing.
+// Scope is a part of an execution whose waits end together: by a deadline, by the cancel request of
+// the execution, or because the future of its coroutine was cancelled. What is parked or pending
+// under a scope is linked to it, and only while it is, so that scopes which nobody waits under cost
+// nothing.
 type Scope struct {
 	m      *machine
 	parent *Scope // nil for the root and for detached scopes
@@ -127,11 +128,13 @@ func (s *Scope) endWaits(err error) {
 	}
 }
 
-// syncTimers asks for the timers of scopes under which something waits now, and stops those that nobody needs.
+// syncTimers asks for the timers of scopes under which something waits now, and stops those that
+// nobody needs.
 func (m *machine) syncTimers() {
 	if len(m.dirtyScopes) == 0 {
 		return
 	}
+
 	for _, s := range m.dirtyScopes {
 		s.dirty = false
 		want := s.count > 0 && s.ended() == nil
@@ -145,6 +148,7 @@ func (m *machine) syncTimers() {
 		s.armed = want
 		m.command(nil, c)
 	}
+
 	m.dirtyScopes = m.dirtyScopes[:0]
 }
 

@@ -6,11 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Seal gives what code sends to another execution the form in which it is stored. It may take its time, because that may mean to store something
-// elsewhere, so it is called only when the command is about to be reported: on replay, hardly ever.
+// Seal gives what code sends to another execution the form in which it is stored. It may take its
+// time, because that may mean to store something elsewhere, so it is called only when the command
+// is about to be reported: on replay, hardly ever.
 type Seal func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error)
 
-// Normalize is what a step or child of the recorded input would be identified by today: the input is decoded into today's type and encoded again.
+// Normalize is what a step or child of the recorded input would be identified by today: the input
+// is decoded into today's type and encoded again.
 type Normalize func(host any, recorded model.Payload) ([]byte, error)
 
 // unsealed is a command of the turn whose payload has not got its stored form.
@@ -19,8 +21,9 @@ type unsealed struct {
 	seal    Seal
 }
 
-// seal gives the payloads of the turn their stored form. The caller holds the baton and may block. It reports false when that is impossible: the run is
-// blocked then, and what the turn holds is asked for again when it goes on.
+// seal gives the payloads of the turn their stored form. The caller holds the baton and may block.
+// It reports false when that is impossible: the run is blocked then, and what the turn holds is
+// asked for again when it goes on.
 func (m *machine) seal() bool {
 	for _, u := range m.unsealed {
 		c := &m.commands[u.command]
@@ -38,6 +41,7 @@ func (m *machine) seal() bool {
 		}
 		*p = sealed
 	}
+
 	m.unsealed = nil
 	return true
 }

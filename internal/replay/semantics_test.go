@@ -59,6 +59,7 @@ func TestSelectTakesTheSmallestPosition(t *testing.T) {
 		if err := x.Sleep(time.Hour); err != nil {
 			return "", err
 		}
+
 		var order []int
 		for range 3 {
 			i, err := x.Select(fs)
@@ -71,6 +72,7 @@ func TestSelectTakesTheSmallestPosition(t *testing.T) {
 			}
 			fs[i] = x.Promise("never")
 		}
+
 		return say(order), nil
 	}, func(e *engine) {
 		e.letGoNamed(t, "b")
@@ -280,7 +282,8 @@ func TestNewsIsNotVisibleBeforeTheNextPark(t *testing.T) {
 	})
 }
 
-// TestNewsBetweenOutcomeAndTurn delivers a signal after the code has taken an outcome for granted and before it reports that.
+// TestNewsBetweenOutcomeAndTurn delivers a signal after the code has taken an outcome for granted
+// and before it reports that.
 func TestNewsBetweenOutcomeAndTurn(t *testing.T) {
 	var running, goOn chan struct{}
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
@@ -305,6 +308,7 @@ func TestNewsBetweenOutcomeAndTurn(t *testing.T) {
 		if e.diverged != 1 {
 			t.Errorf("diverged %d times", e.diverged)
 		}
+
 		for id, n := range e.ran {
 			if n > 1 {
 				t.Errorf("step %s ran %d times", id, n)
@@ -399,7 +403,8 @@ func TestRootEndsAll(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		for range 3 {
 			x.Go(func(y replay.Ctx) (any, error) {
-				defer func() { _ = y.Sleep(time.Hour); after = true }() // ends the deferred function
+				// ends the deferred function
+				defer func() { _ = y.Sleep(time.Hour); after = true }()
 				_, err := e.step(y, "never awaited")
 				after = true
 				return nil, err

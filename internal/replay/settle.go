@@ -11,15 +11,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A step that settles keeps its outcome outside of the history as well, in a place where only one outcome of it can ever stand: the database in
-// which it acts. Whoever wants to say that it failed, or that it was given up, must have put that there first; otherwise a body that is thought
-// dead could still act, and nobody would know. So such a step is never withdrawn. It ends by an outcome of its own, and the end of
-// its scope only hurries it: its body is interrupted, no further attempt is made, and the code waits until it is known what has become of it.
+// A step that settles keeps its outcome outside of the history as well, in a place where only one
+// outcome of it can ever stand: the database in which it acts. Whoever wants to say that it failed,
+// or that it was given up, must have put that there first; otherwise a body that is thought dead
+// could still act, and nobody would know. So such a step is never withdrawn. It ends by an outcome
+// of its own, and the end of its scope only hurries it: its body is interrupted, no further attempt
+// is made, and the code waits until it is known what has become of it.
 
 const (
-	// settleTimeout limits one try to settle a failure. Somebody who still holds the place is waited for no longer.
+	// settleTimeout limits one try to settle a failure. Somebody who still holds the place is
+	// waited for no longer.
 	settleTimeout = 10 * time.Second
-	// outcomePending marks an attempt (Event.Ref) whose failure ends the step and could not be settled yet.
+	// outcomePending marks an attempt (Event.Ref) whose failure ends the step and could not be
+	// settled yet.
 	outcomePending = 1
 )
 
@@ -85,8 +89,8 @@ func (m *machine) attemptFailed(a *ask, e *model.Event) {
 	}
 }
 
-// withdrawnElsewhere ends a hurried step that a process without its code has withdrawn, since it could not settle it. It reports false when the
-// code has not given up on it.
+// withdrawnElsewhere ends a hurried step that a process without its code has withdrawn, since it
+// could not settle it. It reports false when the code has not given up on it.
 func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
 	if !a.settles() || m.r.hurriedBy(a) == nil {
 		return false
@@ -97,8 +101,9 @@ func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
 	return true
 }
 
-// conclude is the command that records how an attempt went. The failure that ends a step which settles is settled first; what stands there
-// already, by an attempt that was thought lost, is the outcome.
+// conclude is the command that records how an attempt went. The failure that ends a step which
+// settles is settled first; what stands there already, by an attempt that was thought lost, is the
+// outcome.
 func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	cmd := r.w.outcome(a, out, err)
 	if err == nil || a.step.Settle == nil || !r.wants(a) {
@@ -117,14 +122,16 @@ func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	return r.settle(a, cmd.Event, f)
 }
 
-// wants reports whether anybody hears the outcome of a body. An attempt that was interrupted because the run moves on elsewhere has not failed.
+// wants reports whether anybody hears the outcome of a body. An attempt that was interrupted
+// because the run moves on elsewhere has not failed.
 func (r *run) wants(a *ask) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !a.dropped && !r.evicted && !r.w.halted.Load()
 }
 
-// settle makes a failure final. While that is not possible, the step has neither failed nor completed.
+// settle makes a failure final. While that is not possible, the step has neither failed nor
+// completed.
 func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 	ctx, cancel := context.WithTimeout(r.bodyContext(a), settleTimeout)
 	defer cancel()
@@ -137,11 +144,13 @@ func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 		}
 		return model.Command{Kind: model.CommandRetry, Event: e, Delay: new(Policy).delay(e.Attempt, 0)}
 	}
+
 	r.w.unsettled.OK()
 	e.Kind, e.Failure, e.Output, e.Input = model.EventStepCompleted, nil, out, a.step.stored()
 	if stands != nil {
 		e.Kind, e.Failure = model.EventStepFailed, stands
 	}
+
 	return model.Command{Kind: model.CommandRecord, Event: e}
 }
 
@@ -157,8 +166,8 @@ func callSettle(ctx context.Context, a *ask, f *model.Failure) (out model.Payloa
 // unlimited is the context without any scope, for the end of a step that was hurried.
 func (x Ctx) unlimited() Ctx { return Ctx{x.co, &Scope{m: x.co.m}} }
 
-// settled waits for the outcome of a step that was hurried and returns its error. If it says no more than why the code gave up, that is returned,
-// as by any other wait whose scope has ended.
+// settled waits for the outcome of a step that was hurried and returns its error. If it says no
+// more than why the code gave up, that is returned, as by any other wait whose scope has ended.
 func (x Ctx) settled(f *Future) error {
 	x = x.unlimited()
 	for !f.done {
@@ -178,7 +187,8 @@ func (a *ask) explained() error {
 	return a.fut.err
 }
 
-// settleAll hurries every pending step that settles, and waits for the outcomes: the run must not end before it is known what it did.
+// settleAll hurries every pending step that settles, and waits for the outcomes: the run must not
+// end before it is known what it did.
 func (m *machine) settleAll() {
 	var pending []*ask
 	for _, a := range m.asks {
@@ -186,14 +196,17 @@ func (m *machine) settleAll() {
 			pending = append(pending, a)
 		}
 	}
+
 	if len(pending) == 0 {
 		return
 	}
 	slices.SortFunc(pending, func(a, b *ask) int { return strings.Compare(a.id, b.id) })
+
 	fs := make([]*Future, len(pending))
 	for i, a := range pending {
 		m.hurry(a, ErrCanceled)
 		fs[i] = &a.fut
 	}
+
 	_ = Ctx{m.root, m.rootScope}.unlimited().await(waitDone, 0, fs) // has no scope that could end
 }

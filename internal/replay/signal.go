@@ -6,10 +6,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// signalQueue holds the signals of one name that nobody has taken, or the receives that wait for one; never both.
+// signalQueue holds the signals of one name that nobody has taken, or the receives that wait for
+// one; never both.
 type signalQueue struct {
 	received []int     // indexes of events
 	waiting  []*Future // somebody is parked on them, in the order in which they began to wait
+	bound    []*Future // receives that have a signal which the code has not taken
 }
 
 func (q *signalQueue) pop() int {
@@ -30,8 +32,12 @@ func (m *machine) signalQueue(name string) *signalQueue {
 	return q
 }
 
-// receive gives a new signal to the receive that has waited longest, or keeps it. An inbox takes all.
+// receive gives a new signal to the receive that has waited longest, or keeps it. An inbox takes
+// all.
 func (m *machine) receive(i int) {
+	if m.hidden(i) {
+		return
+	}
 	if m.inbox != nil {
 		m.inbox.signal(i)
 		return
@@ -54,20 +60,36 @@ func (m *machine) offer(q *signalQueue, i int) {
 func (m *machine) bindSignal(f *Future, i int) {
 	e := m.r.events[i]
 	f.received, f.out, f.at = i, e.Input, e.At
+	if m.inbox == nil {
+		q := m.signalQueue(e.Name)
+		q.bound = append(q.bound, f)
+	}
 	m.resolve(f, e.Seq)
+}
+
+// unbindSignal forgets that a receive has a signal: the code takes it, or gives it back.
+func (m *machine) unbindSignal(f *Future) {
+	if q := m.signals[f.name]; q != nil {
+		if i := slices.Index(q.bound, f); i >= 0 {
+			q.bound = slices.Delete(q.bound, i, i+1)
+		}
+	}
 }
 
 // returnSignal gives back a signal that was bound to a receive and not taken.
 func (m *machine) returnSignal(f *Future) {
 	f.co.forgetNext(f)
+	m.unbindSignal(f)
 	m.offer(m.signalQueue(f.name), f.received)
 }
 
 // take records that the code has a signal now.
 func (m *machine) take(c *Coroutine, f *Future) {
+	e := m.r.events[f.received]
+	m.preventTake(c, e.Seq)
 	f.taken = true
 	f.co.forgetNext(f)
-	e := m.r.events[f.received]
+	m.unbindSignal(f)
 	a := m.newAsk(c.path, &identity{kind: askTaken, name: f.name})
 	a.ref, c.taken = e.Seq, e.Seq
 	m.serveEarly(a)
@@ -78,7 +100,8 @@ func (m *machine) take(c *Coroutine, f *Future) {
 	}
 }
 
-// Next is the pending receive of a signal: the same future until its value is got, so that a lost Select loses no signal.
+// Next is the pending receive of a signal: the same future until its value is got, so that a lost
+// Select loses no signal.
 func (x Ctx) Next(name string) *Future {
 	if err := x.enter("Next"); err != nil {
 		return failed(err)
@@ -101,7 +124,8 @@ func (c *Coroutine) forgetNext(f *Future) {
 	}
 }
 
-// TryReceive takes a signal if one is there: one that a pending receive has got, or the oldest that nobody waits for.
+// TryReceive takes a signal if one is there: one that a pending receive has got, or the oldest that
+// nobody waits for.
 func (x Ctx) TryReceive(name string) (model.Payload, bool) {
 	x.must("TryReceive")
 	c := x.co

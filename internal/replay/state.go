@@ -5,13 +5,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bounds of the state of a run. It travels with every continue-as-new, so it is meant for what people want to see, not for data.
+// Bounds of the state of a run. It travels with every continue-as-new, so it is meant for what
+// people want to see, not for data.
 const (
 	maxStates     = 256
 	maxStateBytes = 1 << 20
 )
 
-// carriedState reports whether the event is state that the run before left: nothing in this run asked for it.
+// carriedState reports whether the event is state that the run before left: nothing in this run
+// asked for it.
 func carriedState(e *model.Event) bool { return e.Kind == model.EventStateSet && e.ID == "" }
 
 // carryStates has the code find the state of the run before from its first line.
@@ -34,8 +36,8 @@ func (m *machine) setState(name string, p model.Payload) {
 	m.states[name] = p
 }
 
-// SetState sets state of the run, which anybody can read once it is committed; an empty payload removes it. seal gives it the form in which it
-// is stored; it may be nil.
+// SetState sets state of the run, which anybody can read once it is committed; an empty payload
+// removes it. seal gives it the form in which it is stored; it may be nil.
 func (x Ctx) SetState(name string, p model.Payload, seal Seal) error {
 	if err := x.enter("Set", name); err != nil {
 		return err
@@ -44,16 +46,19 @@ func (x Ctx) SetState(name string, p model.Payload, seal Seal) error {
 	if err := m.roomForState(name, p); err != nil {
 		return err
 	}
+
 	m.setState(name, p)
 	a := m.newAsk(x.co.path, &identity{kind: askState, name: name})
 	a.seal = seal
 	m.note(a, p.Data)
 	m.serveEarly(a)
+
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{
 			Kind: model.EventStateSet, ID: a.id, Name: name, Output: p, Position: a.position,
 		}})
 	}
+
 	return nil
 }
 

@@ -11,26 +11,31 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Step is one call of an activity or of a function with side effects. It must not be changed after it was asked for.
+// Step is one call of an activity or of a function with side effects. It must not be changed after
+// it was asked for.
 type Step struct {
 	Name string
-	// Key identifies the step explicitly when Keyed; otherwise it is identified by its input, if HasInput, and its occurrence.
+	// Key identifies the step explicitly when Keyed; otherwise it is identified by its input, if
+	// HasInput, and its occurrence.
 	Key      string
 	Keyed    bool
 	Input    model.Payload
 	HasInput bool
 	// Identity is what a step is identified by instead of the bytes of its input, when not nil.
 	Identity []byte
-	// Stored is the form in which the input is recorded, once the body has set it; the input itself when nil.
+	// Stored is the form in which the input is recorded, once the body has set it; the input itself
+	// when nil.
 	Stored *atomic.Pointer[model.Payload]
-	// Normalize is what the step of a recorded input would be identified by today; nil when inputs cannot change their encoding.
+	// Normalize is what the step of a recorded input would be identified by today; nil when inputs
+	// cannot change their encoding.
 	Normalize Normalize
 	Policy    Policy
 	// AttemptTimeout limits one attempt; 0 is no limit.
 	AttemptTimeout time.Duration
 	// Caller is the program counter of user code (see Ctx.Caller); it is looked for when 0.
 	Caller uintptr
-	// Task has the step carried out by a queue instead of by Body, which is nil then. Its policy is the engine's. See task.go.
+	// Task has the step carried out by a queue instead of by Body, which is nil then. Its policy is
+	// the engine's. See task.go.
 	Task *model.TaskSpec
 	// Seal gives the input of a task its stored form; nil when it has it.
 	Seal Seal
@@ -38,12 +43,14 @@ type Step struct {
 	Pass *model.TaskSpec
 	// Body does the work; nil when there is no code for it here. It may run in any goroutine.
 	Body func(context.Context) (model.Payload, error)
-	// Settle makes the failure that ends the step final in the place outside of the history that keeps its outcome, and returns what stands there: this
-	// failure, or the outcome of whoever came first. nil for steps whose outcome is kept by the history alone. See settle.go.
+	// Settle makes the failure that ends the step final in the place outside of the history that
+	// keeps its outcome, and returns what stands there: this failure, or the outcome of whoever
+	// came first. nil for steps whose outcome is kept by the history alone. See settle.go.
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
 }
 
-// attemptGrace is how long a body may overstay its attempt timeout before the attempt is given up and its result ignored.
+// attemptGrace is how long a body may overstay its attempt timeout before the attempt is given up
+// and its result ignored.
 const attemptGrace = time.Second
 
 // Step runs a step and waits for its outcome. The end of the scope withdraws it.
@@ -60,18 +67,21 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	if f.done {
 		return f.out, f.err
 	}
+
 	if a.task != nil {
 		return x.awaitTask(a)
 	}
 	a.cancelable = x.scope.reached(m.rootScope)
 	c.inStep.Store(&a.name)
 	defer c.inStep.Store(nil)
+
 	if m.atLeisure() && !m.sent(a) && m.mayInline(x.scope, a) {
 		c.runInline(a)
 	} else {
 		m.schedule(a)
 		a.caller = c
 	}
+
 	for !f.done {
 		c.single[0] = f
 		if err := x.await(waitAny, 0, c.single[:]); err != nil {
@@ -86,6 +96,7 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 			c.runInline(a)
 		}
 	}
+
 	if f.err != nil && a.settles() {
 		return f.out, a.explained()
 	}
@@ -109,7 +120,8 @@ func (x Ctx) StepFuture(s *Step) *Future {
 	return a.fut.bind(x.scope)
 }
 
-// schedule has the body of a step run once every coroutine is parked, unless its outcome is recorded or on the way.
+// schedule has the body of a step run once every coroutine is parked, unless its outcome is
+// recorded or on the way.
 func (m *machine) schedule(a *ask) {
 	switch {
 	case a.task != nil: // it was asked for
@@ -139,11 +151,12 @@ func (m *machine) askStep(x Ctx, s *Step) *ask {
 	if s.Task != nil && !a.fut.done {
 		m.askTask(a)
 	}
+
 	return a
 }
 
-// warnLoop tells, once per place, that a step without input and key is repeated: its outcomes are told apart by their order alone, so
-// another order of the loop would swap them silently.
+// warnLoop tells, once per place, that a step without input and key is repeated: its outcomes are
+// told apart by their order alone, so another order of the loop would swap them silently.
 func (w *Worker) warnLoop(a *ask) {
 	if _, told := w.loops.LoadOrStore(a.position, true); !told {
 		a.fut.m.r.found(false, "step "+a.name+" is repeated without a key"+at(a.position)+
@@ -152,8 +165,8 @@ func (w *Worker) warnLoop(a *ask) {
 	}
 }
 
-// atLeisure reports whether nothing is going on but the coroutine that asks: the end of the history is reached, what the
-// code has seen is committed, and there is no news.
+// atLeisure reports whether nothing is going on but the coroutine that asks: the end of the history
+// is reached, what the code has seen is committed, and there is no news.
 func (m *machine) atLeisure() bool {
 	return !m.unproven() && m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
 }
@@ -172,9 +185,11 @@ func (m *machine) startSteps() bool {
 			m.toStart = append(m.toStart, a)
 		}
 	}
+
 	if len(m.toStart) == 0 || len(m.ahead) > 0 || m.w.draining.Load() {
 		return false
 	}
+
 	due := slices.DeleteFunc(m.toStart, func(a *ask) bool {
 		switch {
 		case a.fut.done || a.withdrawn || a.state == stepRunning || a.task != nil:
@@ -185,6 +200,7 @@ func (m *machine) startSteps() bool {
 		}
 		return a.state == stepBackoff && a.due > m.r.clock()
 	})
+
 	m.toStart = nil
 	if len(due) == 1 {
 		a := due[0]
@@ -194,17 +210,20 @@ func (m *machine) startSteps() bool {
 			return true
 		}
 	}
+
 	for _, a := range due {
 		if a.state != stepRunning { // told twice, it runs once
 			a.state = stepRunning
 			m.r.launch(m, a)
 		}
 	}
+
 	return true
 }
 
-// runInline runs the body of a step on the goroutine of the only coroutine. If there is still no news afterwards, the code goes on
-// with the outcome before it is committed; otherwise the outcome is reported, and the coroutine parks until it comes back.
+// runInline runs the body of a step on the goroutine of the only coroutine. If there is still no
+// news afterwards, the code goes on with the outcome before it is committed; otherwise the outcome
+// is reported, and the coroutine parks until it comes back.
 func (c *Coroutine) runInline(a *ask) {
 	m, r := c.m, c.m.r
 	c.inline = a
@@ -219,6 +238,7 @@ func (c *Coroutine) runInline(a *ask) {
 			c.wither()
 		}
 	}
+
 	a.state = stepRunning
 	ctx := r.beginInline(a)
 	out, err := m.w.call(ctx, a)
@@ -230,6 +250,7 @@ func (c *Coroutine) runInline(a *ask) {
 	if cmd.Kind == model.CommandRetry || r.mail.Load() || m.outstanding.Load() > 0 {
 		return
 	}
+
 	m.aheadN = len(m.commands)
 	m.aheadBuf = append(m.aheadBuf[:0], m.authors...)
 	m.ahead = m.aheadBuf
@@ -260,8 +281,8 @@ func (c *Coroutine) wither() {
 	}
 }
 
-// exitedInStep saves what can be saved after a body called runtime.Goexit on the goroutine of its coroutine: the attempt has failed,
-// and the code is replayed from its beginning.
+// exitedInStep saves what can be saved after a body called runtime.Goexit on the goroutine of its
+// coroutine: the attempt has failed, and the code is replayed from its beginning.
 func (m *machine) exitedInStep(c *Coroutine) {
 	a := c.inline
 	c.inline = nil
@@ -269,11 +290,15 @@ func (m *machine) exitedInStep(c *Coroutine) {
 	m.w.freeSlot()
 	m.command(a, m.r.conclude(a, model.Payload{}, ExitFailure("step "+a.name)))
 	m.ahead = append(m.ahead, m.authors...)
+
 	for _, a := range m.asks {
-		if a.expect.Load() > 0 { // reported before the body began, and not recorded yet: the next machine must not ask for it again
+		// reported before the body began, and not recorded yet: the next machine must not ask for
+		// it again
+		if a.expect.Load() > 0 {
 			m.ahead = append(m.ahead, a)
 		}
 	}
+
 	m.drop(c)
 	m.active.Store(nil)
 	m.w.goroutines.Go(func() {
@@ -293,9 +318,11 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 		ctx, ended = w.observed(ctx, a)
 		defer func() { ended(err) }() // the last one: it hears of panics, too
 	}
+
 	if c := w.cfg.Checks; c != nil {
 		defer func() { c.ran(a, out, err) }()
 	}
+
 	defer func() {
 		if p := recover(); p != nil {
 			out = model.Payload{}
@@ -306,14 +333,16 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 			err = PanicFailure(p)
 		}
 	}()
+
 	if err := a.over(); err != nil {
 		return model.Payload{}, err
 	}
 	return w.asked(a.step.Body(ctx))
 }
 
-// asked has the error of user code say what it is while a panic of the code is still expected: a nil of a type whose methods do not expect it panics as soon as
-// somebody asks. Whoever asks later would end the process, and the next one, which replays the run.
+// asked has the error of user code say what it is while a panic of the code is still expected: a
+// nil of a type whose methods do not expect it panics as soon as somebody asks. Whoever asks later
+// would end the process, and the next one, which replays the run.
 func (w *Worker) asked(out model.Payload, err error) (model.Payload, error) {
 	if err != nil {
 		_ = w.cfg.Failure(err)
@@ -340,6 +369,7 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 		e.Kind, e.Output = model.EventStepCompleted, out
 		return model.Command{Kind: model.CommandRecord, Event: e}
 	}
+
 	e.Failure = w.cfg.Failure(err)
 	policy := a.step.Policy
 	if policy.If != nil {
@@ -350,6 +380,7 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 		e.Kind = model.EventStepFailed
 		return model.Command{Kind: model.CommandRecord, Event: e}
 	}
+
 	e.Kind = model.EventAttemptFailed
 	if n > 1 {
 		e.Input = model.Payload{} // the first one has it

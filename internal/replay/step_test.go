@@ -21,7 +21,8 @@ func beside(x replay.Ctx) {
 	x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
 }
 
-// bothWays runs a test with the body on the goroutine of the coroutine, and with the body elsewhere.
+// bothWays runs a test with the body on the goroutine of the coroutine, and with the body
+// elsewhere.
 func bothWays(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), test func(t *testing.T, e *engine)) {
 	t.Helper()
 	for _, parallel := range []bool{false, true} {
@@ -132,6 +133,7 @@ func TestBackoffOverCrash(t *testing.T) {
 		if len(e.bodies) != 1 {
 			t.Fatal("the step does not run although its time has come")
 		}
+
 		e.settle()
 		e.wantClosed(t, model.Completed, "out-a")
 	})
@@ -160,7 +162,8 @@ type nobodysError struct{ inner error }
 func (e *nobodysError) Error() string { return e.inner.Error() }
 func (e *nobodysError) Unwrap() error { return e.inner }
 
-// An error that panics when it is asked what it says is a panic of the code that returned it, and harms nobody else.
+// An error that panics when it is asked what it says is a panic of the code that returned it, and
+// harms nobody else.
 func TestErrorsThatPanic(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		_, err := x.Step(&replay.Step{Name: "p", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
@@ -225,6 +228,7 @@ func TestGoexitIsContained(t *testing.T) {
 			}
 		})
 	})
+
 	t.Run("step after a signal", func(t *testing.T) { // what was taken before is not taken again
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			if err := x.Get(x.Next("go")); err != nil {
@@ -242,7 +246,9 @@ func TestGoexitIsContained(t *testing.T) {
 			e.wantClosed(t, model.Failed, "")
 		})
 	})
-	t.Run("step after a child", func(t *testing.T) { // what was asked for before and is not recorded yet is not asked for again
+
+	// what was asked for before and is not recorded yet is not asked for again
+	t.Run("step after a child", func(t *testing.T) {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			if _, err := x.StartChild(replay.Child{Workflow: "kid"}); err != nil {
 				return "", err
@@ -260,6 +266,7 @@ func TestGoexitIsContained(t *testing.T) {
 			}
 		})
 	})
+
 	t.Run("workflow", func(t *testing.T) {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			x.Cleanup(true, func(y replay.Ctx) error { _, err := e.step(y, "undo"); return err })
@@ -273,6 +280,7 @@ func TestGoexitIsContained(t *testing.T) {
 			}
 		})
 	})
+
 	t.Run("coroutine", func(t *testing.T) {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			return x.Get(x.Go(func(replay.Ctx) (any, error) { runtime.Goexit(); return nil, nil })).Error(), nil
@@ -281,6 +289,7 @@ func TestGoexitIsContained(t *testing.T) {
 			e.wantClosed(t, model.Completed, "workflow code ended its goroutine (runtime.Goexit) instead of returning")
 		})
 	})
+
 	t.Run("thread", func(t *testing.T) {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			runtime.LockOSThread()
@@ -341,6 +350,7 @@ func TestNoMoreBodiesThanSlots(t *testing.T) {
 			}
 			return payload("done"), x.All(fs[:9])
 		}
+
 		e.activate(-1)
 		for range 9 {
 			if n := len(e.bodies); n == 0 || n > 3 {
@@ -348,6 +358,7 @@ func TestNoMoreBodiesThanSlots(t *testing.T) {
 			}
 			e.letGo(len(e.bodies) - 1)
 		}
+
 		e.settle()
 		e.stop()
 		e.wantClosed(t, model.Completed, "done")
@@ -400,7 +411,8 @@ func TestGuards(t *testing.T) {
 			return model.Payload{}, nil
 		}})
 		inside = append(inside, err.Error())
-		f := x.Go(func(replay.Ctx) (any, error) { return nil, x.Sleep(1) }) // the context of the parent
+		// the context of the parent
+		f := x.Go(func(replay.Ctx) (any, error) { return nil, x.Sleep(1) })
 		inside = append(inside, x.Get(f).Error(), replay.Ctx{}.Sleep(1).Error())
 		return strings.Join(inside, "\n"), nil
 	}, func(t *testing.T, e *engine) {
@@ -424,6 +436,7 @@ func TestLoopWithoutKey(t *testing.T) {
 		e := newEngine(nil)
 		e.auto = true
 		e.cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+
 		e.code = func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 			body := func(context.Context) (model.Payload, error) { return model.Payload{}, nil }
 			for i := range 3 {
@@ -433,6 +446,7 @@ func TestLoopWithoutKey(t *testing.T) {
 			}
 			return payload(""), nil
 		}
+
 		e.activate(-1)
 		e.settle()
 		e.stop()
@@ -459,7 +473,8 @@ func TestForeignFuture(t *testing.T) {
 	})
 }
 
-// TestTurnsTellWhatRuns has every turn say whether a body runs, also one that nobody waits for: the owner does not take the run away then.
+// TestTurnsTellWhatRuns has every turn say whether a body runs, also one that nobody waits for: the
+// owner does not take the run away then.
 func TestTurnsTellWhatRuns(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		f, g := x.StepFuture(e.stepOf("a")), x.StepFuture(e.stepOf("b"))

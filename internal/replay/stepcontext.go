@@ -12,8 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// StepContext is the context of one attempt of a step, and tells which one it is. Most bodies never look at it, so what makes it one of
-// the standard library's contexts, which others can be derived from at no cost, is made when somebody does.
+// StepContext is the context of one attempt of a step, and tells which one it is. Most bodies never
+// look at it, so what makes it one of the standard library's contexts, which others can be derived
+// from at no cost, is made when somebody does.
 type StepContext struct {
 	start   *model.Start // of its run; never changed; nil when claim is set
 	claim   *model.Claim // of a task
@@ -68,7 +69,8 @@ func (s *StepContext) end(cause error) {
 // Deadline is that of whatever the worker runs under.
 func (s *StepContext) Deadline() (time.Time, bool) { return s.base.Deadline() }
 
-// Done is closed when nobody wants the outcome of the attempt any more, and after its body has returned.
+// Done is closed when nobody wants the outcome of the attempt any more, and after its body has
+// returned.
 func (s *StepContext) Done() <-chan struct{} { return s.standard().Done() }
 
 // Err is set once Done is closed.
@@ -100,7 +102,8 @@ func StepFrom(ctx context.Context) *StepContext {
 	return s
 }
 
-// ClaimContext is the context of a task that was claimed: it tells which step and which attempt it is, as that of a step does.
+// ClaimContext is the context of a task that was claimed: it tells which step and which attempt it
+// is, as that of a step does.
 type ClaimContext struct {
 	context.Context
 
@@ -153,8 +156,8 @@ func (s *StepContext) Run() (model.RunID, model.Address) {
 	return s.start.Run, s.start.Address
 }
 
-// Again tells in whose name the run makes its steps, and where its past comes from. After a retry or an import that is another run, which may have
-// made the step before.
+// Again tells in whose name the run makes its steps, and where its past comes from. After a retry
+// or an import that is another run, which may have made the step before.
 func (s *StepContext) Again() (identity model.RunID, from model.Source) {
 	if s.claim != nil {
 		return s.identity(), model.Source{}
@@ -162,7 +165,8 @@ func (s *StepContext) Again() (identity model.RunID, from model.Source) {
 	return s.start.IdentityRun(), s.start.Source
 }
 
-// Earlier are the runs in whose name the run makes its steps, as far as its start tells, the last one first.
+// Earlier are the runs in whose name the run makes its steps, as far as its start tells, the last
+// one first.
 func (s *StepContext) Earlier() []model.RunID { return s.start.Earlier }
 
 // Fence is the token of an entity that is locked where the step is made.
@@ -180,6 +184,7 @@ func (s *StepContext) Fence(entity model.Address) (int64, bool) {
 // ID is the identity of the step within its run.
 func (s *StepContext) ID() string { return s.id }
 
-// AsOf is when the owner last told the run anything that let the attempt begin, by the owner's clock. An attempt that finds itself long after that was
-// forgotten by everybody: the process stood still.
+// AsOf is when the owner last told the run anything that let the attempt begin, by the owner's
+// clock. An attempt that finds itself long after that was forgotten by everybody: the process stood
+// still.
 func (s *StepContext) AsOf() model.Time { return s.asOf }

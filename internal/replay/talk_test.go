@@ -56,7 +56,8 @@ func echo(x replay.Ctx, in model.Payload) (model.Payload, error) {
 	return payload("got " + string(in.Data)), nil
 }
 
-// Updates that come before their handler wait for it, and are served in the order in which they came.
+// Updates that come before their handler wait for it, and are served in the order in which they
+// came.
 func TestUpdatesWaitForTheirHandler(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		if _, err := receive(x, "go"); err != nil {
@@ -107,6 +108,7 @@ func TestUpdatesThatFail(t *testing.T) {
 				return payload("lost"), errors.New("failed")
 			},
 		})
+
 		_, err := receive(x, "end")
 		return "done", err
 	}, func(e *engine) {
@@ -114,12 +116,14 @@ func TestUpdatesThatFail(t *testing.T) {
 			e.update("u", v)
 		}
 		e.settle()
+
 		var got []string
 		for _, ev := range e.events {
 			if ev.Kind == model.EventUpdateAnswered {
 				got = append(got, fmt.Sprintf("%s %q %v", ev.Output.Data, ev.Failure.Message, ev.Failure.Kind == model.FailurePanic))
 			}
 		}
+
 		want := []string{` "refused" false`, ` "failed" false`}
 		if len(got) != 5 || !slices.Equal(got[:2], want) || slices.ContainsFunc(got[2:], func(a string) bool { return !strings.HasSuffix(a, "true") }) {
 			t.Errorf("answers %q", got)
@@ -131,7 +135,8 @@ func TestUpdatesThatFail(t *testing.T) {
 	})
 }
 
-// Handlers sleep and run steps side by side, each in a coroutine of its own that is named after the update; a crash between repeats nothing.
+// Handlers sleep and run steps side by side, each in a coroutine of its own that is named after the
+// update; a crash between repeats nothing.
 func TestHandlersSleepAndRunSteps(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		sum := 0
@@ -145,6 +150,7 @@ func TestHandlersSleepAndRunSteps(t *testing.T) {
 			sum++
 			return payload(fmt.Sprint(sum)), nil
 		}})
+
 		if _, err := receive(x, "end"); err != nil {
 			return "", err
 		}
@@ -160,6 +166,7 @@ func TestHandlersSleepAndRunSteps(t *testing.T) {
 		if e.end != nil {
 			t.Fatal("it did not wait for its updates")
 		}
+
 		e.update("u", "late") // while it waits
 		e.settle()
 		e.fireAll()
@@ -167,18 +174,21 @@ func TestHandlersSleepAndRunSteps(t *testing.T) {
 			t.Errorf("%d answers, want 3: %s", n, e.replies())
 		}
 		e.wantClosed(t, model.Completed, "3")
+
 		for id, n := range e.ran {
 			if n != 1 {
 				t.Errorf("step %s ran %d times", id, n)
 			}
 		}
+
 		if len(e.ran) != 3 {
 			t.Errorf("%d steps ran, want 3", len(e.ran))
 		}
 	})
 }
 
-// What has begun and is not answered when the run ends or continues is told to the engine; what waits for its handler is not.
+// What has begun and is not answered when the run ends or continues is told to the engine; what
+// waits for its handler is not.
 func TestUpdatesAtTheEnd(t *testing.T) {
 	for _, cleanup := range []bool{false, true} {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
@@ -221,10 +231,12 @@ func TestCarriedUpdatesAndState(t *testing.T) {
 			_, err := receive(x, "end")
 			return payload(fmt.Sprint(string(had.Data), ok, string(now.Data))), err
 		})
+
 		e.start.Carried = []model.Event{
 			{Seq: 1, At: e.start.At, Kind: model.EventStateSet, Name: "v", Output: payload("old")},
 			{Seq: 2, At: e.start.At, Kind: model.EventUpdateReceived, Name: "u", Input: payload("carried")},
 		}
+
 		e.events = slices.Clone(e.start.Carried)
 		e.activate(-1)
 		e.settle()
@@ -270,7 +282,8 @@ func TestStateLimits(t *testing.T) {
 	})
 }
 
-// Interrupts run beside the code that is cancelled, are not cancelled themselves, and the run does not end before they have.
+// Interrupts run beside the code that is cancelled, are not cancelled themselves, and the run does
+// not end before they have.
 func TestInterrupts(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		var heard []string
@@ -290,14 +303,17 @@ func TestInterrupts(t *testing.T) {
 			})
 			return nil
 		})
+
 		x.OnInterrupt(func(replay.Ctx, string) error {
 			heard = append(heard, "second")
 			return errors.New("second failed")
 		})
+
 		x.Cleanup(false, func(replay.Ctx) error {
 			heard = append(heard, "clean-up")
 			return errors.New(strings.Join(heard, ", "))
 		})
+
 		_, err := receive(x, "never")
 		heard = append(heard, "code")
 		return "", err
@@ -309,11 +325,13 @@ func TestInterrupts(t *testing.T) {
 		if e.end != nil {
 			t.Fatal("it ended before its interrupts")
 		}
+
 		e.fireAll()
 		e.fireAll()
 		if e.end == nil || e.end.Status != model.Canceled {
 			t.Fatalf("it ended as %+v, waits %v", e.end, e.waits)
 		}
+
 		for _, want := range []string{"first why, second", "told <nil>", "last why, clean-up", "second failed"} {
 			if !strings.Contains(e.end.Failure.Message, want) {
 				t.Errorf("it ended with %q, want %q in it", e.end.Failure.Message, want)
@@ -368,6 +386,7 @@ func TestQueries(t *testing.T) {
 			}
 			return payload(strings.Join(got, " ")), nil
 		})
+
 		for {
 			v, err := receive(x, "s")
 			if err != nil || string(v.Data) == "end" {
@@ -395,6 +414,7 @@ func TestQueries(t *testing.T) {
 				t.Errorf("query %d is answered with %q, %q; want %q, %q", id, a.out.Data, msg, text, failure)
 			}
 		}
+
 		e.settle()
 		e.query(1, "got", "")
 		want(1, "", "")
@@ -423,11 +443,13 @@ func TestQueries(t *testing.T) {
 		e.query(7, "got", "wait")
 		e.query(8, "got", "step")
 		e.settle()
+
 		for _, id := range []uint64{7, 8} {
 			if a, ok := e.answers[id]; !ok || a.failure == nil {
 				t.Errorf("a durable call in query %d: %+v", id, a)
 			}
 		}
+
 		if len(e.events) != before || len(e.timers) != 0 || len(e.ran) != 1 {
 			t.Errorf("a query has changed something: %v %v\n%s", e.timers, e.ran, dump(e.events))
 		}
@@ -441,7 +463,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// A run that its worker wants to let go of, and has not been told whether it may, answers all the same and reports nothing.
+// A run that its worker wants to let go of, and has not been told whether it may, answers all the
+// same and reports nothing.
 func TestQueryOfReleasedRun(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		x.HandleQuery("q", func(in model.Payload) (model.Payload, error) { return in, nil })
@@ -464,7 +487,8 @@ func TestQueryOfReleasedRun(t *testing.T) {
 	})
 }
 
-// Thousands of queries beside running steps: each is answered once, none before what it tells is recorded, and they stand in nobody's way.
+// Thousands of queries beside running steps: each is answered once, none before what it tells is
+// recorded, and they stand in nobody's way.
 func TestManyQueries(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		n := 0
@@ -488,6 +512,7 @@ func TestManyQueries(t *testing.T) {
 				id++
 				e.w.Query(e.start.Run, e.gen, model.Query{ID: id, Name: "n"})
 			}
+
 			synctest.Wait()
 			recorded := strings.Count(e.kinds(), "step_completed")
 			for i := id - 79; i <= id; i++ {
@@ -498,6 +523,7 @@ func TestManyQueries(t *testing.T) {
 					}
 				}
 			}
+
 			switch {
 			case len(e.reports) > 0:
 				e.apply()
@@ -510,6 +536,7 @@ func TestManyQueries(t *testing.T) {
 				e.fireAll()
 			}
 		}
+
 		e.wantClosed(t, model.Completed, "done")
 		if id < 2000 {
 			t.Errorf("only %d queries were asked", id)
@@ -530,6 +557,7 @@ func TestPinIsRecordedOnce(t *testing.T) {
 			}
 			return payload(out), err
 		})
+
 		e.cfg.Version, e.cfg.Pinned = "v1", map[string]bool{"wf": true}
 		e.activate(-1)
 		e.settle()

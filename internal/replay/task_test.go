@@ -48,10 +48,12 @@ func (e *engine) fates(id string) []func() {
 		ev.ID = id
 		e.inject(ev)
 	}
+
 	end := func(ev model.Event) {
 		delete(e.tasks, id)
 		tell(ev)
 	}
+
 	f := &model.Failure{Message: "boom " + id}
 	if !q.claimed {
 		return []func(){
@@ -64,10 +66,12 @@ func (e *engine) fates(id string) []func() {
 			},
 		}
 	}
+
 	fates := []func(){
 		func() { end(model.Event{Kind: model.EventStepCompleted, Output: payload("done-" + id)}) },
 		func() { end(model.Event{Kind: model.EventStepFailed, Attempt: q.attempt, Failure: f}) },
 	}
+
 	if q.attempt < 4 {
 		again := func(ev model.Event) func() {
 			return func() {
@@ -82,6 +86,7 @@ func (e *engine) fates(id string) []func() {
 			again(model.Event{Kind: model.EventTaskTimedOut, Attempt: q.attempt, Failure: &model.Failure{Kind: model.FailureTimeout, Type: model.TimeoutSilence}}),
 		)
 	}
+
 	return fates
 }
 
@@ -116,7 +121,8 @@ func run(x replay.Ctx, s *replay.Step) (string, error) {
 	return string(out.Data), err
 }
 
-// TestTaskIsScheduledOnceAndItsOutcomeFound takes a task through attempts that fail, time out and are given back, with a crash after each event.
+// TestTaskIsScheduledOnceAndItsOutcomeFound takes a task through attempts that fail, time out and
+// are given back, with a crash after each event.
 func TestTaskIsScheduledOnceAndItsOutcomeFound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,6 +139,7 @@ func TestTaskIsScheduledOnceAndItsOutcomeFound(t *testing.T) {
 		if want := (model.Reason{Code: model.WaitTask, Name: "render", Detail: "gpu"}); len(e.waits) != 1 || e.waits[0] != want {
 			t.Errorf("waits %v, want %v", e.waits, want)
 		}
+
 		for _, n := range []int{claim, again, claim, giveBack, claim, silence, claim} {
 			e.fate(id, n)
 			e.replays(t)
@@ -140,6 +147,7 @@ func TestTaskIsScheduledOnceAndItsOutcomeFound(t *testing.T) {
 				t.Fatalf("after fate %d: end %v, waits %v", n, e.end, e.waits)
 			}
 		}
+
 		e.fate(id, complete)
 		e.wantClosed(t, model.Completed, "done-"+id)
 		e.stop()
@@ -172,6 +180,7 @@ func TestFailedTaskIsAnErrorOfTheCode(t *testing.T) {
 					}
 					return payload("end"), nil
 				}
+
 				e.activate(-1)
 				e.settle()
 				for _, n := range c.fates {
@@ -200,6 +209,7 @@ func TestTaskIsWithdrawn(t *testing.T) {
 			g := x.Next("go")
 			return payload("end"), x.Get(g)
 		}
+
 		e.activate(-1)
 		e.settle()
 		e.fate("/s6:render", claim)
@@ -231,6 +241,7 @@ func TestTaskThatWasGivenUpDuringReplayIsNeverAskedFor(t *testing.T) {
 			g := x.Next("go")
 			return payload("end"), x.Get(g)
 		}
+
 		e.signal("go", "on")
 		e.activate(-1)
 		e.settle()
@@ -242,7 +253,8 @@ func TestTaskThatWasGivenUpDuringReplayIsNeverAskedFor(t *testing.T) {
 	})
 }
 
-// TestRunThatWaitsForTasksIsReleased leaves a run alone that waits for two tasks and nothing else: it does not stay in memory.
+// TestRunThatWaitsForTasksIsReleased leaves a run alone that waits for two tasks and nothing else:
+// it does not stay in memory.
 func TestRunThatWaitsForTasksIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -251,6 +263,7 @@ func TestRunThatWaitsForTasksIsReleased(t *testing.T) {
 			fs := []*replay.Future{x.StepFuture(task("a")), x.StepFuture(task("b"))}
 			return payload("end"), x.All(fs)
 		}
+
 		e.activate(-1)
 		e.settle()
 		e.fate("/s1:a", claim)
@@ -274,6 +287,7 @@ func TestQueueAndInline(t *testing.T) {
 	t.Parallel()
 	const id = "/s6:render"
 	scheduled := model.Event{Kind: model.EventTaskScheduled, ID: id, Name: "render", Task: &model.TaskSpec{Kind: "render", Queue: "old"}, Position: "was.go:1"}
+
 	outcome := model.Event{Kind: model.EventStepCompleted, ID: id, Name: "render", Output: payload("recorded")}
 	for _, c := range []struct {
 		name   string
@@ -305,21 +319,25 @@ func TestQueueAndInline(t *testing.T) {
 						return model.Payload{}, nil
 					}})
 				}
+
 				for _, ev := range c.events {
 					e.inject(ev)
 				}
 				e.activate(-1)
 				e.settle()
+
 				if c.ends != "" {
 					e.wantClosed(t, model.Completed, c.ends)
 				} else if e.end != nil || len(e.waits) != 1 || e.waits[0].Code != c.waits || e.waits[0].Detail != c.detail {
 					t.Errorf("end %v, waits %v", e.end, e.waits)
 				}
+
 				if c.ends == "" {
 					e.tasks[id] = &queued{claimed: true, attempt: 1}
 					e.fate(id, complete)
 					e.wantClosed(t, model.Completed, "done-"+id)
 				}
+
 				e.stop()
 				if err := e.err(); err != nil {
 					t.Error(err)
@@ -353,24 +371,29 @@ func TestMismatchOfTasks(t *testing.T) {
 					out, err := run(x, task("render", input(`{"id":7}`)))
 					return payload(out), err
 				}
+
 				e.activate(-1)
 				e.settle()
 				e.events[0].Position = "was.go:1"
 				e.crash()
+
 				e.code = func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 					out, err := c.code(x)
 					return payload(out), err
 				}
+
 				e.activate(-1)
 				e.settle()
 				if e.blocked == nil {
 					t.Fatalf("not blocked: waits %v, end %v", e.waits, e.end)
 				}
+
 				for _, want := range c.want {
 					if !strings.Contains(e.blocked.Detail, want) {
 						t.Errorf("%s\n  lacks %q", e.blocked.Detail, want)
 					}
 				}
+
 				e.stop()
 			})
 		})
@@ -391,6 +414,7 @@ func TestTaskIsSealedOnceAndFoundByItsPlainInput(t *testing.T) {
 				}
 			}))
 		}
+
 		e.activate(-1)
 		e.settle()
 		id := e.taskID(t)
@@ -420,6 +444,7 @@ func TestStepBesideATask(t *testing.T) {
 			}
 			return payload("end"), x.Get(f)
 		}
+
 		e.activate(-1)
 		e.settle()
 		if len(e.tasks) != 1 || e.events[0].Kind != model.EventTaskScheduled {

@@ -13,24 +13,27 @@ func (m *machine) unload() {
 	m.active.Store(nil)
 }
 
-// end ends the goroutine of one coroutine: deferred functions run, and durable calls in them end it again. One that does not end in time
-// is reported with its stack, and left behind.
+// end ends the goroutine of one coroutine: deferred functions run, and durable calls in them end it
+// again. One that does not end in time is reported with its stack, and left behind.
 func (m *machine) end(c *Coroutine) {
 	if m.gone == nil {
 		m.gone = make(chan *Coroutine, 1)
 	}
 	c.dying.Store(true)
+
 	if c.wait.active {
 		c.wait.active = false
 		c.parkLink.remove()
 		c.under.leave()
 		c.under = nil
 	}
+
 	for _, f := range c.wait.members {
 		if f != nil && !f.done {
 			f.abandon(c)
 		}
 	}
+
 	c.wait.members = nil
 	if !c.started {
 		return
@@ -39,6 +42,7 @@ func (m *machine) end(c *Coroutine) {
 	c.signal <- wakeExit
 	timer := time.NewTimer(m.w.cfg.UnloadTimeout)
 	defer timer.Stop()
+
 	for {
 		select {
 		case gone := <-m.gone:

@@ -16,7 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestUnload ends goroutines at their parking calls: in reverse order, with their deferred functions, and without running on.
+// TestUnload ends goroutines at their parking calls: in reverse order, with their deferred
+// functions, and without running on.
 func TestUnload(t *testing.T) {
 	var log []string
 	var mu sync.Mutex
@@ -38,12 +39,14 @@ func TestUnload(t *testing.T) {
 				}
 			})
 		}
+
 		mu.Lock()
 		defer mu.Unlock()
 		defer func() {
 			log = append(log, "root")
 			panic("in a deferred function")
 		}()
+
 		err := x.Get(x.Next("never"))
 		log = append(log, "ran on")
 		return "", err
@@ -73,6 +76,7 @@ func TestUnloadThatDoesNotEnd(t *testing.T) {
 			defer func() { <-free }()
 			return model.Payload{}, x.Sleep(time.Hour)
 		})
+
 		e.cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 		e.activate(-1)
 		e.settle()
@@ -103,6 +107,7 @@ func TestIdleRunsAreReleased(t *testing.T) {
 		if e.isReleased() {
 			t.Fatal("released too early")
 		}
+
 		pass(2 * time.Second)
 		if !e.isReleased() || e.waits[0].Code != model.WaitSignal {
 			t.Fatalf("released %v, waits %v", e.isReleased(), e.waits)
@@ -114,7 +119,8 @@ func TestIdleRunsAreReleased(t *testing.T) {
 	})
 }
 
-// TestLongStepIsSaid tells what a run waits for once it takes long, although nothing is to be recorded.
+// TestLongStepIsSaid tells what a run waits for once it takes long, although nothing is to be
+// recorded.
 func TestLongStepIsSaid(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		return e.step(x, "long")
@@ -132,7 +138,8 @@ func TestLongStepIsSaid(t *testing.T) {
 	})
 }
 
-// TestBlockingCodeIsSaid reports workflow code that blocks outside of durable calls, with its stack.
+// TestBlockingCodeIsSaid reports workflow code that blocks outside of durable calls, with its
+// stack.
 func TestBlockingCodeIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -140,13 +147,16 @@ func TestBlockingCodeIsSaid(t *testing.T) {
 			<-free
 			return payload("went on"), nil
 		})
+
 		e.activate(-1)
 		pass(5 * time.Second)
 		e.applyAll()
+
 		if len(e.waits) == 0 || e.waits[0].Code != model.WaitStuck || !strings.Contains(e.waits[0].Detail, "unload_test.go") ||
 			!strings.Contains(e.waits[0].Detail, "chan receive") {
 			t.Errorf("waits %v", e.waits)
 		}
+
 		if e.commits != 1 {
 			t.Errorf("said %d times", e.commits)
 		}
@@ -190,6 +200,7 @@ func TestLeastRecentlyUsedRunsAreReleasedAboveTheLimit(t *testing.T) {
 				}
 			},
 		}})
+
 		s.w.Serve(s)
 		start := func(n byte) {
 			s.w.Activate(api.Activation{Start: model.Start{Address: model.Address{Type: "wf"}, Run: model.RunID{n}, At: 1}, Generation: 1, Now: 1})
@@ -231,8 +242,8 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// TestLoadedRunsCostAGoroutineEach and nothing once they are gone is checked by goleak and by the bubble of every other test;
-// here a run is evicted at every moment of its life.
+// TestLoadedRunsCostAGoroutineEach and nothing once they are gone is checked by goleak and by the
+// bubble of every other test; here a run is evicted at every moment of its life.
 func TestEvictAtEveryMoment(t *testing.T) {
 	for moment := range 40 {
 		synctest.Test(t, func(t *testing.T) {

@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// UpdateHandler serves an update. Seal gives its answer the form in which it is stored; it may be nil.
+// UpdateHandler serves an update. Seal gives its answer the form in which it is stored; it may be
+// nil.
 type UpdateHandler struct {
 	Serve func(Ctx, model.Payload) (model.Payload, error)
 	Seal  Seal
@@ -36,7 +37,8 @@ func (m *machine) updateQueue(name string) *updateQueue {
 	return q
 }
 
-// HandleUpdate has updates of the name served from now on, those that wait first, in the order in which they came.
+// HandleUpdate has updates of the name served from now on, those that wait first, in the order in
+// which they came.
 func (x Ctx) HandleUpdate(name string, h UpdateHandler) {
 	x.must("Handle")
 	m := x.co.m
@@ -88,6 +90,7 @@ func (m *machine) replied(c *Coroutine, h *UpdateHandler, served *handling, rece
 			break
 		}
 	}
+
 	a := m.newAsk(c.path, &identity{kind: askReply, name: received.Name})
 	a.ref = received.Seq
 	m.serveEarly(a)
@@ -95,15 +98,18 @@ func (m *machine) replied(c *Coroutine, h *UpdateHandler, served *handling, rece
 		return
 	}
 	e := model.Event{Kind: model.EventUpdateAnswered, ID: a.id, Name: received.Name, Ref: received.Seq, Output: out}
+
 	if err != nil {
 		e.Output, e.Failure = model.Payload{}, m.w.cfg.Failure(err)
 	} else {
 		a.seal = h.Seal
 	}
+
 	m.request(a, model.Command{Kind: model.CommandAnswer, Event: e})
 }
 
-// WaitUpdates waits until every update that has begun is answered, those included that come meanwhile.
+// WaitUpdates waits until every update that has begun is answered, those included that come
+// meanwhile.
 func (x Ctx) WaitUpdates() error {
 	for {
 		if err := x.enter("WaitUpdates"); err != nil {
@@ -124,7 +130,8 @@ func (x Ctx) WaitUpdates() error {
 	}
 }
 
-// cutOff gives up on the updates that are being served: their coroutines end. Those that have begun are refused when the run ends.
+// cutOff gives up on the updates that are being served: their coroutines end. Those that have begun
+// are refused when the run ends.
 func (m *machine) cutOff() {
 	for _, h := range m.handling {
 		if h.fut.co.started {
@@ -136,8 +143,8 @@ func (m *machine) cutOff() {
 
 // ---- interrupts
 
-// OnInterrupt has fn run when the execution is cancelled, in a coroutine that the cancel request does not end. The run does not end before
-// fn has.
+// OnInterrupt has fn run when the execution is cancelled, in a coroutine that the cancel request
+// does not end. The run does not end before fn has.
 func (x Ctx) OnInterrupt(fn func(Ctx, string) error) {
 	x.must("OnInterrupt")
 	m := x.co.m
@@ -167,13 +174,15 @@ func (m *machine) interrupt(fn func(Ctx, string) error) {
 	m.interrupted = append(m.interrupted, f)
 }
 
-// afterInterrupts waits for what was to be done about a cancel request and returns what went wrong with it.
+// afterInterrupts waits for what was to be done about a cancel request and returns what went wrong
+// with it.
 func (m *machine) afterInterrupts() error {
 	defer func() { m.interrupts = nil }() // a cancel request that comes now comes too late
 	if len(m.interrupted) == 0 {
 		return nil
 	}
 	root := Ctx{m.root, m.rootScope}
+
 	var all error
 	for n := 0; n < len(m.interrupted); { // one may add another
 		fs := m.interrupted[n:]
@@ -184,5 +193,6 @@ func (m *machine) afterInterrupts() error {
 		}
 		n += len(fs)
 	}
+
 	return all
 }

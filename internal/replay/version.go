@@ -6,15 +6,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Version is the version of a change that this run follows: the one that is recorded; or oldest while the history shows that the code
-// was past this point before the change was made; or newest, which is recorded then. A mark that nobody asks for any more is ignored, so
-// that a change can be cleaned up when no run follows an older version.
+// Version is the version of a change that this run follows: the one that is recorded; or oldest
+// while the history shows that the code was past this point before the change was made; or newest,
+// which is recorded then. A mark that nobody asks for any more is ignored, so that a change can be
+// cleaned up when no run follows an older version.
 func (x Ctx) Version(change string, oldest, newest int) int {
 	x.must("Version")
 	c, m := x.co, x.co.m
 	if change == "" || change == suggestion || oldest > newest {
 		panic(misuse("Version of %q from %d to %d: it needs the name of a change, and the oldest version that the code supports before the newest", change, oldest, newest))
 	}
+
 	v, known := m.versions[change]
 	if !known {
 		v = m.choose(change, oldest, newest)
@@ -23,15 +25,18 @@ func (x Ctx) Version(change string, oldest, newest int) int {
 		}
 		m.versions[change] = v
 	}
+
 	if v < oldest || v > newest {
 		m.block(fmt.Sprintf("the run follows version %d of change %q; the code supports %d to %d", v, change, oldest, newest))
 		c.park()
 		panic("replay: a blocked run went on") // park ends the goroutine
 	}
+
 	return v
 }
 
-// choose finds or makes the mark of a change. Marks belong to the run: which coroutine asks first does not matter.
+// choose finds or makes the mark of a change. Marks belong to the run: which coroutine asks first
+// does not matter.
 func (m *machine) choose(change string, oldest, newest int) int {
 	past := false
 	for i, e := range m.r.events {
@@ -41,6 +46,7 @@ func (m *machine) choose(change string, oldest, newest int) int {
 		}
 		past = past || i >= m.fed && m.unasked(e)
 	}
+
 	if past {
 		return oldest
 	}
@@ -49,10 +55,12 @@ func (m *machine) choose(change string, oldest, newest int) int {
 		Kind: model.EventVersionMarked, ID: a.id, Name: change, Ref: int64(newest), Position: a.position,
 	}})
 	m.marks = true
+
 	return newest
 }
 
-// unasked reports whether an event answers something that the code has not asked for yet: it was asked for further on.
+// unasked reports whether an event answers something that the code has not asked for yet: it was
+// asked for further on.
 func (m *machine) unasked(e *model.Event) bool {
 	if unsolicited(e) {
 		return false

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// versioned runs a, then b in version 0 of the change, x in version 1 and y in version 2, and sleeps.
+// versioned runs a, then b in version 0 of the change, x in version 1 and y in version 2, and
+// sleeps.
 func versioned(oldest, newest int) program {
 	return func(e *engine, x replay.Ctx) error {
 		if _, err := e.step(x, "a"); err != nil {
@@ -60,15 +61,18 @@ func TestVersion(t *testing.T) {
 				if err := e.err(); err != nil {
 					t.Error(err)
 				}
+
 				var ran []string
 				for i := range e.events[len(history):] {
 					if o := &e.events[len(history)+i]; o.Kind == model.EventStepCompleted {
 						ran = append(ran, o.Name)
 					}
 				}
+
 				if !slices.Equal(ran, c.ran) || len(e.ran) != len(c.ran) {
 					t.Errorf("the new code executed %q, want %q\n%s", ran, c.ran, dump(e.events))
 				}
+
 				switch {
 				case c.blocked == "" && e.blocked != nil:
 					t.Errorf("blocked: %s", e.blocked)

@@ -19,14 +19,17 @@ func (m *machine) waits() []model.Reason {
 			rs = append(rs, reason(&c.inline.fut))
 			continue
 		}
+
 		if !c.wait.active {
 			continue
 		}
+
 		for _, f := range c.wait.pending() {
 			if f.done || f.kind == futureCoroutine { // the coroutine speaks for itself
 				continue
 			}
-			if f.kind == futureLocal && len(c.wait.pending()) > 1 { // what else it waits for says more
+			// what else it waits for says more
+			if f.kind == futureLocal && len(c.wait.pending()) > 1 {
 				continue
 			}
 			if rs = append(rs, reason(f)); len(rs) == maxWaits {
@@ -34,13 +37,16 @@ func (m *machine) waits() []model.Reason {
 			}
 		}
 	}
+
 	if len(rs) == 0 {
 		rs = m.pendingWaits()
 	}
 	if len(m.updates) > 0 {
 		rs = m.withoutHandler(rs)
 	}
-	// A body that runs is named even if nobody waits for it yet: the owner must not think that nothing goes on.
+
+	// A body that runs is named even if nobody waits for it yet: the owner must not think that
+	// nothing goes on.
 	if a := m.unawaited(rs); a != nil {
 		rs = append(rs[:min(len(rs), maxWaits-1)], reason(&a.fut))
 	}
@@ -76,7 +82,8 @@ func (m *machine) unawaited(rs []model.Reason) (found *ask) {
 	return found
 }
 
-// pendingWaits is for runs in which nobody waits for anything but other coroutines: perhaps a deadline ends that.
+// pendingWaits is for runs in which nobody waits for anything but other coroutines: perhaps a
+// deadline ends that.
 func (m *machine) pendingWaits() []model.Reason {
 	for n := m.coroutines.first; n != nil; n = n.next {
 		for s := n.value.under; s != nil; s = s.parent {
@@ -121,10 +128,12 @@ func reason(f *Future) model.Reason {
 		return model.Reason{Code: model.WaitUpdate}
 	case futureCoroutine, futureFailed:
 	}
+
 	return model.Reason{Code: model.WaitNothing}
 }
 
-// worthTelling reports whether the waits should be told at once. Running steps are soon over; if not, the janitor tells.
+// worthTelling reports whether the waits should be told at once. Running steps are soon over; if
+// not, the janitor tells.
 func (m *machine) worthTelling() bool {
 	for n := m.coroutines.first; n != nil; n = n.next {
 		if !n.value.wait.active {
@@ -142,16 +151,21 @@ func (m *machine) worthTelling() bool {
 	return true
 }
 
-// atRest reports whether no body runs and no outcome is on its way: otherwise more is said soon; if not, the janitor does.
-func (m *machine) atRest() bool { return m.r.running.Load() == 0 && m.outstanding.Load() == 0 }
+// atRest reports whether no body runs and no outcome is on its way: otherwise more is said soon; if
+// not, the janitor does.
+func (m *machine) atRest() bool {
+	return m.r.running.Load() == 0 && m.outstanding.Load() == 0 && m.skipped.Load() == 0
+}
 
-// quiet reports whether nothing of the run is on its way: no body runs, and everything that was reported has come back.
+// quiet reports whether nothing of the run is on its way: no body runs, and everything that was
+// reported has come back.
 func (m *machine) quiet() bool {
 	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && m.outstanding.Load() == 0 && m.r.bodies.Load() == 0
 }
 
-// idle reports whether nothing but news can move the run, so that it may be released: no body runs or is to run.
+// idle reports whether nothing but news can move the run, so that it may be released: no body runs
+// or is to run.
 func (m *machine) idle() bool {
 	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && len(m.toStart) == 0 && m.missing == 0 &&
-		m.outstanding.Load() == 0 && m.r.bodies.Load() == 0
+		m.outstanding.Load() == 0 && m.skipped.Load() == 0 && m.r.bodies.Load() == 0
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestWithdrawnTimerIsNotStartedAgain replays a sleep that the end of its scope has ended: the engine is asked for nothing.
+// TestWithdrawnTimerIsNotStartedAgain replays a sleep that the end of its scope has ended: the
+// engine is asked for nothing.
 func TestWithdrawnTimerIsNotStartedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -21,6 +22,7 @@ func TestWithdrawnTimerIsNotStartedAgain(t *testing.T) {
 			}
 			return payload("end"), x.Get(x.Next("go"))
 		}
+
 		e.activate(-1)
 		e.settle()
 		e.fire("/d1:1")
@@ -28,6 +30,7 @@ func TestWithdrawnTimerIsNotStartedAgain(t *testing.T) {
 		if len(e.timers) > 0 {
 			t.Fatalf("timers %v", e.timers)
 		}
+
 		e.crash()
 		e.activate(-1)
 		e.settle()

@@ -19,32 +19,38 @@ import (
 type Config struct {
 	// Code is what the worker can run, by the name of the workflow.
 	Code map[string]Code
-	// Version of the code. Runs of workflows that are Pinned are continued only by workers of the version that began them.
+	// Version of the code. Runs of workflows that are Pinned are continued only by workers of the
+	// version that began them.
 	Version string
 	Pinned  map[string]bool
 	// Retain is how long runs of workflows are kept that have a retention time of their own.
 	Retain map[string]time.Duration
 	// Repeat is how failed runs of workflows are repeated that have a policy of their own.
 	Repeat map[string]Repeat
-	// Host is handed to the code through Ctx.Host, and DryHost where a history is only replayed, to answer a query.
+	// Host is handed to the code through Ctx.Host, and DryHost where a history is only replayed, to
+	// answer a query.
 	Host, DryHost any
 	// Load reads the history of a run that has ended, for queries; nil when that is not possible.
 	Load Load
 	// Failure turns an error of user code into what is stored. Default FailureOf.
 	Failure func(error) *model.Failure
-	// Plain is a recorded input as it was before it was given its stored form, nil when that cannot be told. Default: as it is recorded.
+	// Plain is a recorded input as it was before it was given its stored form, nil when that cannot
+	// be told. Default: as it is recorded.
 	Plain func(model.Payload) []byte
 	// Logger hears what an operator should know. Default: nobody.
 	Logger *slog.Logger
 	// IdleAfter is how long a parked run stays in memory. Default 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many runs stay in memory; above it, the least recently used parked ones are released. Default 10,000.
+	// MaxLoaded is how many runs stay in memory; above it, the least recently used parked ones are
+	// released. Default 10,000.
 	MaxLoaded int
 	// MaxSteps is how many bodies of steps run at once; further ones wait in line. Default 1,024.
 	MaxSteps int
-	// StuckAfter is how long workflow code may run without a durable call before it is reported as stuck. Default 2 s.
+	// StuckAfter is how long workflow code may run without a durable call before it is reported as
+	// stuck. Default 2 s.
 	StuckAfter time.Duration
-	// UnloadTimeout is how long deferred functions of workflow code may take when a run is unloaded. Default 5 s.
+	// UnloadTimeout is how long deferred functions of workflow code may take when a run is
+	// unloaded. Default 5 s.
 	UnloadTimeout time.Duration
 	// Checks are for tests of users' code; nil everywhere else.
 	Checks *Checks
@@ -59,6 +65,7 @@ func (c Config) withDefaults() Config {
 			*d = v
 		}
 	}
+
 	orDuration(&c.IdleAfter, 5*time.Second)
 	orDuration(&c.StuckAfter, 2*time.Second)
 	if c.Checks != nil { // in virtual time everything that can end does, at no cost
@@ -82,10 +89,12 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	return c
 }
 
-// Worker runs the code of workflows for an engine. It implements api.Worker; none of those methods blocks.
+// Worker runs the code of workflows for an engine. It implements api.Worker; none of those methods
+// blocks.
 type Worker struct {
 	cfg       Config
 	base      context.Context //nolint:containedctx // the root of the contexts of all bodies
@@ -178,14 +187,17 @@ func (w *Worker) Activate(a api.Activation) {
 			break
 		}
 	}
+
 	if !known {
 		r.m.doom = &model.Reason{Code: model.WaitWorker, Name: a.Start.Address.Type}
 	}
 	w.mu.Lock()
+
 	if w.ctx.Err() != nil {
 		w.mu.Unlock()
 		return
 	}
+
 	old := w.runs[a.Start.Run]
 	w.runs[a.Start.Run] = r
 	loaded := len(w.runs)
@@ -193,12 +205,14 @@ func (w *Worker) Activate(a api.Activation) {
 	if old != nil {
 		old.evict("activated anew")
 	}
+
 	if loaded == 1 || loaded > w.cfg.MaxLoaded {
 		select {
 		case w.attention <- struct{}{}:
 		default:
 		}
 	}
+
 	r.begin()
 }
 
@@ -265,8 +279,9 @@ func (w *Worker) snapshot(into []*run) []*run {
 	return into
 }
 
-// Close leaves the session: parked runs are given back, running bodies may finish until ctx ends, and are then interrupted. It
-// returns when no goroutine of the worker is left, or says which runs could not be ended.
+// Close leaves the session: parked runs are given back, running bodies may finish until ctx ends,
+// and are then interrupted. It returns when no goroutine of the worker is left, or says which runs
+// could not be ended.
 func (w *Worker) Close(ctx context.Context) error {
 	var err error
 	if b := w.session.Load(); b != nil {
@@ -275,29 +290,30 @@ func (w *Worker) Close(ctx context.Context) error {
 		defer w.unwatch()
 		for _, r := range w.snapshot(nil) {
 			r.mu.Lock()
-			if r.busy || r.released || len(r.inbox) > 0 || !r.m.quiet() {
-				r.mu.Unlock()
-				continue
-			}
-			r.releaseLocked()
+			r.giveBackLocked()
 		}
 		err = b.s.Leave(ctx)
 	}
+
 	w.halted.Store(true)
 	w.mu.Lock()
 	w.stop()
 	w.mu.Unlock()
+
 	for _, r := range w.snapshot(nil) {
 		r.interrupt()
 		r.evict("the worker is closed")
 	}
+
 	w.slots.close()
 	w.hosts.close()
 	done := make(chan struct{})
+
 	go func() {
 		w.goroutines.Wait()
 		close(done)
 	}()
+
 	timer := time.NewTimer(w.cfg.UnloadTimeout)
 	defer timer.Stop()
 	select {
@@ -305,5 +321,6 @@ func (w *Worker) Close(ctx context.Context) error {
 	case <-timer.C:
 		return fault.New(fault.Timeout, "%d runs did not end: their code or their steps block", w.Loaded())
 	}
+
 	return err
 }

@@ -55,8 +55,9 @@ func Ask(ctx context.Context, b api.Client, name string, c *Command) (Answer, er
 	return ReadAnswer(p)
 }
 
-// Explain speaks of schedules, and not of the executions that they are. A conflict is what the schedule says itself, of a trigger that it does not follow, as long as there is
-// one; or that its execution has ended, and then there is none.
+// Explain speaks of schedules, and not of the executions that they are. A conflict is what the
+// schedule says itself, of a trigger that it does not follow, as long as there is one; or that its
+// execution has ended, and then there is none.
 func Explain(ctx context.Context, b api.Client, name string, err error) error {
 	if f, ok := errors.AsType[*model.Failure](err); ok {
 		return fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
@@ -72,14 +73,15 @@ func Explain(ctx context.Context, b api.Client, name string, err error) error {
 	return err
 }
 
-// Apply makes a definition the one that counts: it creates the schedule, or changes it where it is, or leaves it alone when it has that definition.
-// dry tells only what would be done.
+// Apply makes a definition the one that counts: it creates the schedule, or changes it where it is,
+// or leaves it alone when it has that definition. dry tells only what would be done.
 func Apply(ctx context.Context, b api.Client, name string, c Command, dry bool) (change string, err error) {
 	spec := *c.Spec
 	if err := spec.Complete(name); err != nil {
 		return "", err
 	}
 	c.Verb, c.Spec = VerbApply, &spec
+
 	for range 3 {
 		now, err := Look(ctx, b, name)
 		switch {
@@ -96,12 +98,14 @@ func Apply(ctx context.Context, b api.Client, name string, c Command, dry bool) 
 		case err != nil:
 			return "", err
 		}
+
 		a, err := Ask(ctx, b, name, &c)
 		if fault.Is(err, fault.NotFound) {
 			continue // it was deleted in between
 		}
 		return a.Change, err
 	}
+
 	return "", fault.New(fault.Conflict, "schedule %s is being deleted by somebody else", name)
 }
 
@@ -147,19 +151,22 @@ func look(ctx context.Context, b api.Client, d *api.Description) (Seen, error) {
 	return s, s.trouble(ctx, b, d)
 }
 
-// List reads all schedules, or those of an app. One that cannot be read is an error of its own; the others follow.
+// List reads all schedules, or those of an app. One that cannot be read is an error of its own; the
+// others follow.
 func List(ctx context.Context, b api.Client, app string) iter.Seq2[Seen, error] {
 	return func(yield func(Seen, error) bool) {
 		req := api.ListRequest{Tenant: model.DefaultTenant, Workflows: []string{Type}, Statuses: []model.Status{model.Running}, Limit: 200, Explain: true}
 		if app != "" {
 			req.Labels = []model.LabelCondition{{Name: LabelApp, Values: []string{app}}}
 		}
+
 		for {
 			page, err := b.List(ctx, req)
 			if err != nil {
 				yield(Seen{}, err)
 				return
 			}
+
 			for i := range page.Executions {
 				s, err := look(ctx, b, &page.Executions[i])
 				if fault.Is(err, fault.NotFound) {
@@ -169,6 +176,7 @@ func List(ctx context.Context, b api.Client, app string) iter.Seq2[Seen, error] 
 					return
 				}
 			}
+
 			if req.Cursor = page.Cursor; req.Cursor == "" {
 				return
 			}
@@ -185,6 +193,7 @@ func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 	if n < 0 {
 		return nil, fault.New(fault.Invalid, "the next %d times: that is less than none", n)
 	}
+
 	all := make([]time.Time, 0, min(n, maxScan))
 	for range min(n, maxScan) {
 		t, ok := d.next(after)
@@ -194,6 +203,7 @@ func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 		all = append(all, t)
 		after = t
 	}
+
 	return all, nil
 }
 

@@ -47,17 +47,20 @@ type Counts struct {
 	Triggered  int64 `json:"triggered"`  // of these, by hand
 	Backfilled int64 `json:"backfilled"` // of these, for the past
 	Skipped    int64 `json:"skipped"`    // because another one was open
-	Missed     int64 `json:"missed"`     // because nobody was there within the catch-up window, or it was paused; counted up to 10,000 at a time
-	Failed     int64 `json:"failed"`     // of those whose end was awaited
+	// because nobody was there within the catch-up window, or it was paused; counted up to 10,000
+	// at a time
+	Missed int64 `json:"missed"`
+	Failed int64 `json:"failed"` // of those whose end was awaited
 }
 
 // Status is how a schedule stands.
 type Status struct {
-	Created   time.Time `json:"created"`
-	Changed   time.Time `json:"changed"`
-	Decided   time.Time `json:"decided"`       // every tick up to here is dealt with
-	Tick      time.Time `json:"tick,omitzero"` // the next one; zero when there is none
-	Wake      time.Time `json:"wake,omitzero"` // when it begins: Tick and its jitter; zero while paused
+	Created time.Time `json:"created"`
+	Changed time.Time `json:"changed"`
+	Decided time.Time `json:"decided"`       // every tick up to here is dealt with
+	Tick    time.Time `json:"tick,omitzero"` // the next one; zero when there is none
+	// when it begins: Tick and its jitter; zero while paused
+	Wake      time.Time `json:"wake,omitzero"`
 	Paused    bool      `json:"paused"`
 	Why       string    `json:"why,omitempty"`
 	Open      []Fire    `json:"open,omitempty"`
@@ -126,15 +129,17 @@ type Situation struct {
 
 // Decision is what is to be done.
 type Decision struct {
-	Status  Status   `json:"status"`
-	Adopt   int      `json:"adopt,omitempty"` // the command whose definition counts from now on, counted from 1
+	Status Status `json:"status"`
+	// the command whose definition counts from now on, counted from 1
+	Adopt   int      `json:"adopt,omitempty"`
 	Start   []Fire   `json:"start,omitempty"`
 	Cancel  []Fire   `json:"cancel,omitempty"`
 	Answers []Answer `json:"answers,omitempty"` // to the commands, in order
 	Over    bool     `json:"over,omitempty"`    // the schedule is deleted
 }
 
-// Decide says what a schedule does next. It is a function of its argument and of the database of zones, and changes nothing that it is given.
+// Decide says what a schedule does next. It is a function of its argument and of the database of
+// zones, and changes nothing that it is given.
 func Decide(in Situation) (Decision, error) {
 	d := decider{name: in.Name, now: in.Now, spec: in.Spec}
 	d.Status = in.Status
@@ -144,6 +149,7 @@ func Decide(in Situation) (Decision, error) {
 	if err := d.load(); err != nil {
 		return Decision{}, err
 	}
+
 	d.ended(in.Ended)
 	d.ticks()
 	for i := range in.Commands {
@@ -153,6 +159,7 @@ func Decide(in Situation) (Decision, error) {
 		}
 		d.Answers = append(d.Answers, answer)
 	}
+
 	d.release()
 	d.plan()
 	return d.Decision, nil
@@ -249,7 +256,8 @@ func (d *decider) count(after, upTo time.Time) int64 {
 	return int64(len(all))
 }
 
-// due are the ticks whose time has come, and up to where that is decided. When there are far too many, only the newer ones are looked at.
+// due are the ticks whose time has come, and up to where that is decided. When there are far too
+// many, only the newer ones are looked at.
 func (d *decider) due(after time.Time) (due []time.Time, decided time.Time) {
 	all, more := d.between(after, d.now, maxScan)
 	for more {
@@ -267,7 +275,8 @@ func (d *decider) due(after time.Time) (due []time.Time, decided time.Time) {
 	return all, decided
 }
 
-// fire begins, keeps or skips ticks that are due at the same moment. When not all of them can begin, the newest do.
+// fire begins, keeps or skips ticks that are due at the same moment. When not all of them can
+// begin, the newest do.
 func (d *decider) fire(due []time.Time) {
 	s := &d.Status
 	room := len(due)
@@ -296,6 +305,7 @@ func (d *decider) fire(due []time.Time) {
 		room = min(room, free)
 		s.Counts.Skipped += int64(len(due) - room)
 	}
+
 	for _, t := range due[len(due)-room:] {
 		d.begin(Fire{Kind: ByTick, Tick: t})
 	}
@@ -326,12 +336,14 @@ func (d *decider) start(f Fire) {
 	f.At = d.now
 	d.Start = append(d.Start, f)
 	s.Counts.Fired++
+
 	switch f.Kind {
 	case ByTrigger:
 		s.Counts.Triggered++
 	case ByBackfill:
 		s.Counts.Backfilled++
 	}
+
 	if s.Open = append(s.Open, f); len(s.Open) > maxOpen {
 		s.Open = s.Open[len(s.Open)-maxOpen:]
 	}
@@ -355,10 +367,12 @@ func (d *decider) release() {
 	if d.spec == nil || d.Over {
 		return
 	}
+
 	if f := s.Waiting; f != nil && (len(s.Open) == 0 || d.spec.Overlap == Allow) && (!s.Paused || f.Kind == ByTrigger) {
 		s.Waiting = nil
 		d.start(*f)
 	}
+
 	for len(s.Backfills) > 0 && !s.Paused && s.Waiting == nil {
 		most := 1 // one after the other
 		if d.spec.Overlap == Allow {
@@ -367,12 +381,14 @@ func (d *decider) release() {
 		if len(s.Open) >= most {
 			return
 		}
+
 		r := &s.Backfills[0]
 		t, ok := d.next(r.After)
 		if !ok || !t.Before(r.Until) {
 			s.Backfills = s.Backfills[1:]
 			continue
 		}
+
 		r.After = t
 		f := Fire{Kind: ByBackfill, Tick: t, Workflow: d.spec.Job.Type()}
 		f.Key = d.key(&f)
@@ -403,6 +419,7 @@ func (d *decider) command(i int, c *Command) (Answer, error) {
 	if d.spec == nil && c.Verb != VerbApply && c.Verb != VerbDelete {
 		return Answer{}, fault.New(fault.NotFound, "schedule %s has not been applied yet", d.name)
 	}
+
 	switch c.Verb {
 	case VerbApply:
 		return d.apply(i, c)
@@ -422,10 +439,12 @@ func (d *decider) command(i int, c *Command) (Answer, error) {
 	default:
 		return Answer{}, fault.New(fault.Invalid, "schedule %s: there is no verb %q", d.name, c.Verb)
 	}
+
 	return Answer{}, nil
 }
 
-// apply adopts a definition. Ticks of the one before have been dealt with; those of another cadence count from now.
+// apply adopts a definition. Ticks of the one before have been dealt with; those of another cadence
+// count from now.
 func (d *decider) apply(i int, c *Command) (Answer, error) {
 	s := &d.Status
 	if c.Spec == nil {
@@ -435,6 +454,7 @@ func (d *decider) apply(i int, c *Command) (Answer, error) {
 	if err := spec.Complete(d.name); err != nil {
 		return Answer{}, err
 	}
+
 	old := d.spec
 	if old != nil && old.same(&spec) {
 		return Answer{Change: Unchanged}, nil
@@ -446,6 +466,7 @@ func (d *decider) apply(i int, c *Command) (Answer, error) {
 	if err := d.load(); err != nil {
 		return Answer{}, err
 	}
+
 	d.retarget()
 	s.Changed = d.now
 	if old == nil {
@@ -455,11 +476,13 @@ func (d *decider) apply(i int, c *Command) (Answer, error) {
 		}
 		return Answer{Change: Created}, nil
 	}
+
 	return Answer{Change: Changed}, nil
 }
 
-// retarget has everything that has not begun be of the job of the definition that counts now: what waits, and what this very decision begins. It is begun with the input of
-// that definition, so it must not go to the workflow or the activity of the one before.
+// retarget has everything that has not begun be of the job of the definition that counts now: what
+// waits, and what this very decision begins. It is begun with the input of that definition, so it
+// must not go to the workflow or the activity of the one before.
 func (d *decider) retarget() {
 	s := &d.Status
 	kind := d.spec.Job.Type()
@@ -468,6 +491,7 @@ func (d *decider) retarget() {
 		next.Workflow = kind
 		s.Waiting = &next
 	}
+
 	for i := range d.Start {
 		f := &d.Start[i]
 		for _, list := range [][]Fire{s.Open, s.Recent} {
@@ -481,7 +505,8 @@ func (d *decider) retarget() {
 	}
 }
 
-// settle deals with every tick up to now, before another cadence counts: one that its jitter still delays begins at once.
+// settle deals with every tick up to now, before another cadence counts: one that its jitter still
+// delays begins at once.
 func (d *decider) settle() {
 	s := &d.Status
 	if s.Paused {
@@ -518,6 +543,7 @@ func (d *decider) backfill(c *Command) (Answer, error) {
 			return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: %w", d.name, err)
 		}
 	}
+
 	switch {
 	case !from.Before(to):
 		return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: from %s is not before %s", d.name, stamp(from), stamp(to))
@@ -526,6 +552,7 @@ func (d *decider) backfill(c *Command) (Answer, error) {
 	case len(d.Status.Backfills) >= MaxBackfills:
 		return Answer{}, fault.New(fault.Exhausted, "schedule %s has %d backfills that have not ended, which is the limit", d.name, MaxBackfills)
 	}
+
 	ticks, more := d.between(from.Add(-time.Nanosecond), to.Add(-time.Nanosecond), MaxBackfill)
 	if more {
 		return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: there are more than %d ticks from %s to %s; ask for fewer at a time", d.name, MaxBackfill, stamp(from), stamp(to))
@@ -533,6 +560,7 @@ func (d *decider) backfill(c *Command) (Answer, error) {
 	if len(ticks) > 0 {
 		d.Status.Backfills = append(d.Status.Backfills, Range{After: from.Add(-time.Nanosecond), Until: to})
 	}
+
 	return Answer{Ticks: len(ticks)}, nil
 }
 

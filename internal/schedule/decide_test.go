@@ -64,6 +64,7 @@ func (w *world) decide(commands ...Command) Decision {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+
 	var again Decision
 	if err := json.Unmarshal(data, &again); err != nil {
 		w.t.Fatal(err)
@@ -71,10 +72,12 @@ func (w *world) decide(commands ...Command) Decision {
 	if diff := cmp.Diff(d, again, cmpopts.EquateEmpty()); diff != "" {
 		w.t.Fatalf("what is recorded is not what was decided: %s", diff)
 	}
+
 	if d.Adopt > 0 {
 		w.spec = commands[d.Adopt-1].Spec
 	}
 	w.status, w.ended = d.Status, nil
+
 	for _, f := range d.Start {
 		if w.keys[f.Key] && f.Kind != ByBackfill {
 			w.t.Fatalf("%s is begun twice", f.Key)
@@ -82,6 +85,7 @@ func (w *world) decide(commands ...Command) Decision {
 		w.keys[f.Key] = true
 		w.log = append(w.log, f.Kind+" "+f.Tick.Format("02T15:04"))
 	}
+
 	for _, f := range d.Cancel {
 		w.log = append(w.log, "cancel "+f.Tick.Format("02T15:04"))
 	}
@@ -136,6 +140,7 @@ func TestOverlap(t *testing.T) {
 		w.want("tick 15T03:00")
 		w.counts(Counts{Fired: 2, Skipped: 1})
 	})
+
 	t.Run("queue", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, hourly(Queue))
@@ -149,6 +154,7 @@ func TestOverlap(t *testing.T) {
 		w.want()
 		w.counts(Counts{Fired: 2, Skipped: 1})
 	})
+
 	t.Run("allow", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, hourly(Allow))
@@ -159,6 +165,7 @@ func TestOverlap(t *testing.T) {
 			t.Errorf("open: %v", w.status.Open)
 		}
 	})
+
 	t.Run("cancel", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, hourly(Cancel))
@@ -182,6 +189,7 @@ func TestCatchUp(t *testing.T) {
 		w.want("tick 15T03:00")
 		w.counts(Counts{Fired: 1, Skipped: 2})
 	})
+
 	t.Run("three days, all that is not too late", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, hourly(Allow))
@@ -191,6 +199,7 @@ func TestCatchUp(t *testing.T) {
 		}
 		w.counts(Counts{Fired: 24, Missed: 48})
 	})
+
 	t.Run("the clock jumps by a year", func(t *testing.T) {
 		t.Parallel()
 		for _, o := range []Overlap{Skip, Queue, Allow, Cancel} {
@@ -211,6 +220,7 @@ func TestCatchUp(t *testing.T) {
 			}
 		}
 	})
+
 	t.Run("the clock does not go back", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, hourly(Allow))
@@ -271,6 +281,7 @@ func TestBackfill(t *testing.T) {
 	if a := w.tell(Command{Verb: VerbBackfill, From: from, To: to}); a.Ticks != 2 || a.Text != "" {
 		t.Fatalf("%+v", a)
 	}
+
 	w.want("backfill 15T02:00")
 	w.at("15T06:00") // the tick of now is not lost, and goes first
 	w.want()
@@ -283,6 +294,7 @@ func TestBackfill(t *testing.T) {
 	if len(w.status.Backfills) != 0 {
 		t.Errorf("%+v", w.status.Backfills)
 	}
+
 	for _, c := range []struct {
 		name     string
 		from, to time.Time
@@ -299,6 +311,7 @@ func TestBackfill(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, a)
 		}
 	}
+
 	w.tell(Command{Verb: VerbPause})
 	for i := range MaxBackfills + 1 {
 		a := w.tell(Command{Verb: VerbBackfill, From: from, To: to})
@@ -338,13 +351,15 @@ func TestApply(t *testing.T) {
 		t.Errorf("wakes at %s, want %s", w.status.Wake, want)
 	}
 	w.end()
+
 	// Another job, the same times: nothing is left out and nothing is begun twice.
 	w.now = zero.Add(2*time.Hour + 20*time.Minute)
 	job := hourly(Skip)
 	job.Phase, job.Job.Name = Duration(15*time.Minute), "other"
 	w.tell(Command{Verb: VerbApply, Spec: job})
 	w.want("tick 15T02:15")
-	if f := w.status.Open[0]; f.Workflow != "other" || w.status.Recent[0] != f { // it begins with the input of the other one
+	// it begins with the input of the other one
+	if f := w.status.Open[0]; f.Workflow != "other" || w.status.Recent[0] != f {
 		t.Errorf("open %+v, recent %+v", f, w.status.Recent[0])
 	}
 	w.end()
@@ -404,8 +419,10 @@ func TestBounds(t *testing.T) {
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	s := hourly(Skip)
-	s.Jitter, s.CatchUp = Duration(10*time.Minute), Duration(MinCatchUp) // a tick that is delayed is not late
+	// a tick that is delayed is not late
+	s.Jitter, s.CatchUp = Duration(10*time.Minute), Duration(MinCatchUp)
 	w := newWorld(t, s)
+
 	delays := map[time.Duration]bool{}
 	for range 20 {
 		tick, wake := w.status.Tick, w.status.Wake
@@ -424,10 +441,12 @@ func TestJitter(t *testing.T) {
 		w.want("tick " + tick.Format("02T15:04"))
 		w.end()
 	}
+
 	if len(delays) < 10 {
 		t.Errorf("%d different delays", len(delays))
 	}
 	w.counts(Counts{Fired: 20})
+
 	// Another cadence does not take away a tick that is only delayed.
 	tick := w.status.Tick
 	w.now = tick
@@ -437,8 +456,8 @@ func TestJitter(t *testing.T) {
 	w.want("tick " + tick.Format("02T15:04"))
 }
 
-// TestEveryTickOnce plays schedules at random: whatever happens, no tick begins twice, only one thing is open unless that is allowed, and every tick is either
-// begun, skipped, missed, or waits.
+// TestEveryTickOnce plays schedules at random: whatever happens, no tick begins twice, only one
+// thing is open unless that is allowed, and every tick is either begun, skipped, missed, or waits.
 func TestEveryTickOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -448,6 +467,7 @@ func TestEveryTickOnce(t *testing.T) {
 		w := &world{t: t, now: zero, keys: map[string]bool{}}
 		w.tell(Command{Verb: VerbApply, Spec: s})
 		from := w.status.Decided
+
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0, 1:
@@ -462,10 +482,12 @@ func TestEveryTickOnce(t *testing.T) {
 			case 5:
 				w.tell(Command{Verb: VerbTrigger})
 			}
+
 			if st := &w.status; o != Allow && len(st.Open) > 1 {
 				t.Fatalf("%d are open", len(st.Open))
 			}
 		}
+
 		w.tell(Command{Verb: VerbResume})
 		c, waits := w.status.Counts, int64(0)
 		if w.status.Waiting != nil {
@@ -476,6 +498,7 @@ func TestEveryTickOnce(t *testing.T) {
 		if w.status.Waiting != nil && w.status.Waiting.Kind == ByTrigger {
 			asked++
 		}
+
 		// A trigger that another one took the place of is among the skipped.
 		if got := c.Fired + c.Skipped + c.Missed + waits; o == Cancel && got < asked || o != Cancel && got != asked {
 			t.Fatalf("%d ticks and triggers, %+v and %d waiting make %d", asked, c, waits, got)
@@ -503,6 +526,7 @@ func TestWhatIsRefused(t *testing.T) {
 	for i := range MaxLabels + 1 {
 		many[fmt.Sprint("l", i)] = "v"
 	}
+
 	for name, c := range map[string]struct {
 		change func(s *Spec)
 		text   string
@@ -542,6 +566,7 @@ func TestWhatIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	for _, name := range []string{"", strings.Repeat("n", 201), "a\nb", "\xff"} {
 		if err := CheckName(name); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%q: %v", name, err)

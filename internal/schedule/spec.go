@@ -1,12 +1,15 @@
-// Package schedule begins executions at the times of a cadence. A schedule is itself an execution, of the workflow Type, whose key is the name of the
-// schedule; so it fires exactly once across processes, survives crashes and has a history because executions do and have.
+// Package schedule begins executions at the times of a cadence. A schedule is itself an execution,
+// of the workflow Type, whose key is the name of the schedule; so it fires exactly once across
+// processes, survives crashes and has a history because executions do and have.
 //
-// Everything that it decides is decided by Decide, which is pure, and is recorded as the outcome of a step before it is done: neither another
-// database of zones nor another build changes what a history says. What it begins has a key made of its name and the tick, so that a tick can never be
+// Everything that it decides is decided by Decide, which is pure, and is recorded as the outcome of
+// a step before it is done: neither another database of zones nor another build changes what a
+// history says. What it begins has a key made of its name and the tick, so that a tick can never be
 // begun twice.
 //
-// The job is data: what to start, with which stored input. So any process that has this package can serve any schedule; it does not need the code
-// of the job, nor the keys that its input may be encrypted with.
+// The job is data: what to start, with which stored input. So any process that has this package can
+// serve any schedule; it does not need the code of the job, nor the keys that its input may be
+// encrypted with.
 package schedule
 
 import (
@@ -34,8 +37,9 @@ const (
 
 // Bounds.
 const (
-	MaxName        = 200
-	MaxInput       = 256 << 10 // bytes of the input of a job as it is stored: it travels with the state of the schedule
+	MaxName = 200
+	// bytes of the input of a job as it is stored: it travels with the state of the schedule
+	MaxInput       = 256 << 10
 	MaxLabels      = model.MaxLabels - 2
 	MaxBackfill    = 1000 // ticks of one backfill
 	MaxBackfills   = 10   // that have not ended
@@ -51,10 +55,11 @@ type Overlap string
 
 // Policies of Overlap.
 const (
-	Skip   Overlap = "skip"   // it is skipped
-	Queue  Overlap = "queue"  // one waits, further ones are skipped
-	Allow  Overlap = "allow"  // it begins all the same
-	Cancel Overlap = "cancel" // what is open is asked to end, and the newest tick begins when it has
+	Skip  Overlap = "skip"  // it is skipped
+	Queue Overlap = "queue" // one waits, further ones are skipped
+	Allow Overlap = "allow" // it begins all the same
+	// what is open is asked to end, and the newest tick begins when it has
+	Cancel Overlap = "cancel"
 )
 
 // Duration is a time.Duration that reads and writes as 1h30m.
@@ -114,7 +119,8 @@ func (j *Job) Type() string {
 	return j.Name
 }
 
-// Payload is a stored payload inside of JSON: as it is when it is JSON, as text when it is text, so that a reference to a blob is found in it, else in base64.
+// Payload is a stored payload inside of JSON: as it is when it is JSON, as text when it is text, so
+// that a reference to a blob is found in it, else in base64.
 type Payload struct{ model.Payload }
 
 type payloadForm struct {
@@ -219,28 +225,33 @@ func (s *Spec) Complete(name string) error {
 	_, err := s.Cadence()
 	wrong.add(err)
 	wrong.add(s.Job.check())
+
 	switch s.Overlap {
 	case Skip, Queue, Allow, Cancel:
 	default:
 		wrong.addf("overlap %q: it is skip, queue, allow or cancel", s.Overlap)
 	}
+
 	if d := time.Duration(s.CatchUp); d < MinCatchUp {
 		wrong.addf("catch-up window %s: every tick is a little late, so it must be %s at least", d, MinCatchUp)
 	} else if d > cadence.MaxEvery {
 		wrong.addf("catch-up window %s: it must be %s at most", d, cadence.MaxEvery)
 	}
+
 	if d := time.Duration(s.Jitter); d < 0 || d > MaxJitter {
 		wrong.addf("jitter %s: it must be between 0 and %s", d, MaxJitter)
 	}
 	if !s.StartAt.IsZero() {
 		wrong.add(cadence.CheckInstant("start", s.StartAt))
 	}
+
 	if !s.EndAt.IsZero() {
 		wrong.add(cadence.CheckInstant("end", s.EndAt))
 		if !s.StartAt.IsZero() && !s.EndAt.After(s.StartAt) {
 			wrong.addf("it ends at %s, which is not after its start at %s", stamp(s.EndAt), stamp(s.StartAt))
 		}
 	}
+
 	if len(s.App) > MaxName || !utf8.ValidString(s.App) {
 		wrong.addf("the name of the app %.40q has %d bytes: it may have %d of text", s.App, len(s.App), MaxName)
 	}
@@ -262,6 +273,7 @@ func (j *Job) check() error {
 	case j.Kind != KindWorkflow || j.Task != nil:
 		wrong.addf("a job of kind %q: it is %s or %s", j.Kind, KindWorkflow, KindTask)
 	}
+
 	if name := j.Type(); j.Name == "" || strings.Contains(name, "/") || !shows(name, MaxName) {
 		wrong.addf("%s %.40q is not the name of one", what, j.Name)
 	}
@@ -274,6 +286,7 @@ func (j *Job) check() error {
 	if len(j.Labels) > MaxLabels {
 		wrong.addf("the job has %d labels: it may have %d", len(j.Labels), MaxLabels)
 	}
+
 	for _, l := range model.Labels(j.Labels) {
 		if err := model.CheckLabel(l.Name, l.Value); err != nil {
 			wrong.add(err)
@@ -281,6 +294,7 @@ func (j *Job) check() error {
 			wrong.addf("label %s=%q: it needs a value, and a name that does not begin with %s", l.Name, l.Value, Reserved)
 		}
 	}
+
 	return wrong.err("")
 }
 
@@ -302,6 +316,7 @@ func (j *Job) checkNames(wrong *problems) {
 			}
 		}
 	}
+
 	t := j.Task
 	check(NamedQueue, MaxName, t.Queue)
 	check(NamedLimit, MaxName, t.Limits...)

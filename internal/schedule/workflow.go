@@ -46,13 +46,15 @@ type pending struct {
 	done    *replay.Future
 }
 
-// Observer hears of decisions when they are made, not when they are replayed: once, unless the process dies before the decision is recorded. The host of the code may be one.
+// Observer hears of decisions when they are made, not when they are replayed: once, unless the
+// process dies before the decision is recorded. The host of the code may be one.
 type Observer interface {
 	// Decided tells what became of all ticks of a schedule, before a decision and after it.
 	Decided(schedule string, was, is *Counts)
 }
 
-// Code is the workflow of schedules. What it stores is plain JSON, whatever the payload settings of the process are, so that all of them can serve it.
+// Code is the workflow of schedules. What it stores is plain JSON, whatever the payload settings of
+// the process are, so that all of them can serve it.
 func Code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	self, _ := x.Self()
 	r := &run{x: x, name: self.Key, open: map[string]*replay.Future{}, woken: x.Local()}
@@ -60,6 +62,7 @@ func Code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 		r.spec = &Spec{}
 		r.read(p, r.spec)
 	}
+
 	if p, ok := x.State(stateStatus); ok {
 		r.read(p, &r.status)
 	}
@@ -69,10 +72,12 @@ func Code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	for _, verb := range []string{VerbApply, VerbPause, VerbResume, VerbTrigger, VerbBackfill, VerbDelete} {
 		x.HandleUpdate(verb, replay.UpdateHandler{Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) { return r.serve(x, verb, p) }})
 	}
+
 	return model.Payload{}, r.loop()
 }
 
-// read decodes what this code has written. What cannot be read blocks the schedule until a build comes that can.
+// read decodes what this code has written. What cannot be read blocks the schedule until a build
+// comes that can.
 func (r *run) read(p model.Payload, into any) {
 	if err := json.Unmarshal(p.Data, into); err != nil {
 		r.x.Block("schedule " + r.name + ": " + err.Error())
@@ -86,6 +91,7 @@ func (r *run) loop() error {
 				return err
 			}
 		}
+
 		commands := r.queue
 		r.queue, r.fired = nil, false
 		d, err := r.decide(n, commands)
@@ -95,12 +101,14 @@ func (r *run) loop() error {
 		if err := r.do(&d, commands); err != nil {
 			return err
 		}
+
 		for i, p := range commands {
 			if i < len(d.Answers) {
 				p.answer = d.Answers[i]
 			}
 			r.x.Resolve(p.done)
 		}
+
 		if d.Over || n >= maxDecisions {
 			if err := r.serveAll(); err != nil {
 				return err
@@ -135,12 +143,14 @@ func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
 	for _, p := range commands {
 		in.Commands = append(in.Commands, p.command)
 	}
+
 	p, err := r.x.Step(&replay.Step{
 		Name: "decide", Key: strconv.Itoa(n), Keyed: true,
 		Body: func(context.Context) (model.Payload, error) {
 			d, err := Decide(in)
 			if err != nil {
-				return model.Payload{}, err // a zone that this process does not know; another one may
+				// a zone that this process does not know; another one may
+				return model.Payload{}, err
 			}
 			if o, ok := r.x.Host().(Observer); ok {
 				o.Decided(r.name, &in.Status.Counts, &d.Status.Counts)
@@ -152,6 +162,7 @@ func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
 	if err == nil {
 		r.read(p, &d)
 	}
+
 	return d, err
 }
 
@@ -172,6 +183,7 @@ func (r *run) ended() (all []Ended) {
 		all = append(all, e)
 		delete(r.open, key)
 	}
+
 	return all
 }
 
@@ -192,26 +204,31 @@ func (r *run) do(d *Decision, commands []*pending) error {
 			return err
 		}
 	}
+
 	for i := range d.Start {
 		if err := r.start(&d.Start[i]); err != nil {
 			return err
 		}
 	}
+
 	r.status = d.Status
 	if err := r.set(stateStatus, &r.status); err != nil {
 		return err
 	}
+
 	for key := range r.open { // too many to be watched
 		if !slices.ContainsFunc(r.status.Open, func(f Fire) bool { return f.Key == key }) {
 			delete(r.open, key)
 		}
 	}
+
 	for _, f := range d.Cancel {
 		// It may have ended meanwhile; that is told by its outcome.
 		_, _ = r.x.Send(model.Message{
 			Kind: model.MessageCancel, To: r.address(&f), Failure: &model.Failure{Kind: model.FailureCanceled, Message: "the next tick of schedule " + r.name + " has come"},
 		}, strconv.FormatInt(d.Status.Counts.Fired, 10), nil)
 	}
+
 	return r.x.Err()
 }
 
@@ -258,6 +275,7 @@ func (r *run) wait() error {
 		}
 		r.timer = nil
 	}
+
 	if r.timer == nil && !r.status.Wake.IsZero() {
 		r.timer, r.due = r.x.Timer(r.status.Wake.Sub(r.x.Now())), r.status.Wake
 	}
@@ -272,12 +290,14 @@ func (r *run) wait() error {
 	if _, err := r.x.Select(all); err != nil {
 		return err
 	}
+
 	if r.timer != nil && r.timer.Done() {
 		r.timer, r.fired = nil, true
 	}
 	if r.woken.Done() {
 		r.woken = r.x.Local()
 	}
+
 	return nil
 }
 
@@ -292,6 +312,7 @@ func (r *run) serve(x replay.Ctx, verb string, p model.Payload) (model.Payload, 
 			return model.Payload{}, fault.New(fault.Invalid, "update %s of schedule %s: %w", verb, r.name, err)
 		}
 	}
+
 	mine := &pending{command: c, done: x.Local()}
 	r.queue = append(r.queue, mine)
 	r.serving++
@@ -302,6 +323,7 @@ func (r *run) serve(x replay.Ctx, verb string, p model.Payload) (model.Payload, 
 	if err != nil {
 		return model.Payload{}, err
 	}
+
 	if a := &mine.answer; a.Text != "" {
 		return model.Payload{}, &model.Failure{Kind: a.Kind, Message: a.Text, Permanent: true}
 	}

@@ -24,9 +24,11 @@ func TestStateAndPinOfAPast(t *testing.T) {
 		}
 		s.Source = model.Source{Address: s.Address, Run: model.RunID{0: 9}, Position: 3}
 	})
+
 	if p, ok, err := f.svc.State(t.Context(), api.Target{Address: order("a")}, "cleared"); err != nil || ok || p.Size() > 0 {
 		t.Errorf("state that was cleared: %q, %v, %v", p.Data, ok, err)
 	}
+
 	serve := func(version string) {
 		t.Helper()
 		if _, err := f.st.Renew(t.Context(), store.RenewRequest{

@@ -12,8 +12,9 @@ import (
 // maxChain bounds how far an explanation follows what waits for what.
 const maxChain = 8
 
-// follow follows the main reason of a run to its cause: a child, the section that holds a lock, the entity or the
-// execution that is to answer. What cannot be read ends the chain: it is an explanation, and not the answer itself.
+// follow follows the main reason of a run to its cause: a child, the section that holds a lock, the
+// entity or the execution that is to answer. What cannot be read ends the chain: it is an
+// explanation, and not the answer itself.
 func (j *judge) follow(ctx context.Context, of *model.Start, reasons []model.Reason) (chain []api.Link) {
 	seen := map[model.Address]bool{of.Address: true}
 	for len(reasons) > 0 && len(chain) < maxChain {
@@ -76,7 +77,8 @@ func (j *judge) why(ctx context.Context, a model.Address) (reasons []model.Reaso
 	return reasons, err == nil && len(reasons) > 0
 }
 
-// aliveFor says which code the live processes have, when the execution or what it waits for lacks some.
+// aliveFor says which code the live processes have, when the execution or what it waits for lacks
+// some.
 func (j *judge) aliveFor(d *api.Description) []string {
 	lacks := func(r *model.Reason) bool { return r.Code == model.WaitWorker || r.Code == model.WaitElsewhere }
 	for i := range d.Reasons {

@@ -73,8 +73,8 @@ func (s *Service) ListQueues(ctx context.Context, tenant string) (api.QueueList,
 	return c.list, nil
 }
 
-// askQueues asks every node that owns shards. ok is false unless all shards have a live owner, and all of these have
-// answered.
+// askQueues asks every node that owns shards. ok is false unless all shards have a live owner, and
+// all of these have answered.
 func (j *judge) askQueues(ctx context.Context) (counts []peer.QueueCount, ok bool) {
 	s := j.service
 	own := model.NodeID{}
@@ -108,7 +108,8 @@ func (j *judge) askQueues(ctx context.Context) (counts []peer.QueueCount, ok boo
 			}
 		case s.askQueues != nil && s.store.Info().Shared:
 			wg.Go(func() {
-				if more, err := s.askQueues(ctx, node); err == nil { // else the store is looked through
+				// else the store is looked through
+				if more, err := s.askQueues(ctx, node); err == nil {
 					add(more)
 				}
 			})
@@ -136,7 +137,8 @@ func (c *census) add(counts []peer.QueueCount) {
 	}
 }
 
-// look counts the open tasks in the store: those that stand alone, and those of workflows, which their histories tell.
+// look counts the open tasks in the store: those that stand alone, and those of workflows, which
+// their histories tell.
 func (c *census) look(ctx context.Context) error {
 	s := c.judge.service
 	q := store.Query{Tenant: c.tenant, Statuses: []model.Status{model.Running}, Limit: maxPage}
@@ -145,15 +147,18 @@ func (c *census) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		for i := range page.Executions {
 			row := &page.Executions[i]
 			if row.Parked && row.Start.Task == nil {
 				continue // a run with open tasks is not parked
 			}
+
 			if read++; read > maxHistories {
 				c.count(row, nil)
 				continue
 			}
+
 			open, err := c.judge.openTasks(ctx, row)
 			switch {
 			case fault.Is(err, fault.NotFound): // it has left meanwhile
@@ -165,6 +170,7 @@ func (c *census) look(ctx context.Context) error {
 				c.count(row, open)
 			}
 		}
+
 		if n += len(page.Executions); !page.More {
 			return nil
 		}
@@ -176,8 +182,8 @@ func (c *census) look(ctx context.Context) error {
 	}
 }
 
-// count counts the open tasks of a run. A task that stands alone and whose history was not read is open, and no more is
-// known of it.
+// count counts the open tasks of a run. A task that stands alone and whose history was not read is
+// open, and no more is known of it.
 func (c *census) count(row *store.Execution, open []*core.Task) {
 	if len(open) == 0 && row.Start.Task != nil {
 		q := c.at(row.Start.Task.Queue)
@@ -186,6 +192,7 @@ func (c *census) count(row *store.Execution, open []*core.Task) {
 		c.unserved(q, row.Start.Task.Kind)
 		return
 	}
+
 	for _, t := range open {
 		q := c.at(t.Spec.Queue)
 		q.Open++

@@ -23,16 +23,19 @@ func (s *Service) ListDead(ctx context.Context, r api.DeadRequest) (api.DeadPage
 	if err != nil {
 		return api.DeadPage{}, err
 	}
+
 	page := api.DeadPage{Tasks: make([]api.DeadTask, len(found.Rows))}
 	for i := range found.Rows {
 		d := deadTask(&found.Rows[i])
 		d.Body.Input, d.Body.Failed = model.Payload{}, nil
 		page.Tasks[i] = d
 	}
+
 	if found.More {
 		last := found.Rows[len(found.Rows)-1].Place()
 		page.Cursor = cursor(last.At, last.Run, last.Task)
 	}
+
 	return page, nil
 }
 
@@ -69,7 +72,8 @@ func (s *Service) ShowDead(ctx context.Context, id api.DeadID) (api.DeadTask, er
 	return deadTask(row), nil
 }
 
-// appears is how long is waited for what another shard does with a message that is on its way to it. It takes effect in any case.
+// appears is how long is waited for what another shard does with a message that is on its way to
+// it. It takes effect in any case.
 const appears = 5 * time.Second
 
 // Requeue schedules a dead task anew.
@@ -82,6 +86,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	if err := v.err(); err != nil {
 		return api.RequeueReply{}, err
 	}
+
 	row, err := s.deadRow(ctx, "requeue", r.ID)
 	if err != nil {
 		return api.RequeueReply{}, err
@@ -90,15 +95,18 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	if reply, repeated, err := s.requeuedBefore(ctx, row, r.RequestID, want); repeated || err != nil {
 		return reply, err
 	}
+
 	d := deadTask(row)
 	ref, before := d.Ref(), row.Body.Requeued
 	o := &model.LetterOrder{Do: model.LetterRequeue, Ref: ref, Input: r.Input}
+
 	if r.Again {
 		if err := s.settledRequeue(ctx, &d); err != nil {
 			return api.RequeueReply{}, err
 		}
 		o.Count, o.Run = row.Requeued, before.Run
 	}
+
 	if r.DryRun {
 		if row.Requeued > o.Count && before.IsZero() { // as the owner would refuse it
 			return api.RequeueReply{}, fault.New(fault.Conflict, "the dead letter of %s was requeued %d times, and what followed was undone: requeue it again", ref, row.Requeued)
@@ -108,11 +116,13 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 		}
 		return api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1)}, nil
 	}
+
 	a, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: ref.Address, RequestID: r.RequestID, Letter: o, Asked: want})
 	if err != nil {
 		return api.RequeueReply{}, err
 	}
 	reply := api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1), Run: a.Run, Existing: a.Existing}
+
 	if a.Existing {
 		if before.Run != a.Run { // requeued since it was read
 			if row, err = s.deadRow(ctx, "requeue", r.ID); err != nil {
@@ -123,13 +133,15 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 		reply.Address = before.Address
 		return reply, nil
 	}
+
 	return reply, s.await(ctx, func(ctx context.Context) (bool, error) {
 		run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, reply.Run)
 		return run != nil, err
 	})
 }
 
-// askedRequeue is what a request to requeue asks for. The dead task is part of it: several of them may have the address of one run.
+// askedRequeue is what a request to requeue asks for. The dead task is part of it: several of them
+// may have the address of one run.
 func askedRequeue(r *api.RequeueRequest) []byte {
 	parts := []string{"requeue", r.ID.Run.String(), r.ID.Task}
 	if r.Input != nil && r.Input.Comparable() {
@@ -140,8 +152,9 @@ func askedRequeue(r *api.RequeueRequest) []byte {
 	return asked(parts...)
 }
 
-// requeuedBefore finds out whether a requeue is one that was served before, and what it was answered then. What has become of the letter since does not matter: the count that
-// the request was about, and whether that run is open, are not those of now.
+// requeuedBefore finds out whether a requeue is one that was served before, and what it was
+// answered then. What has become of the letter since does not matter: the count that the request
+// was about, and whether that run is open, are not those of now.
 func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, request string, want []byte) (reply api.RequeueReply, repeated bool, err error) {
 	if request == "" {
 		return reply, false, nil
@@ -150,6 +163,7 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	if err != nil || len(found) == 0 {
 		return reply, false, err
 	}
+
 	a, err := model.DecodeAnswer(found[0].Body)
 	if err != nil {
 		return reply, false, fault.New(fault.Corrupt, "requeue: the answer to request %q of %s: %w", request, row.Body.Address, err)
@@ -158,11 +172,13 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	if f := core.MisusedBy(&this, &a); f != nil {
 		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
+
 	if f := a.Failure; f != nil {
 		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
 	reply = api.RequeueReply{Address: row.Body.Requeued.Address, Run: a.Run, Existing: a.Existing}
 	d := deadTask(row)
+
 	ref := d.Ref()
 	for n := row.Requeued; n > 0 && row.Body.Requeued.Run != a.Run; n-- { // an earlier one
 		reply.Address = ref.RequeueAddress(row.Body.Spec.Kind, n)
@@ -170,6 +186,7 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 			return reply, true, err
 		}
 	}
+
 	return reply, true, nil
 }
 
@@ -184,6 +201,7 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	if err != nil {
 		return err
 	}
+
 	d, q := deadTask(row), row.Body.Requeued
 	if q.IsZero() {
 		return fault.New(fault.Conflict, "undo: dead task %s is not requeued", &d)
@@ -192,6 +210,7 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, Letter: o, Asked: asked("undo", r.ID.Run.String(), r.ID.Task)}); err != nil {
 		return err
 	}
+
 	return s.await(ctx, func(ctx context.Context) (bool, error) {
 		row, err := s.store.LoadDead(ctx, row.DeadKey)
 		return row == nil || row.Body.Requeued.Run != q.Run, err
@@ -225,21 +244,25 @@ func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
 	if err != nil {
 		return err
 	}
+
 	var now model.Time
 	if run == nil { // it has not begun yet, or has been deleted
-		view, err := s.store.Members(ctx) // the time of the requeue is the store's, and the clock of this machine may be another
+		// the time of the requeue is the store's, and the clock of this machine may be another
+		view, err := s.store.Members(ctx)
 		if err != nil {
 			return err
 		}
 		now = view.Now
 	}
+
 	if !engine.Purgeable(&store.DeadRow{Body: d.Body}, run, now) {
 		return fault.New(fault.Conflict, "dead task %s was requeued as %s, run %s, which is open", d, q.Address, q.Run)
 	}
 	return nil
 }
 
-// retryTask schedules a task anew that has ended and did not complete: one that failed is requeued, one that was cancelled begins again.
+// retryTask schedules a task anew that has ended and did not complete: one that failed is requeued,
+// one that was cancelled begins again.
 func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastReply, error) {
 	v := s.check("retry")
 	v.past(r)
@@ -249,20 +272,24 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 	if err := v.err(); err != nil {
 		return api.PastReply{}, err
 	}
+
 	row, err := s.execution(ctx, "retry", r.Source)
 	if err != nil {
 		return api.PastReply{}, wayOut(err)
 	}
+
 	if !row.Outcome.Status.Closed() {
 		if err := s.stuck(ctx, "retry", &row.Start); err != nil {
 			return api.PastReply{}, err
 		}
 	}
+
 	if st := row.Outcome.Status; !st.Closed() || st == model.Completed {
 		return api.PastReply{}, fault.New(fault.Conflict, "retry of %s: it is %s", row.Start.Address, st)
 	}
 	reply := api.PastReply{Address: row.Start.Address, Status: model.Running}
 	dead, err := s.store.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: row.Shard, Run: row.Start.Run}, Task: model.TaskStep})
+
 	switch {
 	case err != nil:
 		return api.PastReply{}, err
@@ -275,6 +302,7 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 	case r.DryRun || row.Start.Task == nil:
 		return reply, nil
 	}
+
 	spec := *row.Start.Task
 	spec.Delay = 0
 	if spec.Same == nil {
@@ -284,10 +312,12 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 		Kind: model.MessageStart, To: row.Start.Address, Input: row.Start.Input, Task: &spec, Labels: row.Start.Labels, Reuse: model.ReuseIfFailed, RequestID: r.RequestID,
 	})
 	reply.Run, reply.Status = a.Run, a.Status
+
 	return reply, err
 }
 
-// await waits for a message to take effect. When that takes longer than usual, nobody waits for it: it will.
+// await waits for a message to take effect. When that takes longer than usual, nobody waits for it:
+// it will.
 func (s *Service) await(ctx context.Context, done func(ctx context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, appears)
 	defer cancel()
@@ -340,6 +370,7 @@ func (s *Service) deadQuery(r *api.DeadRequest) (store.DeadQuery, error) {
 	if err := v.err(); err != nil || r.Cursor == "" {
 		return q, err
 	}
+
 	at, run, task, err := parseCursor("list dead tasks", r.Cursor)
 	q.After = store.DeadPlace{At: at, Run: run, Task: task}
 	return q, err

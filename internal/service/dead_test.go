@@ -25,6 +25,7 @@ func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, 
 	if _, err := s.Run(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+
 	dead, err := s.ListDead(t.Context(), api.DeadRequest{})
 	if err != nil || len(dead.Tasks) != 1 {
 		t.Fatalf("%+v, %v", dead, err)
@@ -32,7 +33,8 @@ func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, 
 	return session, r, dead.Tasks[0].ID
 }
 
-// A task that was requeued with another input, cancelled and retried is still the one that was submitted: whoever submits it again finds it. Who submits the other input does not.
+// A task that was requeued with another input, cancelled and retried is still the one that was
+// submitted: whoever submits it again finds it. Who submits the other input does not.
 func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -74,7 +76,8 @@ func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	}
 }
 
-// A letter that was requeued, and requeued again, which was undone, has no run that could be the answer: it is requeued again or not at all, and a dry run says so.
+// A letter that was requeued, and requeued again, which was undone, has no run that could be the
+// answer: it is requeued again or not at all, and a dry run says so.
 func TestRequeueOfWhatWasUndone(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -84,6 +87,7 @@ func TestRequeueOfWhatWasUndone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := s.Await(ctx, api.Target{Address: r.Address}); err != nil {
 		t.Fatal(err)
 	}
@@ -93,16 +97,19 @@ func TestRequeueOfWhatWasUndone(t *testing.T) {
 	if err := session.Leave(ctx); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id, Again: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.UndoRequeue(ctx, api.UndoRequest{ID: id}); err != nil {
 		t.Fatal(err)
 	}
+
 	for _, dry := range []bool{true, false} {
 		reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: dry})
 		wantKind(t, fmt.Sprintf("dry run %v: %+v", dry, reply), err, fault.Conflict)
 	}
+
 	if reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: true, Again: true}); err != nil || reply.Address.IsZero() || reply.Existing {
 		t.Errorf("a dry run, again: %+v, %v", reply, err)
 	}

@@ -72,7 +72,8 @@ func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, 
 	return j.entityAt(ctx, a)
 }
 
-// entityAt is how an entity stands. Its owner is asked first: what it no longer holds is in the store by then.
+// entityAt is how an entity stands. Its owner is asked first: what it no longer holds is in the
+// store by then.
 func (j *judge) entityAt(ctx context.Context, a model.Address) (api.EntityInfo, error) {
 	j.ask(ctx, []model.Address{a})
 	s := j.service
@@ -111,6 +112,7 @@ func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (ap
 	if err := v.err(); err != nil {
 		return api.EntityListPage{}, err
 	}
+
 	if r.Cursor != "" {
 		raw, err := base64.RawURLEncoding.DecodeString(r.Cursor)
 		kind, key, ok := strings.Cut(string(raw), "\x00")
@@ -119,15 +121,18 @@ func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (ap
 		}
 		q.After = model.Address{Tenant: q.Tenant, Type: kind, Key: key}
 	}
+
 	rows, err := s.store.ListEntities(ctx, q)
 	if err != nil {
 		return api.EntityListPage{}, err
 	}
 	page := api.EntityListPage{Entities: rows.Entities}
+
 	if rows.More {
 		last := rows.Entities[len(rows.Entities)-1].Address
 		page.Cursor = base64.RawURLEncoding.EncodeToString([]byte(last.Type + "\x00" + last.Key))
 	}
+
 	return page, nil
 }
 
@@ -146,8 +151,8 @@ func (s *Service) Unlock(ctx context.Context, r api.UnlockRequest) error {
 	return err
 }
 
-// Mailbox asks the owner for what waits for an entity, or has it do something with one call. Where nobody owns the
-// entity, a list has what is stored.
+// Mailbox asks the owner for what waits for an entity, or has it do something with one call. Where
+// nobody owns the entity, a list has what is stored.
 func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	v := s.check("mailbox")
 	v.entity(r.Address)
@@ -212,6 +217,7 @@ func (s *Service) JoinEntities(_ context.Context, w api.EntityWorker, offer mode
 	offer.Tenant = cmp.Or(offer.Tenant, model.DefaultTenant)
 	v := s.check("join")
 	v.text("the tenant", offer.Tenant, s.limits.Name)
+
 	for i := range offer.Types {
 		t := &offer.Types[i]
 		v.entity(model.Address{Tenant: offer.Tenant, Type: t.Type, Key: "key"})
@@ -222,6 +228,7 @@ func (s *Service) JoinEntities(_ context.Context, w api.EntityWorker, offer mode
 			v.wrong("%s has a concurrency, a mailbox or an idle time below zero", t.Type)
 		}
 	}
+
 	if err := v.err(); err != nil {
 		return nil, err
 	}

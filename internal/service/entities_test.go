@@ -55,7 +55,8 @@ func texts(rs []model.Reason) (all []string) {
 	return all
 }
 
-// Why something waits for an entity is told also by those who do not own it, and by those who look at an execution that waits for it.
+// Why something waits for an entity is told also by those who do not own it, and by those who look
+// at an execution that waits for it.
 func TestWhyEntitiesDoNotMove(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -120,7 +121,8 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	why("called", busy)
 	waits([]string{forCall.String(), busy}, forCall)
 
-	// The calls of the section that holds the lock do not wait for its end, and it does not wait for itself.
+	// The calls of the section that holds the lock do not wait for its end, and it does not wait
+	// for itself.
 	of = order("2")
 	row = f.put(of, 0, 1)
 	section := model.Link{Address: of, Run: row.Run, ID: "lock"}
@@ -158,6 +160,7 @@ func TestListEntities(t *testing.T) {
 		}
 		f.keep(n)
 	}
+
 	f.keep(model.Entity{Address: model.Address{Tenant: "default", Type: "entity:cart", Key: "a-1"}, Exists: true})
 	list := func(r api.EntityListRequest) string {
 		t.Helper()
@@ -186,6 +189,7 @@ func TestListEntities(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", r, got, want)
 		}
 	}
+
 	_, err := f.svc.ListEntities(t.Context(), api.EntityListRequest{Cursor: "?"})
 	wantKind(t, "a cursor that is none", err, fault.Invalid)
 }
@@ -200,6 +204,7 @@ func TestEntityRequestsAreChecked(t *testing.T) {
 		_, err := s.Entity(t.Context(), a)
 		return err
 	}
+
 	call := func(change func(*api.CallRequest)) error {
 		r := api.CallRequest{Address: account("a"), Name: "deposit", RequestID: "r"}
 		change(&r)
@@ -220,5 +225,6 @@ func TestEntityRequestsAreChecked(t *testing.T) {
 			t.Errorf("%v\n  lacks %q", err, want)
 		}
 	}
+
 	wantKind(t, "what is not locked", s.Unlock(t.Context(), api.UnlockRequest{Address: account("a")}), fault.NotFound)
 }

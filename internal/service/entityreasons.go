@@ -10,8 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// entity is why what waits for an entity does not move. Its owner knows best; otherwise its row, its mailbox and the
-// code of the nodes tell. Calls that are only in the memory of the owner are not known here then.
+// entity is why what waits for an entity does not move. Its owner knows best; otherwise its row,
+// its mailbox and the code of the nodes tell. Calls that are only in the memory of the owner are
+// not known here then.
 func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	a := info.Entity.Address
 	told, known := j.told[a]
@@ -23,7 +24,8 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	if why, ok := j.world.Unowned(shard); ok {
 		reasons := []model.Reason{why}
 		if out {
-			reasons = append(reasons, core.EntityReason(&info.Entity, true)) // whichever node will own it
+			// whichever node will own it
+			reasons = append(reasons, core.EntityReason(&info.Entity, true))
 		}
 		return reasons
 	}
@@ -49,7 +51,8 @@ func (j *judge) holders(ctx context.Context, of *model.Start, reasons []model.Re
 	return j.throughEntities(ctx, of, reasons)
 }
 
-// throughEntities adds what the entities wait for that a run waits for, by a lock or a call: who holds the lock, and why a call is not made.
+// throughEntities adds what the entities wait for that a run waits for, by a lock or a call: who
+// holds the lock, and why a call is not made.
 func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
 	all, asked := reasons, 0
 	for i, r := range reasons {
@@ -60,6 +63,7 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 		if asked++; asked > maxExplained {
 			break
 		}
+
 		info, err := j.entityAt(ctx, a)
 		if err != nil {
 			return reasons, err
@@ -68,21 +72,25 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 			all = slices.Clone(reasons) // its owner may have them as well
 		}
 		own := info.Entity.Holder.Run == of.Run
+
 		if r.Code == model.WaitLock && info.Entity.Locked() {
 			asks := func(it model.MailboxItem) bool {
 				return it.Message.Kind == model.MessageLock && it.Message.From.Run == of.Run
 			}
-			if !own || slices.ContainsFunc(info.Waiting, asks) { // else it is about to hear that the lock is its own
+			// else it is about to hear that the lock is its own
+			if !own || slices.ContainsFunc(info.Waiting, asks) {
 				all[i] = core.EntityReason(&info.Entity, true)
 			}
 			continue
 		}
+
 		for _, why := range info.Reasons {
 			if keepsOthersOut := own && why.Code == model.WaitLock; !keepsOthersOut && !slices.Contains(all, why) {
 				all = append(all, why)
 			}
 		}
 	}
+
 	return all, nil
 }
 

@@ -72,11 +72,13 @@ func (f *shelf) put(a model.Address, carried, events int, change ...func(*model.
 	}
 	key := store.RunKey{Shard: a.Shard(shards), Run: start.Run}
 	f.commit(store.Batch{Starts: []store.StartRow{{Shard: key.Shard, Start: start, Replaces: f.current(a)}}})
+
 	var b store.Batch
 	for i := range events {
 		seq := int64(carried + i + 1)
 		b.Events = append(b.Events, store.EventRow{RunKey: key, Event: model.Event{Seq: seq, At: f.now, Kind: model.EventStepCompleted, ID: fmt.Sprint(seq)}})
 	}
+
 	if events > 0 {
 		f.commit(b)
 	}

@@ -28,12 +28,14 @@ func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 	if err != nil {
 		return nil, err
 	}
+
 	list := make([]api.LimitStatus, len(st.Limits))
 	for i, l := range st.Limits {
 		list[i] = api.LimitStatus{Known: st.Known, Limit: api.Limit{
 			Name: l.Name, Queue: l.Queue, Kind: l.Kind, Per: string(l.Per), Key: l.Key,
 			Concurrency: l.Numbers.Concurrency, Rate: l.Numbers.Rate, Period: l.Numbers.Per, Burst: l.Numbers.Burst,
 		}}
+
 		for _, u := range st.Uses {
 			if u.Resource.Name != l.Name {
 				continue
@@ -49,6 +51,7 @@ func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 			list[i].Uses = append(list[i].Uses, use)
 		}
 	}
+
 	return list, nil
 }
 
@@ -124,10 +127,12 @@ func (s *Service) SetBreaker(ctx context.Context, tenant string, b api.Breaker) 
 	if err := v.err(); err != nil {
 		return err
 	}
+
 	r := rule.Breaker{Name: b.Name, Config: breaker.Config{
 		Failures: b.Failures, Ratio: int(b.Ratio*1000 + 0.5), Calls: b.Calls, Window: b.Window, Reset: b.Reset, Probes: b.Probes, Successes: b.Successes,
 		Lease: b.Lease, MaxRetryAfter: b.MaxRetryAfter,
 	}}
+
 	if kind, ok := strings.CutPrefix(b.Name, rule.KindBreaker("")); ok {
 		r.Name, r.Kind = "", cmp.Or(kind, "*")
 	}
@@ -181,12 +186,14 @@ func (s *Service) Queues(ctx context.Context, tenant string) ([]api.QueueStatus,
 	if err != nil {
 		return nil, err
 	}
+
 	var list []api.QueueStatus
 	for _, q := range st.Queues {
 		list = append(list, api.QueueStatus{
 			Name: q.Queue, Here: true, Waiting: q.Waiting, Delayed: q.Delayed, Claimed: q.Claimed, Oldest: q.Oldest, Workers: q.Workers, Slots: q.Slots,
 		})
 	}
+
 	for name, why := range st.Paused {
 		i := slices.IndexFunc(list, func(q api.QueueStatus) bool { return q.Name == name })
 		if i < 0 {
@@ -195,6 +202,7 @@ func (s *Service) Queues(ctx context.Context, tenant string) ([]api.QueueStatus,
 		}
 		list[i].Paused, list[i].Why = true, why
 	}
+
 	slices.SortFunc(list, func(a, b api.QueueStatus) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }

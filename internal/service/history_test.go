@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A history is event 0, made from the start, those that came with the start, those that are stored, and, once the run is closed, one more, made
-// from its outcome. Whatever the size of a page, all of them come, once and in order.
+// A history is event 0, made from the start, those that came with the start, those that are stored,
+// and, once the run is closed, one more, made from its outcome. Whatever the size of a page, all of
+// them come, once and in order.
 func TestHistoryPaging(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -41,6 +42,7 @@ func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed 
 	t.Helper()
 	what := fmt.Sprintf("%s of %d events, closed %v, by %d", a.Key, total, closed, limit)
 	var all []model.Event
+
 	after := int64(-1)
 	for range total + 2 {
 		page, err := f.svc.History(t.Context(), api.HistoryRequest{Target: api.Target{Address: a}, After: after, Limit: limit})
@@ -53,6 +55,7 @@ func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed 
 		if limit > 0 && len(page.Events) > limit {
 			t.Fatalf("%s: a page of %d", what, len(page.Events))
 		}
+
 		all = append(all, page.Events...)
 		if more := len(all) < total; page.More != more {
 			t.Fatalf("%s: after %d, more is %v", what, len(all), page.More)
@@ -60,16 +63,20 @@ func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed 
 		if !page.More {
 			break
 		}
+
 		after = all[len(all)-1].Seq
 	}
+
 	if len(all) != total {
 		t.Fatalf("%s: %d events", what, len(all))
 	}
+
 	for i, e := range all {
 		if e.Seq != int64(i) {
 			t.Fatalf("%s: event %d at position %d", what, e.Seq, i)
 		}
 	}
+
 	if all[0].Kind != model.EventStarted || string(all[0].Input.Data) != "in" || all[0].Name != "order" {
 		t.Errorf("%s: first event %+v", what, all[0])
 	}
@@ -80,6 +87,7 @@ func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed 
 	if closed && (last.Status != model.Completed || string(last.Output.Data) != "out" || last.Ref != 3) {
 		t.Errorf("%s: last event %+v", what, last)
 	}
+
 	// Whoever has had everything gets nothing more, however often it asks and however far ahead.
 	for _, beyond := range []int64{last.Seq, last.Seq + 1, last.Seq + 1000} {
 		page, err := f.svc.History(t.Context(), api.HistoryRequest{Target: api.Target{Address: a}, After: beyond, Limit: limit})

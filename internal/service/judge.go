@@ -20,19 +20,21 @@ import (
 const (
 	// maxExplained bounds the tasks and entities whose reasons are told of one run.
 	maxExplained = 20
-	// askPatience bounds how long the service waits for what another node knows. Then it judges by the store.
+	// askPatience bounds how long the service waits for what another node knows. Then it judges by
+	// the store.
 	askPatience = time.Second
 )
 
-// AskFunc asks a node why addresses that it owns do not move. What it does not know is absent from the result.
+// AskFunc asks a node why addresses that it owns do not move. What it does not know is absent from
+// the result.
 type AskFunc func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error)
 
-// AskBy has the service ask other nodes. Without it, it judges what they own by the store alone. It is called
-// before anybody uses the service.
+// AskBy has the service ask other nodes. Without it, it judges what they own by the store alone. It
+// is called before anybody uses the service.
 func (s *Service) AskBy(ask AskFunc) { s.ask = ask }
 
-// judge collects the facts by which diagnosis judges runs of a tenant. What it has found out once counts for all
-// runs that it is asked about, so that a page asks each node once.
+// judge collects the facts by which diagnosis judges runs of a tenant. What it has found out once
+// counts for all runs that it is asked about, so that a page asks each node once.
 type judge struct {
 	service *Service
 	tenant  string
@@ -59,8 +61,8 @@ func (s *Service) judge(ctx context.Context, tenant string) (*judge, error) {
 	return &judge{service: s, tenant: tenant, world: diagnosis.NewWorld(view), told: map[model.Address][]model.Reason{}}, nil
 }
 
-// ask asks the owners of addresses what they know of them: this node its lanes, other nodes by way of the store. An
-// owner that does not answer in time is left out.
+// ask asks the owners of addresses what they know of them: this node its lanes, other nodes by way
+// of the store. An owner that does not answer in time is left out.
 func (j *judge) ask(ctx context.Context, all []model.Address) {
 	own := model.NodeID{}
 	if e := j.service.engine; e != nil {
@@ -96,8 +98,8 @@ func (j *judge) ask(ctx context.Context, all []model.Address) {
 	wg.Wait()
 }
 
-// askWithin is how long owners are waited for: half of what the caller has left at most, so that the store can
-// still be looked at.
+// askWithin is how long owners are waited for: half of what the caller has left at most, so that
+// the store can still be looked at.
 func askWithin(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return min(askPatience, time.Until(end)/2)
@@ -105,8 +107,8 @@ func askWithin(ctx context.Context) time.Duration {
 	return askPatience
 }
 
-// run is why an open run does not move. open are its tasks, if they have been read; the judge reads them otherwise
-// where they matter.
+// run is why an open run does not move. open are its tasks, if they have been read; the judge reads
+// them otherwise where they matter.
 func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task, read bool) (reasons []model.Reason, err error) {
 	a := row.Start.Address
 	waits, known := j.told[a]
@@ -131,8 +133,8 @@ func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task
 	return j.permits(ctx, j.world.Judge(&r)), nil
 }
 
-// permits names those who hold the limits that a run waits for. Its owner knows only its own share of a limit that
-// several nodes have. Whoever cannot be asked in time is not named.
+// permits names those who hold the limits that a run waits for. Its owner knows only its own share
+// of a limit that several nodes have. Whoever cannot be asked in time is not named.
 func (j *judge) permits(ctx context.Context, reasons []model.Reason) []model.Reason {
 	for i := range reasons {
 		if reasons[i].Code != model.WaitPermit || !j.service.store.Info().Shared {
@@ -176,8 +178,8 @@ func (j *judge) throughTasks(ctx context.Context, row *store.Execution, waits []
 		return waits, err
 	}
 
-	// What code waits for that is in the memory of a node is known to that node alone. An open task is what it
-	// most likely is.
+	// What code waits for that is in the memory of a node is known to that node alone. An open task
+	// is what it most likely is.
 	waits = nil
 	for _, t := range open[:min(len(open), maxExplained)] {
 		if r, _ := why(t); !slices.Contains(waits, r) {
@@ -206,10 +208,12 @@ func (j *judge) page(ctx context.Context, rows []store.Execution, tell func(i in
 		if err == nil {
 			reasons, err = j.holders(ctx, &row.Start, reasons)
 		}
+
 		switch {
 		case fault.Is(err, fault.NotFound): // it has left meanwhile
 		case fault.Is(err, fault.Corrupt):
-			tell(i, j.owner(row), []model.Reason{model.Unreadable(err)}) // of one row: the others are listed all the same
+			// of one row: the others are listed all the same
+			tell(i, j.owner(row), []model.Reason{model.Unreadable(err)})
 		case err != nil:
 			return err
 		default:
@@ -269,7 +273,8 @@ func storedReasons(row *store.Execution) []model.Reason {
 	return []model.Reason{{Code: model.WaitTurn}}
 }
 
-// pin is the version that an execution is pinned to: by what it has recorded, or by the past that it began with.
+// pin is the version that an execution is pinned to: by what it has recorded, or by the past that
+// it began with.
 func (s *Service) pin(ctx context.Context, row *store.Execution) (pin string, err error) {
 	own, err := s.store.LoadEventsOf(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, model.EventPinned, math.MaxInt64, 1)
 	if err != nil {

@@ -19,7 +19,8 @@ func keys(ds []api.Description) (ks []string) {
 	return ks
 }
 
-// A listing comes newest first, in pages that continue where the one before ended, also when executions start meanwhile.
+// A listing comes newest first, in pages that continue where the one before ended, also when
+// executions start meanwhile.
 func TestListPaging(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -28,6 +29,7 @@ func TestListPaging(t *testing.T) {
 		f.put(order(fmt.Sprint(i)), 0, 0)
 		want = append(want, fmt.Sprint(i))
 	}
+
 	slices.Reverse(want)
 	for _, limit := range []int{1, 5, 22, 23, 24, 1000} {
 		var got []string
@@ -48,11 +50,13 @@ func TestListPaging(t *testing.T) {
 				break
 			}
 		}
+
 		got = slices.DeleteFunc(got, func(k string) bool { return k == "late" })
 		if !slices.Equal(got, want) {
 			t.Errorf("by %d: %v", limit, got)
 		}
 	}
+
 	if n, err := f.svc.Count(t.Context(), api.ListRequest{Limit: 1}); err != nil || n != 24 {
 		t.Errorf("count = %d, %v", n, err)
 	}
@@ -66,6 +70,7 @@ func TestListOfEqualTimes(t *testing.T) {
 		f.put(order(fmt.Sprint(i)), 0, 0, func(s *model.Start) { s.At = begin })
 	}
 	seen := map[string]int{}
+
 	cursor := ""
 	for range 10 {
 		r, err := f.svc.List(t.Context(), api.ListRequest{Limit: 2, Cursor: cursor})
@@ -79,9 +84,11 @@ func TestListOfEqualTimes(t *testing.T) {
 			break
 		}
 	}
+
 	if len(seen) != 9 {
 		t.Errorf("seen %v, want all nine", seen)
 	}
+
 	for k, n := range seen {
 		if n != 1 {
 			t.Errorf("%s came %d times", k, n)
@@ -100,6 +107,7 @@ func TestListSelects(t *testing.T) {
 	f.put(order("b-1"), 0, 0)
 	f.put(model.Address{Tenant: "default", Type: "ship", Key: "a-3"}, 0, 0)
 	f.put(model.Address{Tenant: "acme", Type: "order", Key: "a-4"}, 0, 0)
+
 	for _, v := range []struct {
 		name string
 		r    api.ListRequest
@@ -155,10 +163,12 @@ func TestDescribe(t *testing.T) {
 	a := order("1")
 	key := f.put(a, 1, 2)
 	target := api.Target{Address: a}
+
 	f.commit(store.Batch{
 		Timers: []store.Timer{{Shard: key.Shard, Run: key.Run, ID: "t", Due: begin + 5, Address: a}},
 		Marks:  []store.MarkRow{{RunKey: key, Parked: true, Waits: []model.Reason{{Code: model.WaitTimer, Until: begin + 5}}}},
 	})
+
 	d, err := f.svc.Describe(t.Context(), target)
 	if err != nil || d.Events != 4 || len(d.Timers) != 1 || d.Timers[0].ID != "t" || d.Owner != f.ref.Node || !d.Current || d.Shard != key.Shard {
 		t.Errorf("described as %+v, %v", d, err)
@@ -174,6 +184,7 @@ func TestDescribe(t *testing.T) {
 	if d, err = f.svc.Describe(t.Context(), target); err != nil || d.Reasons[0].Code != model.WaitTurn {
 		t.Errorf("reasons %v, %v, want its turn", d.Reasons, err)
 	}
+
 	// Its owner is dead: nobody knows who is next.
 	f.now += 120_000_000
 	if d, err = f.svc.Describe(t.Context(), target); err != nil || !d.Owner.IsZero() || d.Reasons[0].Code != model.WaitOwner {

@@ -30,6 +30,7 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 	case api.CallRequest:
 		m, err = s.called(&r)
 	}
+
 	if err != nil {
 		return model.Message{}, err
 	}

@@ -42,6 +42,7 @@ func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 	}
 	replies := make([]api.StartedReply, len(rs))
 	messages := make([]*model.Message, 0, len(rs))
+
 	places := make([]int, 0, len(rs))
 	for i := range rs {
 		m, err := s.start(&rs[i])
@@ -51,11 +52,16 @@ func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 		}
 		messages, places = append(messages, m), append(places, i)
 	}
+
 	ctx, span := s.tracer.SendAll(ctx, messages)
 	defer span.End("")
+	late := s.lateMany(ctx)
 	for n, sent := range s.engine.SendMany(ctx, messages) {
 		a := sent.Answer
-		replies[places[n]] = api.StartedReply{StartReply: api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, Err: sent.Err}
+		replies[places[n]] = api.StartedReply{
+			StartReply: api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, Err: late(messages[n].To, sent.Err),
+		}
 	}
+
 	return replies, nil
 }

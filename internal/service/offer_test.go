@@ -20,10 +20,12 @@ func TestOffersWithoutATenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := api.StartRequest{Address: model.Address{Tenant: model.DefaultTenant, Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
 	if _, err := s.Start(ctx, r); err != nil {
 		t.Fatal(err)
 	}
+
 	select {
 	case c := <-w.claims:
 		if err := tasks.Report(ctx, model.TaskReport{Ref: c.Ref}); c.Ref.Address != r.Address || err != nil {
@@ -32,6 +34,7 @@ func TestOffersWithoutATenant(t *testing.T) {
 	case <-time.After(2 * time.Minute):
 		t.Error("the task waits for a worker")
 	}
+
 	code := &closer{session: make(chan api.Session, 1)}
 	session, err := s.Join(ctx, code, api.Offer{Workflows: []string{"order"}})
 	if err != nil {

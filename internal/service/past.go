@@ -34,6 +34,7 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	if err := v.err(); err != nil {
 		return api.PastReply{}, err
 	}
+
 	h, err := s.read(ctx, "fork", r.Source)
 	if err != nil {
 		return api.PastReply{}, err
@@ -42,13 +43,15 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	if err != nil {
 		return api.PastReply{}, err
 	}
+
 	m := &model.Message{
 		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past, Asked: askedPast("fork", &r),
 	}
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 
-// Retry goes on with an execution that has ended and did not complete. A task is scheduled anew: it has no step to go on from.
+// Retry goes on with an execution that has ended and did not complete. A task is scheduled anew: it
+// has no step to go on from.
 func (s *Service) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
 	if strings.HasPrefix(r.Source.Address.Type, model.TaskPrefix) {
 		return s.retryTask(ctx, &r)
@@ -66,28 +69,33 @@ func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, 
 	return s.takeOver(ctx, "reset", history.Reset, r)
 }
 
-// takeOver begins a run in place of the current one. An open run may go on while its history is read; then it is read again.
+// takeOver begins a run in place of the current one. An open run may go on while its history is
+// read; then it is read again.
 func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r api.PastRequest) (api.PastReply, error) {
 	v := s.check(op)
 	v.past(&r)
 	if err := v.err(); err != nil {
 		return api.PastReply{}, err
 	}
+
 	for try := 1; ; try++ {
 		h, err := s.read(ctx, op, r.Source)
 		if err != nil {
 			return api.PastReply{}, wayOut(err)
 		}
+
 		open := !h.Outcome.Status.Closed()
 		if mode == history.Retry && open {
 			if err := s.stuck(ctx, op, &h.Start); err != nil {
 				return api.PastReply{}, err
 			}
 		}
+
 		if mode == history.Retry && (open || h.Outcome.Status == model.Completed) {
 			return api.PastReply{}, fault.WithHint(fault.New(fault.Conflict, "retry of %s: it is %s", h.Start.Address, h.Outcome.Status),
 				"only what failed, was cancelled or terminated can be retried; a reset begins anew from a place that you name")
 		}
+
 		plan, err := s.cut(ctx, h, mode, &r)
 		if err != nil {
 			return api.PastReply{}, err
@@ -95,15 +103,19 @@ func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r 
 		if open {
 			plan.Past.Next = int64(len(h.Events)) + 1
 		}
+
 		m := &model.Message{
 			Kind: model.MessageStart, To: h.Start.Address, ToRun: h.Start.Run, Input: h.Start.Input, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
 			Asked: askedPast(op, &r),
 		}
+
 		if try > 1 && r.RequestID != "" {
-			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, try) // the refusal of the try before is remembered
+			// the refusal of the try before is remembered
+			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, try)
 		}
 		reply, a, err := s.beginAnswered(ctx, m, plan, r.DryRun)
-		misused := a.Failure != nil && a.Failure.Type == model.FailureMisused // nothing has gone on: the request id belongs to another request
+		// nothing has gone on: the request id belongs to another request
+		misused := a.Failure != nil && a.Failure.Type == model.FailureMisused
 		if !open || !fault.Is(err, fault.Conflict) || misused || try == resetTries {
 			return reply, err
 		}
@@ -126,6 +138,7 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 	v.payload("output", h.Outcome.Output)
 	v.requestID(r.RequestID)
 	v.labels(h.Start.Labels)
+
 	for i := range h.Events {
 		e := &h.Events[i]
 		v.payload(fmt.Sprintf("input of event %d", e.Seq), e.Input)
@@ -141,6 +154,7 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 			v.label(e.Name, string(e.Output.Data))
 		}
 	}
+
 	if h.Outcome.Status == model.Continued {
 		v.wrong("run %s continued as run %s: export and import that one", h.Start.Run, h.Outcome.Next)
 	}
@@ -148,16 +162,19 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 		return api.PastReply{}, err
 	}
 	plan := history.Whole(h)
+
 	if !h.Outcome.Status.Closed() {
 		var err error
 		if plan, err = history.Cut(h, &history.Request{Mode: history.Import, Child: s.childOf(ctx)}); err != nil {
 			return api.PastReply{}, err
 		}
 	}
+
 	m := &model.Message{
 		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
 		Asked: asked("import", h.Start.Address.Path(), h.Start.Run.String(), strconv.Itoa(len(h.Events)), h.Outcome.Status.String()),
 	}
+
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 
@@ -191,7 +208,8 @@ func askedPast(op string, r *api.PastRequest) []byte {
 	return asked(parts...)
 }
 
-// asked digests what a client asks for, where the message that it becomes depends on what is stored.
+// asked digests what a client asks for, where the message that it becomes depends on what is
+// stored.
 func asked(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -239,17 +257,20 @@ func (s *Service) readRun(ctx context.Context, op string, row *store.Execution) 
 		if err != nil {
 			return nil, err
 		}
+
 		if len(page) == 0 {
 			// Whoever was deleted meanwhile has lost events, not only its row.
 			_, err := s.execution(ctx, op, api.Target{Address: row.Start.Address, Run: row.Start.Run})
 			return h, err
 		}
+
 		for i := range page {
 			if want := int64(len(h.Events) + i + 1); page[i].Seq != want {
 				return nil, fault.New(fault.Corrupt, "%s: event %d of %s stands where %d belongs", op, page[i].Seq, row.Start.Run, want)
 			}
 			size += page[i].Size()
 		}
+
 		if size > maxRead {
 			return nil, fault.New(fault.Exhausted, "%s: the history of %s has more than %d bytes", op, row.Start.Run, maxRead)
 		}
@@ -272,7 +293,8 @@ func (v *validator) past(r *api.PastRequest) {
 	}
 }
 
-// Delete removes a closed execution. The oldest runs go first and the current one last, so that what is left after a failure is found again.
+// Delete removes a closed execution. The oldest runs go first and the current one last, so that
+// what is left after a failure is found again.
 func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteReply, error) {
 	v := s.check("delete")
 	v.requestID(r.RequestID)
@@ -282,10 +304,12 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 	if r.Force {
 		return s.remove(ctx, &r)
 	}
+
 	row, err := s.execution(ctx, "delete", r.Target)
 	if err != nil {
 		return api.DeleteReply{}, wayOut(err)
 	}
+
 	if !row.Outcome.Status.Closed() {
 		if err := s.stuck(ctx, "delete", &row.Start); err != nil {
 			return api.DeleteReply{}, err
@@ -293,16 +317,19 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 		return api.DeleteReply{}, fault.WithHint(fault.New(fault.Conflict, "delete of %s: it is running", r.Target.Address),
 			"cancel it and wait for its end first")
 	}
+
 	runs := []model.RunID{row.Start.Run}
 	if r.Target.Run.IsZero() {
 		if runs, err = s.chain(ctx, row); err != nil {
 			return api.DeleteReply{}, wayOut(err)
 		}
 	}
+
 	reply := api.DeleteReply{Runs: runs}
 	if r.DryRun {
 		return reply, nil
 	}
+
 	for n, page := range slices.Collect(slices.Chunk(runs, deletePage)) {
 		m := &model.Message{Kind: model.MessageDelete, To: r.Target.Address, Runs: page, RequestID: r.RequestID, Asked: asked("delete", r.Target.Run.String())}
 		if n > 0 && r.RequestID != "" {
@@ -312,11 +339,14 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 			return api.DeleteReply{}, err
 		}
 	}
+
 	return reply, nil
 }
 
-// chain is the runs that had the address before a run, and itself, oldest first: those that led to it, and those that it replaced. One that is gone does not end it: the runs
-// around it name each other, from both sides, and the first one is known to all of them. What replaced it is the only way to a run that did not lead to anything.
+// chain is the runs that had the address before a run, and itself, oldest first: those that led to
+// it, and those that it replaced. One that is gone does not end it: the runs around it name each
+// other, from both sides, and the first one is known to all of them. What replaced it is the only
+// way to a run that did not lead to anything.
 func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunID, error) {
 	a, last := row.Start.Address, row.Start.Run
 	looked := map[model.RunID]bool{{}: true, last: true}
@@ -337,6 +367,8 @@ func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunI
 			}
 		}
 	}
-	slices.SortFunc(before, func(x, y model.RunID) int { return bytes.Compare(x[:], y[:]) }) // ids are in the order in which runs began
+
+	// ids are in the order in which runs began
+	slices.SortFunc(before, func(x, y model.RunID) int { return bytes.Compare(x[:], y[:]) })
 	return append(before, last), nil
 }

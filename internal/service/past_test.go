@@ -22,6 +22,7 @@ func TestPastRefusals(t *testing.T) {
 	of := func(key string) api.Target { return api.Target{Address: order(key)} }
 	fork := func(r api.PastRequest) error { _, err := f.svc.Fork(t.Context(), r); return err }
 	retry := func(r api.PastRequest) error { _, err := f.svc.Retry(t.Context(), r); return err }
+
 	reset := func(r api.PastRequest) error { _, err := f.svc.Reset(t.Context(), r); return err }
 	for _, c := range []struct {
 		name string
@@ -47,6 +48,7 @@ func TestPastRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %s and %q", c.name, c.err, c.kind, c.want)
 		}
 	}
+
 	reply, err := f.svc.Fork(t.Context(), api.PastRequest{Source: of("open"), Key: "k", After: 2, Placed: true, DryRun: true})
 	if err != nil || reply.Position != 2 || reply.Total != 4 || !reply.Run.IsZero() || reply.Address != order("k") {
 		t.Errorf("a dry run: %+v, %v", reply, err)
@@ -92,6 +94,7 @@ func TestImportRefusals(t *testing.T) {
 			t.Errorf("%s: %v, want %s and %q", c.name, err, c.kind, c.want)
 		}
 	}
+
 	if n, err := svc.Count(t.Context(), api.ListRequest{AllRuns: true}); err != nil || n != 0 {
 		t.Errorf("%d executions, %v", n, err)
 	}
@@ -106,6 +109,7 @@ func TestDeleteOfAChain(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
 	a := order("1")
+
 	var runs []model.RunID
 	for i := range 1200 {
 		key := f.put(a, 0, 0, func(s *model.Start) {
@@ -120,6 +124,7 @@ func TestDeleteOfAChain(t *testing.T) {
 		runs = append(runs, key.Run)
 		f.close(key, model.Continued)
 	}
+
 	reply, err := f.svc.Delete(t.Context(), api.DeleteRequest{Target: api.Target{Address: a}, DryRun: true})
 	if err != nil || !slices.Equal(reply.Runs, runs) {
 		t.Errorf("%d runs, %v; want %d, oldest first", len(reply.Runs), err, len(runs))
@@ -141,9 +146,13 @@ func TestDeleteOfAChainWithAGap(t *testing.T) {
 	for gap := range 6 {
 		f := newShelf(t)
 		a := order("1")
-		id := func(n int) model.RunID { return model.RunID{0: 1, 15: byte(n + 1)} } // as the shelf gives them
+		// as the shelf gives them
+		id := func(n int) model.RunID { return model.RunID{0: 1, 15: byte(n + 1)} }
+
 		var keys []store.RunKey
-		for i := range 7 { // 0; 1 took its place and continued as 2 and 3; 3 was reset to 4; 4 failed and was retried as 5, and that as 6
+		// 0; 1 took its place and continued as 2 and 3; 3 was reset to 4; 4 failed and was retried
+		// as 5, and that as 6
+		for i := range 7 {
 			key := f.put(a, 0, 0, func(s *model.Start) {
 				switch {
 				case i == 1:
@@ -155,6 +164,7 @@ func TestDeleteOfAChainWithAGap(t *testing.T) {
 					s.Earlier = append(s.Earlier, id(n))
 				}
 			})
+
 			keys = append(keys, key)
 			end := model.Outcome{Status: model.Failed, At: f.now}
 			if i > 0 && i < 4 {
@@ -162,6 +172,7 @@ func TestDeleteOfAChainWithAGap(t *testing.T) {
 			}
 			f.commit(store.Batch{Closes: []store.CloseRow{{RunKey: key, Outcome: end}}})
 		}
+
 		f.commit(store.Batch{Deletes: []store.RunKey{keys[gap]}})
 		var want []model.RunID
 		for i, key := range keys {
@@ -169,6 +180,7 @@ func TestDeleteOfAChainWithAGap(t *testing.T) {
 				want = append(want, key.Run)
 			}
 		}
+
 		reply, err := f.svc.Delete(t.Context(), api.DeleteRequest{Target: api.Target{Address: a}, DryRun: true})
 		if err != nil || !slices.Equal(reply.Runs, want) {
 			t.Errorf("without run %d: %v, %v; want %v", gap, reply.Runs, err, want)

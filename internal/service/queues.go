@@ -18,17 +18,20 @@ func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerI
 	if err != nil {
 		return nil, err
 	}
+
 	var all []api.WorkerInfo
 	for _, m := range view.Members {
 		if m.Expires < view.Now {
 			continue
 		}
 		host := fmt.Sprintf("%s:%d", m.Host, m.PID)
+
 		own := map[string]int{} // the place of the worker that runs workflows, by version
 		for _, w := range m.Serves {
 			if w.Tenant != tenant {
 				continue
 			}
+
 			if w.Worker != "" {
 				all = append(all, api.WorkerInfo{
 					Node: m.ID, Host: host, Name: w.Worker, Version: w.Version, Queues: w.Queues, Activities: w.Activities, Slots: w.Slots, Draining: w.Draining || m.Draining,
@@ -36,12 +39,14 @@ func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerI
 				})
 				continue
 			}
+
 			i, ok := own[w.Version]
 			if !ok {
 				i = len(all)
 				own[w.Version] = i
 				all = append(all, api.WorkerInfo{Node: m.ID, Host: host, Version: w.Version, Draining: m.Draining})
 			}
+
 			if (model.Address{Type: w.Workflow}).IsEntity() {
 				all[i].Entities = append(all[i].Entities, w.Workflow)
 			} else {
@@ -49,6 +54,7 @@ func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerI
 			}
 		}
 	}
+
 	return all, nil
 }
 
@@ -73,6 +79,7 @@ func (s *Service) tasks(ctx context.Context, row *store.Execution, open []*core.
 	if err != nil {
 		return nil, err
 	}
+
 	var tasks []api.Task
 	for _, t := range open {
 		task := api.Task{ID: t.ID, Activity: t.Spec.Kind, Queue: t.Spec.Queue, Scheduled: t.Scheduled, Attempt: t.Attempt, Failures: len(t.Failures) + t.Dropped}
@@ -91,5 +98,6 @@ func (s *Service) tasks(ctx context.Context, row *store.Execution, open []*core.
 		}
 		tasks = append(tasks, task)
 	}
+
 	return tasks, nil
 }

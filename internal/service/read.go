@@ -27,16 +27,19 @@ func (s *Service) execution(ctx context.Context, op string, t api.Target) (*stor
 	if err != nil {
 		return nil, err
 	}
+
 	if row == nil || row.Start.Address != t.Address {
 		if !t.Run.IsZero() {
 			return nil, fault.New(fault.NotFound, "run %s of %s does not exist", t.Run, t.Address)
 		}
 		return nil, fault.New(fault.NotFound, "execution %s does not exist", t.Address)
 	}
+
 	return row, nil
 }
 
-// State reads what the code of an execution has set: the last value of the name, in its history or carried over from the run before.
+// State reads what the code of an execution has set: the last value of the name, in its history or
+// carried over from the run before.
 func (s *Service) State(ctx context.Context, t api.Target, name string) (p model.Payload, ok bool, err error) {
 	v := s.check("state " + name)
 	v.name("state", name)
@@ -47,6 +50,7 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 	if err != nil {
 		return p, false, err
 	}
+
 	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
 	if row.Start.Task != nil {
 		rows, err := s.store.LoadTaskData(ctx, key, store.OneState(model.TaskStep, name))
@@ -55,6 +59,7 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 		}
 		return rows[0].Value, true, nil
 	}
+
 	for before := int64(math.MaxInt64); ; {
 		page, err := s.store.LoadEventsOf(ctx, key, model.EventStateSet, before, statePage)
 		if err != nil {
@@ -70,11 +75,13 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 		}
 		before = page[len(page)-1].Seq
 	}
+
 	for _, e := range row.Start.Carried {
 		if e.Kind == model.EventStateSet && e.Name == name {
 			p, ok = e.Output, len(e.Output.Data) > 0 // a past may say that it was cleared
 		}
 	}
+
 	return p, ok, nil
 }
 
@@ -164,7 +171,8 @@ func describe(row *store.Execution) api.Description {
 	return api.Description{Shard: row.Shard, Start: row.Start, Outcome: row.Outcome, Current: row.Current, Reasons: storedReasons(row)}
 }
 
-// History returns a page of events. The first event is made from the start and the last from the outcome of the run.
+// History returns a page of events. The first event is made from the start and the last from the
+// outcome of the run.
 func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.HistoryPage, error) {
 	row, err := s.execution(ctx, "history", r.Target)
 	if err != nil {
@@ -175,6 +183,7 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 		limit = historyPage
 	}
 	page := api.HistoryPage{Run: row.Start.Run}
+
 	add := func(e model.Event) {
 		if e.Seq > r.After && len(page.Events) < limit {
 			page.Events = append(page.Events, e)
@@ -182,10 +191,12 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 			page.More = true
 		}
 	}
+
 	add(model.Event{Kind: model.EventStarted, At: row.Start.Zero(), Name: row.Start.Address.Type, Input: row.Start.Input, RequestID: row.Start.RequestID, Watcher: row.Start.Parent, Attempt: row.Start.Attempt})
 	for _, e := range row.Start.Carried {
 		add(e)
 	}
+
 	last := max(r.After, int64(len(row.Start.Carried)))
 	for !page.More && len(page.Events) <= limit {
 		stored, err := s.store.LoadEvents(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, last, limit+1-len(page.Events), 8<<20)
@@ -200,9 +211,11 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 		}
 		last = stored[len(stored)-1].Seq
 	}
+
 	if row.Outcome.Status.Closed() && !page.More {
 		if last == r.After && last > int64(len(row.Start.Carried)) {
-			// Nothing is stored behind it: either it is the last one stored, or whoever asks has had the end already.
+			// Nothing is stored behind it: either it is the last one stored, or whoever asks has
+			// had the end already.
 			own, err := s.store.LoadEvents(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, last-1, 1, 1)
 			if err != nil || len(own) == 0 {
 				return page, err
@@ -213,6 +226,7 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 			Failure: row.Outcome.Failure, Ref: row.Outcome.Seen, Run: row.Outcome.Next,
 		})
 	}
+
 	return page, nil
 }
 
@@ -242,6 +256,7 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 	if q.Tenant == "" {
 		q.Tenant = model.DefaultTenant
 	}
+
 	v := s.check("list")
 	// What cannot be in a store cannot be looked for.
 	for _, part := range [...][2]string{{"the tenant", q.Tenant}, {"the key", q.Key}, {"the beginning of the key", q.KeyPrefix}} {
@@ -249,17 +264,20 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 			v.text(part[0], part[1], s.limits.Key)
 		}
 	}
+
 	for _, name := range q.Workflows {
 		v.text("the name of the workflow", name, s.limits.Key)
 	}
 	for _, code := range q.Reasons {
 		v.text("the reason", string(code), s.limits.Name)
 	}
+
 	for _, c := range q.Labels {
 		for _, value := range c.Values {
 			v.label(c.Name, value)
 		}
 	}
+
 	if err := v.err(); err != nil || r.Cursor == "" {
 		return q, err
 	}
@@ -268,6 +286,7 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 		err = notOurs("list", r.Cursor)
 	}
 	q.After = store.PageMark{Started: started, Run: run}
+
 	return q, err
 }
 
@@ -281,6 +300,7 @@ func (s *Service) List(ctx context.Context, r api.ListRequest) (api.ListPage, er
 	if err != nil {
 		return api.ListPage{}, err
 	}
+
 	page := api.ListPage{Executions: make([]api.Description, len(rows.Executions))}
 	keys, found := make([]store.RunKey, len(rows.Executions)), make([]*api.Description, len(rows.Executions))
 	for i := range rows.Executions {
@@ -289,9 +309,11 @@ func (s *Service) List(ctx context.Context, r api.ListRequest) (api.ListPage, er
 		d.Start.Input, d.Start.Carried, d.Outcome.Output = model.Payload{}, nil, model.Payload{}
 		keys[i], found[i] = store.RunKey{Shard: row.Shard, Run: row.Start.Run}, d
 	}
+
 	if err := s.label(ctx, keys, found); err != nil {
 		return api.ListPage{}, err
 	}
+
 	if r.Explain {
 		j, err := s.judge(ctx, q.Tenant)
 		if err == nil {
@@ -303,10 +325,12 @@ func (s *Service) List(ctx context.Context, r api.ListRequest) (api.ListPage, er
 			return api.ListPage{}, err
 		}
 	}
+
 	if rows.More {
 		last := rows.Executions[len(rows.Executions)-1].Start
 		page.Cursor = cursor(last.At, last.Run, "")
 	}
+
 	return page, nil
 }
 

@@ -47,11 +47,13 @@ var calls = []call{
 	}, false},
 }
 
-// Every operation refuses an address that cannot be one, with a sentence that says what is wrong with which part.
+// Every operation refuses an address that cannot be one, with a sentence that says what is wrong
+// with which part.
 func TestInvalidAddresses(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
 	good := model.Address{Tenant: "default", Type: "order", Key: "1"}
+
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for _, v := range []struct {
 		name   string
@@ -84,6 +86,7 @@ func TestInvalidAddresses(t *testing.T) {
 			}
 		}
 	}
+
 	// What is odd but fine.
 	for _, k := range []string{"a/b", " ", "ß", "\U0001f980", "..", "'; drop table runs", "\u200b", long(512), "%"} {
 		err := calls[len(calls)-1].do(t.Context(), f.svc, api.Target{Address: model.Address{Tenant: "default", Type: "order", Key: k}})
@@ -117,6 +120,7 @@ func TestRefusedRequests(t *testing.T) {
 	for i := range model.MaxLabels + 1 {
 		many = model.SetLabel(many, "l"+string(rune('A'+i)), "x")
 	}
+
 	for _, v := range []struct {
 		name string
 		err  func(ctx context.Context) error
@@ -278,6 +282,7 @@ func TestUnknownExecutions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, c := range calls {
 		if c.name == "start" {
 			continue
@@ -300,6 +305,7 @@ func TestConflicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	again, err := s.Start(t.Context(), start)
 	if err != nil || again.Run != first.Run || !again.Existing || again.Status != model.Running {
 		t.Errorf("the same start again = %+v, %v", again, err)
@@ -307,10 +313,13 @@ func TestConflicts(t *testing.T) {
 	start.Input.Data = []byte("2")
 	_, err = s.Start(t.Context(), start)
 	wantKind(t, "start with another input", err, fault.Conflict)
+
 	for _, want := range []fault.Kind{fault.Unclassified, fault.Conflict} {
 		wantKind(t, "settle", s.Settle(t.Context(), api.SettleRequest{Target: target, Name: "p"}), want)
-		wantKind(t, "cancel", s.Cancel(t.Context(), api.CancelRequest{Target: target, Reason: "x"}), fault.Unclassified) // twice is fine
+		// twice is fine
+		wantKind(t, "cancel", s.Cancel(t.Context(), api.CancelRequest{Target: target, Reason: "x"}), fault.Unclassified)
 	}
+
 	d, err := s.Describe(t.Context(), target)
 	if err != nil || d.Events != 3 || len(d.Reasons) == 0 || d.Reasons[0].Code != model.WaitWorker || d.Owner.IsZero() {
 		t.Errorf("described as %+v, %v", d, err)
@@ -351,6 +360,7 @@ func TestRunOfAnotherTenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.session <- session
 	theirs := model.Address{Tenant: "acme", Type: "order", Key: "1"}
 	r, err := s.Start(t.Context(), api.StartRequest{Address: theirs})
@@ -360,6 +370,7 @@ func TestRunOfAnotherTenant(t *testing.T) {
 	if got, err := s.Await(t.Context(), api.Target{Address: theirs}); err != nil || string(got.Outcome.Output.Data) != "secret of acme" {
 		t.Fatalf("their own result = %+v, %v", got, err)
 	}
+
 	for i := range 50 { // some of them share the shard
 		mine := api.Target{Address: order(strings.Repeat("x", i+1)), Run: r.Run}
 		for _, c := range calls {

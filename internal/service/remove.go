@@ -25,8 +25,10 @@ type rawHeader struct {
 	Store    string `json:"store"`
 }
 
-// remove takes an execution away that nothing else can end, or an entity that cannot be read: its rows are exported as they stand, the locks that an execution holds are freed, and the owner
-// removes the rows in one commit. Every part may be repeated, so a removal that failed half-way is made again.
+// remove takes an execution away that nothing else can end, or an entity that cannot be read: its
+// rows are exported as they stand, the locks that an execution holds are freed, and the owner
+// removes the rows in one commit. Every part may be repeated, so a removal that failed half-way is
+// made again.
 func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteReply, error) {
 	a := r.Target.Address
 	v := s.check("delete")
@@ -35,6 +37,7 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	} else {
 		v.address(a)
 	}
+
 	if r.Export == nil && !r.DryRun {
 		v.wrong("a removal by force needs somewhere to export the rows to")
 	}
@@ -47,6 +50,7 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 		err = x.flush()
 	}
 	runs := x.runs
+
 	switch {
 	case err != nil:
 		return api.DeleteReply{}, err
@@ -60,6 +64,7 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 		_, err := s.send(ctx, &model.Message{Kind: model.MessageDelete, To: a, Force: true, Exported: x.print.Sum(), RequestID: r.RequestID})
 		return api.DeleteReply{}, err
 	}
+
 	// One that can still be ended in order is: its parent, its watchers and its locks hear of it.
 	end := api.CancelRequest{Target: r.Target, Reason: "removed by an operator"}
 	if err := s.order(ctx, model.MessageTerminate, &end); err == nil || fault.Is(err, fault.Conflict) {
@@ -67,6 +72,7 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	} else if !fault.Is(err, fault.Blocked) && !fault.Is(err, fault.Corrupt) && !fault.Is(err, fault.NotFound) {
 		return api.DeleteReply{}, err
 	}
+
 	if err := s.unlockAll(ctx, a, runs); err != nil {
 		return api.DeleteReply{}, err
 	}
@@ -77,6 +83,7 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	if _, err := s.send(ctx, m); err != nil {
 		return api.DeleteReply{}, err
 	}
+
 	return api.DeleteReply{Runs: runs}, nil
 }
 
@@ -102,8 +109,9 @@ func (x *rawExport) write(ctx context.Context) error {
 	return nil
 }
 
-// find names the runs that the target has. They name each other, so as a rule each of them is found by its id. Where one of them cannot be read it is the zero run, which stands for
-// all of them, and the store looks at every run of the shard.
+// find names the runs that the target has. They name each other, so as a rule each of them is found
+// by its id. Where one of them cannot be read it is the zero run, which stands for all of them, and
+// the store looks at every run of the shard.
 func (x *rawExport) find(ctx context.Context) []model.RunID {
 	t, all := x.target, []model.RunID{{}}
 	if t.Address.IsEntity() || !t.Run.IsZero() {
@@ -133,6 +141,7 @@ func (x *rawExport) row(row store.RawRow) error {
 			return err
 		}
 	}
+
 	x.print.Add(row)
 	if row.Table == "executions" {
 		x.runs = append(x.runs, row.Run)
@@ -164,7 +173,8 @@ func (x *rawExport) wrap(err error) error {
 	return fault.New(fault.Unavailable, "export of the rows of %s: %w", x.target.Address, err)
 }
 
-// unlockAll frees what runs of an address hold. Which entities that is only the entities themselves tell, because the history cannot be read.
+// unlockAll frees what runs of an address hold. Which entities that is only the entities themselves
+// tell, because the history cannot be read.
 func (s *Service) unlockAll(ctx context.Context, a model.Address, runs []model.RunID) error {
 	q := store.EntityQuery{Tenant: a.Tenant, Locked: true, Limit: 500}
 	for {
@@ -172,6 +182,7 @@ func (s *Service) unlockAll(ctx context.Context, a model.Address, runs []model.R
 		if err != nil {
 			return err
 		}
+
 		for i := range page.Entities {
 			n := &page.Entities[i]
 			if n.Holder.Address != a || !slices.Contains(runs, n.Holder.Run) {
@@ -182,6 +193,7 @@ func (s *Service) unlockAll(ctx context.Context, a model.Address, runs []model.R
 				return err // else it was freed meanwhile, or cannot be read itself
 			}
 		}
+
 		if !page.More {
 			return nil
 		}
@@ -198,7 +210,8 @@ func (s *Service) parentOf(ctx context.Context, t api.Target) model.Link {
 	return row.Start.Parent
 }
 
-// wayOut adds what an operator can do to the error of an execution that cannot be read or continued.
+// wayOut adds what an operator can do to the error of an execution that cannot be read or
+// continued.
 func wayOut(err error) error {
 	if fault.Is(err, fault.Corrupt) {
 		return fault.WithHint(err, "%s", model.WayOut)
@@ -206,7 +219,8 @@ func wayOut(err error) error {
 	return err
 }
 
-// stuck says why an open execution cannot be ended in order; nil when it can, as far as anybody knows.
+// stuck says why an open execution cannot be ended in order; nil when it can, as far as anybody
+// knows.
 func (s *Service) stuck(ctx context.Context, op string, start *model.Start) error {
 	a := start.Address
 	d, err := s.Describe(ctx, api.Target{Address: a, Run: start.Run})

@@ -1,5 +1,5 @@
-// Package service implements api.Backend: one method per operation, each of which validates, authorises and then asks the engine,
-// or reads the store. It holds no state of its own.
+// Package service implements api.Backend: one method per operation, each of which validates,
+// authorises and then asks the engine, or reads the store. It holds no state of its own.
 package service
 
 import (
@@ -103,11 +103,13 @@ func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
 	if r.Reuse > model.ReuseAlways {
 		v.wrong("there is no policy %d for keys that were used before", r.Reuse)
 	}
+
 	for _, w := range r.With {
 		v.name("signal", w.Name)
 		v.payload("signal "+w.Name, w.Input)
 		m.With = append(m.With, model.Event{Kind: model.EventSignalReceived, Name: w.Name, Input: w.Input})
 	}
+
 	return m, v.err()
 }
 
@@ -232,7 +234,8 @@ func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload,
 	return answered(a, s.late(ctx, m.To, err))
 }
 
-// answered is what the code answered. An error of its own keeps its type, those of the engine their kind.
+// answered is what the code answered. An error of its own keeps its type, those of the engine their
+// kind.
 func answered(a model.Answer, err error) (model.Payload, error) {
 	if f := a.Failure; f != nil && fault.ParseKind(f.Kind) == fault.Unclassified {
 		return model.Payload{}, f
@@ -280,6 +283,7 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 	if err := v.err(); err != nil {
 		return nil, err
 	}
+
 	return taskSession{s.engine.JoinTasks(taskWorker{w}, offer), s}, nil
 }
 

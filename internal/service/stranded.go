@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Stranded returns those open executions of a page that go on only when somebody changes something, with the
-// reason. It looks through all open ones, whatever they wait for: one that sleeps for a month is stranded now, if
-// no process has its code any more.
+// Stranded returns those open executions of a page that go on only when somebody changes something,
+// with the reason. It looks through all open ones, whatever they wait for: one that sleeps for a
+// month is stranded now, if no process has its code any more.
 func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.ListPage, error) {
 	page, err := s.List(ctx, api.ListRequest{Tenant: tenant, Statuses: []model.Status{model.Running}, Limit: maxPage, Cursor: cursor, Explain: true})
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 
 // Bounds of a survey: it reads the store when somebody gathers metrics.
 const (
-	surveyWait = 2 * time.Second // gathering waits no longer; the numbers of the last survey count then
-	surveyRest = 20              // a survey is followed by a pause of so many times what it took
-	surveyMost = 20_000          // open executions that are looked at, the newest first
+	// gathering waits no longer; the numbers of the last survey count then
+	surveyWait = 2 * time.Second
+	surveyRest = 20     // a survey is followed by a pause of so many times what it took
+	surveyMost = 20_000 // open executions that are looked at, the newest first
 )
 
 // survey counts the executions that go on only when somebody changes something, for metrics.
@@ -24,8 +25,8 @@ type survey struct {
 	found map[model.ReasonCode]int
 }
 
-// Observe has a meter show what is stranded of the shards that this node owns, until stop. It is the same judgement as
-// that of Stranded, so the numbers of all nodes add up to that list.
+// Observe has a meter show what is stranded of the shards that this node owns, until stop. It is
+// the same judgement as that of Stranded, so the numbers of all nodes add up to that list.
 func (s *Service) Observe(m *telemetry.Meter) (stop func()) {
 	if m == nil || s.engine == nil {
 		return func() {}
@@ -66,6 +67,7 @@ func (s *Service) countStranded(ctx context.Context) (map[model.ReasonCode]int, 
 		return nil, nil
 	}
 	found := map[model.ReasonCode]int{}
+
 	req := api.ListRequest{Tenant: model.DefaultTenant, Statuses: []model.Status{model.Running}, Limit: maxPage, Explain: true}
 	for looked := 0; looked < surveyMost; {
 		page, err := s.List(ctx, req)
@@ -82,5 +84,6 @@ func (s *Service) countStranded(ctx context.Context) (map[model.ReasonCode]int, 
 			break
 		}
 	}
+
 	return found, nil
 }

@@ -65,6 +65,7 @@ func TestTasksAreChecked(t *testing.T) {
 			Address: model.Address{Tenant: "default", Type: "task:render", Key: "1"}, Input: model.Payload{Data: []byte("1")},
 			Task: &model.TaskSpec{Kind: "render", Queue: "gpu", Limits: []string{"a", "b"}},
 		}
+
 		c.change(&r)
 		_, err := s.Compose(r)
 		if c.want == "" {
@@ -73,6 +74,7 @@ func TestTasksAreChecked(t *testing.T) {
 			}
 			continue
 		}
+
 		wantKind(t, c.want, err, fault.Invalid)
 		if !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v\n  lacks %q", err, c.want)
@@ -92,6 +94,7 @@ func TestStartMany(t *testing.T) {
 	if err != nil || len(replies) != len(rs) {
 		t.Fatal(len(replies), err)
 	}
+
 	runs := map[model.RunID]bool{}
 	for i, r := range replies {
 		if i == 7 {
@@ -103,6 +106,7 @@ func TestStartMany(t *testing.T) {
 		}
 		runs[r.Run] = true
 	}
+
 	if len(runs) != 998 || replies[0].Existing == replies[999].Existing {
 		t.Errorf("%d runs", len(runs))
 	}
@@ -131,7 +135,8 @@ func TestTaskOffersAreChecked(t *testing.T) {
 	wantKind(t, "of a store that is only read", err, fault.Denied)
 }
 
-// A report with a time that cannot be is refused before anything is done about it: the claim is still the worker's.
+// A report with a time that cannot be is refused before anything is done about it: the claim is
+// still the worker's.
 func TestReportsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := live(t, service.Limits{})
@@ -141,15 +146,18 @@ func TestReportsAreChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer func() {
 		if err := session.Leave(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}()
+
 	r := api.StartRequest{Address: model.Address{Tenant: "default", Type: "task:k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
 	if _, err := s.Start(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
+
 	c := <-w.claims
 	for _, bad := range []model.TaskReport{
 		{Returned: true, After: -1},
@@ -161,6 +169,7 @@ func TestReportsAreChecked(t *testing.T) {
 		bad.Ref = c.Ref
 		wantKind(t, fmt.Sprint(bad.After, bad.RetryAfter), session.Report(t.Context(), bad), fault.Invalid)
 	}
+
 	beats, err := session.Beat(t.Context(), []api.Beat{{Claim: c.Ref}})
 	if err != nil || !beats[0].Held {
 		t.Errorf("after refused reports: %+v, %v", beats, err)
@@ -188,7 +197,8 @@ func (w *hopeless) Execute(claims []model.Claim) {
 func (*hopeless) Stop(model.ClaimRef, api.StopReason) {}
 func (*hopeless) Settled(model.ClaimRef, error)       {}
 
-// deadTask is a task of a tenant that has failed for good, under the key 1: who has failed it, its address, and the id of its dead letter.
+// deadTask is a task of a tenant that has failed for good, under the key 1: who has failed it, its
+// address, and the id of its dead letter.
 func deadTask(t *testing.T, s *service.Service, tenant string) (*hopeless, model.Address, api.DeadID) {
 	t.Helper()
 	ctx := t.Context()
@@ -197,6 +207,7 @@ func deadTask(t *testing.T, s *service.Service, tenant string) (*hopeless, model
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	w.session <- session
 	a := model.Address{Tenant: tenant, Type: model.TaskPrefix + "k", Key: "1"}
 	if end, err := s.Run(ctx, api.StartRequest{Address: a, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}); err != nil || end.Outcome.Status != model.Failed {
@@ -206,6 +217,7 @@ func deadTask(t *testing.T, s *service.Service, tenant string) (*hopeless, model
 	if err != nil || len(dead.Tasks) != 1 {
 		t.Fatalf("%+v, %v", dead, err)
 	}
+
 	return w, a, dead.Tasks[0].ID
 }
 
@@ -230,6 +242,7 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	_, err = s.ShowDead(ctx, id)
 	wantKind(t, "show", err, fault.NotFound)
 	_, err = s.Requeue(ctx, api.RequeueRequest{ID: id})
@@ -244,7 +257,8 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	}
 }
 
-// A requeue whose answer was lost is asked for again, with its request id: while its run is open, and when that has ended. It is answered as it was, and nothing else begins.
+// A requeue whose answer was lost is asked for again, with its request id: while its run is open,
+// and when that has ended. It is answered as it was, and nothing else begins.
 func TestRequeueAgainIsRepeated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -257,6 +271,7 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 	if err != nil || first.Existing {
 		t.Fatalf("%+v, %v", first, err)
 	}
+
 	repeated := func(when string) {
 		t.Helper()
 		if reply, err := s.Requeue(ctx, again); err != nil || reply != first {
@@ -266,6 +281,7 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 			t.Errorf("%s: it was requeued %d times, %v", when, d.Requeued, err)
 		}
 	}
+
 	repeated("while it is open")
 	w.session <- gone
 	if _, err := s.Await(ctx, api.Target{Address: first.Address, Run: first.Run}); err != nil {
@@ -274,7 +290,8 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 	repeated("when it has ended")
 }
 
-// Whether the run of a requeue may still be on its way is a matter of the store's clock: that of whoever asks may be wrong by hours.
+// Whether the run of a requeue may still be on its way is a matter of the store's clock: that of
+// whoever asks may be wrong by hours.
 func TestRequeuedRunThatIsGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -321,7 +338,8 @@ func (s *slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, err
 	return s.Store.Commit(ctx, b)
 }
 
-// Progress of one task waits for a store that takes nothing. The others are heard all the same, so that none of them times out.
+// Progress of one task waits for a store that takes nothing. The others are heard all the same, so
+// that none of them times out.
 func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -332,6 +350,7 @@ func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		var beats []api.Beat
 		for _, key := range []string{"a", "b"} {
 			r := api.StartRequest{
@@ -342,6 +361,7 @@ func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 			}
 			beats = append(beats, api.Beat{Claim: (<-w.claims).Ref})
 		}
+
 		beats[0].Progress = &model.Payload{Data: []byte("1")}
 		gate := make(chan struct{})
 		st.gate.Store(&gate)
@@ -349,6 +369,7 @@ func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 			go func() { _, _ = s.Start(context.Background(), api.StartRequest{Address: order(fmt.Sprint(i))}) }()
 		}
 		synctest.Wait()
+
 		for range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if _, err := session.Beat(ctx, beats); err == nil {
@@ -356,9 +377,11 @@ func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 			}
 			cancel()
 		}
+
 		st.gate.Store(nil)
 		close(gate)
 		synctest.Wait()
+
 		for _, b := range beats {
 			if err := session.Report(t.Context(), model.TaskReport{Ref: b.Claim}); err != nil {
 				t.Error(err)
@@ -370,11 +393,13 @@ func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 	})
 }
 
-// Whoever does not own a task tells why it waits all the same, from its history, the settings and who serves which queue.
+// Whoever does not own a task tells why it waits all the same, from its history, the settings and
+// who serves which queue.
 func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
 	run := 0
+
 	why := func(spec model.TaskSpec, want string) {
 		t.Helper()
 		run++
@@ -385,6 +410,7 @@ func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if len(d.Reasons) != 1 || !strings.Contains(d.Reasons[0].String(), want) {
 			t.Errorf("it %v, want %q", d.Reasons, want)
 		}
@@ -393,6 +419,7 @@ func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 			t.Errorf("listed as %+v, %v; want %v", page.Executions, err, d.Reasons)
 		}
 	}
+
 	why(model.TaskSpec{}, "waits for a worker that offers queue gpu, activity render")
 	why(model.TaskSpec{Delay: time.Hour}, "waits for a timer until")
 	if _, err := f.st.Renew(t.Context(), store.RenewRequest{
@@ -400,6 +427,7 @@ func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+
 	why(model.TaskSpec{}, "waits in line in queue gpu")
 	why(model.TaskSpec{Limits: []string{"api"}}, "waits for limit api: no limit of that name is defined")
 	if _, err := f.st.PutSetting(t.Context(), store.Setting{SettingKey: store.SettingKey{Tenant: "default", Kind: "queue", Name: "gpu"}, Body: []byte(`{"why":"deploy"}`)}, 0); err != nil {
@@ -428,26 +456,31 @@ func (s *sharedMemory) PutSetting(ctx context.Context, row store.Setting, expect
 	return s.Store.PutSetting(ctx, row, expected)
 }
 
-// A page of tasks asks the nodes once who holds limits, and not at all when none of them waits for one, or nobody wants to know.
+// A page of tasks asks the nodes once who holds limits, and not at all when none of them waits for
+// one, or nobody wants to know.
 func TestAPageAsksOnceWhoHoldsLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newShelf(t)
 		st := &sharedMemory{Store: f.st}
 		f.svc = service.New(nil, st, service.Limits{})
+
 		if _, err := f.st.Renew(t.Context(), store.RenewRequest{
 			Node: f.ref.Node, Epoch: f.ref.Epoch, TTL: time.Hour, Serves: []store.Served{{Tenant: "default", Worker: "w", Queues: []string{"gpu"}, Activities: []string{"render"}, Slots: 1}},
 		}); err != nil {
 			t.Fatal(err)
 		}
+
 		limit := store.Setting{SettingKey: store.SettingKey{Tenant: "default", Kind: "limit", Name: "api"}, Body: []byte(`{"name":"api","per":"name","concurrency":1}`)}
 		if _, err := f.st.PutSetting(t.Context(), limit, 0); err != nil {
 			t.Fatal(err)
 		}
+
 		put := func(key string, spec model.TaskSpec) {
 			spec.Kind, spec.Queue = "render", "gpu"
 			f.put(model.Address{Tenant: "default", Type: "task:render", Key: key}, 0, 0, func(s *model.Start) { s.Task = &spec })
 		}
+
 		list := func(explain bool, questions int) {
 			t.Helper()
 			st.questions = 0
@@ -456,6 +489,7 @@ func TestAPageAsksOnceWhoHoldsLimits(t *testing.T) {
 				t.Errorf("%d questions for %d tasks, %v; want %d", st.questions, len(page.Executions), err, questions)
 			}
 		}
+
 		put("free", model.TaskSpec{})
 		put("late", model.TaskSpec{Delay: time.Hour, Limits: []string{"api"}})
 		list(true, 0)

@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// lookEvery is how often a store is looked at that is open for reading only: nobody tells of changes.
+// lookEvery is how often a store is looked at that is open for reading only: nobody tells of
+// changes.
 const lookEvery = 500 * time.Millisecond
 
 // sealed is by how much a value may grow when it gets its stored form.
@@ -38,6 +39,7 @@ func (v *validator) item(it *model.TaskItem) {
 	if it.At < 0 {
 		v.wrong("an item has a time before all times")
 	}
+
 	switch it.Kind {
 	case model.ItemSet:
 		v.name("state", it.Name)
@@ -131,6 +133,7 @@ func (s *Service) TaskLogs(ctx context.Context, r api.TaskLogsRequest) (page api
 	if err != nil {
 		return page, err
 	}
+
 	page.Run, page.Cursor = k.key.Run, r.After
 	limit := pageSize(r.Limit)
 	page.Ended, err = s.follow(ctx, k, r.Wait, func() (n int, err error) {
@@ -145,6 +148,7 @@ func (s *Service) TaskLogs(ctx context.Context, r api.TaskLogsRequest) (page api
 		}
 		return len(rows), err
 	}, limit)
+
 	return page, err
 }
 
@@ -157,6 +161,7 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 	if err != nil {
 		return page, err
 	}
+
 	page.Run = k.key.Run
 	limit := pageSize(r.Limit)
 	page.Ended, err = s.follow(ctx, k, r.Wait, func() (int, error) {
@@ -170,26 +175,32 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 		}
 		return len(rows), err
 	}, limit)
+
 	return page, err
 }
 
-// follow reads a page: what is there, or, if it is to wait, what comes next. It reports whether the task has ended and the page is the last.
+// follow reads a page: what is there, or, if it is to wait, what comes next. It reports whether the
+// task has ended and the page is the last.
 func (s *Service) follow(ctx context.Context, k *task, wait bool, read func() (int, error), limit int) (ended bool, err error) {
 	for {
-		changed, stop, err := s.changed(ctx, k, wait) // before the look, so that nothing is missed in between
+		// before the look, so that nothing is missed in between
+		changed, stop, err := s.changed(ctx, k, wait)
 		if err != nil {
 			return false, err
 		}
+
 		n, err := read()
 		if err == nil && n == 0 && k.step != "" {
 			if ended, err = s.taskEnded(ctx, k); ended && err == nil {
 				n, err = read() // what was written before it ended
 			}
 		}
+
 		if err != nil || n > 0 || ended || !wait {
 			stop()
 			return ended && n < limit, err
 		}
+
 		select {
 		case <-changed:
 			stop()
@@ -225,10 +236,12 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 	case row.Start.Task != nil:
 		return false, nil
 	}
+
 	if k.read == 0 {
 		k.heard(row.Start.Carried)
 		k.read = int64(len(row.Start.Carried))
 	}
+
 	for !k.ended { // whoever follows for long reads each event once
 		page, err := s.store.LoadEvents(ctx, k.key, k.read, historyPage, 4<<20)
 		if err != nil {
@@ -240,6 +253,7 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 		k.heard(page)
 		k.read = page[len(page)-1].Seq
 	}
+
 	if !k.scheduled {
 		return false, fault.New(fault.NotFound, "%s has no task with the step %s", at.Address, k.step)
 	}

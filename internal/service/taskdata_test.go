@@ -26,7 +26,8 @@ func (c *counted) LoadEvents(ctx context.Context, key store.RunKey, after int64,
 	return page, err
 }
 
-// Whoever follows a task of a workflow that does much else reads each event of its history once, and hears when the task has ended, in each way.
+// Whoever follows a task of a workflow that does much else reads each event of its history once,
+// and hears when the task has ended, in each way.
 func TestFollowReadsTheHistoryOnce(t *testing.T) {
 	t.Parallel()
 	for _, how := range []model.Event{
@@ -39,11 +40,13 @@ func TestFollowReadsTheHistoryOnce(t *testing.T) {
 				const before, meanwhile = 100, 30
 				key := f.put(order("1"), 2, before)
 				next := int64(2 + before)
+
 				add := func(e model.Event) {
 					next++
 					e.Seq, e.At = next, f.now
 					f.commit(store.Batch{Events: []store.EventRow{{RunKey: key, Event: e}}})
 				}
+
 				add(model.Event{Kind: model.EventTaskScheduled, ID: "far", Task: &model.TaskSpec{Kind: "k", Queue: "q"}})
 				st := &counted{Store: f.st}
 				svc := service.New(nil, st, service.Limits{})
@@ -52,15 +55,19 @@ func TestFollowReadsTheHistoryOnce(t *testing.T) {
 					page api.TaskLogsPage
 					err  error
 				}
+
 				ended := make(chan end, 1)
 				go func() {
 					page, err := svc.TaskLogs(t.Context(), api.TaskLogsRequest{TaskTarget: target, Wait: true})
 					ended <- end{page, err}
 				}()
+
 				for range meanwhile {
 					time.Sleep(time.Second)
-					add(model.Event{Kind: model.EventTaskTimedOut, ID: "far", Due: f.now}) // an attempt, which is repeated
+					// an attempt, which is repeated
+					add(model.Event{Kind: model.EventTaskTimedOut, ID: "far", Due: f.now})
 				}
+
 				if len(ended) > 0 {
 					t.Fatalf("it ended early: %+v", <-ended)
 				}

@@ -54,7 +54,8 @@ func (s taskSession) Report(ctx context.Context, r model.TaskReport) error {
 	return s.TaskSession.Report(ctx, r)
 }
 
-// Beat tells that claims are being executed. All of them are heard before any progress is handed in: that waits while the engine is full, and none of them is silent meanwhile.
+// Beat tells that claims are being executed. All of them are heard before any progress is handed
+// in: that waits while the engine is full, and none of them is silent meanwhile.
 func (s taskSession) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
 	replies := make([]api.BeatReply, len(beats))
 	for i := range beats {
@@ -64,6 +65,7 @@ func (s taskSession) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatRepl
 		}
 		replies[i] = api.BeatReply{Held: held, Canceled: canceled}
 	}
+
 	for i := range beats {
 		if beats[i].Progress == nil {
 			continue
@@ -72,5 +74,6 @@ func (s taskSession) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatRepl
 			return nil, err
 		}
 	}
+
 	return replies, s.Flush(ctx)
 }

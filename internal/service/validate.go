@@ -206,6 +206,7 @@ func (v *validator) task(r *api.StartRequest) {
 	case len(r.With) > 0:
 		v.wrong("a task takes no signals")
 	}
+
 	v.name("activity", t.Kind)
 	v.name("queue", t.Queue)
 	if t.Breaker != "" {

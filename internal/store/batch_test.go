@@ -14,6 +14,7 @@ func TestBatchKnowsEveryList(t *testing.T) {
 	if !empty.Empty() || empty.Rows() != 0 {
 		t.Errorf("a batch without rows: empty %v, %d rows", empty.Empty(), empty.Rows())
 	}
+
 	lists := 0
 	for field := range reflect.TypeFor[store.Batch]().Fields() {
 		if field.Type.Kind() != reflect.Slice {
@@ -31,6 +32,7 @@ func TestBatchKnowsEveryList(t *testing.T) {
 			t.Errorf("%s are shared with the copy", field.Name)
 		}
 	}
+
 	if lists < 20 {
 		t.Errorf("%d lists: this test proves nothing", lists)
 	}

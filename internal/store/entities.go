@@ -9,21 +9,26 @@ import (
 
 // Entities reads what is stored of entities and services; batches write it.
 type Entities interface {
-	// LoadEntity returns the row of an entity and the beginning of its mailbox, in order: at most limit items and about maxBytes of them, but at
-	// least one if there is one. A row that cannot be decoded is an error of kind fault.Corrupt that names the entity; an item that cannot has Damaged set.
+	// LoadEntity returns the row of an entity and the beginning of its mailbox, in order: at most
+	// limit items and about maxBytes of them, but at least one if there is one. A row that cannot
+	// be decoded is an error of kind fault.Corrupt that names the entity; an item that cannot has
+	// Damaged set.
 	LoadEntity(ctx context.Context, key EntityKey, limit, maxBytes int) (LoadedEntity, error)
 
 	// LoadMailbox returns items of a mailbox behind the given one, bounded as LoadEntity is.
 	LoadMailbox(ctx context.Context, key EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error)
 
-	// LoadMailboxes returns the entities of the shards for which something waits, ordered by key, after the given one.
+	// LoadMailboxes returns the entities of the shards for which something waits, ordered by key,
+	// after the given one.
 	LoadMailboxes(ctx context.Context, shards []model.ShardID, after EntityKey, limit int) ([]EntityKey, error)
 
-	// ListEntities returns rows of entities, ordered by type and key. One that cannot be decoded is returned as far as its columns tell.
+	// ListEntities returns rows of entities, ordered by type and key. One that cannot be decoded is
+	// returned as far as its columns tell.
 	ListEntities(ctx context.Context, q EntityQuery) (EntityPage, error)
 }
 
-// EntityKey names an entity or a service. Keys are ordered by shard, and then by tenant, type and key, each by its bytes.
+// EntityKey names an entity or a service. Keys are ordered by shard, and then by tenant, type and
+// key, each by its bytes.
 type EntityKey struct {
 	Shard   model.ShardID
 	Address model.Address

@@ -7,23 +7,25 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Class says in which way a call failed, which decides what the caller may do. Adapters classify; nobody else
-// looks at driver errors.
+// Class says in which way a call failed, which decides what the caller may do. Adapters classify;
+// nobody else looks at driver errors.
 type Class uint8
 
 // Classes of failure.
 const (
-	// Retryable: nothing was applied and nothing will be; the same call may be sent again (serialization failure,
-	// deadlock, connection refused before anything was sent).
+	// Retryable: nothing was applied and nothing will be; the same call may be sent again
+	// (serialization failure, deadlock, connection refused before anything was sent).
 	Retryable Class = iota + 1
-	// Unknown: the call may have been applied, now or later by an orphaned transaction. For Commit, the only legal reaction is Refence.
+	// Unknown: the call may have been applied, now or later by an orphaned transaction. For Commit,
+	// the only legal reaction is Refence.
 	Unknown
-	// Refused: nothing was applied because of the data: a constraint, a value that is too large, a guard that did not match.
-	// The same batch would be refused again.
+	// Refused: nothing was applied because of the data: a constraint, a value that is too large, a
+	// guard that did not match. The same batch would be refused again.
 	Refused
 	// Fenced: nothing was applied because the caller is not the owner any more.
 	Fenced
-	// Away: nothing was applied because the store cannot be reached or cannot write (down, read-only, disk full). Try again later.
+	// Away: nothing was applied because the store cannot be reached or cannot write (down,
+	// read-only, disk full). Try again later.
 	Away
 )
 
@@ -42,7 +44,8 @@ type Error struct {
 	Class Class
 	Op    string // what was asked, for people
 	Err   error
-	// Final tells that the store takes no writes any more, whatever happens, until it has been opened again.
+	// Final tells that the store takes no writes any more, whatever happens, until it has been
+	// opened again.
 	Final bool
 }
 
@@ -76,7 +79,8 @@ func (e *Error) Is(target error) bool {
 	return errors.As(target, &t) && t == ErrFenced && e.Class == Fenced
 }
 
-// ClassOf is the class of an error of an adapter; an unclassified error is Unknown, the class that assumes least.
+// ClassOf is the class of an error of an adapter; an unclassified error is Unknown, the class that
+// assumes least.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class

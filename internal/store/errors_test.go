@@ -23,12 +23,14 @@ func TestClassOf(t *testing.T) {
 			t.Errorf("text = %q, want %q", err, want)
 		}
 	}
+
 	// What nobody classified assumes least.
 	for _, err := range []error{errors.New("x"), context.DeadlineExceeded, fault.New(fault.Invalid, "x")} {
 		if got := store.ClassOf(err); got != store.Unknown {
 			t.Errorf("%v: class %s, want unknown", err, got)
 		}
 	}
+
 	if got := store.Class(99).String(); got != "class(99)" {
 		t.Errorf("a class of a later build is called %q", got)
 	}
@@ -58,11 +60,13 @@ func TestErrFenced(t *testing.T) {
 	if !errors.Is(fenced, store.ErrFenced) || !errors.Is(store.ErrFenced, store.ErrFenced) {
 		t.Error("a fenced error is not ErrFenced")
 	}
+
 	for c := store.Retryable; c <= store.Away; c++ {
 		if err := store.Errorf(c, "commit", "x"); c != store.Fenced && errors.Is(err, store.ErrFenced) {
 			t.Errorf("%s is ErrFenced", c)
 		}
 	}
+
 	// Two errors of the same class are not the same error.
 	if errors.Is(fenced, store.Errorf(store.Fenced, "renew", "epoch 3 is gone")) {
 		t.Error("matches another error of its class")

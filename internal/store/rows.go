@@ -21,8 +21,8 @@ type NodeInfo struct {
 	Version   string
 
 	// Sole tells that no other process has the store open. Register then removes every other node,
-	// whatever its lease says: it belongs to a process that is gone, or to an earlier life of this one.
-	// It is not stored. A store that is shared refuses it.
+	// whatever its lease says: it belongs to a process that is gone, or to an earlier life of this
+	// one. It is not stored. A store that is shared refuses it.
 	Sole bool
 }
 
@@ -49,7 +49,8 @@ type Served struct {
 	Version          string `json:",omitempty"` // of its code, when it has one
 	Pinned           bool   `json:",omitempty"` // it continues only runs of its version
 
-	// Worker executes tasks of the activities on the queues, so many at once; Draining begins none any more.
+	// Worker executes tasks of the activities on the queues, so many at once; Draining begins none
+	// any more.
 	Worker     string   `json:",omitempty"`
 	Queues     []string `json:",omitempty"`
 	Activities []string `json:",omitempty"`
@@ -73,7 +74,8 @@ func EncodeServed(s []Served) string {
 	return string(text)
 }
 
-// DecodeServed reads the text. What cannot be read, because a newer version wrote it, counts as nothing.
+// DecodeServed reads the text. What cannot be read, because a newer version wrote it, counts as
+// nothing.
 func DecodeServed(text string) (s []Served) {
 	if text != "" && json.Unmarshal([]byte(text), &s) != nil {
 		return nil
@@ -120,9 +122,11 @@ type AcquiredShard struct {
 	Received map[model.ShardID]int64
 	// Sent is the position of the last message sent to another shard.
 	Sent map[model.ShardID]int64
-	// Crashed tells that its last owner did not give it up. No store sets it: the engine does, from what it knows of the nodes.
+	// Crashed tells that its last owner did not give it up. No store sets it: the engine does, from
+	// what it knows of the nodes.
 	Crashed bool
-	// Tokens is the mark of the shard: earlier owners have given out fencing tokens up to it at most.
+	// Tokens is the mark of the shard: earlier owners have given out fencing tokens up to it at
+	// most.
 	Tokens int64
 }
 
@@ -172,22 +176,24 @@ type Run struct {
 	Timers    []Timer
 }
 
-// Unreadable is the row of a run whose body cannot be understood, as far as its columns tell: a listing shows it with the reason, and goes on.
+// Unreadable is the row of a run whose body cannot be understood, as far as its columns tell: a
+// listing shows it with the reason, and goes on.
 func (x *Execution) Unreadable(start model.Start, status model.Status, why error) {
 	x.Start, x.Outcome = start, model.Outcome{Status: status}
 	blocked := model.Unreadable(why)
 	x.Blocked = &blocked
 }
 
-// Unread stands for the current run of an address when its row cannot be understood. It counts as parked: nobody takes it up unasked, and
-// whoever needs it reads it and hears why that fails.
+// Unread stands for the current run of an address when its row cannot be understood. It counts as
+// parked: nobody takes it up unasked, and whoever needs it reads it and hears why that fails.
 func Unread(shard model.ShardID, a model.Address, why error) Execution {
 	x := Execution{Shard: shard, Current: true, Parked: true}
 	x.Unreadable(model.Start{Address: a}, model.Running, why)
 	return x
 }
 
-// Reason is the code of the main reason why an open run does not move, as far as the store knows; empty for a closed one.
+// Reason is the code of the main reason why an open run does not move, as far as the store knows;
+// empty for a closed one.
 func (x *Execution) Reason() model.ReasonCode {
 	if x.Outcome.Status.Closed() {
 		return ""
@@ -195,7 +201,8 @@ func (x *Execution) Reason() model.ReasonCode {
 	return MainReason(x.Parked, x.Waits, x.Blocked)
 }
 
-// MainReason is the code that a run of such a mark is found by. A code that is no plain word cannot be looked for.
+// MainReason is the code that a run of such a mark is found by. A code that is no plain word cannot
+// be looked for.
 func MainReason(parked bool, waits []model.Reason, blocked *model.Reason) model.ReasonCode {
 	code := model.WaitTurn
 	switch {
@@ -216,7 +223,8 @@ type Timer struct {
 	Run   model.RunID
 	ID    string
 	Due   model.Time
-	// Address of the run, so that due timers can be served fairly between tenants and types, and their runs be found.
+	// Address of the run, so that due timers can be served fairly between tenants and types, and
+	// their runs be found.
 	Address model.Address
 }
 
@@ -232,7 +240,8 @@ type MessageRow struct {
 	To, From model.ShardID
 	Seq      int64
 	Message  model.Message
-	// Damaged is set when the body cannot be read; the message then has what is known of it, which may be nothing.
+	// Damaged is set when the body cannot be read; the message then has what is known of it, which
+	// may be nothing.
 	Damaged *model.Damaged
 }
 
@@ -241,11 +250,13 @@ type InboxRow struct {
 	Shard   model.ShardID
 	ID      model.RunID // UUIDv7 of the request; order per sender
 	Message model.Message
-	// NotBefore puts a request off that could not be served because its address is quarantined. Zero for a fresh one, model.MaxTime for one that was refused and is kept.
+	// NotBefore puts a request off that could not be served because its address is quarantined.
+	// Zero for a fresh one, model.MaxTime for one that was refused and is kept.
 	NotBefore model.Time
 	// Seen tells that the request id is remembered: it has been served, only its row is left.
 	Seen bool
-	// Damaged is set when the body cannot be read; the message then has what is known of it, which may be nothing.
+	// Damaged is set when the body cannot be read; the message then has what is known of it, which
+	// may be nothing.
 	Damaged *model.Damaged
 }
 
@@ -272,11 +283,13 @@ type Query struct {
 	Key       string         // exact; empty for all
 	KeyPrefix string         // empty for all
 	Statuses  []model.Status // any of these; empty for all
-	// Reasons selects open runs whose main reason, as Execution.Reason tells it, is any of these; empty for all.
+	// Reasons selects open runs whose main reason, as Execution.Reason tells it, is any of these;
+	// empty for all.
 	Reasons []model.ReasonCode
 	// Started is the half-open interval of start times; zero bounds are open.
 	StartedFrom, StartedTo model.Time
-	// Closed is that of the times at which runs were closed; with a bound, open runs are not selected.
+	// Closed is that of the times at which runs were closed; with a bound, open runs are not
+	// selected.
 	ClosedFrom, ClosedTo model.Time
 	// Labels must all hold.
 	Labels []model.LabelCondition
@@ -307,13 +320,15 @@ type ExpiredRequest struct {
 	ClosedBefore, Now model.Time
 	// After is where the walk goes on: Next of the call before, zero for the beginning.
 	After RunKey
-	// Limit bounds how many runs the walk looks at, and how many of those with a time of their own are returned.
+	// Limit bounds how many runs the walk looks at, and how many of those with a time of their own
+	// are returned.
 	Limit int
 }
 
 // Expired is a page of runs that may be removed.
 type Expired struct {
-	// Runs are those with a time of their own first, at most Limit of them, and then what the walk has found.
+	// Runs are those with a time of their own first, at most Limit of them, and then what the walk
+	// has found.
 	Runs []RunHead
 	// Walked is how many runs the walk has looked at.
 	Walked int
@@ -325,16 +340,18 @@ type Expired struct {
 type SweepRequest struct {
 	Shards         []model.ShardID // owned shards
 	RequestsBefore model.Time
-	// Answered removes remembered answers whose callers have them and cannot ask again. They may belong to any
-	// shard, and Limit does not bound them.
+	// Answered removes remembered answers whose callers have them and cannot ask again. They may
+	// belong to any shard, and Limit does not bound them.
 	Answered []RequestKey
 	// LogsBefore removes log lines of tasks that are older; zero for none.
 	LogsBefore model.Time
-	// SettingsBefore removes tombstones of settings that are older; zero for none. They belong to no shard: any node may do it.
+	// SettingsBefore removes tombstones of settings that are older; zero for none. They belong to
+	// no shard: any node may do it.
 	SettingsBefore model.Time
 	// LettersBefore removes dead letters whose request was made before; zero keeps them.
 	LettersBefore model.Time
-	// PeerMailBefore removes letters between nodes that were written before; zero keeps them. They belong to no shard: any node may do it.
+	// PeerMailBefore removes letters between nodes that were written before; zero keeps them. They
+	// belong to no shard: any node may do it.
 	PeerMailBefore model.Time
 	Limit          int
 }

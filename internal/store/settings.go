@@ -9,21 +9,27 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Settings are named resources that people edit while nodes run: limits, breakers, paused queues. They belong to no shard, and any process may
-// change them.
+// Settings are named resources that people edit while nodes run: limits, breakers, paused queues.
+// They belong to no shard, and any process may change them.
 //
-// Every change draws from one counter, in the order in which changes are committed; what it draws is the version of the setting. So whoever has seen the
-// changes up to a number asks for those above it and misses none. [View.Settings] tells every node with each renewal how far the counter is.
+// Every change draws from one counter, in the order in which changes are committed; what it draws
+// is the version of the setting. So whoever has seen the changes up to a number asks for those
+// above it and misses none. [View.Settings] tells every node with each renewal how far the counter
+// is.
 type Settings interface {
-	// PutSetting stores a setting if its version is the expected one, 0 for one that must not exist, and returns its new version; the version
-	// in s is ignored. Otherwise the error is a [VersionError] of class Refused. When its class is Unknown, to read the setting tells what happened.
+	// PutSetting stores a setting if its version is the expected one, 0 for one that must not
+	// exist, and returns its new version; the version in s is ignored. Otherwise the error is a
+	// [VersionError] of class Refused. When its class is Unknown, to read the setting tells what
+	// happened.
 	PutSetting(ctx context.Context, s Setting, expected int64) (int64, error)
-	// DeleteSetting removes a setting under the same condition and returns the version of its tombstone. What does not exist has no
-	// version to expect.
+	// DeleteSetting removes a setting under the same condition and returns the version of its
+	// tombstone. What does not exist has no version to expect.
 	DeleteSetting(ctx context.Context, key SettingKey, expected int64) (int64, error)
-	// ListSettings returns the settings of a tenant that are of the kind, or of all kinds when that is empty, ordered by kind and name.
+	// ListSettings returns the settings of a tenant that are of the kind, or of all kinds when that
+	// is empty, ordered by kind and name.
 	ListSettings(ctx context.Context, tenant, kind string) ([]Setting, error)
-	// LoadSettings returns what has changed since the counter stood at after: the last state of each setting, tombstones included.
+	// LoadSettings returns what has changed since the counter stood at after: the last state of
+	// each setting, tombstones included.
 	LoadSettings(ctx context.Context, after int64) (SettingChanges, error)
 }
 
@@ -55,8 +61,9 @@ type Setting struct {
 type SettingChanges struct {
 	// Counter is how far the changes go: what to ask for next time.
 	Counter int64
-	// Whole tells that these are all settings there are, and that others which the caller knows of are gone: it asked for everything, or for
-	// changes so old that tombstones among them have been swept.
+	// Whole tells that these are all settings there are, and that others which the caller knows of
+	// are gone: it asked for everything, or for changes so old that tombstones among them have been
+	// swept.
 	Whole bool
 	// Changed is ordered by version. There are no tombstones in a whole one.
 	Changed []Setting
@@ -82,7 +89,8 @@ func (e *VersionError) Error() string {
 // Unwrap makes it a conflict.
 func (e *VersionError) Unwrap() error { return fault.New(fault.Conflict, "setting %s", e.Key) }
 
-// CheckVersion is the error of a change that expects another version than the present one, 0 when there is none; nil when it is right.
+// CheckVersion is the error of a change that expects another version than the present one, 0 when
+// there is none; nil when it is right.
 func CheckVersion(op string, key SettingKey, expected, present int64, remove bool) error {
 	if expected == present && (present != 0 || !remove) {
 		return nil

@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// SkippedError tells that a read has passed over rows that cannot be read, for example because an id in them is no id. The read is whole without them:
-// whoever asked goes on with what it got. Any other error means that what was returned is not all there is.
+// SkippedError tells that a read has passed over rows that cannot be read, for example because an
+// id in them is no id. The read is whole without them: whoever asked goes on with what it got. Any
+// other error means that what was returned is not all there is.
 type SkippedError struct {
 	Count int
 	First error // names the first of them

@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What the names of task data mean. A state has the name that its task gave it, which has no control characters; so those that begin with one are ours, and each
-// kind of them is a range of names.
+// What the names of task data mean. A state has the name that its task gave it, which has no
+// control characters; so those that begin with one are ours, and each kind of them is a range of
+// names.
 const (
 	progressName = ""     // how far the task is
 	streamPrefix = "\x01" // a streamed item, by its position
@@ -58,7 +59,8 @@ func (d *TaskDatum) IsState() bool { return d.Name > stateNames }
 
 func streamName(position int64) string { return fmt.Sprintf("%s%016x", streamPrefix, max(position, 0)) }
 
-// NewStreamed is a streamed item as it is stored: in front of the payload stand its kind and its time.
+// NewStreamed is a streamed item as it is stored: in front of the payload stand its kind and its
+// time.
 func NewStreamed(key RunKey, task string, it *model.StreamItem) TaskDatum {
 	data := make([]byte, 0, 9+len(it.Value.Data))
 	data = binary.BigEndian.AppendUint64(append(data, byte(it.Kind)), uint64(it.At))

@@ -8,30 +8,33 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Tasks reads what is kept of tasks beside the history of their run, which is where they are: those that failed for good, the data that they
-// report, and what they log.
+// Tasks reads what is kept of tasks beside the history of their run, which is where they are: those
+// that failed for good, the data that they report, and what they log.
 //
-// Dead letters outlive their run: they carry its input, and somebody still has to look at them. They go when they are deleted by name. Data and
-// log lines go with their run. Data survives the retries of its task and is of no use after its end, but it is kept until the run goes, because to
+// Dead letters outlive their run: they carry its input, and somebody still has to look at them.
+// They go when they are deleted by name. Data and log lines go with their run. Data survives the
+// retries of its task and is of no use after its end, but it is kept until the run goes, because to
 // remove it earlier would cost a write per task.
 type Tasks interface {
 	// LoadDead returns a dead letter, nil when there is none.
 	LoadDead(ctx context.Context, key DeadKey) (*DeadRow, error)
-	// ListDead returns dead letters, those that died last first. One whose body cannot be understood is listed with the reason in place of its failure.
+	// ListDead returns dead letters, those that died last first. One whose body cannot be
+	// understood is listed with the reason in place of its failure.
 	ListDead(ctx context.Context, q DeadQuery) (DeadPage, error)
 	// CountDead counts dead letters that match; the paging fields of q are ignored.
 	CountDead(ctx context.Context, q DeadQuery) (int64, error)
-	// GroupDead returns what the dead letters that match have in common: by kind and fingerprint, the largest groups first, at most limit. The paging fields
-	// of q are ignored.
+	// GroupDead returns what the dead letters that match have in common: by kind and fingerprint,
+	// the largest groups first, at most limit. The paging fields of q are ignored.
 	GroupDead(ctx context.Context, q DeadQuery, limit int) ([]DeadGroup, error)
-	// LoadDeadBefore returns dead letters of the shards that died before a time, in order of (shard, time, run, task) behind the given place, at most
-	// limit. One whose body cannot be understood comes as in a list.
+	// LoadDeadBefore returns dead letters of the shards that died before a time, in order of
+	// (shard, time, run, task) behind the given place, at most limit. One whose body cannot be
+	// understood comes as in a list.
 	LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after DeadPlace, limit int) ([]DeadRow, error)
 
 	// LoadTaskData returns data of a task, or of all tasks of the run, ordered by task and name.
 	LoadTaskData(ctx context.Context, key RunKey, r DataRange) ([]TaskDatum, error)
-	// LoadLogs returns log lines of a task, or of all tasks of the run when task is empty, in order behind the given place, at most limit. Lines of other
-	// tasks of the run are read on the way.
+	// LoadLogs returns log lines of a task, or of all tasks of the run when task is empty, in order
+	// behind the given place, at most limit. Lines of other tasks of the run are read on the way.
 	LoadLogs(ctx context.Context, key RunKey, task string, after LogPlace, limit int) ([]LogRow, error)
 }
 
@@ -46,7 +49,8 @@ func (k DeadKey) Compare(o DeadKey) int {
 	return cmp.Or(k.RunKey.Compare(o.RunKey), cmp.Compare(k.Task, o.Task))
 }
 
-// DeadRow is a dead letter. Tenant, kind, queue, time and fingerprint are columns too, as its body has them; they never change.
+// DeadRow is a dead letter. Tenant, kind, queue, time and fingerprint are columns too, as its body
+// has them; they never change.
 type DeadRow struct {
 	DeadKey
 	// Requeued is how often it was given another chance.
@@ -59,7 +63,8 @@ func (r *DeadRow) Place() DeadPlace {
 	return DeadPlace{Shard: r.Shard, At: r.Body.At, Run: r.Run, Task: r.Task}
 }
 
-// Unreadable is the row of a dead letter whose body cannot be understood, as far as its columns tell.
+// Unreadable is the row of a dead letter whose body cannot be understood, as far as its columns
+// tell.
 func (r *DeadRow) Unreadable(columns DeadColumns, why error) {
 	r.Body = model.DeadTask{
 		Address: model.Address{Tenant: columns.Tenant}, Spec: model.TaskSpec{Kind: columns.Kind, Queue: columns.Queue},
@@ -139,7 +144,8 @@ type TaskDatum struct {
 	RunKey
 	Task, Name string
 	Value      model.Payload
-	// Deleted removes the value (however often: one that is not there is removed already). Never set on what is read.
+	// Deleted removes the value (however often: one that is not there is removed already). Never
+	// set on what is read.
 	Deleted bool
 }
 
@@ -148,8 +154,9 @@ type LogRow struct {
 	RunKey
 	Task string
 	At   model.Time
-	// Epoch and Batch are those of the commit that wrote it, set by the store; N is the position among the lines of the batch. Together they keep lines apart
-	// that have the same time, whoever wrote them.
+	// Epoch and Batch are those of the commit that wrote it, set by the store; N is the position
+	// among the lines of the batch. Together they keep lines apart that have the same time, whoever
+	// wrote them.
 	Epoch, Batch int64
 	N            int32
 	Level        int16 // as log/slog has them
@@ -159,7 +166,8 @@ type LogRow struct {
 // Place is where the line stands among those of its run.
 func (r *LogRow) Place() LogPlace { return LogPlace{r.At, r.Epoch, r.Batch, r.N} }
 
-// LogPlace is a position among the lines of a run: in the order of time, and of commits where that is the same.
+// LogPlace is a position among the lines of a run: in the order of time, and of commits where that
+// is the same.
 type LogPlace struct {
 	At           model.Time
 	Epoch, Batch int64

@@ -34,7 +34,8 @@ type Family struct {
 // ID names a family.
 type ID int
 
-// Families. What is counted at a commit is counted once, by the node that made it, whatever crashes before or after.
+// Families. What is counted at a commit is counted once, by the node that made it, whatever crashes
+// before or after.
 const (
 	RunsStarted ID = iota
 	RunsClosed
@@ -146,10 +147,14 @@ const Other = "_other"
 
 // Bounds of histograms.
 var (
-	quick = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}                      // of a commit
-	usual = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}                // of what waits for, or is done by, a worker
-	long  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 86400} // of workflows
-	many  = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}                                         // of things in a batch
+	// of a commit
+	quick = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	// of what waits for, or is done by, a worker
+	usual = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	// of workflows
+	long = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 86400}
+	// of things in a batch
+	many = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}
 )
 
 // families is the table; docs/observability.md has the same, and a test compares them.

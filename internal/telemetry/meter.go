@@ -63,6 +63,7 @@ func (m *Meter) Observe(id ID, v float64, values ...string) {
 		return
 	}
 	f := &m.families[id]
+
 	s := f.at(values)
 	for i, bound := range f.of.Bounds {
 		if v <= bound {
@@ -70,12 +71,14 @@ func (m *Meter) Observe(id ID, v float64, values ...string) {
 			break
 		}
 	}
+
 	for {
 		old := s.sum.Load()
 		if s.sum.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+v)) {
 			break
 		}
 	}
+
 	s.count.Add(1)
 }
 
@@ -96,22 +99,26 @@ func (f *counted) at(values []string) *series {
 	if s != nil {
 		return s
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s = f.series[key]; s != nil {
 		return s
 	}
+
 	if len(f.series) >= maxSeries {
 		key = f.of.crowded(key)
 		if s = f.series[key]; s != nil {
 			return s
 		}
 	}
+
 	s = &series{buckets: make([]atomic.Int64, len(f.of.Bounds))}
 	if f.series == nil {
 		f.series = map[labels]*series{}
 	}
 	f.series[key] = s
+
 	return s
 }
 
@@ -187,6 +194,7 @@ func (m *Meter) Gather(tell func(Sample)) {
 	for _, s := range sources {
 		s(&g)
 	}
+
 	for id, values := range g.values {
 		for key, v := range values {
 			tell(Sample{ID: ID(id), Labels: key.of(&families[id]), Value: v})
@@ -204,13 +212,16 @@ func (f *counted) gather(id ID, tell func(Sample)) {
 			tell(sample)
 			continue
 		}
-		// The count is read first: a value that comes meanwhile may be in a bucket and not in the count, never the other way round.
+
+		// The count is read first: a value that comes meanwhile may be in a bucket and not in the
+		// count, never the other way round.
 		sample.Count, sample.Buckets = uint64(s.count.Load()), make(map[float64]uint64, len(s.buckets))
 		var upTo uint64
 		for i := range s.buckets {
 			upTo += uint64(s.buckets[i].Load())
 			sample.Buckets[f.of.Bounds[i]] = upTo
 		}
+
 		sample.Count = max(sample.Count, upTo) // buckets of Prometheus never exceed the count
 		sample.Sum = math.Float64frombits(s.sum.Load())
 		tell(sample)

@@ -46,6 +46,7 @@ func TestMeter(t *testing.T) {
 	m.Took(telemetry.CommitSeconds, -time.Second) // a clock that went back
 	stop := m.Watch(func(g *telemetry.States) { g.Set(telemetry.Tasks, 3, "mails", "waiting") })
 	m.Watch(func(g *telemetry.States) { g.Set(telemetry.Tasks, 4, "mails", "waiting") })
+
 	want := map[string]string{
 		"perdure_workflow_runs_started_total order": "3",
 		"perdure_commit_seconds ":                   "4 values, sum 3607, 1 up to 0.0005, 1 up to 0.001, 1 up to 0.0025, 1 up to 0.005, 1 up to 0.01, 1 up to 0.025, 1 up to 0.05, 1 up to 0.1, 1 up to 0.25, 1 up to 0.5, 1 up to 1, 2 up to 2.5, 3 up to 5, 3 up to 10",
@@ -91,6 +92,7 @@ func TestMeterTogether(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	got := gather(m)
 	if got["perdure_task_claims_total send,3"] != "800" || !strings.HasPrefix(got["perdure_commit_rows "], "8000 values, sum 8000, 8000 up to 1,") {
@@ -131,6 +133,7 @@ func TestFailureWord(t *testing.T) {
 			t.Errorf("%+v is %q, want %q", f, got, want)
 		}
 	}
+
 	if got := telemetry.FailureWord(&model.Failure{Kind: "anything that somebody made up"}); got != "error" {
 		t.Errorf("a word that is not on the list: %q", got)
 	}
@@ -146,6 +149,7 @@ func TestGuide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	documented, registered := map[string]string{}, map[string]string{}
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		if _, twice := documented[m[1]]; twice {
@@ -153,12 +157,14 @@ func TestGuide(t *testing.T) {
 		}
 		documented[m[1]] = m[2] + " " + strings.NewReplacer("`", "", ",", "").Replace(m[3])
 	}
+
 	for _, f := range telemetry.Families() {
 		if f.Help == "" || f.Name == "" {
 			t.Errorf("%+v has no name or no help", f)
 		}
 		registered[f.Name] = f.Kind.String() + " " + strings.Join(f.Labels, " ")
 	}
+
 	if diff := cmp.Diff(registered, documented); diff != "" {
 		t.Errorf("docs/observability.md and the table of families differ (-registered +documented):\n%s", diff)
 	}

@@ -34,7 +34,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// What an attempt did is rolled back when it fails, panics or ends its goroutine; the next one begins anew.
+// What an attempt did is rolled back when it fails, panics or ends its goroutine; the next one
+// begins anew.
 func TestFailedAttemptsLeaveNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -51,6 +52,7 @@ func TestFailedAttemptsLeaveNothing(t *testing.T) {
 			}
 			return out, err
 		}))
+
 		one := transfer{"t1", 0, 1, 100}
 		if got, err := pay.Run(caller(t, app), one); err != nil || got != "done t1" {
 			t.Fatalf("%q, %v", got, err)
@@ -96,6 +98,7 @@ func TestEndedByTheFunction(t *testing.T) {
 			_, err := pay.Run(caller(t, app), transfer{id, 0, 1, 100})
 			says(t, err, perdure.ErrInvalid, "committed or rolled back its transaction")
 		}
+
 		b.check([]transfer{{"commit", 0, 1, 100}})
 	})
 }
@@ -105,6 +108,7 @@ func TestPgxItself(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, "pgx")
 	o := newOffice(b)
+
 	bound := perdure.BindTx(settle, perdure.Pgx(o.pool), func(ctx context.Context, tx pgx.Tx, in transfer) (out string, err error) {
 		var left int
 		err = tx.QueryRow(ctx, `update accounts set cents = cents - $2 where id = $1 returning cents`, in.From, in.Cents).Scan(&left)
@@ -113,11 +117,13 @@ func TestPgxItself(t *testing.T) {
 		}
 		return "left", err
 	})
+
 	app := open(t, b.url, pay, bound)
 	err := pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error {
 		_, err := pay.Start(perdure.InPgx(t.Context(), app, tx), transfer{"t1", 0, 1, 100})
 		return err
 	})
+
 	check(t, err)
 	exec := pay.Execution(perdure.RawKey("t1"))
 	eventually(t, "it is started", func() bool { _, err := exec.Poll(caller(t, app)); return err == nil })

@@ -121,7 +121,8 @@ type session struct {
 	rollback func(ctx context.Context) error
 }
 
-// move is the body of a transfer. It takes accounts in their order, so that transfers do not wait for each other in a circle.
+// move is the body of a transfer. It takes accounts in their order, so that transfers do not wait
+// for each other in a circle.
 func move(ctx context.Context, s session, t transfer) (string, error) {
 	const change = `update accounts set cents = cents + $2 where id = $1`
 	first, second := []any{t.From, -t.Cents}, []any{t.To, t.Cents}
@@ -161,6 +162,7 @@ func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) p
 			}, in)
 		})
 	}
+
 	db := openDB(b.connector(), f)
 	b.t.Cleanup(func() { _ = db.Close() })
 	return perdure.BindTx(a, perdure.SQL(db), func(ctx context.Context, tx *sql.Tx, in transfer) (string, error) {

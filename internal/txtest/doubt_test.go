@@ -26,7 +26,8 @@ func faultyOutbox(t *testing.T, b *bank, f *faults) perdure.Definition {
 	return perdure.Outbox(perdure.SQL(db), perdure.PollEvery(time.Millisecond))
 }
 
-// crashAfterDelivery has a process put a word into an outbox and die after its relay has delivered it, before the letter is removed.
+// crashAfterDelivery has a process put a word into an outbox and die after its relay has delivered
+// it, before the letter is removed.
 func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[string] {
 	t.Helper()
 	f := newFaults()
@@ -34,15 +35,18 @@ func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[stri
 	x := must[perdure.Execution[string]](t)(collect.Start(caller(t, first.app), "x", perdure.RawKey("k")))
 	execs := 0
 	f.mu.Lock()
+
 	f.plan = func(_ int, op string) action {
 		if op != "exec" {
 			return pass
 		}
-		if execs++; execs == 2 { // the first notes the attempt, the second removes what was delivered
+		// the first notes the attempt, the second removes what was delivered
+		if execs++; execs == 2 {
 			return crashBefore
 		}
 		return pass
 	}
+
 	f.mu.Unlock()
 	d := newOffice(b).begin(first.app)
 	check(t, word.Send(d, x, "a"), d.commit())
@@ -51,11 +55,13 @@ func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[stri
 	if n := b.int(`select count(*) from perdure_outbox where error is null and tried is not null`); n != 1 {
 		t.Fatalf("%d letters with a noted attempt are left", n)
 	}
+
 	return x
 }
 
-// A relay that crashes between delivery and removal, and stays down until the engine has forgotten the delivery, does not deliver again.
-// The letter becomes a dead letter that says when it may have been delivered.
+// A relay that crashes between delivery and removal, and stays down until the engine has forgotten
+// the delivery, does not deliver again. The letter becomes a dead letter that says when it may have
+// been delivered.
 func TestRelayIsDownForLong(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		e := newEngine(t)
@@ -100,7 +106,8 @@ func TestRelayIsBackInTime(t *testing.T) {
 	})
 }
 
-// A relay that cannot reach the engine does not note an attempt, so an outage of any length makes no dead letters.
+// A relay that cannot reach the engine does not note an attempt, so an outage of any length makes
+// no dead letters.
 func TestOutageOfTheEngine(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		e := newEngine(t)
@@ -111,11 +118,13 @@ func TestOutageOfTheEngine(t *testing.T) {
 		check(t, word.Send(d, x, "end"))
 		first.store.Kill()
 		check(t, d.commit())
+
 		rounds := func() int {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			return f.calls
 		}
+
 		before := rounds()
 		eventually(t, "the relay has looked often", func() bool { return rounds() > before+20 })
 		first.end()

@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errInjected is what a call to the database says that met a fault. Nothing tells whether it was executed.
+// errInjected is what a call to the database says that met a fault. Nothing tells whether it was
+// executed.
 var errInjected = errors.New("injected fault")
 
 // action is what happens to a call to the database.
@@ -100,6 +101,7 @@ func (f *faults) call(op string, cut func(), do func() error) error {
 	if f.gone(cut) {
 		return errInjected
 	}
+
 	a := f.next(op)
 	if !a.before() {
 		err := do()
@@ -110,6 +112,7 @@ func (f *faults) call(op string, cut func(), do func() error) error {
 			return err
 		}
 	}
+
 	switch a {
 	case cutBefore, cutAfter:
 		cut()
@@ -128,6 +131,7 @@ func (f *faults) call(op string, cut func(), do func() error) error {
 		return nil
 	default:
 	}
+
 	return errInjected
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A run is terminated while the transaction of its step commits. The transfer stands; a retry of the execution finds it and does not make it again.
+// A run is terminated while the transaction of its step commits. The transfer stands; a retry of
+// the execution finds it and does not make it again.
 func TestRetryAfterTerminateWhileCommitting(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()
@@ -31,7 +32,8 @@ func TestRetryAfterTerminateWhileCommitting(t *testing.T) {
 	})
 }
 
-// A retry makes the step again that failed for good, in a transaction of its own; a reset makes again what had succeeded.
+// A retry makes the step again that failed for good, in a transaction of its own; a reset makes
+// again what had succeeded.
 func TestRetryAndResetActAnew(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var frozen atomic.Bool
@@ -42,6 +44,7 @@ func TestRetryAndResetActAnew(t *testing.T) {
 			}
 			return move(ctx, s, in)
 		}))
+
 		exec, err := pay.Start(caller(t, app), one)
 		check(t, err)
 		_, err = exec.Result(caller(t, app))
@@ -68,40 +71,47 @@ func TestRetryAndResetActAnew(t *testing.T) {
 	})
 }
 
-// A retry goes back to before the step that failed last. A transfer that had been made behind that place, at the same time, is not made again, however
-// often the execution is retried: its step keeps its idempotency key, and its outcome.
+// A retry goes back to before the step that failed last. A transfer that had been made behind that
+// place, at the same time, is not made again, however often the execution is retried: its step
+// keeps its idempotency key, and its outcome.
 func TestRetryBeforeATransferThatStands(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var broken atomic.Bool
 		broken.Store(true)
 		moved := make(chan struct{})
+
 		other := perdure.NewActivity("other", func(ctx context.Context, _ string) (string, error) {
 			if broken.Load() {
 				return "", perdure.Permanent(errors.New("it is broken"))
 			}
 			return "fine", nil
 		})
+
 		both := perdure.NewWorkflow("both", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
 			broken, transferred := other.Go(ctx, "x"), settle.Go(ctx, in)
 			_, err := broken.Get(ctx)
 			got, failed := transferred.Get(ctx)
 			return got, errors.Join(err, failed)
 		})
+
 		var once sync.Once
 		app := open(t, "memory:", both, other, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
 			once.Do(func() { <-moved })
 			return move(ctx, s, in)
 		}))
+
 		exec, err := both.Start(caller(t, app), one, perdure.RawKey("b"))
 		check(t, err)
 		eventually(t, "the other one has failed", func() bool { return slices.Contains(kindsOf(t, app, exec), "step_failed other") })
 		close(moved)
+
 		for range 3 {
 			_, err = exec.Result(caller(t, app))
 			says(t, err, nil, "it is broken")
 			_, err = app.Retry(t.Context(), exec)
 			check(t, err)
 		}
+
 		_, err = exec.Result(caller(t, app))
 		says(t, err, nil, "it is broken")
 		broken.Store(false)

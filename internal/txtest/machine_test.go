@@ -39,7 +39,8 @@ func (m *impatient) OnActivityFailed(e perdure.ActivityFailed) perdure.Actions {
 	return nil
 }
 
-// A machine that cancels a transactional activity hears nothing more of it, and its transaction leaves nothing.
+// A machine that cancels a transactional activity hears nothing more of it, and its transaction
+// leaves nothing.
 func TestMachineCancelsATransfer(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var machine *perdure.Workflow[transfer, string]

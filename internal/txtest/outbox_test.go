@@ -164,6 +164,7 @@ func TestLateCommit(t *testing.T) {
 		c := caller(t, app)
 		late := o.begin(app)
 		first := must[perdure.Execution[string]](t)(collect.Start(late, "late", perdure.RawKey("late")))
+
 		for i := range 5 {
 			d := o.begin(app)
 			x := must[perdure.Execution[string]](t)(collect.Start(d, "early", perdure.RawKey(fmt.Sprint(i))))
@@ -173,6 +174,7 @@ func TestLateCommit(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		check(t, word.Send(late, first, "end"), late.commit())
 		eventually(t, "it is started", func() bool { _, err := first.Poll(c); return err == nil })
 		if got, err := first.Result(c); err != nil || got != "late end" {
@@ -194,6 +196,7 @@ func TestDeadLetters(t *testing.T) {
 		if got, err := exec.Result(c); err != nil || got != "one input end" {
 			t.Fatalf("%q, %v", got, err)
 		}
+
 		var dead []perdure.DeadLetter
 		eventually(t, "two dead letters", func() bool {
 			dead = nil
@@ -205,6 +208,7 @@ func TestDeadLetters(t *testing.T) {
 			}
 			return len(dead) == 2
 		})
+
 		slices.SortFunc(dead, func(a, b perdure.DeadLetter) int { return strings.Compare(b.Kind, a.Kind) })
 		if dead[0].Kind != "start" || dead[0].Target.Key != "k" || !strings.Contains(dead[0].Reason, "another input") || time.Since(dead[0].At) > time.Hour {
 			t.Errorf("the start: %+v", dead[0])
@@ -215,8 +219,9 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// A request id that a transaction used for one message does not name another one: that is a dead letter, which says what the id was used for. The same message
-// under the same id takes effect once.
+// A request id that a transaction used for one message does not name another one: that is a dead
+// letter, which says what the id was used for. The same message under the same id takes effect
+// once.
 func TestRequestIDsOfTransactions(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		o := newOffice(b)
@@ -232,6 +237,7 @@ func TestRequestIDsOfTransactions(t *testing.T) {
 		if got, err := exec.Result(c); err != nil || got != "in a end" {
 			t.Fatalf("%q, %v", got, err)
 		}
+
 		eventually(t, "two dead letters", func() bool { return len(deadLetters(t, app)) == 2 })
 		for _, l := range deadLetters(t, app) {
 			for _, part := range []string{`"r"`, "collect", `signal "word"`, "another input"} {
@@ -269,7 +275,8 @@ func TestRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// Several processes relay one outbox, and letters come more than once; everything takes effect once, in order.
+// Several processes relay one outbox, and letters come more than once; everything takes effect
+// once, in order.
 func TestManyRelays(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		o := newOffice(b)
@@ -279,6 +286,7 @@ func TestManyRelays(t *testing.T) {
 			lives = append(lives, e.live(t, newFaults(), collect, newOffice(b).outbox(perdure.PollEvery(2*time.Millisecond))))
 		}
 		app := lives[0].app
+
 		var execs []perdure.Execution[string]
 		for i := range 20 {
 			d := o.begin(app)
@@ -289,12 +297,14 @@ func TestManyRelays(t *testing.T) {
 			check(t, d.commit())
 			execs = append(execs, x)
 		}
+
 		for _, x := range execs {
 			eventually(t, "it is started", func() bool { _, err := x.Poll(caller(t, app)); return err == nil })
 			if got, err := x.Result(caller(t, app)); err != nil || got != "x a b c end" {
 				t.Errorf("%q, %v", got, err)
 			}
 		}
+
 		eventually(t, "nothing is left", func() bool { return b.int(`select count(*) from perdure_outbox`) == 0 })
 	})
 }
@@ -371,16 +381,19 @@ func TestRelayRepeats(t *testing.T) {
 		app := open(t, "memory:", collect, faultyOutbox(t, b, f))
 		execs, lost := 0, 0
 		f.mu.Lock()
+
 		f.plan = func(_ int, op string) action {
 			if op == "exec" {
 				execs++
 			}
-			if op == "exec" && execs%2 == 0 && lost < 4 { // every other one removes what was delivered
+			// every other one removes what was delivered
+			if op == "exec" && execs%2 == 0 && lost < 4 {
 				lost++
 				return []action{failBefore, loseAnswer, cutBefore, cutAfter}[lost-1]
 			}
 			return pass
 		}
+
 		f.mu.Unlock()
 		d := newOffice(b).begin(app)
 		x := must[perdure.Execution[string]](t)(collect.Start(d, "x", perdure.RawKey("k")))
@@ -401,7 +414,8 @@ func TestRelayRepeats(t *testing.T) {
 	})
 }
 
-// What an app does in the background does not begin when the app is refused: TestMain would find that it goes on.
+// What an app does in the background does not begin when the app is refused: TestMain would find
+// that it goes on.
 func TestRefusedOpenLeavesNothing(t *testing.T) {
 	t.Parallel()
 	pinned := perdure.NewWorkflow("pinned", func(perdure.WorkflowCtx, string) (string, error) { return "", nil }, perdure.Pinned())

@@ -50,6 +50,7 @@ func victim() int {
 		fmt.Println("open:", err)
 		return 1
 	}
+
 	fmt.Println("up")
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 8)
@@ -64,6 +65,7 @@ func victim() int {
 			}
 		})
 	}
+
 	wg.Wait()
 	fmt.Println("done")
 	return 0
@@ -116,7 +118,8 @@ func (p *process) end(s syscall.Signal) {
 	_ = p.cmd.Wait()
 }
 
-// massacre kills processes at random moments, and has two of them stand still and wake up when others have taken over.
+// massacre kills processes at random moments, and has two of them stand still and wake up when
+// others have taken over.
 func massacre(t *testing.T, n, kills int) {
 	t.Parallel()
 	for _, c := range []struct{ engine, bank string }{{"postgres", "pgx"}, {"postgres", "sqlite"}, {"sqlite", "pgsql"}, {"sqlite", "sqlite"}} {
@@ -125,13 +128,15 @@ func massacre(t *testing.T, n, kills int) {
 			b := newBank(t, c.bank)
 			engine := storeURL(t, c.engine)
 			rnd := rand.New(rand.NewPCG(7, uint64(n)))
+
 			var asleep []*process
 			for range kills {
 				p := spawn(t, engine, b, n)
 				if !p.heard(t, "up") {
 					t.Fatal("a victim does not come up")
 				}
-				time.Sleep(time.Duration(20+rnd.IntN(200)) * time.Millisecond) // the moment of the kill: any will do
+				// the moment of the kill: any will do
+				time.Sleep(time.Duration(20+rnd.IntN(200)) * time.Millisecond)
 				if c.engine == "postgres" && len(asleep) < 2 {
 					p.signal(syscall.SIGSTOP)
 					asleep = append(asleep, p)
@@ -139,6 +144,7 @@ func massacre(t *testing.T, n, kills int) {
 				}
 				p.end(syscall.SIGKILL)
 			}
+
 			last := spawn(t, engine, b, n)
 			if len(asleep) > 0 { // once their leases have run out, they are zombies
 				time.Sleep(1500 * time.Millisecond)
@@ -146,14 +152,17 @@ func massacre(t *testing.T, n, kills int) {
 					p.signal(syscall.SIGCONT)
 				}
 			}
+
 			if !last.heard(t, "done") {
 				t.Fatal("the last one has not got everything done")
 			}
+
 			for _, p := range asleep {
 				if !p.heard(t, "done") {
 					t.Error("one that woke up has not come to its end")
 				}
 			}
+
 			b.check(transfers(n))
 		})
 	}

@@ -19,12 +19,14 @@ import (
 
 var one = transfer{"t1", 0, 1, 100}
 
-// While a failure cannot be claimed, the step has neither failed nor completed, and says so. It is not run again either.
+// While a failure cannot be claimed, the step has neither failed nor completed, and says so. It is
+// not run again either.
 func TestDatabaseAway(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var away atomic.Bool
 		var ran atomic.Int64
 		f := newFaults()
+
 		app := open(t, "memory:", pay, b.bind(settle, f, func(ctx context.Context, s session, in transfer) (string, error) {
 			ran.Add(1)
 			if _, err := move(ctx, s, in); err != nil {
@@ -33,6 +35,7 @@ func TestDatabaseAway(t *testing.T) {
 			away.Store(true)
 			return "", perdure.Permanent(errors.New("the account is frozen"))
 		}))
+
 		f.mu.Lock()
 		f.plan = func(int, string) action {
 			if away.Load() {
@@ -40,13 +43,16 @@ func TestDatabaseAway(t *testing.T) {
 			}
 			return pass
 		}
+
 		f.mu.Unlock()
 		exec, err := pay.Start(caller(t, app), one)
 		check(t, err)
+
 		eventually(t, "its outcome is pending", func() bool {
 			info, err := app.Describe(t.Context(), exec)
 			return err == nil && strings.Contains(info.Reason, "outcome is pending") && strings.Contains(info.Reason, "the account is frozen")
 		})
+
 		away.Store(false)
 		_, err = exec.Result(caller(t, app))
 		says(t, err, nil, "the account is frozen")
@@ -57,7 +63,8 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
-// A cancel request that comes while the transaction commits finds the success, which is the outcome.
+// A cancel request that comes while the transaction commits finds the success, which is the
+// outcome.
 func TestCancelWhileCommitting(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()
@@ -75,7 +82,8 @@ func TestCancelWhileCommitting(t *testing.T) {
 	})
 }
 
-// What a workflow leaves behind when it returns, or loses in a race, is settled before the execution ends: nothing acts afterwards.
+// What a workflow leaves behind when it returns, or loses in a race, is settled before the
+// execution ends: nothing acts afterwards.
 func TestGivenUpSteps(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		leave := perdure.NewWorkflow("leave", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -94,11 +102,13 @@ func TestGivenUpSteps(t *testing.T) {
 				}
 				f.Cancel(ctx)
 			}
+
 			if _, err := f.Get(ctx); !errors.Is(err, perdure.ErrCanceled) {
 				return "", fmt.Errorf("its future says %w", err)
 			}
 			return "left", nil
 		})
+
 		var running atomic.Int64
 		app := open(t, "memory:", leave, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
 			running.Add(1)
@@ -111,6 +121,7 @@ func TestGivenUpSteps(t *testing.T) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		}))
+
 		outcomes := 0
 		for _, id := range []string{"returned", "cancelled", "late"} {
 			if id == "late" && b.kind == "sqlite" {
@@ -120,6 +131,7 @@ func TestGivenUpSteps(t *testing.T) {
 			if err != nil || got != "left" {
 				t.Fatalf("%s: %q, %v", id, got, err)
 			}
+
 			if n := running.Load(); n != 0 {
 				t.Errorf("%s: %d functions still run", id, n)
 			}
@@ -130,11 +142,13 @@ func TestGivenUpSteps(t *testing.T) {
 				t.Errorf("%s: %d outcomes, want %d", id, n, outcomes)
 			}
 		}
+
 		b.check(nil)
 	})
 }
 
-// A function that ignores the end of its attempt is a zombie in the same process: the step fails, and whatever the function does later is lost.
+// A function that ignores the end of its attempt is a zombie in the same process: the step fails,
+// and whatever the function does later is lost.
 func TestAttemptTimeout(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		if b.kind == "pgx" {
@@ -144,6 +158,7 @@ func TestAttemptTimeout(t *testing.T) {
 			return settle.Run(ctx, in, perdure.AttemptTimeout(30*time.Millisecond), perdure.Constant(1, time.Millisecond))
 		})
 		begun, wake, woken := make(chan struct{}, 1), make(chan struct{}), make(chan error, 1)
+
 		app := open(t, "memory:", limited, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
 			begun <- struct{}{}
 			<-wake
@@ -160,6 +175,7 @@ func TestAttemptTimeout(t *testing.T) {
 				break
 			}
 		}
+
 		close(wake)
 		if err := <-woken; err == nil {
 			t.Error("the zombie could act in its transaction")
@@ -180,17 +196,21 @@ func TestReplayOfGivenUpSteps(t *testing.T) {
 				w, other := word.Receive(ctx)
 				return fmt.Sprint(errors.Is(err, perdure.ErrTimeout), w), other
 			})
+
 			bound := b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
 				<-ctx.Done()
 				return "", ctx.Err()
 			})
+
 			app := open(t, url, hold, bound)
 			exec, err := hold.Start(caller(t, app), one)
 			check(t, err)
+
 			eventually(t, "it waits", func() bool {
 				info, err := app.Describe(t.Context(), exec)
 				return err == nil && strings.Contains(info.Reason, "signal word")
 			})
+
 			check(t, app.Close())
 			app = open(t, url, hold, bound)
 			check(t, word.Send(caller(t, app), exec, "x"))
@@ -214,6 +234,7 @@ func TestConflictsCostNoAttempt(t *testing.T) {
 			return settle.Run(ctx, in, perdure.Constant(1, time.Millisecond))
 		})
 		var tries atomic.Int64
+
 		app := open(t, "memory:", once, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
 			out, err := move(ctx, s, in)
 			switch tries.Add(1) {
@@ -282,7 +303,8 @@ func TestRoleThatMayNotCreateTables(t *testing.T) {
 	eventually(t, "it is started", func() bool { _, err := exec.Poll(caller(t, app)); return err == nil })
 }
 
-// A function that is interrupted because its process closes has not failed: the step runs again elsewhere, even if it had one attempt only.
+// A function that is interrupted because its process closes has not failed: the step runs again
+// elsewhere, even if it had one attempt only.
 func TestShutdownFailsNoStep(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]perdure.CallOption{
@@ -294,12 +316,14 @@ func TestShutdownFailsNoStep(t *testing.T) {
 			b, url := newBank(t, "pgsql"), storeURL(t, "sqlite")
 			once := perdure.NewWorkflow("once", func(ctx perdure.WorkflowCtx, in transfer) (string, error) { return settle.Run(ctx, in, opts...) })
 			begun := make(chan struct{})
+
 			app, err := embedded.Config{DrainTimeout: 10 * time.Millisecond}.Open(t.Context(), url, once,
 				b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
 					close(begun)
 					<-ctx.Done()
 					return "", ctx.Err()
 				}))
+
 			check(t, err)
 			exec, err := once.Start(caller(t, app), one)
 			check(t, err)

@@ -148,12 +148,14 @@ func (e *engine) live(t *testing.T, f *faults, defs ...perdure.Definition) *life
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f.crash = l.store.Kill
 	l.app, err = perdure.Attach(t.Context(), perdure.Attachment{Backend: n.Backend(), DrainTimeout: time.Second, OnClose: n.Close}, defs...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.end)
+
 	return l
 }
 

@@ -9,16 +9,19 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A workflow that returns while the handler of an update makes a transfer settles the transfer first; whoever sent the update hears that it was refused.
+// A workflow that returns while the handler of an update makes a transfer settles the transfer
+// first; whoever sent the update hears that it was refused.
 func TestReturnDuringAnUpdateThatTransfers(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var running atomic.Int64
 		begun := make(chan struct{})
 		order := perdure.NewUpdate[transfer, string]("order")
+
 		desk := perdure.NewWorkflow("desk", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 			order.Handle(ctx, func(ctx perdure.WorkflowCtx, in transfer) (string, error) { return settle.Run(ctx, in) })
 			return word.Receive(ctx)
 		})
+
 		app := open(t, "memory:", desk, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
 			running.Add(1)
 			defer running.Add(-1)
@@ -29,14 +32,17 @@ func TestReturnDuringAnUpdateThatTransfers(t *testing.T) {
 			<-ctx.Done()
 			return "", ctx.Err()
 		}))
+
 		c := caller(t, app)
 		exec, err := desk.Start(c, "", perdure.RawKey("d"))
 		check(t, err)
 		answer := make(chan error, 1)
+
 		go func() {
 			_, err := order.Call(c, exec, one)
 			answer <- err
 		}()
+
 		<-begun
 		check(t, word.Send(c, exec, "closed"))
 		if got, err := exec.Result(c); err != nil || got != "closed" || running.Load() != 0 {

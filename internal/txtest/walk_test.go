@@ -41,8 +41,9 @@ func (f *faults) at(call int, a action) {
 	}
 }
 
-// TestEveryPoint lets every call to the user's database go wrong in every way, one at a time. Deaths take the time of a lease each, so it makes
-// do with three points for them: before the claim, before the commit and after it.
+// TestEveryPoint lets every call to the user's database go wrong in every way, one at a time.
+// Deaths take the time of a lease each, so it makes do with three points for them: before the
+// claim, before the commit and after it.
 func TestEveryPoint(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		everyPoint(t, b, func(a action, call int) bool {
@@ -56,6 +57,7 @@ func everyPoint(t *testing.T, b *bank, chosen func(a action, call int) bool) {
 	f := newFaults()
 	l := e.live(t, f, quick, b.bind(settle, f, move))
 	var done []transfer
+
 	run := func(id string) {
 		t.Helper()
 		x := transfer{id, len(done) % accounts, (len(done) + 3) % accounts, 1 + len(done)}
@@ -65,27 +67,32 @@ func everyPoint(t *testing.T, b *bank, chosen func(a action, call int) bool) {
 		}
 		done = append(done, x)
 		finished := make(chan struct{})
+
 		go func() {
 			defer close(finished)
 			_, _ = exec.Result(caller(t, l.app))
 		}()
+
 		select {
 		case <-finished:
 		case <-l.f.dead:
 			f = newFaults()
 			l = e.live(t, f, quick, b.bind(settle, f, move))
 		}
+
 		if got, err := exec.Result(caller(t, l.app)); err != nil || got != "done "+id {
 			t.Fatalf("%s: %q, %v", id, got, err)
 		}
 		b.check(done)
 	}
+
 	before := f.calls
 	run("clean")
 	points := f.calls - before
 	if points < 7 {
 		t.Fatalf("a transfer made %d calls: %v", points, f.ops[before:])
 	}
+
 	for a := failBefore; a < pauseBefore; a++ {
 		for call := 1; call <= points; call++ {
 			if chosen(a, call) {
@@ -96,7 +103,8 @@ func everyPoint(t *testing.T, b *bank, chosen func(a action, call int) bool) {
 	}
 }
 
-// zombie is a process that stands still at a call to the user's database, and is given up by its engine.
+// zombie is a process that stands still at a call to the user's database, and is given up by its
+// engine.
 func zombie(t *testing.T, e *engine, b *bank, call int, a action, defs ...perdure.Definition) (*life, transfer) {
 	t.Helper()
 	f := newFaults()
@@ -121,7 +129,8 @@ func (l *life) wake() {
 	l.end()
 }
 
-// TestZombie pauses a process at each of its calls; another one takes over, and the first wakes up when that has ended or while it waits.
+// TestZombie pauses a process at each of its calls; another one takes over, and the first wakes up
+// when that has ended or while it waits.
 func TestZombie(t *testing.T) { zombies(t, []int{2, 7}) }
 
 func zombies(t *testing.T, calls []int) {
@@ -136,6 +145,7 @@ func zombies(t *testing.T, calls []int) {
 					f := newFaults()
 					l := e.live(t, f, quick, b.bind(settle, f, move))
 					finished := make(chan error, 1)
+
 					go func() {
 						got, err := quick.Execution(perdure.RawKey(x.ID)).Result(caller(t, l.app))
 						if err == nil && got != "done "+x.ID {
@@ -143,11 +153,13 @@ func zombies(t *testing.T, calls []int) {
 						}
 						finished <- err
 					}()
+
 					// A zombie that has begun to act keeps others waiting.
 					holds := call > 2 || call == 2 && a == pauseAfter
 					if call == 7 && a == pauseAfter {
 						holds = false
 					}
+
 					if !holds {
 						if err := <-finished; err != nil {
 							t.Fatal(err)
@@ -160,6 +172,7 @@ func zombies(t *testing.T, calls []int) {
 							t.Fatal(err)
 						}
 					}
+
 					b.check([]transfer{x})
 				})
 			}
@@ -167,7 +180,8 @@ func zombies(t *testing.T, calls []int) {
 	})
 }
 
-// TestZombieAfterFailureOrCancel wakes a process up after its step was failed, or its execution cancelled, by another one: it finds its place taken.
+// TestZombieAfterFailureOrCancel wakes a process up after its step was failed, or its execution
+// cancelled, by another one: it finds its place taken.
 func TestZombieAfterFailureOrCancel(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		for _, how := range []string{"failed", "cancelled"} {
@@ -175,8 +189,10 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 				t.Parallel()
 				b := newBank(t, b.kind)
 				e := newEngine(t)
-				old, x := zombie(t, e, b, 2, pauseBefore, quick) // a transaction is open, the outcome is not claimed
+				// a transaction is open, the outcome is not claimed
+				old, x := zombie(t, e, b, 2, pauseBefore, quick)
 				f := newFaults()
+
 				l := e.live(t, f, quick, b.bind(settle, f, func(ctx context.Context, s session, in transfer) (string, error) {
 					if how == "failed" {
 						return "", perdure.Permanent(errors.New("no such account"))
@@ -184,6 +200,7 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 					<-ctx.Done()
 					return "", ctx.Err()
 				}))
+
 				exec := quick.Execution(perdure.RawKey(x.ID))
 				if how == "cancelled" {
 					eventually(t, "the step runs", func() bool {
@@ -199,6 +216,7 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 					_, err := exec.Result(caller(t, l.app))
 					says(t, err, nil, "no such account")
 				}
+
 				if n := b.int(`select count(*) from perdure_outcomes where outcome is not null`); n != 1 {
 					t.Errorf("%d outcomes are claimed", n)
 				}
@@ -209,8 +227,9 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 	})
 }
 
-// TestStorm is a small one of TestLongThousandTransfers: transfers while calls to the user's database fail and lose their answers, processes die at random
-// points, and two processes are stopped in the middle and wake up later.
+// TestStorm is a small one of TestLongThousandTransfers: transfers while calls to the user's
+// database fail and lose their answers, processes die at random points, and two processes are
+// stopped in the middle and wake up later.
 func TestStorm(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) { storm(t, b, 100, 4, rand.New(rand.NewPCG(1, 100))) })
 }
@@ -223,12 +242,14 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		defer mu.Unlock()
 		return rnd.IntN(n)
 	}
+
 	stopped, crashes := 0, 0
 	begin := func(fateful bool) *life {
 		f := newFaults()
 		l := e.live(t, f, quick, b.bind(settle, f, move))
 		doom := 20 + chance(5*transfers/deaths) // calls until the process dies
 		f.mu.Lock()
+
 		f.plan = func(n int, _ string) action {
 			switch {
 			case fateful && n > doom:
@@ -241,17 +262,21 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 			}
 			return pass
 		}
+
 		f.mu.Unlock()
 		return l
 	}
-	// Two processes stop in the middle of a transfer, one before it has claimed the outcome and one before it commits.
+
+	// Two processes stop in the middle of a transfer, one before it has claimed the outcome and one
+	// before it commits.
 	var sleepers []*life
 	var done []transfer
 	for i, call := range []int{2, 7} {
 		f := newFaults()
 		l := e.live(t, f, quick, b.bind(settle, f, move))
 		f.at(call, pauseBefore)
-		x := transfer{fmt.Sprintf("zombie %d", i), accounts - 1 - i, accounts - 1 - i, 7} // nobody else waits for what it has locked
+		// nobody else waits for what it has locked
+		x := transfer{fmt.Sprintf("zombie %d", i), accounts - 1 - i, accounts - 1 - i, 7}
 		if _, err := quick.Start(caller(t, l.app), x); err != nil {
 			t.Fatal(err)
 		}
@@ -261,16 +286,19 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		stopped++
 		sleepers = append(sleepers, l)
 	}
+
 	wake := func() {
 		for _, l := range sleepers {
 			l.wake()
 		}
 		sleepers = nil
 	}
+
 	if b.kind == "sqlite" { // the second one holds the only lock there is
 		sleepers[1].wake()
 		sleepers = sleepers[:1]
 	}
+
 	l := begin(true)
 	revive := func() *life {
 		select {
@@ -281,11 +309,13 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		}
 		return l
 	}
+
 	results := make(chan error)
 	for i := range transfers {
 		x := transfer{fmt.Sprintf("t%d", i), i % (accounts - 2), (i*7 + 1) % (accounts - 2), 1 + i%50}
 		done = append(done, x)
 	}
+
 	var lives sync.Mutex
 	work := make(chan transfer)
 	go func() {
@@ -294,6 +324,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 			work <- x
 		}
 	}()
+
 	for range 16 {
 		go func() {
 			for x := range work {
@@ -303,6 +334,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 						l := revive()
 						lives.Unlock()
 						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+
 						go func() { // nobody waits for a dead process
 							select {
 							case <-l.f.dead:
@@ -310,11 +342,13 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 							case <-ctx.Done():
 							}
 						}()
+
 						got, err := quick.Run(l.app.With(ctx), x)
 						cancel()
 						if err == nil && got == "done "+x.ID {
 							return nil
 						}
+
 						if time.Now().After(end) {
 							info, _ := l.app.Describe(t.Context(), quick.Execution(perdure.RawKey(x.ID)))
 							return fmt.Errorf("%s: %q, %w; it %s", x.ID, got, err, info.Reason)
@@ -324,6 +358,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 			}
 		}()
 	}
+
 	for i := range done {
 		if i == len(done)/4 {
 			wake()
@@ -332,6 +367,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 			t.Fatal(err)
 		}
 	}
+
 	b.check(done)
 	t.Logf("%d transfers, %d processes died, %d stood still", len(done), crashes, stopped)
 	if crashes < deaths/2 {

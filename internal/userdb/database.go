@@ -64,7 +64,8 @@ type Database struct {
 	ready   map[Table]bool
 }
 
-// limits are what the server itself imposes on transactions; 0 where it does not. whole is negative when it cannot limit them as a whole.
+// limits are what the server itself imposes on transactions; 0 where it does not. whole is negative
+// when it cannot limit them as a whole.
 type limits struct{ idle, statement, whole time.Duration }
 
 // New makes a database of a source; Open looks at it.
@@ -96,7 +97,8 @@ func qualified(schema string, t Table) string {
 // short bounds what should take a moment.
 const short = 10 * time.Second
 
-// Open finds out what the database is, and creates the table unless it is there. Repeated, it does nothing.
+// Open finds out what the database is, and creates the table unless it is there. Repeated, it does
+// nothing.
 func (d *Database) Open(ctx context.Context, t Table) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,24 +108,29 @@ func (d *Database) Open(ctx context.Context, t Table) error {
 	if d.src.Begin == nil {
 		return fault.New(fault.Invalid, "there is no database: the pool is nil")
 	}
+
 	if d.src.Schema != "" && !identifier.MatchString(d.src.Schema) {
 		return fault.New(fault.Invalid, "schema %q is not a plain identifier", d.src.Schema)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*short)
 	defer cancel()
+
 	if d.dialect == nil {
 		if err := d.look(ctx); err != nil {
 			return fault.New(fault.Unavailable, "look at the database: %w", err)
 		}
 	}
+
 	if err := d.create(ctx, t); err != nil {
 		return err
 	}
+
 	for _, u := range d.dialect.upgrade[t] {
 		if err := d.upgrade(ctx, t, u); err != nil {
 			return err
 		}
 	}
+
 	d.ready[t] = true
 	return nil
 }
@@ -136,6 +143,7 @@ func (d *Database) look(ctx context.Context) error {
 			continue
 		}
 		var version string
+
 		err := d.within(ctx, func(tx Tx) error {
 			if err := tx.QueryRow(ctx, candidate.version).Scan(&version); err != nil {
 				return err
@@ -152,14 +160,17 @@ func (d *Database) look(ctx context.Context) error {
 			d.dialect = candidate
 			return nil
 		}
+
 		asked = append(asked, fmt.Errorf("as %s: %w", candidate.name, err))
 	}
+
 	return errors.Join(asked...)
 }
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// create makes a table. Where it exists nothing is done, so that a role which may create nothing can use what somebody else made.
+// create makes a table. Where it exists nothing is done, so that a role which may create nothing
+// can use what somebody else made.
 func (d *Database) create(ctx context.Context, t Table) error {
 	ddl := d.sql(t, d.dialect.create[t])
 	err := d.define(ctx, t, d.dialect.exists, ddl)
@@ -195,22 +206,27 @@ func (d *Database) define(ctx context.Context, t Table, done, ddl string) (err e
 			if err := tx.QueryRow(ctx, d.sql(t, done), d.existsArg(t)).Scan(&is); err != nil || is {
 				return err
 			}
-			if d.dialect.lock != "" { // two processes may open at once, and "if not exists" does not wait for the other one
+
+			// two processes may open at once, and "if not exists" does not wait for the other one
+			if d.dialect.lock != "" {
 				if _, err := tx.Exec(ctx, d.dialect.lock); err != nil {
 					return err
 				}
 			}
+
 			for statement := range strings.SplitSeq(ddl, ";\n") {
 				if _, err := tx.Exec(ctx, statement); err != nil {
 					return err
 				}
 			}
+
 			return nil
 		})
 		if !passing(err) || !pause(ctx, try) {
 			break
 		}
 	}
+
 	return err
 }
 
@@ -260,7 +276,8 @@ func (d *Database) read(ctx context.Context, query string, args []any, dest ...a
 	return d.within(ctx, func(tx Tx) error { return tx.QueryRow(ctx, query, args...).Scan(dest...) })
 }
 
-// commit does not stop half-way because somebody lost interest: that would leave it open whether it took effect.
+// commit does not stop half-way because somebody lost interest: that would leave it open whether it
+// took effect.
 func commit(ctx context.Context, tx Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*short)
 	defer cancel()
@@ -270,7 +287,8 @@ func commit(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// rollBack gives a transaction up. When even that fails, its connection is broken and the server will notice.
+// rollBack gives a transaction up. When even that fails, its connection is broken and the server
+// will notice.
 func rollBack(ctx context.Context, tx Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), short)
 	defer cancel()

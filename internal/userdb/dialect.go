@@ -10,8 +10,9 @@ const (
 	SQLite     Dialect = "SQLite"
 )
 
-// dialect is what the databases say differently. {table} stands for the name of the table at hand, {schema.} for its schema and a dot, if any,
-// {now} for milliseconds since 1970 by the clock of the database. Parameters are numbered with $ and become ?1 for SQLite.
+// dialect is what the databases say differently. {table} stands for the name of the table at hand,
+// {schema.} for its schema and a dot, if any, {now} for milliseconds since 1970 by the clock of the
+// database. Parameters are numbered with $ and become ?1 for SQLite.
 type dialect struct {
 	name    Dialect
 	now     string
@@ -38,8 +39,8 @@ type upgrade struct {
 	ddl  string
 }
 
-// triedByOlder marks what waits in a table of an older version. That version did not note its attempts, so each letter counts as
-// tried since it was put.
+// triedByOlder marks what waits in a table of an older version. That version did not note its
+// attempts, so each letter counts as tried since it was put.
 const triedByOlder = ";\nupdate {table} set tried = at where error is null and tried is null"
 
 var postgres = dialect{
@@ -82,14 +83,16 @@ create index if not exists perdure_outbox_waiting on {table} (cluster, tx, id) w
 		done: `select exists (select from pg_catalog.pg_attribute where attrelid = to_regclass($1::text) and attname = 'tried' and not attisdropped)`,
 		ddl:  "alter table {table} add column if not exists tried bigint" + triedByOlder,
 	}}},
-	// The settings hold for the transaction only. The last one does not exist everywhere; see Database.begin.
+	// The settings hold for the transaction only. The last one does not exist everywhere; see
+	// Database.begin.
 	begin: `insert into {table} (run, step, generation, execution, cluster)
 select $1::text, $2::text, $3::integer, $4::text, $5::text
 where {now} < $6::bigint
   and set_config('idle_in_transaction_session_timeout', $7::text, true) is not null
   and set_config('statement_timeout', $8::text, true) is not null{whole}
 on conflict (run, step, generation) do nothing`,
-	// Whoever locks the first message of a transaction has all of them: so two relays never deliver parts of one at the same time.
+	// Whoever locks the first message of a transaction has all of them: so two relays never deliver
+	// parts of one at the same time.
 	page: `with heads as (
   select o.tx from {table} o
   where o.cluster = $1::text and o.error is null and o.due <= {now} and not exists (

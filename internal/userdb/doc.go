@@ -1,8 +1,9 @@
-// Package userdb keeps two small tables in databases that belong to the user: the outcomes of steps that act in a transaction there, and messages
-// that leave with a transaction of ordinary code.
+// Package userdb keeps two small tables in databases that belong to the user: the outcomes of steps
+// that act in a transaction there, and messages that leave with a transaction of ordinary code.
 //
-// It knows transactions by their shape (Exec, QueryRow, Commit, Rollback), so it links no driver, and it speaks two dialects of SQL: PostgreSQL and
-// SQLite. Everything goes through transactions that the source begins, with the isolation that the source gives them.
+// It knows transactions by their shape (Exec, QueryRow, Commit, Rollback), so it links no driver,
+// and it speaks two dialects of SQL: PostgreSQL and SQLite. Everything goes through transactions
+// that the source begins, with the isolation that the source gives them.
 //
 // What it promises:
 //

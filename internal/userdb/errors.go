@@ -19,7 +19,8 @@ const (
 // maxTries bounds how often something is tried at once that failed for a passing reason.
 const maxTries = 10
 
-// sqlState is the code that a PostgreSQL server gave an error; empty when none did. The drivers agree on the method.
+// sqlState is the code that a PostgreSQL server gave an error; empty when none did. The drivers
+// agree on the method.
 func sqlState(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {
@@ -28,7 +29,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// passing reports whether an error is the fault of what others did at the same moment: nothing was done, and trying again at once may help.
+// passing reports whether an error is the fault of what others did at the same moment: nothing was
+// done, and trying again at once may help.
 func passing(err error) bool {
 	if err == nil {
 		return false
@@ -55,7 +57,8 @@ func over(err error) bool {
 	return errors.Is(err, sql.ErrTxDone) || err != nil && strings.Contains(err.Error(), "tx is closed")
 }
 
-// pause waits a little longer after each try, and not before the first repetition. It reports false when there is to be no other.
+// pause waits a little longer after each try, and not before the first repetition. It reports false
+// when there is to be no other.
 func pause(ctx context.Context, try int) bool {
 	if try+1 >= maxTries || ctx.Err() != nil {
 		return false

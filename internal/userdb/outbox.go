@@ -22,7 +22,9 @@ type Letter struct {
 	At        int64  `json:"at"`   // milliseconds since 1970
 	Error     string `json:"error"`
 
-	Tried int64 `json:"tried"` // when the first attempt to deliver it was noted, in milliseconds since 1970; 0 when none was before this one
+	// when the first attempt to deliver it was noted, in milliseconds since 1970; 0 when none was
+	// before this one
+	Tried int64 `json:"tried"`
 	Tries int   `json:"tries"` // attempts before this one
 	Now   int64 `json:"now"`   // when it was read, by the clock of the database
 }
@@ -36,7 +38,8 @@ func (l *Letter) Message() (model.Message, error) {
 	return model.DecodeMessage(body)
 }
 
-// Exec runs a statement in a transaction of ordinary code and returns how many rows it changed or returned.
+// Exec runs a statement in a transaction of ordinary code and returns how many rows it changed or
+// returned.
 type Exec func(ctx context.Context, query string, args ...any) (int64, error)
 
 // Site is where a transaction of ordinary code was found to be.
@@ -49,8 +52,9 @@ type Site struct {
 	Outbox bool
 }
 
-// Find looks around in the database of a transaction, in one round trip: whether the expression inbox holds there, if it is not empty, and which of
-// the schemas has an outbox. The transaction goes on whatever the answer is.
+// Find looks around in the database of a transaction, in one round trip: whether the expression
+// inbox holds there, if it is not empty, and which of the schemas has an outbox. The transaction
+// goes on whatever the answer is.
 func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []string) (Site, error) {
 	if d != SQLite {
 		site, err := findPostgres(ctx, exec, inbox, schemas)
@@ -67,8 +71,9 @@ func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []str
 	return findSQLite(ctx, exec, schemas)
 }
 
-// findPostgres gets its answer as the number of rows, because that is all that the shape of a pgx transaction promises: 1 for the inbox, and
-// 2 for each place in the list of schemas up to the one that has an outbox.
+// findPostgres gets its answer as the number of rows, because that is all that the shape of a pgx
+// transaction promises: 1 for the inbox, and 2 for each place in the list of schemas up to the one
+// that has an outbox.
 func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string) (Site, error) {
 	if inbox == "" {
 		inbox = "false"
@@ -82,6 +87,7 @@ where current_setting('server_version_num') is not null`)
 	if err != nil {
 		return Site{}, err
 	}
+
 	site := Site{dialect: &postgres, Inbox: n%2 == 1, Outbox: n >= 2}
 	if site.Outbox {
 		site.schema = schemas[n/2-1]

@@ -42,15 +42,16 @@ const (
 	margin      = 15 * time.Second // for ends that are enforced on this side as well
 )
 
-// Run makes the attempt. What stands as the outcome of the step already, by somebody else, is returned instead. A failure is one that stands; an error
-// means that nothing was done.
+// Run makes the attempt. What stands as the outcome of the step already, by somebody else, is
+// returned instead. A failure is one that stands; an error means that nothing was done.
 func (d *Database) Run(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
 	age := max(maxAge, a.Limit+margin)
 	ctx, cancel := context.WithTimeoutCause(ctx, age+margin, fmt.Errorf("a transaction of an activity may take %s: give it an AttemptTimeout that is longer", age))
 	defer cancel()
 	for try := 0; ; try++ {
 		out, stands, err := d.once(ctx, a, age)
-		// After a doubtful commit the same is done again: to insert the outcome waits for the transaction that may still be under way, and tells.
+		// After a doubtful commit the same is done again: to insert the outcome waits for the
+		// transaction that may still be under way, and tells.
 		if err == nil || !passing(err) && !doubtful(err) || !pause(ctx, try) {
 			return out, stands, err
 		}
@@ -63,22 +64,26 @@ func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out
 	if err != nil {
 		return out, nil, fmt.Errorf("begin: %w", err)
 	}
+
 	ended := false
 	defer func() { // also when the body panics or ends its goroutine
 		if !ended {
 			rollBack(ctx, tx)
 		}
 	}()
+
 	query, args := d.begin(a, age)
 	n, err := tx.Exec(ctx, query, args...)
 	if err != nil {
 		return out, nil, fmt.Errorf("claim the outcome: %w", err)
 	}
+
 	if n == 0 {
 		ended = true
 		rollBack(ctx, tx)
 		return d.stored(ctx, a)
 	}
+
 	if out, err = a.Body(ctx, tx); err != nil {
 		return model.Payload{}, nil, err
 	}
@@ -89,11 +94,13 @@ func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out
 	if err = commit(ctx, tx); err != nil {
 		return model.Payload{}, nil, err
 	}
+
 	return out, nil, nil
 }
 
-// begin is the first statement of an attempt. It also limits what the server lets the transaction do, so that one whose process stands still
-// keeps nobody waiting for long. Stricter limits of the server stay.
+// begin is the first statement of an attempt. It also limits what the server lets the transaction
+// do, so that one whose process stands still keeps nobody waiting for long. Stricter limits of the
+// server stay.
 func (d *Database) begin(a *Attempt, age time.Duration) (string, []any) {
 	args := append(a.key(), a.Execution, a.Cluster, int64(a.AsOf.Add(beginWithin))/1000)
 	query := d.sql(Outcomes, d.dialect.begin)
@@ -104,12 +111,14 @@ func (d *Database) begin(a *Attempt, age time.Duration) (string, []any) {
 	if d.limits.whole >= 0 {
 		whole = "\n  and set_config('transaction_timeout', $9::text, true) is not null"
 	}
+
 	stricter := func(server, ours time.Duration) string {
 		if server > 0 {
 			ours = min(server, ours)
 		}
 		return text(ours.Milliseconds())
 	}
+
 	args = append(args, stricter(d.limits.idle, max(maxIdle, a.Limit)), stricter(d.limits.statement, age))
 	if whole != "" {
 		args = append(args, stricter(d.limits.whole, age))
@@ -117,7 +126,8 @@ func (d *Database) begin(a *Attempt, age time.Duration) (string, []any) {
 	return strings.Replace(query, "{whole}", whole, 1), args
 }
 
-// keep writes the outcome into the row that was claimed. If it is not there, user code has ended the transaction.
+// keep writes the outcome into the row that was claimed. If it is not there, user code has ended
+// the transaction.
 func (d *Database) keep(ctx context.Context, tx Tx, s *Step, o model.Outcome) error {
 	n, err := tx.Exec(ctx, d.sql(Outcomes, `update {table} set outcome = $4 where run = $1 and step = $2 and generation = $3 and outcome is null`),
 		append(s.key(), model.AppendOutcome(nil, &o))...)
@@ -165,8 +175,8 @@ func (d *Database) find(ctx context.Context, s *Step) (found bool, o model.Outco
 	return true, o, err
 }
 
-// Settle makes a failure the outcome of a step, unless one stands, and returns what stands then. Whoever is about to act for the step is waited for,
-// and whoever comes later does nothing.
+// Settle makes a failure the outcome of a step, unless one stands, and returns what stands then.
+// Whoever is about to act for the step is waited for, and whoever comes later does nothing.
 func (d *Database) Settle(ctx context.Context, s *Step, f *model.Failure) (model.Payload, *model.Failure, error) {
 	for try := 0; ; try++ {
 		out, stands, err := d.settle(ctx, s, f)
@@ -181,6 +191,7 @@ func (d *Database) settle(ctx context.Context, s *Step, f *model.Failure) (model
 values ($1, $2, $3, $4, $5, $6) on conflict (run, step, generation) do nothing`)
 	args := append(s.key(), s.Execution, s.Cluster, model.AppendOutcome(nil, &model.Outcome{Failure: f}))
 	var n int64
+
 	err := d.within(ctx, func(tx Tx) (err error) {
 		n, err = tx.Exec(ctx, claim, args...)
 		return err
@@ -188,6 +199,7 @@ values ($1, $2, $3, $4, $5, $6) on conflict (run, step, generation) do nothing`)
 	if err != nil || n == 1 {
 		return model.Payload{}, f, err
 	}
+
 	found, o, err := d.find(ctx, s)
 	if err == nil && !found {
 		err = fault.New(fault.Unavailable, "the outcome was removed while it was read")

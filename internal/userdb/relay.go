@@ -10,8 +10,9 @@ import (
 // Verdict is what became of a letter.
 type Verdict struct {
 	ID string
-	// Refused is why it can never be delivered. Later is that it could not be delivered now, and is put off. Untried is that this
-	// attempt was not made, or has certainly had no effect. None of them: it was delivered.
+	// Refused is why it can never be delivered. Later is that it could not be delivered now, and is
+	// put off. Untried is that this attempt was not made, or has certainly had no effect. None of
+	// them: it was delivered.
 	Refused string
 	Later   bool
 	Untried bool
@@ -20,7 +21,8 @@ type Verdict struct {
 // Round passes on one page of an outbox.
 type Round struct {
 	Cluster string
-	// Reach tells whether the receiver can be reached. Otherwise no attempt is made, and none is noted.
+	// Reach tells whether the receiver can be reached. Otherwise no attempt is made, and none is
+	// noted.
 	Reach func(context.Context) error
 	// Deliver delivers letters. What it returns no verdict for may have been delivered.
 	Deliver func(context.Context, []Letter) []Verdict
@@ -45,20 +47,22 @@ const (
 	pageBytes        = 4 << 20
 )
 
-// Relay takes a page of waiting letters and hands them to Deliver, in the order in which each transaction put them. What that returns
-// a verdict for is removed, marked or put off; the rest waits. It returns how many letters were dealt with. A crash in between
-// repeats deliveries.
+// Relay takes a page of waiting letters and hands them to Deliver, in the order in which each
+// transaction put them. What that returns a verdict for is removed, marked or put off; the rest
+// waits. It returns how many letters were dealt with. A crash in between repeats deliveries.
 //
-// The attempt is noted and committed before Deliver is called. So every letter that may have been delivered has the time of its first
-// attempt, however the relay ends.
+// The attempt is noted and committed before Deliver is called. So every letter that may have been
+// delivered has the time of its first attempt, however the relay ends.
 //
-// On PostgreSQL a relay keeps others from its letters while it delivers them. SQLite has one lock for everybody, so the relay does
-// not hold it: there, two relays may deliver the same letter, which takes effect once.
+// On PostgreSQL a relay keeps others from its letters while it delivers them. SQLite has one lock
+// for everybody, so the relay does not hold it: there, two relays may deliver the same letter,
+// which takes effect once.
 func (d *Database) Relay(ctx context.Context, r *Round) (n int, err error) {
 	letters, err := d.begun(ctx, r)
 	if err != nil || len(letters) == 0 {
 		return 0, err
 	}
+
 	if d.dialect == &postgres {
 		err = d.within(ctx, func(tx Tx) error {
 			mine, err := d.held(ctx, tx, letters)
@@ -71,12 +75,14 @@ func (d *Database) Relay(ctx context.Context, r *Round) (n int, err error) {
 		})
 		return n, err
 	}
+
 	verdicts := r.deliver(ctx, letters)
 	err = d.patiently(ctx, func(tx Tx) error { return d.judge(ctx, tx, letters, verdicts) })
 	return decided(verdicts), err
 }
 
-// begun reads a page and notes that its letters are about to be delivered. They wait when the receiver cannot be reached.
+// begun reads a page and notes that its letters are about to be delivered. They wait when the
+// receiver cannot be reached.
 func (d *Database) begun(ctx context.Context, r *Round) (letters []Letter, err error) {
 	read := func(tx Tx) error {
 		var text string
@@ -88,6 +94,7 @@ func (d *Database) begun(ctx context.Context, r *Round) (letters []Letter, err e
 		}
 		return r.Reach(ctx)
 	}
+
 	if d.dialect == &postgres { // the page is locked until the attempt is noted
 		err = d.within(ctx, func(tx Tx) error {
 			if err := read(tx); err != nil || len(letters) == 0 {
@@ -97,10 +104,12 @@ func (d *Database) begun(ctx context.Context, r *Round) (letters []Letter, err e
 		})
 		return letters, err
 	}
+
 	if err = d.within(ctx, read); err != nil || len(letters) == 0 {
 		return nil, err
 	}
 	var mine []Letter
+
 	err = d.patiently(ctx, func(tx Tx) error {
 		err := d.attempt(ctx, tx, letters)
 		if err == nil {
@@ -108,16 +117,19 @@ func (d *Database) begun(ctx context.Context, r *Round) (letters []Letter, err e
 		}
 		return err
 	})
+
 	return mine, err
 }
 
-// attempt notes that letters are about to be delivered, except those that another relay has begun to deliver since they were read.
+// attempt notes that letters are about to be delivered, except those that another relay has begun
+// to deliver since they were read.
 func (d *Database) attempt(ctx context.Context, tx Tx, letters []Letter) error {
 	_, err := tx.Exec(ctx, d.sql(Outbox, d.dialect.attempt), numbered(letters, 0))
 	return err
 }
 
-// held are the letters whose last attempt is this one, without those that come after a missing one for the same target.
+// held are the letters whose last attempt is this one, without those that come after a missing one
+// for the same target.
 func (d *Database) held(ctx context.Context, tx Tx, letters []Letter) ([]Letter, error) {
 	var text string
 	if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.held), numbered(letters, 1)).Scan(&text); err != nil {
@@ -182,6 +194,7 @@ func (d *Database) judge(ctx context.Context, tx Tx, letters []Letter, verdicts 
 			return err
 		}
 	}
+
 	if err := d.release(ctx, tx, letters, untried); err != nil || len(delivered) == 0 {
 		return err
 	}
@@ -189,11 +202,13 @@ func (d *Database) judge(ctx context.Context, tx Tx, letters []Letter, verdicts 
 	if err != nil {
 		return err
 	}
+
 	_, err = tx.Exec(ctx, d.sql(Outbox, d.dialect.finished), string(ids))
 	return err
 }
 
-// release takes back the notes of attempts that had no effect, where there was none before and nobody else has made one since.
+// release takes back the notes of attempts that had no effect, where there was none before and
+// nobody else has made one since.
 func (d *Database) release(ctx context.Context, tx Tx, letters []Letter, untried map[string]bool) error {
 	for i := range letters {
 		l := &letters[i]
@@ -208,8 +223,9 @@ func (d *Database) release(ctx context.Context, tx Tx, letters []Letter, untried
 	return nil
 }
 
-// InDoubt reports whether an earlier attempt to deliver the letter may have succeeded so long ago that the receiver has forgotten it.
-// The receiver remembers for so long. A quarter of that is left for clocks that are set while a letter waits, and for the delivery.
+// InDoubt reports whether an earlier attempt to deliver the letter may have succeeded so long ago
+// that the receiver has forgotten it. The receiver remembers for so long. A quarter of that is left
+// for clocks that are set while a letter waits, and for the delivery.
 func (l *Letter) InDoubt(remembers time.Duration) bool {
 	margin := remembers / 4
 	age := millis(l.Now - l.Tried)

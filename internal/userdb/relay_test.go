@@ -30,6 +30,7 @@ func notes(t *testing.T, db *sql.DB) (ids []string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = rows.Close() }()
+
 	for rows.Next() {
 		var id string
 		if err := rows.Scan(&id); err != nil {
@@ -37,6 +38,7 @@ func notes(t *testing.T, db *sql.DB) (ids []string) {
 		}
 		ids = append(ids, id)
 	}
+
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -79,9 +81,11 @@ func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 		if len(got) != 1 || got[0].Tried != 0 || got[0].Tries != 0 {
 			t.Fatalf("%+v", got)
 		}
+
 		if _, err := db.ExecContext(t.Context(), `update perdure_outbox set tried = 7`); err != nil {
 			t.Fatal(err)
 		}
+
 		for n := range 2 {
 			got = relay(t, d, func(*userdb.Letter) (userdb.Verdict, bool) {
 				return userdb.Verdict{Later: n == 1, Untried: n == 1}, n == 1
@@ -90,13 +94,15 @@ func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 				t.Fatalf("%+v", got)
 			}
 		}
+
 		if n := notes(t, db); len(n) != 1 {
 			t.Error("a later attempt that had no effect has erased the note of the first")
 		}
 	})
 }
 
-// Nothing is noted while the receiver cannot be reached: such a letter has certainly not been delivered.
+// Nothing is noted while the receiver cannot be reached: such a letter has certainly not been
+// delivered.
 func TestNothingIsNotedInAnOutage(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putLetters(t, db, "a", "b")
@@ -123,6 +129,7 @@ func TestNotesOfAttemptsWithoutEffect(t *testing.T) {
 				"b": {Untried: true}, "c": {Later: true, Untried: true}, "d": {Later: true}, "e": {},
 			}[l.ID], l.ID != "a"
 		})
+
 		if n := notes(t, db); !slices.Equal(n, []string{"a", "d"}) {
 			t.Errorf("%v are noted", n)
 		}
@@ -137,7 +144,8 @@ func TestNotesOfAttemptsWithoutEffect(t *testing.T) {
 	})
 }
 
-// A relay does not take back the note of its attempt when another relay has begun to deliver the letter since.
+// A relay does not take back the note of its attempt when another relay has begun to deliver the
+// letter since.
 func TestTwoRelaysOfOneLetter(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putLetters(t, db, "a", "a2", "b")
@@ -146,6 +154,7 @@ func TestTwoRelaysOfOneLetter(t *testing.T) {
 				t.Error(err)
 			}
 		}
+
 		asked := 0
 		_, err := d.Relay(t.Context(), &userdb.Round{
 			Cluster: "c", Reach: func(context.Context) error {
@@ -165,6 +174,7 @@ func TestTwoRelaysOfOneLetter(t *testing.T) {
 		if err != nil || asked != 1 {
 			t.Fatal(asked, err)
 		}
+
 		want := []string{}
 		if isSQLite(t, db) {
 			want = []string{"a"}
@@ -180,8 +190,9 @@ func isSQLite(t *testing.T, db *sql.DB) bool {
 	return db.QueryRowContext(t.Context(), `select sqlite_version()`).Scan(new(string)) == nil
 }
 
-// A letter is in doubt when its first attempt is so old, by the clock of the database, that the receiver may have forgotten it. So is one
-// whose attempt lies ahead: that clock was set back, and nothing tells how long ago it was.
+// A letter is in doubt when its first attempt is so old, by the clock of the database, that the
+// receiver may have forgotten it. So is one whose attempt lies ahead: that clock was set back, and
+// nothing tells how long ago it was.
 func TestInDoubt(t *testing.T) {
 	t.Parallel()
 	const now = int64(1_700_000_000_000)
@@ -198,7 +209,8 @@ func TestInDoubt(t *testing.T) {
 	}
 }
 
-// An outbox that an older version has made is upgraded. What waits in it counts as tried since it was put: that version noted nothing.
+// An outbox that an older version has made is upgraded. What waits in it counts as tried since it
+// was put: that version noted nothing.
 func TestOutboxOfAnOlderVersion(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, _ *userdb.Database) {
 		older := []string{`alter table perdure_outbox drop column tried`, `insert into perdure_outbox (id, cluster, kind, execution, at, body) values ('a', 'c', 'signal', 'w/a', 5, '')`}
@@ -207,6 +219,7 @@ func TestOutboxOfAnOlderVersion(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		opened := make(chan error, 3)
 		d := make([]*userdb.Database, 3)
 		for i := range d {
@@ -216,11 +229,13 @@ func TestOutboxOfAnOlderVersion(t *testing.T) {
 			}})
 			go func() { opened <- d[i].Open(t.Context(), userdb.Outbox) }()
 		}
+
 		for range d {
 			if err := <-opened; err != nil {
 				t.Error(err)
 			}
 		}
+
 		putLetters(t, db, "b")
 		got := relay(t, d[0], unknown)
 		if len(got) != 2 || got[0].Tried != 5 || !got[0].InDoubt(24*time.Hour) || got[1].Tried != 0 {

@@ -29,10 +29,12 @@ func (d *Database) Search(ctx context.Context, t Table, text string, found func(
 		if err := d.read(ctx, d.sql(t, d.dialect.search[t]), args, &page); err != nil {
 			return err
 		}
+
 		var hits []hit
 		if err := json.Unmarshal([]byte(page), &hits); err != nil {
 			return err
 		}
+
 		for _, last = range hits {
 			value, err := hex.DecodeString(last.Value)
 			if err == nil {
@@ -42,6 +44,7 @@ func (d *Database) Search(ctx context.Context, t Table, text string, found func(
 				return err
 			}
 		}
+
 		if len(hits) < searchRows {
 			return nil
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Retention is how long the outcomes of a run are kept after it was closed. It is longer than any attempt of the run can be under way (U3).
+// Retention is how long the outcomes of a run are kept after it was closed. It is longer than any
+// attempt of the run can be under way (U3).
 const Retention = 7 * 24 * time.Hour
 
 // Now is the time by the clock of the database.
@@ -37,8 +38,9 @@ const (
 	sweepRows = 500 // removed together
 )
 
-// Sweep removes the outcomes of runs of a cluster for which expired says so, in small transactions. It looks at the runs that were started
-// longer ago than Retention, oldest first; their ids sort by time. It returns how many outcomes went.
+// Sweep removes the outcomes of runs of a cluster for which expired says so, in small transactions.
+// It looks at the runs that were started longer ago than Retention, oldest first; their ids sort by
+// time. It returns how many outcomes went.
 func (d *Database) Sweep(ctx context.Context, cluster string, now time.Time, expired func(context.Context, Owner) (bool, error)) (removed int64, err error) {
 	before := firstRun(now.Add(-Retention)).String()
 	for after := ""; ; {
@@ -50,6 +52,7 @@ func (d *Database) Sweep(ctx context.Context, cluster string, now time.Time, exp
 		if err := json.Unmarshal([]byte(text), &owners); err != nil {
 			return removed, err
 		}
+
 		for _, o := range owners {
 			after = o.Run
 			ok, err := expired(ctx, o)
@@ -65,6 +68,7 @@ func (d *Database) Sweep(ctx context.Context, cluster string, now time.Time, exp
 				ok = n == sweepRows
 			}
 		}
+
 		if len(owners) < sweepRuns {
 			return removed, nil
 		}

@@ -55,6 +55,7 @@ func onDatabases(t *testing.T, f func(t *testing.T, db *sql.DB, d *userdb.Databa
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			t.Cleanup(func() { _ = db.Close() })
 			d := userdb.New(userdb.Source{Pool: db, Begin: func(ctx context.Context) (userdb.Tx, error) {
 				in, err := db.BeginTx(ctx, nil)
@@ -65,6 +66,7 @@ func onDatabases(t *testing.T, f func(t *testing.T, db *sql.DB, d *userdb.Databa
 					t.Fatal(err)
 				}
 			}
+
 			f(t, db, d)
 		})
 	}
@@ -114,6 +116,7 @@ func TestFirstOutcomeStands(t *testing.T) {
 		if _, f, err := d.Settle(t.Context(), &failed.Step, failure); err != nil || *f != *failure {
 			t.Fatal(f, err)
 		}
+
 		for range 2 {
 			if out, f, err := d.Settle(t.Context(), &acted.Step, failure); err != nil || f != nil || string(out.Data) != `"acted"` {
 				t.Error(out, f, err)
@@ -154,6 +157,7 @@ func TestServerLimits(t *testing.T) {
 			}
 			return model.Payload{}, nil
 		}
+
 		if _, _, err := d.Run(t.Context(), a); err != nil {
 			t.Error(err)
 		}
@@ -198,12 +202,14 @@ func TestSweep(t *testing.T) {
 				}
 			}
 		}
+
 		other := attempt(runAt(now.Add(-10*24*time.Hour)), "s")
 		other.Cluster = "another engine"
 		if _, _, err := d.Run(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
 		var asked []string
+
 		n, err := d.Sweep(t.Context(), "c", now, func(_ context.Context, o userdb.Owner) (bool, error) {
 			asked = append(asked, o.Run)
 			if o.Execution != "w/k" || now.Sub(userdb.Time(o.At)).Abs() > time.Minute {
@@ -230,6 +236,7 @@ func TestSearch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		put := func(query string, args ...any) {
 			t.Helper()
 			if _, err := in.ExecContext(ctx, query, args...); err != nil {
@@ -242,11 +249,13 @@ func TestSearch(t *testing.T) {
 				fmt.Sprint("run_", i/100), fmt.Sprint(i/10), i%10, body)
 			put(`insert into perdure_outbox (id, cluster, kind, execution, body) values ($1, 'c', 'signal', 'w/k', $2)`, fmt.Sprintf("%03d", i), body)
 		}
+
 		put(`insert into perdure_outcomes (run, step, generation, execution, cluster, outcome) values ('run_0', 'other', 0, 'w/k', 'c', $1)`, []byte("something else"))
 		put(`insert into perdure_outcomes (run, step, generation, execution, cluster) values ('run_0', 'claimed', 0, 'w/k', 'c')`)
 		if err := in.Commit(); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, table := range []userdb.Table{userdb.Outcomes, userdb.Outbox} {
 			found := map[string]int{}
 			err := d.Search(ctx, table, "mark", func(value []byte) error {

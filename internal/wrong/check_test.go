@@ -58,7 +58,8 @@ func good(ctx perdure.WorkflowCtx, in In) (Out, error) { return Out{}, ctx.Sleep
 func main() {}
 `
 
-// compiler checks programs against the packages as they are. Its importer is not safe for concurrent use.
+// compiler checks programs against the packages as they are. Its importer is not safe for
+// concurrent use.
 type compiler struct {
 	mu       sync.Mutex
 	importer types.Importer
@@ -111,31 +112,38 @@ func (c *compiler) check(t *testing.T, more string) checked {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	p := checked{fset: token.NewFileSet(), info: &types.Info{
 		Types: map[ast.Expr]types.TypeAndValue{}, Instances: map[*ast.Ident]types.Instance{}, Defs: map[*ast.Ident]types.Object{},
 		Uses: map[*ast.Ident]types.Object{}, Implicits: map[ast.Node]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
 		Scopes: map[ast.Node]*types.Scope{},
 	}}
+
 	file, err := parser.ParseFile(p.fset, "main.go", head+more, parser.ParseComments)
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, more)
 	}
 	p.file = file
 	cfg := types.Config{Importer: c.importer, Error: func(err error) { p.errs = append(p.errs, err.Error()) }}
-	p.pkg, _ = cfg.Check("main", p.fset, []*ast.File{file}, p.info) // its error is the first of those
+	// its error is the first of those
+	p.pkg, _ = cfg.Check("main", p.fset, []*ast.File{file}, p.info)
+
 	return p
 }
 
-// vet runs all checks of perdurevet over a program. Facts about other packages are not needed: programs here have only one.
+// vet runs all checks of perdurevet over a program. Facts about other packages are not needed:
+// programs here have only one.
 func vet(t *testing.T, p *checked) []string {
 	t.Helper()
 	var found []string
 	done := map[*analysis.Analyzer]any{}
 	var run func(a *analysis.Analyzer) any
+
 	run = func(a *analysis.Analyzer) any {
 		if r, ok := done[a]; ok {
 			return r
 		}
+
 		pass := &analysis.Pass{
 			Analyzer: a, Fset: p.fset, Files: []*ast.File{p.file}, Pkg: p.pkg, TypesInfo: p.info, TypesSizes: types.SizesFor("gc", "amd64"),
 			ResultOf:         map[*analysis.Analyzer]any{},
@@ -150,11 +158,13 @@ func vet(t *testing.T, p *checked) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		done[a] = r
 		return r
 	}
 	for _, a := range perdurevet.Analyzers() {
 		run(a)
 	}
+
 	return found
 }

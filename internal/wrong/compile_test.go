@@ -8,14 +8,17 @@ import (
 // refused is a program that must not compile.
 type refused struct {
 	id, name string
-	// body is put into a function that has ctx, a WorkflowCtx, and std, a context.Context; top stands beside it.
+	// body is put into a function that has ctx, a WorkflowCtx, and std, a context.Context; top
+	// stands beside it.
 	body, top string
 	want      string
-	// right is the body of a program that is nearly the same and must compile; rightTop stands beside it.
+	// right is the body of a program that is nearly the same and must compile; rightTop stands
+	// beside it.
 	right, rightTop string
 }
 
-// compiled are the programs of the design that the compiler refuses, and further ones (S, by the rules of workflows and activities).
+// compiled are the programs of the design that the compiler refuses, and further ones (S, by the
+// rules of workflows and activities).
 var compiled = []refused{
 	{
 		id: "01", name: "workflow ctx as context.Context", body: `http.NewRequestWithContext(ctx, "GET", "", nil)`,

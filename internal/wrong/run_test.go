@@ -109,7 +109,8 @@ type ran struct {
 	want []string
 }
 
-// V3 and V4 are noticed when they run in a test: perduretest has the programs (TestWrongWorkflowsFail).
+// V3 and V4 are noticed when they run in a test: perduretest has the programs
+// (TestWrongWorkflowsFail).
 var refusedAtRunTime = []ran{
 	{
 		id: "V1", name: "captured workflow ctx in step",
@@ -150,6 +151,7 @@ var refusedAtRunTime = []ran{
 			if err := never.Resolve(app.With(t.Context()), x, 7); err != nil {
 				t.Fatal(err)
 			}
+
 			for e, err := range app.History(t.Context(), x) {
 				if err != nil {
 					t.Fatal(err)
@@ -158,9 +160,11 @@ var refusedAtRunTime = []ran{
 					return fmt.Sprintf("%s %s %s", e.Kind, e.Name, e.Output)
 				}
 			}
+
 			return "nothing"
 		},
-		want: []string{"promise_settled never 7"}, // it is kept and visible; that nobody awaits it is no error
+		// it is kept and visible; that nobody awaits it is no error
+		want: []string{"promise_settled never 7"},
 	},
 	{
 		id: "V10", name: "future of another execution, stored globally",
@@ -280,6 +284,7 @@ func TestAllProgramsAreHere(t *testing.T) {
 	if len(want) != 42 {
 		t.Fatal(len(want))
 	}
+
 	for _, id := range want {
 		if !have[id] {
 			t.Errorf("program %s is missing", id)

@@ -2,7 +2,8 @@ package wrong_test
 
 import "testing"
 
-// reported is a program that compiles, and that perdurevet must report with a finding that says what to do.
+// reported is a program that compiles, and that perdurevet must report with a finding that says
+// what to do.
 type reported struct {
 	id, name string
 	program  string
@@ -11,7 +12,8 @@ type reported struct {
 	right string
 }
 
-// vetted are the programs of the design that only perdurevet can see, and further ones (S, by the rules of workflows and activities).
+// vetted are the programs of the design that only perdurevet can see, and further ones (S, by the
+// rules of workflows and activities).
 var vetted = []reported{
 	{
 		id: "V1", name: "captured workflow ctx in step",
@@ -127,12 +129,14 @@ func TestWrongProgramsAreReported(t *testing.T) {
 			if len(p.errs) > 0 {
 				t.Fatalf("does not compile: %q", p.errs)
 			}
+
 			found := vet(t, &p)
 			for _, want := range r.want {
 				if !mentions(found, want) {
 					t.Errorf("found %q, want %q", found, want)
 				}
 			}
+
 			if r.right == "" {
 				return
 			}

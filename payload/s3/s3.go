@@ -1,4 +1,5 @@
-// Package s3 keeps blobs in an S3-compatible object store. It is a package of its own so that only programs that use it link the client.
+// Package s3 keeps blobs in an S3-compatible object store. It is a package of its own so that only
+// programs that use it link the client.
 package s3
 
 import (
@@ -27,8 +28,9 @@ type Config struct {
 	Prefix string
 	// Region of the bucket; it is asked for when empty.
 	Region string
-	// AccessKey and SecretKey are the credentials. When both are empty they are taken from the environment (AWS_ACCESS_KEY_ID and so on), from
-	// the shared credentials file, or from the role of the machine, in this order.
+	// AccessKey and SecretKey are the credentials. When both are empty they are taken from the
+	// environment (AWS_ACCESS_KEY_ID and so on), from the shared credentials file, or from the role
+	// of the machine, in this order.
 	AccessKey, SecretKey string
 	// SessionToken belongs to temporary credentials; may be empty.
 	SessionToken string
@@ -59,12 +61,14 @@ func Open(ctx context.Context, cfg Config) (payload.Store, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg, err)
 	}
+
 	login := credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, cfg.SessionToken)
 	if cfg.AccessKey == "" {
 		login = credentials.NewChainCredentials([]credentials.Provider{
 			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
 		})
 	}
+
 	client, err := minio.New(cfg.Endpoint, &minio.Options{Creds: login, Secure: !cfg.Insecure, Region: cfg.Region, Transport: cfg.Transport})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", cfg, err)
@@ -74,12 +78,14 @@ func Open(ctx context.Context, cfg Config) (payload.Store, error) {
 		prefix += "/"
 	}
 	there, err := client.BucketExists(ctx, cfg.Bucket)
+
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", cfg, err)
 	case !there:
 		return nil, fmt.Errorf("%s does not exist: create it", cfg)
 	}
+
 	return &bucket{client, cfg.Bucket, prefix}, nil
 }
 
@@ -91,7 +97,8 @@ type bucket struct {
 
 func (b *bucket) Put(ctx context.Context, key string, data []byte) error {
 	_, err := b.client.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{
-		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true, // so that what is damaged on its way is refused
+		// so that what is damaged on its way is refused
+		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
 	})
 	return err
 }

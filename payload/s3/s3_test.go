@@ -43,6 +43,7 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	srv, cfg := serve(t)
 	st := open(t, cfg)
+
 	want := map[string][]byte{}
 	for i := range 10 {
 		key := fmt.Sprintf("c%d/%032x", i%2, i)
@@ -51,6 +52,7 @@ func TestStore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	for key, data := range want {
 		srv.with(func() {
 			if _, ok := srv.objects["perdure/"+key]; !ok {
@@ -61,6 +63,7 @@ func TestStore(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d, %v", key, len(got), len(data), err)
 		}
 	}
+
 	srv.with(func() { srv.objects["other/c1/x"] = object{} })
 	list := func(prefix string) (keys []string) {
 		for b, err := range st.List(t.Context(), prefix) {
@@ -81,11 +84,13 @@ func TestStore(t *testing.T) {
 	if len(ones) != 5 || !strings.HasPrefix(ones[0], "c1/") {
 		t.Errorf("lists %v", ones)
 	}
+
 	for range 2 {
 		if err := st.Delete(t.Context(), ones[0]); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if _, err := st.Get(t.Context(), ones[0]); !errors.Is(err, payload.ErrNotFound) {
 		t.Errorf("a deleted blob: %v", err)
 	}
@@ -104,14 +109,17 @@ func TestOffload(t *testing.T) {
 	if err != nil || !applied {
 		t.Fatal(applied, err)
 	}
+
 	if got, err := o.Open(t.Context(), payload.Meta{}, ref); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%q, %v", got, err)
 	}
+
 	srv.with(func() {
 		for _, obj := range srv.objects {
 			obj.data[3] ^= 1
 		}
 	})
+
 	if _, err := o.Open(t.Context(), payload.Meta{}, ref); !errors.Is(err, payload.ErrDamaged) {
 		t.Errorf("changed: %v", err)
 	}
@@ -133,17 +141,20 @@ func TestTrouble(t *testing.T) {
 	if _, err := st.Get(t.Context(), key); err == nil || errors.Is(err, payload.ErrNotFound) {
 		t.Errorf("a refused get: %v", err)
 	}
+
 	for b, err := range st.List(t.Context(), "") {
 		if err == nil {
 			t.Errorf("a refused list gives %v", b)
 		}
 	}
+
 	srv.with(func() { srv.fault = nil })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := st.Put(ctx, key, []byte("x")); !errors.Is(err, context.Canceled) {
 		t.Errorf("a put after its end: %v", err)
 	}
+
 	for what, change := range map[string]func(*s3.Config){
 		"does not exist":             func(c *s3.Config) { c.Bucket = "nothing" },
 		"no endpoint":                func(c *s3.Config) { c.Endpoint = "" },
@@ -161,6 +172,7 @@ func TestTrouble(t *testing.T) {
 			t.Errorf("the error tells the secret: %v", err)
 		}
 	}
+
 	if text := fmt.Sprintf("%v %+v %#v", cfg, cfg, cfg); strings.Contains(text, secretKey) {
 		t.Errorf("it is printed with its secret: %s", text)
 	}

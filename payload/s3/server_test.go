@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// server is a small object store with one bucket. It refuses what a real one refuses: a request without the right signature (it computes the
-// signature itself, by the published rules of version 4), an old one, and a body that is not what its checksum says.
+// server is a small object store with one bucket. It refuses what a real one refuses: a request
+// without the right signature (it computes the signature itself, by the published rules of version
+// 4), an old one, and a body that is not what its checksum says.
 type server struct {
 	t              *testing.T
 	bucket, region string
@@ -64,20 +65,24 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		s.refuse(w, 400, "IncompleteBody", err.Error())
 		return
 	}
+
 	if why := s.unsigned(r, body); why != "" {
 		s.refuse(w, 403, "SignatureDoesNotMatch", why)
 		return
 	}
+
 	name, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if name != s.bucket {
 		s.refuse(w, 404, "NoSuchBucket", name)
 		return
 	}
+
 	switch {
 	case key == "" && r.Method == http.MethodHead:
 	case key == "" && r.Method == http.MethodGet && r.URL.Query().Get("list-type") == "2":
@@ -116,17 +121,20 @@ func (s *server) list(w http.ResponseWriter, q url.Values) {
 		NextContinuationToken string
 		Contents              []entry
 	}
+
 	var keys []string
 	for k := range s.objects {
 		if strings.HasPrefix(k, q.Get("prefix")) && k > q.Get("continuation-token") {
 			keys = append(keys, k)
 		}
 	}
+
 	slices.Sort(keys)
 	if len(keys) > s.page {
 		keys = keys[:s.page]
 		out.IsTruncated, out.NextContinuationToken = true, keys[len(keys)-1]
 	}
+
 	for _, k := range keys {
 		out.Contents = append(out.Contents, entry{k, s.objects[k].at.UTC().Format(time.RFC3339), `"x"`})
 	}
@@ -140,11 +148,13 @@ func (s *server) unsigned(r *http.Request, body []byte) string {
 	if !ok {
 		return "no signature of version 4"
 	}
+
 	auth := map[string]string{}
 	for f := range strings.SplitSeq(fields, ",") {
 		k, v, _ := strings.Cut(strings.TrimSpace(f), "=")
 		auth[k] = v
 	}
+
 	date := r.Header.Get("X-Amz-Date")
 	at, err := time.Parse("20060102T150405Z", date)
 	if err != nil || time.Since(at).Abs() > 15*time.Minute {
@@ -154,16 +164,19 @@ func (s *server) unsigned(r *http.Request, body []byte) string {
 	if auth["Credential"] != s.access+"/"+scope {
 		return "credential " + auth["Credential"]
 	}
+
 	signed := strings.Split(auth["SignedHeaders"], ";")
 	for _, must := range []string{"host", "x-amz-date", "x-amz-content-sha256"} {
 		if !slices.Contains(signed, must) {
 			return must + " is not signed"
 		}
 	}
+
 	hash := r.Header.Get("X-Amz-Content-Sha256")
 	if sum := sha256.Sum256(body); hash != "UNSIGNED-PAYLOAD" && hash != hex.EncodeToString(sum[:]) {
 		return "the body is not what was signed: " + hash
 	}
+
 	var headers strings.Builder
 	for _, h := range signed {
 		v := strings.Join(r.Header.Values(h), ",")
@@ -175,6 +188,7 @@ func (s *server) unsigned(r *http.Request, body []byte) string {
 		}
 		fmt.Fprintf(&headers, "%s:%s\n", h, strings.TrimSpace(v))
 	}
+
 	canonical := strings.Join([]string{
 		r.Method, r.URL.EscapedPath(), strings.ReplaceAll(r.URL.Query().Encode(), "+", "%20"), headers.String(), auth["SignedHeaders"], hash,
 	}, "\n")
@@ -187,6 +201,7 @@ func (s *server) unsigned(r *http.Request, body []byte) string {
 	if want := hex.EncodeToString(mac(key, text)); auth["Signature"] != want {
 		return "signature " + auth["Signature"] + ", want " + want + " of\n" + canonical
 	}
+
 	return ""
 }
 

@@ -1,4 +1,5 @@
-// Package zstd compresses payloads. It is a package of its own so that only programs that use it link the compressor.
+// Package zstd compresses payloads. It is a package of its own so that only programs that use it
+// link the compressor.
 package zstd
 
 import (
@@ -10,9 +11,10 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Compress compresses data of threshold bytes and more with Zstandard, when that makes it smaller. It stands before payload.Encrypt in a chain:
-// what is encrypted cannot be compressed. The length of what is compressed tells something about its content; do not
-// compress secrets together with what an attacker can choose.
+// Compress compresses data of threshold bytes and more with Zstandard, when that makes it smaller.
+// It stands before payload.Encrypt in a chain: what is encrypted cannot be compressed. The length
+// of what is compressed tells something about its content; do not compress secrets together with
+// what an attacker can choose.
 func Compress(threshold int) payload.Transform {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
 	if err != nil {

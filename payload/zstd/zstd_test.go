@@ -25,6 +25,7 @@ func TestRoundTrip(t *testing.T) {
 		if !applied {
 			return
 		}
+
 		if len(sealed) >= len(data) || len(data) < 16 {
 			t.Fatalf("%d bytes became %d", len(data), len(sealed))
 		}
@@ -45,7 +46,8 @@ func TestOnlyWhenSmaller(t *testing.T) {
 	}
 }
 
-// Whatever is changed in it: it is refused, or it is still the same content. It never becomes another.
+// Whatever is changed in it: it is refused, or it is still the same content. It never becomes
+// another.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	z := zstd.Compress(0)
@@ -54,6 +56,7 @@ func TestDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range sealed {
 		for bit := range 8 {
 			changed := bytes.Clone(sealed)

@@ -1,5 +1,5 @@
-// Command tally reads the output of `go test -json` and prints what a person wants to see of it: a line
-// per package, and the output of tests that failed.
+// Command tally reads the output of `go test -json` and prints what a person wants to see of it: a
+// line per package, and the output of tests that failed.
 //
 //	go test -json ./... | tally -record FILE    prints, and appends one line per test to FILE
 //	tally -sum FILE                             counts the tests of all runs that FILE records, and
@@ -96,7 +96,8 @@ func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
 				delete(output, k)
 			}
 			ok = ok && e.Action != "fail"
-			if e.Test == "" && e.Action == "fail" { // a crash or a time limit leaves tests without an end
+			// a crash or a time limit leaves tests without an end
+			if e.Test == "" && e.Action == "fail" {
 				for other, b := range output {
 					if other.pkg == e.Package {
 						fmt.Fprint(out, b.String())
@@ -156,11 +157,13 @@ func appendResults(file string, results []result) (err error) {
 	if err != nil {
 		return err
 	}
+
 	defer func() {
 		if closed := f.Close(); err == nil {
 			err = closed
 		}
 	}()
+
 	w := bufio.NewWriter(f)
 	for _, r := range results {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Package, r.Test, r.Action, r.Reason)
@@ -168,8 +171,9 @@ func appendResults(file string, results []result) (err error) {
 	return w.Flush()
 }
 
-// total prints the tests that every run skipped, and one line: how many packages and tests ran, and how
-// they ended. A test counts as failed when any run of it failed, and as skipped when no run executed it.
+// total prints the tests that every run skipped, and one line: how many packages and tests ran, and
+// how they ended. A test counts as failed when any run of it failed, and as skipped when no run
+// executed it.
 func total(file string, out io.Writer) error {
 	data, err := os.ReadFile(file)
 	if err != nil {

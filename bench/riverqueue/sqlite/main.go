@@ -1,4 +1,5 @@
-// Command sqlite carries out the measurements of River on SQLite. The command of the module bench builds and starts it.
+// Command sqlite carries out the measurements of River on SQLite. The command of the module bench
+// builds and starts it.
 package main
 
 import (
@@ -31,21 +32,25 @@ func main() {
 	}
 }
 
-// open opens River with what it survives a power failure with, as ours does (synchronous=FULL), and one connection, as its documentation advises.
+// open opens River with what it survives a power failure with, as ours does (synchronous=FULL), and
+// one connection, as its documentation advises.
 func open(ctx context.Context, place bench.Place, o bench.QueueOptions) (bench.Queue, error) {
 	settings := url.Values{
 		"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"},
 		"_txlock": {"immediate"},
 	}
+
 	db, err := sql.Open("sqlite", "file:"+place.Path+"?"+settings.Encode())
 	if err != nil {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
+
 	count := func(ctx context.Context, query string) (n int, err error) {
 		err = db.QueryRowContext(ctx, query).Scan(&n)
 		return n, err
 	}
+
 	return riverqueue.Open(ctx, riverqueue.Database[*sql.Tx]{
 		Driver: riversqlite.New(db), Count: count, Close: func() { _ = db.Close() },
 	}, o)

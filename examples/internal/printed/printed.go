@@ -1,5 +1,5 @@
-// Package printed is for the tests of the examples: it keeps what a program prints, and compares it with what it should have printed. It promises nothing to
-// programs of others.
+// Package printed is for the tests of the examples: it keeps what a program prints, and compares it
+// with what it should have printed. It promises nothing to programs of others.
 package printed
 
 import (
@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// Text is what a program has printed. Steps and tasks may print from other goroutines. The zero value is empty.
+// Text is what a program has printed. Steps and tasks may print from other goroutines. The zero
+// value is empty.
 type Text struct {
 	mu  sync.Mutex
 	all strings.Builder
@@ -30,7 +31,8 @@ func (t *Text) String() string {
 	return t.all.String()
 }
 
-// Diff says what differs between a text and the lines that it should have; nothing when it has them.
+// Diff says what differs between a text and the lines that it should have; nothing when it has
+// them.
 func Diff(got string, lines ...string) string {
 	want := strings.Join(lines, "\n") + "\n"
 	if got == want {

@@ -33,7 +33,8 @@ func TestHiddenProcessIsNotGone(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root may mount a /proc with hidepid=2")
 	}
-	// Namespaces of its own: the mount is seen by no other process, and its options by no other mount.
+	// Namespaces of its own: the mount is seen by no other process, and its options by no other
+	// mount.
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), hiddenEnv+"=judge")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
@@ -62,8 +63,8 @@ func TestProbeOfTheFirstProcess(t *testing.T) {
 	}
 }
 
-// judgeHidden mounts a /proc that hides the processes of other users, becomes another user, and says
-// which processes of root are gone: one that runs and one that has ended.
+// judgeHidden mounts a /proc that hides the processes of other users, becomes another user, and
+// says which processes of root are gone: one that runs and one that has ended.
 func judgeHidden() string {
 	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return "skip: mounts cannot be made private: " + err.Error()

@@ -1,9 +1,9 @@
 // Package host identifies this process to others on the same machine, so that one of them can prove
 // that it is gone.
 //
-// A false proof is dangerous: it fences a live process. So Gone reports true only for facts that the
-// kernel has stated about the very process. A file of /proc that is missing states nothing, because
-// mount options such as hidepid=2 hide the processes of other users.
+// A false proof is dangerous: it fences a live process. So Gone reports true only for facts that
+// the kernel has stated about the very process. A file of /proc that is missing states nothing,
+// because mount options such as hidepid=2 hide the processes of other users.
 package host
 
 import (
@@ -54,12 +54,13 @@ var errNoProcess = errors.New("no such process")
 
 // gone judges a process by what is known about it:
 //
-//   - It ran on this boot of this machine, in our namespace. Nothing is known about any other. The name
-//     of the machine counts too, because clones of one running machine share the id of the boot.
-//   - Its entry in /proc can be read: it is gone when the process there has another start time, so the
-//     id was given away, or when that process has ended.
-//   - Its entry is missing: it is gone when the kernel also says that no process has the id. Any other
-//     answer means that the entry is hidden.
+//   - It ran on this boot of this machine, in our namespace. Nothing is known about any other. The
+//     name of the machine counts too, because clones of one running machine share the id of the
+//     boot.
+//   - Its entry in /proc can be read: it is gone when the process there has another start time, so
+//     the id was given away, or when that process has ended.
+//   - Its entry is missing: it is gone when the kernel also says that no process has the id. Any
+//     other answer means that the entry is hidden.
 func (f *facts) gone(n store.NodeInfo) bool {
 	switch {
 	case n.BootID == "" || n.Namespace == "" || n.PID <= 0 || n.PIDStart == 0:

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// system reads the facts of this machine. Without a /proc that shows our own namespace, as on systems
-// other than Linux, boot or namespace are empty and nothing can be proven.
+// system reads the facts of this machine. Without a /proc that shows our own namespace, as on
+// systems other than Linux, boot or namespace are empty and nothing can be proven.
 func system() *facts {
 	f := &facts{name: "unknown", stat: stat, probe: probe}
 	if name, err := os.Hostname(); err == nil {
@@ -21,9 +21,10 @@ func system() *facts {
 	return f
 }
 
-// namespace names the namespaces in which process ids and start times have their meaning: start times
-// are shifted by the time namespace of the reader. It is empty when /proc belongs to another process id
-// namespace, as in a container that mounts the one of its host: its entries are other processes then.
+// namespace names the namespaces in which process ids and start times have their meaning: start
+// times are shifted by the time namespace of the reader. It is empty when /proc belongs to another
+// process id namespace, as in a container that mounts the one of its host: its entries are other
+// processes then.
 func namespace() string {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return ""

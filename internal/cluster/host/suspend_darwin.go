@@ -6,11 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockUptimeRaw is CLOCK_UPTIME_RAW: it stops while the machine sleeps, as Go's monotonic clock does.
+// clockUptimeRaw is CLOCK_UPTIME_RAW: it stops while the machine sleeps, as Go's monotonic clock
+// does.
 const clockUptimeRaw = 8
 
-// Suspended is how long the machine has been suspended since it was started. CLOCK_MONOTONIC_RAW goes
-// on meanwhile here.
+// Suspended is how long the machine has been suspended since it was started. CLOCK_MONOTONIC_RAW
+// goes on meanwhile here.
 func Suspended() time.Duration {
 	var all, awake unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_MONOTONIC_RAW, &all) != nil || unix.ClockGettime(clockUptimeRaw, &awake) != nil {

@@ -55,7 +55,8 @@ type Answer struct {
 	// OK lets the call through with Permit.
 	OK     bool
 	Permit Permit
-	// Until is when asking again makes sense at the latest; Why is for people. Both when it is refused.
+	// Until is when asking again makes sense at the latest; Why is for people. Both when it is
+	// refused.
 	Until model.Time
 	Why   string
 	// Changed tells that the breaker must be stored before the permit is used.
@@ -67,7 +68,8 @@ type Breaker struct {
 	config     Config
 	state      State
 	generation int64
-	// since is when the state began, until when an open breaker lets probes through, why what opened it.
+	// since is when the state began, until when an open breaker lets probes through, why what
+	// opened it.
 	since, until model.Time
 	why          string
 	// held keeps everything back before it.
@@ -95,7 +97,8 @@ func New(c Config, now model.Time) *Breaker {
 	return b
 }
 
-// Allow asks for one call. A probe gets the lease of the config, or a longer one if the caller knows that the call may take longer.
+// Allow asks for one call. A probe gets the lease of the config, or a longer one if the caller
+// knows that the call may take longer.
 func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	now = b.tick(now)
 	if now < b.held {
@@ -104,12 +107,14 @@ func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	if b.state == Closed {
 		return Answer{OK: true, Permit: Permit{Generation: b.generation}}
 	}
+
 	if b.state == Open {
 		if now < b.until {
 			return Answer{Until: b.until, Why: b.why}
 		}
 		b.become(now, HalfOpen, b.why)
 	}
+
 	b.lapse(now)
 	if until, all := b.allUnderWay(now); all {
 		return Answer{Until: until, Why: fmt.Sprintf("half-open, %d of %d probes are under way", len(b.probes), b.config.Probes)}
@@ -117,6 +122,7 @@ func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	b.lastProbe++
 	p := slot{ID: b.lastProbe, Lease: now.Add(max(lease, b.config.Lease))}
 	b.probes = append(b.probes, p)
+
 	return Answer{OK: true, Permit: Permit{Generation: b.generation, Probe: p.ID, Lease: p.Lease}, Changed: true}
 }
 
@@ -135,12 +141,14 @@ func (b *Breaker) Done(now model.Time, p Permit, how Outcome) (changed bool) {
 	if b.state == Closed {
 		return p.Probe == 0 && b.count(now, how)
 	}
+
 	i := slices.IndexFunc(b.probes, func(s slot) bool { return s.ID == p.Probe })
 	if i < 0 {
 		return false // reported before, or its slot has lapsed and was cleared
 	}
 	late := b.probes[i].Lease <= now
 	b.probes = slices.Delete(b.probes, i, i+1)
+
 	switch {
 	case late || how == Neither:
 	case how == Failed:
@@ -150,6 +158,7 @@ func (b *Breaker) Done(now model.Time, p Permit, how Outcome) (changed bool) {
 			b.become(now, Closed, "")
 		}
 	}
+
 	return true
 }
 
@@ -162,10 +171,12 @@ func (b *Breaker) count(now model.Time, how Outcome) (changed bool) {
 	if how != Failed {
 		return false // a success opens nothing
 	}
+
 	if n := b.window.failures(now, &b.config); b.config.Failures > 0 && n >= b.config.Failures {
 		b.open(now, fmt.Sprintf("%d failures in %v", n, b.config.Window))
 		return true
 	}
+
 	if b.config.Ratio == 0 {
 		return false
 	}
@@ -173,11 +184,13 @@ func (b *Breaker) count(now model.Time, how Outcome) (changed bool) {
 	if calls < int64(b.config.Calls) || failed*1000 < calls*int64(b.config.Ratio) {
 		return false
 	}
+
 	b.open(now, fmt.Sprintf("%d of %d calls failed in %v", failed, calls, b.config.Window))
 	return true
 }
 
-// Trip opens the breaker as if it had seen enough failures: probes are let through after the reset time-out. To keep everything back for longer, pause it.
+// Trip opens the breaker as if it had seen enough failures: probes are let through after the reset
+// time-out. To keep everything back for longer, pause it.
 func (b *Breaker) Trip(now model.Time, why string) {
 	b.open(b.tick(now), orElse(why, "tripped"))
 }
@@ -188,7 +201,8 @@ func (b *Breaker) Reset(now model.Time) {
 	b.become(b.tick(now), Closed, "")
 }
 
-// PauseUntil lets nothing through before the time. It takes the place of any other hold: a time that has passed ends it.
+// PauseUntil lets nothing through before the time. It takes the place of any other hold: a time
+// that has passed ends it.
 func (b *Breaker) PauseUntil(now, until model.Time, why string) {
 	now = b.tick(now)
 	if until <= now {
@@ -198,10 +212,12 @@ func (b *Breaker) PauseUntil(now, until model.Time, why string) {
 	b.held, b.heldWhy = min(until, model.MaxTime), orElse(why, "paused")
 }
 
-// RetryAfter is what the other side says: not before the time. It only ever lengthens a hold, up to what the config allows. It reports whether the breaker must be stored.
+// RetryAfter is what the other side says: not before the time. It only ever lengthens a hold, up to
+// what the config allows. It reports whether the breaker must be stored.
 func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	until = min(until, now.Add(b.config.MaxRetryAfter))
-	behind := b.tick(now) - now // the clock of whoever was told, against that of the node that the breaker heard of last
+	// the clock of whoever was told, against that of the node that the breaker heard of last
+	behind := b.tick(now) - now
 	if until += behind; until <= max(b.held, b.now) {
 		return false
 	}
@@ -209,7 +225,8 @@ func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	return true
 }
 
-// Configure changes the numbers. What is counted begins anew; an open breaker stays open for as long as it now would; probes under way finish.
+// Configure changes the numbers. What is counted begins anew; an open breaker stays open for as
+// long as it now would; probes under way finish.
 func (b *Breaker) Configure(now model.Time, c Config) {
 	b.tick(now)
 	b.config = c.WithDefaults()
@@ -222,7 +239,8 @@ func (b *Breaker) Configure(now model.Time, c Config) {
 // Status is what people see.
 type Status struct {
 	State State
-	// Since is when the state began, Until when calls or probes may pass (zero: now), Why what keeps them back.
+	// Since is when the state began, Until when calls or probes may pass (zero: now), Why what
+	// keeps them back.
 	Since, Until model.Time
 	Why          string
 	Held         bool // by a pause or a Retry-After
@@ -238,22 +256,26 @@ func (b *Breaker) Status(now model.Time) Status {
 	now = max(now, b.now)
 	s := Status{State: b.state, Since: b.since, Why: b.why, Successes: b.successes, Config: b.config}
 	s.Failures = int64(b.window.failures(now, &b.config))
+
 	if b.config.Ratio > 0 {
 		var failed int64
 		s.Calls, failed = b.window.sums(now)
 		s.Failures = max(s.Failures, failed)
 	}
+
 	for _, p := range b.probes {
 		if p.Lease > now {
 			s.Probes++
 		}
 	}
+
 	if now < b.opens() {
 		s.Until = b.opens()
 	}
 	if now < b.held {
 		s.Held, s.Why, s.Until = true, b.heldWhy, max(b.held, s.Until)
 	}
+
 	return s
 }
 

@@ -13,7 +13,8 @@ const t0 = model.Time(1_000_000_000_000_000)
 
 func at(d time.Duration) model.Time { return t0.Add(d) }
 
-// B1: the failure that completes the number opens it, whatever succeeds in between; one that has left the window does not count.
+// B1: the failure that completes the number opens it, whatever succeeds in between; one that has
+// left the window does not count.
 func TestExactlyThresholdFailuresInTheWindowOpen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -57,15 +58,18 @@ func TestRatioNeedsEnoughCalls(t *testing.T) {
 			t.Fatalf("opened by failure %d of fewer than 10 calls", i+1)
 		}
 	}
+
 	// All of them have left the window; 10 successes and 9 failures are less than half.
 	for range 10 {
 		report(21*time.Second, breaker.Succeeded)
 	}
+
 	for i := range 9 {
 		if report(22*time.Second, breaker.Failed) {
 			t.Fatalf("opened by %d failures of %d calls", i+1, 11+i)
 		}
 	}
+
 	if !report(22*time.Second, breaker.Failed) {
 		t.Fatal("10 failures of 20 calls did not open it")
 	}
@@ -82,6 +86,7 @@ func TestOpenHalfOpenClosed(t *testing.T) {
 	if a := b.Allow(at(10*time.Second-time.Microsecond), 0); a.OK || a.Until != at(10*time.Second) || a.Why == "" {
 		t.Fatalf("open: %+v", a)
 	}
+
 	one, two := b.Allow(at(10*time.Second), 0), b.Allow(at(11*time.Second), 0)
 	if !one.OK || !two.OK || !one.Changed || one.Permit.Probe == two.Permit.Probe || one.Permit.Lease != at(15*time.Second) {
 		t.Fatalf("probes: %+v, %+v", one, two)
@@ -89,6 +94,7 @@ func TestOpenHalfOpenClosed(t *testing.T) {
 	if a := b.Allow(at(11*time.Second), 0); a.OK || a.Until != at(15*time.Second) {
 		t.Fatalf("a third probe: %+v", a)
 	}
+
 	if b.Done(at(11*time.Second), early, breaker.Failed) {
 		t.Fatal("a call from before it opened has changed it")
 	}
@@ -98,7 +104,9 @@ func TestOpenHalfOpenClosed(t *testing.T) {
 	if b.Done(at(12*time.Second), one.Permit, breaker.Succeeded) {
 		t.Fatal("the same probe counted twice")
 	}
-	// The second one is not heard of again: its slot is free when its lease ends, and its success comes too late.
+
+	// The second one is not heard of again: its slot is free when its lease ends, and its success
+	// comes too late.
 	three := b.Allow(at(16*time.Second), 0)
 	four := b.Allow(at(16*time.Second), time.Hour)
 	if !three.OK || !four.OK || four.Permit.Lease != at(16*time.Second+time.Hour) {
@@ -107,6 +115,7 @@ func TestOpenHalfOpenClosed(t *testing.T) {
 	if b.Done(at(17*time.Second), two.Permit, breaker.Succeeded); b.Status(at(17*time.Second)).State != breaker.HalfOpen {
 		t.Fatal("a success after the end of the lease counted")
 	}
+
 	b.Done(at(17*time.Second), three.Permit, breaker.Neither)
 	if s := b.Status(at(17 * time.Second)); s.State != breaker.HalfOpen || s.Probes != 1 || s.Successes != 1 {
 		t.Fatalf("%+v", s)
@@ -127,6 +136,7 @@ func TestFailedProbeOpensAgain(t *testing.T) {
 	if !b.Done(at(11*time.Second), one, breaker.Failed) {
 		t.Fatal("not told")
 	}
+
 	if b.Done(at(11*time.Second), two, breaker.Succeeded) {
 		t.Fatal("a probe of the time before counted")
 	}
@@ -135,8 +145,8 @@ func TestFailedProbeOpensAgain(t *testing.T) {
 	}
 }
 
-// A node whose clock is behind that of the node which the breaker heard of last: what it is told holds for as long as the other
-// side asked for, and is not over already.
+// A node whose clock is behind that of the node which the breaker heard of last: what it is told
+// holds for as long as the other side asked for, and is not over already.
 func TestRetryAfterByAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{MaxRetryAfter: time.Hour}, t0)
@@ -147,6 +157,7 @@ func TestRetryAfterByAClockThatIsBehind(t *testing.T) {
 	if s := b.Status(at(time.Minute)); !s.Held || s.Until != at(70*time.Second) {
 		t.Fatalf("%+v", s)
 	}
+
 	if a := b.Allow(at(9*time.Second), 0); a.OK {
 		t.Fatalf("%+v", a)
 	}
@@ -168,6 +179,7 @@ func TestHolds(t *testing.T) {
 	if a := b.Allow(at(59*time.Second), 0); a.OK || a.Until != at(time.Minute) {
 		t.Fatalf("%+v", a)
 	}
+
 	if a := b.Allow(at(time.Minute), 0); !a.OK {
 		t.Fatalf("a hold changes no state: %+v", a)
 	}
@@ -178,6 +190,7 @@ func TestHolds(t *testing.T) {
 	if s := b.Status(at(2 * time.Minute)); !s.Held || s.Why != "they migrate" || s.Until != at(3*time.Minute) {
 		t.Fatalf("%+v", s)
 	}
+
 	// What was let through before still counts.
 	if !b.Done(at(2*time.Minute+55*time.Second), p, breaker.Failed) {
 		t.Fatal("not opened")
@@ -185,6 +198,7 @@ func TestHolds(t *testing.T) {
 	if a := b.Allow(at(2*time.Minute+59*time.Second), 0); a.OK || a.Until != at(3*time.Minute+5*time.Second) {
 		t.Fatalf("held and open: %+v", a)
 	}
+
 	b.PauseUntil(at(2*time.Minute+59*time.Second), 0, "")
 	b.Reset(at(2*time.Minute + 59*time.Second))
 	if !b.Allow(at(2*time.Minute+59*time.Second), 0).OK {
@@ -225,6 +239,7 @@ func TestConfigsThatMakeNoSense(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
+
 	if err := (breaker.Config{Ratio: 500, Calls: 3}).Validate(); err != nil {
 		t.Error(err)
 	}
@@ -246,6 +261,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(row)
+
 	f.Fuzz(func(t *testing.T, row []byte) {
 		b, err := breaker.Decode(row)
 		if err != nil {
@@ -274,12 +290,14 @@ func BenchmarkAllowDone(b *testing.B) {
 	}
 }
 
-// What a place tells again, because it does not know whether it was stored, counts once, and it is given the probe that it was given the first time.
+// What a place tells again, because it does not know whether it was stored, counts once, and it is
+// given the probe that it was given the first time.
 func TestToldAgain(t *testing.T) {
 	t.Parallel()
 	c := breaker.Config{Failures: 3, Window: time.Hour, Reset: time.Minute, Probes: 2}
 	b := breaker.New(c, 1)
 	now := model.Time(1)
+
 	tell := func(place, seq int64, m breaker.ToOwner) (breaker.Permit, bool) {
 		t.Helper()
 		row, err := b.Encode()
@@ -292,6 +310,7 @@ func TestToldAgain(t *testing.T) {
 		m.Place, m.Seq = place, seq
 		return b.Receive(now, &m)
 	}
+
 	failed := breaker.ToOwner{Reports: []breaker.Report{{Permit: breaker.Permit{Generation: 1}, How: breaker.Failed}}}
 	for range 5 {
 		tell(1, 1, failed)
@@ -300,6 +319,7 @@ func TestToldAgain(t *testing.T) {
 			t.Fatalf("two failures that are told again and again: %s", s)
 		}
 	}
+
 	if _, changed := tell(1, 2, failed); !changed || b.Status(now).State != breaker.Open {
 		t.Fatalf("after the third failure it is %s", b.Status(now).State)
 	}
@@ -309,6 +329,7 @@ func TestToldAgain(t *testing.T) {
 	if first.Probe == 0 || !changed {
 		t.Fatalf("the probe is %+v, changed %v", first, changed)
 	}
+
 	if again, changed := tell(1, 3, ask); again != first || changed {
 		t.Errorf("asked again, the probe is %+v and not %+v, changed %v", again, first, changed)
 	}
@@ -329,7 +350,8 @@ func TestToldAgain(t *testing.T) {
 	}
 }
 
-// A probe that a place was given and has not used yet passes neither a breaker that has left the state it was given in, nor one that is held since.
+// A probe that a place was given and has not used yet passes neither a breaker that has left the
+// state it was given in, nor one that is held since.
 func TestProbeThatIsOutOfDate(t *testing.T) {
 	t.Parallel()
 	half := func() (b *breaker.Breaker, probe breaker.Permit) {
@@ -373,17 +395,20 @@ func TestProbeThatIsOutOfDate(t *testing.T) {
 	}
 }
 
-// When fewer probes are allowed than are under way, one that has lapsed leaves no room while there are still enough of the others: nobody is told to ask before the next of these lapses. Whoever was told so
-// would ask, be refused and be told the same again.
+// When fewer probes are allowed than are under way, one that has lapsed leaves no room while there
+// are still enough of the others: nobody is told to ask before the next of these lapses. Whoever
+// was told so would ask, be refused and be told the same again.
 func TestFewerProbesThanAreUnderWay(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Failures: 1, Reset: time.Second, Probes: 2, Lease: time.Minute}, t0)
 	b.Trip(t0, "")
+
 	for _, lease := range []time.Duration{time.Minute, time.Hour} {
 		if a := b.Allow(at(time.Second), lease); !a.OK {
 			t.Fatalf("%+v", a)
 		}
 	}
+
 	b.Configure(at(2*time.Second), breaker.Config{Failures: 1, Reset: time.Second, Probes: 1, Lease: time.Minute})
 	now, long := at(2*time.Minute), at(time.Second+time.Hour)
 	n := b.News(now)

@@ -1,14 +1,17 @@
-// Package breaker decides whether calls to something that fails may go on: a circuit breaker, shared by everybody who calls the same thing.
+// Package breaker decides whether calls to something that fails may go on: a circuit breaker,
+// shared by everybody who calls the same thing.
 //
-// It is a value with methods: no clock, no randomness, no goroutine, no I/O. Where several nodes share it, it is a value in the store: each acts on a View of it, and applies what
-// the view has to tell to the breaker by compare-and-set.
+// It is a value with methods: no clock, no randomness, no goroutine, no I/O. Where several nodes
+// share it, it is a value in the store: each acts on a View of it, and applies what the view has to
+// tell to the breaker by compare-and-set.
 //
 //	closed     calls pass. Failures in the window are counted; enough of them open it.
 //	open       nothing passes before the reset time-out has passed.
 //	half-open  up to Probes calls at a time pass. One failure opens it again; Successes successes close it.
 //
-// Beside its state, a breaker may be held until a time: by somebody who pauses it, or because the other side said when to come again (Retry-After).
-// A hold changes no state: when it is over, the breaker goes on as it was.
+// Beside its state, a breaker may be held until a time: by somebody who pauses it, or because the
+// other side said when to come again (Retry-After). A hold changes no state: when it is over, the
+// breaker goes on as it was.
 //
 // What it promises, referred to by tests:
 //

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// oracle is a breaker that keeps everything that ever happened, and looks through all of it each time.
+// oracle is a breaker that keeps everything that ever happened, and looks through all of it each
+// time.
 type oracle struct {
 	c      breaker.Config
 	now    model.Time
@@ -83,12 +84,14 @@ func (o *oracle) done(p breaker.Permit, how breaker.Outcome) {
 					o.enter(breaker.Closed)
 				}
 			}
+
 			return
 		}
 	}
 }
 
-// outcome applies one report to both. In a closed state all permits of a generation are equal, so a report is one of any of them.
+// outcome applies one report to both. In a closed state all permits of a generation are equal, so a
+// report is one of any of them.
 type pair struct {
 	t      *rapid.T
 	b      *breaker.Breaker
@@ -119,6 +122,7 @@ func TestModel(t *testing.T) {
 			Failures: rapid.IntRange(1, 4).Draw(t, "failures"), Successes: rapid.IntRange(1, 3).Draw(t, "successes"),
 			Probes: rapid.IntRange(1, 3).Draw(t, "probes"), Window: 10 * time.Second, Reset: 5 * time.Second, Lease: 3 * time.Second, MaxRetryAfter: 8 * time.Second,
 		}
+
 		p := &pair{t: t, b: breaker.New(c, t0), o: oracle{c: c, now: t0, since: t0}}
 		b, o := p.b, &p.o
 		t.Repeat(map[string]func(*rapid.T){
@@ -146,7 +150,8 @@ func TestModel(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(p.issued)-1).Draw(t, "call")
 				permit := p.issued[i]
-				if permit.Probe == 0 { // a probe may be reported twice; others are all alike, so the caller sees to it
+				// a probe may be reported twice; others are all alike, so the caller sees to it
+				if permit.Probe == 0 {
 					p.issued = append(p.issued[:i], p.issued[i+1:]...)
 				}
 				how := rapid.SampledFrom([]breaker.Outcome{breaker.Neither, breaker.Succeeded, breaker.Failed, breaker.Failed}).Draw(t, "how")
@@ -189,6 +194,7 @@ func TestExhaustive(t *testing.T) {
 		depth = 5
 	}
 	steps := make([]int, depth)
+
 	n := 0
 	for {
 		walk(t, c, steps)
@@ -204,6 +210,7 @@ func TestExhaustive(t *testing.T) {
 			break
 		}
 	}
+
 	t.Logf("%d sequences", n)
 }
 
@@ -245,17 +252,20 @@ func walk(t *testing.T, c breaker.Config, steps []int) {
 			o.enter(breaker.Open)
 			b.Trip(o.now, "")
 		}
+
 		if got := b.Status(o.now); got.State != o.state {
 			t.Fatalf("%v at %d: %v, want %v", steps, i, got.State, o.state)
 		}
 	}
 }
 
-// Successes of other places count for the ratio, at the time at which they came in, and only for the generation that they belong to.
+// Successes of other places count for the ratio, at the time at which they came in, and only for
+// the generation that they belong to.
 func TestViewsTally(t *testing.T) {
 	t.Parallel()
 	o := breaker.New(breaker.Config{Ratio: 500, Calls: 2, Window: 20 * time.Second}, t0)
 	v := breaker.NewView()
+
 	exchange := func(now model.Time) {
 		for range 2 {
 			if m, ok := v.Tell(); ok {
@@ -266,6 +276,7 @@ func TestViewsTally(t *testing.T) {
 			}
 		}
 	}
+
 	v.Allow(t0, 0)
 	exchange(t0)
 	for range 10 {
@@ -275,6 +286,7 @@ func TestViewsTally(t *testing.T) {
 	if n := o.Status(t0).Calls; n != 0 {
 		t.Fatalf("%d calls are told one by one", n)
 	}
+
 	later := at(15 * time.Second)
 	v.Done(later, v.Allow(later, 0).Permit, breaker.Failed)
 	exchange(later)
@@ -284,6 +296,7 @@ func TestViewsTally(t *testing.T) {
 	if s := o.Status(at(21 * time.Second)); s.Calls != 1 {
 		t.Fatalf("successes do not leave the window with their age: %+v", s)
 	}
+
 	v.Done(later, v.Allow(later, 0).Permit, breaker.Succeeded)
 	o.Trip(later, "")
 	o.Reset(later)
@@ -306,6 +319,7 @@ func TestViewIsHeldBack(t *testing.T) {
 	if changed || probe != (breaker.Permit{}) || !v.Receive(t0, o.News(t0)) {
 		t.Fatalf("%v %v", changed, probe)
 	}
+
 	if !v.Allow(t0, 0).OK {
 		t.Fatal("closed")
 	}
@@ -314,6 +328,7 @@ func TestViewIsHeldBack(t *testing.T) {
 	if _, changed = o.Receive(t0, &m); !changed || v.Receive(t0, o.News(t0)) {
 		t.Fatalf("%v", changed)
 	}
+
 	if a := v.Allow(at(time.Second), 0); a.OK || a.Until != at(time.Minute) {
 		t.Fatalf("%+v", a)
 	}
@@ -322,8 +337,9 @@ func TestViewIsHeldBack(t *testing.T) {
 	}
 }
 
-// Several places act on one breaker by messages that take any time, in order between two ends. However they are delivered: at most Probes
-// calls are under way while it is half-open; whoever has heard that it is open lets nothing through; and when everything is told, no slot is lost.
+// Several places act on one breaker by messages that take any time, in order between two ends.
+// However they are delivered: at most Probes calls are under way while it is half-open; whoever has
+// heard that it is open lets nothing through; and when everything is told, no slot is lost.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -331,6 +347,7 @@ func TestViews(t *testing.T) {
 			Failures: rapid.IntRange(1, 3).Draw(t, "failures"), Successes: rapid.IntRange(1, 2).Draw(t, "successes"),
 			Probes: rapid.IntRange(1, 2).Draw(t, "probes"), Window: time.Hour, Reset: 5 * time.Second, Lease: 30 * time.Second,
 		}
+
 		if rapid.Bool().Draw(t, "ratio") {
 			c.Failures, c.Ratio, c.Calls = 0, 500, 2
 		}
@@ -340,6 +357,7 @@ func TestViews(t *testing.T) {
 			place  int
 			permit breaker.Permit
 		}
+
 		var (
 			views [3]*breaker.View
 			up    [3][]breaker.ToOwner
@@ -349,16 +367,19 @@ func TestViews(t *testing.T) {
 		for i := range views {
 			views[i] = breaker.NewView()
 		}
+
 		tell := func(i int) {
 			if m, ok := views[i].Tell(); ok {
 				up[i] = append(up[i], m)
 			}
 		}
+
 		send := func() {
 			for i := range down {
 				down[i] = append(down[i], o.News(now))
 			}
 		}
+
 		place := func(t *rapid.T) int { return rapid.IntRange(0, 2).Draw(t, "place") }
 		deliverUp := func(i int) {
 			m := up[i][0]
@@ -372,10 +393,12 @@ func TestViews(t *testing.T) {
 			last := &down[i][len(down[i])-1]
 			last.Probe, last.Answer = probe, m.Ask
 		}
+
 		deliverDown := func(i int) {
 			views[i].Receive(now, down[i][0])
 			down[i] = down[i][1:]
 		}
+
 		check := func() {
 			slots := map[int64]bool{}
 			for _, r := range calls {
@@ -386,21 +409,25 @@ func TestViews(t *testing.T) {
 					slots[r.permit.Probe] = true
 				}
 			}
+
 			if s := o.Status(now); s.Probes > c.Probes {
 				t.Fatalf("%+v", s)
 			}
+
 			byGeneration := map[int64]int{}
 			for _, r := range calls {
 				if r.permit.Probe != 0 && r.permit.Lease > now {
 					byGeneration[r.permit.Generation]++
 				}
 			}
+
 			for g, n := range byGeneration {
 				if n > c.Probes {
 					t.Fatalf("%d probes under way in generation %d", n, g)
 				}
 			}
 		}
+
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(*rapid.T) { check() },
 			"pass time": func(t *rapid.T) {
@@ -455,11 +482,14 @@ func TestViews(t *testing.T) {
 				}
 			},
 		})
-		// Everything is reported and delivered: whatever is half-open then has a slot for whoever asks.
+
+		// Everything is reported and delivered: whatever is half-open then has a slot for whoever
+		// asks.
 		for _, r := range calls {
 			views[r.place].Done(now, r.permit, breaker.Neither)
 			tell(r.place)
 		}
+
 		calls = nil
 		for busy := true; busy; {
 			busy = false
@@ -474,7 +504,9 @@ func TestViews(t *testing.T) {
 				}
 			}
 		}
-		now = now.Add(time.Minute) // leases of probes that were given to a place which did not need them any more
+
+		// leases of probes that were given to a place which did not need them any more
+		now = now.Add(time.Minute)
 		for i := range views {
 			passed := false
 			for range 3 { // hear, ask, use
@@ -482,19 +514,23 @@ func TestViews(t *testing.T) {
 					passed = true
 					views[i].Done(now, a.Permit, breaker.Neither)
 				}
+
 				tell(i)
 				for len(up[i]) > 0 {
 					deliverUp(i)
 				}
+
 				for j := range views {
 					for len(down[j]) > 0 {
 						deliverDown(j)
 					}
 				}
+
 				if passed {
 					break
 				}
 			}
+
 			if !passed {
 				t.Fatalf("place %d gets nothing through: %s", i, fmt.Sprintf("%+v", o.Status(now)))
 			}

@@ -16,7 +16,8 @@ type ToOwner struct {
 	Lease time.Duration `cbor:"3,keyasint,omitempty"`
 	// RetryAfter is what the other side has said; zero for nothing.
 	RetryAfter model.Time `cbor:"4,keyasint,omitempty"`
-	// Place is who tells it, and Seq its number there, counted up: what is told again, because nobody knows whether it was stored, counts once. Zero for what is told once.
+	// Place is who tells it, and Seq its number there, counted up: what is told again, because
+	// nobody knows whether it was stored, counts once. Zero for what is told once.
 	Place int64 `cbor:"5,keyasint,omitempty"`
 	Seq   int64 `cbor:"6,keyasint,omitempty"`
 }
@@ -30,7 +31,8 @@ type heard struct {
 	Probe Permit `cbor:"4,keyasint,omitzero"`
 }
 
-// maxHeard is how many places a breaker remembers, those that told something last. A place is one life of a process.
+// maxHeard is how many places a breaker remembers, those that told something last. A place is one
+// life of a process.
 const maxHeard = 64
 
 // Report is how one call ended, or how many succeeded.
@@ -59,18 +61,21 @@ type News struct {
 	Held model.Time `cbor:"8,keyasint,omitempty"`
 }
 
-// Receive takes what a place tells. It returns the probe that the place is given, if it asked for one, and whether the breaker has changed in any way: where several
-// places share it, counts are part of what they share.
+// Receive takes what a place tells. It returns the probe that the place is given, if it asked for
+// one, and whether the breaker has changed in any way: where several places share it, counts are
+// part of what they share.
 func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed bool) {
 	told := now // by the clock of the place
 	now = b.tick(now)
 	var from *heard
+
 	if m.Place != 0 {
 		news := false
 		if from, news = b.hear(m.Place, m.Seq); !news {
 			return b.given(from, m), false
 		}
 	}
+
 	for _, r := range m.Reports {
 		counts := b.state == Closed && r.Permit.Generation == b.generation && r.Permit.Probe == 0
 		switch {
@@ -81,9 +86,11 @@ func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed boo
 			changed = true
 		}
 	}
+
 	if !m.RetryAfter.IsZero() {
 		changed = b.RetryAfter(told, m.RetryAfter) || changed
 	}
+
 	if m.Ask {
 		if a := b.Allow(now, m.Lease); a.OK && a.Permit.Probe != 0 {
 			probe, changed = a.Permit, true
@@ -92,6 +99,7 @@ func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed boo
 			}
 		}
 	}
+
 	return probe, changed
 }
 
@@ -112,7 +120,8 @@ func (b *Breaker) hear(place, seq int64) (from *heard, news bool) {
 	return &b.heard[len(b.heard)-1], true
 }
 
-// given is the probe that a place was given when it asked for the first time, if it is still under way; the place has not heard of it.
+// given is the probe that a place was given when it asked for the first time, if it is still under
+// way; the place has not heard of it.
 func (b *Breaker) given(to *heard, m *ToOwner) (probe Permit) {
 	if m.Ask && to.Asked == m.Seq && slices.ContainsFunc(b.probes, func(p slot) bool { return p.ID == to.Probe.Probe }) {
 		return to.Probe
@@ -141,7 +150,8 @@ func (b *Breaker) news(now model.Time) News {
 	return n
 }
 
-// allUnderWay reports whether no probe is to be had, and when the first of those that are under way lapses. There may be more of them than are allowed by now.
+// allUnderWay reports whether no probe is to be had, and when the first of those that are under way
+// lapses. There may be more of them than are allowed by now.
 func (b *Breaker) allUnderWay(now model.Time) (until model.Time, all bool) {
 	count := 0
 	for _, p := range b.probes {

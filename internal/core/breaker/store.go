@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// version of the stored form. A build refuses what it does not know, rather than to forget a part of it.
+// version of the stored form. A build refuses what it does not know, rather than to forget a part
+// of it.
 const version = 1
 
 // stored is a breaker as its row has it.
@@ -32,7 +33,8 @@ type stored struct {
 	Heard      []heard      `cbor:"16,keyasint,omitempty"`
 }
 
-// Encode is the stored form, with the counts of the moment: who hands the breaker over in order loses none.
+// Encode is the stored form, with the counts of the moment: who hands the breaker over in order
+// loses none.
 func (b *Breaker) Encode() ([]byte, error) {
 	s := stored{
 		Version: version, Config: b.config, State: b.state, Generation: b.generation, Since: b.since, Until: b.until, Why: b.why,
@@ -56,6 +58,7 @@ func Decode(row []byte) (*Breaker, error) {
 	if s.Version != version {
 		return nil, fault.New(fault.Corrupt, "breaker: stored by version %d, this build knows version %d", s.Version, version)
 	}
+
 	if err := s.check(); err != nil {
 		return nil, fault.New(fault.Corrupt, "breaker: %w", err)
 	}
@@ -63,11 +66,13 @@ func Decode(row []byte) (*Breaker, error) {
 	b.state, b.generation, b.since, b.until, b.why = s.State, s.Generation, s.Since, s.Until, s.Why
 	b.held, b.heldWhy, b.probes, b.lastProbe, b.successes = s.Held, s.HeldWhy, s.Probes, s.LastProbe, s.Successes
 	b.window.failed, b.heard = s.Failures, s.Heard
+
 	for _, k := range s.Buckets {
 		if b.window.buckets != nil && k.Index >= 0 {
 			b.window.buckets[k.Index%buckets] = k
 		}
 	}
+
 	return b, nil
 }
 
@@ -77,6 +82,7 @@ func (s *stored) check() error {
 		return err
 	}
 	full := s.Config.WithDefaults()
+
 	switch {
 	case s.State > HalfOpen:
 		return fmt.Errorf("%v", s.State)
@@ -91,5 +97,6 @@ func (s *stored) check() error {
 	case len(s.Probes) > MaxProbes:
 		return fmt.Errorf("%d probes", len(s.Probes))
 	}
+
 	return nil
 }

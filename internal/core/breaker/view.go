@@ -6,8 +6,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// View is a breaker as another place than its owner acts on it. Through a closed one calls pass at once; what they tell goes to the owner. Probes are given by
-// the owner alone, so their number is kept whatever a view believes. A view that has not heard how the breaker stands lets nothing through.
+// View is a breaker as another place than its owner acts on it. Through a closed one calls pass at
+// once; what they tell goes to the owner. Probes are given by the owner alone, so their number is
+// kept whatever a view believes. A view that has not heard how the breaker stands lets nothing
+// through.
 type View struct {
 	news  News
 	heard bool
@@ -20,7 +22,8 @@ type View struct {
 // NewView knows nothing yet.
 func NewView() *View { return &View{} }
 
-// Allow asks for one call. The Until of a refusal is zero while the owner is asked: news tell when to try again.
+// Allow asks for one call. The Until of a refusal is zero while the owner is asked: news tell when
+// to try again.
 func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 	now = v.tick(now)
 	n := &v.news
@@ -37,11 +40,13 @@ func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 	case n.State == Closed:
 		return Answer{OK: true, Permit: Permit{Generation: n.Generation}}
 	}
+
 	v.ask(lease)
 	return Answer{Why: "half-open, the owner is asked for a probe"}
 }
 
-// Until is before when nothing passes, as far as this place knows, and why; zero when a call may pass or ask.
+// Until is before when nothing passes, as far as this place knows, and why; zero when a call may
+// pass or ask.
 func (v *View) Until(now model.Time) (until model.Time, why string) {
 	if now = max(now, v.now); now < v.news.Until && !v.probes(now) {
 		return v.news.Until, v.news.Why
@@ -60,6 +65,7 @@ func (v *View) Done(now model.Time, p Permit, how Outcome) {
 	if v.tally.Calls > 0 && (v.news.Generation != v.tally.Permit.Generation || now.Sub(v.tally.At) >= v.news.Tally) {
 		v.flush()
 	}
+
 	switch {
 	case p.Probe == 0 && (p.Generation != v.news.Generation || how == Neither):
 	case p.Probe == 0 && how == Succeeded:
@@ -86,7 +92,8 @@ func (v *View) Receive(now model.Time, n News) (retry bool) {
 		n.Probe = kept // given before, and not used yet
 	}
 	if n.Probe.Generation != n.Generation {
-		n.Probe = Permit{} // of a state that has ended meanwhile, as this place has seen itself or has heard
+		// of a state that has ended meanwhile, as this place has seen itself or has heard
+		n.Probe = Permit{}
 	}
 	v.news, v.heard, v.asked = n, true, v.asked && !n.Answer
 	return now >= n.Until || v.probes(now)

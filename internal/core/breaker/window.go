@@ -9,8 +9,9 @@ import (
 // buckets is how finely outcomes are counted for a ratio: each is a twentieth of the window.
 const buckets = 20
 
-// window is what is known of the outcomes of late. A count must be exact, so the times of the last failures are kept, as many as it takes to open.
-// A ratio needs all outcomes, so these are counted in buckets.
+// window is what is known of the outcomes of late. A count must be exact, so the times of the last
+// failures are kept, as many as it takes to open. A ratio needs all outcomes, so these are counted
+// in buckets.
 type window struct {
 	failed  []model.Time // ring; oldest at next when full
 	next    int

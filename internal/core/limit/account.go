@@ -2,9 +2,11 @@ package limit
 
 import "slices"
 
-// Account is what a place knows of its lease, for places that read what the owner has written instead of being sent messages. Everything that the owner does with the lease follows from two
-// things: what the place has told, and what the lease says afterwards; so whoever knows how far the owner has heard it finds out what it was granted and asked for, however many
-// changes it has missed.
+// Account is what a place knows of its lease, for places that read what the owner has written
+// instead of being sent messages. Everything that the owner does with the lease follows from two
+// things: what the place has told, and what the lease says afterwards; so whoever knows how far the
+// owner has heard it finds out what it was granted and asked for, however many changes it has
+// missed.
 //
 // The zero Account is that of a place without a lease.
 type Account struct{ lease lease }

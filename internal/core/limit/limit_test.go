@@ -22,6 +22,7 @@ func TestOnePlaceNeedsOneMessage(t *testing.T) {
 	if got := w.locals[0].Block(); got != 40 {
 		t.Fatalf("%d permits of 40", got)
 	}
+
 	for range 39 {
 		w.arrive(0)
 	}
@@ -32,6 +33,7 @@ func TestOnePlaceNeedsOneMessage(t *testing.T) {
 	if w.settle(); len(w.waiting[0]) != 1 {
 		t.Fatal("41 holders of 40")
 	}
+
 	w.finish(0, 7)
 	if w.try(0); len(w.waiting[0]) != 0 {
 		t.Fatal("a permit that was given back is free")
@@ -47,11 +49,13 @@ func TestTakeAndGiveAreIdempotent(t *testing.T) {
 	l.Wait(2)
 	w.tell(0)
 	w.settle()
+
 	for range 2 {
 		if !l.Take(ref(1)) || l.Held() != 1 {
 			t.Fatalf("%d holders", l.Held())
 		}
 	}
+
 	if !l.Take(ref(2)) || l.Take(ref(3)) {
 		t.Fatal("the second token was spent by the first task")
 	}
@@ -60,7 +64,8 @@ func TestTakeAndGiveAreIdempotent(t *testing.T) {
 	}
 }
 
-// What nobody needs goes to whoever does: all of it, also beyond its share, and also what becomes free later.
+// What nobody needs goes to whoever does: all of it, also beyond its share, and also what becomes
+// free later.
 func TestSpareIsRecalled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 10})
@@ -73,6 +78,7 @@ func TestSpareIsRecalled(t *testing.T) {
 	if a, b := len(w.holding[0]), len(w.holding[1]); a != 1 || b != 9 {
 		t.Fatalf("%d and %d holders, want 1 and 9", a, b)
 	}
+
 	w.finish(0, 0)
 	w.settle()
 	if got := len(w.holding[1]); got != 10 {
@@ -103,6 +109,7 @@ func TestSharesUnderLoad(t *testing.T) {
 				}
 			}
 		}
+
 		low, high := min(served[0], served[1], served[2]), max(served[0], served[1], served[2])
 		if low*3 < high {
 			t.Errorf("limit %d: %v", n, served)
@@ -123,6 +130,7 @@ func TestLoweredLimit(t *testing.T) {
 	w.settle()
 	w.locals[1].Wait(2)
 	w.tell(1)
+
 	for len(w.up[1])+len(w.down[1])+len(w.up[0])+len(w.down[0]) > 0 {
 		for i := range 2 {
 			if len(w.up[i]) > 0 {
@@ -133,6 +141,7 @@ func TestLoweredLimit(t *testing.T) {
 			}
 		}
 	}
+
 	if w.locals[1].Block() == 0 {
 		t.Fatal("nothing was leased to place 1")
 	}
@@ -141,6 +150,7 @@ func TestLoweredLimit(t *testing.T) {
 	if permits, _ := w.owner.Leased(); permits != 4 || w.locals[1].Block() != 0 {
 		t.Fatalf("%d permits are leased while 4 are held, %d to place 1", permits, w.locals[1].Block())
 	}
+
 	for range 4 {
 		w.finish(0, 0)
 		w.settle()
@@ -148,12 +158,14 @@ func TestLoweredLimit(t *testing.T) {
 			t.Fatalf("%d permits are leased", permits)
 		}
 	}
+
 	if got := w.locals[1].Block(); got == 0 {
 		t.Fatal("the limit is kept, and place 1 still has nothing")
 	}
 }
 
-// A place dies, its holders are found at another one: until those have permits of their own, nobody else gets theirs.
+// A place dies, its holders are found at another one: until those have permits of their own, nobody
+// else gets theirs.
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 3, Rate: 9, Per: time.Minute, Burst: 9})
@@ -178,16 +190,19 @@ func TestLostPlace(t *testing.T) {
 	if w.locals[1].Block() != 3 || len(w.waiting[1]) != 1 || len(w.waiting[2]) != 1 {
 		t.Fatalf("%d permits, %d and %d wait", w.locals[1].Block(), len(w.waiting[1]), len(w.waiting[2]))
 	}
+
 	w.drain()
 }
 
-// 1,000,000 per day, over ten days in odd steps: neither one more nor one less than there should be.
+// 1,000,000 per day, over ten days in odd steps: neither one more nor one less than there should
+// be.
 func TestNoDrift(t *testing.T) {
 	t.Parallel()
 	n := limit.Numbers{Rate: 999_983, Per: 24 * time.Hour}
 	w := newWorld(t, n)
 	w.arrive(0)
 	w.settle()
+
 	begin, count := w.now, 1
 	for step := model.Time(1); w.now < begin.Add(2*time.Hour); step = step%977 + 13 {
 		if len(w.waiting[0]) == 0 {
@@ -195,6 +210,7 @@ func TestNoDrift(t *testing.T) {
 			w.arrive(0)
 			w.settle()
 		}
+
 		next := w.owner.Next()
 		if next <= w.now {
 			t.Fatalf("next %v at %v", next, w.now)
@@ -203,6 +219,7 @@ func TestNoDrift(t *testing.T) {
 		if w.settle(); len(w.waiting[0]) != 1 {
 			t.Fatal("a token before its time")
 		}
+
 		w.send(w.owner.Tick(w.now))
 		w.now = next
 		w.send(w.owner.Tick(w.now))
@@ -211,10 +228,12 @@ func TestNoDrift(t *testing.T) {
 		if len(w.waiting[0]) != 0 {
 			t.Fatalf("no token at its time, number %d", count)
 		}
+
 		if count > 20_000 {
 			break
 		}
 	}
+
 	want := int64(w.now-begin) * n.Rate / n.Per.Microseconds()
 	if int64(count-1) != want {
 		t.Fatalf("%d tokens in %v, want %d", count-1, w.now.Sub(begin), want)
@@ -234,6 +253,7 @@ func TestBounds(t *testing.T) {
 			o.Receive(now, 1, limit.ToOwner{Spent: s.Tokens})
 		}
 	}
+
 	o.Configure(math.MaxInt64, limit.Numbers{Rate: 1, Per: limit.MinPer})
 	o.Configure(math.MaxInt64, n)
 	o.Configure(math.MaxInt64, limit.Numbers{Concurrency: 1})
@@ -270,6 +290,7 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+
 	f.Add(row)
 	f.Add([]byte{0xff})
 	f.Fuzz(func(t *testing.T, row []byte) {

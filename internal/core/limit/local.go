@@ -7,13 +7,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Local hands the permits that are leased to a place to tasks. After every call that changes it, Tell says what the owner is to hear.
+// Local hands the permits that are leased to a place to tasks. After every call that changes it,
+// Tell says what the owner is to hear.
 type Local struct {
 	numbers Numbers
 	block   int   // permits leased to this place
 	tokens  int64 // leased and not spent
 	holders map[model.TaskRef]struct{}
-	// waiting tasks could go on but for this resource; pinned ones could have it, and wait for one that comes later in the order.
+	// waiting tasks could go on but for this resource; pinned ones could have it, and wait for one
+	// that comes later in the order.
 	waiting, pinned int
 	recalled        recalls
 
@@ -56,7 +58,8 @@ func (l *Local) Take(who model.TaskRef) bool {
 	return true
 }
 
-// Hold makes a task a holder that was found to be one: it was claimed before this process came to own it. There may be more of them than permits.
+// Hold makes a task a holder that was found to be one: it was claimed before this process came to
+// own it. There may be more of them than permits.
 func (l *Local) Hold(who model.TaskRef) { l.holders[who] = struct{}{} }
 
 // Give ends a hold. It reports whether there was one.
@@ -91,8 +94,9 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	return m.Permits > 0 || m.Tokens > 0
 }
 
-// Believed tells what the owner believes that the place wants and holds without a permit, when nothing that the place has told is on its way any more. What was told while a grant came the other way is
-// more than that: the owner would keep permits for a place that does not need them.
+// Believed tells what the owner believes that the place wants and holds without a permit, when
+// nothing that the place has told is on its way any more. What was told while a grant came the
+// other way is more than that: the owner would keep permits for a place that does not need them.
 func (l *Local) Believed(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }
@@ -107,6 +111,7 @@ func (l *Local) Tell() (m ToOwner, ok bool) {
 	if needTokens > l.wantTokens || needTokens == 0 && l.wantTokens > 0 {
 		l.wantTokens, ok = roundUp(needTokens), true
 	}
+
 	// Spent tokens are told together with the last one of them.
 	if l.back > 0 || l.backTokens > 0 || l.spent > 0 && l.tokens == 0 {
 		ok = true
@@ -117,6 +122,7 @@ func (l *Local) Tell() (m ToOwner, ok bool) {
 	if !ok {
 		return m, false
 	}
+
 	m = ToOwner{Want: int(l.want), WantTokens: l.wantTokens, Permits: l.back, Tokens: l.backTokens, Spent: l.spent, Over: l.over}
 	l.back, l.backTokens, l.spent = 0, 0, 0
 	return m, true
@@ -140,19 +146,24 @@ func (l *Local) settle() (need, needTokens int64) {
 		l.release(min(l.recalled.Turn+l.recalled.Spare, max(l.block-held-l.waiting-l.pinned, 0)))
 		need = int64(max(l.waiting+held-l.block, 0))
 	}
-	// Permit first, then token: who kept tokens for tasks that wait for permits could starve a place that has the permits.
+
+	// Permit first, then token: who kept tokens for tasks that wait for permits could starve a
+	// place that has the permits.
 	begin, could := int64(l.waiting), int64(l.waiting+l.pinned)
 	if l.numbers.Concurrency > 0 {
 		idle := int64(max(l.block-held, 0))
 		begin, could = min(begin, idle), min(could, idle)
 	}
+
 	if l.numbers.Rate == 0 {
 		begin, could = 0, 0
 	}
+
 	if more := l.tokens - could; more > 0 {
 		l.tokens -= more
 		l.backTokens += more
 	}
+
 	needTokens = max(begin-l.tokens, 0)
 	return need, needTokens
 }
@@ -186,7 +197,8 @@ func (l *Local) Waiting() int { return l.waiting }
 // Idle reports whether nobody holds it or waits for it here.
 func (l *Local) Idle() bool { return len(l.holders) == 0 && l.waiting == 0 && l.pinned == 0 }
 
-// Drain gives back what nobody holds, because the place needs the resource no more. Tell says so to the owner.
+// Drain gives back what nobody holds, because the place needs the resource no more. Tell says so to
+// the owner.
 func (l *Local) Drain() {
 	l.release(max(l.block-len(l.holders), 0))
 	l.backTokens += l.tokens

@@ -133,6 +133,7 @@ func (w *world) check() {
 			tokens -= m.Tokens
 		}
 	}
+
 	if sum != permits {
 		w.t.Fatalf("%d permits are leased, %d are somewhere", permits, sum)
 	}
@@ -142,6 +143,7 @@ func (w *world) check() {
 	if w.limit > 0 && permits > max(w.limit, w.leased) {
 		w.t.Fatalf("%d permits of %d are leased, %d before", permits, w.limit, w.leased)
 	}
+
 	w.leased = permits
 }
 
@@ -151,6 +153,7 @@ func (w *world) settle() {
 		if n > 10_000 {
 			w.t.Fatalf("messages without end")
 		}
+
 		busy = false
 		for i := range w.locals {
 			for len(w.up[i]) > 0 {
@@ -158,6 +161,7 @@ func (w *world) settle() {
 				busy = true
 			}
 		}
+
 		for i := range w.locals {
 			for len(w.down[i]) > 0 {
 				w.deliverDown(i)
@@ -180,9 +184,11 @@ func (w *world) drain() {
 		if left == 0 {
 			break
 		}
+
 		if n > 10*w.tasks+100 {
 			w.t.Fatalf("%d tasks of %d do not come to an end: %+v waiting, %+v", left, w.tasks, w.waiting, w.owner.Leases())
 		}
+
 		held := 0
 		for i := range w.locals {
 			if len(w.holding[i]) > 0 {
@@ -190,6 +196,7 @@ func (w *world) drain() {
 				w.finish(i, 0)
 			}
 		}
+
 		w.settle()
 		if next := w.owner.Next(); held == 0 && next > w.now {
 			w.now = next
@@ -197,14 +204,17 @@ func (w *world) drain() {
 			w.settle()
 		}
 	}
+
 	for i := range w.locals {
 		w.locals[i].Drain()
 		w.tell(i)
 	}
+
 	w.settle()
 	if permits, tokens := w.owner.Leased(); permits != 0 || tokens != 0 || len(w.owner.Leases()) != 0 {
 		w.t.Fatalf("%d permits and %d tokens are lost: %+v", permits, tokens, w.owner.Leases())
 	}
+
 	for i, l := range w.locals {
 		if !l.Gone() {
 			w.t.Fatalf("place %d keeps something", i)
@@ -262,13 +272,15 @@ func (w *world) moves() map[string]func(*rapid.T) {
 	}
 }
 
-// However messages are delayed and numbers changed: never more holders than permits, no permit lost, nobody starves.
+// However messages are delayed and numbers changed: never more holders than permits, no permit
+// lost, nobody starves.
 func TestPermits(t *testing.T) {
 	t.Parallel()
 	many(t, func(t *rapid.T) {
 		w := newWorld(t, limit.Numbers{Concurrency: rapid.IntRange(1, 6).Draw(t, "limit")})
 		changed := false
 		moves := w.moves()
+
 		moves[""] = func(t *rapid.T) {
 			w.check()
 			held := 0
@@ -279,16 +291,19 @@ func TestPermits(t *testing.T) {
 				t.Fatalf("%d holders of %d", held, w.limit)
 			}
 		}
+
 		moves["configure"] = func(t *rapid.T) {
 			w.configure(limit.Numbers{Concurrency: rapid.IntRange(1, 6).Draw(t, "limit")})
 			changed = true
 		}
+
 		t.Repeat(moves)
 		w.drain()
 	})
 }
 
-// The same with a rate, and over all stretches of time: never more tokens spent than the burst and what accrues (L3).
+// The same with a rate, and over all stretches of time: never more tokens spent than the burst and
+// what accrues (L3).
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	many(t, func(t *rapid.T) {
@@ -296,13 +311,16 @@ func TestTokens(t *testing.T) {
 			Rate: rapid.Int64Range(1, 7).Draw(t, "rate"), Per: time.Duration(rapid.IntRange(1, 3).Draw(t, "per")) * time.Second,
 			Burst: rapid.Int64Range(0, 4).Draw(t, "burst"), Concurrency: rapid.IntRange(0, 3).Draw(t, "concurrency"),
 		}
+
 		w := newWorld(t, n)
 		moves := w.moves()
 		moves[""] = func(*rapid.T) { w.check() }
+
 		moves["pass time"] = func(t *rapid.T) {
 			w.now = w.now.Add(time.Duration(rapid.IntRange(1, 2_000_000).Draw(t, "us")) * time.Microsecond)
 			w.send(w.owner.Tick(w.now))
 		}
+
 		t.Repeat(moves)
 		w.drain()
 		per := n.Per.Microseconds()
@@ -324,6 +342,7 @@ func TestExhaustive(t *testing.T) {
 		depth = 5
 	}
 	const inputs = 8
+
 	steps := make([]int, depth)
 	for {
 		w := newWorld(t, limit.Numbers{Concurrency: 1})
@@ -347,19 +366,23 @@ func TestExhaustive(t *testing.T) {
 					w.try(i)
 				}
 			}
+
 			if !useful {
 				last = k // whatever follows: as without this input
 				break
 			}
+
 			w.check()
 			if w.locals[0].Held()+w.locals[1].Held() > 1 {
 				t.Fatalf("%v: two holders", steps)
 			}
 		}
+
 		if useful {
 			w.drain()
 		}
 		clear(steps[last+1:])
+
 		i := last
 		for ; i >= 0; i-- {
 			if steps[i]++; steps[i] < inputs {
@@ -367,6 +390,7 @@ func TestExhaustive(t *testing.T) {
 			}
 			steps[i] = 0
 		}
+
 		if i < 0 {
 			return
 		}

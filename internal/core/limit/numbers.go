@@ -13,8 +13,9 @@ import (
 type Numbers struct {
 	// Concurrency is how many may hold it at a time; 0 for any number.
 	Concurrency int `cbor:"1,keyasint,omitempty"`
-	// Rate is how many may begin per period Per; 0 for any number. Burst is how many of them may do so at once when none has for long; 1 when 0: they are
-	// spread evenly, and no more than Rate begin in any period but for the first.
+	// Rate is how many may begin per period Per; 0 for any number. Burst is how many of them may do
+	// so at once when none has for long; 1 when 0: they are spread evenly, and no more than Rate
+	// begin in any period but for the first.
 	Rate  int64         `cbor:"2,keyasint,omitempty"`
 	Per   time.Duration `cbor:"3,keyasint,omitempty"`
 	Burst int64         `cbor:"4,keyasint,omitempty"`
@@ -53,6 +54,7 @@ func (n Numbers) String() string {
 	if n.Concurrency > 0 {
 		s = fmt.Sprintf("at most %d at a time", n.Concurrency)
 	}
+
 	if n.Rate > 0 {
 		if s != "" {
 			s += ", "
@@ -62,6 +64,7 @@ func (n Numbers) String() string {
 			s += fmt.Sprintf(" and up to %d at once", n.Burst)
 		}
 	}
+
 	if s == "" {
 		return "no limit"
 	}
@@ -70,8 +73,8 @@ func (n Numbers) String() string {
 
 func (n *Numbers) burst() int64 { return max(n.Burst, 1) }
 
-// bucket holds tokens. Its level is in units of which a token has as many as its period has microseconds; each microsecond adds Rate units. So
-// nothing is ever rounded.
+// bucket holds tokens. Its level is in units of which a token has as many as its period has
+// microseconds; each microsecond adds Rate units. So nothing is ever rounded.
 type bucket struct {
 	Level int64      `cbor:"1,keyasint,omitempty"`
 	At    model.Time `cbor:"2,keyasint,omitempty"`

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Owner leases the permits and tokens of one resource to places. What its methods return is to be sent, in the commit that stores the owner; it is
-// valid until the next call.
+// Owner leases the permits and tokens of one resource to places. What its methods return is to be
+// sent, in the commit that stores the owner; it is valid until the next call.
 type Owner struct {
 	numbers Numbers
 	leases  []lease // by place
@@ -38,7 +38,8 @@ type lease struct {
 
 func (p *lease) wants() bool { return p.Want > 0 || p.WantTokens > 0 }
 
-// returns is what the place has given back or spent. It returns how many permits and tokens were leased, and are free or gone now.
+// returns is what the place has given back or spent. It returns how many permits and tokens were
+// leased, and are free or gone now.
 func (p *lease) returns(m *ToOwner) (permits int, tokens, spent int64) {
 	permits = min(m.Permits, p.Permits)
 	p.Permits -= permits
@@ -63,7 +64,8 @@ func (o *Owner) Receive(now model.Time, from Place, m ToOwner) []Send {
 	return o.settle(now)
 }
 
-// Note is Receive without a decision: whoever notes what several places tell has nobody be served before all of them are heard, and calls Tick then.
+// Note is Receive without a decision: whoever notes what several places tell has nobody be served
+// before all of them are heard, and calls Tick then.
 func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.bucket.fill(now, &o.numbers, o.out)
 	p := o.lease(from)
@@ -79,7 +81,8 @@ func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	p.Want, p.WantTokens = m.Want, m.WantTokens
 }
 
-// Configure changes the numbers. Holders finish; while there are more permits out than the limit, none is leased.
+// Configure changes the numbers. Holders finish; while there are more permits out than the limit,
+// none is leased.
 func (o *Owner) Configure(now model.Time, n Numbers) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	o.bucket.convert(&o.numbers, &n)
@@ -98,7 +101,8 @@ func (o *Owner) Next() model.Time {
 	return o.bucket.next(&o.numbers)
 }
 
-// Lost ends the lease of a place that will never speak again and whose holders are found elsewhere, or are no more. Its permits are free; its tokens count as spent.
+// Lost ends the lease of a place that will never speak again and whose holders are found elsewhere,
+// or are no more. Its permits are free; its tokens count as spent.
 func (o *Owner) Lost(now model.Time, place Place) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	if i, found := slices.BinarySearchFunc(o.leases, place, byPlace); found {
@@ -137,7 +141,8 @@ func (o *Owner) Leases() []Lease {
 	return list
 }
 
-// Idle reports whether nobody has or wants anything, and the bucket is full: the machine may be forgotten, a new one is equal to it.
+// Idle reports whether nobody has or wants anything, and the bucket is full: the machine may be
+// forgotten, a new one is equal to it.
 func (o *Owner) Idle(now model.Time) bool {
 	if len(o.leases) > 0 {
 		return false
@@ -157,7 +162,8 @@ func (o *Owner) lease(place Place) *lease {
 	return &o.leases[i]
 }
 
-// settle leases what is free to those who want it, recalls what they still lack, and collects the messages.
+// settle leases what is free to those who want it, recalls what they still lack, and collects the
+// messages.
 func (o *Owner) settle(now model.Time) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	if o.numbers.Concurrency > 0 {
@@ -167,6 +173,7 @@ func (o *Owner) settle(now model.Time) []Send {
 		o.turn()
 		o.spare()
 	}
+
 	o.grantTokens()
 	o.sends = o.sends[:0]
 	kept := o.leases[:0]
@@ -179,6 +186,7 @@ func (o *Owner) settle(now model.Time) []Send {
 			kept = append(kept, p)
 		}
 	}
+
 	o.leases = kept
 	return o.sends
 }
@@ -193,8 +201,8 @@ func (o *Owner) cover() {
 	}
 }
 
-// grant leases free permits: to those who have least, in portions, and whoever wants alone gets more than it asked for, up to what would be its part
-// if all who have some now wanted as much.
+// grant leases free permits: to those who have least, in portions, and whoever wants alone gets
+// more than it asked for, up to what would be its part if all who have some now wanted as much.
 func (o *Owner) grant() {
 	var last *lease
 	for free := o.free(); free > 0; free = o.free() {
@@ -213,6 +221,7 @@ func (o *Owner) grant() {
 				q = p
 			}
 		}
+
 		n := 0
 		switch {
 		case q == nil && last == nil:
@@ -228,6 +237,7 @@ func (o *Owner) grant() {
 		default:
 			n = min(q.Want, max(1, free/(2*wanting)))
 		}
+
 		q.give(o, n)
 		last = q
 	}
@@ -253,8 +263,8 @@ func (o *Owner) last(p *lease) {
 	p.Asked = o.asked
 }
 
-// cut asks everybody for what exceeds a lowered limit, because nobody knows here who has permits that nobody holds, and those are to go first. What
-// comes back beyond that is leased again.
+// cut asks everybody for what exceeds a lowered limit, because nobody knows here who has permits
+// that nobody holds, and those are to go first. What comes back beyond that is leased again.
 func (o *Owner) cut() {
 	over := o.leased - o.numbers.Concurrency
 	for i := range o.leases {
@@ -280,7 +290,8 @@ func (o *Owner) most(but *lease, of func(*lease) int) (most *lease) {
 	return most
 }
 
-// turn asks those who have most for what others lack of their share; whoever has nothing gets one in turn, however small the shares are.
+// turn asks those who have most for what others lack of their share; whoever has nothing gets one
+// in turn, however small the shares are.
 func (o *Owner) turn() {
 	if len(o.leases) < 2 {
 		return
@@ -290,6 +301,7 @@ func (o *Owner) turn() {
 		pending += o.leases[i].Recalled.Turn
 	}
 	share := max(1, o.numbers.Concurrency/max(len(o.leases), 1))
+
 	rest := func(p *lease) int { return p.Permits - p.Recalled.Cut - p.Recalled.Turn }
 	for _, q := range o.wanting() {
 		has, want := q.Permits, q.Want
@@ -351,6 +363,7 @@ func (o *Owner) grantTokens() {
 				}
 			}
 		}
+
 		if q == nil {
 			return
 		}

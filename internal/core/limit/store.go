@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// version of the stored forms. A build refuses what it does not know, rather than to forget a part of it.
+// version of the stored forms. A build refuses what it does not know, rather than to forget a part
+// of it.
 const version = 1
 
 // storedOwner is an owner as its row has it.
@@ -29,6 +30,7 @@ func DecodeOwner(row []byte) (*Owner, error) {
 	if err := unmarshal(row, &s, func() int { return s.Version }); err != nil {
 		return nil, err
 	}
+
 	// An owner may not have heard of the rule yet, and lease nothing.
 	if err := s.Numbers.Validate(); err != nil && s.Numbers != (Numbers{}) {
 		return nil, fault.New(fault.Corrupt, "limit: %w", err)
@@ -37,8 +39,10 @@ func DecodeOwner(row []byte) (*Owner, error) {
 	if s.Bucket.Level < 0 || s.Bucket.Level > MaxRate*MaxPer.Microseconds() || s.Bucket.At < 0 {
 		return nil, fault.New(fault.Corrupt, "limit: level %d at %d", s.Bucket.Level, s.Bucket.At)
 	}
+
 	for i, p := range s.Leases {
-		// Permits are leased up to the limit of the time, so the sum of all of them is bounded by the highest there can be.
+		// Permits are leased up to the limit of the time, so the sum of all of them is bounded by
+		// the highest there can be.
 		if p.Permits < 0 || p.Tokens < 0 || p.Want < 0 || p.WantTokens < 0 || p.Permits > MaxConcurrency || p.Tokens > MaxRate || p.Recalled.bad(p.Permits) ||
 			p.Over < 0 || p.Over > MaxConcurrency || i > 0 && s.Leases[i-1].Place >= p.Place {
 			return nil, fault.New(fault.Corrupt, "limit: lease %+v", p)
@@ -47,6 +51,7 @@ func DecodeOwner(row []byte) (*Owner, error) {
 		o.out += p.Tokens
 		o.over += p.Over
 	}
+
 	return o, nil
 }
 

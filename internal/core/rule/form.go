@@ -27,7 +27,8 @@ type limitForm struct {
 	Burst       int64  `json:"burst,omitempty"`
 }
 
-// MarshalJSON writes the form for people: {"name": "mail", "queue": "mail.*", "concurrency": 5, "rate": "100/1m"}.
+// MarshalJSON writes the form for people: {"name": "mail", "queue": "mail.*", "concurrency": 5,
+// "rate": "100/1m"}.
 func (l Limit) MarshalJSON() ([]byte, error) {
 	f := limitForm{Name: l.Name, Tenant: l.Tenant, Queue: l.Queue, Kind: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Numbers.Concurrency, Burst: l.Numbers.Burst}
 	if l.Numbers.Rate > 0 {
@@ -108,7 +109,8 @@ func (d *span) UnmarshalText(text []byte) error {
 	return err
 }
 
-// MarshalJSON writes the form for people: {"kind": "charge", "failures": 5, "window": "1m0s"}; ratios are parts of 1.
+// MarshalJSON writes the form for people: {"kind": "charge", "failures": 5, "window": "1m0s"};
+// ratios are parts of 1.
 func (b Breaker) MarshalJSON() ([]byte, error) {
 	c := b.Config
 	return json.Marshal(breakerForm{

@@ -42,10 +42,12 @@ func ParsePath(text string) (Path, error) {
 	if !utf8.ValidString(text) {
 		return Path{}, fault.New(fault.Invalid, "key expression: %q is not valid UTF-8", text)
 	}
+
 	rest, ok := strings.CutPrefix(text, "input")
 	if !ok {
 		return Path{}, fault.New(fault.Invalid, "key expression %q: \"input\" expected at the beginning, as in input.customer.id", text)
 	}
+
 	for rest != "" {
 		at := len(text) - len(rest)
 		s, after, expected := nextStep(rest)
@@ -57,6 +59,7 @@ func ParsePath(text string) (Path, error) {
 		}
 		rest = after
 	}
+
 	return p, nil
 }
 
@@ -94,6 +97,7 @@ func nextStep(text string) (s step, rest, expected string) {
 		}
 		return step{index: int(index), list: true}, rest, ""
 	}
+
 	return s, "", "a dot, a [ or the end"
 }
 
@@ -104,12 +108,14 @@ func letter(c byte, first bool) bool {
 // String is the text that was parsed.
 func (p Path) String() string { return p.text }
 
-// Key is the value of an input at the path, as a text: what a string says, a number as it is written, true or false. Everything else (no such value, null, a
-// list or an object, an input that is not plain JSON or is too large) is the key "", which all of them share.
+// Key is the value of an input at the path, as a text: what a string says, a number as it is
+// written, true or false. Everything else (no such value, null, a list or an object, an input that
+// is not plain JSON or is too large) is the key "", which all of them share.
 func (p Path) Key(input *model.Payload) string {
 	if input == nil || input.Form() != model.JSON || len(input.Data) > MaxInput {
 		return ""
 	}
+
 	at := json.RawMessage(input.Data)
 	for _, s := range p.steps {
 		if s.list {
@@ -126,12 +132,14 @@ func (p Path) Key(input *model.Payload) string {
 		}
 		at = object[s.field] // nothing is no JSON, so that it ends below
 	}
+
 	var value any
 	d := json.NewDecoder(strings.NewReader(string(at)))
 	d.UseNumber()
 	if d.Decode(&value) != nil || d.More() {
 		return ""
 	}
+
 	switch v := value.(type) {
 	case string:
 		return keyOf(v)
@@ -140,10 +148,12 @@ func (p Path) Key(input *model.Payload) string {
 	case bool:
 		return strconv.FormatBool(v)
 	}
+
 	return ""
 }
 
-// keyOf is a text as part of an address: one that is too long, or that a store would refuse, is replaced by its digest.
+// keyOf is a text as part of an address: one that is too long, or that a store would refuse, is
+// replaced by its digest.
 func keyOf(text string) string {
 	if len(text) <= MaxKey && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return text

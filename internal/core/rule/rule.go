@@ -30,7 +30,8 @@ const MaxName = 128
 type Limit struct {
 	// Name of the rule, and of its resources.
 	Name string `cbor:"1,keyasint"`
-	// Tenant, Queue and Kind select tasks: exactly, by a beginning with * behind it, or all of them when empty or *.
+	// Tenant, Queue and Kind select tasks: exactly, by a beginning with * behind it, or all of them
+	// when empty or *.
 	Tenant string `cbor:"2,keyasint,omitempty"`
 	Queue  string `cbor:"3,keyasint,omitempty"`
 	Kind   string `cbor:"4,keyasint,omitempty"`
@@ -43,7 +44,8 @@ type Limit struct {
 // Breaker is a rule: the numbers of circuit breakers.
 type Breaker struct {
 	Tenant string `cbor:"1,keyasint,omitempty"`
-	// Name selects breakers that tasks name. Kind gives every kind that it selects a breaker of its own, for tasks that name none. One of both is given.
+	// Name selects breakers that tasks name. Kind gives every kind that it selects a breaker of its
+	// own, for tasks that name none. One of both is given.
 	Name   string         `cbor:"2,keyasint,omitempty"`
 	Kind   string         `cbor:"3,keyasint,omitempty"`
 	Config breaker.Config `cbor:"4,keyasint"`
@@ -92,12 +94,14 @@ func (p pattern) String() string {
 // Resource names what permits are of.
 type Resource struct {
 	Name string
-	// Selector is the tenants of the rule, Tenant the one whose resource this is; empty for one that tenants share.
+	// Selector is the tenants of the rule, Tenant the one whose resource this is; empty for one
+	// that tenants share.
 	Selector, Tenant string
 	Key              string
 }
 
-// String is name, or name/key, for people; with the tenant in front where the rule is about several.
+// String is name, or name/key, for people; with the tenant in front where the rule is about
+// several.
 func (r Resource) String() string {
 	s := r.Name
 	if r.Key != "" {

@@ -51,18 +51,21 @@ func TestPaths(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
+
 	for _, path := range []string{`input.long`, `input.nul`} {
 		p, _ := rule.ParsePath(path)
 		if got := p.Key(&model.Payload{Data: []byte(input)}); !strings.HasPrefix(got, "sha256:") || len(got) > rule.MaxKey {
 			t.Errorf("%s: %q", path, got)
 		}
 	}
+
 	p, _ := rule.ParsePath("input")
 	for _, in := range []*model.Payload{nil, {}, {Data: []byte(`"x`)}, {Data: []byte(`"x" "y"`)}, {Data: []byte(`"x"`), Encoding: "json+zstd"}, {Data: []byte(`"` + strings.Repeat("x", rule.MaxInput) + `"`)}} {
 		if got := p.Key(in); got != "" {
 			t.Errorf("%.20v: %q", in, got)
 		}
 	}
+
 	if got := p.Key(&model.Payload{Data: []byte(` "x" `)}); got != "x" {
 		t.Errorf("%q", got)
 	}
@@ -112,6 +115,7 @@ func TestResolve(t *testing.T) {
 		{Name: "db", Tenant: "acme", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}},
 		{Name: "other", Tenant: "other", Numbers: two},
 	}, nil)
+
 	spec := &model.TaskSpec{Kind: "send", Queue: "mail.eu", Limits: []string{"db/7", "nosuch"}}
 	var got []string
 	for _, u := range s.Resolve("acme", spec, &model.Payload{Data: []byte(`{"customer": 42}`)}) {
@@ -122,6 +126,7 @@ func TestResolve(t *testing.T) {
 		}
 		got = append(got, line)
 	}
+
 	want := []string{
 		"all|*|||100", "customer|ac*|acme|42|2", "db|*|acme|7|2", "db|acme|acme|7|1", "kind|*|acme|send|2", "mail|*|||10",
 		"nosuch|acme|acme||0|missing", "queue|acme|acme|mail.eu|2", "tenant|*|acme||2",
@@ -138,7 +143,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// The order in which several are taken does not depend on the order of rules, and nothing is taken twice.
+// The order in which several are taken does not depend on the order of rules, and nothing is taken
+// twice.
 func TestResolveIsCanonical(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -151,6 +157,7 @@ func TestResolveIsCanonical(t *testing.T) {
 				Per: rapid.SampledFrom([]rule.Scope{rule.Shared, rule.PerQueue, rule.PerKind, rule.PerTenant}).Draw(t, "per"),
 			})
 		}
+
 		name := rapid.SampledFrom([]string{"a", "b", "ab", "c"})
 		tenant, spec := name.Draw(t, "tenant"), &model.TaskSpec{Queue: name.Draw(t, "queue"), Kind: name.Draw(t, "kind")}
 		one, err := rule.NewSet(rules, nil)
@@ -163,16 +170,19 @@ func TestResolveIsCanonical(t *testing.T) {
 		if diff := cmp.Diff(got, other.Resolve(tenant, spec, nil)); diff != "" {
 			t.Fatal(diff)
 		}
+
 		matches := func(pattern, text string) bool {
 			begin, open := strings.CutSuffix(pattern, "*")
 			return pattern == "" || pattern == text || open && strings.HasPrefix(text, begin)
 		}
+
 		want := 0
 		for _, r := range rules {
 			if matches(r.Tenant, tenant) && matches(r.Queue, spec.Queue) && matches(r.Kind, spec.Kind) {
 				want++
 			}
 		}
+
 		if len(got) != want || !slices.IsSortedFunc(got, func(a, b rule.Use) int { return a.Resource.Compare(b.Resource) }) {
 			t.Fatalf("%+v, want %d", got, want)
 		}
@@ -211,6 +221,7 @@ func TestBreakers(t *testing.T) {
 			t.Errorf("%+v: %+v %+v", c, id, got)
 		}
 	}
+
 	var none *rule.Set
 	if id, _ := none.Breaker("x", &model.TaskSpec{Breaker: "db"}); id.Name != "db" {
 		t.Error("a breaker that a task names needs no rule")
@@ -254,10 +265,12 @@ func TestRulesThatAreRefused(t *testing.T) {
 			}
 		}
 	}
+
 	s := set(t, []rule.Limit{ok, {Name: "m", Queue: "mail.*", Numbers: two}, {Name: "all", Numbers: two}}, nil)
 	if err := s.CheckQueues([]string{"q", "mail.eu"}); err != nil {
 		t.Error(err)
 	}
+
 	for _, known := range [][]string{nil, {"q"}, {"mail.eu"}} {
 		if err := s.CheckQueues(known); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "no queue") {
 			t.Errorf("%v: %v", known, err)
@@ -274,6 +287,7 @@ func TestRulesAreBoundedPerTenant(t *testing.T) {
 			limits = append(limits, rule.Limit{Name: fmt.Sprint("l", n), Tenant: tenant, Queue: fmt.Sprint("q", n), Numbers: limit.Numbers{Concurrency: 1}})
 		}
 	}
+
 	s := set(t, limits, []rule.Breaker{{Name: "x", Tenant: "c"}})
 	if uses := s.Resolve("a", &model.TaskSpec{Kind: "k", Queue: "q7"}, &model.Payload{}); len(uses) != 2 {
 		t.Errorf("a task of a needs %v", uses)
@@ -307,6 +321,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	want := rule.Limit{
 		Name: "mail", Queue: "mail.*", Per: rule.PerKey, Key: "input.customer.id",
 		Numbers: limit.Numbers{Concurrency: 5, Rate: 100, Per: time.Minute, Burst: 10},
@@ -322,6 +337,7 @@ func TestForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	stored, err := rule.Decode(row)
 	if err != nil {
 		t.Fatal(err)
@@ -332,6 +348,7 @@ func TestForms(t *testing.T) {
 	if diff := cmp.Diff(s.Breakers(), stored.Breakers()); diff != "" {
 		t.Error(diff)
 	}
+
 	for _, text := range []string{
 		"", "{", `{"limit": []}`, written + "{}", `{"limits":[{"name":"x","concurency":1}]}`, `{"limits":[{"name":"x","rate":"100"}]}`, `{"limits":[{"name":"x","rate":"0/s"}]}`,
 		`{"breakers":[{"name":"x","ratio":1.5}]}`, `{"breakers":[{"name":"x","ratio":0.0001}]}`, `{"breakers":[{"name":"x","window":"soon"}]}`,
@@ -340,11 +357,13 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+
 	for _, row := range [][]byte{nil, {0xff}, {0xa0}} {
 		if _, err := rule.Decode(row); !fault.Is(err, fault.Corrupt) {
 			t.Errorf("%x: %v", row, err)
 		}
 	}
+
 	if n, per, err := rule.ParseRate("5/s"); n != 5 || per != time.Second || err != nil {
 		t.Error(n, per, err)
 	}
@@ -383,6 +402,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		other, err := rule.Parse(again)
 		if err != nil {
 			t.Fatalf("%s: %v", again, err)
@@ -390,6 +410,7 @@ func FuzzParse(f *testing.F) {
 		if diff := cmp.Diff(s.Limits(), other.Limits()); diff != "" {
 			t.Fatal(diff)
 		}
+
 		if diff := cmp.Diff(s.Breakers(), other.Breakers()); diff != "" {
 			t.Fatal(diff)
 		}

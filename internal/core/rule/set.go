@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// MaxRules bounds the rules of a tenant: each of its tasks is compared with every one of them once. Others' rules neither count nor cost.
+// MaxRules bounds the rules of a tenant: each of its tasks is compared with every one of them once.
+// Others' rules neither count nor cost.
 const MaxRules = 1000
 
 // Set is rules that fit together. It never changes. The nil Set has no rules.
@@ -55,7 +56,8 @@ func NewSet(limits []Limit, breakers []Breaker) (*Set, error) {
 	return nil, fault.New(fault.KindOf(problems[0]), "%w", errors.Join(problems...))
 }
 
-// Fit makes a set of those rules that are right and fit the ones before them, and says what is wrong with the others.
+// Fit makes a set of those rules that are right and fit the ones before them, and says what is
+// wrong with the others.
 func Fit(limits []Limit, breakers []Breaker) (s *Set, problems []error) {
 	s = &Set{groups: map[pattern]*group{}}
 	full := map[*group]int{} // how many more they would have
@@ -75,6 +77,7 @@ func Fit(limits []Limit, breakers []Breaker) (s *Set, problems []error) {
 			s.limits, g.limits = append(s.limits, &p), append(g.limits, &p)
 		}
 	}
+
 	for i := range breakers {
 		p, err := parseBreaker(breakers[i])
 		if err != nil {
@@ -91,6 +94,7 @@ func Fit(limits []Limit, breakers []Breaker) (s *Set, problems []error) {
 			s.breakers, g.breakers = append(s.breakers, &p), append(g.breakers, &p)
 		}
 	}
+
 	for _, g := range slices.SortedFunc(maps.Keys(full), func(a, b *group) int { return strings.Compare(a.tenant.String(), b.tenant.String()) }) {
 		problems = append(problems, fault.New(fault.Invalid, "tenant %s: %d rules, at most %d", g.tenant, MaxRules+full[g], MaxRules))
 	}
@@ -143,6 +147,7 @@ func parseLimit(l Limit) (p parsedLimit, err error) {
 	if err := checkName(l.Name); err != nil {
 		return p, err
 	}
+
 	wrap := func(err error) error { return fault.New(fault.KindOf(err), "limit %s: %w", l.Name, err) }
 	for _, f := range []struct {
 		what, text string
@@ -152,6 +157,7 @@ func parseLimit(l Limit) (p parsedLimit, err error) {
 			return p, wrap(err)
 		}
 	}
+
 	switch l.Per {
 	case Shared, PerQueue, PerKind, PerTenant, PerName:
 		if l.Key != "" {
@@ -164,12 +170,14 @@ func parseLimit(l Limit) (p parsedLimit, err error) {
 	default:
 		return p, fault.New(fault.Invalid, "limit %s: per %q is not one of queue, activity", l.Name, string(l.Per))
 	}
+
 	if l.Per == PerName && (p.queue != pattern{open: true} || p.kind != pattern{open: true}) {
 		return p, fault.New(fault.Invalid, "limit %s: tasks name it themselves, so it selects neither queues nor activities", l.Name)
 	}
 	if err := l.Numbers.Validate(); err != nil {
 		return p, wrap(err)
 	}
+
 	return p, nil
 }
 
@@ -183,7 +191,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// contradicts finds two rules of one name, and two that give the same thing different numbers. Both select the same tenants.
+// contradicts finds two rules of one name, and two that give the same thing different numbers. Both
+// select the same tenants.
 func (p *parsedLimit) contradicts(other *parsedLimit) error {
 	if p.Name == other.Name {
 		return fault.New(fault.Conflict, "two limits are called %s", p.Name)
@@ -259,7 +268,8 @@ func (s *Set) Breakers() (list []Breaker) {
 type Use struct {
 	Resource Resource
 	Numbers  limit.Numbers
-	// Missing tells that the task names a limit that no rule defines: it waits until one does, because nobody knows what it would break.
+	// Missing tells that the task names a limit that no rule defines: it waits until one does,
+	// because nobody knows what it would break.
 	Missing bool
 }
 
@@ -274,6 +284,7 @@ func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload)
 				continue
 			}
 			r := l.resource(tenant)
+
 			switch l.Per {
 			case Shared, PerTenant, PerName:
 			case PerQueue:
@@ -283,9 +294,11 @@ func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload)
 			case PerKey:
 				r.Key = l.path.Key(input)
 			}
+
 			uses = append(uses, Use{Resource: r, Numbers: l.Numbers})
 		}
 	}
+
 	for _, named := range spec.Limits {
 		name, key, _ := strings.Cut(named, "/")
 		found := false
@@ -303,6 +316,7 @@ func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload)
 			uses = append(uses, Use{Resource: Resource{Name: name, Selector: tenant, Tenant: tenant, Key: keyOf(key)}, Missing: true})
 		}
 	}
+
 	slices.SortFunc(uses, func(a, b Use) int { return a.Resource.Compare(b.Resource) })
 	return slices.CompactFunc(uses, func(a, b Use) bool { return a.Resource == b.Resource })
 }
@@ -351,7 +365,8 @@ func (s *Set) Breaker(tenant string, spec *model.TaskSpec) (BreakerID, breaker.C
 	return id, s.BreakerConfig(id)
 }
 
-// BreakerConfig are the numbers of a breaker, with defaults. A breaker of a kind follows the rules for kinds, if there are any for it.
+// BreakerConfig are the numbers of a breaker, with defaults. A breaker of a kind follows the rules
+// for kinds, if there are any for it.
 func (s *Set) BreakerConfig(id BreakerID) breaker.Config {
 	best := s.best(id.Tenant, id.Name, false)
 	if kind, ok := strings.CutPrefix(id.Name, KindBreaker("")); ok {

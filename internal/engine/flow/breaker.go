@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// flushOne stores the state of a breaker, or takes over that of somebody who was faster. It is called in turn.
+// flushOne stores the state of a breaker, or takes over that of somebody who was faster. It is
+// called in turn.
 func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
 	key := store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}
 	f.mu.Lock()
@@ -21,6 +22,7 @@ func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
 	if !ok {
 		return nil
 	}
+
 	s := store.Setting{SettingKey: key, Body: row}
 	var err error
 	s.Version, err = f.store.PutSetting(ctx, s, version)
@@ -29,12 +31,14 @@ func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if err != nil {
 		if _, newer := f.dirty[id]; !newer {
 			f.dirty[id] = row
 		}
 		return err
 	}
+
 	f.all[key] = s
 	return nil
 }
@@ -51,6 +55,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 	if len(told) == 0 || s == nil {
 		return nil
 	}
+
 	now := f.node.Now()
 	x := breaker.New(config, now)
 	if stored {
@@ -63,6 +68,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 			x.Configure(now, config)
 		}
 	}
+
 	var probe breaker.Permit
 	changed, asked := false, false
 	for i := range told {
@@ -72,6 +78,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 			probe = p
 		}
 	}
+
 	body := row.Body
 	if changed {
 		var err error
@@ -89,12 +96,14 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 			return nil
 		}
 	}
+
 	f.mu.Lock()
 	if rest := f.asks[id][len(told):]; len(rest) > 0 {
 		f.asks[id], f.again = rest, true
 	} else {
 		delete(f.asks, id)
 	}
+
 	f.mu.Unlock()
 	var err error
 	s.board.Change(now, func(k *Gatekeeper, _ *queue.Board) (moved bool) {
@@ -109,6 +118,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 		}
 		return true
 	})
+
 	s.board.Propose()
 	return err
 }

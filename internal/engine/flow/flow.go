@@ -35,13 +35,18 @@ type pausedQueue struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Flow is what people have set for tasks while nodes run: limits, breakers, paused queues. A rule belongs to the tenant that has set it, and selects tasks of that tenant. Every
-// process reads the settings when it begins and when the counter of settings has grown; whoever changes one applies it at once.
+// Flow is what people have set for tasks while nodes run: limits, breakers, paused queues. A rule
+// belongs to the tenant that has set it, and selects tasks of that tenant. Every process reads the
+// settings when it begins and when the counter of settings has grown; whoever changes one applies
+// it at once.
 //
-// How a breaker stands is a setting, too, and so are the pages of the ledger that nodes share limits by. They are written beside the hot path, by whoever has something to add, if they have the
-// version that he knows; otherwise somebody else was faster, and it is added to what he has written.
+// How a breaker stands is a setting, too, and so are the pages of the ledger that nodes share
+// limits by. They are written beside the hot path, by whoever has something to add, if they have
+// the version that he knows; otherwise somebody else was faster, and it is added to what he has
+// written.
 //
-// Where only one process can have the store, a breaker is in its memory, and what is stored is its state when that has changed. What a crash can lose then is a change of the last moment: an
+// Where only one process can have the store, a breaker is in its memory, and what is stored is its
+// state when that has changed. What a crash can lose then is a change of the last moment: an
 // opening, which the next failures bring about again, or that a probe is under way.
 type Flow struct {
 	store                  store.Store
@@ -50,7 +55,8 @@ type Flow struct {
 	node                   Node // nil for one that only reads
 	timeout                time.Duration
 
-	// turn has a token, which whoever reads or changes settings takes: one at a time, since it waits for the store.
+	// turn has a token, which whoever reads or changes settings takes: one at a time, since it
+	// waits for the store.
 	turn chan struct{}
 
 	mu     sync.Mutex
@@ -162,6 +168,7 @@ func (f *Flow) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	f.mu.Lock()
 	changed := map[store.SettingKey]bool{}
 	if changes.Whole {
@@ -176,6 +183,7 @@ func (f *Flow) refresh(ctx context.Context) error {
 			}
 		}
 	}
+
 	for _, s := range changes.Changed {
 		if old, ok := f.all[s.SettingKey]; s.Version <= old.Version || s.Deleted && !ok {
 			continue // our own
@@ -187,6 +195,7 @@ func (f *Flow) refresh(ctx context.Context) error {
 			f.all[s.SettingKey] = s
 		}
 	}
+
 	f.upTo = max(f.upTo, changes.Counter)
 	f.mu.Unlock()
 	f.apply(changed)
@@ -232,6 +241,7 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 			f.asked = f.all[key].Version
 		}
 	}
+
 	if rules {
 		var problems []error
 		f.rules, problems = f.parse()
@@ -239,9 +249,11 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 			f.log.Error("a rule for tasks cannot be used and is left out", "error", err)
 		}
 	}
+
 	f.paused = f.pauses()
 	s, set, paused := f.seat(), f.rules, f.paused
 	f.mu.Unlock()
+
 	if s != nil {
 		s.board.Configure(f.node.Now(), Settings{set, paused, states, pages})
 		if f.store.Info().Shared {
@@ -250,20 +262,24 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 	}
 }
 
-// Configure has the tasks of a board pass by settings from now on. It is called with the lock of the board, and never waits.
+// Configure has the tasks of a board pass by settings from now on. It is called with the lock of
+// the board, and never waits.
 func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Settings) {
 	if s.Rules != k.rules {
 		k.rules = s.Rules
 		k.SetRules(now, s.Rules, tasks)
 	}
+
 	for _, n := range slices.Sorted(maps.Keys(s.Pages)) {
 		f.seen(now, k, n, s.Pages[n])
 	}
+
 	for _, id := range slices.SortedFunc(maps.Keys(s.Breakers), compareBreakers) {
 		if err := k.Adopt(now, id, s.Breakers[id]); err != nil {
 			f.log.Error("the state of a circuit breaker cannot be read; it goes on as it was", "breaker", id.Name, "error", err)
 		}
 	}
+
 	f.Collect(k)
 	f.adopted(s.Breakers)
 	for _, q := range slices.SortedFunc(maps.Keys(k.paused), Queue.compare) {
@@ -271,18 +287,21 @@ func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Se
 			tasks.Resume(q.Tenant, q.Name)
 		}
 	}
+
 	for _, q := range slices.SortedFunc(maps.Keys(s.Paused), Queue.compare) {
 		tasks.Pause(q.Tenant, q.Name, s.Paused[q])
 	}
 	k.paused = s.Paused
 }
 
-// adopted tells that breakers have got other states: what they had come to by themselves is not to be stored any more. It is called with the lock of the board.
+// adopted tells that breakers have got other states: what they had come to by themselves is not to
+// be stored any more. It is called with the lock of the board.
 func (f *Flow) adopted(states map[rule.BreakerID][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, row := range states {
-		if !bytes.Equal(f.dirty[id], row) { // else it is what a former incarnation has not stored yet
+		// else it is what a former incarnation has not stored yet
+		if !bytes.Equal(f.dirty[id], row) {
 			delete(f.dirty, id)
 		}
 	}
@@ -293,6 +312,7 @@ func (f *Flow) Equip(s *Seat) {
 	f.await(context.Background(), f.turn)
 	defer f.leave()
 	f.mu.Lock()
+
 	states, pages := map[rule.BreakerID][]byte{}, map[int][]byte{}
 	for key, known := range f.all {
 		switch key.Kind {
@@ -304,6 +324,7 @@ func (f *Flow) Equip(s *Seat) {
 			}
 		}
 	}
+
 	maps.Copy(states, f.dirty)
 	clear(f.asks) // of the node that this one was before
 	set, paused := f.rules, f.paused
@@ -311,8 +332,9 @@ func (f *Flow) Equip(s *Seat) {
 	s.board.Configure(f.node.Now(), Settings{set, paused, states, pages})
 }
 
-// parse makes a set of the rules that are known. One that does not fit those that are older is left out: of two people who change rules at the same moment, neither sees that the other's
-// contradicts his.
+// parse makes a set of the rules that are known. One that does not fit those that are older is left
+// out: of two people who change rules at the same moment, neither sees that the other's contradicts
+// his.
 func (f *Flow) parse() (*rule.Set, []error) {
 	limits, breakers, problems := f.stored()
 	set, unfit := rule.Fit(limits, breakers)
@@ -339,6 +361,7 @@ func (f *Flow) stored() (limits []rule.Limit, breakers []rule.Breaker, problems 
 			breakers = append(breakers, b)
 		}
 	}
+
 	return limits, breakers, problems
 }
 
@@ -393,7 +416,8 @@ func (f *Flow) Heard(counter int64) {
 	f.mu.Unlock()
 	if news {
 		f.node.Beside(func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout) // whoever comes next waits for its turn
+			// whoever comes next waits for its turn
+			ctx, cancel := context.WithTimeout(ctx, f.timeout)
 			defer cancel()
 			if err := f.Load(ctx, counter); err == nil {
 				f.loads.OK()

@@ -32,7 +32,8 @@ func newFlow(st store.Store) *flow.Flow {
 	return flow.New(flow.Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: guest{}, Timeout: time.Minute})
 }
 
-// hasty is a store in which two people write at the same moment: neither has seen what the other writes.
+// hasty is a store in which two people write at the same moment: neither has seen what the other
+// writes.
 type hasty struct {
 	store.Store
 	meet *sync.WaitGroup
@@ -44,12 +45,14 @@ func (s hasty) PutSetting(ctx context.Context, x store.Setting, expected int64) 
 	return s.Store.PutSetting(ctx, x, expected)
 }
 
-// Of two people who make rules at the same moment that contradict each other, one succeeds, and the other one's rule is not there.
+// Of two people who make rules at the same moment that contradict each other, one succeeds, and the
+// other one's rule is not there.
 func TestContradictingRules(t *testing.T) {
 	t.Parallel()
 	mem, ctx := memory.New(memory.Options{}), t.Context()
 	var meet sync.WaitGroup
 	meet.Add(2)
+
 	errs := make(chan error, 2)
 	for i := range 2 {
 		f := newFlow(hasty{mem, &meet})
@@ -57,6 +60,7 @@ func TestContradictingRules(t *testing.T) {
 			errs <- f.SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: fmt.Sprint("rule", i), Queue: "mail", Numbers: limit.Numbers{Concurrency: i + 1}}, true)
 		}()
 	}
+
 	failed := 0
 	for range 2 {
 		if err := <-errs; err != nil {
@@ -66,6 +70,7 @@ func TestContradictingRules(t *testing.T) {
 			}
 		}
 	}
+
 	left, err := mem.ListSettings(ctx, model.DefaultTenant, "limit")
 	if failed != 1 || err != nil || len(left) != 1 {
 		t.Errorf("%d of 2 are refused, and %d rules are left: %v", failed, len(left), err)

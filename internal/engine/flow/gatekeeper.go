@@ -13,28 +13,36 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Gatekeeper is the gate of a node as its board asks it. What the gate has found out about a task is kept with the task, as its Note, and shared by tasks that need the same; a task that
-// needs nothing costs nothing.
+// Gatekeeper is the gate of a node as its board asks it. What the gate has found out about a task
+// is kept with the task, as its Note, and shared by tasks that need the same; a task that needs
+// nothing costs nothing.
 //
-// Where other nodes share the store, it also knows whose permit a claim uses: that of the node that made it, for as long as its worker executes the task, whoever owns the run meanwhile, and whether the worker is
-// the node's own or was lent by another one. So when a run moves, its claims go on to hold here what they hold (orphans) until the worker has reported and that is settled; and a claim that is found and was made by another
-// node that is alive holds nothing here (foreign). When that node dies, it does: somebody has to count it, until it is recorded that it is lost.
+// Where other nodes share the store, it also knows whose permit a claim uses: that of the node that
+// made it, for as long as its worker executes the task, whoever owns the run meanwhile, and whether
+// the worker is the node's own or was lent by another one. So when a run moves, its claims go on to
+// hold here what they hold (orphans) until the worker has reported and that is settled; and a claim
+// that is found and was made by another node that is alive holds nothing here (foreign). When that
+// node dies, it does: somebody has to count it, until it is recorded that it is lost.
 type Gatekeeper struct {
 	*gate.Gate
 	Book *ledger.Book // nil when nobody else shares the store
-	// at reports whether a worker on this node's board, its own or one that another node lends it, executes a claim, or has reported it and that is not settled.
+	// at reports whether a worker on this node's board, its own or one that another node lends it,
+	// executes a claim, or has reported it and that is not settled.
 	at func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool)
 
 	claims  map[model.TaskRef]ours
 	orphans map[model.TaskRef]*orphan
-	resumed map[model.TaskRef][]*orphan // orphans whose task was let through again, with what they hold; their workers may still be at it
+	// orphans whose task was let through again, with what they hold; their workers may still be at
+	// it
+	resumed map[model.TaskRef][]*orphan
 	foreign map[model.TaskRef]counted
 
 	// What people have set, as it was last heard of.
 	rules  *rule.Set
 	paused map[Queue]string
 
-	// What the board is being told just now: which other node has made a claim, or that a task leaves memory.
+	// What the board is being told just now: which other node has made a claim, or that a task
+	// leaves memory.
 	Maker   string
 	Forgets bool
 }
@@ -45,13 +53,15 @@ type ours struct {
 	worker queue.WorkerID
 }
 
-// counted is a claim that another node counts, which has made it, and who executes it, if that is known here.
+// counted is a claim that another node counts, which has made it, and who executes it, if that is
+// known here.
 type counted struct {
 	node string
 	ours
 }
 
-// orphan is a claim that this node counts although its run is not here, or has not heard yet that it ended.
+// orphan is a claim that this node counts although its run is not here, or has not heard yet that
+// it ended.
 type orphan struct {
 	item   queue.Item
 	claim  int64
@@ -113,7 +123,8 @@ func (k *Gatekeeper) resume(ref model.TaskRef) {
 	}
 }
 
-// earlier has an attempt count again whose worker is still at it, when a later one of the task, which went on with what it held, is over. It reports whether there is one.
+// earlier has an attempt count again whose worker is still at it, when a later one of the task,
+// which went on with what it held, is over. It reports whether there is one.
 func (k *Gatekeeper) earlier(ref model.TaskRef) bool {
 	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return !k.has(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim}) })
 	if len(left) == 0 {
@@ -135,14 +146,18 @@ func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	if k.Book == nil {
 		return
 	}
-	if left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return o.claim == claim }); len(left) > 0 { // a run may come back with the claim that was given up
+
+	// a run may come back with the claim that was given up
+	if left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return o.claim == claim }); len(left) > 0 {
 		k.resumed[ref] = left
 	} else {
 		delete(k.resumed, ref)
 	}
+
 	if id == 0 {
 		return
 	}
+
 	if c, elsewhere := k.foreign[ref]; elsewhere {
 		c.ours = ours{claim, id}
 		k.foreign[ref] = c
@@ -151,14 +166,16 @@ func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	}
 }
 
-// Give is for the board. A permit that others share is free when it is durable that the claim has ended, and not before; and none is while its worker executes the task, and has not been told that it is over:
-// that may never become durable, or not before the run has moved.
+// Give is for the board. A permit that others share is free when it is durable that the claim has
+// ended, and not before; and none is while its worker executes the task, and has not been told that
+// it is over: that may never become durable, or not before the run has moved.
 func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	if k.Book != nil {
 		if _, counted := k.foreign[it.Ref]; counted {
 			delete(k.foreign, it.Ref)
 			return
 		}
+
 		c, mine := k.claims[it.Ref]
 		delete(k.claims, it.Ref)
 		if mine {
@@ -168,15 +185,18 @@ func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 				return
 			}
 		}
+
 		if k.earlier(it.Ref) {
 			return
 		}
 	}
+
 	g := k.item(it)
 	k.Gate.Give(now, &g, outcomes[how])
 }
 
-// Settled ends what a claim holds whose worker is done with it. It reports whether it held anything that only the worker kept.
+// Settled ends what a claim holds whose worker is done with it. It reports whether it held anything
+// that only the worker kept.
 func (k *Gatekeeper) Settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	o := k.orphans[ref.TaskRef]
 	if o == nil || o.claim != ref.Claim {
@@ -212,7 +232,8 @@ func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
 	}
 }
 
-// kept are the tasks of orphans, in order: what a node does follows from what it has seen, and from nothing else.
+// kept are the tasks of orphans, in order: what a node does follows from what it has seen, and from
+// nothing else.
 func (k *Gatekeeper) kept() []model.TaskRef {
 	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
 }
@@ -261,11 +282,13 @@ func (k *Gatekeeper) Inherit(now model.Time, alive map[string]bool, tasks *queue
 			delete(k.foreign, ref)
 		}
 	}
+
 	if gone != nil {
 		tasks.Taken(func(it *queue.Item) {
 			if c, mine := gone[it.Ref]; mine {
 				k.Hold(now, it)
-				k.Held(it.Ref, c.claim, c.worker) // it goes on to count here when the run moves once more
+				// it goes on to count here when the run moves once more
+				k.Held(it.Ref, c.claim, c.worker)
 			}
 		})
 	}

@@ -42,10 +42,12 @@ func takes(t *testing.T, now model.Time, k *Gatekeeper, it *queue.Item) (ok bool
 		}
 		ok, why, _ = k.Take(now, it)
 	}
+
 	return ok, why
 }
 
-// An attempt whose run has moved away goes on to hold its permit. When the run comes back, the next attempt is let through with that. If it comes to nothing, the permit is not free before the
+// An attempt whose run has moved away goes on to hold its permit. When the run comes back, the next
+// attempt is let through with that. If it comes to nothing, the permit is not free before the
 // worker of the first attempt is done.
 func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	t.Parallel()
@@ -58,12 +60,14 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 			k.SetRules(now, set, queue.New(queue.Config{Gate: k}))
 			it, other := limited("it"), limited("other")
 			first, second := model.ClaimRef{TaskRef: it.Ref, Claim: 1}, model.ClaimRef{TaskRef: it.Ref, Claim: 5}
+
 			take := func(who string, it *queue.Item, want bool) {
 				t.Helper()
 				if ok, why := takes(t, now, k, it); ok != want {
 					t.Fatalf("%s is let through: %v (%s)", who, ok, why)
 				}
 			}
+
 			take("the first attempt", it, true)
 			at[first] = true
 			k.Held(it.Ref, first.Claim, 1)
@@ -71,6 +75,7 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 			k.Give(now, it, queue.Neither)
 			k.Forgets = false
 			take("another task while the first worker is at it", other, false)
+
 			switch later {
 			case "comes to nothing":
 				take("the next attempt", it, true)
@@ -96,6 +101,7 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 				delete(at, second)
 				k.Settled(now, second, queue.Succeeded)
 			}
+
 			take("another task when the next attempt is over", other, false)
 			delete(at, first)
 			if !k.LetGo(now) {
@@ -106,8 +112,10 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	}
 }
 
-// A node that is alone gives a permit to the next task as soon as it has decided that a claim has ended, if its worker is done. A worker that executes the task keeps it until it is told: the decision may be
-// undone, because its row cannot be written, and the run may move with the claim before another one is made.
+// A node that is alone gives a permit to the next task as soon as it has decided that a claim has
+// ended, if its worker is done. A worker that executes the task keeps it until it is told: the
+// decision may be undone, because its row cannot be written, and the run may move with the claim
+// before another one is made.
 func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
@@ -120,6 +128,7 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 		if ok, why := takes(t, now, k, it); !ok || k.Shared(it.Ref) {
 			t.Fatalf("it is let through: %v (%s), and others share the limit: %v", ok, why, k.Shared(it.Ref))
 		}
+
 		k.Held(it.Ref, 1, 1)
 		k.Give(now, it, queue.Failed)
 		if ok, why := takes(t, now, k, other); ok == executes {
@@ -134,7 +143,8 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	}
 }
 
-// A claim that another node has made is counted there, until that node is no more; then it is counted here, where its run is.
+// A claim that another node has made is counted there, until that node is no more; then it is
+// counted here, where its run is.
 func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)

@@ -19,8 +19,9 @@ import (
 // maxTries is how often a change is made again that others have got ahead of.
 const maxTries = 10
 
-// change stores a setting, or removes it, as make says when it has seen the one that there is (nil for none). It returns false for a change that is not needed. Others
-// may get ahead of it: then it is made again.
+// change stores a setting, or removes it, as make says when it has seen the one that there is (nil
+// for none). It returns false for a change that is not needed. Others may get ahead of it: then it
+// is made again.
 func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *store.Setting) (body []byte, needed bool, err error)) error {
 	if f.node == nil {
 		return fault.New(fault.Denied, "setting %s: the store is open for reading only", key)
@@ -29,6 +30,7 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 	if err != nil {
 		return err
 	}
+
 	defer leave()
 	for try := 1; ; try++ {
 		if err := f.refresh(ctx); err != nil {
@@ -44,16 +46,19 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 		if err != nil || !needed {
 			return err
 		}
+
 		next := store.Setting{SettingKey: key, Body: body, Deleted: body == nil}
 		version := int64(0)
 		if old != nil {
 			version = old.Version
 		}
+
 		if next.Deleted {
 			next.Version, err = f.store.DeleteSetting(ctx, key, version)
 		} else {
 			next.Version, err = f.store.PutSetting(ctx, next, version)
 		}
+
 		if err == nil {
 			if now, err := f.now(ctx); err == nil {
 				next.At = now // as near as we know
@@ -61,13 +66,15 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 			f.record(next)
 			return f.keep(ctx, &next, old)
 		}
+
 		if conflict := (*store.VersionError)(nil); !errors.As(err, &conflict) || try == maxTries {
 			return err
 		}
 	}
 }
 
-// keep undoes a rule that contradicts one which somebody else has made at the same moment: of the two, the later one, which sees the other. It is called in turn.
+// keep undoes a rule that contradicts one which somebody else has made at the same moment: of the
+// two, the later one, which sees the other. It is called in turn.
 func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	if made.Deleted || made.Kind != settingLimit && made.Kind != settingBreaker {
 		return nil
@@ -78,6 +85,7 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	var limits []rule.Limit
 	var breakers []rule.Breaker
 	f.mu.Lock()
+
 	for _, s := range f.sorted() {
 		if s.Version > made.Version {
 			break
@@ -88,6 +96,7 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 			breakers = append(breakers, b)
 		}
 	}
+
 	f.mu.Unlock()
 	_, conflict := rule.NewSet(limits, breakers)
 	if conflict == nil {
@@ -95,20 +104,25 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	}
 	undone := store.Setting{SettingKey: made.SettingKey, Deleted: old == nil}
 	var err error
+
 	if old == nil {
 		undone.Version, err = f.store.DeleteSetting(ctx, made.SettingKey, made.Version)
 	} else {
 		undone.Body = old.Body
 		undone.Version, err = f.store.PutSetting(ctx, undone, made.Version)
 	}
+
 	if err == nil {
 		f.record(undone)
 	}
-	return conflict // if it could not be undone, somebody has changed it since, or it is left out by everybody, and logged
+	// if it could not be undone, somebody has changed it since, or it is left out by everybody, and
+	// logged
+	return conflict
 }
 
-// SetLimit makes a rule of a tenant, or takes the place of the one of that name. It is refused when it does not fit the other rules, and nothing is changed then. A rule for a queue that
-// nobody knows is refused as well, unless anyQueue.
+// SetLimit makes a rule of a tenant, or takes the place of the one of that name. It is refused when
+// it does not fit the other rules, and nothing is changed then. A rule for a queue that nobody
+// knows is refused as well, unless anyQueue.
 func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQueue bool) error {
 	l.Tenant = tenant
 	body, err := json.Marshal(l)
@@ -119,6 +133,7 @@ func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQue
 	if err != nil {
 		return err
 	}
+
 	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingLimit, Name: l.Name}, func(*store.Setting) ([]byte, bool, error) {
 		one, err := rule.NewSet([]rule.Limit{l}, nil)
 		if err != nil {
@@ -145,8 +160,9 @@ func (f *Flow) own(tenant string) ([]rule.Limit, []rule.Breaker) {
 		slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return o.Tenant != tenant })
 }
 
-// queues are those of a tenant that workers of any node serve, or that tasks wait in here. There are none when this is a node without workers of its own, which may well be the first of several that are
-// being deployed: it cannot tell a mistake from a queue that is yet to come.
+// queues are those of a tenant that workers of any node serve, or that tasks wait in here. There
+// are none when this is a node without workers of its own, which may well be the first of several
+// that are being deployed: it cannot tell a mistake from a queue that is yet to come.
 func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err error) {
 	s := f.seat()
 	if f.node == nil || s != nil && !f.node.Works() {
@@ -156,6 +172,7 @@ func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err e
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range v.Members {
 		for _, w := range v.Members[i].Serves {
 			if w.Tenant == tenant && v.Members[i].Expires >= v.Now {
@@ -163,6 +180,7 @@ func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err e
 			}
 		}
 	}
+
 	if s != nil {
 		s.board.Look(func(_ *Gatekeeper, tasks *queue.Board) {
 			for _, q := range tasks.Stats().Queues {
@@ -172,6 +190,7 @@ func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err e
 			}
 		})
 	}
+
 	slices.Sort(known)
 	return slices.Compact(known), nil
 }
@@ -223,7 +242,8 @@ func (f *Flow) Trip(ctx context.Context, id rule.BreakerID, why string) error {
 	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Breaker) { o.Trip(now, why) })
 }
 
-// Pause lets nothing through a breaker before a time; one in the past ends the pause. A breaker that there is not is made.
+// Pause lets nothing through a breaker before a time; one in the past ends the pause. A breaker
+// that there is not is made.
 func (f *Flow) Pause(ctx context.Context, id rule.BreakerID, until model.Time, why string) error {
 	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Breaker) { o.PauseUntil(now, until, why) })
 }
@@ -239,16 +259,19 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 	if err != nil {
 		return err
 	}
+
 	if f.node != nil {
 		if err := f.flush(ctx); err != nil { // what happened here comes before
 			return err
 		}
 	}
+
 	return f.change(ctx, store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}, func(old *store.Setting) ([]byte, bool, error) {
 		f.mu.Lock()
 		config := f.rules.BreakerConfig(id)
 		f.mu.Unlock()
 		o := breaker.New(config, now)
+
 		switch {
 		case old != nil:
 			var err error
@@ -261,6 +284,7 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 		case !create && !f.uses(now, id):
 			return nil, false, fault.New(fault.NotFound, "there is no breaker %s", id)
 		}
+
 		do(now, o)
 		body, err := o.Encode()
 		return body, true, err
@@ -301,10 +325,12 @@ type State struct {
 	Limits   []rule.Limit   // by name
 	Rules    []rule.Breaker // by name
 	Breakers []gate.BreakerStatus
-	// Uses are the limits that tasks hold or wait for, in all processes, if they were asked; Known is false when none could be.
+	// Uses are the limits that tasks hold or wait for, in all processes, if they were asked; Known
+	// is false when none could be.
 	Uses  []LimitUse
 	Known bool
-	// Queues are those that this process knows; Here is false when it executes no tasks and so knows nothing of that.
+	// Queues are those that this process knows; Here is false when it executes no tasks and so
+	// knows nothing of that.
 	Here   bool
 	Queues []queue.QueueStats
 	Paused map[string]string // queues, and why
@@ -336,6 +362,7 @@ func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 	if err := f.refresh(ctx); err != nil {
 		return s, err
 	}
+
 	if s.Now, err = f.now(ctx); err != nil {
 		return s, err
 	}
@@ -343,11 +370,13 @@ func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 	limits, rules, _ := f.stored()
 	stored := f.states(tenant)
 	s.Paused = map[string]string{}
+
 	for q, why := range f.paused {
 		if q.Tenant == tenant {
 			s.Paused[q.Name] = why
 		}
 	}
+
 	set := f.rules
 	f.mu.Unlock()
 	for _, l := range limits {
@@ -355,11 +384,13 @@ func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 			s.Limits = append(s.Limits, l)
 		}
 	}
+
 	for _, b := range rules {
 		if b.Tenant == tenant {
 			s.Rules = append(s.Rules, b)
 		}
 	}
+
 	slices.SortFunc(s.Limits, func(a, b rule.Limit) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Rules, func(a, b rule.Breaker) int { return strings.Compare(ruleName(&a), ruleName(&b)) })
 	if seat := f.seat(); seat != nil {
@@ -377,6 +408,7 @@ func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 			}
 		}
 	}
+
 	for id, row := range stored {
 		o, err := breaker.Decode(row)
 		if err != nil {
@@ -387,6 +419,7 @@ func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 		}
 		s.Breakers = append(s.Breakers, gate.BreakerStatus{ID: id, Status: o.Status(s.Now)})
 	}
+
 	slices.SortFunc(s.Breakers, func(a, b gate.BreakerStatus) int { return strings.Compare(a.ID.Name, b.ID.Name) })
 	return s, nil
 }

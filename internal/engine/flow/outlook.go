@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Outlook is what whoever does not own the run of a task can tell about what keeps it back: from the settings, and from what other nodes say of limits. It is a moment.
+// Outlook is what whoever does not own the run of a task can tell about what keeps it back: from
+// the settings, and from what other nodes say of limits. It is a moment.
 type Outlook struct {
 	flow   *Flow
 	now    model.Time
@@ -49,13 +50,15 @@ func (o *Outlook) Paused(tenant, queue string) (model.Reason, bool) {
 	return model.Reason{Code: model.WaitPaused, Name: queue, Detail: why}, ok
 }
 
-// Refuses tells what a task that has a worker would not get past: a limit that nobody has defined, its breaker, a limit that is taken. The nodes are asked about the latter, once, if the
-// task needs any.
+// Refuses tells what a task that has a worker would not get past: a limit that nobody has defined,
+// its breaker, a limit that is taken. The nodes are asked about the latter, once, if the task needs
+// any.
 func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSpec, input *model.Payload) (why model.Reason, ok bool, err error) {
 	needs := o.rules.Resolve(tenant, spec, input)
 	if i := slices.IndexFunc(needs, func(u rule.Use) bool { return u.Missing }); i >= 0 {
 		return model.Reason{Code: model.WaitPermit, Name: needs[i].Resource.Name, Detail: "no limit of that name is defined"}, true, nil
 	}
+
 	if id, config := o.rules.Breaker(tenant, spec); id.Name != "" && o.states[id] != nil {
 		b, err := breaker.Decode(o.states[id])
 		if err != nil {
@@ -68,15 +71,18 @@ func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSp
 			return model.Reason{Code: model.WaitBreaker, Name: id.String(), Until: until, Detail: text}, true, nil
 		}
 	}
+
 	if len(needs) == 0 {
 		return why, false, nil
 	}
+
 	if !o.asked {
 		if o.uses, _, err = o.flow.everybody(ctx); err != nil {
 			return why, false, err
 		}
 		o.asked = true
 	}
+
 	for i := range needs {
 		n := &needs[i]
 		at := slices.IndexFunc(o.uses, func(u LimitUse) bool { return u.Keys == 0 && u.Resource == n.Resource })
@@ -88,11 +94,12 @@ func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSp
 			return model.Reason{Code: model.WaitRate, Name: n.Resource.String(), Detail: n.Numbers.String()}, true, nil
 		}
 	}
+
 	return why, false, nil
 }
 
-// Holders tells who has the permits of a limit, by the name that reasons have for it: all nodes are asked, once. ok is false
-// when nobody is known to hold one.
+// Holders tells who has the permits of a limit, by the name that reasons have for it: all nodes are
+// asked, once. ok is false when nobody is known to hold one.
 func (o *Outlook) Holders(ctx context.Context, name string) (text string, ok bool, err error) {
 	if !o.asked {
 		if o.uses, _, err = o.flow.everybody(ctx); err != nil {

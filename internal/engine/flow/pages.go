@@ -21,7 +21,8 @@ func pageNumber(key store.SettingKey) (n int, ok bool) {
 	return n, err == nil && n >= 0 && n < ledger.Pages
 }
 
-// seen has the book of a gate look at a page that is stored. It is called with the lock of the board.
+// seen has the book of a gate look at a page that is stored. It is called with the lock of the
+// board.
 func (f *Flow) seen(now model.Time, k *Gatekeeper, n int, body []byte) {
 	if k.Book == nil {
 		return
@@ -37,20 +38,25 @@ func (f *Flow) writePages(ctx context.Context) error {
 	if s == nil || !f.store.Info().Shared {
 		return nil
 	}
+
 	due := s.due()
 	for _, n := range due {
 		if f.seat() != s {
-			return nil // that life is over: its book hears no more of what others write, and a page of it would wipe that out
+			// that life is over: its book hears no more of what others write, and a page of it
+			// would wipe that out
+			return nil
 		}
 		if err := f.writePage(ctx, s.board, n); err != nil {
 			return err
 		}
 	}
+
 	if len(due) > 0 {
 		s.board.Reconsider()
 	} else {
 		s.board.Propose()
 	}
+
 	return nil
 }
 
@@ -60,13 +66,16 @@ func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
 	var needed bool
 	var err error
 	b.Look(func(k *Gatekeeper, _ *queue.Board) { body, needed, err = k.Book.Compose(now, n) })
+
 	if err != nil {
 		f.log.Error("the limits of tasks cannot be read; what waits for them goes on waiting", "page", n, "error", err)
 		return nil
 	}
+
 	if !needed {
 		return nil
 	}
+
 	switch landed, err := f.put(ctx, store.Setting{SettingKey: pageKey(n), Body: body}); {
 	case err != nil:
 		return err
@@ -76,8 +85,10 @@ func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
 			return true
 		})
 	}
+
 	f.mu.Lock()
-	f.again = true // there may be more, and if somebody else was faster, it is all still to be written
+	// there may be more, and if somebody else was faster, it is all still to be written
+	f.again = true
 	f.mu.Unlock()
 	return nil
 }

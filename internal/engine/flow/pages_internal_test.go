@@ -46,7 +46,8 @@ func (d *desk) Reconsider()                                                  {}
 func (d *desk) Configure(model.Time, Settings)                               {}
 func (d *desk) Change(_ model.Time, do func(*Gatekeeper, *queue.Board) bool) { do(d.keeper, d.tasks) }
 
-// shared is a store that others share. What it is to do before the next page is written, it does once.
+// shared is a store that others share. What it is to do before the next page is written, it does
+// once.
 type shared struct {
 	*memory.Store
 	before func()
@@ -66,7 +67,8 @@ func (s *shared) PutSetting(ctx context.Context, x store.Setting, expected int64
 	return s.Store.PutSetting(ctx, x, expected)
 }
 
-// A life of a node that ends while it writes pages writes no further one: its book has not seen what others have written since, and would wipe it out.
+// A life of a node that ends while it writes pages writes no further one: its book has not seen
+// what others have written since, and would wipe it out.
 func TestPagesOfALifeThatEnds(t *testing.T) {
 	t.Parallel()
 	var limits []rule.Limit
@@ -77,6 +79,7 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ask := func(d *desk) []int {
 		for i := range limits {
 			ref := model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: fmt.Sprint(i)}, ID: model.TaskStep}
@@ -85,6 +88,7 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 		d.keeper.Book.Post()
 		return d.keeper.Book.Due(deskTime)
 	}
+
 	st := &shared{Store: memory.New(memory.Options{})}
 	mine, other := newDesk(1, set), newDesk(2, set)
 	f := New(Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: mine, Timeout: time.Minute})
@@ -93,10 +97,12 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 	if err := f.Load(t.Context(), 1<<62); err != nil {
 		t.Fatal(err)
 	}
+
 	if due := ask(mine); len(due) < 3 {
 		t.Fatalf("pages %v are due", due)
 	}
 	theirs := map[store.SettingKey][]byte{}
+
 	st.before = func() { // somebody else takes everything, and this life ends
 		for _, n := range ask(other) {
 			body, needed, err := other.keeper.Book.Compose(deskTime, n)
@@ -110,6 +116,7 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 		}
 		mine.seat = next
 	}
+
 	if err := f.writePages(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +124,7 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 	if err != nil || len(stored) != len(theirs) {
 		t.Fatalf("%d pages of %d, %v", len(stored), len(theirs), err)
 	}
+
 	for _, s := range stored {
 		if !slices.Equal(s.Body, theirs[s.SettingKey]) {
 			t.Errorf("page %s is not what somebody else has written", s.Name)

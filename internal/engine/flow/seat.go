@@ -20,13 +20,15 @@ import (
 
 // Life is one life of a node, from its registration to its end, as far as a Seat has to do with it.
 type Life interface {
-	// Known are the shards of which every claim is known to the board. It reports false when this life ends.
+	// Known are the shards of which every claim is known to the board. It reports false when this
+	// life ends.
 	Known(ctx context.Context) (shards []model.ShardID, ok bool, err error)
 	// LookAround has the members looked at soon. It never waits.
 	LookAround()
 }
 
-// Seat is the place of one life of a node among those that share limits. It brings the ledger up to date with who there is: what the dead had is free when everybody has counted their claims, and
+// Seat is the place of one life of a node among those that share limits. It brings the ledger up to
+// date with who there is: what the dead had is free when everybody has counted their claims, and
 // what this node has is given back when it ends in order.
 type Seat struct {
 	flow  *Flow
@@ -34,8 +36,9 @@ type Seat struct {
 	board Board
 	life  Life
 
-	searching atomic.Bool          // for claims of dead nodes
-	listed    map[limit.Place]bool // places that were on pages of the ledger when the last view came; only touched by Viewed
+	searching atomic.Bool // for claims of dead nodes
+	// places that were on pages of the ledger when the last view came; only touched by Viewed
+	listed map[limit.Place]bool
 }
 
 // NewSeat makes the seat of a life that begins. The place is its epoch.
@@ -62,8 +65,9 @@ func (s *Seat) due() (pages []int) {
 	return pages
 }
 
-// found is what a node says while the ledger names nodes that are no more: it has looked at the claims of these shards, and counts those that the dead have made; that stands on pages which are stored. When all
-// owners of shards have said so, the permits of the dead are free.
+// found is what a node says while the ledger names nodes that are no more: it has looked at the
+// claims of these shards, and counts those that the dead have made; that stands on pages which are
+// stored. When all owners of shards have said so, the permits of the dead are free.
 type found struct {
 	Shards []model.ShardID
 	Dead   []limit.Place
@@ -73,18 +77,22 @@ func foundKey(place limit.Place) store.SettingKey {
 	return store.SettingKey{Kind: settingFound, Name: strconv.FormatInt(int64(place), 10)}
 }
 
-// Viewed brings the limits up to date with who there is, after a renewal, when the node owns so many shards. It reports whether the members should be looked at again soon. One calls it at a time.
+// Viewed brings the limits up to date with who there is, after a renewal, when the node owns so
+// many shards. It reports whether the members should be looked at again soon. One calls it at a
+// time.
 func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
 	f := s.flow
 	if !f.store.Info().Shared {
 		return false
 	}
 	alive := map[limit.Place]bool{}
+
 	ids := map[string]bool{}
 	for i := range v.Members {
 		alive[limit.Place(v.Members[i].Epoch)] = true
 		ids[v.Members[i].ID.String()] = true
 	}
+
 	now := f.node.Now()
 	var dead []limit.Place
 	s.board.Change(now, func(k *Gatekeeper, tasks *queue.Board) (moved bool) {
@@ -94,17 +102,21 @@ func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
 		for p := range places {
 			switch {
 			case alive[p]:
-			case s.listed[p]: // a node that is on a page was a member before; this view was taken after it was seen there
+			case s.listed[p]:
+				// a node that is on a page was a member before; this view was taken after it was
+				// seen there
 				dead = append(dead, p)
 			default:
 				again = true
 			}
 		}
+
 		s.listed = places
 		slices.Sort(dead)
 		k.Book.Clean(f.clean(v, alive, dead))
 		return false
 	})
+
 	f.WriteSoon()
 	if s.searching.CompareAndSwap(false, true) {
 		if !f.node.Beside(func(ctx context.Context) {
@@ -118,6 +130,7 @@ func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
 			s.searching.Store(false)
 		}
 	}
+
 	return again
 }
 
@@ -128,12 +141,14 @@ func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Pla
 	}
 	said := map[limit.Place]found{}
 	f.mu.Lock()
+
 	for p := range alive {
 		var x found
 		if s, ok := f.all[foundKey(p)]; ok && json.Unmarshal(s.Body, &x) == nil {
 			said[p] = x
 		}
 	}
+
 	f.mu.Unlock()
 	all := map[limit.Place]bool{}
 	for _, d := range dead {
@@ -144,6 +159,7 @@ func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Pla
 			all[d] = true
 		}
 	}
+
 	return all
 }
 
@@ -155,6 +171,7 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 	if len(dead) == 0 {
 		return f.forgetFound(ctx, s.place, alive)
 	}
+
 	var shards []model.ShardID
 	for try := 0; ; try++ {
 		known, ok, err := s.life.Known(ctx)
@@ -168,11 +185,13 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 			return nil
 		}
 	}
+
 	var mark ledger.Mark
 	s.board.Look(func(k *Gatekeeper, _ *queue.Board) {
 		k.Book.Post()
 		mark = k.Book.Mark()
 	})
+
 	for try, landed := 0, false; ; try++ {
 		if err := f.flush(ctx); err != nil {
 			return err
@@ -184,6 +203,7 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 			return nil // the next renewal tries again
 		}
 	}
+
 	slices.Sort(shards)
 	body, err := json.Marshal(found{shards, dead})
 	if err != nil {
@@ -193,6 +213,7 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 	if err != nil {
 		return err
 	}
+
 	defer leave()
 	key := foundKey(s.place)
 	f.mu.Lock()
@@ -201,13 +222,15 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 	if same {
 		return nil
 	}
+
 	if _, err = f.put(ctx, store.Setting{SettingKey: key, Body: body}); err == nil {
 		s.life.LookAround() // to look at it
 	}
 	return err
 }
 
-// forgetFound removes what this node has said about claims of the dead, since there are none to be found, and what nodes have said that are no more.
+// forgetFound removes what this node has said about claims of the dead, since there are none to be
+// found, and what nodes have said that are no more.
 func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[limit.Place]bool) error {
 	obsolete := func() []store.Setting {
 		f.mu.Lock()
@@ -217,15 +240,18 @@ func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[lim
 	if len(obsolete()) == 0 {
 		return nil
 	}
+
 	leave, err := f.enter(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
+
 	for _, s := range obsolete() { // as they are now that it is its turn
 		_, err := f.store.DeleteSetting(ctx, s.SettingKey, s.Version)
 		if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
-			err = f.refresh(ctx) // somebody has changed it; whoever forgot it here would not hear of it again
+			// somebody has changed it; whoever forgot it here would not hear of it again
+			err = f.refresh(ctx)
 		} else if err == nil {
 			f.mu.Lock()
 			delete(f.all, s.SettingKey)
@@ -235,10 +261,12 @@ func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[lim
 			return err
 		}
 	}
+
 	return nil
 }
 
-// Leave gives back what this node has, before it ends in order. When that does not succeed, others find out that it is no more.
+// Leave gives back what this node has, before it ends in order. When that does not succeed, others
+// find out that it is no more.
 func (s *Seat) Leave(ctx context.Context) {
 	f := s.flow
 	if !f.store.Info().Shared {
@@ -248,6 +276,7 @@ func (s *Seat) Leave(ctx context.Context) {
 	defer cancel()
 	now := f.node.Now()
 	s.board.Look(func(k *Gatekeeper, _ *queue.Board) { k.Book.Leave(now) })
+
 	for range maxTries {
 		if err := f.flush(ctx); err != nil {
 			f.log.Warn("cannot give back permits; others wait until they have found out that this node is gone", "error", err)

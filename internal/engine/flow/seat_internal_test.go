@@ -15,8 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// A node forgets what it has said about claims of the dead while it comes to know a later version of it: one that it had written itself, and whose answer was lost. It can say something again afterwards:
-// whoever never could would keep the permits of the dead for ever.
+// A node forgets what it has said about claims of the dead while it comes to know a later version
+// of it: one that it had written itself, and whose answer was lost. It can say something again
+// afterwards: whoever never could would keep the permits of the dead for ever.
 func TestForgetWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -30,6 +31,7 @@ func TestForgetWhatHasChanged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		forgot := make(chan error, 1)
 		go func() { forgot <- f.forgetFound(ctx, 1, map[limit.Place]bool{1: true}) }()
 		synctest.Wait() // until it waits for its turn
@@ -39,16 +41,19 @@ func TestForgetWhatHasChanged(t *testing.T) {
 		if err := f.refresh(ctx); err != nil {
 			t.Fatal(err)
 		}
+
 		leave()
 		if err := <-forgot; err != nil {
 			t.Fatal(err)
 		}
+
 		landed := false
 		for range maxTries {
 			if landed, err = f.put(ctx, said); landed || err != nil {
 				break
 			}
 		}
+
 		if !landed {
 			t.Errorf("it cannot be said again: %v", err)
 		}
@@ -76,7 +81,8 @@ func (s *heralded) PutSetting(ctx context.Context, x store.Setting, expected int
 	return s.shared.PutSetting(ctx, x, expected)
 }
 
-// A node says that it has counted the claims of the dead when that stands on a page which is stored, and not before: others would take their permits.
+// A node says that it has counted the claims of the dead when that stands on a page which is
+// stored, and not before: others would take their permits.
 func TestCountedBeforeItIsSaid(t *testing.T) {
 	t.Parallel()
 	set, ctx := oneAtATime(t), t.Context()
@@ -87,12 +93,14 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 	if err := f.Load(ctx, 1<<62); err != nil {
 		t.Fatal(err)
 	}
+
 	d.keeper.Hold(deskTime, limited("of the dead"))
 	d.keeper.Book.Post()
 	due := d.keeper.Book.Due(deskTime)
 	if len(due) != 1 {
 		t.Fatalf("pages %v are due", due)
 	}
+
 	st.before = func() { // somebody else is faster
 		other.keeper.Take(deskTime, limited("other"))
 		other.keeper.Book.Post()
@@ -104,6 +112,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	said := 0
 	st.said = func() {
 		said++
@@ -121,6 +130,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 			t.Errorf("it is said that the claim is counted, and the page is %+v", entries)
 		}
 	}
+
 	if err := d.seat.search(ctx, map[limit.Place]bool{1: true, 3: true}, []limit.Place{2}, 1); err != nil || said != 1 {
 		t.Errorf("said %d times, %v", said, err)
 	}

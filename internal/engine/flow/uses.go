@@ -19,15 +19,18 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Who holds a limit and who waits for it is in the memory of nodes. Whoever wants to know asks by a setting, and each node answers by one of its own. Both stay: the next question takes their place.
+// Who holds a limit and who waits for it is in the memory of nodes. Whoever wants to know asks by a
+// setting, and each node answers by one of its own. Both stay: the next question takes their place.
 const (
 	settingAsk  = "limit_ask"  // a question; its version is its number
 	settingUses = "limit_uses" // an answer, by epoch
 )
 
 const (
-	maxUses = 20              // holders and waiters of a limit that are named
-	maxKeys = 1000            // keys of a limit that are named, those that most wait for; an answer is a setting, and not to grow without bound
+	maxUses = 20 // holders and waiters of a limit that are named
+	// keys of a limit that are named, those that most wait for; an answer is a setting, and not to
+	// grow without bound
+	maxKeys = 1000
 	askWait = 4 * time.Second // a node without hints looks every two seconds
 	askPoll = 10 * time.Millisecond
 )
@@ -56,7 +59,8 @@ type answer struct {
 	Uses []LimitUse
 }
 
-// Uses are those of this node. The gate knows who holds a limit and which groups wait for it, the board how many tasks are in those.
+// Uses are those of this node. The gate knows who holds a limit and which groups wait for it, the
+// board how many tasks are in those.
 func (k *Gatekeeper) Uses(tasks *queue.Board) (list []LimitUse) {
 	kept := tasks.Kept(maxUses)
 	for _, s := range k.Limits() {
@@ -73,6 +77,7 @@ func (k *Gatekeeper) Uses(tasks *queue.Board) (list []LimitUse) {
 			list = append(list, use)
 		}
 	}
+
 	return merged(list)
 }
 
@@ -88,7 +93,8 @@ func (u *LimitUse) add(o *LimitUse) {
 	u.Holders, u.Waiters = u.Holders[:min(len(u.Holders), maxUses)], u.Waiters[:min(len(u.Waiters), maxUses)]
 }
 
-// everybody asks all nodes who holds what. Those that do not answer in time are left out. here is false when nobody can be asked.
+// everybody asks all nodes who holds what. Those that do not answer in time are left out. here is
+// false when nobody can be asked.
 func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err error) {
 	seat := f.seat()
 	if seat != nil {
@@ -97,16 +103,19 @@ func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err e
 	if !f.store.Info().Shared {
 		return list, here, nil
 	}
+
 	v, err := f.store.Members(ctx)
 	if err != nil {
 		return nil, false, err
 	}
+
 	open := map[string]bool{}
 	for i := range v.Members {
 		if seat == nil || limit.Place(v.Members[i].Epoch) != seat.place {
 			open[strconv.FormatInt(v.Members[i].Epoch, 10)] = true
 		}
 	}
+
 	if len(open) == 0 {
 		return list, here, nil
 	}
@@ -114,11 +123,13 @@ func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err e
 	if err != nil {
 		return nil, false, err
 	}
+
 	for end := time.Now().Add(askWait); len(open) > 0 && time.Now().Before(end); {
 		if err := f.Load(ctx, math.MaxInt64); err != nil {
 			return nil, false, err
 		}
 		f.mu.Lock()
+
 		for node := range open {
 			var a answer
 			if s, ok := f.all[store.SettingKey{Kind: settingUses, Name: node}]; ok && json.Unmarshal(s.Body, &a) == nil && a.To >= number {
@@ -126,20 +137,24 @@ func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err e
 				list, here = append(list, a.Uses...), true
 			}
 		}
+
 		f.mu.Unlock()
 		if len(open) == 0 {
 			break
 		}
+
 		select {
 		case <-time.After(askPoll):
 		case <-ctx.Done():
 			return nil, false, fault.New(fault.KindOf(ctx.Err()), "who holds limits: %w", context.Cause(ctx))
 		}
 	}
+
 	return merged(list), here, nil
 }
 
-// merged adds up what nodes say of the same key of a limit, and names so many keys of a limit at most.
+// merged adds up what nodes say of the same key of a limit, and names so many keys of a limit at
+// most.
 func merged(list []LimitUse) []LimitUse {
 	slices.SortStableFunc(list, compareUses)
 	all := list[:0]
@@ -150,6 +165,7 @@ func merged(list []LimitUse) []LimitUse {
 			all = append(all, list[i])
 		}
 	}
+
 	var out []LimitUse
 	for len(all) > 0 {
 		n := 1
@@ -159,6 +175,7 @@ func merged(list []LimitUse) []LimitUse {
 		out = append(out, named(all[:n])...)
 		all = all[n:]
 	}
+
 	return out
 }
 
@@ -184,8 +201,9 @@ func named(uses []LimitUse) []LimitUse {
 	return uses
 }
 
-// question asks, and returns its number. Of several who ask at the same moment one is enough; that of somebody who asked earlier is not, because it may have been answered then. So
-// the questions before are read first: whoever gets ahead of this one has asked since.
+// question asks, and returns its number. Of several who ask at the same moment one is enough; that
+// of somebody who asked earlier is not, because it may have been answered then. So the questions
+// before are read first: whoever gets ahead of this one has asked since.
 func (f *Flow) question(ctx context.Context) (int64, error) {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -204,7 +222,8 @@ func (f *Flow) question(ctx context.Context) (int64, error) {
 	return f.all[key].Version, nil
 }
 
-// reply answers the last question, or does so again when nobody knows whether the answer was stored. It is called in turn.
+// reply answers the last question, or does so again when nobody knows whether the answer was
+// stored. It is called in turn.
 func (f *Flow) reply(ctx context.Context) error {
 	seat := f.seat()
 	f.mu.Lock()
@@ -214,20 +233,24 @@ func (f *Flow) reply(ctx context.Context) error {
 	if number == 0 || seat == nil {
 		return nil
 	}
+
 	body, err := json.Marshal(answer{number, seat.uses()})
 	if err != nil {
 		return fault.New(fault.Internal, "who holds limits: %w", err)
 	}
+
 	landed, err := f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(int64(seat.place), 10)}, Body: body})
 	if !landed {
 		f.mu.Lock()
 		f.asked, f.again = max(f.asked, number), true
 		f.mu.Unlock()
 	}
+
 	return err
 }
 
-// obsolete are settings of nodes that are no more, and what this one has said about claims of the dead when there are none, in order. It is called with the lock.
+// obsolete are settings of nodes that are no more, and what this one has said about claims of the
+// dead when there are none, in order. It is called with the lock.
 func (f *Flow) obsolete(place limit.Place, alive map[limit.Place]bool) (old []store.Setting) {
 	for _, key := range slices.SortedFunc(maps.Keys(f.all), store.SettingKey.Compare) {
 		if key.Kind != settingFound && key.Kind != settingUses {

@@ -13,11 +13,13 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// Of a limit with very many keys those are named that most tasks wait for. The others are counted, and none is lost when several nodes answer.
+// Of a limit with very many keys those are named that most tasks wait for. The others are counted,
+// and none is lost when several nodes answer.
 func TestUsesOfManyKeys(t *testing.T) {
 	t.Parallel()
 	const keys, nodes = 3 * maxKeys, 3
 	var answers []LimitUse
+
 	held, waiting := 0, 0
 	for range nodes {
 		var list []LimitUse
@@ -36,10 +38,12 @@ func TestUsesOfManyKeys(t *testing.T) {
 		}
 		answers = append(answers, answer...)
 	}
+
 	all := merged(answers)
 	if len(all) != maxKeys+1+2 {
 		t.Fatalf("%d keys are named", len(all))
 	}
+
 	most, others := 0, 0
 	for _, u := range all {
 		switch {
@@ -58,6 +62,7 @@ func TestUsesOfManyKeys(t *testing.T) {
 			}
 		}
 	}
+
 	if held != 0 || waiting != 0 {
 		t.Errorf("%d holders and %d waiters are missing", held, waiting)
 	}
@@ -80,7 +85,8 @@ func (s *deaf) PutSetting(ctx context.Context, x store.Setting, expected int64) 
 	return s.shared.PutSetting(ctx, x, expected)
 }
 
-// A node that cannot store its answer to who holds limits does so when it can: whoever asks would wait for it in vain, and leave it out.
+// A node that cannot store its answer to who holds limits does so when it can: whoever asks would
+// wait for it in vain, and leave it out.
 func TestAnswerThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	set, err := rule.NewSet(nil, nil)
@@ -94,6 +100,7 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 	if err := f.flush(ctx); err == nil {
 		t.Fatal("it was stored at once")
 	}
+
 	if err := f.flush(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +112,8 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 	}
 }
 
-// Whoever asks later asks anew: answers to an earlier question tell how things stood then. A process that only reads has not followed the questions of others.
+// Whoever asks later asks anew: answers to an earlier question tell how things stood then. A
+// process that only reads has not followed the questions of others.
 func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
 	t.Parallel()
 	st := &shared{Store: memory.New(memory.Options{})}
@@ -119,7 +127,8 @@ func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
 	}
 }
 
-// Only whoever wants to know who holds limits asks the nodes: rules, breakers and queues are there without them, also while one of them does not answer.
+// Only whoever wants to know who holds limits asks the nodes: rules, breakers and queues are there
+// without them, also while one of them does not answer.
 func TestNobodyIsAskedWithoutNeed(t *testing.T) {
 	t.Parallel()
 	st := &deaf{shared: shared{Store: memory.New(memory.Options{})}, times: 1}

@@ -14,8 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Collect has stored, soon, what a gate has to tell: states of breakers, and what goes to those who share limits and breakers. It is called with the lock of the board, after everything
-// that has changed the gate, and never waits. It reports whether breakers have changed.
+// Collect has stored, soon, what a gate has to tell: states of breakers, and what goes to those who
+// share limits and breakers. It is called with the lock of the board, after everything that has
+// changed the gate, and never waits. It reports whether breakers have changed.
 func (f *Flow) Collect(k *Gatekeeper) (breakers bool) {
 	rows, err := k.Dirty()
 	if err != nil {
@@ -46,7 +47,8 @@ func (f *Flow) save(rows []gate.Row) {
 // WriteSoon has pages that are due written, and breakers that nodes share. It never waits.
 func (f *Flow) WriteSoon() { f.ask(nil) }
 
-// ask has pages and breakers that nodes share written, soon: with what there is to tell, or because a page is due. It never waits.
+// ask has pages and breakers that nodes share written, soon: with what there is to tell, or because
+// a page is due. It never waits.
 func (f *Flow) ask(asks []gate.Ask) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,21 +81,25 @@ func (f *Flow) saveAll(ctx context.Context) {
 			f.mu.Unlock()
 			return
 		}
+
 		f.again = false
 		f.mu.Unlock()
 		brief, cancel := context.WithTimeout(ctx, f.timeout)
 		err := f.flush(brief)
 		cancel()
+
 		if err == nil {
 			f.saves.OK()
 			pause = 0
 			continue
 		}
+
 		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 		f.saves.Failed(err, "again_in", pause)
 		f.mu.Lock()
 		f.again, f.look = true, true // it may have landed all the same
 		f.mu.Unlock()
+
 		if !f.node.Pause(ctx, pause) {
 			f.mu.Lock()
 			f.saving = false
@@ -118,11 +124,13 @@ func (f *Flow) flush(ctx context.Context) error {
 		ids = append(ids, id)
 	}
 	f.mu.Unlock()
+
 	if look {
 		if err := f.refresh(ctx); err != nil {
 			return err
 		}
 	}
+
 	slices.SortFunc(ids, compareBreakers)
 	for _, id := range slices.Compact(ids) {
 		if err := f.flushOne(ctx, id); err != nil {
@@ -132,6 +140,7 @@ func (f *Flow) flush(ctx context.Context) error {
 			return err
 		}
 	}
+
 	if err := f.writePages(ctx); err != nil {
 		return err
 	}
@@ -142,7 +151,8 @@ func compareBreakers(a, b rule.BreakerID) int {
 	return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
 }
 
-// put writes a setting that nodes write by themselves, if it is still the one that is known; otherwise that is read and applied. It is called in turn.
+// put writes a setting that nodes write by themselves, if it is still the one that is known;
+// otherwise that is read and applied. It is called in turn.
 func (f *Flow) put(ctx context.Context, s store.Setting) (landed bool, err error) {
 	f.mu.Lock()
 	version := f.all[s.SettingKey].Version

@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// circuit is a breaker as this node sees it: the machine itself, or a view of one that others share.
+// circuit is a breaker as this node sees it: the machine itself, or a view of one that others
+// share.
 type circuit struct {
 	id    rule.BreakerID
 	owner *breaker.Breaker
@@ -86,7 +87,8 @@ func (g *Gate) stand(now model.Time, id rule.BreakerID) *breaker.Breaker {
 	return b
 }
 
-// told passes on what a view has to tell, or has a breaker that was changed stored, and wakes those whom it had refused.
+// told passes on what a view has to tell, or has a breaker that was changed stored, and wakes those
+// whom it had refused.
 func (g *Gate) told(now model.Time, c *circuit, changed bool) {
 	if c.view != nil {
 		m, ok := c.view.Tell()
@@ -97,7 +99,9 @@ func (g *Gate) told(now model.Time, c *circuit, changed bool) {
 		m.Place, m.Seq = int64(g.home), g.numbered
 		g.asks = append(g.asks, Ask{Breaker: c.id, ToOwner: m})
 		g.unsent[c.id] = append(g.unsent[c.id], m)
-		// What this node has seen itself it acts on at once, as it will be stored unless somebody else gets ahead. Probes are given out by what is stored alone.
+
+		// What this node has seen itself it acts on at once, as it will be stored unless somebody
+		// else gets ahead. Probes are given out by what is stored alone.
 		if m.Ask = false; len(m.Reports) > 0 || !m.RetryAfter.IsZero() {
 			b := g.stand(now, c.id)
 			b.Receive(now, &m)
@@ -105,8 +109,10 @@ func (g *Gate) told(now model.Time, c *circuit, changed bool) {
 				g.wakeCircuit(c)
 			}
 		}
+
 		return
 	}
+
 	if changed {
 		if !c.listed {
 			c.listed = true
@@ -123,7 +129,8 @@ func (g *Gate) wakeCircuit(c *circuit) {
 	c.groups = nil
 }
 
-// RetryAfter is what the other side of a task has said: nobody is to call it before the time. The task names the breaker; without one nothing happens.
+// RetryAfter is what the other side of a task has said: nobody is to call it before the time. The
+// task names the breaker; without one nothing happens.
 func (g *Gate) RetryAfter(now model.Time, it *Item, until model.Time) {
 	c := g.circuitOf(now, g.planOf(it))
 	switch {

@@ -18,7 +18,8 @@ type Item struct {
 	Ref   model.TaskRef
 	Spec  *model.TaskSpec
 	Input *model.Payload
-	// Plan is what the gate has found out about the task. Whoever keeps it between two calls spares the gate to find it out again.
+	// Plan is what the gate has found out about the task. Whoever keeps it between two calls spares
+	// the gate to find it out again.
 	Plan *Plan
 }
 
@@ -50,12 +51,14 @@ type entry struct {
 	since  model.Time
 }
 
-// group is the tasks of a group that wait. They need the same, so they wait at the same place: where the last of them was refused.
+// group is the tasks of a group that wait. They need the same, so they wait at the same place:
+// where the last of them was refused.
 type group struct {
 	name    string
 	waiting int
-	// at is the limit in whose line it stands, passed are those before it, which are pinned, each once per task. Without at it stands nowhere: it
-	// is about to be tried again, or its breaker keeps it back.
+	// at is the limit in whose line it stands, passed are those before it, which are pinned, each
+	// once per task. Without at it stands nowhere: it is about to be tried again, or its breaker
+	// keeps it back.
 	at     *resource
 	passed []*resource
 	// ready tells that the dispatcher tries it by itself as soon as it can; see Pass.
@@ -80,13 +83,15 @@ type Gate struct {
 	out       []Message
 	dirty     []*circuit
 	asks      []Ask
-	stored    map[rule.BreakerID]*breaker.Breaker  // that others share, as they were seen last, with what this node has to tell them
-	unsent    map[rule.BreakerID][]breaker.ToOwner // of that what is not stored yet
-	numbered  int64                                // what breakers were told so far
+	// that others share, as they were seen last, with what this node has to tell them
+	stored   map[rule.BreakerID]*breaker.Breaker
+	unsent   map[rule.BreakerID][]breaker.ToOwner // of that what is not stored yet
+	numbered int64                                // what breakers were told so far
 }
 
-// New is the gate of a node that is home to the owners of all limits and breakers, if owns is nil. Otherwise others share them: the node is a place among others, owns
-// tells for which limits it is the owner at the time, and it has views of breakers.
+// New is the gate of a node that is home to the owners of all limits and breakers, if owns is nil.
+// Otherwise others share them: the node is a place among others, owns tells for which limits it is
+// the owner at the time, and it has views of breakers.
 func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 	g := &Gate{
 		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*entry{},
@@ -96,25 +101,29 @@ func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 	return g
 }
 
-// Take lets a task through everything, or tells what refuses and when to ask again. Who was let through stays so until Give.
+// Take lets a task through everything, or tells what refuses and when to ask again. Who was let
+// through stays so until Give.
 func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time) {
 	e := g.entries[it.Ref]
 	if e != nil && e.holds {
 		return true, why, 0
 	}
 	p := g.planOf(it)
+
 	if e == nil {
 		if p == g.none {
 			return true, why, 0
 		}
 		e = g.enter(it.Ref)
 	}
+
 	if e.queued != nil && (e.queued.name != p.group || p.missing != "") {
 		g.leave(now, e) // the rules have changed since it was refused
 	}
 	if p.missing != "" {
 		return false, model.Reason{Code: model.WaitPermit, Name: p.missing, Detail: "no limit of that name is defined"}, 0
 	}
+
 	c := g.circuitOf(now, p)
 	if c != nil {
 		if until, text := c.until(now); now < until {
@@ -122,10 +131,12 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 			return c.refuse(p.group, until, text)
 		}
 	}
+
 	if r := g.reach(now, e, p); r != nil {
 		why, again = r.refusal(now)
 		return false, why, again
 	}
+
 	if c != nil {
 		a := c.allow(now, it.Spec.ToClose)
 		g.told(now, c, a.Changed)
@@ -135,12 +146,14 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 		}
 		e.breaker, e.permit = c, a.Permit
 	}
+
 	e.holds = true
 	for _, r := range e.held {
 		r.local.Take(it.Ref) // it was reached, and nobody came in between
 		r.local.Pin(-1)
 		r.name(it.Ref)
 	}
+
 	g.leave(now, e)
 	if q := g.groups[p.group]; q != nil {
 		g.rouse(q.name) // the next of them may pass, or has to stand in line
@@ -148,10 +161,12 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 	for _, r := range e.held {
 		g.exchange(now, r)
 	}
+
 	return true, why, 0
 }
 
-// Hold lets a task through that was let through before: its claim was found when this node came to own it, or rules have come that it did not have to pass when it was. What it held it keeps.
+// Hold lets a task through that was let through before: its claim was found when this node came to
+// own it, or rules have come that it did not have to pass when it was. What it held it keeps.
 func (g *Gate) Hold(now model.Time, it *Item) {
 	e, p := g.entries[it.Ref], g.planOf(it)
 	if e == nil {
@@ -160,9 +175,11 @@ func (g *Gate) Hold(now model.Time, it *Item) {
 		}
 		e = g.enter(it.Ref)
 	}
+
 	again := e.holds
 	g.leave(now, e)
 	e.holds = true
+
 	for i := range p.uses {
 		r := g.resourceOf(now, &p.uses[i])
 		if again && slices.Contains(e.held, r) {
@@ -173,26 +190,32 @@ func (g *Gate) Hold(now model.Time, it *Item) {
 		e.held = append(e.held, r)
 		g.exchange(now, r)
 	}
+
 	if again {
 		return
 	}
-	// The permit of its breaker is not known any more; its outcome counts for nothing, as that of any late one.
+
+	// The permit of its breaker is not known any more; its outcome counts for nothing, as that of
+	// any late one.
 	e.breaker, e.permit = g.circuitOf(now, p), breaker.Permit{}
 }
 
-// Give ends what Take began: the task holds nothing and stands in no line. How it ended counts for its breaker.
+// Give ends what Take began: the task holds nothing and stands in no line. How it ended counts for
+// its breaker.
 func (g *Gate) Give(now model.Time, it *Item, how breaker.Outcome) {
 	e := g.entries[it.Ref]
 	if e == nil {
 		return
 	}
 	g.leave(now, e)
+
 	for _, r := range e.held {
 		r.local.Give(it.Ref)
 		r.unname(it.Ref)
 		g.exchange(now, r)
 		g.wake(r)
 	}
+
 	if e.breaker != nil {
 		g.told(now, e.breaker, e.breaker.done(now, e.permit, how))
 	}
@@ -202,7 +225,8 @@ func (g *Gate) Give(now model.Time, it *Item, how breaker.Outcome) {
 	g.sweep(now)
 }
 
-// Leave is Give for a task that has not been let through: it stands in no line any more. It returns its group if none of it stands in line now, so that another one has to ask.
+// Leave is Give for a task that has not been let through: it stands in no line any more. It returns
+// its group if none of it stands in line now, so that another one has to ask.
 func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 	e := g.entries[ref]
 	if e == nil || e.holds {
@@ -215,18 +239,21 @@ func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 	return group
 }
 
-// Group names items that are let through or kept back together: what is true of one of them is true of all.
+// Group names items that are let through or kept back together: what is true of one of them is true
+// of all.
 func (g *Gate) Group(it *Item) string { return g.planOf(it).group }
 
-// Woken are groups of which an item could pass now, because something became free or has changed. They are told once.
+// Woken are groups of which an item could pass now, because something became free or has changed.
+// They are told once.
 func (g *Gate) Woken() []string {
 	w := g.woken
 	g.woken = nil
 	return w
 }
 
-// Pass tells that a group which was woken could not be tried: no worker is free for its tasks, or they are paused, or wait under another name by now. Whoever stands
-// behind it is woken instead. The dispatcher tries it as soon as it can, so it is not woken again before it was refused.
+// Pass tells that a group which was woken could not be tried: no worker is free for its tasks, or
+// they are paused, or wait under another name by now. Whoever stands behind it is woken instead.
+// The dispatcher tries it as soon as it can, so it is not woken again before it was refused.
 func (g *Gate) Pass(name string) {
 	if q := g.groups[name]; q != nil && q.at != nil && !q.ready {
 		q.ready = true
@@ -263,12 +290,14 @@ func (g *Gate) planOf(it *Item) *Plan {
 		it.Plan = g.none
 		return g.none
 	}
+
 	var group strings.Builder
 	part := func(s string) {
 		group.WriteString(strconv.Itoa(len(s)))
 		group.WriteByte(':')
 		group.WriteString(s)
 	}
+
 	part(p.breaker.Tenant)
 	part(p.breaker.Name)
 	for _, u := range uses {
@@ -280,6 +309,7 @@ func (g *Gate) planOf(it *Item) *Plan {
 			part(s)
 		}
 	}
+
 	p.group = group.String()
 	if known := g.plans[p.group]; known != nil {
 		p = known
@@ -289,29 +319,36 @@ func (g *Gate) planOf(it *Item) *Plan {
 		}
 		g.plans[p.group] = p
 	}
+
 	it.Plan = p
 	return p
 }
 
-// reach walks along the limits of a task and pins them, into held. It returns the one that refuses, at which its group then waits, or nil.
+// reach walks along the limits of a task and pins them, into held. It returns the one that refuses,
+// at which its group then waits, or nil.
 func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
-	// The group lets go of what it keeps without telling anybody, because it is most likely taken up again at once.
+	// The group lets go of what it keeps without telling anybody, because it is most likely taken
+	// up again at once.
 	q := g.groups[p.group]
 	g.count(q, -1)
 	e.held = e.held[:0]
-	waiting := 1 // all of them ask at once, so that owners hear the same number each time, or rather nothing
+	// all of them ask at once, so that owners hear the same number each time, or rather nothing
+	waiting := 1
+
 	if q != nil {
 		waiting = q.waiting
 		if e.queued == nil {
 			waiting++
 		}
 	}
+
 	for i := range p.uses {
 		r := g.resourceOf(now, &p.uses[i])
 		if !r.has() {
 			r.local.Wait(waiting)
 			g.exchange(now, r)
 			r.local.Wait(-waiting)
+
 			if !r.has() {
 				if q == nil {
 					q = &group{name: p.group}
@@ -330,9 +367,11 @@ func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
 				return r
 			}
 		}
+
 		r.local.Pin(1)
 		e.held = append(e.held, r)
 	}
+
 	g.count(q, 1)
 	g.step(now, q, nil, nil)
 	return nil
@@ -362,14 +401,17 @@ func (g *Gate) step(now model.Time, q *group, to *resource, passed []*resource) 
 	if to != nil && was != to {
 		to.line = append(to.line, q)
 	}
+
 	for _, r := range left {
 		if !slices.Contains(passed, r) {
 			g.exchange(now, r)
 		}
 	}
+
 	if to != nil {
 		g.exchange(now, to)
 	}
+
 	if was != nil && was != to {
 		g.exchange(now, was)
 		g.wake(was) // the group does not use what it may have been woken for
@@ -387,11 +429,13 @@ func (g *Gate) leave(now model.Time, e *entry) {
 	q.waiting--
 	g.count(q, 1)
 	at := q.at
+
 	if q.waiting == 0 {
 		g.step(now, q, nil, nil)
 		delete(g.groups, q.name)
 		return
 	}
+
 	if at != nil {
 		g.exchange(now, at)
 		g.wake(at)
@@ -414,6 +458,7 @@ func (g *Gate) SetRules(now model.Time, s *rule.Set) {
 	g.version++
 	g.none = &Plan{gate: g, version: g.version}
 	clear(g.plans)
+
 	for _, r := range g.sorted() {
 		n, ok := s.Numbers(r.id)
 		if ok && (n != r.local.Numbers() || r.owner != nil && n != r.owner.Numbers()) {
@@ -425,6 +470,7 @@ func (g *Gate) SetRules(now model.Time, s *rule.Set) {
 			}
 		}
 	}
+
 	for _, id := range slices.SortedFunc(maps.Keys(g.circuits), func(a, b rule.BreakerID) int {
 		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
 	}) {

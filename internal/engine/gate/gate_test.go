@@ -53,6 +53,7 @@ func TestAllOrNothing(t *testing.T) {
 	if ok || why.Code != model.WaitPermit || !strings.Contains(why.Name, "b") || !strings.Contains(why.Detail, "acme/task:x/1") || again != 0 {
 		t.Fatalf("%v %+v %v", ok, why, again)
 	}
+
 	if ok, why, _ := g.Take(t0, three); !ok {
 		t.Fatalf("a task that was refused keeps nothing: %v", why)
 	}
@@ -60,6 +61,7 @@ func TestAllOrNothing(t *testing.T) {
 	if len(s) != 2 || len(s[0].Holders) != 2 || len(s[1].Holders) != 1 || len(s[1].Waiters) != 1 || s[1].Waiters[0].Ref != two.Ref {
 		t.Fatalf("%+v", s)
 	}
+
 	g.Give(t0, one, breaker.Succeeded)
 	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(two) {
 		t.Fatalf("%q", w)
@@ -67,14 +69,17 @@ func TestAllOrNothing(t *testing.T) {
 	if ok, why, _ := g.Take(t0, two); !ok {
 		t.Fatal(why)
 	}
+
 	g.Give(t0, two, breaker.Succeeded)
 	g.Give(t0, two, breaker.Succeeded)
 	g.Give(t0, three, breaker.Neither)
+
 	for _, s := range g.Limits() {
 		if len(s.Holders)+len(s.Waiters) != 0 {
 			t.Fatalf("%+v", s)
 		}
 	}
+
 	if m := g.Out(); len(m) != 0 {
 		t.Fatalf("one node sends nothing: %+v", m)
 	}
@@ -96,6 +101,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(both) {
 		t.Fatalf("%q", w)
 	}
+
 	if ok, why, _ := g.Take(t0, both); ok || !strings.Contains(why.Name, "b") {
 		t.Fatal(why)
 	}
@@ -105,6 +111,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 	if ok, _, _ := g.Take(t0, onlyA); !ok {
 		t.Fatal("nobody holds a")
 	}
+
 	// Who leaves the line passes it on, too.
 	third := item(5, model.TaskSpec{Limits: []string{"b"}})
 	g.Take(t0, third)
@@ -124,6 +131,7 @@ func TestRate(t *testing.T) {
 			t.Fatal(why)
 		}
 	}
+
 	it := item(9, model.TaskSpec{})
 	ok, why, again := g.Take(t0, it)
 	if ok || why.Code != model.WaitRate || again != at(500*time.Millisecond) || why.Until != again {
@@ -132,6 +140,7 @@ func TestRate(t *testing.T) {
 	if ok, _, _ := g.Take(again-1, it); ok {
 		t.Fatal("before its time")
 	}
+
 	if ok, why, _ := g.Take(again, it); !ok {
 		t.Fatal(why)
 	}
@@ -140,11 +149,13 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// Every value of the input has a limit of its own; an unknown limit keeps a task back until somebody defines it.
+// Every value of the input has a limit of its own; an unknown limit keeps a task back until
+// somebody defines it.
 func TestKeysAndUnknownLimits(t *testing.T) {
 	t.Parallel()
 	perCustomer := rule.Limit{Name: "customer", Per: rule.PerKey, Key: "input.customer", Numbers: limit.Numbers{Concurrency: 1}}
 	g := open(t, rules(t, []rule.Limit{perCustomer}))
+
 	of := func(n int, customer string) *gate.Item {
 		it := item(n, model.TaskSpec{})
 		it.Input = &model.Payload{Data: fmt.Appendf(nil, `{"customer": %q}`, customer)}
@@ -158,6 +169,7 @@ func TestKeysAndUnknownLimits(t *testing.T) {
 			t.Errorf("%d, customer %s: %v %v", i, c.customer, ok, why)
 		}
 	}
+
 	if g.Group(of(8, "a")) == g.Group(of(9, "b")) || g.Group(of(8, "a")) != g.Group(of(9, "a")) {
 		t.Error("groups are by key")
 	}
@@ -182,15 +194,18 @@ func TestRulesChange(t *testing.T) {
 			t.Fatal(i)
 		}
 	}
+
 	g.SetRules(t0, rules(t, []rule.Limit{named("a", 3)}))
 	if len(g.Woken()) == 0 {
 		t.Fatal("nobody is woken")
 	}
+
 	for i, it := range items {
 		if ok, _, _ := g.Take(t0, it); ok != (i < 3) {
 			t.Fatal(i)
 		}
 	}
+
 	g.SetRules(t0, rules(t, []rule.Limit{named("a", 1)}))
 	for i, it := range items[:3] {
 		if ok, why, _ := g.Take(t0, items[3]); ok {
@@ -198,6 +213,7 @@ func TestRulesChange(t *testing.T) {
 		}
 		g.Give(t0, it, breaker.Succeeded)
 	}
+
 	if ok, why, _ := g.Take(t0, items[3]); !ok {
 		t.Fatal(why)
 	}
@@ -205,7 +221,8 @@ func TestRulesChange(t *testing.T) {
 	g.Give(t0, items[3], breaker.Succeeded)
 }
 
-// An open breaker keeps back what names it, and nothing else; it lets one probe through; it is to be stored whenever its state changes.
+// An open breaker keeps back what names it, and nothing else; it lets one probe through; it is to
+// be stored whenever its state changes.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 2, Reset: 10 * time.Second, Successes: 1}
@@ -245,6 +262,7 @@ func TestBreaker(t *testing.T) {
 		if ok, why, _ := g.Take(at(10*time.Second), two); ok || why.Code != model.WaitBreaker {
 			t.Fatalf("a second probe: %v %v", ok, why)
 		}
+
 		g.Woken()
 		g.Give(at(11*time.Second), one, breaker.Succeeded)
 		if w := g.Woken(); len(w) != 1 || w[0] != g.Group(two) {
@@ -253,18 +271,21 @@ func TestBreaker(t *testing.T) {
 		if ok, why, _ := g.Take(at(11*time.Second), two); !ok {
 			t.Fatal(why)
 		}
+
 		if s := g.Breakers(at(11 * time.Second)); len(s) != 1 || s[0].State != breaker.Closed {
 			t.Fatalf("%+v", s)
 		}
 	}
 }
 
-// What the other side says keeps everybody back, and so does a state that somebody else has stored; whoever was kept back is woken by the next one.
+// What the other side says keeps everybody back, and so does a state that somebody else has stored;
+// whoever was kept back is woken by the next one.
 func TestStoredState(t *testing.T) {
 	t.Parallel()
 	g := open(t, nil)
 	id := rule.BreakerID{Tenant: "acme", Name: "db"}
 	it := item(1, model.TaskSpec{Breaker: "db"})
+
 	adopt := func(now model.Time, do func(*breaker.Breaker)) {
 		t.Helper()
 		b := breaker.New(breaker.Config{}, t0)
@@ -277,6 +298,7 @@ func TestStoredState(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	adopt(t0, func(b *breaker.Breaker) { b.Trip(t0, "they said so") })
 	if ok, why, _ := g.Take(t0, it); ok || why.Detail != "they said so" {
 		t.Fatal(why)
@@ -284,6 +306,7 @@ func TestStoredState(t *testing.T) {
 	if adopt(t0, func(*breaker.Breaker) {}); len(g.Woken()) != 1 {
 		t.Fatal("nobody is woken")
 	}
+
 	g.RetryAfter(t0, it, at(time.Minute))
 	if ok, _, again := g.Take(t0, it); ok || again != at(time.Minute) {
 		t.Fatal(again)
@@ -292,6 +315,7 @@ func TestStoredState(t *testing.T) {
 	if ok, why, again := g.Take(at(2*time.Minute), it); ok || again != at(time.Hour) || why.Detail != "migration" {
 		t.Fatal(why, again)
 	}
+
 	if err := g.Adopt(at(2*time.Minute), id, []byte("rubbish")); !fault.Is(err, fault.Corrupt) {
 		t.Fatal(err)
 	}
@@ -315,6 +339,7 @@ func TestHold(t *testing.T) {
 	if ok, why, _ := g.Take(t0, three); ok || !strings.Contains(why.Detail, "/1; acme/task:x/2") {
 		t.Fatal(ok, why)
 	}
+
 	g.Give(t0, one, breaker.Failed)
 	if ok, _, _ := g.Take(t0, three); ok {
 		t.Fatal("one of one is still held")
@@ -347,15 +372,18 @@ func BenchmarkTakeGive(b *testing.B) {
 	for i := range items {
 		items[i] = item(i, model.TaskSpec{Kind: "k", Queue: "q", Limits: []string{fmt.Sprint("key/", i)}})
 	}
+
 	now := t0
 	for _, it := range items { // all keys are known
 		g.Take(now, it)
 		g.Give(now, it, breaker.Succeeded)
 	}
+
 	for _, it := range items[:39] {
 		g.Take(now, it)
 	}
 	b.ReportAllocs()
+
 	i := 39
 	for b.Loop() {
 		now++
@@ -387,12 +415,14 @@ func BenchmarkRefused(b *testing.B) {
 	}
 }
 
-// Two nodes have come to the same generation of a breaker, each with a probe of its own. When one takes over the state of the other, its call must not be taken for the
-// probe that the other has under way: there would be two (E35).
+// Two nodes have come to the same generation of a breaker, each with a probe of its own. When one
+// takes over the state of the other, its call must not be taken for the probe that the other has
+// under way: there would be two (E35).
 func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	t.Parallel()
 	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})
 	spec := model.TaskSpec{Breaker: "b"}
+
 	probing := func() (g *gate.Gate, probe *gate.Item, row []byte) {
 		g = open(t, set)
 		for n, now := range []model.Time{t0, at(time.Second)} {
@@ -410,6 +440,7 @@ func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 		}
 		return g, probe, rows[0].Data
 	}
+
 	g, probe, _ := probing()
 	_, _, theirs := probing()
 	if err := g.Adopt(at(time.Second), rule.BreakerID{Tenant: "acme", Name: "b"}, theirs); err != nil {
@@ -424,8 +455,9 @@ func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	}
 }
 
-// G3: who waits because a breaker that nodes share was asked for a probe is woken by the answer also when there is none, and hears until when to wait: whoever has the probe may be dead, and nobody
-// tells when its lease ends.
+// G3: who waits because a breaker that nodes share was asked for a probe is woken by the answer
+// also when there is none, and hears until when to wait: whoever has the probe may be dead, and
+// nobody tells when its lease ends.
 func TestNoProbeIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 1, Probes: 1, Reset: time.Second, Lease: time.Minute}
@@ -435,6 +467,7 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 	if probe, _ := b.Receive(at(time.Second), &breaker.ToOwner{Ask: true}); probe.Probe == 0 {
 		t.Fatal("another node gets no probe")
 	}
+
 	g := gate.New(1, func(rule.Resource) bool { return false })
 	g.SetRules(t0, rules(t, nil, rule.Breaker{Name: "b", Config: config}))
 	adopt := func(b *breaker.Breaker, now model.Time) {
@@ -447,13 +480,16 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	open := breaker.New(config, t0) // as this node knows it: it does not know that somebody has got the probe
+
+	// as this node knows it: it does not know that somebody has got the probe
+	open := breaker.New(config, t0)
 	open.Trip(t0, "")
 	adopt(open, t0)
 	it := item(1, model.TaskSpec{Breaker: "b"})
 	if ok, why, again := g.Take(at(2*time.Second), it); ok || !again.IsZero() {
 		t.Fatalf("%v, %v, again at %s", ok, why, again)
 	}
+
 	if asks := g.Asks(); len(asks) != 1 || !asks[0].ToOwner.Ask {
 		t.Fatalf("asked %+v", asks)
 	}
@@ -464,6 +500,7 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 	if len(g.Woken()) == 0 {
 		t.Fatal("nobody is woken")
 	}
+
 	if ok, why, again := g.Take(at(3*time.Second), it); ok || again != at(time.Second+time.Minute) {
 		t.Errorf("%v, %v, again at %s", ok, why, again)
 	}

@@ -16,8 +16,9 @@ import (
 type LimitStatus struct {
 	Resource rule.Resource
 	Numbers  limit.Numbers
-	// Holders are the tasks of this node that hold it, by name; Waiters those that were refused and wait for it, who came first first. Each stands for its group: what else is in
-	// that was never asked about.
+	// Holders are the tasks of this node that hold it, by name; Waiters those that were refused and
+	// wait for it, who came first first. Each stands for its group: what else is in that was never
+	// asked about.
 	Holders []model.TaskRef
 	Waiters []Waiter
 	Groups  []string // of the waiters
@@ -47,6 +48,7 @@ func (g *Gate) Limits() []LimitStatus {
 			groups[q.at] = append(groups[q.at], q.name)
 		}
 	}
+
 	for _, r := range g.sorted() {
 		s := LimitStatus{Resource: r.id, Numbers: r.local.Numbers(), Holders: holders(r), Block: r.local.Block()}
 		s.Waiters, s.Groups = waiting[r], groups[r]
@@ -57,10 +59,12 @@ func (g *Gate) Limits() []LimitStatus {
 			list = append(list, s)
 		}
 	}
+
 	return list
 }
 
-// Passed is the permit that a task has of its breaker; zero when it needs none, or was let through before this node knew it.
+// Passed is the permit that a task has of its breaker; zero when it needs none, or was let through
+// before this node knew it.
 func (g *Gate) Passed(ref model.TaskRef) breaker.Permit {
 	if e := g.entries[ref]; e != nil {
 		return e.permit

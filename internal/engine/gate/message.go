@@ -31,29 +31,34 @@ func (g *Gate) Receive(now model.Time, id rule.Resource, m limit.ToPlace) {
 	g.exchange(now, r)
 }
 
-// Believed takes what the owner of a limit believes that this place wants, when everything that the place has told has been heard.
+// Believed takes what the owner of a limit believes that this place wants, when everything that the
+// place has told has been heard.
 func (g *Gate) Believed(now model.Time, id rule.Resource, want int, tokens int64, over int) {
 	r := g.resource(now, id, g.numbers(id))
 	r.local.Believed(want, tokens, over)
 	g.exchange(now, r)
 }
 
-// Own makes this node the owner of limits: of those that are given, and of all it knows for which owns is true now. What their owners have said is known here; told is
-// what they have not heard yet.
+// Own makes this node the owner of limits: of those that are given, and of all it knows for which
+// owns is true now. What their owners have said is known here; told is what they have not heard
+// yet.
 func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told []Message, fresh func(limit.Numbers) *limit.Owner) {
 	for id, o := range owners {
 		g.resource(now, id, o.Numbers()).owner = o
 	}
+
 	owned := g.sorted()
 	for _, r := range owned {
 		if r.owner == nil && g.owns(r.id) {
 			r.owner = fresh(r.local.Numbers())
 		}
 	}
+
 	for i := range told {
 		r := g.resource(now, told[i].Resource, g.numbers(told[i].Resource))
 		g.deliver(r, r.owner.Receive(now, g.home, told[i].ToOwner))
 	}
+
 	for _, r := range owned {
 		if r.owner == nil {
 			continue
@@ -65,7 +70,8 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 	}
 }
 
-// Disown ends the ownership of limits, which go on with what is returned: those of the given ones that somebody uses or whose tokens are not all there.
+// Disown ends the ownership of limits, which go on with what is returned: those of the given ones
+// that somebody uses or whose tokens are not all there.
 func (g *Gate) Disown(now model.Time, which func(rule.Resource) bool) map[rule.Resource]*limit.Owner {
 	owners := map[rule.Resource]*limit.Owner{}
 	for _, r := range g.sorted() {
@@ -105,7 +111,8 @@ type Row struct {
 	Data    []byte
 }
 
-// Dirty are the breakers that have changed in a way that must survive, their states and probes, where this node is their owner: nobody else has the store. Limits need nothing then: their
+// Dirty are the breakers that have changed in a way that must survive, their states and probes,
+// where this node is their owner: nobody else has the store. Limits need nothing then: their
 // holders are found again (Hold). They are told once.
 func (g *Gate) Dirty() (list []Row, err error) {
 	for _, c := range g.dirty {
@@ -133,7 +140,8 @@ func (g *Gate) Asks() []Ask {
 	return a
 }
 
-// Adopt gives a breaker another state, which somebody has stored; nil for none, so that it begins anew. Where this node is its owner, calls under way count for nothing any more.
+// Adopt gives a breaker another state, which somebody has stored; nil for none, so that it begins
+// anew. Where this node is its owner, calls under way count for nothing any more.
 func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	b := breaker.New(g.rules.BreakerConfig(id), now)
 	if row != nil {
@@ -145,6 +153,7 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 			b.Configure(now, n)
 		}
 	}
+
 	if g.owns != nil {
 		for _, m := range g.unsent[id] { // it comes on top of that
 			m.Ask = false
@@ -154,29 +163,34 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 		g.hear(now, id, breaker.Permit{}, false)
 		return nil
 	}
+
 	c := g.circuits[id]
 	if c == nil {
 		c = &circuit{id: id}
 		g.circuits[id] = c
 	}
+
 	c.owner = b
 	for _, e := range g.entries { // in any order: each is told the same
 		if e.breaker == c {
 			e.permit = breaker.Permit{} // its number may be that of somebody else's call by now
 		}
 	}
+
 	g.wakeCircuit(c)
 	return nil
 }
 
-// Told tells that a number of Asks of a breaker, the first ones, are part of what is stored. Adopt says what that is.
+// Told tells that a number of Asks of a breaker, the first ones, are part of what is stored. Adopt
+// says what that is.
 func (g *Gate) Told(id rule.BreakerID, n int) {
 	if g.unsent[id] = g.unsent[id][min(n, len(g.unsent[id])):]; len(g.unsent[id]) == 0 {
 		delete(g.unsent, id)
 	}
 }
 
-// Answer tells what came of an Ask: the breaker stands as it was adopted last, and this node was given the probe, unless it is zero.
+// Answer tells what came of an Ask: the breaker stands as it was adopted last, and this node was
+// given the probe, unless it is zero.
 func (g *Gate) Answer(now model.Time, id rule.BreakerID, probe breaker.Permit) {
 	g.hear(now, id, probe, true)
 }

@@ -14,7 +14,8 @@ import (
 
 var names = []string{"a", "b", "c"}
 
-// One node against a list: a task passes exactly if all its limits have a permit left, and whoever could pass has been woken.
+// One node against a list: a task passes exactly if all its limits have a permit left, and whoever
+// could pass has been woken.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for range 4 {
@@ -36,10 +37,12 @@ func checkOneNode(t *rapid.T) {
 		}
 		return s
 	}
+
 	g := gate.New(1, nil)
 	g.SetRules(t0, set())
 	var waiting, holding []*gate.Item
 	made := 0
+
 	could := func(it *gate.Item) bool {
 		for _, n := range it.Spec.Limits {
 			held := 0
@@ -54,6 +57,7 @@ func checkOneNode(t *rapid.T) {
 		}
 		return true
 	}
+
 	try := func(it *gate.Item) bool {
 		want := could(it)
 		ok, why, _ := g.Take(t0, it)
@@ -65,6 +69,7 @@ func checkOneNode(t *rapid.T) {
 		}
 		return ok
 	}
+
 	// As a dispatcher does: groups that are woken are tried until one is refused.
 	dispatch := func() {
 		for n := 0; ; n++ {
@@ -75,6 +80,7 @@ func checkOneNode(t *rapid.T) {
 			if n > 1000 {
 				t.Fatalf("wake-ups without end")
 			}
+
 			for _, group := range woken {
 				for i := 0; i < len(waiting); i++ {
 					if g.Group(waiting[i]) != group {
@@ -88,12 +94,14 @@ func checkOneNode(t *rapid.T) {
 				}
 			}
 		}
+
 		for _, it := range waiting {
 			if could(it) {
 				t.Fatalf("%v could pass with %v and sleeps: %+v", it.Ref.Address.Key, it.Spec.Limits, g.Limits())
 			}
 		}
 	}
+
 	t.Repeat(map[string]func(*rapid.T){
 		"": func(*rapid.T) { dispatch() },
 		"arrive": func(t *rapid.T) {
@@ -126,6 +134,7 @@ func checkOneNode(t *rapid.T) {
 		},
 		"rules": func(*rapid.T) { g.SetRules(t0, set()) },
 	})
+
 	for _, s := range g.Limits() {
 		want := 0
 		for _, it := range holding {
@@ -137,9 +146,11 @@ func checkOneNode(t *rapid.T) {
 			t.Fatalf("%+v, want %d holders", s, want)
 		}
 	}
+
 	for _, it := range append(holding, waiting...) {
 		g.Give(t0, it, breaker.Neither)
 	}
+
 	for _, s := range g.Limits() {
 		if len(s.Holders)+len(s.Waiters) != 0 {
 			t.Fatalf("%+v", s)
@@ -153,20 +164,24 @@ func TestRefusalsAreSilent(t *testing.T) {
 	g := gate.New(1, func(rule.Resource) bool { return false })
 	g.SetRules(t0, rules(t, []rule.Limit{named("a", 1), named("b", 1)}))
 	items := make([]*gate.Item, 100)
+
 	sent := 0
 	for i := range items {
 		items[i] = item(i, model.TaskSpec{Limits: []string{"a", "b"}})
 		g.Take(t0, items[i])
 		sent += len(g.Out())
 	}
+
 	if sent > 10 {
 		t.Errorf("%d messages while the line grew to %d", sent, len(items))
 	}
+
 	for range 3 {
 		for _, it := range items {
 			g.Take(t0, it)
 		}
 	}
+
 	if m := g.Out(); len(m) != 0 {
 		t.Errorf("%d messages, the first %+v", len(m), m[0].ToOwner)
 	}

@@ -67,6 +67,7 @@ func (g *Gate) exchange(now model.Time, r *resource) {
 		}
 		g.deliver(r, r.owner.Receive(now, g.home, m))
 	}
+
 	if _, token := r.local.Lacks(); token && r.owner != nil && r.local.Waiting() > 0 {
 		if sends := r.owner.Tick(now); len(sends) > 0 {
 			g.deliver(r, sends)
@@ -94,6 +95,7 @@ func (g *Gate) wake(r *resource) {
 	if r.local.Numbers().Concurrency == 0 {
 		n = r.local.Waiting()
 	}
+
 	for _, q := range r.line {
 		if n <= 0 {
 			return
@@ -111,13 +113,15 @@ func (g *Gate) rouse(group string) {
 	}
 }
 
-// trim forgets groups that do not wait here any more: at the head always, elsewhere when they are the most.
+// trim forgets groups that do not wait here any more: at the head always, elsewhere when they are
+// the most.
 func (r *resource) trim() {
 	k := 0
 	for k < len(r.line) && r.line[k].at != r {
 		k++
 	}
 	r.line = r.line[k:]
+
 	if len(r.line) > 2*r.local.Waiting()+16 {
 		// A group that has left and come again stands in line twice; the first place counts.
 		seen := make(map[*group]bool, r.local.Waiting())
@@ -153,12 +157,14 @@ func (r *resource) held(of int) string {
 		r.named = holders(r)
 		r.named = slices.Clip(r.named[:min(len(r.named), maxNamed)])
 	}
+
 	var b strings.Builder
 	if r.local.Held() < of {
 		fmt.Fprintf(&b, "%d of %d are here, the others elsewhere", r.local.Block(), of)
 	} else {
 		fmt.Fprintf(&b, "all %d are held", of)
 	}
+
 	for i, ref := range r.named {
 		if i == 0 {
 			b.WriteString(", by ")
@@ -167,6 +173,7 @@ func (r *resource) held(of int) string {
 		}
 		b.WriteString(ref.String())
 	}
+
 	if more := r.local.Held() - len(r.named); more > 0 && len(r.named) > 0 {
 		fmt.Fprintf(&b, "; and %d more", more)
 	}
@@ -192,11 +199,13 @@ func (r *resource) unname(ref model.TaskRef) {
 	}
 }
 
-// sweep forgets resources that nobody uses, once there are twice as many as there were in use the last time.
+// sweep forgets resources that nobody uses, once there are twice as many as there were in use the
+// last time.
 func (g *Gate) sweep(now model.Time) {
 	if len(g.resources) < g.sweepAt {
 		return
 	}
+
 	var distant []*resource
 	for _, r := range g.resources {
 		switch {
@@ -207,6 +216,7 @@ func (g *Gate) sweep(now model.Time) {
 			distant = append(distant, r)
 		}
 	}
+
 	slices.SortFunc(distant, func(a, b *resource) int { return a.id.Compare(b.id) })
 	for _, r := range distant {
 		g.forget(now, r)

@@ -9,6 +9,10 @@ import (
 
 // apply decides what an input does and puts it into the open batch.
 func (l *Lane) apply(now model.Time, e *entry, in input) {
+	if l.apart > 0 && in.proposal() && !l.recovery.careful() {
+		l.apart--
+		l.open.proposals++
+	}
 	if e.quarantine.why != nil {
 		in.applyPoisoned(l, now, e)
 		return
@@ -146,6 +150,9 @@ func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Executi
 		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
 	}
 	if !in.aboutLetter() {
+		if d, busy := e.goesOn(m); busy {
+			return e.x, d
+		}
 		return core.Deliver(e.x, m, now, l.newRunFor(m), l.cfg.Limits)
 	}
 	var letter *core.Letter

@@ -23,6 +23,9 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 	}
 
 	rest := l.undo(now)
+	if len(first) > 1 {
+		l.apart = proposals(first) + proposals(rest)
+	}
 
 	var chunks []chunk
 	switch {
@@ -36,6 +39,25 @@ func (l *Lane) handleRefusal(now model.Time, err error) {
 		chunks = []chunk{first[:half:half], first[half:]}
 	}
 	l.applyAgain(chunks, rest)
+}
+
+// proposals counts inputs that the board has asked for. When the lane drops a batch, it tells the
+// board anew how its tasks stand. So a proposal in the batch has no effect when the lane applies it
+// again, and the board makes it once more.
+func proposals(inputs []input) (n int) {
+	for _, in := range inputs {
+		if in.proposal() {
+			n++
+		}
+	}
+	return n
+}
+
+// staysApart reports whether a proposal has to wait for the next batch. Proposals of a refused batch
+// have no effect when the lane applies them again in halves, so the halves never show which of them
+// is the poison. The board would make all of them at once again. So the next ones go one per batch.
+func (l *Lane) staysApart(in input) bool {
+	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
 }
 
 // split handles a batch that the store repeatedly did not take in time and that can no longer land.
@@ -91,6 +113,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		e.pending.undo()
 		if e.reading.events != nil {
 			e.reading.endHistory() // what it waited for does not come
+			unheld = append(unheld, e)
+		} else if e.wait.overlooked {
 			unheld = append(unheld, e)
 		}
 		l.forget(e)
@@ -382,7 +406,7 @@ func (in *messageInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 		l.applyWatched(now, e, in)
 		return
 	case in.origin.repeated():
-	case in.isOrder() && !in.refusedOnce && in.sure(e):
+	case in.isOrder() && !in.refusedOnce && (!in.once() || in.sure(e)):
 		l.refuseOrder(e, in, wayOut(in.origin.message, blocked))
 		return
 	case in.origin.remote():
@@ -405,19 +429,4 @@ func (in *answerInput) applyPoisoned(l *Lane, now model.Time, e *entry) {
 		in.refuse(l, wayOut(in.origin.message, e.refusal()))
 	}
 	l.done(in)
-}
-
-// putOff moves a message for a quarantined address out of the way of the messages behind it. The
-// lane tries it again later.
-func (l *Lane) putOff(now model.Time, e *entry, in input) {
-	from, b := in.source(), l.open
-	l.touch(b, e)
-	row := store.InboxRow{Shard: e.shard.id, ID: from.inbox, Message: *from.message, NotBefore: now.Add(l.cfg.QuarantineFor)}
-	if from.pair != nil {
-		row.ID = l.cfg.NewRun()
-		l.mail.consume(from.pair, b, from.seq)
-	}
-	b.batch.Deferred = append(b.batch.Deferred, row)
-	b.inputs = append(b.inputs, in)
-	b.bytes += rowBytes + from.message.Size()
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
+func (in *claimInput) proposal() bool { return true }
+
 // Claim hands in that a worker is to have a task.
 func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name string) {
 	// The board forgets the tasks of a shard that is given up when the shard goes.
@@ -170,6 +172,8 @@ func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
 	}
 	return queue.Failed
 }
+
+func (in *expiryInput) proposal() bool { return true }
 
 // Expire hands in that a deadline of a task has passed, as the board sees it. held says that the
 // board thought the task to be claimed; what names the deadline.

@@ -34,7 +34,7 @@ func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
 			r.at = now.Add(backoff(r.attempts - 3))
 		}
 	case store.Away: // whatever its size: a smaller batch would not be stored either
-		r.stage, r.at = stageResend, now.Add(backoff(r.attempts))
+		l.away(now, stageResend, err)
 	case store.Unknown:
 		r.stage, r.at = stageRefence, 0
 	case store.Refused:
@@ -81,7 +81,7 @@ func (l *Lane) FinishRefence(now model.Time, epoch, landed int64, err error) {
 		// our own epoch, so an unknown outcome may leave the lane fenced by itself; the node then
 		// starts over.
 		r.attempts++
-		r.stage, r.at = stageRefence, now.Add(backoff(r.attempts))
+		l.away(now, stageRefence, err)
 	case landed == l.flight.batch.Number:
 		l.cfg.Ref.Epoch = epoch
 		l.verify(now)
@@ -139,6 +139,7 @@ func (l *Lane) FinishVerify(now model.Time, rows []*store.Execution, err error) 
 // finishBatch goes on after a batch has been committed.
 func (l *Lane) finishBatch(now model.Time, res store.Committed) {
 	l.recovery.reset()
+	l.farewells = 0
 	b := l.flight
 	l.budget.widen(b, l.cfg.MaxBatchBytes)
 	for _, x := range res.Existing {
@@ -192,11 +193,19 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 // die ends the lane: it no longer owns anything (L5). Callers are told to ask the new owner, with
 // the same request id, because what was in flight may have landed.
 func (l *Lane) die(err error) {
-	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
+	l.end(fault.New(fault.Unavailable, "this node lost its lease: %w", err), "the node lost its lease")
+}
+
+// end ends the lane. Workers hear why.
+func (l *Lane) end(dead error, why string) {
+	l.dead = dead
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts}
 
 	// Inputs in batches, and evictions that their commits would have told.
-	fail := func(in input) { in.refuse(l, ErrNotOwner) }
+	fail := func(in input) {
+		l.unstored.add(in)
+		in.refuse(l, ErrNotOwner)
+	}
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
 			continue
@@ -207,7 +216,7 @@ func (l *Lane) die(err error) {
 		for i := range b.effects {
 			if f := &b.effects[i]; f.kind == effEvict && !f.moot {
 				// Also if it is no longer true: nothing else will tell the worker.
-				f.call.Reason = "the node lost its lease"
+				f.call.Reason = why
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
 		}
@@ -222,7 +231,7 @@ func (l *Lane) die(err error) {
 			fail(in)
 		}
 		l.refuseReports(e)
-		l.letGoNow(e, "the node lost its lease")
+		l.letGoNow(e, why)
 		l.askAgain(e)
 	}
 

@@ -69,6 +69,9 @@ type Config struct {
 	DrainWait time.Duration
 	// QuarantineFor is how long an address stays quarantined before the lane tries it again; 1 min.
 	QuarantineFor time.Duration
+	// MaxPutOff is how many messages a lane puts off within QuarantineFor; 1,000. Further ones wait
+	// longer, by another QuarantineFor per MaxPutOff.
+	MaxPutOff int
 	// Retention is how long the lane keeps closed runs that have no time of their own. At 0 it
 	// removes no run.
 	Retention time.Duration
@@ -108,6 +111,7 @@ func (c *Config) withDefaults() {
 	setD(&c.DrainWait, 5*time.Second)
 	setD(&c.QuarantineFor, time.Minute)
 	setD(&c.RetainEvery, time.Minute)
+	set(&c.MaxPutOff, 1000)
 
 	if c.Limits == (core.Limits{}) {
 		c.Limits = core.DefaultLimits

@@ -121,7 +121,7 @@ func (l *Lane) strand(e *entry, why model.Reason) {
 // activateFresh hands over a run that has just begun: there is nothing to read.
 func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if e.run() == run {
-		e.pending.starting, e.pending.fresh = false, false
+		e.pending.starting, e.pending.fresh, e.wait.overlooked = false, false, false
 	}
 	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
@@ -221,6 +221,9 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 			l.activateLoaded(now, e, *e.reading.events)
 		}
 	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
+	case hasKind(events, model.EventSignalDropped):
+		l.workers.unstrand(e) // code that was blocked by the signal may go on now
+		l.dispatch(now, e)
 	case e.x.Blocked == nil || resumed:
 		// A worker that can continue a blocked run may have come while it was paused.
 		l.dispatch(now, e)

@@ -18,7 +18,8 @@
 //	    address is quarantined, all others commit (see careful.go).
 //	L4  The lane never repeats or reads back an unknown commit before its fence has been moved to a
 //	    fresh epoch.
-//	L5  A lane that has been fenced does nothing more.
+//	L5  A lane that has been fenced, or that has given up on the store while its node stops, does
+//	    nothing more.
 //	L6  One address never starves the others: it takes at most a fixed number of inputs per batch.
 //	    The rest waits in a bounded backlog of its own.
 //	L7  Bytes held are bounded: a full lane says so, and takes no input and fires no timer until it

@@ -37,6 +37,7 @@ func (l *Lane) forget(e *entry) {
 	e.x, e.known = nil, false
 	e.pending.forget()
 	e.tasks.forget()
+	e.wait.overlooked = false
 	e.version++
 	if e.isEntity() {
 		l.forgetEntity(e)

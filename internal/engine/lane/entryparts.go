@@ -162,10 +162,11 @@ func (v *eviction) miss(run model.RunID, events []model.Event) {
 
 // waiting is why the run of an address does not move.
 type waiting struct {
-	worker  bool           // it waits for a worker that offers its workflow, see workers.unserved
-	room    bool           // it waits for room in memory, see room.line
-	reasons []model.Reason // what the code waits for, or what stands in the way
-	paused  *model.Reason  // why it was paused when the lane dropped its state
+	worker     bool           // it waits for a worker that offers its workflow, see workers.unserved
+	room       bool           // it waits for room in memory, see room.line
+	overlooked bool           // a page of runnable runs has shown another run than the current one
+	reasons    []model.Reason // what the code waits for, or what stands in the way
+	paused     *model.Reason  // why it was paused when the lane dropped its state
 }
 
 // taskBook is what the board and the workers know of the tasks of a run.

@@ -27,6 +27,8 @@ type input interface {
 	apply(l *Lane, now model.Time, e *entry)
 	// applyPoisoned handles the input while its address is quarantined.
 	applyPoisoned(l *Lane, now model.Time, e *entry)
+	// proposal reports whether the board has asked for the input: a claim, or a deadline.
+	proposal() bool
 	// refuse tells the caller or worker that waits for the input that the lane does not apply it.
 	refuse(l *Lane, err error)
 }
@@ -47,6 +49,8 @@ func (b *inputBase) source() *source { return nil }
 func (b *inputBase) task() string { return "" }
 
 func (b *inputBase) size() int { return inputBytes }
+
+func (b *inputBase) proposal() bool { return false }
 
 // source is where a message came from and who waits for its answer.
 type source struct {
@@ -153,11 +157,23 @@ func (in *messageInput) isForced() bool {
 	return in.is(model.MessageDelete) && in.origin.message.Force && !in.barred
 }
 
-// isOrder reports whether the input is an operator's order whose sender, in another process, waits
-// for the outcome.
+// isOrder reports whether a caller in another process waits for the answer to the input. The lane
+// refuses such an input while its address is quarantined, as it does for callers in its own process.
 func (in *messageInput) isOrder() bool {
 	m := in.origin.message
-	return !in.origin.inbox.IsZero() && m.Order() && !m.Node.IsZero() && !m.Keep
+	return !in.origin.inbox.IsZero() && (m.Order() || in.isRequest()) && !m.Node.IsZero() && !m.Keep
+}
+
+// isRequest reports whether the message is a signal or another request that only adds to a run. Its
+// refusal is not remembered under its request id: the same request may succeed when the quarantine
+// is over.
+func (in *messageInput) isRequest() bool {
+	switch in.origin.message.Kind {
+	case model.MessageSignal, model.MessageSettle, model.MessagePause, model.MessageResume:
+		return true
+	default:
+		return false
+	}
 }
 
 // aboutLetter reports whether the input is about a dead letter. Only such inputs change dead
@@ -304,9 +320,12 @@ type claimReport interface {
 	setFate(*core.Fate)
 }
 
-// isTemporary reports whether a refusal is no final outcome: there was no room, and the same
-// request may find some later. The lane does not remember it under the id of the request.
-func isTemporary(f *model.Failure) bool { return f != nil && f.Kind == fault.Exhausted.String() }
+// isTemporary reports whether a refusal is no final outcome: there was no room, or the code of the
+// run goes on, and the same request may succeed later. The lane does not remember it under the id of
+// the request.
+func isTemporary(f *model.Failure) bool {
+	return f != nil && (f.Kind == fault.Exhausted.String() || f.Type == model.FailureBusy)
+}
 
 // letterRead is what the store says of a dead letter.
 type letterRead struct {

@@ -27,13 +27,18 @@ type Lane struct {
 	room        room
 
 	// The way to the store: one batch fills, one is in flight.
-	number   int64 // of the last batch that was committed
-	open     *building
-	flight   *building // nil when no batch is in flight
-	spare    *building // memory of an earlier batch
-	recovery recovery
-	requests map[store.RequestKey]struct{} // whose answers batches remember that are not committed
-	acked    acknowledgements
+	number    int64 // of the last batch that was committed
+	open      *building
+	flight    *building // nil when no batch is in flight
+	spare     *building // memory of an earlier batch
+	recovery  recovery
+	apart     int    // so many proposals of the board go one per batch, see staysApart
+	delays    delays // of messages for quarantined addresses
+	hurried   bool   // the node stops, see Hurry
+	farewells int    // attempts since then that the store did not take
+	unstored  Unstored
+	requests  map[store.RequestKey]struct{} // whose answers batches remember that are not committed
+	acked     acknowledgements
 
 	// What is read from the store.
 	loads     loads

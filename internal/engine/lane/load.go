@@ -263,7 +263,8 @@ func (l *Lane) acceptRunnable(now model.Time, ld *Load, r LoadResult) {
 		}
 		if e := l.entry(h.Address); e != nil {
 			if e.known && e.run() != h.Run {
-				continue // has gone on in the meantime
+				e.wait.overlooked = e.dirty() // otherwise it has gone on in the meantime
+				continue
 			}
 			l.dispatch(now, e)
 		}

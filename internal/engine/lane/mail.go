@@ -95,6 +95,8 @@ func (l *Lane) MailWaits() {
 	// Queries that wait for an answer stay in the inbox, before what is to be read: the page has as
 	// many bytes more.
 	l.mail.reading = true
+	shards, passed := l.mail.fromTurn(shards)
+	leaving = append(leaving, passed...) // only their requests are read
 	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.questions.foreign.bytes})
 }
 
@@ -133,6 +135,9 @@ func (l *Lane) acceptMail(now model.Time, ld *Load, r LoadResult) {
 		}
 	}
 	l.mail.endRead(r.MoreMail)
+	if l.mail.takeTurns(r.Messages, r.MoreMail) {
+		l.mail.again = true
+	}
 	l.readOn()
 }
 
@@ -171,13 +176,14 @@ func (l *Lane) writeInbox(b *building, e *entry, in input, d *core.Decision) {
 	}
 
 	answered, known := in.(*answerInput)
+	sent, isMessage := in.(*messageInput)
 	query := m.Kind == model.MessageQuery // its id is used once
 	again := known && !query              // is remembered
 
 	switch {
 	case m.Kind == model.MessageNothing || m.RequestID == "":
 	// The id does not belong to this request. Its sender looks for the refusal as well.
-	case known && answered.misused || d.Misused || !again && !query && isTemporary(d.Answer.Failure):
+	case known && answered.misused || d.Misused || isMessage && sent.refusedOnce && sent.isRequest() || !again && !query && isTemporary(d.Answer.Failure):
 		if !m.Keep { // otherwise no caller waits
 			l.remember(b, e, model.RefusedIDs+from.inbox.String(), useFor(&d.Answer, nil))
 		}

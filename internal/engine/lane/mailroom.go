@@ -20,8 +20,9 @@ type mailroom struct {
 	served []model.RunID            // requests that were committed while the inbox was read: the read may still show them
 
 	reading bool
-	again   bool // mail was announced while the lane was reading, or had no room for it
-	more    bool // there may be mail behind the last page
+	again   bool          // mail was announced while the lane was reading, or had no room for it
+	more    bool          // there may be mail behind the last page
+	turn    model.ShardID // the next page begins with the messages for this shard
 	aside   aside
 }
 
@@ -176,6 +177,30 @@ func (m *mailroom) finish(id model.RunID) {
 	}
 }
 
+// fromTurn parts the shards into those whose messages are read now and those that have had their
+// turn. A page begins with the lowest shard, so a shard that always has a page full of messages
+// would keep messages of higher shards from being read.
+func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID) {
+	i, _ := slices.BinarySearch(shards, m.turn)
+	if i == len(shards) {
+		m.turn, i = 0, 0
+	}
+	return shards[i:], shards[:i]
+}
+
+// takeTurns decides with which shard the next page begins, after a page of messages. It reports
+// whether the lane has to read the messages for the lower shards before it knows that there are
+// none.
+func (m *mailroom) takeTurns(rows []store.MessageRow, more bool) (again bool) {
+	if more && len(rows) > 0 {
+		m.turn = rows[len(rows)-1].To + 1
+		return false
+	}
+	again = m.turn > 0
+	m.turn = 0
+	return again
+}
+
 // endRead notes that a page of mail has been read. The lane reads on when it has committed some of
 // it.
 func (m *mailroom) endRead(more bool) {
@@ -222,6 +247,9 @@ func (a *aside) report(out *Output, moved []Aside) {
 	}
 	if len(moved) > 0 {
 		a.until = 0
+		if len(a.requests) == 0 && !slices.ContainsFunc(a.pairs, (*pair).damaged) {
+			a.alone = false // the next ones may go together again
+		}
 	}
 }
 

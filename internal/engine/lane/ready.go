@@ -22,7 +22,7 @@ func (l *Lane) ready(e *entry, in input) bool {
 	switch {
 	case e.reading.active || e.pending.starting || e.pending.removing || l.recovery.careful():
 		return false
-	case e.pending.served >= l.cfg.PerKey || l.batchFull():
+	case e.pending.served >= l.cfg.PerKey || l.batchFull() || l.staysApart(in):
 		return false
 	}
 	return in.ready(l, e)

@@ -9,10 +9,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Book is the side of a node: what it has to tell the owners on the pages, and what it knows of its leases.
+// Book is the side of a node: what it has to tell the owners on the pages, and what it knows of its
+// leases.
 //
-// The engine has it look at every version of a page that it comes to know (Seen), and writes what it composes (Compose, then Seen), if the page has not been changed in between. It asks for pages that are
-// Due after every call, and at Wake.
+// The engine has it look at every version of a page that it comes to know (Seen), and writes what
+// it composes (Compose, then Seen), if the page has not been changed in between. It asks for pages
+// that are Due after every call, and at Wake.
 type Book struct {
 	// Gate is the gate whose limits are on the pages. After every call to it, Post.
 	Gate *gate.Gate
@@ -29,7 +31,8 @@ type Book struct {
 type sheet struct {
 	places []limit.Place // that are named on it
 	body   []byte
-	// queue is what is to be told, flight what is in a write that may have landed, under the number seq.
+	// queue is what is to be told, flight what is in a write that may have landed, under the number
+	// seq.
 	queue, flight []gate.Message
 	seq           int64
 	posted        int64 // messages so far
@@ -70,7 +73,8 @@ func (b *Book) Mark() (m Mark) {
 // Mark is a moment of a book.
 type Mark [Pages]int64
 
-// Landed reports whether everything that was posted before the mark stands on pages that are stored, or on pages that only this node knows.
+// Landed reports whether everything that was posted before the mark stands on pages that are
+// stored, or on pages that only this node knows.
 func (b *Book) Landed(m *Mark) bool {
 	for i := range b.sheets {
 		if s := &b.sheets[i]; s.posted-int64(len(s.queue)+len(s.flight)) < m[i] {
@@ -98,7 +102,8 @@ func (b *Book) SetAlone(alone bool) {
 	}
 }
 
-// Clean tells which places will never speak again, and that every claim that they have made is counted by others, on pages that are stored. What they have is free.
+// Clean tells which places will never speak again, and that every claim that they have made is
+// counted by others, on pages that are stored. What they have is free.
 func (b *Book) Clean(places map[limit.Place]bool) {
 	b.clean = places
 	for i := range b.sheets {
@@ -139,7 +144,8 @@ func (b *Book) Wake() (wake model.Time) {
 	return wake
 }
 
-// Leave gives back what nobody needs, and has pages written that only this node knows: it is about to end in order.
+// Leave gives back what nobody needs, and has pages written that only this node knows: it is about
+// to end in order.
 func (b *Book) Leave(now model.Time) {
 	b.leaves = true
 	for i := range b.sheets {
@@ -154,7 +160,8 @@ func (b *Book) Leave(now model.Time) {
 	}
 }
 
-// Compose is what is to be written instead of the page that was seen last; needed is false when it can stay as it is.
+// Compose is what is to be written instead of the page that was seen last; needed is false when it
+// can stay as it is.
 func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, err error) {
 	s := &b.sheets[number]
 	s.wake = 0
@@ -166,6 +173,7 @@ func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, er
 	for _, place := range sortedPlaces(b.clean) {
 		needed = p.lapse(now, place) || needed
 	}
+
 	switch {
 	case p.sole == b.place && s.sole:
 	case p.sole != 0 && p.sole != b.place:
@@ -179,10 +187,12 @@ func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, er
 		}
 		needed = b.apply(now, s, p) || needed
 	}
+
 	if !needed {
 		s.rewake(now, p)
 		return nil, false, nil
 	}
+
 	body, err = p.encode()
 	return body, true, err
 }
@@ -207,11 +217,13 @@ func (b *Book) write(s *sheet, p *page) bool {
 func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 	changed = b.write(s, p)
 	heard := map[rule.Resource]bool{}
-	for _, l := range p.letters { // all of them before anybody is served: who tells last may hold what the first one wants
+	// all of them before anybody is served: who tells last may hold what the first one wants
+	for _, l := range p.letters {
 		n, _ := b.rules.Numbers(l.id)
 		p.owner(now, l.id, n).Note(now, l.place, l.told)
 		heard[l.id] = true
 	}
+
 	p.letters = nil
 	mine := false
 	for _, id := range p.sorted() {
@@ -231,6 +243,7 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 		}
 		mine = mine || slices.ContainsFunc(o.Leases(), func(l limit.Lease) bool { return l.Place == b.place })
 	}
+
 	switch {
 	case b.leaves && !mine && len(s.flight) == 0 && p.seen[b.place] > 0:
 		delete(p.seen, b.place)
@@ -238,10 +251,12 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 	case b.alone && !b.leaves && s.export == nil && (changed || mine) && !p.shared(b.place):
 		p.sole, changed = b.place, true
 	}
+
 	return changed
 }
 
-// Seen has the book look at a page that was read, or written by Compose. What is known already changes nothing.
+// Seen has the book look at a page that was read, or written by Compose. What is known already
+// changes nothing.
 func (b *Book) Seen(now model.Time, number int, body []byte) error {
 	s := &b.sheets[number]
 	p, err := decode(body)
@@ -249,16 +264,19 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 		return err
 	}
 	s.body, s.wake, s.places = body, 0, s.places[:0]
+
 	p.places(func(l limit.Place) {
 		s.places = append(s.places, l)
 		s.due = s.due || b.clean[l]
 	})
+
 	if len(s.flight) > 0 && p.seen[b.place] >= s.seq {
 		for i := range s.flight {
 			s.account(s.flight[i].Resource).Told(s.flight[i].ToOwner)
 		}
 		s.flight = nil
 	}
+
 	switch {
 	case s.sole && p.sole == b.place:
 		if len(p.letters) > 0 {
@@ -273,10 +291,12 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 		s.due = true
 		return nil
 	}
+
 	s.export = nil
 	if p.sole == 0 || p.sole == b.place {
 		b.look(now, s, p)
 	}
+
 	if p.sole == b.place {
 		b.takeOver(now, number, p)
 		switch {
@@ -287,6 +307,7 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 			b.handOver(now, number)
 		}
 	}
+
 	s.due = s.due || len(s.queue)+len(s.flight) > 0
 	b.Post()
 	return nil
@@ -299,12 +320,14 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 			s.account(id)
 		}
 	}
+
 	for _, id := range sortedAccounts(s.accounts) {
 		a, o := s.accounts[id], p.owners[id]
 		if m := a.Look(o, b.place); m != (limit.ToPlace{}) && m.Permits >= 0 && m.Tokens >= 0 {
 			b.Gate.Receive(now, id, m)
 		}
 	}
+
 	b.Post()
 	for _, id := range sortedAccounts(s.accounts) {
 		a := s.accounts[id]
@@ -315,6 +338,7 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 			delete(s.accounts, id)
 		}
 	}
+
 	s.rewake(now, p)
 }
 
@@ -361,7 +385,8 @@ func (b *Book) handOver(now model.Time, number int) {
 	}
 }
 
-// copy is the page that is to take the place of one that only this node knew. What it hands over may be written more than once, so it is left as it is.
+// copy is the page that is to take the place of one that only this node knew. What it hands over
+// may be written more than once, so it is left as it is.
 func (p *page) copy(instead *page) (*page, error) {
 	body, err := (&page{owners: p.owners, letters: instead.letters, seen: instead.seen, emptied: instead.emptied}).encode()
 	if err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node asks for more while the write is under way by which it is granted everything. What it has asked for is on the page then, and nothing of it is needed: it takes that back, so that others, who want
-// permits, are given those that lie idle here.
+// A node asks for more while the write is under way by which it is granted everything. What it has
+// asked for is on the page then, and nothing of it is needed: it takes that back, so that others,
+// who want permits, are given those that lie idle here.
 func TestWantThatCrossesAGrant(t *testing.T) {
 	t.Parallel()
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 2}}}, nil)
@@ -21,10 +22,12 @@ func TestWantThatCrossesAGrant(t *testing.T) {
 	b := ledger.New(1)
 	b.Gate.SetRules(t0, rules)
 	b.SetRules(rules)
+
 	items := []*gate.Item{
 		{Ref: model.TaskRef{ID: "t"}, Spec: &model.TaskSpec{Limits: []string{"a"}}},
 		{Ref: model.TaskRef{ID: "u"}, Spec: &model.TaskSpec{Limits: []string{"a"}}},
 	}
+
 	b.Gate.Take(t0, items[0])
 	b.Post()
 	page := b.Due(t0)[0]
@@ -32,17 +35,20 @@ func TestWantThatCrossesAGrant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	b.Gate.Take(t0, items[1])
 	b.Post()
 	for range 5 {
 		if err := b.Seen(t0, page, body); err != nil {
 			t.Fatal(err)
 		}
+
 		for _, it := range items {
 			if ok, why, _ := b.Gate.Take(t0, it); !ok {
 				t.Fatalf("%s: %s", it.Ref.ID, why)
 			}
 		}
+
 		b.Post()
 		next, needed, err := b.Compose(t0, page)
 		if err != nil {
@@ -51,8 +57,10 @@ func TestWantThatCrossesAGrant(t *testing.T) {
 		if !needed {
 			break
 		}
+
 		body = next
 	}
+
 	list, _, err := ledger.Read(body)
 	if err != nil || len(list) != 1 || len(list[0].Leases) != 1 {
 		t.Fatal(list, err)

@@ -10,13 +10,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node takes a whole page, and the answer to that write is lost. Before it reads the page, another node has left a letter on it. It hands the page over at once: nobody writes a second letter.
+// A node takes a whole page, and the answer to that write is lost. Before it reads the page,
+// another node has left a letter on it. It hands the page over at once: nobody writes a second
+// letter.
 func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 	t.Parallel()
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 2}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	node := func(place limit.Place, task string) (*ledger.Book, *gate.Item) {
 		b := ledger.New(place)
 		b.Gate.SetRules(t0, rules)
@@ -26,6 +29,7 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 		b.Post()
 		return b, it
 	}
+
 	write := func(b *ledger.Book, page int, seen []byte) []byte {
 		t.Helper()
 		if seen != nil {
@@ -39,6 +43,7 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 		}
 		return body
 	}
+
 	first, _ := node(1, "t")
 	first.SetAlone(true)
 	page := first.Due(t0)[0]
@@ -46,12 +51,14 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 	if _, sole, _ := ledger.Read(taken); sole != 1 {
 		t.Fatalf("the page is taken by %d", sole)
 	}
+
 	second, waits := node(2, "u")
 	first.SetAlone(false)
 	body := write(first, page, write(second, page, taken))
 	if list, sole, err := ledger.Read(body); sole != 0 || err != nil {
 		t.Fatalf("the page stays with place %d: %v, %v", sole, list, err)
 	}
+
 	for range 5 {
 		for _, b := range []*ledger.Book{second, first} {
 			if err := b.Seen(t0, page, body); err != nil {
@@ -66,6 +73,7 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 			}
 		}
 	}
+
 	if err := second.Seen(t0, page, body); err != nil {
 		t.Fatal(err)
 	}

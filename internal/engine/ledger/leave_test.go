@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node begins to leave while the write is under way by which it takes a whole page. It gives the page back all the same, and others need not find out that it is gone.
+// A node begins to leave while the write is under way by which it takes a whole page. It gives the
+// page back all the same, and others need not find out that it is gone.
 func TestLeaveWhileAPageIsTaken(t *testing.T) {
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}}}, nil)
 	if err != nil {
@@ -27,6 +28,7 @@ func TestLeaveWhileAPageIsTaken(t *testing.T) {
 	if len(due) != 1 {
 		t.Fatalf("pages %v are due", due)
 	}
+
 	page := due[0]
 	body, needed, err := b.Compose(t0, page)
 	if err != nil || !needed {
@@ -35,6 +37,7 @@ func TestLeaveWhileAPageIsTaken(t *testing.T) {
 	if _, sole, _ := ledger.Read(body); sole != 1 {
 		t.Fatalf("the page is taken by %d", sole)
 	}
+
 	b.Leave(t0)
 	for range 5 {
 		if err := b.Seen(t0, page, body); err != nil {
@@ -50,6 +53,7 @@ func TestLeaveWhileAPageIsTaken(t *testing.T) {
 		}
 		body = next
 	}
+
 	if list, sole, err := ledger.Read(body); sole != 0 || err != nil {
 		t.Errorf("the page stays with place %d: %v, %v", sole, list, err)
 	}

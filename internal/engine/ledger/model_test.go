@@ -48,7 +48,8 @@ func (n *node) GoString() string {
 	return fmt.Sprintf("place %d, %d hold, %d wait", n.place, len(n.holding), len(n.waiting))
 }
 
-// dead is a node that is no more. What it has claimed or found is found by others, and counts until then.
+// dead is a node that is no more. What it has claimed or found is found by others, and counts until
+// then.
 type dead struct {
 	place  limit.Place
 	claims []*gate.Item
@@ -136,13 +137,15 @@ func (w *world) compose(n *node, page int) {
 	}
 }
 
-// land is the store's side of a write. Whoever is not told reads later what came of it, who was too late at once.
+// land is the store's side of a write. Whoever is not told reads later what came of it, who was too
+// late at once.
 func (w *world) land(n *node, told bool) {
 	f := n.flight
 	if f == nil {
 		return
 	}
 	n.flight = nil
+
 	if r := &w.rows[f.page]; r.version == f.version {
 		r.version++
 		r.body = f.body
@@ -154,6 +157,7 @@ func (w *world) land(n *node, told bool) {
 		}
 		return
 	}
+
 	w.look(n, f.page)
 }
 
@@ -237,6 +241,7 @@ func (w *world) settle() {
 		w.clean[d.place] = true
 		return true
 	})
+
 	for _, n := range w.nodes {
 		n.book.Clean(w.clean)
 	}
@@ -256,6 +261,7 @@ func (w *world) check() {
 				count(it)
 			}
 		}
+
 		for _, it := range w.limbo {
 			count(it)
 		}
@@ -270,6 +276,7 @@ func (w *world) drain() {
 	if len(w.nodes) == 0 {
 		w.spawn()
 	}
+
 	for round := 0; ; round++ {
 		left := len(w.limbo)
 		for _, n := range w.nodes {
@@ -278,6 +285,7 @@ func (w *world) drain() {
 		if left == 0 {
 			return
 		}
+
 		if round > 60*w.made+600 {
 			text := ""
 			for _, n := range w.nodes {
@@ -290,6 +298,7 @@ func (w *world) drain() {
 			}
 			w.t.Fatalf("%d of %d tasks do not get through:%s", left, w.made, text)
 		}
+
 		w.find(w.nodes[0], true)
 		for _, n := range w.nodes {
 			w.read(n)
@@ -301,6 +310,7 @@ func (w *world) drain() {
 			w.dispatch(n)
 			w.check()
 		}
+
 		w.settle()
 		if round%4 == 0 {
 			for _, n := range w.nodes {
@@ -313,8 +323,10 @@ func (w *world) drain() {
 	}
 }
 
-// Several nodes that come, die and take each other for alone, with several limits per task; pages are written and read at any time, writes are lost or land unseen. Never more
-// holders than allowed, never more beginnings than the rate; and when nothing else happens, everybody gets through.
+// Several nodes that come, die and take each other for alone, with several limits per task; pages
+// are written and read at any time, writes are lost or land unseen. Never more holders than
+// allowed, never more beginnings than the rate; and when nothing else happens, everybody gets
+// through.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -339,15 +351,18 @@ func check(t *rapid.T, edit bool) {
 		}
 		return n
 	}
+
 	w.setRules(draw)
 	w.spawn()
 	w.spawn()
+
 	some := func(t *rapid.T) *node {
 		if len(w.nodes) == 0 {
 			t.Skip()
 		}
 		return rapid.SampledFrom(w.nodes).Draw(t, "node")
 	}
+
 	steps := map[string]func(*rapid.T){
 		"": func(*rapid.T) { w.check() },
 		"arrive": func(t *rapid.T) {
@@ -398,12 +413,16 @@ func check(t *rapid.T, edit bool) {
 		"settle": func(*rapid.T) { w.settle() },
 		"time":   func(*rapid.T) { w.now = w.now.Add(50 * time.Millisecond) },
 	}
+
 	if edit {
 		steps["rules"] = func(*rapid.T) { w.setRules(draw) }
 	}
-	// A node does one thing after the other, so what it writes next is begun when the last write has ended; "lose" is a write that never arrives.
+
+	// A node does one thing after the other, so what it writes next is begun when the last write
+	// has ended; "lose" is a write that never arrives.
 	t.Repeat(steps)
 	w.drain()
+
 	if n := w.numbers["b"]; n.Rate > 0 && !edit {
 		began := w.began["b"]
 		for i := range began {

@@ -18,19 +18,22 @@ const Pages = 64
 // PageOf is the page of a limit.
 func PageOf(id rule.Resource) int { return int(id.Address().Shard(Pages)) }
 
-// version of the stored form. A build refuses what it does not know, rather than to forget a part of it.
+// version of the stored form. A build refuses what it does not know, rather than to forget a part
+// of it.
 const version = 1
 
 // page is a page that can be worked on.
 type page struct {
-	// sole is the place that has the whole page in its memory, so that the owners here are out of date; zero for none. letters are what others have told meanwhile: the owners hear
-	// it when they are back.
+	// sole is the place that has the whole page in its memory, so that the owners here are out of
+	// date; zero for none. letters are what others have told meanwhile: the owners hear it when
+	// they are back.
 	sole    limit.Place
 	letters []letter
 	// seen is the number of the last messages that were applied, by place.
 	seen   map[limit.Place]int64
 	owners map[rule.Resource]*limit.Owner
-	// emptied is when a place was lost with the whole page: nobody knows how many tokens were spent up to then.
+	// emptied is when a place was lost with the whole page: nobody knows how many tokens were spent
+	// up to then.
 	emptied model.Time
 }
 
@@ -81,11 +84,13 @@ func decode(body []byte) (*page, error) {
 	if err := cbor.Unmarshal(body, &s); err != nil {
 		return nil, fault.New(fault.Corrupt, "page of the limits: %w", err)
 	}
+
 	if s.Version != version {
 		return nil, fault.New(fault.Corrupt, "page of the limits: stored by version %d, this build knows version %d", s.Version, version)
 	}
 	p.sole, p.emptied = s.Sole, s.Emptied
 	maps.Copy(p.seen, s.Seen)
+
 	for _, o := range s.Owners {
 		owner, err := limit.DecodeOwner(o.Data)
 		if err != nil {
@@ -93,6 +98,7 @@ func decode(body []byte) (*page, error) {
 		}
 		p.owners[o.Name.id()] = owner
 	}
+
 	for _, l := range s.Letters {
 		p.letters = append(p.letters, letter{l.Name.id(), l.Place, l.Told})
 	}
@@ -161,15 +167,18 @@ func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 		delete(p.seen, place)
 		changed = true
 	}
+
 	if n := len(p.letters); n > 0 {
 		p.letters = slices.DeleteFunc(p.letters, func(l letter) bool { return l.place == place })
 		changed = changed || len(p.letters) < n
 	}
+
 	if p.sole == place {
 		p.sole, p.emptied = 0, now
 		clear(p.owners)
 		return true
 	}
+
 	for _, id := range p.sorted() {
 		o := p.owners[id]
 		if slices.ContainsFunc(o.Leases(), func(l limit.Lease) bool { return l.Place == place }) {
@@ -177,6 +186,7 @@ func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 			changed = true
 		}
 	}
+
 	return changed
 }
 

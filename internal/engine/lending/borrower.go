@@ -33,8 +33,8 @@ type Board interface {
 	Proposer
 }
 
-// Proposer is the part of a board that proposes tasks to workers; no lock of this package may be held
-// meanwhile.
+// Proposer is the part of a board that proposes tasks to workers; no lock of this package may be
+// held meanwhile.
 type Proposer interface {
 	// Propose proposes what can begin.
 	Propose()
@@ -107,6 +107,7 @@ func (b *Borrower) Run(ctx context.Context) {
 	defer b.close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -114,6 +115,7 @@ func (b *Borrower) Run(ctx context.Context) {
 		case <-b.kick:
 		case <-timer.C:
 		}
+
 		again := b.round()
 		b.board.Propose()
 		if again {
@@ -121,6 +123,7 @@ func (b *Borrower) Run(ctx context.Context) {
 		} else {
 			timer.Stop()
 		}
+
 		select {
 		case <-ctx.Done():
 			return
@@ -196,6 +199,7 @@ func (b *Borrower) Polled(from model.NodeID, p *peer.Poll, answer func([]byte)) 
 	b.board.Lend(terms.Lend)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+
 	if b.debtor.Reply(time.Now(), from, p.Seq) {
 		time.AfterFunc(loan.Standard.AnswerWait, func() {
 			b.mu.Lock()

@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Lender runs the loan.Creditor of a node: it has its lock, its rounds, and a goroutine for each poll.
+// Lender runs the loan.Creditor of a node: it has its lock, its rounds, and a goroutine for each
+// poll.
 type Lender struct {
 	host   loan.Host
 	line   peer.Line
@@ -58,6 +59,7 @@ func (d *Lender) Run(ctx context.Context) {
 	defer d.close()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+
 	for {
 		if wait := d.round(ctx); wait > 0 {
 			timer.Reset(wait)
@@ -95,8 +97,8 @@ func (d *Lender) Knocked(from model.NodeID, k *peer.Knock) {
 	d.with(func(c *loan.Creditor) { c.Knocked(from, k) })
 }
 
-// Over tells the node that has made a claim soon that it has ended, if that does not own the run any
-// more.
+// Over tells the node that has made a claim soon that it has ended, if that does not own the run
+// any more.
 func (d *Lender) Over(ref model.ClaimRef, maker model.NodeID) {
 	d.with(func(c *loan.Creditor) { c.Over(ref, maker) })
 }
@@ -121,11 +123,13 @@ func (d *Lender) poll(ctx context.Context, p *loan.Poll) {
 	if err == nil {
 		a, err = peer.Decode[peer.Answer](raw)
 	}
+
 	if err != nil {
 		loan.Regain(p.Lent())
 		d.with(func(c *loan.Creditor) { c.Failed(time.Now(), p) })
 		return
 	}
+
 	var fresh []peer.Entry
 	d.with(func(c *loan.Creditor) { fresh = c.Heard(time.Now(), p, a) })
 	home, kept := p.Home(a, loan.CarryOut(d.host, p.Node, fresh))

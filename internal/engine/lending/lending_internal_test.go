@@ -25,7 +25,8 @@ var (
 // lent is the worker of the host as a poll has it, with a slot for whoever is asked.
 var lent = []peer.Worker{{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Lend: 1}}
 
-// owner is a node with one task, for which it has no worker: board, lane and session of the borrowed worker in one.
+// owner is a node with one task, for which it has no worker: board, lane and session of the
+// borrowed worker in one.
 type owner struct {
 	t        *testing.T
 	borrower *Borrower
@@ -46,7 +47,8 @@ func newOwner(t *testing.T) *owner {
 	return o
 }
 
-// proposes counts proposals. It reports false when a proposal would wait for a lock that its caller holds.
+// proposes counts proposals. It reports false when a proposal would wait for a lock that its caller
+// holds.
 func (o *owner) proposes() bool {
 	if o.alone {
 		if !o.borrower.mu.TryLock() {
@@ -75,6 +77,7 @@ func (o *owner) Lend(slots []loan.Slot) {
 	}
 	w := o.worker
 	o.mu.Unlock()
+
 	if begins {
 		w.Expect(1)
 		if !o.alone {
@@ -280,13 +283,15 @@ func (l *line) Call(ctx context.Context, _ model.NodeID, question []byte) ([]byt
 
 func (l *line) Tell(_ model.NodeID, word []byte) { Handler{Lender: l.h.lender}.Told(ownerID, word) }
 
-// A task goes to a worker of another node and its report comes back, although every answer is lost the first time and every poll comes twice. The slot is the worker's own again then.
+// A task goes to a worker of another node and its report comes back, although every answer is lost
+// the first time and every poll comes twice. The slot is the worker's own again then.
 func TestTaskGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o, h := newOwner(t), newHost()
 		var mu sync.Mutex
 		var lost []string
+
 		l := &line{o: o, h: h, twice: true, lose: func(a *peer.Answer) bool {
 			mu.Lock()
 			defer mu.Unlock()
@@ -302,6 +307,7 @@ func TestTaskGoesAndComesBack(t *testing.T) {
 			}
 			return false
 		}}
+
 		o.borrower.Connect(l)
 		h.lender.Connect(l)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -316,7 +322,8 @@ func TestTaskGoesAndComesBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		cancel()
 		running.Wait()
-		if h.taken != 1 || o.reports == 0 || h.settled != 1 { // a lane knows a report that comes again
+		// a lane knows a report that comes again
+		if h.taken != 1 || o.reports == 0 || h.settled != 1 {
 			t.Errorf("the task was handed over %d times, reported %d times and settled %d times", h.taken, o.reports, h.settled)
 		}
 		if len(lost) != 2 {
@@ -328,7 +335,8 @@ func TestTaskGoesAndComesBack(t *testing.T) {
 	})
 }
 
-// A proposal to a borrowed worker is counted under the lock of the borrower. So nothing is proposed while that is held: not when a worker comes, goes, or dies with its node.
+// A proposal to a borrowed worker is counted under the lock of the borrower. So nothing is proposed
+// while that is held: not when a worker comes, goes, or dies with its node.
 func TestNothingIsProposedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // no timer rings before the test is over
@@ -351,7 +359,8 @@ func TestNothingIsProposedUnderTheLock(t *testing.T) {
 	})
 }
 
-// A node that has heard of a claim and does not list it does not execute it: the claim is given back. One that may be on its way to the node is not.
+// A node that has heard of a claim and does not list it does not execute it: the claim is given
+// back. One that may be on its way to the node is not.
 func TestClaimThatIsNotListedIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

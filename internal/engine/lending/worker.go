@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Worker is a worker of another node, as the board and the lanes see it: a loan.Worker under the lock
-// of its borrower.
+// Worker is a worker of another node, as the board and the lanes see it: a loan.Worker under the
+// lock of its borrower.
 type Worker struct {
 	b *Borrower
 	w *loan.Worker

@@ -13,10 +13,11 @@ import (
 type Abroad struct {
 	lent int                     // slots that another node may use now
 	held map[model.ClaimRef]bool // claims that the board of this node does not know of
-	// makers are the nodes that have handed over what is held or reported. Each counts its claims as
-	// long as they are listed to it, whoever owns the runs meanwhile.
+	// makers are the nodes that have handed over what is held or reported. Each counts its claims
+	// as long as they are listed to it, whoever owns the runs meanwhile.
 	makers map[model.ClaimRef]model.NodeID
-	// reported are claims whose report another node has to settle, and whether it has not been told yet.
+	// reported are claims whose report another node has to settle, and whether it has not been told
+	// yet.
 	reported map[model.ClaimRef]bool
 	news     map[model.ClaimRef]News
 	seq      uint64
@@ -71,8 +72,8 @@ func (a *Abroad) hold(ref model.ClaimRef) {
 }
 
 // Free ends what the worker has of a claim that it does not execute any more. It reports whether a
-// slot is free by that, because the claim was one of another owner. News of it is not told any more:
-// the owner would be polled for it again and again, and hear nothing.
+// slot is free by that, because the claim was one of another owner. News of it is not told any
+// more: the owner would be polled for it again and again, and hear nothing.
 func (a *Abroad) Free(ref model.ClaimRef) bool {
 	delete(a.news, ref)
 	if len(a.held) == 0 || !a.held[ref] {
@@ -85,8 +86,8 @@ func (a *Abroad) Free(ref model.ClaimRef) bool {
 // Holds reports whether a claim takes a slot for another owner.
 func (a *Abroad) Holds(ref model.ClaimRef) bool { return a.held[ref] }
 
-// Unmake forgets who has handed over a claim that has ended, and returns it; zero for a claim of this
-// node.
+// Unmake forgets who has handed over a claim that has ended, and returns it; zero for a claim of
+// this node.
 func (a *Abroad) Unmake(ref model.ClaimRef) model.NodeID {
 	maker := a.makers[ref]
 	delete(a.makers, ref)
@@ -161,8 +162,8 @@ func (a *Abroad) Homeward(ref model.ClaimRef) bool {
 // Settled forgets a report.
 func (a *Abroad) Settled(ref model.ClaimRef) { delete(a.reported, ref) }
 
-// Told forgets news that the owner has heard, unless there is newer one: a report that was made while a
-// heartbeat of the same claim was on its way has not been heard.
+// Told forgets news that the owner has heard, unless there is newer one: a report that was made
+// while a heartbeat of the same claim was on its way has not been heard.
 func (a *Abroad) Told(refs map[model.ClaimRef]uint64) {
 	for ref, seq := range refs {
 		switch {
@@ -194,8 +195,8 @@ func (a *Abroad) All() []Fresh {
 	return all
 }
 
-// List is what a node is told: everything of runs that are foreign, or from that node, with news and
-// reports of what it owns, as far as there is room. It returns which those are.
+// List is what a node is told: everything of runs that are foreign, or from that node, with news
+// and reports of what it owns, as far as there is room. It returns which those are.
 func (a *Abroad) List(
 	to model.NodeID, executes iter.Seq[model.ClaimRef], reports iter.Seq2[model.ClaimRef, *model.TaskReport], foreign, owned func(model.ClaimRef) bool, room *int,
 ) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
@@ -215,6 +216,7 @@ func (a *Abroad) List(
 		}
 		holds = append(holds, h)
 	}
+
 	for ref, r := range reports {
 		abroad := foreign(ref)
 		if !abroad && a.makers[ref] != to {
@@ -228,5 +230,6 @@ func (a *Abroad) List(
 		}
 		holds = append(holds, h)
 	}
+
 	return holds, sent
 }

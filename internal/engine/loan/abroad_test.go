@@ -16,8 +16,8 @@ var (
 
 func always(model.ClaimRef) bool { return true }
 
-// A report is made while a heartbeat of the same claim is on its way to the owner. The answer to the
-// heartbeat says nothing about the report, which is told at once.
+// A report is made while a heartbeat of the same claim is on its way to the owner. The answer to
+// the heartbeat says nothing about the report, which is told at once.
 func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	t.Parallel()
 	var a loan.Abroad
@@ -29,6 +29,7 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	if len(holds) != 1 || !holds[0].Beat {
 		t.Fatalf("%+v, want the heartbeat", holds)
 	}
+
 	a.Free(claim.Ref)
 	a.Report(claim.Ref)
 	a.Told(sent)
@@ -40,6 +41,7 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	if len(holds) != 1 || holds[0].Report == nil {
 		t.Fatalf("%+v, want the report", holds)
 	}
+
 	a.Told(sent)
 	if all := a.All(); len(all) != 1 || all[0].News {
 		t.Errorf("%+v, want a report that the owner has heard", all)
@@ -49,8 +51,8 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	}
 }
 
-// A claim ends before its last heartbeat was told. The heartbeat is not news any more: nothing would
-// carry it to the owner, which would be polled for it for ever.
+// A claim ends before its last heartbeat was told. The heartbeat is not news any more: nothing
+// would carry it to the owner, which would be polled for it for ever.
 func TestNewsEndsWithItsClaim(t *testing.T) {
 	t.Parallel()
 	var a loan.Abroad

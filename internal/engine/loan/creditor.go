@@ -25,10 +25,10 @@ type CreditorConfig struct {
 	Nudge func()
 }
 
-// Creditor is how workers of a node execute tasks of runs that other nodes own. It polls an owner that
-// has knocked while slots are free for what waits there, and one whose claims are held here; with the
-// poll goes what the workers have to report. A report is a fact that the owner decides about as about
-// any other: the same one twice counts once.
+// Creditor is how workers of a node execute tasks of runs that other nodes own. It polls an owner
+// that has knocked while slots are free for what waits there, and one whose claims are held here;
+// with the poll goes what the workers have to report. A report is a fact that the owner decides
+// about as about any other: the same one twice counts once.
 type Creditor struct {
 	cfg   CreditorConfig
 	view  *store.View
@@ -38,13 +38,14 @@ type Creditor struct {
 
 // loan is what there is between this node and an owner.
 type loan struct {
-	node    model.NodeID
-	seq     uint64 // of the last poll
-	stream  model.RunID
-	seen    uint64
-	wants   []queue.Want
-	since   []peer.Want // what it has knocked for while it was being asked: its answer may not know of that
-	poll    bool        // at once
+	node   model.NodeID
+	seq    uint64 // of the last poll
+	stream model.RunID
+	seen   uint64
+	wants  []queue.Want
+	// what it has knocked for while it was being asked: its answer may not know of that
+	since   []peer.Want
+	poll    bool // at once
 	calling bool
 	polled  time.Time // when the last answered poll was sent
 	after   time.Time // no poll before
@@ -56,7 +57,8 @@ type loan struct {
 type Lent struct {
 	Own   Own
 	Count int
-	More  bool // it has got more claims than slots were lent: a claim may come after its poll was answered
+	// it has got more claims than slots were lent: a claim may come after its poll was answered
+	More bool
 }
 
 // NewCreditor makes a Creditor.
@@ -74,8 +76,8 @@ func (c *Creditor) Wanted() bool {
 	return false
 }
 
-// Close forgets all owners, when no poll is under way any more. It returns the slots that stay lent:
-// they are the workers' own again, because workers outlive this life of the node.
+// Close forgets all owners, when no poll is under way any more. It returns the slots that stay
+// lent: they are the workers' own again, because workers outlive this life of the node.
 func (c *Creditor) Close() (home []Lent) {
 	for _, l := range c.sorted() {
 		home = append(home, l.kept...)
@@ -84,8 +86,8 @@ func (c *Creditor) Close() (home []Lent) {
 	return home
 }
 
-// Seen takes in which nodes there are and who owns what. It returns slots that were lent to nodes that
-// are gone.
+// Seen takes in which nodes there are and who owns what. It returns slots that were lent to nodes
+// that are gone.
 func (c *Creditor) Seen(v *store.View) (home []Lent) {
 	c.view = v
 	for _, l := range c.sorted() {
@@ -142,48 +144,55 @@ func (c *Creditor) owner(ref model.ClaimRef) model.NodeID {
 	return c.view.Owners[ref.Address.Shard(len(c.view.Owners))].Node
 }
 
-// Round returns the polls that are due, and how long nothing is due by itself; 0 for ever. Each poll
-// ends with a call of Failed, or of Heard and Done.
+// Round returns the polls that are due, and how long nothing is due by itself; 0 for ever. Each
+// poll ends with a call of Failed, or of Heard and Done.
 func (c *Creditor) Round(now time.Time) (polls []*Poll, wait time.Duration) {
 	if c.view == nil {
 		return nil, 0
 	}
+
 	due := func(at time.Duration) {
 		if at = max(at, time.Millisecond); wait == 0 || at < wait {
 			wait = at
 		}
 	}
+
 	workers := c.cfg.Host.Workers()
 	held, news := c.held(workers)
 	maps.DeleteFunc(c.ended, func(_ model.ClaimRef, at time.Time) bool { return now.Sub(at) > c.cfg.Pace.RememberFor })
 	for node := range held {
 		c.loan(node)
 	}
+
 	for _, l := range c.sorted() {
 		if l.calling {
 			continue
 		}
+
 		if left := l.after.Sub(now); left > 0 {
 			if held[l.node] || news[l.node] || l.poll || len(l.wants) > 0 {
 				due(left)
 			}
 			continue
 		}
+
 		if every := c.cfg.Pace.PollEvery; !l.poll && !news[l.node] && (!held[l.node] || now.Sub(l.polled) < every) && !l.lendable(workers) {
 			if held[l.node] {
 				due(every - now.Sub(l.polled))
 			}
 			continue
 		}
+
 		l.calling, l.poll = true, false
 		l.seq++
 		polls = append(polls, c.compose(now, l, workers))
 	}
+
 	return polls, wait
 }
 
-// held are the nodes that own runs of which workers hold something, and those that are to hear news.
-// What has become ours is delivered.
+// held are the nodes that own runs of which workers hold something, and those that are to hear
+// news. What has become ours is delivered.
 func (c *Creditor) held(workers []Own) (held, news map[model.NodeID]bool) {
 	held, news = map[model.NodeID]bool{}, map[model.NodeID]bool{}
 	for _, s := range workers {

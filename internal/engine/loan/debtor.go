@@ -29,8 +29,8 @@ type DebtorConfig struct {
 }
 
 // Debtor is how the tasks of a node get to workers of other nodes. It knocks at nodes whose workers
-// could take what nobody here can; they poll, and lend some of their slots until they are answered. A
-// worker that has polled is on the board like any other, under its name in histories, but with no
+// could take what nobody here can; they poll, and lend some of their slots until they are answered.
+// A worker that has polled is on the board like any other, under its name in histories, but with no
 // more slots than are lent just now. What the lanes tell it is kept in a stream until a poll says
 // that it has arrived.
 type Debtor struct {
@@ -105,12 +105,14 @@ func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
 		}
 		return &calls[i].Knock
 	}
+
 	if len(d.others) > 0 {
 		for _, w := range board.Unserved() {
 			again = true
 			d.knockFor(now, w, at)
 		}
 	}
+
 	for ref, o := range d.unheard {
 		if !board.Holds(0, ref) {
 			delete(d.unheard, ref)
@@ -121,18 +123,22 @@ func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
 			at(o.node).Poll = true
 		}
 	}
+
 	kept := board.KeptFor()
-	for node := range kept { // its permits are free when the worker is done, of which only its node can tell
+	// its permits are free when the worker is done, of which only its node can tell
+	for node := range kept {
 		again = true
 		if n := d.nodes[node]; n != nil && now.Sub(n.spoke()) >= pace.KnockAgain {
 			at(node).Poll = true
 		}
 	}
+
 	for _, n := range d.neighbours() {
 		node := n.node
 		n.tidy(now)
 		if wait := now.Sub(n.spoke()); n.answer == nil && len(n.pending) > 0 {
-			// What was in an answer has arrived, unless the answer is lost; then the node asks again by itself.
+			// What was in an answer has arrived, unless the answer is lost; then the node asks
+			// again by itself.
 			if unsent := n.last > n.sent; unsent && (!n.coming || wait >= pace.PendAgain) || wait >= pace.KnockAgain {
 				at(node).Poll = true
 			}
@@ -143,11 +149,13 @@ func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
 			again = true
 		}
 	}
+
 	slices.SortFunc(calls, func(a, b Call) int { return compareNodes(a.Node, b.Node) })
 	for i := range calls {
 		n, k := d.neighbour(calls[i].Node), &calls[i].Knock
 		n.knocked, n.knows, n.coming = now, n.knows || len(k.Wants) > 0, true
 	}
+
 	return calls, again
 }
 
@@ -193,6 +201,7 @@ func (d *Debtor) Seen(v *store.View, others Others) (g Gone) {
 	for i := range v.Members {
 		alive[v.Members[i].ID] = true
 	}
+
 	for _, n := range d.neighbours() {
 		if !alive[n.node] {
 			lost, back := n.end()
@@ -200,12 +209,14 @@ func (d *Debtor) Seen(v *store.View, others Others) (g Gone) {
 			d.forget(n)
 		}
 	}
+
 	for ref, o := range d.unheard {
 		if !alive[o.node] {
 			delete(d.unheard, ref)
 			g.Lost = append(g.Lost, ref)
 		}
 	}
+
 	return g
 }
 
@@ -225,8 +236,8 @@ func (d *Debtor) Close() {
 	}
 }
 
-// Found is told of a claim that a worker of another living node has, if anybody has: the machine asks
-// that node.
+// Found is told of a claim that a worker of another living node has, if anybody has: the machine
+// asks that node.
 func (d *Debtor) Found(now time.Time, node model.NodeID, ref model.ClaimRef) {
 	if _, known := d.unheard[ref]; !known {
 		d.unheard[ref] = unheard{node, now}
@@ -271,8 +282,8 @@ func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer f
 	return t, true
 }
 
-// Reply answers a poll unless claims for it are on their way to the store. Then it reports true, and
-// the caller calls Late after Pace.AnswerWait.
+// Reply answers a poll unless claims for it are on their way to the store. Then it reports true,
+// and the caller calls Late after Pace.AnswerWait.
 func (d *Debtor) Reply(now time.Time, from model.NodeID, seq uint64) (waits bool) {
 	n := d.nodes[from]
 	if n == nil || n.answer == nil || n.seq != seq {

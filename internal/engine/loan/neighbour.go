@@ -86,7 +86,8 @@ func (n *neighbour) dismiss(name string) {
 	w.session.Dismiss()
 }
 
-// take compares what the workers of a node hold with what they should. It returns claims that they do not have, although they have been told, and how many slots they lend.
+// take compares what the workers of a node hold with what they should. It returns claims that they
+// do not have, although they have been told, and how many slots they lend.
 func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 	board := n.d.cfg.Board
 	waiting := map[string]map[model.ClaimRef]bool{} // claims that are on their way to them
@@ -98,6 +99,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 			waiting[e.Worker][e.Claim.Ref] = true
 		}
 	}
+
 	n.listed = map[model.ClaimRef]bool{}
 	here := map[string]bool{}
 	expected := max(n.expected, 0)
@@ -105,18 +107,22 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 		pw := &p.Workers[i]
 		here[pw.Name] = true
 		w := n.worker(pw)
+
 		holds := map[model.ClaimRef]bool{}
 		for j := range pw.Holds {
 			h := &pw.Holds[j]
 			holds[h.Ref], n.listed[h.Ref] = true, true
 			delete(n.d.unheard, h.Ref)
 		}
+
 		for _, ref := range w.session.Lists(holds, waiting[pw.Name]) {
-			w.known[ref] = true // a lane that has found it there since believes that the worker has it
+			// a lane that has found it there since believes that the worker has it
+			w.known[ref] = true
 		}
 		for j := range pw.Holds {
 			w.holds(&pw.Holds[j])
 		}
+
 		for ref := range w.known {
 			if !holds[ref] && !waiting[pw.Name][ref] {
 				delete(w.known, ref)
@@ -125,11 +131,14 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 				}
 			}
 		}
+
 		lend = append(lend, Slot{w.session.ID(), max(0, pw.Lend-len(waiting[pw.Name])-expected)})
 	}
+
 	if len(here) == len(n.workers) {
 		return missing, lend
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(n.workers)) {
 		if !here[name] { // it has left; whatever was told it since then is given back there
 			w := n.workers[name]
@@ -141,6 +150,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 			n.dismiss(name)
 		}
 	}
+
 	return missing, lend
 }
 
@@ -156,15 +166,20 @@ func (n *neighbour) worker(pw *peer.Worker) *Worker {
 	return w
 }
 
-// reply answers the poll that is open. The slots that were lent and not used are the node's own again.
+// reply answers the poll that is open. The slots that were lent and not used are the node's own
+// again.
 func (n *neighbour) reply(now time.Time) {
 	cfg := &n.d.cfg
 	a := peer.Answer{Seq: n.seq, Stream: n.stream, Strange: n.strange}
 	wants := cfg.Board.Unlend(n.ids())
-	if !cfg.Owner.Serving() { // somebody else may own the runs by now, and have made claims that look as if they were over from here
+
+	// somebody else may own the runs by now, and have made claims that look as if they were over
+	// from here
+	if !cfg.Owner.Serving() {
 		n.answer = nil
 		return
 	}
+
 	n.tidy(now)
 	size := 0
 	for i := range n.pending {
@@ -175,12 +190,14 @@ func (n *neighbour) reply(now time.Time) {
 		a.Entries = append(a.Entries, n.pending[i].Entry)
 		n.sent = n.pending[i].N
 	}
+
 	a.Coming += max(n.expected, 0)
 	for _, w := range wants {
 		if n.covers(w) {
 			a.Wants = append(a.Wants, peer.Want(w))
 		}
 	}
+
 	n.knows, n.coming = len(a.Wants) > 0, a.Coming > 0
 	answer := n.answer
 	n.answer = nil
@@ -199,13 +216,15 @@ func (n *neighbour) tidy(now time.Time) {
 	}
 }
 
-// over reports whether the claim of an entry is not to be executed any more. That of a run which has moved is told for a while: its next owner waits for longer before it believes
-// that nobody has it.
+// over reports whether the claim of an entry is not to be executed any more. That of a run which
+// has moved is told for a while: its next owner waits for longer before it believes that nobody has
+// it.
 func (n *neighbour) over(e *entry, now time.Time) bool {
 	w := n.workers[e.Worker]
 	if w == nil {
 		return false // the node gives it back, because the worker has left
 	}
+
 	ref := e.Claim.Ref
 	if n.d.cfg.Owner.Lane(ref) == nil {
 		if now.Sub(e.at) < n.d.cfg.Pace.TellMoved {
@@ -214,7 +233,9 @@ func (n *neighbour) over(e *entry, now time.Time) bool {
 	} else if n.d.cfg.Board.Holds(w.session.ID(), ref) {
 		return false
 	}
-	if e.N > n.sent && !n.listed[ref] { // else it may have arrived, and counts until the node has said what it holds
+
+	// else it may have arrived, and counts until the node has said what it holds
+	if e.N > n.sent && !n.listed[ref] {
 		w.session.Lets(ref)
 	}
 	return true

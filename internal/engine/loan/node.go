@@ -43,8 +43,8 @@ type Owner interface {
 type Hired interface {
 	// ID is what the board knows it by.
 	ID() queue.WorkerID
-	// Lists has it hold what its node says, and what is on its way to it. It returns what it held before
-	// and does not hold any more.
+	// Lists has it hold what its node says, and what is on its way to it. It returns what it held
+	// before and does not hold any more.
 	Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef)
 	// Lets has it forget a claim.
 	Lets(claim model.ClaimRef)
@@ -62,7 +62,8 @@ type Board interface {
 	Holds(worker queue.WorkerID, claim model.ClaimRef) bool
 	// Beat says that a worker executes a claim.
 	Beat(worker queue.WorkerID, claim model.ClaimRef) bool
-	// KeptFor are the nodes whose workers execute what the owner still counts, although the runs are not there any more.
+	// KeptFor are the nodes whose workers execute what the owner still counts, although the runs
+	// are not there any more.
 	KeptFor() map[model.NodeID]bool
 }
 
@@ -101,19 +102,23 @@ type Slots interface {
 
 // Claims are what a worker has of runs of other nodes.
 type Claims interface {
-	// Each calls do for every claim that may be of another owner, and tells whether there is news of it.
+	// Each calls do for every claim that may be of another owner, and tells whether there is news
+	// of it.
 	Each(do func(claim model.ClaimRef, fresh bool))
 	// Deliver hands in news of a claim whose run has become ours.
 	Deliver(claim model.ClaimRef)
-	// List is what is told to a node: everything of runs that are foreign, or from that node, with news and reports of what it owns, as far as there is room. It returns which those are.
+	// List is what is told to a node: everything of runs that are foreign, or from that node, with
+	// news and reports of what it owns, as far as there is room. It returns which those are.
 	List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64)
 	// Told forgets news that the owner has heard.
 	Told(sent map[model.ClaimRef]uint64)
 	// Has reports whether the worker has been handed a claim, and what it reports is not settled.
 	Has(claim model.ClaimRef) bool
-	// Take hands claims over that a node has made. It reports false when the worker leaves; then it has none of them.
+	// Take hands claims over that a node has made. It reports false when the worker leaves; then it
+	// has none of them.
 	Take(claims []model.Claim, maker model.NodeID) bool
-	// Stop says that the outcome of a claim is not wanted any more; of one that is over the worker does not hear again.
+	// Stop says that the outcome of a claim is not wanted any more; of one that is over the worker
+	// does not hear again.
 	Stop(claim model.ClaimRef, canceled bool)
 	// Settle says that the report of a claim counts, or why not; nobody hears of that twice either.
 	Settle(claim model.ClaimRef, err error)

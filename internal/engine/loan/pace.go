@@ -4,16 +4,19 @@ import "time"
 
 // Pace says how long the machines wait for what.
 type Pace struct {
-	KnockAgain  time.Duration // before a silent node is told once more that something waits
-	PendAgain   time.Duration // the same for a node that is to fetch something
-	AnswerWait  time.Duration // until a poll is answered although claims are on their way to the store
+	KnockAgain time.Duration // before a silent node is told once more that something waits
+	PendAgain  time.Duration // the same for a node that is to fetch something
+	// until a poll is answered although claims are on their way to the store
+	AnswerWait  time.Duration
 	ForgetAfter time.Duration // of silence, for a node that holds nothing
-	SureAfter   time.Duration // until a claim that a node does not list is not on its way to it any more
+	// until a claim that a node does not list is not on its way to it any more
+	SureAfter   time.Duration
 	TellMoved   time.Duration // for which a claim of a run that has moved is still told
 	CallTimeout time.Duration // of a poll
 	PollEvery   time.Duration // while something of the other node is held
 	FirstPause  time.Duration // after a poll that brought nothing, doubled each time
-	RememberFor time.Duration // claims that have ended, so that a late answer does not begin them again
+	// claims that have ended, so that a late answer does not begin them again
+	RememberFor time.Duration
 }
 
 // Standard is the pace of production, for leases of ten seconds. Nobody waits for an answer as long

@@ -26,6 +26,7 @@ func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *Poll {
 	p := &Poll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept))}
 	p.Letter = peer.Poll{Seq: l.seq, Stream: l.stream, Seen: l.seen}
 	l.kept = nil
+
 	room := progressSize
 	for _, s := range workers {
 		offer := s.Offer()
@@ -44,6 +45,7 @@ func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *Poll {
 			func(ref model.ClaimRef) bool { return c.owner(ref) == l.node }, &room)
 		p.Letter.Workers = append(p.Letter.Workers, w)
 	}
+
 	return p
 }
 
@@ -72,6 +74,7 @@ func (c *Creditor) Heard(now time.Time, p *Poll, a *peer.Answer) (fresh []peer.E
 		}
 		p.lent[i].Own.Told(refs)
 	}
+
 	if len(a.Strange) > 0 {
 		c.cfg.Host.LookAround() // somebody else owns the run
 	}
@@ -79,6 +82,7 @@ func (c *Creditor) Heard(now time.Time, p *Poll, a *peer.Answer) (fresh []peer.E
 	if a.Stream != l.stream {
 		l.stream, l.seen = a.Stream, 0
 	}
+
 	for _, e := range a.Entries {
 		if e.N <= l.seen {
 			continue
@@ -95,13 +99,14 @@ func (c *Creditor) Heard(now time.Time, p *Poll, a *peer.Answer) (fresh []peer.E
 		}
 		fresh = append(fresh, e)
 	}
+
 	l.want(append(slices.Clip(a.Wants), l.since...))
 	l.since = nil
 	return fresh
 }
 
-// Home are the slots that an owner has not used, and Kept those that stay lent because claims for them
-// are on their way. got is how many claims each worker has got, in the order of CarryOut.
+// Home are the slots that an owner has not used, and Kept those that stay lent because claims for
+// them are on their way. got is how many claims each worker has got, in the order of CarryOut.
 func (p *Poll) Home(a *peer.Answer, got map[Own]int) (home, kept []Lent) {
 	coming := a.Coming
 	for _, x := range p.lent {
@@ -116,8 +121,8 @@ func (p *Poll) Home(a *peer.Answer, got map[Own]int) (home, kept []Lent) {
 	return home, kept
 }
 
-// Regain ends the loan of slots. It has the board of the node propose, so a caller with a lock around
-// the machine does not hold it.
+// Regain ends the loan of slots. It has the board of the node propose, so a caller with a lock
+// around the machine does not hold it.
 func Regain(home []Lent) {
 	for _, x := range home {
 		if x.Count > 0 {
@@ -157,6 +162,7 @@ func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 	got := map[Own]int{}
 	claims := map[Own][]model.Claim{}
 	var left []model.ClaimRef
+
 	handOver := func(s Own) {
 		if cs := claims[s]; len(cs) > 0 {
 			left = append(left, execute(from, s, cs)...)
@@ -173,8 +179,9 @@ func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 		case e.Claim != nil && !s.Has(e.Claim.Ref):
 			claims[s] = append(claims[s], *e.Claim)
 		case e.Stop != nil && s != nil:
-			handOver(s)                 // in order
-			s.Stop(*e.Stop, e.Canceled) // perhaps again: the owner says so as often as it hears of the claim
+			handOver(s) // in order
+			// perhaps again: the owner says so as often as it hears of the claim
+			s.Stop(*e.Stop, e.Canceled)
 		case e.Settled != nil && s != nil:
 			var err error
 			if f := e.Refusal; f != nil {
@@ -183,6 +190,7 @@ func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 			s.Settle(*e.Settled, err)
 		}
 	}
+
 	for _, s := range workers {
 		handOver(s)
 	}

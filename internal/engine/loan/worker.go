@@ -29,6 +29,7 @@ func (w *Worker) holds(h *peer.Hold) {
 		}
 		return
 	}
+
 	if r := h.Report; r != nil {
 		if !w.reports[ref] {
 			w.reports[ref] = true
@@ -37,10 +38,12 @@ func (w *Worker) holds(h *peer.Hold) {
 		}
 		return
 	}
+
 	if !w.known[ref] {
 		w.known[ref] = true
 		l.Attach(ref, id)
 	}
+
 	if h.Beat {
 		w.n.d.cfg.Board.Beat(id, ref)
 	}
@@ -87,7 +90,8 @@ func (w *Worker) Settled(now time.Time, ref model.ClaimRef, err error) {
 	n.pushed(now)
 }
 
-// Unsettled tells that a report came to the wrong owner: the node of the worker tells the right one.
+// Unsettled tells that a report came to the wrong owner: the node of the worker tells the right
+// one.
 func (w *Worker) Unsettled(now time.Time, ref model.ClaimRef) {
 	delete(w.reports, ref)
 	w.n.expected = max(w.n.expected-1, 0)

@@ -13,27 +13,31 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// inquiry is the kind of a letter that asks why runs do not move. A node of an older version ignores it.
+// inquiry is the kind of a letter that asks why runs do not move. A node of an older version
+// ignores it.
 const inquiry = 'i'
 
 // QueueCount is the tasks of a queue that belong to runs of one node.
 type QueueCount struct {
-	Tenant    string     `cbor:"1,keyasint"`
-	Queue     string     `cbor:"2,keyasint"`
-	Waiting   int        `cbor:"3,keyasint,omitempty"`
-	Delayed   int        `cbor:"4,keyasint,omitempty"`
-	Claimed   int        `cbor:"5,keyasint,omitempty"`
-	Oldest    model.Time `cbor:"6,keyasint,omitempty"` // since when the one waits that waits longest; zero for none
-	Paused    bool       `cbor:"7,keyasint,omitempty"`
-	Abandoned []string   `cbor:"8,keyasint,omitempty"` // activities of tasks that wait, and that no worker of the node executes
+	Tenant  string `cbor:"1,keyasint"`
+	Queue   string `cbor:"2,keyasint"`
+	Waiting int    `cbor:"3,keyasint,omitempty"`
+	Delayed int    `cbor:"4,keyasint,omitempty"`
+	Claimed int    `cbor:"5,keyasint,omitempty"`
+	// since when the one waits that waits longest; zero for none
+	Oldest model.Time `cbor:"6,keyasint,omitempty"`
+	Paused bool       `cbor:"7,keyasint,omitempty"`
+	// activities of tasks that wait, and that no worker of the node executes
+	Abandoned []string `cbor:"8,keyasint,omitempty"`
 }
 
 // Informant is a Handler that answers inquiries.
 type Informant interface {
-	// Inquired hears which runs or entities somebody asks about. It answers once, now or later, or never, with
-	// the reasons of those that it knows better than the store.
+	// Inquired hears which runs or entities somebody asks about. It answers once, now or later, or
+	// never, with the reasons of those that it knows better than the store.
 	Inquired(all []model.Address, answer func(map[model.Address][]model.Reason))
-	// Queues are the tasks of its runs, by queue; ok is false when it is not sure to own them. It does not block.
+	// Queues are the tasks of its runs, by queue; ok is false when it is not sure to own them. It
+	// does not block.
 	Queues() (counts []QueueCount, ok bool)
 }
 
@@ -65,8 +69,8 @@ type known struct {
 	Reasons []model.Reason `cbor:"2,keyasint"`
 }
 
-// Ask asks a node why runs of its shards do not move. The asker need not be a node: it takes a name of its own for
-// the answer, and polls for it. ctx should end, because the node may never answer.
+// Ask asks a node why runs of its shards do not move. The asker need not be a node: it takes a name
+// of its own for the answer, and polls for it. ctx should end, because the node may never answer.
 func Ask(ctx context.Context, mail store.Peers, hints notify.Hub, to model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
 	all = all[:min(len(all), maxAsked)]
 	told, err := inquire(ctx, mail, hints, to, asked{Addresses: all})
@@ -107,10 +111,12 @@ func inquire(ctx context.Context, mail store.Peers, hints notify.Hub, to model.N
 			return told, fault.New(fault.KindOf(ctx.Err()), "node %s does not answer: %w", to, context.Cause(ctx))
 		case <-time.After(pause):
 		}
+
 		letters, err := mail.TakePeerMail(ctx, self, page, pageBytes)
 		if err != nil {
 			return told, err
 		}
+
 		for i := range letters {
 			if l := &letters[i]; l.Re != id || len(l.Body) == 0 || l.Body[0] != answer {
 				continue
@@ -133,6 +139,7 @@ func (p *Post) inquired(m *store.PeerMail) {
 		p.log.Warn("cannot read what another process asks; is it of another version?", "node", m.From.String(), "error", err)
 		return
 	}
+
 	from, id := m.From, m.ID
 	reply := func(told informed) {
 		body, err := cbor.Marshal(told)
@@ -142,6 +149,7 @@ func (p *Post) inquired(m *store.PeerMail) {
 		}
 		p.send(store.PeerMail{To: from, ID: newID(), Re: id}, answer, body)
 	}
+
 	if !q.Queues {
 		h.Inquired(q.Addresses, func(found map[model.Address][]model.Reason) { reply(answerTo(q.Addresses, found)) })
 	} else if counts, ok := h.Queues(); ok && len(counts) <= maxQueues {

@@ -8,10 +8,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What two nodes say to each other about the slots that one lends to the other. The owner of tasks knocks; the other one polls, with everything that its workers hold of runs which it
-// does not own, and is answered with claims. See package lending.
+// What two nodes say to each other about the slots that one lends to the other. The owner of tasks
+// knocks; the other one polls, with everything that its workers hold of runs which it does not own,
+// and is answered with claims. See package lending.
 //
-// What the owner has to say to the workers of a node is a stream of numbered entries. An answer has all that the poll has not seen, so that losing one, or hearing it twice, is nothing.
+// What the owner has to say to the workers of a node is a stream of numbered entries. An answer has
+// all that the poll has not seen, so that losing one, or hearing it twice, is nothing.
 
 // Want is a kind of tasks of a queue that waits.
 type Want struct {
@@ -22,7 +24,8 @@ type Want struct {
 
 // Knock is what an owner says when it would like to be polled.
 type Knock struct {
-	// Wants are tasks that wait there for a worker. Poll asks for a poll in any case: there are entries, or the owner wants to know what the node has.
+	// Wants are tasks that wait there for a worker. Poll asks for a poll in any case: there are
+	// entries, or the owner wants to know what the node has.
 	Wants []Want `cbor:"1,keyasint,omitempty"`
 	Poll  bool   `cbor:"2,keyasint,omitempty"`
 }
@@ -47,14 +50,16 @@ type Worker struct {
 	Version string   `cbor:"5,keyasint,omitempty"`
 	// Lend is how many slots the owner may use, until it answers.
 	Lend int `cbor:"6,keyasint,omitempty"`
-	// Holds are all claims of runs which the node does not own, also those that were reported and are not settled.
+	// Holds are all claims of runs which the node does not own, also those that were reported and
+	// are not settled.
 	Holds []Hold `cbor:"7,keyasint,omitempty"`
 }
 
 // Hold is a claim that a worker has.
 type Hold struct {
 	Ref model.ClaimRef `cbor:"1,keyasint"`
-	// Beat tells that the worker has beaten for it since the last poll; Progress is what it said then, if that was news.
+	// Beat tells that the worker has beaten for it since the last poll; Progress is what it said
+	// then, if that was news.
 	Beat     bool           `cbor:"2,keyasint,omitempty"`
 	Progress *model.Payload `cbor:"3,keyasint,omitempty"`
 	// Report is how it ended. It comes with every poll until an entry settles it.
@@ -66,10 +71,12 @@ type Answer struct {
 	Seq     uint64      `cbor:"1,keyasint"` // of the poll
 	Stream  model.RunID `cbor:"2,keyasint"`
 	Entries []Entry     `cbor:"3,keyasint,omitempty"`
-	// Wants are tasks that still wait there, and that the workers could take. Coming is how many entries follow: the node is to poll again at once.
+	// Wants are tasks that still wait there, and that the workers could take. Coming is how many
+	// entries follow: the node is to poll again at once.
 	Wants  []Want `cbor:"4,keyasint,omitempty"`
 	Coming int    `cbor:"5,keyasint,omitempty"`
-	// Strange are those of the claims of which the poll had news that are of runs which the owner does not own either.
+	// Strange are those of the claims of which the poll had news that are of runs which the owner
+	// does not own either.
 	Strange []model.ClaimRef `cbor:"6,keyasint,omitempty"`
 }
 

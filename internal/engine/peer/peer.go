@@ -1,10 +1,13 @@
-// Package peer is how two nodes that are alive talk to each other: a question and its answer, or a word that wants none.
+// Package peer is how two nodes that are alive talk to each other: a question and its answer, or a
+// word that wants none.
 //
-// It promises little. What is said may be lost, and may be heard twice; whoever asks gives up after a while, and asks anew if the answer still matters. So nothing may
-// depend on a word but how long something takes.
+// It promises little. What is said may be lost, and may be heard twice; whoever asks gives up after
+// a while, and asks anew if the answer still matters. So nothing may depend on a word but how long
+// something takes.
 //
-// [Post] carries words by way of the store, which every node reaches. Hints make it quick; without them whoever waits for an answer looks once a second, and everybody else hears with the
-// renewal of its lease that something is there.
+// [Post] carries words by way of the store, which every node reaches. Hints make it quick; without
+// them whoever waits for an answer looks once a second, and everybody else hears with the renewal
+// of its lease that something is there.
 package peer
 
 import (
@@ -87,11 +90,13 @@ func (p *Post) Call(ctx context.Context, to model.NodeID, body []byte) ([]byte, 
 	p.mu.Lock()
 	p.calls[id] = answered
 	p.mu.Unlock()
+
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.calls, id)
 	}()
+
 	p.send(store.PeerMail{To: to, ID: id}, question, body)
 	select {
 	case a := <-answered:
@@ -157,13 +162,16 @@ func (p *Post) deliver(ctx context.Context) {
 	if len(mail) == 0 {
 		return
 	}
+
 	brief, cancel := context.WithTimeout(ctx, timeout)
 	err := p.mail.PutPeerMail(brief, mail)
 	cancel()
+
 	if err != nil {
 		p.log.Debug("words to other nodes are lost", "count", len(mail), "error", err)
 		return
 	}
+
 	told := map[model.NodeID]bool{}
 	for i := range mail {
 		if to := mail[i].To; !told[to] {
@@ -203,6 +211,7 @@ func (p *Post) hear(m *store.PeerMail) {
 		return
 	}
 	body := m.Body[1:]
+
 	switch m.Body[0] {
 	case question:
 		from, id := m.From, m.ID

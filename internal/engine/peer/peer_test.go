@@ -25,7 +25,8 @@ func (e echo) Asked(_ model.NodeID, q []byte, answer func([]byte)) {
 
 func (e echo) Told(_ model.NodeID, w []byte) { e.words <- string(w) }
 
-// Two nodes ask each other, with hints at once and without them soon; who is not answered gives up; who says nothing asks the store nothing.
+// Two nodes ask each other, with hints at once and without them soon; who is not answered gives up;
+// who says nothing asks the store nothing.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -40,6 +41,7 @@ func TestPost(t *testing.T) {
 				defer cancel()
 				var posts []*peer.Post
 				heard := make(chan string, 10)
+
 				ids := []model.NodeID{{1}, {2}}
 				for _, id := range ids {
 					p := peer.New(id, st, c.hints, slog.New(slog.DiscardHandler), echo{heard})
@@ -51,6 +53,7 @@ func TestPost(t *testing.T) {
 					go p.Run(ctx)
 					posts = append(posts, p)
 				}
+
 				if c.limit > 0 { // whoever has not spoken hears of mail with its renewal
 					go func() {
 						for ctx.Err() == nil {
@@ -59,6 +62,7 @@ func TestPost(t *testing.T) {
 						}
 					}()
 				}
+
 				began := time.Now()
 				a, err := posts[0].Call(ctx, ids[1], []byte("hello"))
 				if err != nil || string(a) != "re hello" {
@@ -119,8 +123,8 @@ func (informant) Queues() ([]peer.QueueCount, bool) {
 	return []peer.QueueCount{{Tenant: "default", Queue: "mails", Waiting: 3, Abandoned: []string{"mail"}}}, true
 }
 
-// A process that is no node asks one why runs do not move. A node that answers no inquiries, as one of an older version,
-// leaves the asker to its deadline.
+// A process that is no node asks one why runs do not move. A node that answers no inquiries, as one
+// of an older version, leaves the asker to its deadline.
 func TestInquiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

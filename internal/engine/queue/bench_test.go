@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// many makes n tasks on 10 queues with as many fair keys as told. Specs are shared, as most tasks of a kind have equal ones.
+// many makes n tasks on 10 queues with as many fair keys as told. Specs are shared, as most tasks
+// of a kind have equal ones.
 func many(n, keys int) []Item {
 	specs := make([]*model.TaskSpec, max(keys, 10))
 	for i := range specs {
@@ -30,7 +31,8 @@ func tenQueues(slots int) model.TaskOffer {
 	return o
 }
 
-// A task of a busy node: it waits behind others, is matched when a slot is free, is claimed and removed.
+// A task of a busy node: it waits behind others, is matched when a slot is free, is claimed and
+// removed.
 func BenchmarkWaitMatchHoldRemove(b *testing.B) {
 	for _, size := range []struct{ waiting, keys int }{{100, 1}, {100_000, 1}, {100_000, 1000}, {1_000_000, 1}} {
 		b.Run(fmt.Sprintf("waiting=%d/keys=%d", size.waiting, size.keys), func(b *testing.B) {
@@ -44,6 +46,7 @@ func BenchmarkWaitMatchHoldRemove(b *testing.B) {
 			}
 			claimed := board.Match(1 << 30)
 			b.ReportAllocs()
+
 			for i := 0; b.Loop(); i++ {
 				ref := claimed[i%len(claimed)].Ref
 				it := items[number(ref)]
@@ -59,7 +62,8 @@ func BenchmarkWaitMatchHoldRemove(b *testing.B) {
 	}
 }
 
-// A task of a node with free workers: reserved before it is committed, claimed and removed, with 1000 workers that wait.
+// A task of a node with free workers: reserved before it is committed, claimed and removed, with
+// 1000 workers that wait.
 func BenchmarkReserveHoldRemove(b *testing.B) {
 	board := New(Config{})
 	for id := range 1000 {
@@ -67,6 +71,7 @@ func BenchmarkReserveHoldRemove(b *testing.B) {
 	}
 	items := many(1000, 10)
 	b.ReportAllocs()
+
 	for i := 0; b.Loop(); i++ {
 		it := &items[i%len(items)]
 		it.Visible = 1
@@ -102,6 +107,7 @@ func BenchmarkLimitOverManyKeys(b *testing.B) {
 	board.Join(1<<30, 1, tenQueues(10))
 	m := board.Match(1 << 30)[0]
 	b.ReportAllocs()
+
 	for b.Loop() {
 		ref := m.Ref
 		it := items[number(ref)]
@@ -112,7 +118,8 @@ func BenchmarkLimitOverManyKeys(b *testing.B) {
 	}
 }
 
-// Tasks that wait, with a deadline each; bytes/task is what the board itself needs, without specs and names. In the second case every task has a fair key of its own.
+// Tasks that wait, with a deadline each; bytes/task is what the board itself needs, without specs
+// and names. In the second case every task has a fair key of its own.
 func BenchmarkMemory(b *testing.B) {
 	for _, size := range []struct{ waiting, keys int }{{1_000_000, 1}, {100_000, 100_000}} {
 		b.Run(fmt.Sprintf("waiting=%d/keys=%d", size.waiting, size.keys), func(b *testing.B) {
@@ -120,6 +127,7 @@ func BenchmarkMemory(b *testing.B) {
 			for i := range items {
 				items[i].Spec.ToStart = 1 << 50
 			}
+
 			for b.Loop() {
 				var before, after runtime.MemStats
 				runtime.GC()

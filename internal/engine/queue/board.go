@@ -12,8 +12,9 @@ type Config struct {
 	Gate Gate
 	// Weights are the shares of tenants; those that are not in it have 1.
 	Weights map[string]int
-	// Grace is how long a claim may be nobody's, at recovery or after its worker has left, before it is lost; 0 for DefaultGrace. A worker that
-	// still executes it comes back and beats within that time.
+	// Grace is how long a claim may be nobody's, at recovery or after its worker has left, before
+	// it is lost; 0 for DefaultGrace. A worker that still executes it comes back and beats within
+	// that time.
 	Grace time.Duration
 }
 
@@ -68,7 +69,8 @@ func (b *Board) forget(s *site) {
 	}
 }
 
-// advance does what the passing of time does by itself: tasks become visible, groups are asked again.
+// advance does what the passing of time does by itself: tasks become visible, groups are asked
+// again.
 func (b *Board) advance(now model.Time) {
 	for b.delayed.len() > 0 && b.delayed.top().Visible <= now {
 		t := b.delayed.top()
@@ -97,7 +99,8 @@ func (b *Board) drop(t *task) {
 	b.forget(t.site)
 }
 
-// leaveState takes a task out of its line, or from those that are delayed or taken. Slot, permits and deadline stay.
+// leaveState takes a task out of its line, or from those that are delayed or taken. Slot, permits
+// and deadline stay.
 func (b *Board) leaveState(t *task) {
 	switch {
 	case t.state == delayed:
@@ -122,14 +125,15 @@ func (b *Board) release(now model.Time, t *task, how Outcome) {
 	}
 }
 
-// Add takes in a task that is committed and waits. One that is known waits anew: what it holds is given back, with Neither; a caller that knows what
-// came of the attempt calls Remove before.
+// Add takes in a task that is committed and waits. One that is known waits anew: what it holds is
+// given back, with Neither; a caller that knows what came of the attempt calls Remove before.
 func (b *Board) Add(now model.Time, it Item) {
 	b.advance(now)
 	if t := b.tasks[keyOf(&it.Ref)]; t != nil {
 		b.release(now, t, Neither)
 		b.drop(t)
 	}
+
 	t := b.put(&it)
 	switch {
 	case it.spent():
@@ -141,6 +145,7 @@ func (b *Board) Add(now model.Time, it Item) {
 	default:
 		b.wait(t)
 	}
+
 	b.arm(t)
 }
 
@@ -159,11 +164,13 @@ func (b *Board) wait(t *task) {
 		}
 		return
 	}
+
 	g := b.groups[name.group]
 	if g == nil {
 		g = &group{name: name.group}
 		b.groups[g.name] = g
 	}
+
 	g.lines++
 	ln = &line{name: name, site: t.site, group: g}
 	ln.leaves = ln.buf[:0]
@@ -171,6 +178,7 @@ func (b *Board) wait(t *task) {
 	ln.tasks.put(t)
 	t.line = ln
 	t.site.lines.put(ln)
+
 	for _, c := range b.byQueue[name.queue] {
 		if c.covers(name.tenant, name.kind) {
 			b.enter(c, ln)
@@ -220,7 +228,8 @@ type Match struct {
 	Worker WorkerID
 }
 
-// Match proposes all claims that can be made now. Slot and permits of each are taken, until Held, Unreserve, Add or Remove tells what came of it.
+// Match proposes all claims that can be made now. Slot and permits of each are taken, until Held,
+// Unreserve, Add or Remove tells what came of it.
 func (b *Board) Match(now model.Time) []Match {
 	b.advance(now)
 	var out []Match
@@ -237,6 +246,7 @@ func (b *Board) Match(now model.Time) []Match {
 		b.propose(t, w, matched)
 		out = append(out, Match{Ref: t.Ref, Lane: t.Lane, Worker: w.id})
 	}
+
 	return out
 }
 
@@ -252,8 +262,9 @@ func (b *Board) propose(t *task, w *worker, s state) {
 	b.arm(t)
 }
 
-// Reserve takes a slot and permits for a task that is about to be committed, if a suitable worker waits and nothing that waits goes before it. Then the
-// claim can be part of that commit. Otherwise nothing happens, and the caller adds the task once it is committed.
+// Reserve takes a slot and permits for a task that is about to be committed, if a suitable worker
+// waits and nothing that waits goes before it. Then the claim can be part of that commit. Otherwise
+// nothing happens, and the caller adds the task once it is committed.
 func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	b.advance(now)
 	if it.Visible > now || it.spent() || b.tasks[keyOf(&it.Ref)] != nil {
@@ -263,12 +274,14 @@ func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	if s := b.sites[siteName{tenant, it.Spec.Queue}]; s != nil && s.paused {
 		return 0, false
 	}
+
 	var c *class
 	for _, o := range b.byQueue[it.Spec.Queue] {
 		if o.free.len() > 0 && o.covers(tenant, it.Spec.Kind) && (c == nil || byFree{}.before(o.free.top(), c.free.top())) {
 			c = o
 		}
 	}
+
 	if c == nil || (c.active.len() > 0 && c.active.top().priority >= it.Spec.Priority) {
 		return 0, false
 	}
@@ -276,13 +289,15 @@ func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	if (g != nil && g.closed) || !b.take(now, it, g) {
 		return 0, false
 	}
+
 	w := c.free.top()
 	b.charge(c, it)
 	b.propose(b.put(it), w, reserved)
 	return w.id, true
 }
 
-// Unreserve tells that the commit of a proposal did not come about. A task that was reserved is gone; one that was matched waits again, since when it did.
+// Unreserve tells that the commit of a proposal did not come about. A task that was reserved is
+// gone; one that was matched waits again, since when it did.
 func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
 	b.advance(now)
 	t := b.tasks[keyOf(&ref)]
@@ -299,8 +314,10 @@ func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
 	b.arm(t)
 }
 
-// Held tells that a claim is committed; its deadlines run. The task need not be known: at recovery, a claim is held by nobody (WorkerID 0), and its worker may
-// come back for it (Beat). It reports whether the worker is here; otherwise the claim is nobody's, and the caller may as well give it back.
+// Held tells that a claim is committed; its deadlines run. The task need not be known: at recovery,
+// a claim is held by nobody (WorkerID 0), and its worker may come back for it (Beat). It reports
+// whether the worker is here; otherwise the claim is nobody's, and the caller may as well give it
+// back.
 func (b *Board) Held(now model.Time, it Item, claim model.ClaimRef, id WorkerID) (here bool) {
 	b.advance(now)
 	t := b.tasks[keyOf(&it.Ref)]
@@ -324,11 +341,13 @@ func (b *Board) Held(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 	w := b.workers[id]
 	b.assign(t, w)
 	b.arm(t)
+
 	return w != nil
 }
 
-// Reported tells that a worker has said how its claim ended. Its slot is free, its deadlines stop, and its permits stay until the report is committed, of which
-// Remove or Add tells. It reports whether the claim was the worker's.
+// Reported tells that a worker has said how its claim ended. Its slot is free, its deadlines stop,
+// and its permits stay until the report is committed, of which Remove or Add tells. It reports
+// whether the claim was the worker's.
 func (b *Board) Reported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
 	b.advance(now)
 	t := b.claimed(claim)

@@ -54,6 +54,7 @@ func (b *Board) arm(t *task) {
 			due, kind = at, k
 		}
 	}
+
 	switch t.state {
 	case delayed, waiting:
 		limit(DueToStart, t.Visible, t.Spec.ToStart)
@@ -73,11 +74,13 @@ func (b *Board) arm(t *task) {
 		}
 	case reserved, matched, late, reported:
 	}
+
 	t.kind = kind
 	if kind == 0 {
 		b.deadlines.remove(t)
 		return
 	}
+
 	if t.deadlineAt != 0 && t.due == due {
 		return
 	}
@@ -85,8 +88,10 @@ func (b *Board) arm(t *task) {
 	b.deadlines.put(t)
 }
 
-// Due returns the deadlines that have passed: what has lasted longer than its limit. Each is returned once. A task that nobody had is handed out no more, and the claim of
-// one that somebody had is beaten for in vain; the caller decides and calls Remove or Add, or Held if nothing came of it.
+// Due returns the deadlines that have passed: what has lasted longer than its limit. Each is
+// returned once. A task that nobody had is handed out no more, and the claim of one that somebody
+// had is beaten for in vain; the caller decides and calls Remove or Add, or Held if nothing came of
+// it.
 func (b *Board) Due(now model.Time) []Due {
 	b.advance(now)
 	var out []Due
@@ -103,10 +108,12 @@ func (b *Board) Due(now model.Time) []Due {
 		}
 		out = append(out, d)
 	}
+
 	return out
 }
 
-// Beat tells that a worker still executes a claim, and reports whether the claim is still its own. A claim of nobody becomes its own.
+// Beat tells that a worker still executes a claim, and reports whether the claim is still its own.
+// A claim of nobody becomes its own.
 func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld bool) {
 	b.advance(now)
 	t, w := b.claimed(claim), b.workers[id]
@@ -122,23 +129,27 @@ func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld 
 	return true
 }
 
-// Overdue reports whether a deadline of a claim was reported, and that is not decided. One that was told of anew since is not: its deadlines run anew.
+// Overdue reports whether a deadline of a claim was reported, and that is not decided. One that was
+// told of anew since is not: its deadlines run anew.
 func (b *Board) Overdue(claim model.ClaimRef) bool {
 	t := b.claimed(claim)
 	return t != nil && t.state == late
 }
 
-// Wake is when something happens without anybody doing anything: when to call Match and Due again. It is 1 when Match would propose something now, and 0 for never.
+// Wake is when something happens without anybody doing anything: when to call Match and Due again.
+// It is 1 when Match would propose something now, and 0 for never.
 func (b *Board) Wake() model.Time {
 	if b.ready.len() > 0 {
 		return 1
 	}
 	wake := model.Time(0)
+
 	at := func(t model.Time) {
 		if wake == 0 || t < wake {
 			wake = t
 		}
 	}
+
 	if b.delayed.len() > 0 {
 		at(b.delayed.top().Visible)
 	}
@@ -148,5 +159,6 @@ func (b *Board) Wake() model.Time {
 	if b.deadlines.len() > 0 {
 		at(b.deadlines.top().due + 1)
 	}
+
 	return wake
 }

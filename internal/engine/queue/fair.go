@@ -2,19 +2,22 @@ package queue
 
 import "slices"
 
-// The order of Q2, for one class: levels (priorities), tenants of a level, keys of a tenant, and lines of a key.
+// The order of Q2, for one class: levels (priorities), tenants of a level, keys of a tenant, and
+// lines of a key.
 //
-// Groups of the gate cut across that order: one limit may keep back thousands of keys, and opens and closes with every task that ends. So lines are
-// reached through cells, which are the lines of one group under one tenant. A cell that is open is represented by its best line only, and is listed under the key of that
-// line; whatever else is in it comes later anyway. So a group opens and closes in as many steps as it has cells, however many keys and tasks are in them.
+// Groups of the gate cut across that order: one limit may keep back thousands of keys, and opens
+// and closes with every task that ends. So lines are reached through cells, which are the lines of
+// one group under one tenant. A cell that is open is represented by its best line only, and is
+// listed under the key of that line; whatever else is in it comes later anyway. So a group opens
+// and closes in as many steps as it has cells, however many keys and tasks are in them.
 
 // stride is by how much a task of weight 1 advances the time of its key.
 const stride = 1 << 20
 
 func strideOf(weight int) int64 { return stride / int64(min(max(weight, 1), stride)) }
 
-// share is a place in a fair order: the time of a tenant or key by the clock of its parent, and, among equal ones, who has had it first.
-// It only ever grows.
+// share is a place in a fair order: the time of a tenant or key by the clock of its parent, and,
+// among equal ones, who has had it first. It only ever grows.
 type share struct {
 	time int64
 	seq  uint64
@@ -61,7 +64,9 @@ type key struct {
 	at     int32
 	leaves int
 	cells  heap[*cell, byBest] // that are open and represented by a line of this key
-	shared []*cell             // those of them that have other lines as well: when the key is served, another key may come first in them
+	// those of them that have other lines as well: when the key is served, another key may come
+	// first in them
+	shared []*cell
 }
 
 type cellName struct {
@@ -69,7 +74,8 @@ type cellName struct {
 	group *group
 }
 
-// cell are the lines of a gate group and a site under one tenant of a level: they open and close together.
+// cell are the lines of a gate group and a site under one tenant of a level: they open and close
+// together.
 type cell struct {
 	tenant *tenant
 	name   cellName
@@ -84,7 +90,9 @@ type leaf struct {
 	line *line
 	cell *cell
 	key  *key
-	seen share // of the key when the leaf was sorted in: it may have grown since, then the leaf belongs further back
+	// of the key when the leaf was sorted in: it may have grown since, then the leaf belongs
+	// further back
+	seen share
 	at   int32
 }
 
@@ -120,30 +128,36 @@ func (byShare) before(a, b *leaf) bool {
 }
 func (byShare) place(l *leaf) *int32 { return &l.at }
 
-// enter lists a line in a class that covers it. The line has a task. Whoever had nothing waiting begins as if it had just been served: it joins at the end of
-// the round, so that keys that are new all the time do not go before those that wait. Therefore nothing has to be remembered of who was served and has nothing waiting
-// any more: whoever is served is at the clock, and its next time is what it gets when it begins anew.
+// enter lists a line in a class that covers it. The line has a task. Whoever had nothing waiting
+// begins as if it had just been served: it joins at the end of the round, so that keys that are new
+// all the time do not go before those that wait. Therefore nothing has to be remembered of who was
+// served and has nothing waiting any more: whoever is served is at the clock, and its next time is
+// what it gets when it begins anew.
 func (b *Board) enter(c *class, ln *line) {
 	lv := c.levels[ln.name.priority]
 	if lv == nil {
 		lv = &level{class: c, priority: ln.name.priority, tenants: map[string]*tenant{}}
 		c.levels[lv.priority] = lv
 	}
+
 	t := lv.tenants[ln.name.tenant]
 	if t == nil {
 		t = &tenant{level: lv, name: ln.name.tenant, keys: map[keyName]*key{}, cells: map[cellName]*cell{}}
 		t.share = share{lv.clock + strideOf(b.cfg.Weights[t.name]), b.tick()}
 		lv.tenants[t.name] = t
 	}
+
 	k := t.keys[keyName{ln.name.queue, ln.name.fair}]
 	if k == nil {
 		k = &key{tenant: t, name: keyName{ln.name.queue, ln.name.fair}}
 		k.share = share{t.clock + strideOf(ln.tasks.top().Spec.Weight), b.tick()}
 		t.keys[k.name] = k
 	}
+
 	lv.leaves++
 	t.leaves++
 	k.leaves++
+
 	cl := t.cells[cellName{ln.site, ln.group}]
 	if cl == nil {
 		cl = &cell{tenant: t, name: cellName{ln.site, ln.group}}
@@ -151,12 +165,14 @@ func (b *Board) enter(c *class, ln *line) {
 		appendCell(&ln.site.cells, cl, siteIndex)
 		appendCell(&ln.group.cells, cl, groupIndex)
 	}
+
 	lf := &leaf{line: ln, cell: cl, key: k, seen: k.share}
 	ln.leaves = append(ln.leaves, lf)
 	b.touch(lf)
 }
 
-// exit is the opposite of enter, but for the list of the line. Nothing of the line is compared: it may be empty.
+// exit is the opposite of enter, but for the list of the line. Nothing of the line is compared: it
+// may be empty.
 func (b *Board) exit(lf *leaf) {
 	b.withdraw(lf)
 	lf.uncount()
@@ -196,7 +212,8 @@ func (b *Board) touch(lf *leaf) {
 	b.refresh(lf.cell)
 }
 
-// best is the first line of a cell. Times only grow, so a leaf that was sorted in by an older one is too far to the front, never too far to the back.
+// best is the first line of a cell. Times only grow, so a leaf that was sorted in by an older one
+// is too far to the front, never too far to the back.
 func (cl *cell) best() *leaf {
 	for {
 		lf := cl.leaves.top()
@@ -214,6 +231,7 @@ func (b *Board) refresh(cl *cell) {
 	if cl.leaves.len() > 0 && !cl.name.group.closed && !cl.name.site.paused {
 		want = cl.best().key
 	}
+
 	if cl.key != want {
 		if cl.key != nil {
 			b.hide(cl)
@@ -224,9 +242,11 @@ func (b *Board) refresh(cl *cell) {
 	} else if want != nil {
 		want.cells.put(cl)
 	}
+
 	if want == nil {
 		return
 	}
+
 	switch many := cl.leaves.len() > 1; {
 	case many && cl.sharedAt == 0:
 		appendCell(&want.shared, cl, sharedIndex)
@@ -266,6 +286,7 @@ func (b *Board) hide(cl *cell) {
 	if k.cells.len() > 0 {
 		return
 	}
+
 	t.active.remove(k)
 	if t.active.len() > 0 {
 		return
@@ -274,12 +295,14 @@ func (b *Board) hide(cl *cell) {
 	if t.level.active.len() > 0 {
 		return
 	}
+
 	c := t.level.class
 	c.active.remove(t.level)
 	b.settle(c)
 }
 
-// charge books a task on the shares of a class. For whoever has nothing waiting there is nothing to book, see enter.
+// charge books a task on the shares of a class. For whoever has nothing waiting there is nothing to
+// book, see enter.
 func (b *Board) charge(c *class, it *Item) {
 	lv := c.levels[it.Spec.Priority]
 	if lv == nil {
@@ -289,7 +312,9 @@ func (b *Board) charge(c *class, it *Item) {
 	if t == nil {
 		return
 	}
-	lv.clock = max(lv.clock, t.time) // a tenant that was kept back may be behind; it is not owed what it could not take
+
+	// a tenant that was kept back may be behind; it is not owed what it could not take
+	lv.clock = max(lv.clock, t.time)
 	t.share = share{lv.clock + strideOf(b.cfg.Weights[t.name]), b.tick()}
 	if lv.active.has(t) {
 		lv.active.put(t)
@@ -298,12 +323,15 @@ func (b *Board) charge(c *class, it *Item) {
 	if k == nil {
 		return
 	}
+
 	t.clock = max(t.clock, k.time)
 	k.share = share{t.clock + strideOf(it.Spec.Weight), b.tick()}
 	if t.active.has(k) {
 		t.active.put(k)
 	}
-	for _, cl := range slices.Backward(k.shared) { // refresh removes at most the one that it is called for, and fills its place with one that was looked at
+	// refresh removes at most the one that it is called for, and fills its place with one that was
+	// looked at
+	for _, cl := range slices.Backward(k.shared) {
 		b.refresh(cl)
 	}
 }

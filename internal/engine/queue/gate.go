@@ -18,17 +18,22 @@ const (
 	Failed                   // the attempt failed
 )
 
-// Gate says whether a task may begin now: limits and breakers. The board calls it; it may not call the board.
+// Gate says whether a task may begin now: limits and breakers. The board calls it; it may not call
+// the board.
 type Gate interface {
-	// Take takes what the item needs, all or nothing. If it may not begin: why, and when to ask again (0: when Changed says so).
+	// Take takes what the item needs, all or nothing. If it may not begin: why, and when to ask
+	// again (0: when Changed says so).
 	Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time)
-	// Hold takes what the item needs although there may be no room: the claim is durable and was made elsewhere, or before this process began.
+	// Hold takes what the item needs although there may be no room: the claim is durable and was
+	// made elsewhere, or before this process began.
 	Hold(now model.Time, it *Item)
-	// Give returns what a claim held; how says what came of the attempt. Its own group is asked again after that. When other groups may be let
-	// through, the caller of the board has to say so by Changed.
+	// Give returns what a claim held; how says what came of the attempt. Its own group is asked
+	// again after that. When other groups may be let through, the caller of the board has to say so
+	// by Changed.
 	Give(now model.Time, it *Item, how Outcome)
-	// Group names items that are let through or kept back together, so that one that is kept back does not keep back others behind it. It is
-	// the same for an item until the board is told to Regroup.
+	// Group names items that are let through or kept back together, so that one that is kept back
+	// does not keep back others behind it. It is the same for an item until the board is told to
+	// Regroup.
 	Group(it *Item) string
 }
 
@@ -96,7 +101,8 @@ func (b *Board) groupName(it *Item) string {
 	return b.cfg.Gate.Group(it)
 }
 
-// Changed tells that the gate may let more through: of the named groups, or of any group when none is named.
+// Changed tells that the gate may let more through: of the named groups, or of any group when none
+// is named.
 func (b *Board) Changed(now model.Time, groups ...string) {
 	b.advance(now)
 	for _, name := range groups {
@@ -115,7 +121,8 @@ func (b *Board) Closed(group string) bool {
 	return g != nil && g.closed
 }
 
-// Pause keeps the tasks of a queue of a tenant from beginning. What is claimed goes on, and so do deadlines.
+// Pause keeps the tasks of a queue of a tenant from beginning. What is claimed goes on, and so do
+// deadlines.
 func (b *Board) Pause(tenant, queue, why string) {
 	s := b.site(siteName{tenant, queue})
 	s.paused, s.why = true, why
@@ -139,7 +146,8 @@ type Kept struct {
 	First []Item
 }
 
-// Kept counts, by group, what is kept back by nothing but the gate, and names so many of each. It looks at all lines.
+// Kept counts, by group, what is kept back by nothing but the gate, and names so many of each. It
+// looks at all lines.
 func (b *Board) Kept(most int) map[string]Kept {
 	all := map[string]Kept{}
 	for _, ln := range b.lines {
@@ -157,11 +165,13 @@ func (b *Board) Kept(most int) map[string]Kept {
 		k.First = k.First[:min(len(k.First), most)]
 		all[ln.group.name] = k
 	}
+
 	return all
 }
 
-// Regroup tells that the gate names groups in another way from now on: tasks that wait are put where they belong, and every group may be asked again. Nobody loses
-// its place: shares are those of keys, which groups do not change. It looks at everything that waits.
+// Regroup tells that the gate names groups in another way from now on: tasks that wait are put
+// where they belong, and every group may be asked again. Nobody loses its place: shares are those
+// of keys, which groups do not change. It looks at everything that waits.
 func (b *Board) Regroup(now model.Time) {
 	b.advance(now)
 	var moved []*task
@@ -173,11 +183,13 @@ func (b *Board) Regroup(now model.Time) {
 				leaving = append(leaving, t)
 			}
 		}
+
 		for _, t := range leaving {
 			ln.tasks.remove(t)
 			t.line = nil
 			t.site.waiting--
 		}
+
 		moved = append(moved, leaving...)
 		switch {
 		case len(leaving) == 0:
@@ -185,12 +197,14 @@ func (b *Board) Regroup(now model.Time) {
 			b.headChanged(ln)
 		default:
 			for _, lf := range ln.leaves {
-				b.withdraw(lf) // it is counted until its tasks are in their new lines, so that their keys stay
+				// it is counted until its tasks are in their new lines, so that their keys stay
+				b.withdraw(lf)
 			}
 			emptied = append(emptied, ln.leaves...)
 			b.dropLine(ln)
 		}
 	}
+
 	slices.SortFunc(moved, compareTasks)
 	for _, t := range moved {
 		b.wait(t)
@@ -201,7 +215,8 @@ func (b *Board) Regroup(now model.Time) {
 	b.Changed(now)
 }
 
-// Taken visits the tasks that have been let through, in the order of Visible, so that the gate can be told of them again.
+// Taken visits the tasks that have been let through, in the order of Visible, so that the gate can
+// be told of them again.
 func (b *Board) Taken(visit func(it *Item)) {
 	var taken []*task
 	for _, t := range b.tasks {

@@ -2,13 +2,15 @@ package queue
 
 import "slices"
 
-// order says how a heap is sorted and where an element keeps its place in it: 1 is the top, and 0 is not in the heap, so that the zero value is right.
+// order says how a heap is sorted and where an element keeps its place in it: 1 is the top, and 0
+// is not in the heap, so that the zero value is right.
 type order[T any] interface {
 	before(a, b T) bool
 	place(x T) *int32
 }
 
-// heap is a binary heap whose elements know their places, so that any of them can be moved or removed.
+// heap is a binary heap whose elements know their places, so that any of them can be moved or
+// removed.
 type heap[T comparable, O order[T]] struct{ xs []T }
 
 func (h *heap[T, O]) len() int { return len(h.xs) }
@@ -46,11 +48,13 @@ func (h *heap[T, O]) remove(x T) {
 	var none T
 	h.xs[last] = none
 	h.xs = h.xs[:last]
+
 	if i != last {
 		h.xs[i] = moved
 		*o.place(moved) = int32(i + 1)
 		h.settle(i)
 	}
+
 	if c := cap(h.xs); c > 64 && last < c/4 {
 		h.xs = append(make([]T, 0, c/2), h.xs...)
 	}
@@ -97,6 +101,7 @@ func (h *heap[T, O]) down(i int) {
 		*o.place(h.xs[i]) = int32(i + 1)
 		i = child
 	}
+
 	h.xs[i] = x
 	*o.place(x) = int32(i + 1)
 }
@@ -118,10 +123,12 @@ func (h *heap[T, O]) first(most int) (list []T) {
 			open = append(open, child)
 		}
 	}
+
 	return list
 }
 
-// countBefore counts elements that come before x, up to a limit, looking at no more than twice as many.
+// countBefore counts elements that come before x, up to a limit, looking at no more than twice as
+// many.
 func (h *heap[T, O]) countBefore(x T, limit int) int {
 	var o O
 	n, open := 0, []int{0}

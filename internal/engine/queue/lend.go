@@ -7,8 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Lend says how many more claims may be proposed to a worker whose slots belong to somebody else, who alone knows how many are free. Each proposal uses one of them up, and the end of
-// a claim frees none.
+// Lend says how many more claims may be proposed to a worker whose slots belong to somebody else,
+// who alone knows how many are free. Each proposal uses one of them up, and the end of a claim
+// frees none.
 func (b *Board) Lend(now model.Time, id WorkerID, n int) {
 	b.advance(now)
 	if w := b.workers[id]; w != nil {
@@ -39,7 +40,8 @@ func (b *Board) Holds(id WorkerID, claim model.ClaimRef) bool {
 	return t != nil && t.state != reported && (t.worker == nil || t.worker.id == id)
 }
 
-// Proposed reports whether a task was proposed to a worker while it waited, and that is not decided. One that was told of anew since is not: it gave back what it had been let through with.
+// Proposed reports whether a task was proposed to a worker while it waited, and that is not
+// decided. One that was told of anew since is not: it gave back what it had been let through with.
 func (b *Board) Proposed(id WorkerID, ref model.TaskRef) bool {
 	t := b.tasks[keyOf(&ref)]
 	return t != nil && t.state == matched && (t.worker == nil || t.worker.id == id)
@@ -65,7 +67,8 @@ func (b *Board) Waiting(ref model.TaskRef) (w Want, waits bool) {
 // Waits reports whether any task waits in a line.
 func (b *Board) Waits() bool { return len(b.lines) > 0 }
 
-// Unserved are the kinds of tasks that could begin now but for want of a free worker, in order. It looks at no more than limit lines, whichever they are.
+// Unserved are the kinds of tasks that could begin now but for want of a free worker, in order. It
+// looks at no more than limit lines, whichever they are.
 func (b *Board) Unserved(limit int) []Want {
 	var out []Want
 	for name, ln := range b.lines {
@@ -83,8 +86,8 @@ func (b *Board) Unserved(limit int) []Want {
 	return out
 }
 
-// Abandoned are the kinds of tasks that wait and that no worker here offers to execute, in order. It looks at no more
-// than limit lines, whichever they are.
+// Abandoned are the kinds of tasks that wait and that no worker here offers to execute, in order.
+// It looks at no more than limit lines, whichever they are.
 func (b *Board) Abandoned(limit int) []Want {
 	var out []Want
 	for name, ln := range b.lines {

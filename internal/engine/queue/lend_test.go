@@ -16,11 +16,13 @@ func TestLentSlotsAreUsedOnce(t *testing.T) {
 	b.Join(now, 1, offer)
 	b.Lend(now, 1, 0)
 	spec := &model.TaskSpec{Kind: "k", Queue: "q"}
+
 	items := make([]queue.Item, 5)
 	for i := range items {
 		items[i] = queue.Item{Ref: model.TaskRef{Address: model.Address{Tenant: "t"}, Run: model.RunID{byte(i + 1)}, ID: "task"}, Spec: spec}
 		b.Add(now, items[i])
 	}
+
 	want := []queue.Want{{Tenant: "t", Queue: "q", Kind: "k"}}
 	if got := b.Unserved(10); len(b.Match(now)) != 0 || len(got) != 1 || got[0] != want[0] {
 		t.Fatalf("without a loan %v is unserved", got)
@@ -33,6 +35,7 @@ func TestLentSlotsAreUsedOnce(t *testing.T) {
 	if len(matches) != 2 || b.Lent(1) != 0 {
 		t.Fatalf("%d claims with 2 slots, %d left", len(matches), b.Lent(1))
 	}
+
 	for _, m := range matches {
 		b.Held(now, queue.Item{Ref: m.Ref, Spec: spec}, model.ClaimRef{TaskRef: m.Ref, Claim: 7}, 1)
 		if !b.Holds(1, model.ClaimRef{TaskRef: m.Ref, Claim: 7}) || b.Holds(2, model.ClaimRef{TaskRef: m.Ref, Claim: 7}) {
@@ -40,6 +43,7 @@ func TestLentSlotsAreUsedOnce(t *testing.T) {
 		}
 		b.Remove(now, m.Ref, queue.Succeeded)
 	}
+
 	if n := len(b.Match(now)); n != 0 {
 		t.Errorf("%d claims with slots that were used", n)
 	}

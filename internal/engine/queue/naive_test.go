@@ -133,11 +133,13 @@ func (n *naive) enter(w *naiveWorker, it *Item) {
 		return
 	}
 	shares := *n.classes[w.class()]
+
 	lv := shares[it.Spec.Priority]
 	if lv == nil {
 		lv = &naiveLevel{tenants: map[string]*naiveTenant{}}
 		shares[it.Spec.Priority] = lv
 	}
+
 	tenant, name := lv.tenant(it)
 	if n.waiting(w, sameTenant(it)) == 0 {
 		*tenant = naiveTenant{share: share{lv.clock + strideOf(n.weights[it.Ref.Address.Tenant]), n.tick()}, keys: map[keyName]*share{}}
@@ -181,13 +183,15 @@ func sameKey(it *Item) func(*Item) bool {
 	}
 }
 
-// leave takes a task out of its state; where nothing waits in a priority any more, its clock is forgotten.
+// leave takes a task out of its state; where nothing waits in a priority any more, its clock is
+// forgotten.
 func (n *naive) leave(t *naiveTask) {
 	was := t.state
 	t.state = ""
 	if was != "waiting" {
 		return
 	}
+
 	for _, w := range n.offers() {
 		shares := *n.classes[w.class()]
 		lv := shares[t.Spec.Priority]
@@ -198,6 +202,7 @@ func (n *naive) leave(t *naiveTask) {
 			delete(shares, t.Spec.Priority)
 		}
 	}
+
 	if !slices.ContainsFunc(n.tasks, func(o *naiveTask) bool { return o.state == "waiting" && n.group(&o.Item) == n.group(&t.Item) }) {
 		delete(n.closed, n.group(&t.Item))
 	}
@@ -213,6 +218,7 @@ func (n *naive) charge(w *naiveWorker, it *Item) {
 	if n.waiting(w, sameTenant(it)) == 0 {
 		return
 	}
+
 	t, name := lv.tenant(it)
 	lv.clock = max(lv.clock, t.time)
 	t.share = share{lv.clock + strideOf(n.weights[it.Ref.Address.Tenant]), n.tick()}
@@ -294,6 +300,7 @@ func (n *naive) couldTake(w *naiveWorker) []*naiveTask {
 			out = append(out, t)
 		}
 	}
+
 	shares := *n.classes[w.class()]
 	slices.SortFunc(out, func(a, b *naiveTask) int {
 		if a.Spec.Priority != b.Spec.Priority {
@@ -305,6 +312,7 @@ func (n *naive) couldTake(w *naiveWorker) []*naiveTask {
 		x, y := ta.key(ka), tb.key(kb)
 		return cmp.Or(cmp.Compare(ta.time, tb.time), cmp.Compare(ta.seq, tb.seq), cmp.Compare(x.time, y.time), cmp.Compare(x.seq, y.seq), compareItems(&a.Item, &b.Item))
 	})
+
 	return out
 }
 
@@ -328,6 +336,7 @@ func (n *naive) match(now model.Time) []Match {
 				w, t = o, could[0]
 			}
 		}
+
 		if t == nil {
 			return out
 		}
@@ -347,6 +356,7 @@ func (n *naive) reserve(now model.Time, it *Item) (WorkerID, bool) {
 	if it.Visible > now || it.spent() || n.find(it.Ref) != nil || closed || n.paused[siteName{it.Ref.Address.Tenant, it.Spec.Queue}] {
 		return 0, false
 	}
+
 	for _, w := range n.byFree() {
 		if !w.covers(it) {
 			continue
@@ -363,6 +373,7 @@ func (n *naive) reserve(now model.Time, it *Item) (WorkerID, bool) {
 		n.tasks = append(n.tasks, &naiveTask{Item: *it, state: "reserved", worker: w.id})
 		return w.id, true
 	}
+
 	return 0, false
 }
 
@@ -389,6 +400,7 @@ func (n *naive) held(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 		t.Item = it
 		n.tasks = append(n.tasks, t)
 	}
+
 	permits := taken(t.state)
 	n.leave(t)
 	t.Item = it
@@ -403,6 +415,7 @@ func (n *naive) held(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 	if here {
 		t.worker = id
 	}
+
 	return here
 }
 
@@ -447,6 +460,7 @@ func (n *naive) deadline(t *naiveTask) (model.Time, DueKind) {
 		d    time.Duration
 		kind DueKind
 	}
+
 	var all []one
 	switch t.state {
 	case "expired":
@@ -463,6 +477,7 @@ func (n *naive) deadline(t *naiveTask) (model.Time, DueKind) {
 			all = append(all, one{t.beat, t.Spec.Silence, DueSilence})
 		}
 	}
+
 	all = slices.DeleteFunc(all, func(o one) bool { return o.d <= 0 })
 	if len(all) == 0 {
 		return 0, 0
@@ -470,6 +485,7 @@ func (n *naive) deadline(t *naiveTask) (model.Time, DueKind) {
 	first := slices.MinFunc(all, func(a, b one) int {
 		return cmp.Or(cmp.Compare(a.from.Add(a.d), b.from.Add(b.d)), cmp.Compare(a.kind, b.kind))
 	})
+
 	return first.from.Add(first.d), first.kind
 }
 
@@ -480,11 +496,13 @@ func (n *naive) due(now model.Time) []Due {
 		at, kind := n.deadline(t)
 		return kind == 0 || at >= now
 	})
+
 	slices.SortFunc(late, func(a, b *naiveTask) int {
 		x, _ := n.deadline(a)
 		y, _ := n.deadline(b)
 		return cmp.Or(cmp.Compare(x, y), compareItems(&a.Item, &b.Item))
 	})
+
 	for _, t := range late {
 		_, kind := n.deadline(t)
 		d := Due{Ref: t.Ref, Lane: t.Lane, Kind: kind}
@@ -497,6 +515,7 @@ func (n *naive) due(now model.Time) []Due {
 		}
 		out = append(out, d)
 	}
+
 	return out
 }
 
@@ -509,6 +528,7 @@ func (n *naive) join(now model.Time, id WorkerID, offer model.TaskOffer) {
 	}
 	n.workers = slices.DeleteFunc(n.workers, func(o *naiveWorker) bool { return o.id == id })
 	n.workers = append(n.workers, w)
+
 	if n.classes[w.class()] == nil {
 		n.classes[w.class()] = &naiveShares{}
 		var all []*naiveTask
@@ -523,6 +543,7 @@ func (n *naive) join(now model.Time, id WorkerID, offer model.TaskOffer) {
 			t.state = "waiting"
 		}
 	}
+
 	n.dropClasses()
 }
 
@@ -569,6 +590,7 @@ func (n *naive) wake() model.Time {
 			return 1
 		}
 	}
+
 	var all []model.Time
 	for _, t := range n.tasks {
 		if t.state == "delayed" {
@@ -578,11 +600,13 @@ func (n *naive) wake() model.Time {
 			all = append(all, at+1)
 		}
 	}
+
 	for _, again := range n.closed {
 		if again != 0 {
 			all = append(all, again)
 		}
 	}
+
 	if len(all) == 0 {
 		return 0
 	}
@@ -601,6 +625,7 @@ func (n *naive) stats() Stats {
 	for name := range n.paused {
 		at(name.tenant, name.queue)
 	}
+
 	for _, t := range n.tasks {
 		q := at(t.Ref.Address.Tenant, t.Spec.Queue)
 		switch {
@@ -615,6 +640,7 @@ func (n *naive) stats() Stats {
 			q.Claimed++
 		}
 	}
+
 	for _, w := range n.workers {
 		for _, tenant := range sorted(w.offer.Tenants) {
 			for _, queue := range sorted(w.offer.Queues) {
@@ -624,6 +650,7 @@ func (n *naive) stats() Stats {
 		}
 		out.Workers = append(out.Workers, WorkerStats{ID: w.id, Held: n.load(w.id), Slots: w.offer.Slots})
 	}
+
 	for _, q := range sites {
 		out.Queues = append(out.Queues, *q)
 	}
@@ -631,5 +658,6 @@ func (n *naive) stats() Stats {
 		return compareSites(siteName{x.Tenant, x.Queue}, siteName{y.Tenant, y.Queue})
 	})
 	slices.SortFunc(out.Workers, func(x, y WorkerStats) int { return cmp.Compare(x.ID, y.ID) })
+
 	return out
 }

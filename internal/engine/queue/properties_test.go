@@ -12,7 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The invariants of engine-entities-locks.md that are the board's to keep. What is here is seen from outside, without the naive board.
+// The invariants of engine-entities-locks.md that are the board's to keep. What is here is seen
+// from outside, without the naive board.
 
 var everything = model.TaskOffer{Tenants: []string{"a", "b"}, Queues: []string{"q", "r"}, Kinds: []string{"x", "y"}, Slots: 1}
 
@@ -36,14 +37,16 @@ func claimOf(ref model.TaskRef, n int64) model.ClaimRef {
 	return model.ClaimRef{TaskRef: ref, Claim: n}
 }
 
-// E16: a task is claimed by at most one worker at a time. E20: what is proposed is visible, offered, not paused, and the worker is here and takes something.
-// E43: the load of a worker is within its slots whenever it is given something.
+// E16: a task is claimed by at most one worker at a time. E20: what is proposed is visible,
+// offered, not paused, and the worker is here and takes something. E43: the load of a worker is
+// within its slots whenever it is given something.
 func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRig(true)
 		actions := r.actions()
 		owner := map[model.TaskRef]bool{}
+
 		proposed := func(t *rapid.T, it *Item, id WorkerID) {
 			w := r.naive.worker(id)
 			switch {
@@ -58,6 +61,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 			case it.spent():
 				t.Fatalf("%s has no attempt left", it.Ref)
 			}
+
 			owner[it.Ref] = true
 			for _, s := range r.board.Stats().Workers {
 				if s.ID == id && s.Held > s.Slots {
@@ -65,6 +69,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 				}
 			}
 		}
+
 		match := func(t *rapid.T) {
 			got := r.board.Match(r.now)
 			same(t, "Match", got, r.naive.match(r.now))
@@ -72,6 +77,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 				proposed(t, &r.naive.find(m.Ref).Item, m.Worker)
 			}
 		}
+
 		actions["match"], actions["match2"] = match, match
 		actions["reserve"] = func(t *rapid.T) {
 			it := r.newItem(t)
@@ -81,6 +87,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 				proposed(t, &it, id)
 			}
 		}
+
 		actions[""] = func(*rapid.T) {
 			for ref := range owner {
 				if k := r.naive.find(ref); k == nil || !taken(k.state) {
@@ -88,6 +95,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 				}
 			}
 		}
+
 		t.Repeat(actions)
 	})
 }
@@ -99,6 +107,7 @@ func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 	b.Join(1, 1, offering(10))
 	it := plain(1, 1)
 	it.Spec.Retry.MaxAttempts = 3
+
 	for it.Attempt = range 3 {
 		b.Add(1, it)
 		if got := b.Match(1); len(got) != 1 {
@@ -107,6 +116,7 @@ func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 		b.Held(1, it, claimOf(it.Ref, int64(it.Attempt)), 1)
 		b.Remove(1, it.Ref, Failed)
 	}
+
 	it.Attempt = 3
 	if _, ok := b.Reserve(1, &it); ok {
 		t.Error("a fourth attempt was reserved")
@@ -126,7 +136,8 @@ func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 	}
 }
 
-// E21: no strictly higher priority is skipped, and within a priority the order is that of (visible, id) when there is one key.
+// E21: no strictly higher priority is skipped, and within a priority the order is that of (visible,
+// id) when there is one key.
 func TestE21PriorityThenFIFO(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -140,10 +151,12 @@ func TestE21PriorityThenFIFO(t *testing.T) {
 			all = append(all, it)
 			b.Add(model.Time(rapid.IntRange(1, 60).Draw(t, "now")), it)
 		}
+
 		slices.SortFunc(all, func(x, y Item) int {
 			return cmp.Or(cmp.Compare(y.Spec.Priority, x.Spec.Priority), compareItems(&x, &y))
 		})
 		b.Join(60, 1, offering(3))
+
 		var got []model.TaskRef
 		for {
 			ms := b.Match(60)
@@ -155,6 +168,7 @@ func TestE21PriorityThenFIFO(t *testing.T) {
 				b.Remove(60, m.Ref, Succeeded)
 			}
 		}
+
 		var want []model.TaskRef
 		for _, it := range all {
 			want = append(want, it.Ref)
@@ -176,11 +190,13 @@ func TestE22NothingIsLostOrDoubled(t *testing.T) {
 			r.board.Add(r.now, it)
 			seen[it.Ref] = 0
 		}
+
 		r.now += 10
 		workers := rapid.IntRange(1, 5).Draw(t, "workers")
 		for id := range workers {
 			r.board.Join(r.now, WorkerID(id+1), offering(rapid.IntRange(1, 4).Draw(t, "slots")))
 		}
+
 		for {
 			ms := r.board.Match(r.now)
 			if len(ms) == 0 {
@@ -195,16 +211,19 @@ func TestE22NothingIsLostOrDoubled(t *testing.T) {
 				r.board.Remove(r.now, m.Ref, Succeeded)
 			}
 		}
+
 		for ref, n := range seen {
 			if n != 1 {
 				t.Fatalf("%s was executed %d times", ref, n)
 			}
 		}
+
 		for _, w := range r.board.Stats().Workers {
 			if w.Held != 0 {
 				t.Fatalf("worker %d still holds %d", w.ID, w.Held) // E43
 			}
 		}
+
 		for group, n := range r.gate.used {
 			if n != 0 {
 				t.Fatalf("%d permits of %q are still held", n, group)
@@ -213,8 +232,9 @@ func TestE22NothingIsLostOrDoubled(t *testing.T) {
 	})
 }
 
-// E26: the claim of a worker that is gone is reported within the grace; the claim of one that beats never is, however long it takes. E32: a worker that beats
-// in shorter intervals than the limit is never timed out.
+// E26: the claim of a worker that is gone is reported within the grace; the claim of one that beats
+// never is, however long it takes. E32: a worker that beats in shorter intervals than the limit is
+// never timed out.
 func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -226,6 +246,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 		b.Join(1, 1, offering(1))
 		recovered := rapid.Bool().Draw(t, "recovered")
 		now := model.Time(1)
+
 		if recovered {
 			b.Held(now, it, claim, 0)
 			now += model.Time(rapid.IntRange(0, 7).Draw(t, "comes back after"))
@@ -238,6 +259,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 		} else {
 			b.Held(now, it, claim, 1)
 		}
+
 		for range rapid.IntRange(0, 30).Draw(t, "beats") {
 			now += model.Time(rapid.IntRange(1, limit).Draw(t, "interval"))
 			if got := b.Due(now); got != nil {
@@ -250,12 +272,14 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 				t.Fatal("somebody else may beat")
 			}
 		}
+
 		kind, wait := DueSilence, limit
 		if rapid.Bool().Draw(t, "leaves") {
 			now += model.Time(rapid.IntRange(0, limit).Draw(t, "leaves after"))
 			same(t, "Leave", b.Leave(now, 1), []model.ClaimRef{claim})
 			kind, wait = DueLost, 7
 		}
+
 		end := now + model.Time(wait)
 		if got := b.Due(end); got != nil {
 			t.Fatalf("too early: %v", got)
@@ -263,6 +287,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 		if wake := b.Wake(); wake != end+1 {
 			t.Fatalf("Wake = %d, want %d", wake, end+1)
 		}
+
 		same(t, "Due", b.Due(end+1), []Due{{Ref: it.Ref, Claim: 1, Kind: kind}})
 		if b.Beat(end+1, 1, claim) {
 			t.Fatal("held after it was reported")
@@ -270,8 +295,9 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 	})
 }
 
-// E30: schedule-to-start is reported exactly if the task was unclaimed for longer than the limit, and what was reported is not handed out any more. A claim that does not
-// come about does not start it anew.
+// E30: schedule-to-start is reported exactly if the task was unclaimed for longer than the limit,
+// and what was reported is not handed out any more. A claim that does not come about does not start
+// it anew.
 func TestE30ScheduleToStartOrClaim(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -282,6 +308,7 @@ func TestE30ScheduleToStartOrClaim(t *testing.T) {
 		b.Add(1, it)
 		joins := model.Time(rapid.IntRange(1, 25).Draw(t, "a worker comes at"))
 		refused := rapid.Bool().Draw(t, "the first claim is refused")
+
 		claimed, timedOut := false, false
 		for now := model.Time(1); now < 40; now++ {
 			if now == joins {
@@ -291,6 +318,7 @@ func TestE30ScheduleToStartOrClaim(t *testing.T) {
 			if !dueFirst && len(b.Match(now)) > 0 {
 				claimed = true
 			}
+
 			due := func() {
 				for _, d := range b.Due(now) {
 					if d.Kind != DueToStart || timedOut || now != it.Visible+model.Time(limit)+1 {
@@ -299,10 +327,12 @@ func TestE30ScheduleToStartOrClaim(t *testing.T) {
 					timedOut = true
 				}
 			}
+
 			due()
 			if dueFirst && len(b.Match(now)) > 0 {
 				claimed = true
 			}
+
 			if claimed && refused {
 				b.Unreserve(now, it.Ref)
 				b.Slots(now, 1, 0)
@@ -312,13 +342,15 @@ func TestE30ScheduleToStartOrClaim(t *testing.T) {
 				t.Fatalf("claimed at %d", now)
 			}
 		}
+
 		if claimed == timedOut {
 			t.Fatalf("claimed: %v, timed out: %v", claimed, timedOut)
 		}
 	})
 }
 
-// E43, E45: a worker that drains gets nothing more and keeps what it has; its load returns to nothing however its tasks end.
+// E43, E45: a worker that drains gets nothing more and keeps what it has; its load returns to
+// nothing however its tasks end.
 func TestE43DrainingWorkers(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
@@ -330,6 +362,7 @@ func TestE43DrainingWorkers(t *testing.T) {
 	if len(ms) != 4 {
 		t.Fatalf("%d of 4 slots are used", len(ms))
 	}
+
 	b.Slots(1, 1, 0)
 	for i, m := range ms {
 		it := plain(i, 1)
@@ -350,12 +383,14 @@ func TestE43DrainingWorkers(t *testing.T) {
 		case 3: // is given back because the worker leaves
 			b.Held(1, it, claim, 1)
 		}
+
 		if i < 3 {
 			if got := b.Stats().Workers[0].Held; got != 3-i {
 				t.Errorf("after %d: the load is %d", i, got)
 			}
 		}
 	}
+
 	if got := b.Match(1); got != nil {
 		t.Errorf("a draining worker gets %v", got)
 	}
@@ -376,6 +411,7 @@ func TestHeldTellsThatTheWorkerLeft(t *testing.T) {
 	if id, ok := b.Reserve(1, &it); !ok || id != 1 {
 		t.Fatal(id, ok)
 	}
+
 	if got := b.Leave(1, 1); got != nil {
 		t.Errorf("it held %v", got)
 	}
@@ -394,6 +430,7 @@ func TestWorkersAreServedEvenly(t *testing.T) {
 	for id := range 5 {
 		b.Join(1, WorkerID(id+1), offering(3))
 	}
+
 	count := map[WorkerID]int{}
 	for n := range 1000 {
 		it := plain(n, 1)
@@ -404,6 +441,7 @@ func TestWorkersAreServedEvenly(t *testing.T) {
 		count[id]++
 		b.Remove(1, it.Ref, Succeeded)
 	}
+
 	for id, n := range count {
 		if n != 200 {
 			t.Errorf("worker %d got %d", id, n)
@@ -411,7 +449,8 @@ func TestWorkersAreServedEvenly(t *testing.T) {
 	}
 }
 
-// Over a long run, keys and tenants that always have something to do get their shares, give or take two tasks of each.
+// Over a long run, keys and tenants that always have something to do get their shares, give or take
+// two tasks of each.
 func TestFairnessIsBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -423,6 +462,7 @@ func TestFairnessIsBounded(t *testing.T) {
 		b := New(Config{Weights: tenants})
 		runs := 0
 		specs := map[model.RunID]Item{}
+
 		add := func(tenant, fair string) {
 			runs++
 			it := plain(runs, 1)
@@ -437,9 +477,11 @@ func TestFairnessIsBounded(t *testing.T) {
 				}
 			}
 		}
+
 		for id := range 2 {
 			b.Join(1, WorkerID(id+1), offering(rapid.IntRange(1, 3).Draw(t, "slots")))
 		}
+
 		perTenant, perKey, total := map[string]int{}, map[[2]string]int{}, 0
 		for total < 2000 {
 			for _, m := range b.Match(1) {
@@ -451,15 +493,18 @@ func TestFairnessIsBounded(t *testing.T) {
 				total++
 			}
 		}
+
 		within := func(what string, got, of, weight, weights int) {
 			if want := of * weight / weights; got < want-2*len(keys) || got > want+2*len(keys) {
 				t.Fatalf("%s got %d of %d, should be %d", what, got, of, want)
 			}
 		}
+
 		sum := 0
 		for _, w := range keys {
 			sum += w
 		}
+
 		for tenant, n := range perTenant {
 			within(tenant, n, total, tenants[tenant], tenants["a"]+tenants["b"])
 			for k, w := range keys {
@@ -469,23 +514,27 @@ func TestFairnessIsBounded(t *testing.T) {
 	})
 }
 
-// Whoever was away is owed nothing, and whoever comes back with one task at a time gets no more than a share.
+// Whoever was away is owed nothing, and whoever comes back with one task at a time gets no more
+// than a share.
 func TestIdleKeysHoardNoCredit(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
 	runs := 0
+
 	add := func(fair string) {
 		runs++
 		it := plain(runs, 1)
 		it.Ref.Address.Key, it.Spec.Fair = fair, fair
 		b.Add(1, it)
 	}
+
 	b.Join(1, 1, offering(1))
 	serve := func() string {
 		m := b.Match(1)[0]
 		b.Remove(1, m.Ref, Succeeded)
 		return m.Ref.Address.Key
 	}
+
 	for range 3000 {
 		add("busy")
 	}
@@ -504,6 +553,7 @@ func TestIdleKeysHoardNoCredit(t *testing.T) {
 	}
 	clear(count)
 	add("one at a time")
+
 	for range 300 {
 		who := serve()
 		count[who]++
@@ -511,6 +561,7 @@ func TestIdleKeysHoardNoCredit(t *testing.T) {
 			add(who)
 		}
 	}
+
 	if n := count["one at a time"]; n < 99 || n > 101 {
 		t.Errorf("with one at a time it gets %d of 300", n)
 	}
@@ -521,6 +572,7 @@ func TestFreshKeysDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
 	b.Join(1, 1, offering(1))
+
 	add := func(n int, fair string) {
 		it := plain(n, 1)
 		it.Ref.Address.Key, it.Spec.Fair = fair, fair
@@ -529,6 +581,7 @@ func TestFreshKeysDoNotStarveOthers(t *testing.T) {
 	for n := range 5 {
 		add(n, "zzz")
 	}
+
 	left := 5
 	for n := range 100 {
 		add(100+n, fmt.Sprintf("a%d", n))
@@ -538,12 +591,14 @@ func TestFreshKeysDoNotStarveOthers(t *testing.T) {
 			left--
 		}
 	}
+
 	if left > 0 {
 		t.Errorf("%d still wait behind keys that came later", left)
 	}
 }
 
-// The order of calls decides, and nothing else: two boards that are told the same say the same, although maps are in them.
+// The order of calls decides, and nothing else: two boards that are told the same say the same,
+// although maps are in them.
 func TestDeterministic(t *testing.T) {
 	t.Parallel()
 	play := func() (out []Match) {
@@ -554,21 +609,26 @@ func TestDeterministic(t *testing.T) {
 			it.Ref.Address.Tenant = []string{"a", "b"}[random.IntN(2)]
 			it.Spec.Fair, it.Spec.Breaker = fmt.Sprint(random.IntN(9)), []string{"", "g", "h"}[random.IntN(3)]
 			b.Add(1, it)
+
 			if n == 100 {
 				for id := range 3 {
 					b.Join(5, WorkerID(id+1), offering(2+id))
 				}
 			}
+
 			for _, m := range b.Match(model.Time(6 + n)) {
 				out = append(out, m)
 				if random.IntN(2) == 0 {
 					b.Remove(model.Time(6+n), m.Ref, Failed)
 				}
 			}
+
 			b.Changed(model.Time(6 + n))
 		}
+
 		return out
 	}
+
 	first := play()
 	for range 5 {
 		if !slices.Equal(first, play()) {
@@ -606,12 +666,14 @@ func TestReasonsOfTasks(t *testing.T) {
 		b.Add(1, plain(n, 1))
 	}
 	ref := plain(2, 1).Ref
+
 	expect := func(want string) {
 		t.Helper()
 		if got, ok := b.Explain(ref); !ok || got.String() != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+
 	expect("waits for a worker that offers queue q, activity x")
 	b.Join(1, 1, offering(1))
 	expect("waits in line in queue q: 2 of its key and priority are before it")

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fakeGate has limits per group, and now and then says no for no reason. Two of them that are called alike answer alike.
+// fakeGate has limits per group, and now and then says no for no reason. Two of them that are
+// called alike answer alike.
 type fakeGate struct {
 	room  map[string]int
 	used  map[string]int
@@ -96,17 +97,21 @@ func (r *rig) newItem(t *rapid.T) Item {
 			Weight: rapid.IntRange(0, 3).Draw(t, "weight"), Breaker: rapid.SampledFrom([]string{"", "g", "h", "i"}).Draw(t, "group"),
 		},
 	}
+
 	it.Ref.Run[0] = byte(rapid.IntRange(0, 255).Draw(t, "run"))
 	it.Ref.Run[14], it.Ref.Run[15] = byte(r.runs>>8), byte(r.runs)
 	it.Visible = r.now.Add(time.Duration(max(rapid.IntRange(-6, 6).Draw(t, "delay"), -int(r.now)+1)) * time.Microsecond)
+
 	if rapid.IntRange(0, 2).Draw(t, "deadlines") == 0 {
 		it.Spec.ToStart, it.Spec.ToClose = micros(t, "to start", 8), micros(t, "to close", 8)
 		it.Spec.Silence, it.Spec.Total = micros(t, "silence", 5), micros(t, "total", 20)
 	}
+
 	if rapid.IntRange(0, 9).Draw(t, "max") == 0 {
 		it.Spec.Retry.MaxAttempts = 2
 		it.Attempt = rapid.IntRange(0, 2).Draw(t, "attempt")
 	}
+
 	r.items = append(r.items, it)
 	return it
 }
@@ -212,6 +217,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			} else {
 				it = r.newItem(t)
 			}
+
 			if rapid.IntRange(0, 9).Draw(t, "other") == 0 {
 				id = WorkerID(rapid.IntRange(0, 4).Draw(t, "worker"))
 			}
@@ -344,12 +350,14 @@ func (r *rig) checkReason(t *rapid.T, k *naiveTask) {
 			want = model.WaitLine
 		}
 	}
+
 	if !ok || got.Code != want {
 		t.Fatalf("Explain(%s, %s) = %s, %v, want %s", k.Ref, k.state, got, ok, want)
 	}
 }
 
-// checkBooks checks what must hold inside of the board: nothing is kept that nothing refers to, and every heap is one.
+// checkBooks checks what must hold inside of the board: nothing is kept that nothing refers to, and
+// every heap is one.
 func checkBooks(t interface{ Fatalf(string, ...any) }, b *Board) {
 	leaves := 0
 	for _, ln := range b.lines {
@@ -358,36 +366,43 @@ func checkBooks(t interface{ Fatalf(string, ...any) }, b *Board) {
 		}
 		leaves += len(ln.leaves)
 	}
+
 	for _, c := range b.classes {
 		if c.workers <= 0 || (c.at != 0) != (c.free.len() > 0 && c.active.len() > 0) {
 			t.Fatalf("class %s: %d workers, at %d", c.name, c.workers, c.at)
 		}
+
 		for _, lv := range c.levels {
 			if lv.leaves <= 0 || lv.leaves > leaves {
 				t.Fatalf("level %d of %s has %d leaves", lv.priority, c.name, lv.leaves)
 			}
 			checkHeap(t, &lv.active)
+
 			for _, tn := range lv.tenants {
 				if tn.leaves <= 0 {
 					t.Fatalf("tenant %s in %s has nothing to do, and is remembered", tn.name, c.name)
 				}
 				checkHeap(t, &tn.active)
+
 				for _, k := range tn.keys {
 					if k.leaves <= 0 || (k.at != 0) != (k.cells.len() > 0) {
 						t.Fatalf("key %v of %s has nothing to do, and is remembered", k.name, c.name)
 					}
 					checkHeap(t, &k.cells)
 				}
+
 				for _, cl := range tn.cells {
 					if open := !cl.name.group.closed && !cl.name.site.paused; cl.leaves.len() == 0 || open != (cl.key != nil) || (cl.sharedAt != 0) != (open && cl.leaves.len() > 1) {
 						t.Fatalf("cell of %s has %d leaves, and is listed: %v, shared: %v", cl.name.group.name, cl.leaves.len(), cl.key != nil, cl.sharedAt != 0)
 					}
 					checkHeap(t, &cl.leaves)
 				}
+
 				leaves -= tn.leaves
 			}
 		}
 	}
+
 	if leaves != 0 {
 		t.Fatalf("%d leaves more in lines than in classes", leaves)
 	}

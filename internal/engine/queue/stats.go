@@ -17,6 +17,7 @@ func (b *Board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	if t == nil {
 		return model.Reason{}, false
 	}
+
 	switch t.state {
 	case delayed:
 		if t.Attempt > 0 {
@@ -29,6 +30,7 @@ func (b *Board) Explain(ref model.TaskRef) (model.Reason, bool) {
 		return model.Reason{Code: model.WaitStep, Name: t.Spec.Kind}, true
 	case expired, reserved, matched:
 	}
+
 	return model.Reason{Code: model.WaitTurn}, true // it is being decided about
 }
 
@@ -55,13 +57,15 @@ type Stats struct {
 	Workers []WorkerStats // by id
 }
 
-// QueueStats are the counts of a queue of a tenant. A task that is being proposed counts as claimed.
+// QueueStats are the counts of a queue of a tenant. A task that is being proposed counts as
+// claimed.
 type QueueStats struct {
 	Tenant, Queue             string
 	Waiting, Delayed, Claimed int
 	Oldest                    model.Time // Visible of the one that waits longest; 0 for none
-	Workers, Slots            int        // that offer it, and theirs; not those that are lent, which count where they are at home
-	Paused                    bool
+	// that offer it, and theirs; not those that are lent, which count where they are at home
+	Workers, Slots int
+	Paused         bool
 }
 
 // WorkerStats are the counts of a worker.
@@ -91,6 +95,7 @@ func (b *Board) Stats() Stats {
 			q.Oldest = s.lines.top().tasks.top().Visible
 		}
 	}
+
 	for _, w := range b.workers {
 		if w.id == InlineWorker {
 			continue
@@ -104,6 +109,7 @@ func (b *Board) Stats() Stats {
 			}
 		}
 	}
+
 	var out Stats
 	for _, q := range queues {
 		out.Queues = append(out.Queues, *q)
@@ -111,12 +117,14 @@ func (b *Board) Stats() Stats {
 	slices.SortFunc(out.Queues, func(x, y QueueStats) int {
 		return compareSites(siteName{x.Tenant, x.Queue}, siteName{y.Tenant, y.Queue})
 	})
+
 	for _, w := range b.workers {
 		if w.id == InlineWorker {
 			continue
 		}
 		out.Workers = append(out.Workers, WorkerStats{ID: w.id, Held: len(w.tasks), Slots: w.slots})
 	}
+
 	slices.SortFunc(out.Workers, func(x, y WorkerStats) int { return cmp.Compare(x.ID, y.ID) })
 	return out
 }

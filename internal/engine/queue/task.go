@@ -16,12 +16,14 @@ type Item struct {
 	Visible   model.Time // when the next attempt may begin
 	Claimed   model.Time // when the current attempt began; for Held
 
-	// Input is for gates that look into it; nil for none. Note is the gate's own: what it has found out about the item.
+	// Input is for gates that look into it; nil for none. Note is the gate's own: what it has found
+	// out about the item.
 	Input *model.Payload
 	Note  any
 }
 
-// spent reports whether no attempt is left. Such a task should not come here; it must not be handed out if it does.
+// spent reports whether no attempt is left. Such a task should not come here; it must not be handed
+// out if it does.
 func (it *Item) spent() bool {
 	limit := it.Spec.Retry.MaxAttempts
 	return limit > 0 && it.Attempt >= limit
@@ -38,20 +40,22 @@ func keyOf(ref *model.TaskRef) taskKey { return taskKey{ref.Run, ref.ID} }
 type state uint8
 
 const (
-	delayed  state = iota + 1 // not visible yet
-	waiting                   // in a line
-	expired                   // a deadline of one that nobody has was reported; not in a line any more
-	reserved                  // proposed before it was committed
-	matched                   // proposed while it waited
-	held                      // claimed
-	late                      // claimed, and a deadline was reported
-	reported                  // claimed, and its worker has told how it ended
+	delayed state = iota + 1 // not visible yet
+	waiting                  // in a line
+	// a deadline of one that nobody has was reported; not in a line any more
+	expired
+	reserved // proposed before it was committed
+	matched  // proposed while it waited
+	held     // claimed
+	late     // claimed, and a deadline was reported
+	reported // claimed, and its worker has told how it ended
 )
 
 // taken reports whether permits are held.
 func (s state) taken() bool { return s >= reserved }
 
-// task is an Item on the board. There may be a million of them: 216 bytes, and no pointer that it can do without.
+// task is an Item on the board. There may be a million of them: 216 bytes, and no pointer that it
+// can do without.
 type task struct {
 	Item
 	site   *site
@@ -111,7 +115,8 @@ func compareSites(a, b siteName) int {
 	return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.queue, b.queue))
 }
 
-// site is what is known of a queue of a tenant. It exists as long as there are tasks, or it is paused.
+// site is what is known of a queue of a tenant. It exists as long as there are tasks, or it is
+// paused.
 type site struct {
 	name   siteName
 	paused bool

@@ -11,7 +11,8 @@ import (
 // WorkerID is a worker of this node. 0 is nobody.
 type WorkerID int
 
-// InlineWorker stands for the workers of workflows, which make attempts of steps themselves (model.InlineQueue). Stats leaves it out.
+// InlineWorker stands for the workers of workflows, which make attempts of steps themselves
+// (model.InlineQueue). Stats leaves it out.
 const InlineWorker WorkerID = -1
 
 // worker is one that has joined.
@@ -67,8 +68,9 @@ func (c *class) covers(tenant, kind string) bool {
 	return ok
 }
 
-// byTurn is the order in which classes are served: the highest priority first, then the worker with the most free slots. So whoever gets a task is the
-// worker with the most free slots of all that could take it: any other class that could has nothing of a higher priority either.
+// byTurn is the order in which classes are served: the highest priority first, then the worker with
+// the most free slots. So whoever gets a task is the worker with the most free slots of all that
+// could take it: any other class that could has nothing of a higher priority either.
 type byTurn struct{}
 
 func (byTurn) before(a, b *class) bool {
@@ -98,7 +100,8 @@ func (b *Board) settleWorker(w *worker) {
 	b.settle(w.class)
 }
 
-// Join adds a worker. One that has joined before offers something else from now on, and keeps what it holds.
+// Join adds a worker. One that has joined before offers something else from now on, and keeps what
+// it holds.
 func (b *Board) Join(now model.Time, id WorkerID, offer model.TaskOffer) {
 	b.advance(now)
 	w := b.workers[id]
@@ -143,6 +146,7 @@ func (b *Board) class(tenants, queues, kinds []string) *class {
 		}
 		name.WriteByte(';')
 	}
+
 	c := b.classes[name.String()]
 	if c != nil {
 		return c
@@ -153,10 +157,12 @@ func (b *Board) class(tenants, queues, kinds []string) *class {
 		b.byQueue[q] = append(b.byQueue[q], c)
 	}
 	lines := b.covered(c)
-	slices.SortFunc(lines, func(x, y *line) int { return compareTasks(x.tasks.top(), y.tasks.top()) }) // shares are given out in this order
+	// shares are given out in this order
+	slices.SortFunc(lines, func(x, y *line) int { return compareTasks(x.tasks.top(), y.tasks.top()) })
 	for _, ln := range lines {
 		b.enter(c, ln)
 	}
+
 	return c
 }
 
@@ -208,8 +214,9 @@ func (b *Board) Slots(now model.Time, id WorkerID, n int) {
 	b.settleWorker(w)
 }
 
-// Leave removes a worker, and returns the claims that it held, in the order of Visible. They are nobody's now, and lost after the grace; the caller has
-// each returned or failed before. What is proposed to it stays so until it is decided: Held tells that the worker is not here.
+// Leave removes a worker, and returns the claims that it held, in the order of Visible. They are
+// nobody's now, and lost after the grace; the caller has each returned or failed before. What is
+// proposed to it stays so until it is decided: Held tells that the worker is not here.
 func (b *Board) Leave(now model.Time, id WorkerID) []model.ClaimRef {
 	b.advance(now)
 	w := b.workers[id]
@@ -218,6 +225,7 @@ func (b *Board) Leave(now model.Time, id WorkerID) []model.ClaimRef {
 	}
 	delete(b.workers, id)
 	slices.SortFunc(w.tasks, compareTasks)
+
 	var claims []model.ClaimRef
 	for _, t := range w.tasks {
 		t.worker, t.workerAt = nil, 0
@@ -227,12 +235,14 @@ func (b *Board) Leave(now model.Time, id WorkerID) []model.ClaimRef {
 			b.arm(t)
 		}
 	}
+
 	w.tasks = nil
 	c := w.class
 	b.detach(w)
 	if c.workers == 0 {
 		b.dropClass(c)
 	}
+
 	return claims
 }
 
@@ -241,6 +251,7 @@ func (b *Board) assign(t *task, w *worker) {
 	if t.worker == w {
 		return
 	}
+
 	if old := t.worker; old != nil {
 		last := len(old.tasks) - 1
 		moved := old.tasks[last]
@@ -250,6 +261,7 @@ func (b *Board) assign(t *task, w *worker) {
 		t.workerAt = 0
 		b.settleWorker(old)
 	}
+
 	if t.worker = w; w != nil {
 		w.tasks = append(w.tasks, t)
 		t.workerAt = int32(len(w.tasks))

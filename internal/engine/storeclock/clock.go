@@ -28,7 +28,8 @@ func (c *Config) withDefaults() {
 // drift is how much two clocks may differ after a time without readings: one part in so many.
 const drift = 1000
 
-// Reading is what the store's clock showed at some moment between two moments of the node's own time.
+// Reading is what the store's clock showed at some moment between two moments of the node's own
+// time.
 type Reading struct {
 	Sent, Got time.Duration
 	Store     model.Time
@@ -44,13 +45,16 @@ const (
 	Doubted                // the store's clock has jumped: the node goes on by its own
 	Cleared                // the store's clock is back where it should be
 	Advanced               // a forward jump has lasted and was accepted: time has stepped forward
-	WentBack               // a backward jump has lasted: the node has to start over with a new Clock
+	// a backward jump has lasted: the node has to start over with a new Clock
+	WentBack
 )
 
 // Verdict on a reading.
 type Verdict struct {
 	Change Change
-	By     time.Duration // how far the store's clock is ahead of the node's at least, at first of the machine's; negative when it is behind
+	// how far the store's clock is ahead of the node's at least, at first of the machine's;
+	// negative when it is behind
+	By time.Duration
 }
 
 // Clock is store time as a node knows it. It is not safe for concurrent use; Line returns a copy of
@@ -94,8 +98,8 @@ func (c *Clock) MayDelete(own time.Duration) bool {
 	return c.set && c.doubt == nil && own >= c.deletes
 }
 
-// DeletesFrom is the node's own time from which things may be deleted because of their age, unless another reading
-// changes that; not ok while that cannot be told.
+// DeletesFrom is the node's own time from which things may be deleted because of their age, unless
+// another reading changes that; not ok while that cannot be told.
 func (c *Clock) DeletesFrom() (own time.Duration, ok bool) { return c.deletes, c.set && c.doubt == nil }
 
 // Read takes in a reading of the store's clock.
@@ -105,7 +109,8 @@ func (c *Clock) Read(r Reading) Verdict {
 	ours := c.line.offset(r.Got)
 	ahead := time.Duration(max(low-ours, 0)+min(high-ours, 0)) * time.Microsecond
 	if !c.set {
-		// The upper bound: a time that is too early would end the first sleeps too early when it is corrected.
+		// The upper bound: a time that is too early would end the first sleeps too early when it is
+		// corrected.
 		c.set, c.agreed, c.deletes = true, r.Got, r.Got+c.cfg.Persist
 		c.line = Line{at: r.Got, from: high, to: high}
 
@@ -137,7 +142,8 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 	}
 	// Between two readings that are far apart the clock may have been back, and jumped again.
 	if d == nil || got-d.last > c.cfg.Persist/2 || !d.agrees(got, low, high, c.cfg.Jump) {
-		// The offset stops where it is: a correction that was under way belongs to the time before the jump.
+		// The offset stops where it is: a correction that was under way belongs to the time before
+		// the jump.
 		ours := c.line.offset(got)
 		c.line = Line{at: got, from: ours, to: ours}
 		c.doubt = &doubt{low: low, high: high, since: got, last: got}

@@ -133,7 +133,8 @@ func TestProperties(t *testing.T) {
 	})
 }
 
-// A store's clock that runs like the node's own: time is off by no more than the shortest round trip.
+// A store's clock that runs like the node's own: time is off by no more than the shortest round
+// trip.
 func TestShortestRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,7 +154,8 @@ func TestShortestRoundTrip(t *testing.T) {
 	})
 }
 
-// A slow answer moves nothing: a sleep that began before it is not cut short when a quick one follows.
+// A slow answer moves nothing: a sleep that began before it is not cut short when a quick one
+// follows.
 func TestSlowAnswer(t *testing.T) {
 	t.Parallel()
 	for name, ways := range map[string][2]time.Duration{"there": {1500 * time.Millisecond, 0}, "back": {0, 1500 * time.Millisecond}} {
@@ -172,7 +174,8 @@ func TestSlowAnswer(t *testing.T) {
 	}
 }
 
-// The first answer was slow: time is too late rather than too early, and slows down until it is right.
+// The first answer was slow: time is too late rather than too early, and slows down until it is
+// right.
 func TestSlowFirstAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3*time.Second)
@@ -260,7 +263,8 @@ func TestLastingJumpBack(t *testing.T) {
 	}
 }
 
-// The store's clock moves on while the jump lasts: the time at the new place counts, not that of the first jump.
+// The store's clock moves on while the jump lasts: the time at the new place counts, not that of
+// the first jump.
 func TestJumpsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Millisecond)
@@ -272,7 +276,8 @@ func TestJumpsAgain(t *testing.T) {
 	}
 }
 
-// A node that did not look at the store's clock for a long time, because it was paused, does not know that a jump has lasted.
+// A node that did not look at the store's clock for a long time, because it was paused, does not
+// know that a jump has lasted.
 func TestJumpThatWasNotWatched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)

@@ -1,12 +1,12 @@
 // Package storeclock keeps a node's idea of the store's time.
 //
 // The node reads the store's clock with every renewal of its lease and measures the time in between
-// with its own clock, which never steps. Clock compares the two: small differences are slewed away, a
-// jump of the store's clock is not followed before it has lasted.
+// with its own clock, which never steps. Clock compares the two: small differences are slewed away,
+// a jump of the store's clock is not followed before it has lasted.
 //
 // Clock is a value with methods: no goroutine, no I/O, and the node's own time comes in with every
-// call. The node's own time counts from an arbitrary moment and includes the time that the machine was
-// suspended.
+// call. The node's own time counts from an arbitrary moment and includes the time that the machine
+// was suspended.
 //
 // What it promises, referred to by tests:
 //

@@ -1,12 +1,17 @@
-// Package postgres carries hints with LISTEN and NOTIFY, so that nodes on one database need nothing else to wake each other.
+// Package postgres carries hints with LISTEN and NOTIFY, so that nodes on one database need nothing
+// else to wake each other.
 //
-// Hints travel on connections of their own, never in a transaction of the store: a transaction that notifies waits for a lock that all of
-// them share. They are coalesced: one that repeats another is dropped, those of a few milliseconds travel together, and when there is nothing
-// to say nothing is sent. A lost connection is made again, after a pause that grows; what was missed meanwhile is made up for by one hint to look around.
+// Hints travel on connections of their own, never in a transaction of the store: a transaction that
+// notifies waits for a lock that all of them share. They are coalesced: one that repeats another is
+// dropped, those of a few milliseconds travel together, and when there is nothing to say nothing is
+// sent. A lost connection is made again, after a pause that grows; what was missed meanwhile is
+// made up for by one hint to look around.
 //
-// A hub changes no setting of its sessions and sends no startup parameter but its name, so it works behind a pooler that keeps a server connection
-// for each client. Behind one that shares server connections between transactions, LISTEN does not work, without any error. The hub notices it
-// before it listens, says so once, and tries again from time to time; it still sends hints, for nodes that reach the server directly.
+// A hub changes no setting of its sessions and sends no startup parameter but its name, so it works
+// behind a pooler that keeps a server connection for each client. Behind one that shares server
+// connections between transactions, LISTEN does not work, without any error. The hub notices it
+// before it listens, says so once, and tries again from time to time; it still sends hints, for
+// nodes that reach the server directly.
 package postgres
 
 import (
@@ -32,15 +37,18 @@ import (
 
 // Config of a hub. URL is required.
 type Config struct {
-	// URL is the connection string of the store; parameters that belong to the store are ignored, but for schema.
+	// URL is the connection string of the store; parameters that belong to the store are ignored,
+	// but for schema.
 	URL string
-	// Schema is that of the store; nodes of different stores in one database do not hear each other. Default "perdure".
+	// Schema is that of the store; nodes of different stores in one database do not hear each
+	// other. Default "perdure".
 	Schema string
 	// Gap is the shortest time between two notifications. Default 3 ms.
 	Gap time.Duration
 	// Log gets a line when hints begin to fail and one when they work again. Default: none.
 	Log *slog.Logger
-	// Changed, if set, is called with nil when the hub has connected and with the reason when it has not, one call at a time. It must not block.
+	// Changed, if set, is called with nil when the hub has connected and with the reason when it
+	// has not, one call at a time. It must not block.
 	Changed func(err error)
 }
 
@@ -82,18 +90,21 @@ var _ notify.Hub = (*Hub)(nil)
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
-// Open starts a hub. It returns before it has connected; a hub that cannot connect drops hints and tries again. Close ends it.
+// Open starts a hub. It returns before it has connected; a hub that cannot connect drops hints and
+// tries again. Close ends it.
 func Open(c Config) (*Hub, error) {
 	conn, err := pgx.ParseConfig(c.URL)
 	if err != nil { // the driver's text might quote the URL, which holds a password
 		return nil, errors.New("the URL of the PostgreSQL store cannot be read; it should look like postgres://user:password@host:port/database")
 	}
+
 	for _, name := range []string{"schema", "shards", "pool", "prepare"} { // of the store
 		if v := conn.RuntimeParams[name]; name == "schema" && v != "" {
 			c.Schema = v
 		}
 		delete(conn.RuntimeParams, name)
 	}
+
 	if c.Schema == "" {
 		c.Schema = "perdure"
 	}
@@ -119,6 +130,7 @@ func Open(c Config) (*Hub, error) {
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.wg.Go(h.listen)
 	h.wg.Go(h.send)
+
 	return h, nil
 }
 
@@ -129,8 +141,9 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// Subscribe has fn called for every hint of another node. When the connection was lost and is there again, fn gets a hint of
-// kind Membership: whoever looks around because of it finds everything else that it may have missed.
+// Subscribe has fn called for every hint of another node. When the connection was lost and is there
+// again, fn gets a hint of kind Membership: whoever looks around because of it finds everything
+// else that it may have missed.
 func (h *Hub) Subscribe(fn func(notify.Hint)) func() { return h.local.Subscribe(fn) }
 
 // Publish adds a hint to those that are sent next.
@@ -166,6 +179,7 @@ func (h *Hub) send() {
 			return
 		case <-h.wake:
 		}
+
 		hints := h.take()
 		err := h.deliver(&conn, encode(hints))
 		if err == nil {
@@ -174,6 +188,7 @@ func (h *Hub) send() {
 			h.sleep(h.cfg.Gap) // hints of this time travel together
 			continue
 		}
+
 		if h.ctx.Err() == nil {
 			h.sending.Failed(err)
 		}
@@ -201,8 +216,9 @@ func (h *Hub) deliver(conn **pgx.Conn, payloads []string) (err error) {
 		h.own.Store(own)
 	}
 
-	// A hint need not survive a crash, so its transaction does not wait for the disk. The setting ends with that transaction: a pooler may
-	// give the session to a client whose commits must survive.
+	// A hint need not survive a crash, so its transaction does not wait for the disk. The setting
+	// ends with that transaction: a pooler may give the session to a client whose commits must
+	// survive.
 	const send = `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
 	for _, payload := range payloads {
 		if _, err = (*conn).Exec(ctx, send, h.channel, payload); err != nil {
@@ -226,6 +242,7 @@ func (h *Hub) listen() {
 		}
 		deaf = errors.Is(err, errDeaf)
 		h.report(err)
+
 		switch {
 		case deaf:
 			h.sleep(deafPause)
@@ -268,17 +285,21 @@ func (h *Hub) listenOnce(first bool) error {
 	}
 }
 
-// subscribe begins to listen and makes sure that notifications arrive. It returns the server process that serves the connection.
+// subscribe begins to listen and makes sure that notifications arrive. It returns the server
+// process that serves the connection.
 //
-// Behind a pooler it needs a second connection for a moment. One that shares server connections is to be found before LISTEN, which would stay
-// behind on a shared one. And a notification that a connection sends itself proves nothing: it comes back with the answer to its own statement.
+// Behind a pooler it needs a second connection for a moment. One that shares server connections is
+// to be found before LISTEN, which would stay behind on a shared one. And a notification that a
+// connection sends itself proves nothing: it comes back with the answer to its own statement.
 func (h *Hub) subscribe(conn *pgx.Conn) (backend uint32, err error) {
-	ctx, cancel := context.WithTimeout(h.ctx, connectTimeout) // a pooler without a free server connection keeps clients waiting
+	// a pooler without a free server connection keeps clients waiting
+	ctx, cancel := context.WithTimeout(h.ctx, connectTimeout)
 	defer cancel()
 	if backend, err = pooler.Backend(ctx, conn.PgConn()); err != nil {
 		return 0, err
 	}
 	sender := conn
+
 	if backend != conn.PgConn().PID() {
 		if sender, err = pgx.ConnectConfig(ctx, h.conn); err != nil {
 			return 0, err
@@ -291,6 +312,7 @@ func (h *Hub) subscribe(conn *pgx.Conn) (backend uint32, err error) {
 			return 0, err
 		}
 	}
+
 	if _, err = conn.Exec(ctx, "listen "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
 		return 0, err
 	}
@@ -305,6 +327,7 @@ func (h *Hub) probe(ctx context.Context, conn, sender *pgx.Conn) error {
 	}
 	waits, cancel := context.WithTimeout(h.ctx, probeTimeout)
 	defer cancel()
+
 	for {
 		n, err := conn.WaitForNotification(waits)
 		switch {
@@ -350,7 +373,8 @@ func (h *Hub) sleep(d time.Duration) {
 	}
 }
 
-// backOff pauses for about the given time, up to half longer or shorter so that nodes do not come back all at once, and returns the next pause.
+// backOff pauses for about the given time, up to half longer or shorter so that nodes do not come
+// back all at once, and returns the next pause.
 func (h *Hub) backOff(pause time.Duration) time.Duration {
 	h.sleep(pause/2 + time.Duration(mathrand.Int64N(int64(pause))))
 	return time.Duration(math.Min(float64(2*pause), float64(longestPause)))

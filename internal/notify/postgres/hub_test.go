@@ -37,16 +37,19 @@ func open(t *testing.T, c postgres.Config) *ear {
 		defer e.mu.Unlock()
 		e.states = append(e.states, err)
 	}
+
 	var err error
 	if e.hub, err = postgres.Open(c); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.hub.Close() })
+
 	e.hub.Subscribe(func(h notify.Hint) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.heard = append(e.heard, h)
 	})
+
 	return e
 }
 
@@ -104,6 +107,7 @@ func TestHints(t *testing.T) {
 	a.hears(mail(9))
 	b.hub.Publish(mail(10)) // by now the one before has been heard by all who could
 	a.hears(mail(10))
+
 	for name, e := range map[string]*ear{"the sender": a, "another store": other} {
 		e.mu.Lock()
 		if slices.Contains(e.heard, mail(3)) {
@@ -126,12 +130,14 @@ func TestCoalescing(t *testing.T) {
 	requests := 0
 	proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: func(pgproxy.Request) bool { requests++; return false }})
 	start := time.Now()
+
 	for range 50 {
 		for shard := range 100 {
 			e.hub.Publish(mail(shard))
 		}
 		time.Sleep(time.Millisecond)
 	}
+
 	e.hub.Publish(mail(999))
 	listener.hears(mail(999))
 	took := time.Since(start)
@@ -152,6 +158,7 @@ func TestReconnect(t *testing.T) {
 	if err := server.Stop(pgtest.Immediate); err != nil {
 		t.Fatal(err)
 	}
+
 	a.hub.Publish(mail(2)) // kept until it can be sent
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -159,6 +166,7 @@ func TestReconnect(t *testing.T) {
 	a.connected(2)
 	b.connected(2)
 	b.hears(notify.Hint{Kind: notify.Membership})
+
 	for i := 100; ; i++ { // the one that was kept may have been sent before b listened again
 		a.hub.Publish(mail(i))
 		b.mu.Lock()
@@ -171,7 +179,8 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// Without a server a hub costs nothing but its hints; Publish never waits, and Close ends it at once.
+// Without a server a hub costs nothing but its hints; Publish never waits, and Close ends it at
+// once.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	e := open(t, postgres.Config{URL: "postgres://nobody:secret@127.0.0.1:1/none"})
@@ -197,6 +206,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: the password is in %q", name, err)
 		}
 	}
+
 	// Parameters of the store are not for the server, but the schema counts.
 	base := pgtest.URL(t)
 	u, err := url.Parse(base)

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/notify"
 )
 
-// A payload is a list of hints, separated by spaces: m and a shard, c and a node, p and a node, v, s and a node. What a reader does not know it skips, so that nodes
-// of different versions can talk.
+// A payload is a list of hints, separated by spaces: m and a shard, c and a node, p and a node, v,
+// s and a node. What a reader does not know it skips, so that nodes of different versions can talk.
 
 // mostPayload is what PostgreSQL takes as a payload, with some room.
 const mostPayload = 7900
@@ -35,6 +35,7 @@ func encode(hints map[notify.Hint]struct{}) (payloads []string) {
 			words = append(words, "s"+nodeText.EncodeToString(h.Node[:]))
 		}
 	}
+
 	slices.Sort(words)
 	var b strings.Builder
 	for _, w := range words {
@@ -47,6 +48,7 @@ func encode(hints map[notify.Hint]struct{}) (payloads []string) {
 		}
 		b.WriteString(w)
 	}
+
 	if b.Len() > 0 {
 		payloads = append(payloads, b.String())
 	}
@@ -79,5 +81,6 @@ func decode(payload string) (hints []notify.Hint) {
 			}
 		}
 	}
+
 	return hints
 }

@@ -15,6 +15,7 @@ func TestPayloads(t *testing.T) {
 	if got := encode(nil); got != nil {
 		t.Errorf("nothing became %q", got)
 	}
+
 	hints := make(map[notify.Hint]struct{})
 	for i := range 1000 {
 		hints[notify.Hint{Kind: notify.Mail, Shard: model.ShardID(i)}] = struct{}{}
@@ -24,11 +25,13 @@ func TestPayloads(t *testing.T) {
 		}
 		hints[notify.Hint{Kind: notify.Closed, Node: n}] = struct{}{}
 	}
+
 	hints[notify.Hint{Kind: notify.Membership}] = struct{}{}
 	payloads := encode(hints)
 	if len(payloads) < 2 || len(payloads) > 5 {
 		t.Errorf("%d payloads", len(payloads))
 	}
+
 	got := make(map[notify.Hint]struct{})
 	for _, p := range payloads {
 		if len(p) > mostPayload {
@@ -38,14 +41,17 @@ func TestPayloads(t *testing.T) {
 			got[h] = struct{}{}
 		}
 	}
+
 	if len(got) != len(hints) {
 		t.Errorf("%d of %d hints came back", len(got), len(hints))
 	}
+
 	for h := range hints {
 		if _, ok := got[h]; !ok {
 			t.Errorf("%+v is lost", h)
 		}
 	}
+
 	// A newer node may say more, and anybody may say anything.
 	if got := decode("x12 m7 v2 c!! m-1 m99999 v"); !slices.Equal(got, []notify.Hint{{Kind: notify.Mail, Shard: 7}, {Kind: notify.Membership}}) {
 		t.Errorf("decoded %+v", got)
@@ -56,6 +62,7 @@ func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{"", " ", "m1 v", "c", "m", "cAAAAAAAAAAAAAAAAAAAAAA", strings.Repeat("m1 ", 100)} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, payload string) {
 		hints := make(map[notify.Hint]struct{})
 		for _, h := range decode(payload) {
@@ -64,12 +71,14 @@ func FuzzDecode(f *testing.F) {
 			}
 			hints[h] = struct{}{}
 		}
+
 		again := make(map[notify.Hint]struct{})
 		for _, p := range encode(hints) {
 			for _, h := range decode(p) {
 				again[h] = struct{}{}
 			}
 		}
+
 		if len(again) != len(hints) {
 			t.Fatalf("%d hints became %d", len(hints), len(again))
 		}

@@ -35,7 +35,8 @@ func (n *notes) lines(part string) int {
 
 func (n *notes) logger() *slog.Logger { return slog.New(slog.NewTextHandler(n, nil)) }
 
-// Behind a pooler that keeps a server connection per client, hints leave, arrive, and do not come back to their sender.
+// Behind a pooler that keeps a server connection per client, hints leave, arrive, and do not come
+// back to their sender.
 func TestHintsBehindPoolerInSessionMode(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -57,8 +58,9 @@ func TestHintsBehindPoolerInSessionMode(t *testing.T) {
 	}
 }
 
-// Behind a pooler that shares server connections between transactions a hub cannot listen. It notices, also when its own
-// notification would come back by chance, says so once, and leaves neither a listener nor a setting behind on the shared connections.
+// Behind a pooler that shares server connections between transactions a hub cannot listen. It
+// notices, also when its own notification would come back by chance, says so once, and leaves
+// neither a listener nor a setting behind on the shared connections.
 func TestHintsBehindPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -106,6 +108,7 @@ func TestHubLogsOneLinePerEpisode(t *testing.T) {
 	if err := server.Stop(pgtest.Fast); err != nil {
 		t.Fatal(err)
 	}
+
 	e.hub.Publish(mail(1))
 	e.eventually("several attempts", func() bool { return len(e.states) > 4 })
 	if err := server.Start(t.Context()); err != nil {

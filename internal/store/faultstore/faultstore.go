@@ -1,12 +1,14 @@
-// Package faultstore wraps a store and puts faults before, after and around its calls: errors, lost answers, crashes, delays,
-// and commits that land when nobody expects them any more.
+// Package faultstore wraps a store and puts faults before, after and around its calls: errors, lost
+// answers, crashes, delays, and commits that land when nobody expects them any more.
 //
-// One wrapper is one process as the store sees it. A crash ends it: from then on every call of that wrapper fails, so that
-// goroutines of the dead process cannot write, and answers that were on their way are lost; the store behind it and
-// other wrappers of it go on. What happens at a call is decided by a Plan. Counters tell what did happen, so that a test can prove
-// that its faults were not imaginary.
+// One wrapper is one process as the store sees it. A crash ends it: from then on every call of that
+// wrapper fails, so that goroutines of the dead process cannot write, and answers that were on
+// their way are lost; the store behind it and other wrappers of it go on. What happens at a call is
+// decided by a Plan. Counters tell what did happen, so that a test can prove that its faults were
+// not imaginary.
 //
-// Called from one goroutine, a wrapper with a seeded plan does the same thing every time. It starts no goroutine.
+// Called from one goroutine, a wrapper with a seeded plan does the same thing every time. It starts
+// no goroutine.
 package faultstore
 
 import (
@@ -19,7 +21,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Errors inside of what a wrapper returns, for errors.Is. The class is that of the *store.Error around them.
+// Errors inside of what a wrapper returns, for errors.Is. The class is that of the *store.Error
+// around them.
 var (
 	// ErrInjected is a fault of the plan.
 	ErrInjected = errors.New("injected fault")
@@ -29,15 +32,18 @@ var (
 
 // Config configures a wrapper. The zero value injects nothing.
 type Config struct {
-	// Plan decides about every call; None when nil. It is asked with the wrapper locked, so a plan of one wrapper needs no lock.
+	// Plan decides about every call; None when nil. It is asked with the wrapper locked, so a plan
+	// of one wrapper needs no lock.
 	Plan Plan
-	// OnCrash is called once, by the call that crashes the process and without a lock held. It may panic or end the goroutine; when it
-	// returns, or is nil, the call returns an error with ErrCrashed. A Kill does not call it.
+	// OnCrash is called once, by the call that crashes the process and without a lock held. It may
+	// panic or end the goroutine; when it returns, or is nil, the call returns an error with
+	// ErrCrashed. A Kill does not call it.
 	OnCrash func()
 	// Sleep waits for a slow call; it returns early when the context ends. Real time when nil.
 	Sleep func(ctx context.Context, d time.Duration)
-	// Orphans are the late commits of all processes that use the same store. Wrappers of one store share one value, since a takeover by
-	// another process has to wait for an orphan too; nil gives the wrapper one of its own.
+	// Orphans are the late commits of all processes that use the same store. Wrappers of one store
+	// share one value, since a takeover by another process has to wait for an orphan too; nil gives
+	// the wrapper one of its own.
 	Orphans *Orphans
 	// KeepInner lets Close leave the wrapped store open, for wrappers that share it.
 	KeepInner bool
@@ -134,6 +140,7 @@ func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do fun
 		return none, f.crashed(store.Away, m)
 	}
 	f.orphans.tick()
+
 	fault := f.next(m, b)
 	switch fault.Kind {
 	case FailBefore:
@@ -158,6 +165,7 @@ func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do fun
 		}
 	case OK, FailAfter, CrashAfter, SlowReply:
 	}
+
 	v, err := do()
 	switch fault.Kind {
 	case FailAfter:
@@ -171,6 +179,7 @@ func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do fun
 		}
 	case OK, FailBefore, CrashBefore, Slow, Late, LateBegun:
 	}
+
 	if f.dead.Load() { // the answer reaches nobody
 		return none, f.crashed(store.Unknown, m)
 	}

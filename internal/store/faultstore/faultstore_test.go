@@ -71,6 +71,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.ListEntities] = s.ListEntities(ctx, store.EntityQuery{})
 	_, errs[faultstore.FenceNode] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs[faultstore.Unregister] = s.Unregister(ctx, n.ID, n.Epoch)
+
 	return errs
 }
 
@@ -98,11 +99,13 @@ func TestEveryMethodMeetsThePlan(t *testing.T) {
 		if len(errs) != len(faultstore.Methods()) {
 			t.Fatalf("%d methods were called, want %d", len(errs), len(faultstore.Methods()))
 		}
+
 		for m, err := range errs {
 			if !errors.Is(err, faultstore.ErrInjected) || store.ClassOf(err) != class {
 				t.Errorf("%s: %v, want an injected error of class %s", m, err, class)
 			}
 		}
+
 		f.Want("contents", storetest.Contents{Members: []model.NodeID{n.ID}}, f.Contents())
 		c := s.Counts()
 		for _, m := range faultstore.Methods() {
@@ -110,6 +113,7 @@ func TestEveryMethodMeetsThePlan(t *testing.T) {
 				t.Errorf("%s: %d calls, %d faults", m, c.Calls[m], c.Of(m, faultstore.FailBefore))
 			}
 		}
+
 		if n := int64(len(errs)); c.Injected() != n || c.Total() != n || c.Of(faultstore.Any, faultstore.FailBefore) != n {
 			t.Errorf("%d calls, %d faults, want %d", c.Total(), c.Injected(), n)
 		}
@@ -148,6 +152,7 @@ func TestFailAtWalksThroughCalls(t *testing.T) {
 				failed = append(failed, i)
 			}
 		}
+
 		want := []int{2}
 		if p.N == 9 {
 			want = nil
@@ -166,6 +171,7 @@ func TestCrashEndsTheProcessAndNobodyElse(t *testing.T) {
 			Plan:    faultstore.FailAt{N: 2, Method: faultstore.Commit, Fault: faultstore.Fault{Kind: kind}},
 			OnCrash: func() { crashes++ },
 		})
+
 		a, b := f.Subject(), f.Subject()
 		l := n.Lanes[0]
 		for i, subject := range []storetest.Subject{a, b} {
@@ -184,6 +190,7 @@ func TestCrashEndsTheProcessAndNobodyElse(t *testing.T) {
 				t.Errorf("%s: %v, want a crash of class %s", kind, err, want)
 			}
 		}
+
 		if crashes != 1 || !s.Dead() {
 			t.Errorf("%s: %d crashes, dead %v", kind, crashes, s.Dead())
 		}
@@ -192,11 +199,13 @@ func TestCrashEndsTheProcessAndNobodyElse(t *testing.T) {
 			t.Errorf("%s: execution %v, %v", kind, e, err)
 		}
 		before := f.Contents()
+
 		for m, err := range everyCall(t.Context(), s, n, f.Subject()) {
 			if !errors.Is(err, faultstore.ErrCrashed) || store.ClassOf(err) != store.Away {
 				t.Errorf("%s: %s of a dead process: %v", kind, m, err)
 			}
 		}
+
 		f.Want("contents after the dead process tried", before, f.Contents())
 		if crashes != 1 {
 			t.Errorf("%s: %d crashes after more calls", kind, crashes)
@@ -283,6 +292,7 @@ func TestSeedsAreDeterministic(t *testing.T) {
 			faultstore.Count:  {},
 		},
 	}
+
 	draw := func(seed uint64) (out []faultstore.Fault) {
 		p := faultstore.NewSeeded(seed, rates)
 		for i := range 2000 {
@@ -298,6 +308,7 @@ func TestSeedsAreDeterministic(t *testing.T) {
 		}
 		return out
 	}
+
 	a, b, c := draw(1), draw(1), draw(2)
 	if d := storetest.Diff(a, b); d != "" {
 		t.Errorf("the same seed differs:\n%s", d)
@@ -309,6 +320,7 @@ func TestSeedsAreDeterministic(t *testing.T) {
 	for _, f := range a {
 		met[f.Kind]++
 	}
+
 	for _, k := range faultstore.Kinds() {
 		if met[k] == 0 {
 			t.Errorf("no fault of kind %s in %d calls", k, len(a))
@@ -321,6 +333,7 @@ func TestConcurrentCalls(t *testing.T) {
 	f, n, s := setup(t, faultstore.Config{Plan: faultstore.NewSeeded(3, faultstore.Rates{
 		Default: faultstore.Rate{FailBefore: 0.1, FailAfter: 0.1, Late: 0.2, LateBegun: 0.2, MaxAfter: 3},
 	})})
+
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -339,6 +352,7 @@ func TestConcurrentCalls(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	c := s.Counts()
 	if c.Total() != 600 || c.Injected() == 0 {

@@ -11,7 +11,8 @@ import (
 // Info describes the wrapped store. It cannot fail.
 func (f *Store) Info() store.Info { return f.inner.Info() }
 
-// Close ends the process in good order: later calls fail. It closes the wrapped store unless KeepInner is set.
+// Close ends the process in good order: later calls fail. It closes the wrapped store unless
+// KeepInner is set.
 func (f *Store) Close() error {
 	f.Kill()
 	if f.config.KeepInner {

@@ -10,10 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Orphans are commits whose sender has been told that the outcome is unknown, and which are not decided yet. They outlive their process.
+// Orphans are commits whose sender has been told that the outcome is unknown, and which are not
+// decided yet. They outlive their process.
 //
-// A released orphan goes to the store as it was sent. Whether it lands is up to the store: that is the promise under
-// test. Those that landed and those that the fence excluded are counted.
+// A released orphan goes to the store as it was sent. Whether it lands is up to the store: that is
+// the promise under test. Those that landed and those that the fence excluded are counted.
 type Orphans struct {
 	mu       sync.Mutex // protects what follows; not held while an orphan is applied
 	calls    int
@@ -52,14 +53,16 @@ func (o *Orphans) Landed() int {
 	return o.landed
 }
 
-// Excluded is how many late commits the store turned away, by a fence that was raised or has moved, or because of their rows.
+// Excluded is how many late commits the store turned away, by a fence that was raised or has moved,
+// or because of their rows.
 func (o *Orphans) Excluded() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.excluded
 }
 
-// Release sends the i-th undecided commit, oldest first, to the store, and returns what the store says. Its sender never learns of it.
+// Release sends the i-th undecided commit, oldest first, to the store, and returns what the store
+// says. Its sender never learns of it.
 func (o *Orphans) Release(i int) error {
 	o.mu.Lock()
 	if i < 0 || i >= len(o.pending) {
@@ -76,7 +79,8 @@ func (o *Orphans) ReleaseAll() {
 	o.release(func(*orphan) bool { return true })
 }
 
-// Drop forgets the i-th undecided commit: its connection was cut and the database has rolled it back.
+// Drop forgets the i-th undecided commit: its connection was cut and the database has rolled it
+// back.
 func (o *Orphans) Drop(i int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,8 +91,9 @@ func (o *Orphans) Drop(i int) error {
 	return nil
 }
 
-// add takes a commit over from its sender. The rows are shared with the sender, who must not change them, as with every commit in
-// flight; the batch and its slices are copies, since the sender will send them again under another epoch.
+// add takes a commit over from its sender. The rows are shared with the sender, who must not change
+// them, as with every commit in flight; the batch and its slices are copies, since the sender will
+// send them again under another epoch.
 func (o *Orphans) add(inner store.Store, b *store.Batch, f Fault) {
 	late := &orphan{inner: inner, batch: b.Clone(), begun: f.Kind == LateBegun}
 	o.mu.Lock()
@@ -110,7 +115,8 @@ func (o *Orphans) tick() {
 	}
 }
 
-// finish applies the commits that have begun on a lane, or on all lanes of a node when lane is negative: somebody needs their fence.
+// finish applies the commits that have begun on a lane, or on all lanes of a node when lane is
+// negative: somebody needs their fence.
 func (o *Orphans) finish(node model.NodeID, lane int) {
 	o.release(func(late *orphan) bool {
 		return late.begun && late.batch.Lane.Node == node && (lane < 0 || late.batch.Lane.Lane == lane)

@@ -26,6 +26,7 @@ func orphan(t *testing.T, kind faultstore.Kind, after int) (*storetest.Fixture, 
 	if !errors.Is(err, faultstore.ErrInjected) || store.ClassOf(err) != store.Unknown {
 		t.Fatalf("%s: %v, want an injected error of class unknown", kind, err)
 	}
+
 	b.Lane.Epoch, b.Starts[0].Shard = 77, 77 // the sender may use its batch again
 	if s.Orphans().Len() != 1 || len(f.Contents().Executions) != 0 {
 		t.Fatalf("%s: %d orphans, contents %+v", kind, s.Orphans().Len(), f.Contents())
@@ -108,6 +109,7 @@ func TestBegunCommitHoldsItsFence(t *testing.T) {
 		if _, err := s.Commit(t.Context(), n.Lanes[1].Batch()); err != nil || s.Orphans().Len() != 1 {
 			t.Fatalf("%s: commit of another lane: %v, %d orphans", name, err, s.Orphans().Len())
 		}
+
 		// Another process that shares the orphans waits as well.
 		other := faultstore.Wrap(f.Store, faultstore.Config{Orphans: s.Orphans(), KeepInner: true})
 		s.Kill()
@@ -166,9 +168,11 @@ func (l *lane) send(t *testing.T, fill func(b *store.Batch)) bool {
 			l.acked++
 			return true
 		}
+
 		if errors.Is(err, faultstore.ErrCrashed) {
 			return false
 		}
+
 		switch store.ClassOf(err) {
 		case store.Retryable, store.Away:
 			continue
@@ -177,6 +181,7 @@ func (l *lane) send(t *testing.T, fill func(b *store.Batch)) bool {
 			t.Errorf("batch %d: %v", b.Number, err)
 			return false
 		}
+
 		for {
 			epoch, landed, err := l.s.Refence(t.Context(), l.ref)
 			if err == nil {
@@ -195,8 +200,9 @@ func (l *lane) send(t *testing.T, fill func(b *store.Batch)) bool {
 	}
 }
 
-// TestLaneSurvivesBadLuck runs one lane per seed through all kinds of faults, with a takeover at the end: what was acknowledged is applied exactly once and in order, and
-// nothing lands after the takeover.
+// TestLaneSurvivesBadLuck runs one lane per seed through all kinds of faults, with a takeover at
+// the end: what was acknowledged is applied exactly once and in order, and nothing lands after the
+// takeover.
 func TestLaneSurvivesBadLuck(t *testing.T) {
 	t.Parallel()
 	rates := faultstore.Rates{
@@ -205,6 +211,7 @@ func TestLaneSurvivesBadLuck(t *testing.T) {
 			faultstore.Commit: {FailBefore: 0.1, FailAfter: 0.1, CrashBefore: 0.02, CrashAfter: 0.02, Late: 0.15, LateBegun: 0.15, MaxAfter: 4},
 		},
 	}
+
 	total := make(map[faultstore.Kind]int64)
 	landed, excluded := 0, 0
 	for seed := range uint64(300) {
@@ -213,6 +220,7 @@ func TestLaneSurvivesBadLuck(t *testing.T) {
 			f := storetest.New(t, inner)
 			n, a := f.Join(1), f.Subject()
 			s := faultstore.Wrap(inner, faultstore.Config{Plan: faultstore.NewSeeded(seed, rates), KeepInner: true})
+
 			l := &lane{s: s, ref: n.Lanes[0].Ref}
 			for i := range int64(20) {
 				fill := func(b *store.Batch) { b.Events = []store.EventRow{a.Event(i + 1)} }
@@ -220,10 +228,12 @@ func TestLaneSurvivesBadLuck(t *testing.T) {
 					break
 				}
 			}
+
 			successor := faultstore.Wrap(inner, faultstore.Config{Orphans: s.Orphans(), KeepInner: true})
 			if ok, err := successor.FenceNode(t.Context(), n.ID, n.Epoch, true); !ok || err != nil {
 				t.Fatalf("seed %d: takeover: %v, %v", seed, ok, err)
 			}
+
 			load := func() []model.Event {
 				events, err := inner.LoadEvents(t.Context(), a.RunKey, 0, 1000, 1<<20)
 				if err != nil {
@@ -231,16 +241,19 @@ func TestLaneSurvivesBadLuck(t *testing.T) {
 				}
 				return events
 			}
+
 			events := load()
 			s.Orphans().ReleaseAll()
 			if after := load(); len(after) != len(events) {
 				t.Fatalf("seed %d: %d events at the takeover, %d afterwards", seed, len(events), len(after))
 			}
+
 			for i, e := range events {
 				if e.Seq != int64(i+1) {
 					t.Fatalf("seed %d: event %d at place %d", seed, e.Seq, i)
 				}
 			}
+
 			if n := int64(len(events)); n < l.acked || n > l.acked+1 {
 				t.Fatalf("seed %d: %d applied, %d acknowledged", seed, n, l.acked)
 			}
@@ -249,17 +262,20 @@ func TestLaneSurvivesBadLuck(t *testing.T) {
 				total[k] += c.Of(faultstore.Any, k)
 			}
 			landed, excluded = landed+s.Orphans().Landed(), excluded+s.Orphans().Excluded()
+
 			return fmt.Sprint(c, l.acked, len(events))
 		}
 		if first, second := run(), run(); first != second {
 			t.Fatalf("seed %d is not deterministic:\n%s\n%s", seed, first, second)
 		}
 	}
+
 	for _, k := range faultstore.Kinds() {
 		if total[k] == 0 && k != faultstore.SlowReply {
 			t.Errorf("no fault of kind %s", k)
 		}
 	}
+
 	if landed == 0 || excluded == 0 {
 		t.Errorf("%d orphans landed and %d were excluded: both must happen", landed, excluded)
 	}

@@ -26,11 +26,13 @@ const (
 	Slow
 	// SlowReply: the answer comes after a delay.
 	SlowReply
-	// Late is for Commit, and is OK for other calls: an error of class Unknown at once, while the batch is still on its way and not begun. It is applied when
-	// the harness releases it; a fence that is raised before excludes it.
+	// Late is for Commit, and is OK for other calls: an error of class Unknown at once, while the
+	// batch is still on its way and not begun. It is applied when the harness releases it; a fence
+	// that is raised before excludes it.
 	Late
-	// LateBegun is like Late, but the transaction has begun and holds the row of its fence: whatever needs that
-	// row (a commit of the lane, Refence, FenceNode, Unregister) waits for it, that is, it is applied first.
+	// LateBegun is like Late, but the transaction has begun and holds the row of its fence:
+	// whatever needs that row (a commit of the lane, Refence, FenceNode, Unregister) waits for it,
+	// that is, it is applied first.
 	LateBegun
 )
 
@@ -55,12 +57,14 @@ func Kinds() []Kind {
 // Fault is what a plan has for a call. The zero Fault is none.
 type Fault struct {
 	Kind Kind
-	// Class of the error of FailBefore; Unknown when zero. Refused without a reason in the data makes the caller
-	// quarantine somebody, and Fenced makes it stop: both are for plans that want just that.
+	// Class of the error of FailBefore; Unknown when zero. Refused without a reason in the data
+	// makes the caller quarantine somebody, and Fenced makes it stop: both are for plans that want
+	// just that.
 	Class store.Class
 	// Delay of Slow and SlowReply.
 	Delay time.Duration
-	// After releases a late commit by itself, before the After-th later call of any process that shares the Orphans. Zero leaves it to the harness.
+	// After releases a late commit by itself, before the After-th later call of any process that
+	// shares the Orphans. Zero leaves it to the harness.
 	After int
 }
 
@@ -91,8 +95,8 @@ type None struct{}
 // Next is no fault.
 func (None) Next(Call) Fault { return Fault{} }
 
-// FailAt puts one fault at the N-th call, or at the N-th call of the method unless that is Any. A harness walks
-// N from 1 until a scenario ends without having met the fault.
+// FailAt puts one fault at the N-th call, or at the N-th call of the method unless that is Any. A
+// harness walks N from 1 until a scenario ends without having met the fault.
 type FailAt struct {
 	N      int
 	Method Method
@@ -119,7 +123,8 @@ type Rate struct {
 	FailBefore, FailAfter, CrashBefore, CrashAfter, Slow, SlowReply, Late, LateBegun float64
 	// MaxDelay bounds delays; they are spread evenly below it.
 	MaxDelay time.Duration
-	// MaxAfter bounds the number of calls until a late commit releases itself; with zero, only the harness releases it.
+	// MaxAfter bounds the number of calls until a late commit releases itself; with zero, only the
+	// harness releases it.
 	MaxAfter int
 }
 
@@ -141,13 +146,15 @@ func NewSeeded(seed uint64, r Rates) *Seeded {
 	return &Seeded{rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), rates: r}
 }
 
-// Next draws. Every call draws the same number of times, so that a changed rate does not shift what comes later.
+// Next draws. Every call draws the same number of times, so that a changed rate does not shift what
+// comes later.
 func (p *Seeded) Next(c Call) Fault {
 	r, ok := p.rates.Methods[c.Method]
 	if !ok {
 		r = p.rates.Default
 	}
 	dice, detail := p.rng.Float64(), p.rng.Uint64()
+
 	var f Fault
 	for _, k := range [...]struct {
 		kind Kind
@@ -168,6 +175,7 @@ func (p *Seeded) Next(c Call) Fault {
 		}
 		dice -= k.rate
 	}
+
 	switch f.Kind {
 	case FailBefore:
 		f.Class = [...]store.Class{store.Unknown, store.Retryable, store.Away}[detail%3]
@@ -181,5 +189,6 @@ func (p *Seeded) Next(c Call) Fault {
 		}
 	case OK, FailAfter, CrashBefore, CrashAfter:
 	}
+
 	return f
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What goes in and what comes out is copied down to the last byte. A test walks the values by reflection,
-// so that a new field of the model that is forgotten here is noticed.
+// What goes in and what comes out is copied down to the last byte. A test walks the values by
+// reflection, so that a new field of the model that is forgotten here is noticed.
 
 func clonePayload(p model.Payload) model.Payload {
 	p.Data = bytes.Clone(p.Data)
@@ -54,7 +54,8 @@ func cloneOutcome(o model.Outcome) model.Outcome {
 	return o
 }
 
-// cloneMessage copies a message. Position, time and kind of the events that come along are not part of a stored message.
+// cloneMessage copies a message. Position, time and kind of the events that come along are not part
+// of a stored message.
 func cloneMessage(m model.Message) model.Message {
 	m.Input, m.Failure, m.With = clonePayload(m.Input), clonePointer(m.Failure), cloneEvents(m.With)
 	m.Labels, m.Task, m.Terms = slices.Clone(m.Labels), cloneTask(m.Task), cloneTerms(m.Terms)
@@ -62,19 +63,23 @@ func cloneMessage(m model.Message) model.Message {
 		m.With[i].Seq, m.With[i].At, m.With[i].Kind = 0, 0, 0
 	}
 	m.Past, m.Runs = clonePast(m.Past), slices.Clone(m.Runs)
+
 	if m.Letter = clonePointer(m.Letter); m.Letter != nil && m.Letter.Input != nil {
 		p := clonePayload(*m.Letter.Input)
 		m.Letter.Input = &p
 	}
+
 	if m.Report = clonePointer(m.Report); m.Report != nil {
 		m.Report.Output, m.Report.Failure = clonePayload(m.Report.Output), clonePointer(m.Report.Failure)
 	}
+
 	if m.Write = clonePointer(m.Write); m.Write != nil {
 		m.Write.Items = slices.Clone(m.Write.Items)
 		for i := range m.Write.Items {
 			m.Write.Items[i].Value = clonePayload(m.Write.Items[i].Value)
 		}
 	}
+
 	return m
 }
 
@@ -109,8 +114,8 @@ func cloneInboxRow(r store.InboxRow) store.InboxRow {
 	return r
 }
 
-// stored is what becomes of a message that goes to disk and back. One that no build can read, or only a newer one, is damaged; the text
-// names its row.
+// stored is what becomes of a message that goes to disk and back. One that no build can read, or
+// only a newer one, is damaged; the text names its row.
 func stored(m model.Message, d *model.Damaged, row string, args ...any) (model.Message, *model.Damaged) {
 	if d == nil && m.Kind.Known() {
 		return cloneMessage(m), nil

@@ -15,12 +15,14 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 		return store.Committed{}, err
 	}
 	f := s.fence(b.Lane)
+
 	switch {
 	case f == nil:
 		return store.Committed{}, store.Errorf(store.Fenced, "commit", "lane %d of %s does not stand at epoch %d", b.Lane.Lane, b.Lane.Node, b.Lane.Epoch)
 	case f.batch+1 != b.Number:
 		return store.Committed{}, store.Errorf(store.Fenced, "commit", "batch %d cannot follow batch %d", b.Number, f.batch)
 	}
+
 	c, err := s.apply(b)
 	if err != nil {
 		for _, undo := range slices.Backward(s.undo) {
@@ -29,11 +31,13 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	} else {
 		f.batch = b.Number
 	}
+
 	clear(s.undo)
 	s.undo = s.undo[:0]
 	if err != nil {
 		return store.Committed{}, err
 	}
+
 	return c, nil
 }
 
@@ -42,7 +46,8 @@ func refuse(format string, args ...any) error {
 	return store.Errorf(store.Refused, "commit", format, args...)
 }
 
-// undone adds how to take a write back. The writes before a refused row are taken back in reverse order.
+// undone adds how to take a write back. The writes before a refused row are taken back in reverse
+// order.
 func (s *Store) undone(f func()) { s.undo = append(s.undo, f) }
 
 // apply writes table after table, and stops at the first row that cannot be written.
@@ -56,6 +61,7 @@ func (s *Store) apply(b *store.Batch) (c store.Committed, err error) {
 	if err != nil {
 		return c, err
 	}
+
 	for _, table := range [...]func(b *store.Batch) error{
 		s.applyCloses, s.applyMarks, s.applyLabels, s.applyEvents, s.applyDead, s.applyTaskData, s.applyLogs, s.applyStopTimers, s.applyTimers, s.applyStopAll,
 		s.applyTaken, s.applyMailbox, s.applyEntities, s.applyMessages, s.applyCursors, s.applyInbox, s.applyDeferred, s.applyRequests, s.applyForgets, s.applyTokens, s.applyFree,
@@ -64,6 +70,7 @@ func (s *Store) apply(b *store.Batch) (c store.Committed, err error) {
 			return c, err
 		}
 	}
+
 	return c, nil
 }
 
@@ -76,6 +83,7 @@ func (s *Store) applyStarts(b *store.Batch) (c store.Committed, err error) {
 		}
 		address := row.Start.Address
 		old := sh.current[address]
+
 		switch {
 		case !row.Replaces.IsZero():
 			if old == nil || old.key.Run != row.Replaces {
@@ -87,12 +95,14 @@ func (s *Store) applyStarts(b *store.Batch) (c store.Committed, err error) {
 		case old != nil:
 			return c, refuse("%s has the current run %s", address, old.key.Run)
 		}
+
 		r := sh.run(row.Start.Run)
 		if r.started {
 			return c, refuse("%s exists", r.key.Run)
 		}
 		s.start(sh, r, old, cloneStart(row.Start))
 	}
+
 	return c, nil
 }
 
@@ -108,6 +118,7 @@ func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 	sh.settle(r)
 	s.listing.insert(r)
 	sh.started.insert(r)
+
 	s.undone(func() {
 		s.listing.remove(r)
 		sh.started.remove(r)
@@ -149,15 +160,18 @@ func (s *Store) applyCloses(b *store.Batch) error {
 		if !row.Outcome.Status.Closed() {
 			return refuse("%s cannot be closed as %s", row.Run, row.Outcome.Status)
 		}
+
 		s.change(sh, r)
 		r.row.Outcome = cloneOutcome(row.Outcome)
 		r.row.Parked, r.row.Waits, r.row.Blocked = false, nil, nil
 		sh.settle(r)
+
 		if r.row.Outcome.Leaves != 0 {
 			sh.leaving.insert(r)
 			s.undone(func() { sh.leaving.remove(r) }) // before its row is what it was
 		}
 	}
+
 	for i := range b.Starts {
 		row := &b.Starts[i]
 		if row.Replaces.IsZero() {
@@ -167,6 +181,7 @@ func (s *Store) applyCloses(b *store.Batch) error {
 			return refuse("%s stops being current and is not closed", row.Replaces)
 		}
 	}
+
 	return nil
 }
 
@@ -228,5 +243,6 @@ func (s *Store) applyEvents(b *store.Batch) error {
 			r.events = slices.Delete(r.events, at, at+1)
 		})
 	}
+
 	return nil
 }

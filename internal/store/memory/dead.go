@@ -54,6 +54,7 @@ func (s *Store) applyDead(b *store.Batch) error {
 		s.addDead(sh, &row)
 		s.undone(func() { s.dropDead(sh, &row) })
 	}
+
 	for i := range b.DeadMarks {
 		m := &b.DeadMarks[i]
 		_, row := s.deadLetter(m.DeadKey)
@@ -69,6 +70,7 @@ func (s *Store) applyDead(b *store.Batch) error {
 		row.Requeued, row.Body = m.Next, cloneDeadTask(m.Body)
 		s.undone(func() { *row = was })
 	}
+
 	for _, key := range b.DeadDeletes {
 		sh, row := s.deadLetter(key)
 		if row == nil {
@@ -77,6 +79,7 @@ func (s *Store) applyDead(b *store.Batch) error {
 		s.dropDead(sh, row)
 		s.undone(func() { s.addDead(sh, row) })
 	}
+
 	return nil
 }
 
@@ -151,6 +154,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]
 	}
 	var out []store.DeadGroup
 	at := make(map[[2]string]int)
+
 	s.eachDead(&q, func(r *store.DeadRow) bool {
 		d := &r.Body
 		key := [2]string{d.Spec.Kind, d.Fingerprint}
@@ -168,6 +172,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]
 		out[i].First = d.At
 		return true
 	})
+
 	slices.SortFunc(out, store.CompareGroups)
 	return out[:min(len(out), max(limit, 0))], nil
 }
@@ -178,17 +183,20 @@ func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, befo
 	if err := s.begin(ctx, "load old dead letters"); err != nil {
 		return nil, err
 	}
+
 	var out []store.DeadRow
 	for _, sh := range s.some(shards) {
 		if sh.id < after.Shard {
 			continue
 		}
 		p := sh.deadByAge.first()
+
 		if sh.id == after.Shard {
 			mark := &store.DeadRow{DeadKey: store.DeadKey{RunKey: store.RunKey{Shard: sh.id, Run: after.Run}, Task: after.Task}}
 			mark.Body.At = after.At
 			p = sh.deadByAge.after(mark)
 		}
+
 		for ; len(out) < limit; p.next() {
 			r, ok := p.at()
 			if !ok || r.Body.At >= before {
@@ -197,5 +205,6 @@ func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, befo
 			out = append(out, cloneDead(*r))
 		}
 	}
+
 	return out, nil
 }

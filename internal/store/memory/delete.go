@@ -51,6 +51,7 @@ func (s *Store) remove(sh *shard, r *run) {
 		delete(sh.current, row.Start.Address)
 	}
 	sh.garbage = append(sh.garbage, r)
+
 	s.undone(func() {
 		sh.garbage = slices.DeleteFunc(sh.garbage, func(g *run) bool { return g == r })
 		r.started, r.row, r.labels = true, row, labels
@@ -68,7 +69,8 @@ func (s *Store) remove(sh *shard, r *run) {
 	})
 }
 
-// sweepGarbage removes events of deleted runs and what their tasks left, at most so many rows, and returns how many more might go.
+// sweepGarbage removes events of deleted runs and what their tasks left, at most so many rows, and
+// returns how many more might go.
 func (s *shard) sweepGarbage(left int) int {
 	for len(s.garbage) > 0 && left > 0 {
 		r := s.garbage[0]

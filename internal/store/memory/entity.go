@@ -111,21 +111,25 @@ func (s *Store) applyEntities(b *store.Batch) error {
 		}
 		fresh := &entity{row.Key(), cloneEntity(row.Entity)}
 		old, found := s.entities.get(fresh)
+
 		switch {
 		case row.Prev == 0 && (found || row.Gone):
 			return refuse("%s: its row cannot be the first one", row.Entity.Address)
 		case row.Prev != 0 && (!found || old.row.Version != row.Prev):
 			return refuse("%s has no row of version %d", row.Entity.Address, row.Prev)
 		}
+
 		if found {
 			s.entities.remove(old)
 			s.undone(func() { s.entities.insert(old) })
 		}
+
 		if !row.Gone {
 			s.entities.insert(fresh)
 			s.undone(func() { s.entities.remove(fresh) })
 		}
 	}
+
 	return nil
 }
 
@@ -197,6 +201,7 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 	if err := s.begin(ctx, "load mailboxes"); err != nil {
 		return nil, err
 	}
+
 	for _, sh := range s.some(shards) {
 		if sh.id < after.Shard {
 			continue
@@ -210,6 +215,7 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 			out = append(out, m.key)
 		}
 	}
+
 	return out, nil
 }
 
@@ -219,7 +225,9 @@ func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (out stor
 	if err := s.begin(ctx, "list entities"); err != nil {
 		return out, err
 	}
-	// No shard comes behind this one, so the walk begins behind the row of this address, or with the first one of the tenant.
+
+	// No shard comes behind this one, so the walk begins behind the row of this address, or with
+	// the first one of the tenant.
 	mark := &entity{key: store.EntityKey{Shard: model.MaxShards, Address: model.Address{Tenant: q.Tenant, Type: q.After.Type, Key: q.After.Key}}}
 	for p := s.entities.after(mark); ; p.next() {
 		n, ok := p.at()
@@ -247,6 +255,7 @@ func (s *Store) searchEntities(look func(body []byte) error) error {
 			}
 		}
 	}
+
 	for _, sh := range s.shards {
 		if sh == nil {
 			continue
@@ -261,5 +270,6 @@ func (s *Store) searchEntities(look func(body []byte) error) error {
 			}
 		}
 	}
+
 	return nil
 }

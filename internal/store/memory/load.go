@@ -15,6 +15,7 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 	if err := s.begin(ctx, "load runnable"); err != nil {
 		return nil, err
 	}
+
 	var out []store.RunHead
 	for _, sh := range s.some(shards) {
 		if sh.id < after.Shard {
@@ -32,6 +33,7 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 			out = append(out, store.RunHead{RunKey: r.key, Address: r.row.Start.Address})
 		}
 	}
+
 	return out, nil
 }
 
@@ -41,6 +43,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 	if err := s.begin(ctx, "load expired"); err != nil {
 		return store.Expired{}, err
 	}
+
 	var out store.Expired
 	for _, sh := range s.some(r.Shards) {
 		for p := sh.leaving.first(); len(out.Runs) < r.Limit; p.next() {
@@ -51,6 +54,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 			out.Runs = append(out.Runs, store.RunHead{RunKey: c.key, Address: c.row.Start.Address})
 		}
 	}
+
 	end := store.OldestID(r.ClosedBefore)
 	for _, sh := range s.some(r.Shards) {
 		if sh.id < r.After.Shard {
@@ -60,6 +64,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 		if sh.id == r.After.Shard {
 			p = sh.started.after(&run{key: r.After})
 		}
+
 		for ; ; p.next() {
 			c, ok := p.at()
 			if !ok || c.key.Run.Compare(end) >= 0 {
@@ -74,6 +79,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 			}
 		}
 	}
+
 	if out.Walked < r.Limit || r.Limit <= 0 {
 		out.Next = store.RunKey{}
 	}
@@ -117,10 +123,12 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 	if r == nil {
 		return nil, nil
 	}
+
 	from, found := r.event(after)
 	if found {
 		from++
 	}
+
 	end, size := from, 0
 	for end < len(r.events) && end-from < limit {
 		size += r.events[end].Size()
@@ -129,6 +137,7 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 		}
 		end++
 	}
+
 	if end == from {
 		return nil, nil
 	}
@@ -171,6 +180,7 @@ func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 		places = append(places, sh.timers.after(mark))
 	}
 	var out []store.Timer
+
 	merge(places, byDue, func(t *store.Timer) bool {
 		if t.Due > until || len(out) >= limit {
 			return false
@@ -178,6 +188,7 @@ func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 		out = append(out, *t)
 		return true
 	})
+
 	return out, nil
 }
 
@@ -204,12 +215,14 @@ func matches(r *run, q *store.Query) bool {
 	if start.Address.Tenant != q.Tenant || !q.AllRuns && !r.row.Current {
 		return false
 	}
+
 	for _, c := range q.Labels {
 		i := slices.IndexFunc(r.labels, func(l model.Label) bool { return l.Name == c.Name })
 		if (i >= 0 && slices.Contains(c.Values, r.labels[i].Value)) == c.Not {
 			return false
 		}
 	}
+
 	closed := &r.row.Outcome
 	return (len(q.Workflows) == 0 || slices.Contains(q.Workflows, start.Address.Type)) &&
 		(q.Key == "" || start.Address.Key == q.Key) &&
@@ -229,11 +242,13 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 		return store.Page{}, err
 	}
 	p := s.listing.first()
+
 	if q.After != (store.PageMark{}) {
 		mark := &run{key: store.RunKey{Shard: model.MaxShards, Run: q.After.Run}}
 		mark.row.Start.At = q.After.Started
 		p = s.listing.after(mark)
 	}
+
 	var out store.Page
 	for ; ; p.next() {
 		r, ok := p.at()

@@ -14,6 +14,7 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 	if err := s.begin(ctx, "load messages"); err != nil {
 		return nil, false, err
 	}
+
 	size := 0
 	for _, sh := range s.some(shards) {
 		for _, w := range sh.in {
@@ -29,6 +30,7 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 			}
 		}
 	}
+
 	return out, false, nil
 }
 
@@ -54,6 +56,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		places = append(places, sh.inbox.first())
 	}
 	size := 0
+
 	merge(places, byRequest, func(row *store.InboxRow) bool {
 		if row.NotBefore > now || row.NotBefore == model.MaxTime {
 			return true
@@ -68,6 +71,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		out = append(out, r)
 		return true
 	})
+
 	return out, more, nil
 }
 
@@ -77,12 +81,14 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 	if err := s.begin(ctx, "load dead letters"); err != nil {
 		return nil, err
 	}
+
 	var places []place[*store.InboxRow]
 	for _, sh := range s.shards {
 		if sh != nil {
 			places = append(places, sh.inbox.first())
 		}
 	}
+
 	var out []store.InboxRow
 	merge(places, byRequest, func(row *store.InboxRow) bool {
 		if row.NotBefore == model.MaxTime && row.ID.Compare(after) > 0 && len(out) < limit {
@@ -90,6 +96,7 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 		}
 		return len(out) < limit
 	})
+
 	return out, nil
 }
 
@@ -99,11 +106,13 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	if err := s.begin(ctx, "put inbox"); err != nil {
 		return err
 	}
+
 	for i := range rows {
 		if int(rows[i].Shard) >= len(s.shards) {
 			return store.Errorf(store.Refused, "put inbox", "there is no shard %d", rows[i].Shard)
 		}
 	}
+
 	for i := range rows {
 		sh := s.shard(rows[i].Shard)
 		if sh.remembers(&rows[i].Message) {
@@ -113,6 +122,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 		fresh.Seen = false
 		sh.inbox.insert(&fresh)
 	}
+
 	return nil
 }
 
@@ -154,7 +164,9 @@ func (s *shard) sweepLetters(before model.Time, left int) int {
 	return left
 }
 
-// Sweep deletes messages behind cursors, old remembered requests, old dead letters, deleted runs, old log lines and tombstones of settings. Cursors stay: with a fixed number of shards, every pair may come back.
+// Sweep deletes messages behind cursors, old remembered requests, old dead letters, deleted runs,
+// old log lines and tombstones of settings. Cursors stay: with a fixed number of shards, every pair
+// may come back.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "sweep"); err != nil {
@@ -179,6 +191,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 			w.rows = slices.Delete(w.rows, 0, end)
 			left -= end
 		}
+
 		for ; left > 0; left-- {
 			p := sh.byAge.first()
 			oldest, ok := p.at()
@@ -187,6 +200,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 			}
 			sh.forget(oldest)
 		}
+
 		left = sh.sweepLetters(r.LettersBefore, left)
 		left = sh.sweepLines(&r, sh.sweepGarbage(left))
 	}

@@ -116,7 +116,8 @@ func filled[T any]() (v T) {
 	return v
 }
 
-// filledEntity is the first row of an entity and an item of its mailbox, with every other field set.
+// filledEntity is the first row of an entity and an item of its mailbox, with every other field
+// set.
 func filledEntity(c storetest.Counter) (store.EntityRow, store.MailboxRow) {
 	row, item := filled[store.EntityRow](), filled[store.MailboxRow]()
 	row.Shard, row.Entity.Address, row.Prev, row.Gone = c.Shard, c.Address, 0, false
@@ -124,7 +125,8 @@ func filledEntity(c storetest.Counter) (store.EntityRow, store.MailboxRow) {
 	return row, item
 }
 
-// TestNothingIsShared writes rows with every field set and compares where what was given and what comes back twice point to: to different places, all of them.
+// TestNothingIsShared writes rows with every field set and compares where what was given and what
+// comes back twice point to: to different places, all of them.
 func TestNothingIsShared(t *testing.T) {
 	t.Parallel()
 	s := memory.New(memory.Options{})
@@ -160,12 +162,14 @@ func TestNothingIsShared(t *testing.T) {
 	if _, err := s.PutSetting(t.Context(), setting, 0); err != nil {
 		t.Fatal(err)
 	}
+
 	if err := s.PutInbox(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
 	l.Commit(batch)
 	again := f.SubjectOf(a.Start.Address)
 	kept := []any{batch, rows, setting} // and all that is read, so that no address is used twice
+
 	read := func() map[uintptr]string {
 		into := make(map[uintptr]string)
 		c := f.Contents()
@@ -173,6 +177,7 @@ func TestNothingIsShared(t *testing.T) {
 			len(c.Entities) != 1 || len(c.Mailbox) != 1 {
 			t.Fatalf("something is missing: %+v", c)
 		}
+
 		existing := l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })
 		outcomes, err := s.LoadOutcomes(t.Context(), []store.RunKey{b.RunKey})
 		if err != nil || len(outcomes) != 1 || len(existing.Existing) != 1 {
@@ -182,6 +187,7 @@ func TestNothingIsShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		letter, err := s.LoadDead(t.Context(), dead.DeadKey)
 		if err != nil || letter == nil {
 			t.Fatal(letter, err)
@@ -190,6 +196,7 @@ func TestNothingIsShared(t *testing.T) {
 		if err != nil || len(old) != 1 {
 			t.Fatal(old, err)
 		}
+
 		settings, err := s.ListSettings(t.Context(), setting.Tenant, setting.Kind)
 		if err != nil || len(settings) != 1 {
 			t.Fatal(settings, err)
@@ -198,6 +205,7 @@ func TestNothingIsShared(t *testing.T) {
 		if err != nil || len(changes.Changed) != 1 {
 			t.Fatal(changes, err)
 		}
+
 		loaded, err := s.LoadEntity(t.Context(), entity.Key(), 10, 1<<20)
 		if err != nil || loaded.Entity == nil || len(loaded.Mailbox) != 1 {
 			t.Fatal(loaded, err)
@@ -206,16 +214,20 @@ func TestNothingIsShared(t *testing.T) {
 		if err != nil || len(items) != 1 {
 			t.Fatal(items, err)
 		}
+
 		for _, v := range []any{c, existing, outcomes, one, letter, old, settings, changes, loaded, items} {
 			pointers(reflect.ValueOf(v), into, fmt.Sprintf("%T", v))
 			kept = append(kept, v)
 		}
+
 		return into
 	}
+
 	given := make(map[uintptr]string)
 	pointers(reflect.ValueOf(batch), given, "batch")
 	pointers(reflect.ValueOf(rows), given, "rows")
 	pointers(reflect.ValueOf(setting), given, "setting")
+
 	first, second := read(), read()
 	for at, path := range first {
 		if from, shared := given[at]; shared {
@@ -225,6 +237,7 @@ func TestNothingIsShared(t *testing.T) {
 			t.Errorf("%s is shared with %s of another answer", path, other)
 		}
 	}
+
 	if len(given) < 20 || len(first) < 40 {
 		t.Errorf("%d pointers given, %d read: this test proves nothing", len(given), len(first))
 	}
@@ -271,6 +284,7 @@ func TestCallersMayScribble(t *testing.T) {
 	n := f.Join(1)
 	l := n.Lanes[0]
 	n.Acquire(1)
+
 	for range 3 {
 		a, b := f.SubjectIn(1), f.SubjectIn(1)
 		a.Start = filled[model.Start]()
@@ -300,6 +314,7 @@ func TestCallersMayScribble(t *testing.T) {
 		if err := s.PutInbox(t.Context(), put); err != nil {
 			t.Fatal(err)
 		}
+
 		l.Commit(batch)
 		before, mirror := f.Contents(), f.Contents()
 		scramble(reflect.ValueOf(batch))
@@ -310,12 +325,14 @@ func TestCallersMayScribble(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		scramble(reflect.ValueOf(&got))
 		f.Want("contents after the caller changed an answer", before, f.Contents())
 	}
 }
 
-// TestSameCallsSameAnswers makes the same random calls on several stores and compares every answer as text.
+// TestSameCallsSameAnswers makes the same random calls on several stores and compares every answer
+// as text.
 func TestSameCallsSameAnswers(t *testing.T) {
 	t.Parallel()
 	trace := func(seed uint64) (out []string) {
@@ -323,6 +340,7 @@ func TestSameCallsSameAnswers(t *testing.T) {
 		s := memory.New(memory.Options{Shards: 64, Cluster: "c", Now: func() time.Time { return time.Unix(1000, 0) }})
 		f := storetest.New(t, s)
 		note := func(v any, err error) { out = append(out, fmt.Sprintf("%+v %v", v, err)) }
+
 		var lanes []*storetest.Lane
 		for range 3 {
 			n := f.Join(1)
@@ -330,6 +348,7 @@ func TestSameCallsSameAnswers(t *testing.T) {
 			note(len(got), err)
 			lanes = append(lanes, n.Lanes...)
 		}
+
 		sent := make(map[[2]model.ShardID]int64)
 		for range 60 {
 			l := lanes[rng.IntN(len(lanes))]
@@ -346,6 +365,7 @@ func TestSameCallsSameAnswers(t *testing.T) {
 				c := f.Counter()
 				b.Entities, b.Mailbox = append(b.Entities, c.Set(1, "1")), append(b.Mailbox, c.Mail(1))
 			}
+
 			note(l.Try(t.Context(), b))
 			note(s.LoadTimers(t.Context(), f.Shards(), store.TimerMark{}, model.MaxTime, 17))
 			messages, _, err := s.LoadMessages(t.Context(), f.Shards(), 17, 1<<20)
@@ -359,12 +379,15 @@ func TestSameCallsSameAnswers(t *testing.T) {
 			note(s.ListEntities(t.Context(), store.EntityQuery{Tenant: model.DefaultTenant, Limit: 17}))
 			note(s.Members(t.Context()))
 		}
+
 		return out
 	}
+
 	seeds := uint64(3)
 	if testing.Short() {
 		seeds = 1
 	}
+
 	for seed := range seeds {
 		first := trace(seed)
 		for range 2 {
@@ -400,7 +423,8 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkCommit commits a start with an event, a timer and a message into a store that has many already, and closes the run again.
+// BenchmarkCommit commits a start with an event, a timer and a message into a store that has many
+// already, and closes the run again.
 func BenchmarkCommit(b *testing.B) {
 	for _, runs := range []int{0, 100_000} {
 		b.Run(fmt.Sprint(runs), func(b *testing.B) {
@@ -408,6 +432,7 @@ func BenchmarkCommit(b *testing.B) {
 			f := storetest.New(b, s)
 			l := f.Join(1).Lanes[0]
 			sent := make(map[model.ShardID]int64)
+
 			start := func(batch *store.Batch) storetest.Subject {
 				a := f.Subject()
 				batch.Starts = append(batch.Starts, a.StartRow())
@@ -417,6 +442,7 @@ func BenchmarkCommit(b *testing.B) {
 				batch.Messages = append(batch.Messages, storetest.Message(a.Shard, 0, sent[a.Shard]))
 				return a
 			}
+
 			commit := func(batch *store.Batch) {
 				if _, err := s.Commit(b.Context(), batch); err != nil {
 					b.Fatal(err)
@@ -430,6 +456,7 @@ func BenchmarkCommit(b *testing.B) {
 				}
 				commit(batch)
 			}
+
 			b.ReportAllocs()
 			for b.Loop() {
 				batch := l.Batch()

@@ -101,6 +101,7 @@ func (s *Store) mail(id model.ShardID, now model.Time) bool {
 	if slices.ContainsFunc(sh.in, (*way).waits) {
 		return true
 	}
+
 	for p := sh.inbox.first(); ; p.next() {
 		row, ok := p.at()
 		if !ok {
@@ -155,22 +156,26 @@ func (s *Store) Unregister(ctx context.Context, id model.NodeID, epoch int64) er
 		return err
 	}
 	i, found := s.find(id)
+
 	switch {
 	case !found:
 		return nil
 	case s.nodes[i].member.Epoch != epoch:
 		return gone("unregister", id, epoch)
 	}
+
 	s.nodes = slices.Delete(s.nodes, i, i+1)
 	for i := range s.owners {
 		if o := &s.owners[i]; o.Node == id && o.Epoch == epoch {
 			*o = store.ShardOwner{Shard: o.Shard}
 		}
 	}
+
 	return nil
 }
 
-// Acquire takes shards that are free or whose owner was fenced; those that the node has already come again. The answer is ordered by shard.
+// Acquire takes shards that are free or whose owner was fenced; those that the node has already
+// come again. The answer is ordered by shard.
 func (s *Store) Acquire(ctx context.Context, id model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "acquire"); err != nil {
@@ -179,12 +184,14 @@ func (s *Store) Acquire(ctx context.Context, id model.NodeID, epoch int64, shard
 	if s.node(id, epoch) == nil {
 		return nil, gone("acquire", id, epoch)
 	}
+
 	shards = slices.Clone(shards)
 	slices.Sort(shards)
 	shards = slices.Compact(shards)
 	if n := len(shards); n > 0 && int(shards[n-1]) >= len(s.owners) {
 		return nil, store.Errorf(store.Refused, "acquire", "there is no shard %d", shards[n-1])
 	}
+
 	var out []store.AcquiredShard
 	for _, shard := range shards {
 		o := &s.owners[shard]
@@ -195,6 +202,7 @@ func (s *Store) Acquire(ctx context.Context, id model.NodeID, epoch int64, shard
 		o.Node, o.Epoch = id, epoch
 		out = append(out, s.travel(shard))
 	}
+
 	return out, nil
 }
 
@@ -205,16 +213,19 @@ func (s *Store) travel(id model.ShardID) store.AcquiredShard {
 	if sh == nil {
 		return a
 	}
+
 	for _, w := range sh.in {
 		if w.received > 0 {
 			a.Received[w.from] = w.received
 		}
 	}
+
 	for _, w := range sh.out {
 		if sent := max(w.sent, w.received); sent > 0 {
 			a.Sent[w.to] = sent
 		}
 	}
+
 	return a
 }
 

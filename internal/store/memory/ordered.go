@@ -5,12 +5,13 @@ import (
 	"sort"
 )
 
-// chunkSize bounds how much an insert moves. The number of chunks is small enough for a plain slice.
+// chunkSize bounds how much an insert moves. The number of chunks is small enough for a plain
+// slice.
 const chunkSize = 128
 
-// ordered is a sorted set: a slice of sorted chunks. Insert, delete and search take O(log n) comparisons and
-// move at most a chunk, so a set of a hundred thousand is as good as one of ten; a small one is a single slice.
-// The zero value needs only compare.
+// ordered is a sorted set: a slice of sorted chunks. Insert, delete and search take O(log n)
+// comparisons and move at most a chunk, so a set of a hundred thousand is as good as one of ten; a
+// small one is a single slice. The zero value needs only compare.
 type ordered[T any] struct {
 	compare func(a, b T) int
 	chunks  [][]T
@@ -36,6 +37,7 @@ func (o *ordered[T]) insert(v T) bool {
 	if found {
 		return false
 	}
+
 	if chunk == len(o.chunks) { // greater than all
 		if chunk == 0 {
 			o.chunks = append(o.chunks, []T{v})
@@ -44,11 +46,13 @@ func (o *ordered[T]) insert(v T) bool {
 		chunk--
 		index = len(o.chunks[chunk])
 	}
+
 	c := slices.Insert(o.chunks[chunk], index, v)
 	if len(c) <= chunkSize {
 		o.chunks[chunk] = c
 		return true
 	}
+
 	cut := chunkSize / 2
 	if chunk == len(o.chunks)-1 && index == len(c)-1 {
 		cut = len(c) - 1 // filled in order: leave full chunks behind
@@ -57,6 +61,7 @@ func (o *ordered[T]) insert(v T) bool {
 	clear(c[cut:])
 	o.chunks[chunk] = c[:cut]
 	o.chunks = slices.Insert(o.chunks, chunk+1, right)
+
 	return true
 }
 
@@ -120,7 +125,8 @@ func (p *place[T]) next() {
 	}
 }
 
-// merge visits the elements behind several positions in one order, until visit returns false. The positions are used up.
+// merge visits the elements behind several positions in one order, until visit returns false. The
+// positions are used up.
 func merge[T any](places []place[T], compare func(a, b T) int, visit func(v T) bool) {
 	heap := places[:0]
 	for i := range places {
@@ -128,11 +134,13 @@ func merge[T any](places []place[T], compare func(a, b T) int, visit func(v T) b
 			heap = append(heap, places[i])
 		}
 	}
+
 	less := func(i, j int) bool {
 		a, _ := heap[i].at()
 		b, _ := heap[j].at()
 		return compare(a, b) < 0
 	}
+
 	sink := func(i int) {
 		for {
 			least := i
@@ -151,6 +159,7 @@ func merge[T any](places []place[T], compare func(a, b T) int, visit func(v T) b
 	for i := len(heap)/2 - 1; i >= 0; i-- {
 		sink(i)
 	}
+
 	for len(heap) > 0 {
 		v, _ := heap[0].at()
 		if !visit(v) {

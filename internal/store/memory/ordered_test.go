@@ -26,6 +26,7 @@ func TestOrderedIsASortedSet(t *testing.T) {
 		var model []int
 		// Enough of them for several chunks, in order, backwards and at random.
 		n := rapid.IntRange(0, 600).Draw(t, "inserts")
+
 		step := rapid.SampledFrom([]int{1, -1, 7919}).Draw(t, "step")
 		for i := range n {
 			v := (i*step%1000 + 1000) % 1000
@@ -37,6 +38,7 @@ func TestOrderedIsASortedSet(t *testing.T) {
 				model = slices.Insert(model, at, v)
 			}
 		}
+
 		for range rapid.IntRange(0, 400).Draw(t, "removals") {
 			v := rapid.IntRange(0, 1000).Draw(t, "value")
 			at, found := slices.BinarySearch(model, v)
@@ -50,14 +52,17 @@ func TestOrderedIsASortedSet(t *testing.T) {
 				model = slices.Delete(model, at, at+1)
 			}
 		}
+
 		if got := content(o); !slices.Equal(got, model) {
 			t.Fatalf("got %v, want %v", got, model)
 		}
+
 		for _, chunk := range o.chunks {
 			if len(chunk) == 0 || len(chunk) > chunkSize {
 				t.Fatalf("a chunk of %d", len(chunk))
 			}
 		}
+
 		v := rapid.IntRange(-1, 1001).Draw(t, "mark")
 		p := o.after(v)
 		got, ok := p.at()
@@ -82,9 +87,11 @@ func TestMergeVisitsInOrder(t *testing.T) {
 			}
 			places = append(places, o.first())
 		}
+
 		slices.Sort(want)
 		most := rapid.IntRange(0, 250).Draw(t, "most")
 		var got []int
+
 		merge(places, cmp.Compare[int], func(v int) bool {
 			if len(got) == most {
 				return false
@@ -92,6 +99,7 @@ func TestMergeVisitsInOrder(t *testing.T) {
 			got = append(got, v)
 			return true
 		})
+
 		if !slices.Equal(got, want[:min(most, len(want))]) {
 			t.Fatalf("got %v, want %v", got, want)
 		}

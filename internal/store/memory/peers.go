@@ -53,7 +53,8 @@ func (s *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxB
 	return out, nil
 }
 
-// sweepPeerMail removes letters that were written before a time, and returns how many more rows may go.
+// sweepPeerMail removes letters that were written before a time, and returns how many more rows may
+// go.
 func (s *Store) sweepPeerMail(before model.Time, left int) int {
 	if before == 0 {
 		return left

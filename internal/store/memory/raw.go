@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// ReadRaw hands out rows as they stand. Nothing is encoded here, so a row is the JSON of its Go value.
+// ReadRaw hands out rows as they stand. Nothing is encoded here, so a row is the JSON of its Go
+// value.
 func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, each func(store.RawRow) error) error {
 	rows, err := s.rawRows(ctx, shard, a, run)
 	for i := range rows {
@@ -31,15 +32,18 @@ func (s *Store) rawRows(ctx context.Context, shard model.ShardID, a model.Addres
 	if sh == nil {
 		return nil, nil
 	}
+
 	if a.IsEntity() {
 		return s.rawEntity(store.EntityKey{Shard: shard, Address: a})
 	}
+
 	var runs []*run
 	for _, r := range sh.runs {
 		if r.started && r.row.Start.Address == a && (id.IsZero() || r.key.Run == id) {
 			runs = append(runs, r)
 		}
 	}
+
 	slices.SortFunc(runs, func(x, y *run) int { return x.key.Compare(y.key) })
 	add := func(table string, r *run, value any) {
 		var row []byte
@@ -50,6 +54,7 @@ func (s *Store) rawRows(ctx context.Context, shard model.ShardID, a model.Addres
 	for _, r := range runs {
 		add("executions", r, r.row)
 	}
+
 	for _, r := range runs {
 		for i := range r.events {
 			add("history", r, r.events[i])
@@ -61,6 +66,7 @@ func (s *Store) rawRows(ctx context.Context, shard model.ShardID, a model.Addres
 			add("labels", r, l)
 		}
 	}
+
 	return out, err
 }
 

@@ -16,6 +16,7 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 	if err := s.begin(ctx, "search"); err != nil {
 		return err
 	}
+
 	look := func(body []byte) error {
 		if bytes.Contains(body, []byte(text)) {
 			return found(body)
@@ -26,16 +27,19 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 		if sh == nil {
 			continue
 		}
+
 		for _, r := range sh.runs { // in any order: it is all the same to who searches
 			if err := r.search(look); err != nil {
 				return err
 			}
 		}
+
 		for _, r := range sh.dead {
 			if err := look(model.AppendDeadTask(nil, &r.Body)); err != nil {
 				return err
 			}
 		}
+
 		for _, w := range sh.in {
 			for i := range w.rows {
 				if err := look(model.AppendBody(nil, &w.rows[i].Message, w.rows[i].Damaged)); err != nil {
@@ -43,6 +47,7 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 				}
 			}
 		}
+
 		for _, chunk := range sh.inbox.chunks {
 			for _, r := range chunk {
 				if err := look(model.AppendBody(nil, &r.Message, r.Damaged)); err != nil {
@@ -51,9 +56,11 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 			}
 		}
 	}
+
 	if err := s.searchEntities(look); err != nil {
 		return err
 	}
+
 	for _, chunk := range s.settings.rows.chunks {
 		for _, row := range chunk {
 			if err := look(row.Body); err != nil {
@@ -61,6 +68,7 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -73,20 +81,24 @@ func (r *run) search(look func(body []byte) error) error {
 			return err
 		}
 	}
+
 	for i := range r.events {
 		if err := look(model.AppendEvent(nil, &r.events[i])); err != nil {
 			return err
 		}
 	}
+
 	for i := range r.data {
 		if err := look(model.AppendPayload(nil, &r.data[i].Value)); err != nil {
 			return err
 		}
 	}
+
 	for _, l := range r.logs {
 		if err := look([]byte(l.Text)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

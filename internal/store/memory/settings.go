@@ -51,6 +51,7 @@ func (s *Store) set(ctx context.Context, op string, row store.Setting, expected 
 	if err := store.CheckVersion(op, row.SettingKey, expected, version, row.Deleted); err != nil {
 		return 0, err
 	}
+
 	s.settings.counter++
 	row.Version, row.At = s.settings.counter, s.time()
 	s.settings.rows.remove(&row)

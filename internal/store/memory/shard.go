@@ -11,12 +11,14 @@ import (
 // shard is the rows of one shard.
 type shard struct {
 	id model.ShardID
-	// runs has everything that is keyed by a run; current has the last run of every address. Both are only looked up, never ranged over.
+	// runs has everything that is keyed by a run; current has the last run of every address. Both
+	// are only looked up, never ranged over.
 	runs    map[model.RunID]*run
 	current map[model.Address]*run
 	// runnable are the open runs that are not parked, by id.
 	runnable ordered[*run]
-	// started are the runs that have a row, by id; leaving are the closed ones that have a time of their own, by that time.
+	// started are the runs that have a row, by id; leaving are the closed ones that have a time of
+	// their own, by that time.
 	started, leaving ordered[*run]
 
 	timers ordered[*store.Timer]
@@ -43,7 +45,8 @@ type requestKey struct {
 	id      string
 }
 
-// run is everything that is keyed by a run: its row, if it was started, its events in order, its timers sorted by id, and what its tasks left.
+// run is everything that is keyed by a run: its row, if it was started, its events in order, its
+// timers sorted by id, and what its tasks left.
 type run struct {
 	key     store.RunKey
 	started bool
@@ -162,7 +165,8 @@ func (w *way) message(seq int64) (int, bool) {
 // waits reports whether a message is behind the cursor.
 func (w *way) waits() bool { return len(w.rows) > 0 && w.rows[len(w.rows)-1].Seq > w.received }
 
-// way is the way from one shard to another, made when there is none; nil when one of them does not exist.
+// way is the way from one shard to another, made when there is none; nil when one of them does not
+// exist.
 func (s *Store) way(to, from model.ShardID) *way {
 	receiver, sender := s.shard(to), s.shard(from)
 	if receiver == nil || sender == nil {

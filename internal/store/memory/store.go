@@ -1,15 +1,18 @@
-// Package memory is the store of unit tests and of the simulator: everything in memory, nothing survives the process.
+// Package memory is the store of unit tests and of the simulator: everything in memory, nothing
+// survives the process.
 //
 // It promises what every adapter promises but durability, and two things more:
 //
-//   - Determinism. Called from one goroutine with a clock of the caller's, the same calls give the same answers in the
-//     same order. No iteration over a Go map decides anything.
-//   - Isolation. It copies what it is given and what it hands out, byte by byte, as if it had gone to disk and back: a caller that
-//     changes a payload afterwards, or a process that the simulator lets die in the middle of a change, does not reach
-//     what is stored. Like the stored form, it does not keep position, time and kind of the events in Message.With.
+//   - Determinism. Called from one goroutine with a clock of the caller's, the same calls give the
+//     same answers in the same order. No iteration over a Go map decides anything.
+//   - Isolation. It copies what it is given and what it hands out, byte by byte, as if it had gone
+//     to disk and back: a caller that changes a payload afterwards, or a process that the simulator
+//     lets die in the middle of a change, does not reach what is stored. Like the stored form, it
+//     does not keep position, time and kind of the events in Message.With.
 //
-// Nothing is encoded. A new store costs two small slices; shards come into being with their first row. A commit
-// costs O(rows log n). Several nodes may share one Store value; a mutex makes that safe.
+// Nothing is encoded. A new store costs two small slices; shards come into being with their first
+// row. A commit costs O(rows log n). Several nodes may share one Store value; a mutex makes that
+// safe.
 package memory
 
 import (
@@ -31,9 +34,11 @@ const DefaultShards = 256
 type Options struct {
 	// Shards is the number of shards; DefaultShards when zero. At most model.MaxShards.
 	Shards int
-	// Now is the clock that judges leases; time.Now when nil. It is called with the store locked and must not call back.
+	// Now is the clock that judges leases; time.Now when nil. It is called with the store locked
+	// and must not call back.
 	Now func() time.Time
-	// Cluster is the id of the contents; random when empty. Simulators set it to stay deterministic.
+	// Cluster is the id of the contents; random when empty. Simulators set it to stay
+	// deterministic.
 	Cluster string
 }
 
@@ -45,8 +50,8 @@ type Store struct {
 	mu     sync.Mutex // protects everything below
 	closed bool
 	epoch  int64 // last one drawn from the cluster-wide counter
-	// nodes are the registered ones, sorted by id. A node that was fenced or has left is not here, nor are its fences:
-	// a fence that does not exist lets nothing pass, as one that was raised.
+	// nodes are the registered ones, sorted by id. A node that was fenced or has left is not here,
+	// nor are its fences: a fence that does not exist lets nothing pass, as one that was raised.
 	nodes  []*node
 	owners []store.ShardOwner
 	tokens []int64  // marks of fencing tokens, by shard
@@ -66,7 +71,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// New makes an empty store. It panics when the number of shards is out of range, which is a mistake in the program.
+// New makes an empty store. It panics when the number of shards is out of range, which is a mistake
+// in the program.
 func New(o Options) *Store {
 	if o.Shards == 0 {
 		o.Shards = DefaultShards

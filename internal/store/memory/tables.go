@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// addTimer and dropTimer keep both orders of timers: all of a shard by due time, those of a run by id.
+// addTimer and dropTimer keep both orders of timers: all of a shard by due time, those of a run by
+// id.
 func (s *Store) addTimer(sh *shard, r *run, t *store.Timer) {
 	i, _ := r.timer(t.ID)
 	r.timers = slices.Insert(r.timers, i, t)
@@ -40,6 +41,7 @@ func (s *Store) applyStopTimers(b *store.Batch) error {
 		t := s.dropTimer(sh, r, at)
 		s.undone(func() { s.addTimer(sh, r, t) })
 	}
+
 	return nil
 }
 
@@ -60,6 +62,7 @@ func (s *Store) applyTimers(b *store.Batch) error {
 			s.dropTimer(sh, r, at)
 		})
 	}
+
 	return nil
 }
 
@@ -89,15 +92,18 @@ func (s *Store) applyMessages(b *store.Batch) error {
 		if taken {
 			return refuse("position %d from shard %d to shard %d is taken", row.Seq, row.From, row.To)
 		}
+
 		sent := w.sent
 		w.rows = slices.Insert(w.rows, at, cloneMessageRow(*row))
 		w.sent = max(sent, row.Seq)
+
 		s.undone(func() {
 			at, _ := w.message(row.Seq)
 			w.rows = slices.Delete(w.rows, at, at+1)
 			w.sent = sent
 		})
 	}
+
 	return nil
 }
 
@@ -149,6 +155,7 @@ func (s *Store) applyDeferred(b *store.Batch) error {
 		sh.inbox.insert(&fresh)
 		s.undone(func() { sh.inbox.remove(&fresh) })
 	}
+
 	return nil
 }
 
@@ -166,11 +173,13 @@ func (s *Store) applyRequests(b *store.Batch) error {
 			}
 			return refuse("request %q to %s is remembered", row.ID, row.Address)
 		}
+
 		r := cloneReply(*row)
 		sh.replies[key] = &r
 		sh.byAge.insert(&r)
 		s.undone(func() { sh.forget(&r) })
 	}
+
 	return nil
 }
 

@@ -33,6 +33,7 @@ func (s *Store) applyTaskData(b *store.Batch) error {
 		}
 		r := sh.run(row.Run)
 		at, found := r.datum(row.Task, row.Name)
+
 		switch fresh := cloneDatum(*row); {
 		case row.Deleted && !found:
 		case row.Deleted:
@@ -48,6 +49,7 @@ func (s *Store) applyTaskData(b *store.Batch) error {
 			s.undone(func() { r.data = slices.Delete(r.data, at, at+1) })
 		}
 	}
+
 	return nil
 }
 
@@ -68,6 +70,7 @@ func (s *Store) applyLogs(b *store.Batch) error {
 		sh.lines.insert(&l)
 		s.undone(func() { sh.dropLine(r, &l) })
 	}
+
 	return nil
 }
 
@@ -90,7 +93,8 @@ func (s *shard) sweepLines(r *store.SweepRequest, left int) int {
 	return left
 }
 
-// sweepTasks removes what the tasks of a deleted run left, at most so many rows, and returns how many more might go.
+// sweepTasks removes what the tasks of a deleted run left, at most so many rows, and returns how
+// many more might go.
 func (s *shard) sweepTasks(r *run, left int) int {
 	n := min(len(r.data), left)
 	r.data = slices.Delete(r.data, 0, n)
@@ -110,11 +114,13 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, q store.Data
 	if r == nil {
 		return nil, nil
 	}
+
 	var out []store.TaskDatum
 	first := 0
 	if q.Task != "" {
 		first, _ = r.datum(q.Task, q.From)
 	}
+
 	for i := first; i < len(r.data) && (q.Limit <= 0 || len(out) < q.Limit); i++ {
 		switch d := &r.data[i]; {
 		case q.Task != "" && (d.Task != q.Task || !q.Covers(d.Name)):
@@ -123,6 +129,7 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, q store.Data
 			out = append(out, cloneDatum(*d))
 		}
 	}
+
 	return out, nil
 }
 
@@ -136,15 +143,18 @@ func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, aft
 	if r == nil {
 		return nil, nil
 	}
+
 	at, found := r.line(after)
 	if found {
 		at++
 	}
+
 	var out []store.LogRow
 	for ; at < len(r.logs) && len(out) < limit; at++ {
 		if task == "" || r.logs[at].Task == task {
 			out = append(out, *r.logs[at])
 		}
 	}
+
 	return out, nil
 }

@@ -19,12 +19,14 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// The cost of a commit on a server with fsync: time, and CPU of both sides. CPU is that of this process and of the backend of the
-// lane; the machine around them moves it by tens of percent, so compare runs that follow each other.
+// The cost of a commit on a server with fsync: time, and CPU of both sides. CPU is that of this
+// process and of the backend of the lane; the machine around them moves it by tens of percent, so
+// compare runs that follow each other.
 //
 //	go test -run '^$' -bench Commit -benchtime 3000x ./internal/store/postgres
 
-// load makes the batches of three-step workflows: start, two steps, and a step with the close; 1.25 rows per run and batch.
+// load makes the batches of three-step workflows: start, two steps, and a step with the close; 1.25
+// rows per run and batch.
 type load struct {
 	f     *storetest.Fixture
 	lane  *storetest.Lane
@@ -106,7 +108,8 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// What it takes to wake a run that is not in memory: in one round trip, and by parts, as a store does that is not far away.
+// What it takes to wake a run that is not in memory: in one round trip, and by parts, as a store
+// does that is not far away.
 func BenchmarkLoadRun(b *testing.B) {
 	s, err := postgres.Open(b.Context(), postgres.Config{URL: benchmarkURL(b), Shards: 64, AllowUnsafe: true})
 	if err != nil {
@@ -117,12 +120,14 @@ func BenchmarkLoadRun(b *testing.B) {
 	for range 3 {
 		l.lane.Write(func(w *store.Batch) { l.inline(w, len(l.runs)) })
 	}
+
 	l.lane.Write(func(w *store.Batch) {
 		for i := range l.runs {
 			w.Starts = append(w.Starts, l.runs[i].StartRow())
 			w.Timers = append(w.Timers, l.runs[i].Timer("t", storetest.Noon))
 		}
 	})
+
 	i := 0
 	run := func(load func(a *storetest.Subject) (store.Run, error)) func(*testing.B) {
 		return func(b *testing.B) {
@@ -134,6 +139,7 @@ func BenchmarkLoadRun(b *testing.B) {
 			}
 		}
 	}
+
 	b.Run("at once", run(func(a *storetest.Subject) (store.Run, error) {
 		return s.LoadRun(b.Context(), a.Shard, a.Start.Address, a.Run, 2000, 1<<20)
 	}))
@@ -158,6 +164,7 @@ func benchmarkCommit(b *testing.B, url string, prepare bool, kind string, n int)
 		fill = l.mixed
 	}
 	batch := store.Batch{Lane: l.lane.Ref}
+
 	commit := func() (rows int) {
 		batch = store.Batch{
 			Lane: l.lane.Ref, Number: batch.Number + 1,
@@ -176,11 +183,13 @@ func benchmarkCommit(b *testing.B, url string, prepare bool, kind string, n int)
 	rows := 0
 	var took []time.Duration
 	server, client := cpuOf(b, pid), ownCPU(b)
+
 	for b.Loop() {
 		start := time.Now()
 		rows += commit()
 		took = append(took, time.Since(start))
 	}
+
 	server, client = cpuOf(b, pid)-server, ownCPU(b)-client
 	slices.Sort(took)
 	per := func(d time.Duration, n int) float64 { return float64(d.Nanoseconds()) / 1e3 / float64(n) }

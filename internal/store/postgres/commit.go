@@ -29,7 +29,8 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	return w.committed(ctx)
 }
 
-// begin returns the lane, locked and connected. A lane whose node left in the meantime gives way to a new one.
+// begin returns the lane, locked and connected. A lane whose node left in the meantime gives way to
+// a new one.
 func (s *Store) begin(ctx context.Context, ref store.LaneRef) (*lane, error) {
 	for {
 		if err := s.alive(ctx); err != nil {
@@ -58,7 +59,8 @@ type writer struct {
 	order []int32
 	// making are the starts that make way where their address is taken.
 	making []int32
-	// first is the start of this batch that takes an address, and earlier[i] the one that takes the address of start i.
+	// first is the start of this batch that takes an address, and earlier[i] the one that takes the
+	// address of start i.
 	first    map[model.Address]int
 	earlier  map[int]int
 	existing []store.ExistingStart
@@ -86,6 +88,7 @@ func (l *lane) write(ctx context.Context, b *store.Batch) (*writer, error) {
 	if w.err != nil {
 		return nil, &store.Error{Class: store.Refused, Op: "commit", Err: w.err}
 	}
+
 	return w, l.exchange(ctx, w)
 }
 
@@ -102,8 +105,9 @@ func (w *writer) use(index int) {
 	w.bind(name, st)
 }
 
-// sorted returns the indexes of n rows in the order of their keys: so that transactions which touch the same rows lock them in the same order, and
-// neighbours in an index are written one after the other.
+// sorted returns the indexes of n rows in the order of their keys: so that transactions which touch
+// the same rows lock them in the same order, and neighbours in an index are written one after the
+// other.
 func (w *writer) sorted(n int, compare func(i, j int) int) []int32 {
 	w.order = w.order[:0]
 	ordered := true
@@ -134,11 +138,13 @@ func (w *writer) fence() {
 	w.execute()
 }
 
-// patience raises the limits of the server for this transaction, if the batch may take longer than most.
+// patience raises the limits of the server for this transaction, if the batch may take longer than
+// most.
 func (w *writer) patience() {
 	cfg := w.lane.store.cfg
 	const most = 256 << 10
-	if !cfg.prepare || w.batch.Bytes <= most && w.batch.Patience == 0 { // without prepare the session has no limits of ours
+	// without prepare the session has no limits of ours
+	if !cfg.prepare || w.batch.Bytes <= most && w.batch.Patience == 0 {
 		return
 	}
 	w.use(stPatience)
@@ -184,8 +190,9 @@ func (w *writer) leaving(o []int32) {
 
 // starts writes runs that begin, after the runs that they replace have made room.
 //
-// A start that is conditional almost always finds its address free. The statement for that says only that one did not, and the run that is there is read
-// afterwards. Where one start found its address taken others soon will, so the next batches use a statement that returns those runs.
+// A start that is conditional almost always finds its address free. The statement for that says
+// only that one did not, and the run that is there is read afterwards. Where one start found its
+// address taken others soon will, so the next batches use a statement that returns those runs.
 func (w *writer) starts() {
 	rows := w.batch.Starts
 	if len(rows) == 0 {
@@ -222,6 +229,7 @@ func (w *writer) takeAddresses() {
 	if w.first == nil {
 		w.first = make(map[model.Address]int, len(rows))
 	}
+
 	for i := range rows {
 		if j, taken := w.first[rows[i].Start.Address]; !taken {
 			w.first[rows[i].Start.Address] = i
@@ -232,6 +240,7 @@ func (w *writer) takeAddresses() {
 			w.earlier[i] = j
 		}
 	}
+
 	clear(w.first)
 }
 
@@ -247,11 +256,13 @@ func (w *writer) inserted(ids []byte) error {
 	for ; len(ids) > 0; ids = ids[size:] {
 		there[model.RunID(ids[:size])] = true
 	}
+
 	for _, i := range w.making {
 		if !there[w.batch.Starts[i].Start.Run] {
 			w.missing = append(w.missing, int(i))
 		}
 	}
+
 	return nil
 }
 
@@ -259,8 +270,8 @@ func startKey(r *store.StartRow) store.RunKey {
 	return store.RunKey{Shard: r.Shard, Run: r.Start.Run}
 }
 
-// replaces takes the place of current runs away from those that other starts name, and returns the runs of this very batch
-// among them: they are inserted without it.
+// replaces takes the place of current runs away from those that other starts name, and returns the
+// runs of this very batch among them: they are inserted without it.
 func (w *writer) replaces() map[store.RunKey]bool {
 	rows := w.batch.Starts
 	var replaced map[store.RunKey]bool
@@ -281,6 +292,7 @@ func (w *writer) replaces() map[store.RunKey]bool {
 		}
 		replaced[key] = true
 	}
+
 	if n := len(stored); n > 0 {
 		at := func(i int) *store.StartRow { return &rows[stored[i]] }
 		w.use(stReplace)
@@ -292,6 +304,7 @@ func (w *writer) replaces() map[store.RunKey]bool {
 		w.texts(n, func(i int) string { return at(i).Start.Address.Key })
 		w.execute()
 	}
+
 	return replaced
 }
 
@@ -340,17 +353,20 @@ func (w *writer) runs() {
 		w.execute()
 		w.leaving(slices.DeleteFunc(o, func(i int32) bool { return rows[i].Outcome.Leaves == 0 }))
 	}
+
 	if rows := w.batch.Marks; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].RunKey) })
 		w.use(stMark)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
+
 		w.int2s(n, func(i int) int16 {
 			if rows[o[i]].Parked {
 				return stateParked
 			}
 			return stateRunnable
 		})
+
 		w.bodies(n, func(dst []byte, i int) []byte { return appendReasons(dst, rows[o[i]].Waits) })
 		w.bodies(n, func(dst []byte, i int) []byte {
 			if rows[o[i]].Blocked == nil {
@@ -358,6 +374,7 @@ func (w *writer) runs() {
 			}
 			return appendReasons(dst, []model.Reason{*rows[o[i]].Blocked})
 		})
+
 		w.texts(n, func(i int) string {
 			code := store.MainReason(rows[o[i]].Parked, rows[o[i]].Waits, rows[o[i]].Blocked)
 			if code == model.WaitTurn {
@@ -365,6 +382,7 @@ func (w *writer) runs() {
 			}
 			return string(code)
 		})
+
 		w.execute()
 	}
 }
@@ -416,6 +434,7 @@ func (w *writer) timers() {
 		w.texts(n, func(i int) string { return rows[o[i]].ID })
 		w.execute()
 	}
+
 	if rows := w.batch.Timers; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
 			return cmp.Or(cmp.Compare(rows[i].Shard, rows[j].Shard), rows[i].Run.Compare(rows[j].Run), strings.Compare(rows[i].ID, rows[j].ID))
@@ -430,6 +449,7 @@ func (w *writer) timers() {
 		w.texts(n, func(i int) string { return rows[o[i]].Address.Key })
 		w.execute()
 	}
+
 	if rows := w.batch.StopAll; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
 		w.use(stStopAll)
@@ -452,6 +472,7 @@ func (w *writer) mail() {
 		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendBody(dst, &rows[o[i]].Message, rows[o[i]].Damaged) })
 		w.execute()
 	}
+
 	w.cursors()
 	if rows := w.batch.Inbox; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
@@ -462,11 +483,13 @@ func (w *writer) mail() {
 		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].ID })
 		w.execute()
 	}
+
 	if rows := w.batch.Deferred; len(rows) > 0 {
 		w.use(stDefer)
 		w.inbox(rows)
 		w.execute()
 	}
+
 	if rows := w.batch.Requests; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
 			a, b := &rows[i], &rows[j]
@@ -482,6 +505,7 @@ func (w *writer) mail() {
 		w.bodies(n, func(dst []byte, i int) []byte { return append(dst, rows[o[i]].Body...) })
 		w.execute()
 	}
+
 	w.forgets()
 	if rows := w.batch.Tokens; len(rows) > 0 {
 		o := w.sorted(len(rows), func(i, j int) int { return cmp.Compare(rows[i].Shard, rows[j].Shard) })
@@ -490,6 +514,7 @@ func (w *writer) mail() {
 		w.int8s(len(rows), func(i int) int64 { return rows[o[i]].Mark })
 		w.execute()
 	}
+
 	if rows := w.batch.Free; len(rows) > 0 {
 		w.use(stFree)
 		w.shards(len(rows), func(i int) model.ShardID { return rows[i] })
@@ -531,6 +556,7 @@ func (w *writer) cursors() {
 	for first < len(o) && rows[o[first]].Prev == 0 {
 		first++
 	}
+
 	if n := first; n > 0 {
 		w.use(stFirstCursor)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].To })
@@ -538,6 +564,7 @@ func (w *writer) cursors() {
 		w.int8s(n, func(i int) int64 { return rows[o[i]].Next })
 		w.execute()
 	}
+
 	if o, n := o[first:], len(o)-first; n > 0 {
 		w.use(stCursor)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].To })
@@ -561,8 +588,8 @@ func (e *encoder) inbox(rows []store.InboxRow) {
 	e.bodies(n, func(dst []byte, i int) []byte { return model.AppendBody(dst, &rows[i].Message, rows[i].Damaged) })
 }
 
-// requestKey is the key under which the answer to a request is remembered. It is empty when there is none: no request id, or one
-// that the columns of remembered requests cannot hold.
+// requestKey is the key under which the answer to a request is remembered. It is empty when there
+// is none: no request id, or one that the columns of remembered requests cannot hold.
 func requestKey(r *store.InboxRow) store.RequestKey {
 	k := store.RequestKey{Shard: r.Shard, Address: r.Message.To, ID: r.Message.RequestID}
 	for _, text := range [...]string{k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID} {
@@ -586,10 +613,12 @@ func (w *writer) committed(ctx context.Context) (store.Committed, error) {
 			err = fmt.Errorf("the run that kept %s from starting is gone", r.Start.Address)
 		}
 		if err != nil {
-			return store.Committed{}, &store.Error{Class: store.Unknown, Op: "commit", Err: err} // it is applied
+			// it is applied
+			return store.Committed{}, &store.Error{Class: store.Unknown, Op: "commit", Err: err}
 		}
 		w.existing = append(w.existing, store.ExistingStart{Index: i, Execution: *e})
 	}
+
 	for i, j := range w.earlier {
 		e := store.ExistingStart{Index: i}
 		k := slices.IndexFunc(w.existing, func(x store.ExistingStart) bool { return x.Index == j })
@@ -601,6 +630,7 @@ func (w *writer) committed(ctx context.Context) (store.Committed, error) {
 		}
 		w.existing = append(w.existing, e)
 	}
+
 	slices.SortFunc(w.existing, func(a, b store.ExistingStart) int { return a.Index - b.Index })
 	return store.Committed{Existing: w.existing}, nil
 }

@@ -21,7 +21,8 @@ import (
 // Defaults of a Config.
 const (
 	DefaultSchema = "perdure"
-	// DefaultShards is enough for 64 nodes. More shards spread finer, but cost rows and queries per pair of shards that talk to each other.
+	// DefaultShards is enough for 64 nodes. More shards spread finer, but cost rows and queries per
+	// pair of shards that talk to each other.
 	DefaultShards   = 64
 	DefaultLease    = 10 * time.Second
 	DefaultPoolSize = 4
@@ -29,23 +30,32 @@ const (
 
 // Config says where the store is and how to treat it. Only URL is required.
 type Config struct {
-	// URL is a connection string as libpq reads it: postgres://user:password@host:port/database?sslmode=verify-full. What is missing comes from
-	// the usual PG… variables. Four parameters of ours may stand in it and win over the fields below: schema, shards, pool, prepare=off.
+	// URL is a connection string as libpq reads it:
+	// postgres://user:password@host:port/database?sslmode=verify-full. What is missing comes from
+	// the usual PG… variables. Four parameters of ours may stand in it and win over the fields
+	// below: schema, shards, pool, prepare=off.
 	URL string
-	// Schema is the PostgreSQL schema that holds the tables. Default "perdure"; small letters, digits and _.
+	// Schema is the PostgreSQL schema that holds the tables. Default "perdure"; small letters,
+	// digits and _.
 	Schema string
-	// Shards is the number of shards. It is fixed when the store is created: another number is refused later on. Default: as created, or 64.
+	// Shards is the number of shards. It is fixed when the store is created: another number is
+	// refused later on. Default: as created, or 64.
 	Shards int
-	// Lease is how long the leases of nodes will be. Every timeout of a commit connection is shorter. Default 10 s.
+	// Lease is how long the leases of nodes will be. Every timeout of a commit connection is
+	// shorter. Default 10 s.
 	Lease time.Duration
-	// PoolSize bounds the connections for everything but commits and the renewal of leases, which have their own. Default 4.
+	// PoolSize bounds the connections for everything but commits and the renewal of leases, which
+	// have their own. Default 4.
 	PoolSize int
-	// NoPrepare sends every statement with its text, and changes no setting of a session. Needed behind a pooler that shares server
-	// connections between transactions; Open refuses one without it. Costs about a third of the throughput. Like prepare=off in the URL.
+	// NoPrepare sends every statement with its text, and changes no setting of a session. Needed
+	// behind a pooler that shares server connections between transactions; Open refuses one without
+	// it. Costs about a third of the throughput. Like prepare=off in the URL.
 	NoPrepare bool
-	// NoMigrate makes Open fail when the schema is missing or older than this build, instead of creating or upgrading it.
+	// NoMigrate makes Open fail when the schema is missing or older than this build, instead of
+	// creating or upgrading it.
 	NoMigrate bool
-	// AllowUnsafe accepts a server that loses acknowledged commits in a crash (fsync or synchronous_commit off). For tests.
+	// AllowUnsafe accepts a server that loses acknowledged commits in a crash (fsync or
+	// synchronous_commit off). For tests.
 	AllowUnsafe bool
 	// Name is who we are in pg_stat_activity. Default "perdure".
 	Name string
@@ -65,7 +75,8 @@ type config struct {
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
-// read validates a Config and reports all problems at once. No error ever quotes the URL, which holds a password.
+// read validates a Config and reports all problems at once. No error ever quotes the URL, which
+// holds a password.
 func (c Config) read() (*config, error) {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -74,6 +85,7 @@ func (c Config) read() (*config, error) {
 		// The driver masks passwords "on a best-effort basis"; we say nothing at all.
 		return nil, fault.New(fault.Invalid, "the URL of the PostgreSQL store cannot be read; it should look like postgres://user:password@host:port/database")
 	}
+
 	out := &config{Config: c, pool: pool, prepare: !c.NoPrepare}
 	take := func(name string) string {
 		v := pool.ConnConfig.RuntimeParams[name]
@@ -83,6 +95,7 @@ func (c Config) read() (*config, error) {
 	if v := take("schema"); v != "" {
 		out.Schema = v
 	}
+
 	for name, field := range map[string]*int{"shards": &out.Shards, "pool": &out.PoolSize} {
 		if v := take(name); v != "" {
 			n, err := strconv.Atoi(v)
@@ -92,6 +105,7 @@ func (c Config) read() (*config, error) {
 			*field = n
 		}
 	}
+
 	switch v := take("prepare"); v {
 	case "":
 	case "on", "off":
@@ -99,6 +113,7 @@ func (c Config) read() (*config, error) {
 	default:
 		problem("parameter prepare of the URL is on or off")
 	}
+
 	out.Schema = orDefault(out.Schema, DefaultSchema)
 	out.Lease = orDefault(out.Lease, DefaultLease)
 	out.PoolSize = orDefault(out.PoolSize, DefaultPoolSize)
@@ -118,6 +133,7 @@ func (c Config) read() (*config, error) {
 	if err := errors.Join(problems...); err != nil {
 		return nil, fault.New(fault.Invalid, "PostgreSQL store: %w", err)
 	}
+
 	out.schema = `"` + out.Schema + `"`
 	out.server = serverName(&pool.ConnConfig.Config)
 	return out, nil
@@ -157,7 +173,8 @@ func (c *config) publicURL() string {
 	return u.String()
 }
 
-// Shortest times. Leases of less than some seconds are for tests; then timeouts have a floor that is longer.
+// Shortest times. Leases of less than some seconds are for tests; then timeouts have a floor that
+// is longer.
 const (
 	shortestLease   = 50 * time.Millisecond
 	shortestTimeout = 500 * time.Millisecond
@@ -177,8 +194,9 @@ func (c *config) statementTimeout() time.Duration { return c.part(5) }
 // settings are session settings of the server by name.
 type settings map[string]string
 
-// baseSettings are those of every connection: bounded waiting, and a server that notices soon when we are gone.
-// No single setting may be one that a PostgreSQL 14 does not know, unless it can be left out: those unknown to the server are.
+// baseSettings are those of every connection: bounded waiting, and a server that notices soon when
+// we are gone. No single setting may be one that a PostgreSQL 14 does not know, unless it can be
+// left out: those unknown to the server are.
 func (c *config) baseSettings(statement, lock time.Duration) settings {
 	ms := func(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 	seconds := func(d time.Duration) string { return strconv.FormatInt(max(1, int64(d/time.Second)), 10) }
@@ -192,25 +210,31 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 		"tcp_keepalives_count":                "3",
 		"tcp_user_timeout":                    ms(c.part(5)),
 		"default_transaction_isolation":       "read committed",
-		// A plan is made for each call: these are not the hot calls, and a plan that is kept was made for tables of another size.
+		// A plan is made for each call: these are not the hot calls, and a plan that is kept was
+		// made for tables of another size.
 		"plan_cache_mode": "force_custom_plan",
 		"enable_seqscan":  "off",
-		// What is read in the order of an index is read from there until there is enough of it. A bitmap has to read all of it first, and the planner takes it when it expects a
-		// few rows: a page of timers where a million are due at the same moment.
+		// What is read in the order of an index is read from there until there is enough of it. A
+		// bitmap has to read all of it first, and the planner takes it when it expects a few rows:
+		// a page of timers where a million are due at the same moment.
 		"enable_bitmapscan": "off",
 		"jit":               "off",
 	}
 }
 
-// laneSettings are those of a commit connection, where a plan is made once and never again, for tables of any size: nested loops from the rows that were sent
-// to the index of the table. That is decided here and not left to the planner, which would look at a table as it is when the plan is made, empty perhaps, begin
-// with the table because it has so few rows, and keep the plan when it has grown. Bitmap scans look odd for single rows, but are the one
-// kind of scan that needs a condition on the index; plain index scans could read an index from end to end. The difference in cost is not measurable.
+// laneSettings are those of a commit connection, where a plan is made once and never again, for
+// tables of any size: nested loops from the rows that were sent to the index of the table. That is
+// decided here and not left to the planner, which would look at a table as it is when the plan is
+// made, empty perhaps, begin with the table because it has so few rows, and keep the plan when it
+// has grown. Bitmap scans look odd for single rows, but are the one kind of scan that needs a
+// condition on the index; plain index scans could read an index from end to end. The difference in
+// cost is not measurable.
 func (c *config) laneSettings(k laneKey) settings {
 	s := c.baseSettings(c.statementTimeout(), c.part(4))
 	maps.Copy(s, settings{
-		"application_name":          laneName(c.Name, k),
-		"transaction_timeout":       strconv.FormatInt(c.commitTimeout().Milliseconds(), 10), // PostgreSQL 17
+		"application_name": laneName(c.Name, k),
+		// PostgreSQL 17
+		"transaction_timeout":       strconv.FormatInt(c.commitTimeout().Milliseconds(), 10),
 		"plan_cache_mode":           "force_generic_plan",
 		"enable_bitmapscan":         "on",
 		"enable_indexscan":          "off",
@@ -223,7 +247,8 @@ func (c *config) laneSettings(k laneKey) settings {
 	return s
 }
 
-// laneName is the application name of a commit connection; FenceNode looks for it. PostgreSQL keeps 63 bytes.
+// laneName is the application name of a commit connection; FenceNode looks for it. PostgreSQL keeps
+// 63 bytes.
 func laneName(name string, k laneKey) string {
 	const most = 20
 	return fmt.Sprintf("%.*s %s lane %d", most, name, k.node, k.lane)

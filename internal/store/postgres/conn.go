@@ -41,11 +41,13 @@ func (c *config) connConfig(s settings) *pgx.ConnConfig {
 	if !c.prepare {
 		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // unnamed statements only
 	}
+
 	return cfg
 }
 
-// greet prepares a fresh connection: it refuses a server that we cannot trust, and changes the settings of the session.
-// Settings that the server does not know are left out, so that relatives of PostgreSQL have a chance.
+// greet prepares a fresh connection: it refuses a server that we cannot trust, and changes the
+// settings of the session. Settings that the server does not know are left out, so that relatives
+// of PostgreSQL have a chance.
 func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) error {
 	const check = `select current_setting('server_version_num'), coalesce(current_setting('fsync', true), 'on'),
   coalesce(current_setting('synchronous_commit', true), 'on'), coalesce(current_setting('full_page_writes', true), 'on'), pg_backend_pid()::text`
@@ -83,8 +85,10 @@ join pg_catalog.pg_settings s on s.name = v.name where s.enumvals is null or v.v
 	return conn.ExecParams(ctx, set, params, nil, []int16{pgx.BinaryFormatCode, pgx.BinaryFormatCode}, nil).Read().Err
 }
 
-// checkPooler refuses a pooler that shares server connections between transactions: settings of the session would change the sessions of other
-// clients, and ours would have those of others. One check per store is enough; a pooler that is busy is found later, when it loses prepared statements.
+// checkPooler refuses a pooler that shares server connections between transactions: settings of the
+// session would change the sessions of other clients, and ours would have those of others. One
+// check per store is enough; a pooler that is busy is found later, when it loses prepared
+// statements.
 func (c *config) checkPooler(ctx context.Context, conn *pgconn.PgConn) error {
 	if c.exclusive.Load() {
 		return nil
@@ -123,7 +127,8 @@ func (s *Store) dial(ctx context.Context, with settings) (*pgconn.PgConn, error)
 	return conn, nil
 }
 
-// connectError is a failure to connect, for people: the server, and what it or the network said. The driver's own text adds the user name.
+// connectError is a failure to connect, for people: the server, and what it or the network said.
+// The driver's own text adds the user name.
 func connectError(server string, err error) error {
 	if classified, ok := errors.AsType[*fault.Error](err); ok {
 		return classified
@@ -131,6 +136,7 @@ func connectError(server string, err error) error {
 	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = connect.Unwrap()
 	}
+
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		err = pg
 		switch {
@@ -140,6 +146,7 @@ func connectError(server string, err error) error {
 			return fault.WithHint(fault.New(fault.NotFound, "connect to %s: %w", server, pg), "create the database first")
 		}
 	}
+
 	return fmt.Errorf("connect to %s: %w", server, err)
 }
 

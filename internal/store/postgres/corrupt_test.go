@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// A start that meets a run whose row cannot be understood is told that there is one. The batch is committed: everything else in it is
-// somebody else's.
+// A start that meets a run whose row cannot be understood is told that there is one. The batch is
+// committed: everything else in it is somebody else's.
 func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -24,6 +24,7 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer conn.Close(t.Context())
 	for _, column := range []string{"outcome", "start"} {
 		broken := f.Subject()
@@ -31,9 +32,11 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 			b.Starts = []store.StartRow{broken.StartRow()}
 			b.Closes = []store.CloseRow{broken.Close(model.Completed)}
 		})
+
 		if _, err := conn.Exec(t.Context(), `update perdure.executions set `+column+` = '\xff' where run = $1`, [16]byte(broken.Run)); err != nil {
 			t.Fatal(err)
 		}
+
 		for range 2 { // the second time, the batch expects runs in its way
 			late, other := f.SubjectOf(broken.Start.Address), f.Subject()
 			b := lane.Batch()
@@ -42,6 +45,7 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", column, err)
 			}
+
 			if len(got.Existing) != 1 || got.Existing[0].Index != 1 {
 				t.Fatalf("%s: existing %+v, want one for the second start", column, got.Existing)
 			}
@@ -56,35 +60,42 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	}
 }
 
-// An entity that cannot be understood is listed as far as its columns tell, and whoever needs it hears why it cannot be loaded, with its name. So is an item of a mailbox.
+// An entity that cannot be understood is listed as far as its columns tell, and whoever needs it
+// hears why it cannot be loaded, with its name. So is an item of a mailbox.
 func TestUnreadableEntity(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	f := storetest.New(t, openURL(t, url))
 	broken, mistaken, well, mail := f.Counter(), f.Counter(), f.Counter(), f.Counter()
+
 	f.Join(1).Lanes[0].Write(func(b *store.Batch) {
 		b.Entities = []store.EntityRow{broken.Set(1, "1"), mistaken.Set(1, "1"), well.Lock(1, "s"), mail.Set(1, "1")}
 		b.Mailbox = []store.MailboxRow{mail.Mail(1), mail.Mail(2), mail.Mail(3)}
 	})
+
 	c := connect(t, url)
 	exec(t, c, `update perdure.entities set body = '\xff' where key = '`+broken.Address.Key+`'`)
 	exec(t, c, `update perdure.entities set locked = true where key = '`+mistaken.Address.Key+`'`)
 	exec(t, c, `update perdure.mailbox set body = '\xff' where seq = 2`)
+
 	for _, n := range []storetest.Counter{broken, mistaken} {
 		if got, err := f.Store.LoadEntity(t.Context(), n.EntityKey, 10, 1000); got.Entity != nil || !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), n.Address.String()) {
 			t.Errorf("%s: %+v, %v", n.Address, got, err)
 		}
 	}
+
 	if got, err := f.Store.LoadEntity(t.Context(), mail.EntityKey, 1, 1000); err != nil || len(got.Mailbox) != 1 || !got.More {
 		t.Errorf("the item before: %+v, %v", got, err)
 	}
 	if got, err := f.Store.LoadMailbox(t.Context(), mail.EntityKey, 2, 1, 1000); err != nil || len(got) != 1 {
 		t.Errorf("the item behind: %+v, %v", got, err)
 	}
+
 	if got, err := f.Store.LoadMailbox(t.Context(), mail.EntityKey, 1, 1, 1000); err != nil || len(got) != 1 || got[0].Damaged == nil ||
 		!strings.Contains(got[0].Damaged.Why, mail.Address.String()) || !strings.Contains(got[0].Damaged.Why, "item 2") {
 		t.Errorf("the item itself: %+v, %v", got, err)
 	}
+
 	page, err := f.Store.ListEntities(t.Context(), store.EntityQuery{Tenant: model.DefaultTenant, Limit: 10})
 	if err != nil {
 		t.Fatal(err)
@@ -106,21 +117,25 @@ func TestUnreadableDeadLetter(t *testing.T) {
 	c := connect(t, url)
 	exec(t, c, `update perdure.dead set body = '\xff' where task = 'a'`)
 	exec(t, c, `update perdure.dead set queue = 'other' where task = 'b'`)
+
 	for _, row := range rows[:2] {
 		if got, err := f.Store.LoadDead(t.Context(), row.DeadKey); got != nil || !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), s.Run.String()) {
 			t.Errorf("task %s: %v, %v", row.Task, got, err)
 		}
 	}
+
 	page, err := f.Store.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 10})
 	if err != nil || len(page.Rows) != 3 {
 		t.Fatalf("%d rows, %v", len(page.Rows), err)
 	}
 	f.Want("the one that is well", rows[2], page.Rows[0])
+
 	for _, row := range page.Rows[1:] {
 		if row.Body.Failure == nil || row.Body.Failure.Kind != fault.Corrupt.String() || row.Body.At != storetest.Noon || row.Body.Spec.Kind != "charge" {
 			t.Errorf("task %s is listed as %+v", row.Task, row.Body)
 		}
 	}
+
 	if groups, err := f.Store.GroupDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant}, 10); err != nil || len(groups) != 1 || groups[0].Count != 3 {
 		t.Errorf("groups %+v, %v", groups, err)
 	}

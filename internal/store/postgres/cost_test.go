@@ -23,7 +23,8 @@ type tableStats struct {
 	Inserted, Updated, Hot, Deleted, Scans, ScannedRows, IndexRows int64
 }
 
-// statistics reads the counters of all tables. They are complete only when the sessions that caused them have ended.
+// statistics reads the counters of all tables. They are complete only when the sessions that caused
+// them have ended.
 func statistics(t testing.TB, url string) map[string]tableStats {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -31,6 +32,7 @@ func statistics(t testing.TB, url string) map[string]tableStats {
 		t.Fatal(err)
 	}
 	defer c.Close(context.Background())
+
 	eventually(t, "all other sessions to end", func() bool {
 		var n int
 		err := c.QueryRow(t.Context(), `select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`).Scan(&n)
@@ -39,6 +41,7 @@ func statistics(t testing.TB, url string) map[string]tableStats {
 		}
 		return n == 0
 	})
+
 	rows, err := c.Query(t.Context(), `select relname, n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del, seq_scan, seq_tup_read, coalesce(idx_tup_fetch, 0)
 from pg_stat_user_tables where schemaname = 'perdure'`)
 	if err != nil {
@@ -47,6 +50,7 @@ from pg_stat_user_tables where schemaname = 'perdure'`)
 	out := make(map[string]tableStats)
 	var name string
 	var s tableStats
+
 	_, err = pgx.ForEachRow(rows, []any{&name, &s.Inserted, &s.Updated, &s.Hot, &s.Deleted, &s.Scans, &s.ScannedRows, &s.IndexRows}, func() error {
 		out[name] = s
 		return nil
@@ -54,6 +58,7 @@ from pg_stat_user_tables where schemaname = 'perdure'`)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return out
 }
 
@@ -63,11 +68,12 @@ func (a tableStats) minus(b tableStats) tableStats {
 	}
 }
 
-// An inline step is one row; a start and a close are one row each, and one in the set of runnable runs. Nothing else is touched but the fence, and the
-// updates of runs leave the indexes alone.
+// An inline step is one row; a start and a close are one row each, and one in the set of runnable
+// runs. Nothing else is touched but the fence, and the updates of runs leave the indexes alone.
 func TestRowsPerWorkflow(t *testing.T) {
 	t.Parallel()
-	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t) // sessions that begin elsewhere on a server keep old versions alive for a moment
+	// sessions that begin elsewhere on a server keep old versions alive for a moment
+	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
 	s := openURL(t, base)
 	l := newLoad(t, s, 100)
 	_ = s.Close()
@@ -80,6 +86,7 @@ func TestRowsPerWorkflow(t *testing.T) {
 	}
 	_ = s.Close()
 	after := statistics(t, base)
+
 	want := map[string]tableStats{
 		"history": {Inserted: 3 * workflows}, "executions": {Inserted: workflows, Updated: workflows},
 		"runnable": {Inserted: workflows, Deleted: workflows}, "fences": {Updated: batches},
@@ -97,7 +104,8 @@ func TestRowsPerWorkflow(t *testing.T) {
 	}
 }
 
-// The row of an entity is one row, and a change of its state leaves the indexes alone: those that have the address, and that of the locked ones.
+// The row of an entity is one row, and a change of its state leaves the indexes alone: those that
+// have the address, and that of the locked ones.
 func TestRowsPerEntity(t *testing.T) {
 	t.Parallel()
 	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t) // as above
@@ -105,12 +113,14 @@ func TestRowsPerEntity(t *testing.T) {
 	f := storetest.New(t, s)
 	l := f.Join(1).Lanes[0]
 	const changes = 100
+
 	counters := []storetest.Counter{f.Counter(), f.Counter(), f.Counter()}
 	for version := range int64(changes) {
 		l.Write(func(b *store.Batch) {
 			b.Entities = []store.EntityRow{counters[0].Set(version+1, "x"), counters[1].Set(version+1, "y"), counters[2].Lock(version+1, "s")}
 		})
 	}
+
 	_ = s.Close()
 	got := statistics(t, base)["entities"]
 	if want := int64(3 * (changes - 1)); got.Inserted != 3 || got.Updated != want || got.Deleted != 0 || got.Hot < want*9/10 {
@@ -118,8 +128,9 @@ func TestRowsPerEntity(t *testing.T) {
 	}
 }
 
-// No method reads a table from one end to the other, whatever is in it. Each is called with and without prepared plans, on tables with 20,000 rows that
-// do not concern the call; prepared plans are those that were made when the tables were empty.
+// No method reads a table from one end to the other, whatever is in it. Each is called with and
+// without prepared plans, on tables with 20,000 rows that do not concern the call; prepared plans
+// are those that were made when the tables were empty.
 func TestNothingScans(t *testing.T) {
 	t.Parallel()
 	for _, prepared := range []bool{true, false} {
@@ -130,15 +141,19 @@ func TestNothingScans(t *testing.T) {
 			f := storetest.New(t, s)
 			n := f.Join(1)
 			admin := connect(t, base)
-			exec(t, admin, `analyze`) // now it is official that everything is empty, and this is when a session that lives long makes its plans
+			// now it is official that everything is empty, and this is when a session that lives
+			// long makes its plans
+			exec(t, admin, `analyze`)
 			for range 8 {
 				everything(t, f, n)
 			}
 			postgres.Fill(t, s)
 			var before map[string]tableStats
+
 			if prepared {
 				_ = admin.Close(t.Context()) // the same sessions go on
-			} else { // planned anew each time, and a scan is the right plan as long as a table is empty
+			} else {
+				// planned anew each time, and a scan is the right plan as long as a table is empty
 				exec(t, admin, `analyze`)
 				_ = admin.Close(t.Context())
 				_ = s.Close()
@@ -146,19 +161,24 @@ func TestNothingScans(t *testing.T) {
 				s = openURL(t, base, func(c *postgres.Config) { c.NoPrepare = true })
 				f.Store = s
 			}
+
 			const times = 8
 			for range times {
 				everything(t, f, n)
 			}
 			_ = s.Close()
 			after := statistics(t, base)
-			small := []string{"meta", "settings_counter", "nodes", "shards", "migrations", "cursors"} // a few hundred rows at most
+
+			// a few hundred rows at most
+			small := []string{"meta", "settings_counter", "nodes", "shards", "migrations", "cursors"}
 			for _, name := range slices.Sorted(maps.Keys(after)) {
 				got := after[name].minus(before[name])
-				if !slices.Contains(small, name) && got.ScannedRows > 0 { // creating an index counts as a scan of no rows
+				// creating an index counts as a scan of no rows
+				if !slices.Contains(small, name) && got.ScannedRows > 0 {
 					t.Errorf("%s was scanned %d times, %d rows", name, got.Scans, got.ScannedRows)
 				}
-				// Rows that do not concern a call are seen only where a filter is applied on the way: the inbox, whose deferred requests are few, and lists.
+				// Rows that do not concern a call are seen only where a filter is applied on the
+				// way: the inbox, whose deferred requests are few, and lists.
 				if most := int64(times * 300); name != "inbox" && name != "cursors" && got.IndexRows > most {
 					t.Errorf("%s: %d rows were read through indexes, want at most %d", name, got.IndexRows, most)
 				}
@@ -176,12 +196,14 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	request, later := a.Request(f.RunID(), "q"), a.Request(f.RunID(), "d")
 	later.NotBefore = storetest.Noon
 	dead := a.Dead("t", "charge", "boom", 1)
+
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	acquired, err := s.Acquire(ctx, n.ID, n.Epoch, f.Shards())
 	check(err)
 	sent, received := int64(0), int64(0)
@@ -190,9 +212,11 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 			sent, received = shard.Sent[1], shard.Received[1]
 		}
 	}
+
 	sent, received = max(sent, received), max(sent, received)
 	check(s.PutInbox(ctx, []store.InboxRow{request}))
 	a.Start.Labels = []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
+
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{a.StartRow(), other.StartIfAbsent()}
 		b.Labels = []store.LabelRow{a.Label("region", "us"), a.Label("tier", "")}
@@ -207,13 +231,16 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 		b.TaskData = []store.TaskDatum{a.Datum("t", "", "1"), a.Datum("t", "x", "1")}
 		b.Logs = []store.LogRow{a.Line("t", 1, 0, "old"), a.Line("t", storetest.Noon, 1, "new")}
 	})
+
 	mark, _ := storetest.Requeue(dead, storetest.Noon)
 	drop := a.Datum("t", "x", "")
 	drop.Deleted = true
+
 	l.Write(func(b *store.Batch) {
 		b.DeadMarks, b.DeadDeletes = []store.DeadMark{mark}, []store.DeadKey{a.Dead("v", "", "", 0).DeadKey}
 		b.TaskData = []store.TaskDatum{a.Datum("t", "", "2"), drop}
 	})
+
 	tasks(t, s, a, dead)
 	entities(t, f, l)
 	_, err = s.LoadRunnable(ctx, []model.ShardID{other.Shard}, store.RunKey{Shard: other.Shard}, 10)
@@ -224,10 +251,12 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	check(err)
 	_, err = s.LoadEvents(ctx, a.RunKey, 0, 10, 1000)
 	check(err)
+
 	for _, run := range []model.RunID{a.Run, {}} {
 		_, err = s.LoadRun(ctx, a.Shard, a.Start.Address, run, 10, 1000)
 		check(err)
 	}
+
 	_, err = s.LoadTimers(ctx, f.Shards(), store.TimerMark{}, storetest.Noon+1, 10)
 	check(err)
 	_, err = s.LoadRunTimers(ctx, a.RunKey)
@@ -239,6 +268,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	_, err = s.LoadReplies(ctx, []store.RequestKey{a.RequestKey("q")})
 	check(err)
 	n.Renew(time.Hour, f.Shards()...)
+
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{next.Replace(a.Run)}
 		b.Closes = []store.CloseRow{a.Close(model.Continued), other.Close(model.Completed)}
@@ -249,6 +279,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 		b.Inbox = []store.InboxKey{storetest.Consume(later)}
 		b.Free = []model.ShardID{5}
 	})
+
 	again := f.SubjectOf(other.Start.Address)
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })
 	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{next.Close(model.Completed)} })
@@ -256,6 +287,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	check(err)
 	_, err = s.LoadOutcomes(ctx, []store.RunKey{a.RunKey, next.RunKey})
 	check(err)
+
 	for _, q := range []store.Query{
 		{Tenant: model.DefaultTenant, Limit: 10},
 		{Tenant: model.DefaultTenant, Limit: 10, After: store.PageMark{Started: storetest.Noon + 5, Run: a.Run}, AllRuns: true},
@@ -267,12 +299,14 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 		_, err = s.List(ctx, q)
 		check(err)
 	}
+
 	_, err = s.Count(ctx, store.Query{Tenant: "nobody"})
 	check(err)
 	for range 2 {
 		_, err = s.LoadExpired(ctx, store.ExpiredRequest{Shards: f.Shards(), ClosedBefore: 3e15, Now: 3e15, Limit: 10})
 		check(err)
 	}
+
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{a.RunKey, next.RunKey} })
 	_, err = s.Members(ctx)
 	check(err)
@@ -293,6 +327,7 @@ func tasks(t *testing.T, s store.Store, a storetest.Subject, dead store.DeadRow)
 			t.Fatal(err)
 		}
 	}
+
 	_, err := s.LoadDead(ctx, dead.DeadKey)
 	check(err)
 	yes := true
@@ -309,6 +344,7 @@ func tasks(t *testing.T, s store.Store, a storetest.Subject, dead store.DeadRow)
 		_, err = s.GroupDead(ctx, q, 10)
 		check(err)
 	}
+
 	_, err = s.LoadDeadBefore(ctx, []model.ShardID{a.Shard}, 5, store.DeadPlace{}, 10)
 	check(err)
 	for _, task := range []string{"", "t"} {
@@ -317,6 +353,7 @@ func tasks(t *testing.T, s store.Store, a storetest.Subject, dead store.DeadRow)
 		_, err = s.LoadLogs(ctx, a.RunKey, task, store.LogPlace{At: 1}, 10)
 		check(err)
 	}
+
 	setting := store.Setting{SettingKey: store.SettingKey{Tenant: model.DefaultTenant, Kind: "limit", Name: a.Run.String()}, Body: []byte("1")}
 	version, err := s.PutSetting(ctx, setting, 0)
 	check(err)
@@ -335,12 +372,14 @@ func entities(t *testing.T, f *storetest.Fixture, l *storetest.Lane) {
 	t.Helper()
 	ctx, s := t.Context(), f.Store
 	a, b := f.Counter(), f.Counter()
+
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	l.Write(func(w *store.Batch) {
 		w.Entities, w.Mailbox = []store.EntityRow{a.Set(1, "1"), b.Lock(1, "s")}, []store.MailboxRow{a.Mail(1), a.Mail(2), b.Mail(1)}
 	})
@@ -348,10 +387,12 @@ func entities(t *testing.T, f *storetest.Fixture, l *storetest.Lane) {
 	check(err)
 	_, err = s.LoadMailbox(ctx, a.EntityKey, 1, 10, 1000)
 	check(err)
+
 	for _, after := range []store.EntityKey{{}, a.EntityKey} {
 		_, err = s.LoadMailboxes(ctx, []model.ShardID{a.Shard, b.Shard}, after, 5)
 		check(err)
 	}
+
 	for _, q := range []store.EntityQuery{
 		{},
 		{After: a.Address},
@@ -367,6 +408,7 @@ func entities(t *testing.T, f *storetest.Fixture, l *storetest.Lane) {
 		_, err = s.ListEntities(ctx, q)
 		check(err)
 	}
+
 	l.Write(func(w *store.Batch) {
 		w.Taken, w.Entities = []store.MailboxKey{a.Take(1), a.Take(2), b.Take(1)}, []store.EntityRow{a.Set(2, "2"), b.Remove(1)}
 	})
@@ -386,18 +428,20 @@ func TestIdleBudget(t *testing.T) {
 	n.Renew(time.Hour, f.Shards()...)
 	requests := 0
 	proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: func(pgproxy.Request) bool { requests++; return false }})
+
 	const times = 5
 	for range times {
 		time.Sleep(1100 * time.Millisecond) // longer than a pool waits before it pings
 		n.Renew(time.Hour, f.Shards()...)
 	}
+
 	if requests != times {
 		t.Errorf("%d round trips for %d renewals", requests, times)
 	}
 }
 
-// A reader that keeps a snapshot open for hours, as a backup does, must not make commits slower and slower: dead versions of the fence cannot be
-// removed as long as it lives.
+// A reader that keeps a snapshot open for hours, as a backup does, must not make commits slower and
+// slower: dead versions of the fence cannot be removed as long as it lives.
 func TestOldSnapshot(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)
@@ -409,7 +453,9 @@ func TestOldSnapshot(t *testing.T) {
 	const batches, window = 12_000, 1000
 	l.lane.Write(func(*store.Batch) {})
 	pid := backend(t, base)
-	var first, last time.Duration // of the server's processor: unlike the clock, it does not count what others do meanwhile
+
+	// of the server's processor: unlike the clock, it does not count what others do meanwhile
+	var first, last time.Duration
 	for i := range batches {
 		if i == batches-window {
 			last = cpuOf(t, pid)
@@ -419,6 +465,7 @@ func TestOldSnapshot(t *testing.T) {
 			first = cpuOf(t, pid)
 		}
 	}
+
 	last = cpuOf(t, pid) - last
 	if last > 3*first {
 		t.Errorf("%d commits took %s of the server, and %s after %d commits under an old snapshot", window, first, last, batches)

@@ -25,6 +25,7 @@ func (w *writer) dead() {
 		})
 		w.execute()
 	}
+
 	if rows := w.batch.DeadMarks; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].DeadKey) })
 		w.use(stDeadMark)
@@ -35,6 +36,7 @@ func (w *writer) dead() {
 		w.int8s(n, func(i int) int64 { return rows[o[i]].Prev })
 		w.execute()
 	}
+
 	if rows := w.batch.DeadDeletes; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
 		w.use(stDeadDelete)
@@ -63,7 +65,8 @@ func (e *encoder) deadRows(n int, row func(i int) (key store.DeadKey, requeued i
 
 const deadColumns = `d.shard, d.run, d.task, d.requeued, d.at, d.tenant, d.kind, d.queue, d.fingerprint, d.body`
 
-// scanDead reads dead letters: deadColumns. One that cannot be understood has what its columns tell; bad hears of it.
+// scanDead reads dead letters: deadColumns. One that cannot be understood has what its columns
+// tell; bad hears of it.
 func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRow, _ error) {
 	if err != nil {
 		return nil, err
@@ -73,6 +76,7 @@ func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRo
 	var run pgtype.UUID
 	var body pgtype.DriverBytes
 	targets := []any{&r.Shard, &run, &r.Task, &r.Requeued, &c.At, &c.Tenant, &c.Kind, &c.Queue, &c.Fingerprint, &body}
+
 	_, err = pgx.ForEachRow(rows, targets, func() (err error) {
 		r.Run = run.Bytes
 		r.Body, err = model.DecodeDeadTask(body)
@@ -87,6 +91,7 @@ func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRo
 		out = append(out, r)
 		return nil
 	})
+
 	return out, err
 }
 
@@ -111,7 +116,8 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow
 
 func ignore(error) {}
 
-// deadListing is the condition of a query. Every secondary index has a condition that must be repeated here: in the order of time, or by what is alike.
+// deadListing is the condition of a query. Every secondary index has a condition that must be
+// repeated here: in the order of time, or by what is alike.
 func deadListing(q *store.DeadQuery, alike bool) *listing {
 	l := &listing{from: "{schema}.dead d"}
 	l.and("d.tenant = %s", q.Tenant)
@@ -122,6 +128,7 @@ func deadListing(q *store.DeadQuery, alike bool) *listing {
 	} else {
 		l.and("d.at is not null")
 	}
+
 	if len(q.Kinds) > 0 {
 		l.and("d.kind = any (%s)", q.Kinds)
 	}
@@ -137,6 +144,7 @@ func deadListing(q *store.DeadQuery, alike bool) *listing {
 	if q.Requeued != nil {
 		l.and("(d.requeued > 0) = %s", *q.Requeued)
 	}
+
 	return l
 }
 
@@ -178,7 +186,8 @@ func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err 
 	return n, err
 }
 
-// deadGroups is the statement of groups with the last dead letter of each; the last argument is the limit.
+// deadGroups is the statement of groups with the last dead letter of each; the last argument is the
+// limit.
 func (l *listing) deadGroups() string {
 	return fmt.Sprintf(`
 select g.n, g.first, x.* from (
@@ -202,6 +211,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 		}
 		var g store.DeadGroup
 		var body pgtype.DriverBytes
+
 		_, err = pgx.ForEachRow(rows, []any{&g.Count, &g.First, nil, nil, nil, nil, &g.Last, nil, &g.Kind, nil, &g.Fingerprint, &body}, func() error {
 			d, err := model.DecodeDeadTask(body)
 			switch g.Message = ""; {
@@ -213,12 +223,15 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 			out = append(out, g)
 			return nil
 		})
+
 		return err
 	})
+
 	return out, err
 }
 
-// loadDeadBefore takes the shards one by one, as recovery does; bodies are read only of the rows that are returned.
+// loadDeadBefore takes the shards one by one, as recovery does; bodies are read only of the rows
+// that are returned.
 const loadDeadBefore = `
 select ` + deadColumns + `
 from (
@@ -251,5 +264,6 @@ func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, befo
 		}
 		return nil
 	})
+
 	return out, err
 }

@@ -24,6 +24,7 @@ func (w *writer) entities() {
 		w.int8s(n, func(i int) int64 { return rows[o[i]].Seq })
 		w.execute()
 	}
+
 	if rows := w.batch.Mailbox; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Key().Compare(rows[j].Key()) })
 		w.use(stMailbox)
@@ -35,9 +36,11 @@ func (w *writer) entities() {
 		})
 		w.execute()
 	}
+
 	if len(w.batch.Entities) == 0 {
 		return
 	}
+
 	var fresh, changed, gone []*store.EntityRow
 	for i := range w.batch.Entities {
 		switch r := &w.batch.Entities[i]; {
@@ -49,6 +52,7 @@ func (w *writer) entities() {
 			changed = append(changed, r)
 		}
 	}
+
 	w.entityRows(stEntity, fresh)
 	w.entityRows(stEntityChange, changed)
 	w.entityRows(stEntityRemove, gone)
@@ -66,12 +70,14 @@ func (w *writer) entityRows(index int, rows []*store.EntityRow) {
 	if index != stEntity {
 		w.int8s(n, func(i int) int64 { return rows[i].Prev })
 	}
+
 	if index != stEntityRemove {
 		w.int8s(n, func(i int) int64 { return rows[i].Entity.Version })
 		w.int8s(n, func(i int) int64 { return int64(rows[i].Entity.Changed) })
 		w.bools(n, func(i int) bool { return rows[i].Entity.Locked() })
 		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendEntity(dst, &rows[i].Entity) })
 	}
+
 	w.execute()
 }
 
@@ -95,7 +101,8 @@ select seq, at, body from (
   from {schema}.mailbox m where m.shard = $1 and m.tenant = $2 and m.type = $3 and m.key = $4 and m.seq > $5 order by m.seq limit $6) m
 where before < $7 or before = 0 order by seq`
 
-	// From one entity to the next: as many look-ups as there are entities, whatever the number of items.
+	// From one entity to the next: as many look-ups as there are entities, whatever the number of
+	// items.
 	loadMailboxes = `
 select t.shard, s.tenant, s.type, s.key
 from unnest($1::smallint[]) with ordinality t (shard, nr)
@@ -114,7 +121,8 @@ cross join lateral (
 order by t.nr, s.tenant, s.type, s.key limit $6`
 )
 
-// scanEntities reads rows: entityColumns. One that cannot be understood has what its columns tell; bad hears of it.
+// scanEntities reads rows: entityColumns. One that cannot be understood has what its columns tell;
+// bad hears of it.
 func scanEntities(rows pgx.Rows, err error, bad func(err error)) (out []model.Entity, _ error) {
 	if err != nil {
 		return nil, err
@@ -124,6 +132,7 @@ func scanEntities(rows pgx.Rows, err error, bad func(err error)) (out []model.En
 	var changed model.Time
 	var locked bool
 	var body pgtype.DriverBytes
+
 	_, err = pgx.ForEachRow(rows, []any{&a.Tenant, &a.Type, &a.Key, &version, &changed, &locked, &body}, func() error {
 		n, err := model.DecodeEntity(a, version, changed, body)
 		if err == nil && n.Locked() != locked {
@@ -136,6 +145,7 @@ func scanEntities(rows pgx.Rows, err error, bad func(err error)) (out []model.En
 		out = append(out, n)
 		return nil
 	})
+
 	return out, err
 }
 
@@ -166,6 +176,7 @@ func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxB
 	}
 	limit = max(1, limit)
 	args := namedEntity(key)
+
 	err = s.read(ctx, "load entity", func(ctx context.Context, c *pgx.Conn) error {
 		out = store.LoadedEntity{}
 		var batch pgx.Batch
@@ -179,6 +190,7 @@ func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxB
 	if err != nil {
 		return store.LoadedEntity{}, err
 	}
+
 	return out, nil
 }
 
@@ -193,6 +205,7 @@ func readEntity(results pgx.BatchResults, a model.Address, out *store.LoadedEnti
 	if err = cmp.Or(err, unreadable); err != nil {
 		return err
 	}
+
 	if len(found) > 0 {
 		out.Entity = &found[0]
 	}
@@ -200,6 +213,7 @@ func readEntity(results pgx.BatchResults, a model.Address, out *store.LoadedEnti
 	rows, err = results.Query()
 	out.Mailbox, size, err = scanItems(rows, err, a)
 	out.More = len(out.Mailbox) == limit || size >= maxBytes
+
 	return err
 }
 
@@ -234,6 +248,7 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 			if err != nil {
 				return err
 			}
+
 			var k store.EntityKey
 			_, err = pgx.ForEachRow(rows, []any{&k.Shard, &k.Address.Tenant, &k.Address.Type, &k.Address.Key}, func() error {
 				out = append(out, k)
@@ -243,13 +258,16 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	return out, err
 }
 
-// entityListing is the statement of one page; the last argument is the limit. Every secondary index has a condition that must be repeated here. Keys of all types are
-// looked for in one type after the other, because types are few.
+// entityListing is the statement of one page; the last argument is the limit. Every secondary index
+// has a condition that must be repeated here. Keys of all types are looked for in one type after
+// the other, because types are few.
 func entityListing(q *store.EntityQuery) (sql string, args []any) {
 	l, which := &listing{}, "e.locked is not null"
 	if q.Locked {
@@ -259,21 +277,25 @@ func entityListing(q *store.EntityQuery) (sql string, args []any) {
 	if q.Key != "" {
 		l.and("e.key = %s", q.Key)
 	}
+
 	if q.KeyPrefix != "" {
 		l.and("e.key >= %s", q.KeyPrefix)
 		if end := prefixEnd(q.KeyPrefix); end != "" {
 			l.and("e.key < %s", end)
 		}
 	}
+
 	everyType := q.Type == "" && (q.Key != "" || q.KeyPrefix != "")
 	switch after := q.After != (model.Address{}); {
 	case everyType:
-		l.and("e.type = w.type and e.key > case when w.type = %s then %s else '' end", q.After.Type, q.After.Key) // no key that is looked for is empty
+		// no key that is looked for is empty
+		l.and("e.type = w.type and e.key > case when w.type = %s then %s else '' end", q.After.Type, q.After.Key)
 	case after && q.After.Type == q.Type:
 		l.and("e.key > %s", q.After.Key)
 	case after:
 		l.and("(e.type, e.key) > (%s, %s)", q.After.Type, q.After.Key)
 	}
+
 	if q.Type != "" {
 		l.and("e.type = %s", q.Type)
 	}
@@ -282,6 +304,7 @@ func entityListing(q *store.EntityQuery) (sql string, args []any) {
 	if !everyType {
 		return sql, l.args
 	}
+
 	return fmt.Sprintf(`
 with recursive w as (
   (select e.type from {schema}.entities e where e.tenant = $1 and %[1]s and e.type >= $%[2]d order by e.type limit 1)
@@ -292,8 +315,9 @@ with recursive w as (
 select %[3]s from w cross join lateral (%[4]s) e order by w.type, e.key limit $%[5]d`, which, limit-2, entityColumns, sql, limit), l.args
 }
 
-// prefixEnd is the smallest text above all texts with a prefix; empty when there is none. The bytes of texts are in the order of their characters, and an
-// end that is not made of characters would not be taken for a text.
+// prefixEnd is the smallest text above all texts with a prefix; empty when there is none. The bytes
+// of texts are in the order of their characters, and an end that is not made of characters would
+// not be taken for a text.
 func prefixEnd(prefix string) string {
 	for prefix != "" {
 		last, size := utf8.DecodeLastRuneInString(prefix)

@@ -27,13 +27,15 @@ const (
 	codeInvalidSchema     = "3F000"
 )
 
-// classOf decides what an error of severity ERROR means for a write: its transaction was aborted, so nothing was applied, and nothing will be.
-// What remains is whether the same call can succeed. What is not listed is Away: to wait and try again harms nobody, while Refused would make the
+// classOf decides what an error of severity ERROR means for a write: its transaction was aborted,
+// so nothing was applied, and nothing will be. What remains is whether the same call can succeed.
+// What is not listed is Away: to wait and try again harms nobody, while Refused would make the
 // engine look for a culprit among the rows.
 func classOf(code string) store.Class {
 	if len(code) != 5 {
 		return store.Away
 	}
+
 	switch code {
 	case codeCompletionUnknown:
 		return store.Unknown
@@ -42,22 +44,26 @@ func classOf(code string) store.Class {
 	case codeDataCorrupted, codeIndexCorrupted:
 		return store.Refused // by the rows that lie there; the others can go on
 	}
+
 	switch code[:2] {
 	case "40": // serialization failure, deadlock
 		return store.Retryable
 	case "08", "57": // connection, operator intervention (57014 is above)
 		return store.Unknown
-	case "21", "22", "23", "27", "44", "54", "P0": // cardinality, data, constraints, triggers, limits of the program, raised by functions
+	case "21", "22", "23", "27", "44", "54", "P0":
+		// cardinality, data, constraints, triggers, limits of the program, raised by functions
 		return store.Refused
 	case "72": // snapshot too old
 		return store.Retryable
 	}
-	// 25 read-only, 28 and 42 rights and missing tables, 53 resources, 55 state, 58 and XX system errors, F0 configuration
+
+	// 25 read-only, 28 and 42 rights and missing tables, 53 resources, 55 state, 58 and XX system
+	// errors, F0 configuration
 	return store.Away
 }
 
-// proves tells whether the error proves that the transaction was aborted. FATAL and PANIC do not: the session may end after
-// the commit was written, for instance while it waits for a standby.
+// proves tells whether the error proves that the transaction was aborted. FATAL and PANIC do not:
+// the session may end after the commit was written, for instance while it waits for a standby.
 func (f *failure) proves() bool {
 	severity := f.SeverityUnlocalized
 	if severity == "" { // not sent by something that merely speaks the protocol
@@ -74,7 +80,8 @@ func (f *failure) class() store.Class {
 	return classOf(f.Code)
 }
 
-// breaks tells whether the connection should not be used again: its server cannot write, or its prepared statements are stale.
+// breaks tells whether the connection should not be used again: its server cannot write, or its
+// prepared statements are stale.
 func (f *failure) breaks() bool { return breaks(f.Code) }
 
 func breaks(code string) bool {
@@ -131,8 +138,8 @@ func fenced(op string) error {
 // refusal is the error of a call whose arguments cannot be stored.
 func refusal(op string, err error) error { return &store.Error{Class: store.Refused, Op: op, Err: err} }
 
-// classify is the error of a call on a connection of the pool, after something was handed to the driver.
-// A read cannot have been applied, so that its class is never Unknown.
+// classify is the error of a call on a connection of the pool, after something was handed to the
+// driver. A read cannot have been applied, so that its class is never Unknown.
 func classify(ctx context.Context, op string, write bool, err error) error {
 	var e *store.Error
 	if err == nil || errors.As(err, &e) {
@@ -152,6 +159,7 @@ func classify(ctx context.Context, op string, write bool, err error) error {
 		}
 		return &store.Error{Class: unknown, Op: op, Err: err}
 	}
+
 	f := failure{PgError: pg}
 	if !f.proves() {
 		return &store.Error{Class: unknown, Op: op, Err: withHint(err, pg)}
@@ -160,5 +168,6 @@ func classify(ctx context.Context, op string, write bool, err error) error {
 	if class == store.Retryable && pg.Code != codePlanChanged && !write {
 		class = store.Away // a read that takes too long will do so again
 	}
+
 	return &store.Error{Class: class, Op: op, Err: withHint(err, pg)}
 }

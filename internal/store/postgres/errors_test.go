@@ -23,19 +23,25 @@ func TestClasses(t *testing.T) {
 	t.Parallel()
 	const retryable, unknown, refused, away = store.Retryable, store.Unknown, store.Refused, store.Away
 	for code, want := range map[string]store.Class{
-		"0A000": retryable, // cached plan must not change result type: prepared again on a new connection
+		// cached plan must not change result type: prepared again on a new connection
+		"0A000": retryable,
 		"08000": unknown, "08003": unknown, "08006": unknown, "08P01": unknown,
-		"21000": refused,                                                       // the same row twice
-		"22001": refused, "22003": refused, "22012": refused, "22021": refused, // too long, out of range, division by zero, not UTF-8
+		// the same row twice
+		"21000": refused,
+		// too long, out of range, division by zero, not UTF-8
+		"22001": refused, "22003": refused, "22012": refused, "22021": refused,
 		"22P02": refused, "22P03": refused, "23502": refused, "23505": refused, "23514": refused, "23P01": refused,
 		"25006": away, "25P02": away, "25P03": away, // read-only; aborted; idle in transaction
-		"26000": retryable, "42P05": retryable, // a prepared statement is not there or there already
+		// a prepared statement is not there or there already
+		"26000": retryable, "42P05": retryable,
 		"27000": refused,
 		"28000": away, "28P01": away, "3D000": away, "3F000": away,
 		"40000": retryable, "40001": retryable, "40P01": retryable, "40003": unknown,
-		"42501": away, "42601": away, "42703": away, "42P01": away, // rights, syntax, missing column, missing table: nobody's row is to blame
+		// rights, syntax, missing column, missing table: nobody's row is to blame
+		"42501": away, "42601": away, "42703": away, "42P01": away,
 		"44000": refused,
-		"53000": away, "53100": away, "53200": away, "53300": away, "53400": away, // disk full, out of memory
+		// disk full, out of memory
+		"53000": away, "53100": away, "53200": away, "53300": away, "53400": away,
 		"54000": refused, "54001": refused, "54023": refused, // an index entry that is too large
 		"55000": away, "55006": away, "55P03": retryable,
 		"57000": unknown, "57014": retryable, "57P01": unknown, "57P02": unknown, "57P03": unknown, "57P04": unknown, "57P05": unknown,
@@ -77,6 +83,7 @@ func TestProof(t *testing.T) {
 			t.Errorf("%s %s proves %v, want %v", c.severity, c.code, got, c.want)
 		}
 	}
+
 	localized := serverError("ERROR", "23505")
 	localized.Severity = "FEHLER"
 	if !(&failure{PgError: localized}).proves() {
@@ -120,6 +127,7 @@ func TestClassify(t *testing.T) {
 	cause := errors.New("the caller gave up")
 	cancelled, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
+
 	for _, c := range []struct {
 		name        string
 		err         error
@@ -142,6 +150,7 @@ func TestClassify(t *testing.T) {
 			t.Errorf("%s, reading: %s, want %s", c.name, got, c.read)
 		}
 	}
+
 	if err := classify(cancelled, "x", true, io.EOF); !errors.Is(err, cause) || store.ClassOf(err) != store.Unknown {
 		t.Errorf("the cause of a cancelled call is lost: %v", err)
 	}
@@ -153,12 +162,14 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Whatever a server says, the class is one that exists, and nothing that is not an ERROR is taken for a proof.
+// Whatever a server says, the class is one that exists, and nothing that is not an ERROR is taken
+// for a proof.
 func FuzzClassify(f *testing.F) {
 	for _, seed := range []string{"40001", "57P01", "22012", "08006", "", "é", "00000"} {
 		f.Add("ERROR", seed, 0)
 		f.Add("FATAL", seed, 3)
 	}
+
 	all := prepare(`"perdure"`)
 	f.Fuzz(func(t *testing.T, severity, code string, statement int) {
 		fail := &failure{PgError: serverError(severity, code)}
@@ -169,6 +180,7 @@ func FuzzClassify(f *testing.F) {
 		if class < store.Retryable || class > store.Away {
 			t.Fatalf("%q is class %d", code, class)
 		}
+
 		if fail.proves() && (severity != "ERROR" || class == store.Unknown) {
 			t.Fatalf("%s %q proves something", severity, code)
 		}
@@ -178,6 +190,7 @@ func FuzzClassify(f *testing.F) {
 		if got := store.ClassOf(classify(context.Background(), "x", true, fail.PgError)); severity != "ERROR" && got != store.Unknown {
 			t.Fatalf("%s %q of a write is %s", severity, code, got)
 		}
+
 		if got := store.ClassOf(classify(context.Background(), "x", false, fail.PgError)); got == store.Unknown {
 			t.Fatalf("a read is %s", got)
 		}

@@ -39,12 +39,14 @@ func (r *executionRow) execution() (e store.Execution, err error) {
 	if err == nil {
 		e.Waits, err = model.DecodeReasons(r.waits)
 	}
+
 	if err == nil {
 		var blocked []model.Reason
 		if blocked, err = model.DecodeReasons(r.blocked); len(blocked) > 0 {
 			e.Blocked = &blocked[0]
 		}
 	}
+
 	if err != nil {
 		return e, fault.New(fault.Corrupt, "row of run %s: %w", model.RunID(r.run), err)
 	}
@@ -61,12 +63,14 @@ func (r *executionRow) unreadable(e *store.Execution, why error) {
 	e.Unreadable(model.Start{Address: a, Run: r.run, At: model.Time(r.started)}, status, why)
 }
 
-// scanExecutions reads executionColumns. A row that cannot be understood is an error, unless unreadable says what is made of it.
+// scanExecutions reads executionColumns. A row that cannot be understood is an error, unless
+// unreadable says what is made of it.
 func scanExecutions(rows pgx.Rows, unreadable func(*executionRow, *store.Execution, error)) ([]store.Execution, error) {
 	var out []store.Execution
 	var r executionRow
 	var run pgtype.UUID
 	var start, outcome, waits, blocked pgtype.DriverBytes
+
 	_, err := pgx.ForEachRow(rows, []any{
 		&r.shard, &run, &r.started, &r.state, &r.closed, &r.current, &r.tenant, &r.workflow, &r.key, &start, &outcome, &waits, &blocked,
 	}, func() error {
@@ -79,10 +83,12 @@ func scanExecutions(rows pgx.Rows, unreadable func(*executionRow, *store.Executi
 		out = append(out, e)
 		return err
 	})
+
 	return out, err
 }
 
-// decodeExisting reads a row of stStartIfAbsent in binary form: the index of a start, and the execution that it found, if any.
+// decodeExisting reads a row of stStartIfAbsent in binary form: the index of a start, and the
+// execution that it found, if any.
 func decodeExisting(v [][]byte) (index int, found bool, e store.Execution, err error) {
 	const columns = 14
 	if len(v) == columns && len(v[0]) == 4 && v[1] == nil {
@@ -91,6 +97,7 @@ func decodeExisting(v [][]byte) (index int, found bool, e store.Execution, err e
 	if len(v) != columns || len(v[0]) != 4 || len(v[1]) != 2 || len(v[2]) != 16 || len(v[3]) != 8 || len(v[4]) != 2 || len(v[5]) != 8 || len(v[6]) != 1 {
 		return 0, false, e, fault.New(fault.Internal, "a row of an execution does not have the expected columns")
 	}
+
 	r := executionRow{
 		shard: int16(binary.BigEndian.Uint16(v[1])), run: [16]byte(v[2]), started: int64(binary.BigEndian.Uint64(v[3])),
 		state: int16(binary.BigEndian.Uint16(v[4])), closed: int64(binary.BigEndian.Uint64(v[5])), current: v[6][0] == 1,
@@ -99,5 +106,6 @@ func decodeExisting(v [][]byte) (index int, found bool, e store.Execution, err e
 	if e, err = r.execution(); err != nil { // the batch is committed all the same
 		e = store.Unread(e.Shard, model.Address{Tenant: r.tenant, Type: r.workflow, Key: r.key}, err)
 	}
+
 	return int(binary.BigEndian.Uint32(v[0])), true, e, nil
 }

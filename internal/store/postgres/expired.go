@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// loadLeaving reads the runs whose own time is over; the first one whose time is not ends the walk along the index.
+	// loadLeaving reads the runs whose own time is over; the first one whose time is not ends the
+	// walk along the index.
 	loadLeaving = `
 select t.shard, l.run, e.tenant, e.workflow, e.key
 from unnest($1::smallint[]) with ordinality t (shard, nr)
@@ -20,7 +21,8 @@ cross join lateral (select q.at, q.run from {schema}.leaving q where q.shard = t
 cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = l.run limit 1) e
 order by t.nr, l.at, l.run limit $3`
 
-	// oldShards are those that have a run in the range of the walk, which is all that most calls need to know.
+	// oldShards are those that have a run in the range of the walk, which is all that most calls
+	// need to know.
 	oldShards = `
 select t.shard from unnest($1::smallint[]) with ordinality t (shard, nr)
 where (select true from {schema}.executions e
@@ -28,7 +30,8 @@ where (select true from {schema}.executions e
   order by e.run limit 1)
 order by t.nr`
 
-	// walkOld looks at runs of one shard along the primary key. It returns those that may be removed, and the last one in any case.
+	// walkOld looks at runs of one shard along the primary key. It returns those that may be
+	// removed, and the last one in any case.
 	walkOld = `
 select run, nr, expired, tenant, workflow, key
 from (
@@ -49,6 +52,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 	if err != nil || r.Limit <= 0 {
 		return store.Expired{Runs: own}, err
 	}
+
 	err = s.read(ctx, "load expired", func(ctx context.Context, c *pgx.Conn) error {
 		out = store.Expired{Runs: slices.Clip(own)}
 		rows, err := c.Query(ctx, s.sql(oldShards), sortedShards(r.Shards, r.After.Shard), int16(min(r.After.Shard, model.MaxShards)), runArg(r.After.Run), runArg(store.OldestID(r.ClosedBefore)))
@@ -59,14 +63,17 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 		if err != nil {
 			return err
 		}
+
 		for _, shard := range shards {
 			if err := s.walkOld(ctx, c, model.ShardID(shard), &r, &out); err != nil || out.Walked == r.Limit {
 				return err
 			}
 		}
+
 		out.Next = store.RunKey{}
 		return nil
 	})
+
 	return out, err
 }
 
@@ -81,10 +88,12 @@ func (s *Store) walkOld(ctx context.Context, c *pgx.Conn, shard model.ShardID, r
 	if err != nil {
 		return err
 	}
+
 	var run pgtype.UUID
 	var nr int
 	var expired bool
 	h := store.RunHead{RunKey: store.RunKey{Shard: shard}}
+
 	_, err = pgx.ForEachRow(rows, []any{&run, &nr, &expired, &h.Address.Tenant, &h.Address.Type, &h.Address.Key}, func() error {
 		h.Run = run.Bytes
 		out.Walked, out.Next = before+nr, h.RunKey
@@ -93,5 +102,6 @@ func (s *Store) walkOld(ctx context.Context, c *pgx.Conn, shard model.ShardID, r
 		}
 		return nil
 	})
+
 	return err
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// rig is a store behind a proxy that can break its connections, a second store that always works, and a lane on the first.
+// rig is a store behind a proxy that can break its connections, a second store that always works,
+// and a lane on the first.
 type rig struct {
 	*testing.T
 	proxy  *pgproxy.Proxy
@@ -135,7 +136,8 @@ func isFence(r pgproxy.Request) bool {
 	return len(r.SQL) > 0 && strings.Contains(r.SQL[0], "fences set batch")
 }
 
-// matching matches a statement that contains a fragment; the statement commit itself and not what mentions it.
+// matching matches a statement that contains a fragment; the statement commit itself and not what
+// mentions it.
 func matching(fragment string) func(pgproxy.Request) bool {
 	if fragment != "commit" {
 		return pgproxy.Mentions(fragment)
@@ -143,7 +145,8 @@ func matching(fragment string) func(pgproxy.Request) bool {
 	return func(r pgproxy.Request) bool { return len(r.SQL) == 1 && r.SQL[0] == "commit" }
 }
 
-// What happens when the network breaks in the middle of a commit: the outcome is unknown, Refence tells the truth, and nothing is lost or doubled.
+// What happens when the network breaks in the middle of a commit: the outcome is unknown, Refence
+// tells the truth, and nothing is lost or doubled.
 func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -157,7 +160,8 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 			{"reset before the server saw it", pgproxy.Rule{Fault: pgproxy.Reset}, false},
 			{"silence", pgproxy.Rule{Fault: pgproxy.Hang}, true},
 			{"orphan that holds its locks", pgproxy.Rule{Fault: pgproxy.Orphan, Delay: 300 * time.Millisecond, Hold: pgproxy.HoldCommit}, true},
-			{"orphan that comes late", pgproxy.Rule{Fault: pgproxy.Orphan}, false}, // after the fence
+			// after the fence
+			{"orphan that comes late", pgproxy.Rule{Fault: pgproxy.Orphan}, false},
 		} {
 			t.Run(fmt.Sprintf("%s, prepared %v", c.name, prepared), func(t *testing.T) {
 				t.Parallel()
@@ -174,6 +178,7 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 				b := r.batch()
 				_, err := r.broken.Commit(t.Context(), b)
 				r.f.WantClass(err, store.Unknown)
+
 				if c.rule.Hold == pgproxy.HoldCommit { // it has its locks, or has committed by now
 					eventually(t, "the orphan has begun", func() bool {
 						select {
@@ -184,7 +189,9 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 						}
 					})
 				}
-				// The fence is asked for at once, before an orphan has ended, through the same broken network.
+
+				// The fence is asked for at once, before an orphan has ended, through the same
+				// broken network.
 				landed := r.refence(r.broken)
 				close(release)
 				if want := b.Number - 1; !c.landed && landed != want || c.landed && landed != b.Number {
@@ -203,7 +210,8 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The same, with every other write of the port: whatever is said, repeating it leads to the same result as if nothing had happened.
+// The same, with every other write of the port: whatever is said, repeating it leads to the same
+// result as if nothing had happened.
 func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -261,6 +269,7 @@ func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Options{})
 	r := newRig(t, server)
 	r.node.Renew(time.Hour)
+
 	for i, fault := range []pgproxy.Fault{pgproxy.DropReply, pgproxy.Reset} {
 		r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: pgproxy.Mentions("history")})
 		if _, err := r.broken.LoadEvents(t.Context(), r.run.RunKey, 0, 10, 1000); err != nil {
@@ -277,6 +286,7 @@ func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
 			t.Errorf("%s: landed %d", fault, landed)
 		}
 	}
+
 	r.commit(r.batch())
 	r.wantEvents()
 }
@@ -326,16 +336,19 @@ func TestSilentNetwork(t *testing.T) {
 		t.Error("renewed through a black hole")
 	}
 	r.proxy.Heal()
+
 	eventually(t, "the network", func() bool {
 		epoch, landed, err := r.broken.Refence(t.Context(), r.lane.Ref)
 		r.lane.Ref.Epoch, r.lane.Landed = max(epoch, r.lane.Ref.Epoch), max(landed, r.lane.Landed)
 		return err == nil
 	})
+
 	r.commit(r.batch())
 	r.wantEvents()
 }
 
-// A session that holds on to its fence, though its process is stopped or cut off, does not keep a takeover waiting.
+// A session that holds on to its fence, though its process is stopped or cut off, does not keep a
+// takeover waiting.
 func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -348,6 +361,7 @@ func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("fence: %v, %v", ok, err)
 	}
+
 	r.proxy.CutAll()
 	if held.Reply().Committed() {
 		t.Error("the fenced session committed")
@@ -355,7 +369,8 @@ func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
 	r.wantEvents() // the batch is not there
 }
 
-// After any restart of the server the store works again by itself, and the first commit after an idle time is not even unknown.
+// After any restart of the server the store works again by itself, and the first commit after an
+// idle time is not even unknown.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgtest.Mode{pgtest.Fast, pgtest.Immediate} {
@@ -364,16 +379,20 @@ func TestServerRestart(t *testing.T) {
 			server := pgtest.Start(t, pgtest.Options{Settings: map[string]string{"synchronous_commit": "on"}})
 			r := newRig(t, server)
 			r.node.Renew(time.Hour)
+
 			for range 2 {
 				if err := server.Stop(mode); err != nil {
 					t.Fatal(err)
 				}
-				for class := store.Unknown; class != store.Away; { // unknown, as long as there is a connection on which it was sent
+
+				// unknown, as long as there is a connection on which it was sent
+				for class := store.Unknown; class != store.Away; {
 					_, err := r.f.Store.Commit(t.Context(), r.batch())
 					if class = store.ClassOf(err); class != store.Unknown && class != store.Away {
 						t.Fatalf("commit without a server: %v", err)
 					}
 				}
+
 				if _, err := r.f.Store.Members(t.Context()); store.ClassOf(err) != store.Away {
 					t.Errorf("members: %v", err)
 				}
@@ -383,6 +402,7 @@ func TestServerRestart(t *testing.T) {
 				if err := server.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+
 				r.node.Renew(time.Hour)
 				if _, err := r.f.Store.Members(t.Context()); err != nil {
 					t.Errorf("members: %v", err)
@@ -390,6 +410,7 @@ func TestServerRestart(t *testing.T) {
 				r.lane.Commit(r.batch())
 				r.wantEvents()
 			}
+
 			// A connection that has been idle for a while is looked at before it is used.
 			time.Sleep(1100 * time.Millisecond)
 			if err := server.Restart(t.Context(), mode); err != nil {
@@ -410,6 +431,7 @@ func TestReadOnlyServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer admin.Close(context.Background())
 	exec := func(sql string) {
 		t.Helper()
@@ -417,12 +439,14 @@ func TestReadOnlyServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	exec(`set default_transaction_read_only = off`) // for this session, whatever the server says
 	readOnly := func(on bool) {
 		t.Helper()
 		exec(fmt.Sprintf(`alter system set default_transaction_read_only = %v`, on))
 		exec(`select pg_reload_conf()`)
 	}
+
 	readOnly(true)
 	eventually(t, "the server to be read-only", func() bool {
 		_, err := r.f.Store.Commit(t.Context(), r.batch())
@@ -433,10 +457,12 @@ func TestReadOnlyServer(t *testing.T) {
 		r.f.WantClass(err, store.Away)
 		return true
 	})
+
 	if err := r.f.Store.PutInbox(t.Context(), []store.InboxRow{r.run.Request(r.f.RunID(), "x")}); store.ClassOf(err) != store.Away {
 		t.Errorf("put inbox: %v", err)
 	}
 	readOnly(false)
+
 	eventually(t, "the server to write again", func() bool {
 		_, err := r.f.Store.Commit(t.Context(), r.batch())
 		if err == nil {
@@ -444,14 +470,15 @@ func TestReadOnlyServer(t *testing.T) {
 		}
 		return err == nil
 	})
+
 	eventually(t, "the pool to heal", func() bool {
 		return r.f.Store.PutInbox(t.Context(), []store.InboxRow{r.run.Request(r.f.RunID(), "x")}) == nil
 	})
 	r.wantEvents()
 }
 
-// A commit has as much time as its bytes need on a slow path, and more when it was late before. The statement of the slow part and
-// the transaction have it too.
+// A commit has as much time as its bytes need on a slow path, and more when it was late before. The
+// statement of the slow part and the transaction have it too.
 func TestCommitHasTimeForItsBytes(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})

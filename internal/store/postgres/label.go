@@ -21,10 +21,12 @@ func (w *writer) labels() {
 			begun = append(begun, store.LabelRow{RunKey: startKey(s), Label: l})
 		}
 	}
+
 	w.labelRows(stStartLabel, begun)
 	if len(w.batch.Labels) == 0 {
 		return
 	}
+
 	var set, removed []store.LabelRow
 	for _, r := range w.batch.Labels {
 		if r.Label.Value == "" {
@@ -33,6 +35,7 @@ func (w *writer) labels() {
 			set = append(set, r)
 		}
 	}
+
 	w.labelRows(stLabel, set)
 	w.labelRows(stUnlabel, removed)
 }
@@ -61,6 +64,7 @@ func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) (out []stor
 select l.shard, l.run, l.name, l.value from unnest($1::smallint[], $2::uuid[]) u (shard, run)
 cross join lateral (select x.shard, x.run, x.name, x.value from {schema}.labels x where x.shard = u.shard and x.run = u.run offset 0) l
 order by l.shard, l.run, l.name`
+
 	var shards []int16
 	var runs []pgtype.UUID
 	for _, k := range keys {
@@ -68,9 +72,11 @@ order by l.shard, l.run, l.name`
 			shards, runs = append(shards, int16(k.Shard)), append(runs, runArg(k.Run))
 		}
 	}
+
 	if len(runs) == 0 {
 		return nil, nil
 	}
+
 	err = s.read(ctx, "load labels", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		rows, err := c.Query(ctx, s.sql(load), shards, runs)
@@ -86,5 +92,6 @@ order by l.shard, l.run, l.name`
 		})
 		return err
 	})
+
 	return out, err
 }

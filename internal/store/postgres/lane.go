@@ -26,7 +26,8 @@ type lane struct {
 	used     time.Time // when conn was used last
 	encoder  encoder
 	writer   writer
-	// duplicates counts down the batches in which starts that found their address taken are still expected.
+	// duplicates counts down the batches in which starts that found their address taken are still
+	// expected.
 	duplicates int
 
 	// sock is the socket of conn, for Close, which does not wait for a commit that is under way.
@@ -54,6 +55,7 @@ func (l *lane) connect(ctx context.Context) error {
 	if l.conn != nil {
 		return nil
 	}
+
 	conn, err := l.store.dial(ctx, l.store.cfg.laneSettings(l.ref))
 	if err != nil {
 		return err
@@ -63,6 +65,7 @@ func (l *lane) connect(ctx context.Context) error {
 	if l.ended {
 		return errors.Join(errEnded, conn.Conn().Close())
 	}
+
 	l.conn, l.sock, l.prepared = conn, conn.Conn(), [statements]bool{}
 	return nil
 }
@@ -99,18 +102,21 @@ type failure struct {
 	statement *statement // nil when all statements were complete, that is, at the commit itself
 }
 
-// exchange sends the pipeline of w and reads the reply. It returns nil only when the server has said that it is ready for the next query
-// and has not reported an error before: that is when the transaction is durable.
+// exchange sends the pipeline of w and reads the reply. It returns nil only when the server has
+// said that it is ready for the next query and has not reported an error before: that is when the
+// transaction is durable.
 func (l *lane) exchange(ctx context.Context, w *writer) error {
 	deadline := time.Now().Add(w.batch.Within(l.store.cfg.commitTimeout()))
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
 	sock := l.sock
-	if err := errors.Join(ctx.Err(), sock.SetDeadline(deadline)); err != nil { // the last moment at which nothing has been sent
+	// the last moment at which nothing has been sent
+	if err := errors.Join(ctx.Err(), sock.SetDeadline(deadline)); err != nil {
 		l.drop()
 		return away("commit", err)
 	}
+
 	stop := context.AfterFunc(ctx, func() { _ = sock.SetDeadline(time.Unix(1, 0)) })
 	failed, err := l.converse(w)
 	if stop() {
@@ -118,6 +124,7 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 	} else if err == nil {
 		l.drop() // the deadline above has passed or is about to
 	}
+
 	l.used = time.Now()
 	if err != nil {
 		l.drop()
@@ -128,6 +135,7 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 			return &store.Error{Class: store.Unknown, Op: "commit", Err: err}
 		}
 	}
+
 	if failed != nil {
 		class := failed.class()
 		if failed.breaks() {
@@ -135,14 +143,16 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 		}
 		return &store.Error{Class: class, Op: "commit", Err: failed.explain(l.store.cfg.schema)}
 	}
+
 	return nil
 }
 
-// converse writes the pipeline and reads until the server is ready for the next query. A failure may come with an error: then
-// the connection broke after the server had reported it.
+// converse writes the pipeline and reads until the server is ready for the next query. A failure
+// may come with an error: then the connection broke after the server had reported it.
 func (l *lane) converse(w *writer) (failed *failure, err error) {
 	if w.sends(stStartIfAbsent) {
-		// This statement may answer with more than the sockets hold while we are still writing; then both sides would wait.
+		// This statement may answer with more than the sockets hold while we are still writing;
+		// then both sides would wait.
 		done := l.writeAside(w.buf)
 		defer func() {
 			if err != nil {
@@ -153,12 +163,14 @@ func (l *lane) converse(w *writer) (failed *failure, err error) {
 	} else if _, err := l.sock.Write(w.buf); err != nil {
 		return nil, err
 	}
+
 	complete := 0 // statements
 	for {
 		message, err := l.conn.Frontend().Receive()
 		if err != nil {
 			return failed, err
 		}
+
 		switch m := message.(type) {
 		case *pgproto3.ParseComplete:
 			if complete < len(w.sent) && l.store.cfg.prepare {
@@ -192,7 +204,8 @@ func (l *lane) converse(w *writer) (failed *failure, err error) {
 	}
 }
 
-// writeAside writes from a goroutine of its own and closes the channel when that has ended. An error shows up on the reading side too.
+// writeAside writes from a goroutine of its own and closes the channel when that has ended. An
+// error shows up on the reading side too.
 func (l *lane) writeAside(buf []byte) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

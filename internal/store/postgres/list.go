@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// listing is the statement of a listing: where its rows come from, the condition, and the arguments.
+// listing is the statement of a listing: where its rows come from, the condition, and the
+// arguments.
 type listing struct {
 	from  string
 	where strings.Builder
@@ -34,8 +35,10 @@ func (l *listing) and(condition string, args ...any) {
 	fmt.Fprintf(&l.where, condition, names...)
 }
 
-// newListing is the statement for all pages of a query. Subqueries stand where they must stay, as in recovery.go. Rows are found by a label, or among those that are blocked, or in the order of starts of
-// the tenant, or by their key; every secondary index has a condition that must be repeated here.
+// newListing is the statement for all pages of a query. Subqueries stand where they must stay, as
+// in recovery.go. Rows are found by a label, or among those that are blocked, or in the order of
+// starts of the tenant, or by their key; every secondary index has a condition that must be
+// repeated here.
 func newListing(q *store.Query) *listing {
 	l := &listing{from: "{schema}.executions e", started: "e.started", run: "e.run"}
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
@@ -55,6 +58,7 @@ cross join lateral (select {execution}, e.reason from {schema}.executions e wher
 	default:
 		l.and("e.tenant = %s and e.started is not null", q.Tenant)
 	}
+
 	l.filter(q, lead)
 	return l
 }
@@ -68,6 +72,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 	default:
 		l.and("e.workflow = any (%s)", q.Workflows)
 	}
+
 	if q.Key != "" {
 		l.and("e.key = %s", q.Key)
 	}
@@ -77,6 +82,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 	if len(q.Statuses) > 0 {
 		l.and("e.state = any (%s)", statesOf(q.Statuses))
 	}
+
 	if len(q.Reasons) > 0 {
 		codes := make([]string, len(q.Reasons))
 		for i, c := range q.Reasons {
@@ -84,6 +90,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 		}
 		l.and("e.state < 2 and coalesce(e.reason, %s) = any (%s)", string(model.WaitTurn), codes)
 	}
+
 	for _, c := range [...]struct {
 		condition string
 		bound     model.Time
@@ -97,9 +104,11 @@ func (l *listing) filter(q *store.Query, lead int) {
 			l.and(c.condition, c.bound)
 		}
 	}
+
 	if !q.AllRuns {
 		l.and("e.current")
 	}
+
 	for i, c := range q.Labels {
 		if i == lead {
 			continue
@@ -140,6 +149,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err e
 	l := newListing(&q)
 	sql := expand(s.cfg.schema, l.page(&q))
 	limit := max(0, q.Limit)
+
 	err = s.read(ctx, "list", func(ctx context.Context, c *pgx.Conn) error {
 		page = store.Page{}
 		found, err := c.Query(ctx, sql, append(l.args, limit+1)...)
@@ -153,6 +163,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err e
 		page.Executions = rows
 		return err
 	})
+
 	return page, err
 }
 

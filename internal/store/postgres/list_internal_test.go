@@ -24,7 +24,8 @@ func (n *node) all() []*node {
 	return out
 }
 
-// planCheck is a store with 20,000 rows in every table. What it returns demands that a statement uses an index, scans nothing, and sorts only where that is said.
+// planCheck is a store with 20,000 rows in every table. What it returns demands that a statement
+// uses an index, scans nothing, and sorts only where that is said.
 func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...any) {
 	t.Helper()
 	s := openFilled(t)
@@ -36,6 +37,7 @@ func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...a
 	if _, err := conn.Exec(t.Context(), "vacuum analyze"); err != nil {
 		t.Fatal(err)
 	}
+
 	return func(name, sql, want string, sorted bool, args ...any) {
 		t.Helper()
 		var text []byte
@@ -46,6 +48,7 @@ func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...a
 		if err := json.Unmarshal(text, &plans); err != nil {
 			t.Fatal(err)
 		}
+
 		nodes := plans[0].Plan.all()
 		used := slices.ContainsFunc(nodes, func(n *node) bool { return n.Index == want })
 		bad := slices.ContainsFunc(nodes, func(n *node) bool {
@@ -57,7 +60,8 @@ func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...a
 	}
 }
 
-// Dead letters are listed in the order of an index, groups are found without the rows, and what is old by its shard.
+// Dead letters are listed in the order of an index, groups are found without the rows, and what is
+// old by its shard.
 func TestDeadPlans(t *testing.T) {
 	t.Parallel()
 	check := planCheck(t)
@@ -78,13 +82,14 @@ func TestDeadPlans(t *testing.T) {
 			check(name, l.deadPage(&q), c.want, false, append(l.args, 6)...)
 		}
 	}
+
 	l := deadListing(&store.DeadQuery{Tenant: "filler"}, true)
 	check("groups", l.deadGroups(), "dead_alike", true, append(l.args, 10)...)
 	check("old ones", loadDeadBefore, "dead_age", true, []int16{1, 2, 3}, 500, 1, 100, runArg(model.RunID{1}), "t", 10)
 }
 
-// A page of a listing is found by the index that is meant for it, and read in its order where it has one: in a table of 20,000 rows, no page sorts or
-// scans them.
+// A page of a listing is found by the index that is meant for it, and read in its order where it
+// has one: in a table of 20,000 rows, no page sorts or scans them.
 func TestListingPlans(t *testing.T) {
 	t.Parallel()
 	check := planCheck(t)
@@ -102,7 +107,8 @@ func TestListingPlans(t *testing.T) {
 		{name: "a label", q: store.Query{Labels: label("v7")}, want: "labels_value"},
 		{name: "a label and a time", q: store.Query{Labels: label("v7"), StartedFrom: 100, StartedTo: 19_000}, want: "labels_value"},
 		{name: "several values", q: store.Query{Labels: label("v7", "v8")}, want: "labels_value", sorted: true},
-		{name: "what is blocked", q: store.Query{Reasons: []model.ReasonCode{model.WaitMismatch}}, want: "executions_blocked", sorted: true}, // they are few
+		// they are few
+		{name: "what is blocked", q: store.Query{Reasons: []model.ReasonCode{model.WaitMismatch}}, want: "executions_blocked", sorted: true},
 		{name: "a key", q: store.Query{Key: "k77"}, want: "executions_current", sorted: true},
 	} {
 		for _, after := range []store.PageMark{{}, {Started: 10_000, Run: model.RunID{6: 0x70}}} {
@@ -114,7 +120,8 @@ func TestListingPlans(t *testing.T) {
 	}
 }
 
-// Entities are listed in the order of an index, and those for which something waits are found by their shard. Keys of all types are sorted: no more than a page of each type.
+// Entities are listed in the order of an index, and those for which something waits are found by
+// their shard. Keys of all types are sorted: no more than a page of each type.
 func TestEntityPlans(t *testing.T) {
 	t.Parallel()
 	check := planCheck(t)
@@ -140,5 +147,6 @@ func TestEntityPlans(t *testing.T) {
 			check(fmt.Sprint(name, " after ", after), sql, c.want, c.sorted, append(args, 6)...)
 		}
 	}
+
 	check("mailboxes", loadMailboxes, "mailbox_pkey", true, []int16{1, 2, 3}, 1, "filler", "t", "k1", 10)
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// PutInbox stores requests, but for those that wait already or are remembered. Between the look at what is remembered and the insert an owner may
-// have served a request; then it is stored once more, and LoadInbox tells that it has been seen.
+// PutInbox stores requests, but for those that wait already or are remembered. Between the look at
+// what is remembered and the insert an owner may have served a request; then it is stored once
+// more, and LoadInbox tells that it has been seen.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	const put = `
 insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
@@ -22,12 +23,14 @@ where u.request = '' or (
   select r.at from {schema}.requests r
   where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant) is null
 on conflict (shard, id) do nothing`
+
 	const op = "put inbox"
 	if len(rows) == 0 {
 		return nil
 	}
 	n := len(rows)
 	shards, ids, notBefore := make([]int16, n), make([]pgtype.UUID, n), make([]int64, n)
+
 	tenants, workflows, keys, requests, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
 	for i := range rows {
 		r := &rows[i]
@@ -39,6 +42,7 @@ on conflict (shard, id) do nothing`
 		tenants[i], workflows[i], keys[i], requests[i] = k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID
 		bodies[i] = model.AppendBody(nil, &r.Message, r.Damaged)
 	}
+
 	return s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, s.sql(put), shards, ids, notBefore, tenants, workflows, keys, requests, bodies)
 		return err
@@ -53,10 +57,12 @@ from unnest($1::smallint[], $2::text[], $3::text[], $4::text[], $5::text[]) u (s
 cross join lateral (
   select q.shard, q.tenant, q.workflow, q.key, q.id, q.at, q.body from {schema}.requests q
   where q.shard = u.shard and q.key = u.key and q.id = u.id and q.workflow = u.workflow and q.tenant = u.tenant limit 1) r`
+
 	if len(keys) == 0 {
 		return nil, nil
 	}
 	shards, tenants, workflows, names, ids := requestColumns(keys)
+
 	err = s.read(ctx, "load replies", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		rows, err := c.Query(ctx, s.sql(load), shards, tenants, workflows, names, ids)
@@ -72,6 +78,7 @@ cross join lateral (
 		})
 		return err
 	})
+
 	return out, err
 }
 

@@ -18,10 +18,11 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Migrations are numbered files that only go forward. All that are missing run in one transaction, which also records them, under an advisory lock of
-// that transaction: five processes that start at once do it once, a process that is killed half way leaves nothing behind, and it
-// works through a pooler. (goose would need database/sql, a session that stays ours, and a rewritten file per schema name,
-// for what are a hundred lines here.)
+// Migrations are numbered files that only go forward. All that are missing run in one transaction,
+// which also records them, under an advisory lock of that transaction: five processes that start at
+// once do it once, a process that is killed half way leaves nothing behind, and it works through a
+// pooler. (goose would need database/sql, a session that stays ours, and a rewritten file per
+// schema name, for what are a hundred lines here.)
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
@@ -44,6 +45,7 @@ func migrations() ([]migration, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var out []migration
 	for i, path := range names {
 		text, err := migrationFiles.ReadFile(path)
@@ -58,12 +60,14 @@ func migrations() ([]migration, error) {
 		}
 		out = append(out, migration{version, name, string(text)})
 	}
+
 	return out, nil
 }
 
 // Status is what Check finds.
 type Status struct {
-	// Version is the version of the schema in the database, 0 when there is none; Known is that of this build.
+	// Version is the version of the schema in the database, 0 when there is none; Known is that of
+	// this build.
 	Version, Known int
 	// Pending are the migrations that Open would run.
 	Pending []string
@@ -74,7 +78,8 @@ type Status struct {
 	Store string
 }
 
-// Check looks at the schema and changes nothing. A schema that is newer than this build is an error.
+// Check looks at the schema and changes nothing. A schema that is newer than this build is an
+// error.
 func Check(ctx context.Context, c Config) (Status, error) {
 	cfg, err := c.read()
 	if err != nil {
@@ -102,8 +107,9 @@ func Migrate(ctx context.Context, c Config) (Status, error) {
 	return migrate(ctx, cfg, false)
 }
 
-// migrate brings the schema up to date and returns how it stands. With checkOnly, a schema that is not up to date is an error. A connection that is lost
-// on the way is made again: a migration is one transaction, and the next look tells whether it has landed.
+// migrate brings the schema up to date and returns how it stands. With checkOnly, a schema that is
+// not up to date is an error. A connection that is lost on the way is made again: a migration is
+// one transaction, and the next look tells whether it has landed.
 func migrate(ctx context.Context, cfg *config, checkOnly bool) (st Status, err error) {
 	err = insist(ctx, func(ctx context.Context) error {
 		st, err = migrateOnce(ctx, cfg, checkOnly)
@@ -118,6 +124,7 @@ func migrateOnce(ctx context.Context, cfg *config, checkOnly bool) (Status, erro
 		return Status{}, err
 	}
 	defer m.close()
+
 	st, err := m.status(ctx)
 	if err == nil && len(st.Pending) > 0 {
 		if checkOnly {
@@ -128,13 +135,16 @@ func migrateOnce(ctx context.Context, cfg *config, checkOnly bool) (Status, erro
 			st, err = m.status(ctx)
 		}
 	}
+
 	if err != nil {
 		return st, err
 	}
+
 	if cfg.Shards != 0 && cfg.Shards != st.Shards {
 		return st, fault.WithHint(fault.New(fault.Conflict, "%s was created with %d shards and %d are configured", st.Store, st.Shards, cfg.Shards),
 			"the number of shards is fixed when a store is created: configure %d", st.Shards)
 	}
+
 	return st, nil
 }
 
@@ -145,7 +155,8 @@ type migrator struct {
 	all  []migration
 }
 
-// Waiting of a migration: long for another process that migrates, short for a lock on a table that is in use, because everybody else queues behind us.
+// Waiting of a migration: long for another process that migrates, short for a lock on a table that
+// is in use, because everybody else queues behind us.
 const (
 	waitForOthers  = time.Minute
 	waitForTables  = 3 * time.Second
@@ -177,13 +188,16 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 	if st.Version, err = m.version(ctx, m.conn); err != nil {
 		return st, m.failed(ctx, err)
 	}
+
 	if st.Version > st.Known {
 		return st, fault.WithHint(fault.New(fault.Conflict, "%s has version %d of the schema and this build knows up to %d", st.Store, st.Version, st.Known),
 			"it was upgraded by a newer build: run that one, or restore a backup")
 	}
+
 	for _, one := range m.all[st.Version:] {
 		st.Pending = append(st.Pending, one.name)
 	}
+
 	if st.Version > 0 {
 		var cluster pgtype.UUID
 		if err = m.conn.QueryRow(ctx, expand(m.cfg.schema, `select shards, cluster from {schema}.meta`)).Scan(&st.Shards, &cluster); err != nil {
@@ -191,6 +205,7 @@ func (m *migrator) status(ctx context.Context) (Status, error) {
 		}
 		st.Cluster = cluster.String()
 	}
+
 	return st, nil
 }
 
@@ -203,7 +218,8 @@ func (m *migrator) version(ctx context.Context, q interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 },
 ) (v int, err error) {
-	// Not to_regclass: it answers from a cache that does not notice a table which was created while we waited for the lock.
+	// Not to_regclass: it answers from a cache that does not notice a table which was created while
+	// we waited for the lock.
 	const look = `select exists (select from pg_catalog.pg_tables where schemaname = $1 and tablename = 'migrations')`
 	var exists bool
 	if err = q.QueryRow(ctx, look, m.cfg.Schema).Scan(&exists); err != nil || !exists {
@@ -213,7 +229,8 @@ func (m *migrator) version(ctx context.Context, q interface {
 	return v, err
 }
 
-// upgrade runs what is missing. A table that is in use is waited for only a moment; then it tries again.
+// upgrade runs what is missing. A table that is in use is waited for only a moment; then it tries
+// again.
 func (m *migrator) upgrade(ctx context.Context) error {
 	const tries = 10
 	for try := 1; ; try++ {
@@ -236,6 +253,7 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 			_, err := tx.Exec(ctx, expand(m.cfg.schema, sql), args...)
 			return err
 		}
+
 		wait := func(d time.Duration) error {
 			return exec(`select set_config('lock_timeout', $1, true)`, strconv.FormatInt(d.Milliseconds(), 10))
 		}
@@ -245,6 +263,7 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 		if err := exec(`select pg_advisory_xact_lock($1)`, m.lockID()); err != nil {
 			return err
 		}
+
 		if err := wait(waitForTables); err != nil {
 			return err
 		}
@@ -252,11 +271,13 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 		if err != nil || done >= len(m.all) {
 			return err
 		}
+
 		if done == 0 {
 			if err = m.create(ctx, tx, exec); err != nil {
 				return err
 			}
 		}
+
 		for _, one := range m.all[done:] {
 			// Several statements in one go need the simple protocol; there are no parameters.
 			if _, err = tx.Exec(ctx, expand(m.cfg.schema, one.sql), pgx.QueryExecModeSimpleProtocol); err != nil {
@@ -266,6 +287,7 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 				return err
 			}
 		}
+
 		if done > 0 {
 			return nil
 		}
@@ -273,11 +295,13 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 		if err = exec(`insert into {schema}.meta (id, shards, epoch, created) values (1, $1, 0, {now})`, shards); err != nil {
 			return err
 		}
+
 		return exec(`insert into {schema}.shards (shard) select generate_series(0, $1::integer - 1)`, shards)
 	})
 }
 
-// create creates the schema, unless somebody with more rights than we have did, and the table of migrations.
+// create creates the schema, unless somebody with more rights than we have did, and the table of
+// migrations.
 func (m *migrator) create(ctx context.Context, tx pgx.Tx, exec func(sql string, args ...any) error) error {
 	var exists bool
 	const look = `select exists (select from pg_catalog.pg_namespace where nspname = $1)`

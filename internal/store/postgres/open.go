@@ -14,7 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Store is a store in PostgreSQL. It holds one connection for the renewal of leases, one per lane that commits, and a small pool for the rest.
+// Store is a store in PostgreSQL. It holds one connection for the renewal of leases, one per lane
+// that commits, and a small pool for the rest.
 type Store struct {
 	cfg        *config
 	info       store.Info
@@ -57,7 +58,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	pool.MaxConns, pool.MinConns, pool.MinIdleConns = int32(cfg.PoolSize), 0, 0
 	pool.MaxConnIdleTime, pool.MaxConnLifetime, pool.MaxConnLifetimeJitter = 5*time.Minute, time.Hour, 10*time.Minute
 	pool.HealthCheckPeriod = time.Minute
-	// No ping before use: an idle node asks the database once per renewal and nothing else. A look at the socket says nearly as much.
+	// No ping before use: an idle node asks the database once per renewal and nothing else. A look
+	// at the socket says nearly as much.
 	pool.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	pool.PrepareConn = func(_ context.Context, c *pgx.Conn) (bool, error) { return healthy(c.PgConn().Conn()), nil }
 	pool.AfterRelease = func(c *pgx.Conn) bool { return c.PgConn().TxStatus() == 'I' }
@@ -144,19 +146,23 @@ func (s *Store) work(ctx context.Context, op string, write bool, f func(ctx cont
 	if err != nil {
 		return away(op, connectError(s.cfg.server, err))
 	}
+
 	defer conn.Release()
 	if err = f(ctx, conn.Conn()); err == nil {
 		return nil
 	}
+
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && breaks(pg.Code) {
 		s.pool.Reset() // all of them are connected to the same server
 		_ = conn.Conn().PgConn().Conn().Close()
 	}
+
 	return classify(ctx, op, write, err)
 }
 
-// read runs a query that changes nothing. When an idle connection turns out to be dead it is run once more, on another one.
+// read runs a query that changes nothing. When an idle connection turns out to be dead it is run
+// once more, on another one.
 func (s *Store) read(ctx context.Context, op string, f func(ctx context.Context, c *pgx.Conn) error) error {
 	for try := 0; ; try++ {
 		broken := false

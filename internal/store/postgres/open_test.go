@@ -77,12 +77,14 @@ func TestOpenAtOnce(t *testing.T) {
 	const processes = 8
 	stores := make([]*postgres.Store, processes)
 	errs := make([]error, processes)
+
 	var wg sync.WaitGroup
 	for i := range processes {
 		wg.Go(func() {
 			stores[i], errs[i] = postgres.Open(t.Context(), postgres.Config{URL: base, Shards: testShards, AllowUnsafe: true})
 		})
 	}
+
 	wg.Wait()
 	for i, s := range stores {
 		if errs[i] != nil {
@@ -93,6 +95,7 @@ func TestOpenAtOnce(t *testing.T) {
 			t.Errorf("process %d opened %+v, the first one %+v", i, s.Info(), stores[0].Info())
 		}
 	}
+
 	var migrations, shards int
 	known := stores[0].Info().Version
 	err := connect(t, base).QueryRow(t.Context(), `select (select count(*) from perdure.migrations), (select count(*) from perdure.shards)`).Scan(&migrations, &shards)
@@ -101,7 +104,8 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// A migration that is interrupted at any of its statements leaves nothing, and the next one does it all.
+// A migration that is interrupted at any of its statements leaves nothing, and the next one does it
+// all.
 func TestMigrationInterrupted(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -111,17 +115,20 @@ func TestMigrationInterrupted(t *testing.T) {
 			base := server.NewDatabase(t)
 			admin := connect(t, base)
 			proxy := pgproxy.New(t, server.Addr())
+
 			interrupted := 0
 			for nth := 1; ; nth++ {
 				c := postgres.Config{URL: proxy.URL(base), Schema: fmt.Sprintf("m%d", nth), Shards: testShards, AllowUnsafe: true}
 				ctx, cancel := context.WithCancel(t.Context()) // Open would try again
 				seen := 0
+
 				trigger := proxy.Inject(pgproxy.Rule{Fault: f, Match: func(pgproxy.Request) bool {
 					if seen++; seen == nth {
 						cancel()
 					}
 					return seen == nth
 				}})
+
 				s, err := postgres.Open(ctx, c)
 				cancel()
 				if err == nil {
@@ -130,6 +137,7 @@ func TestMigrationInterrupted(t *testing.T) {
 				if trigger.Cancel() {
 					break // it was not reached any more
 				}
+
 				<-trigger.Done()
 				if err != nil {
 					interrupted++
@@ -139,8 +147,10 @@ func TestMigrationInterrupted(t *testing.T) {
 						t.Errorf("interrupted at request %d: %d tables are left, %v", nth, tables, err)
 					}
 				}
+
 				_ = openConfig(t, c).Close()
 			}
+
 			if interrupted < 10 {
 				t.Errorf("only %d requests could be interrupted", interrupted)
 			}
@@ -199,11 +209,14 @@ func TestSchemaNames(t *testing.T) {
 	} {
 		refused(t, postgres.Config{URL: base, Schema: name, AllowUnsafe: true}, fault.Invalid, "schema")
 	}
-	for _, name := range []string{"select", "_", strings.Repeat("a", 48), "user"} { // quoted everywhere
+
+	// quoted everywhere
+	for _, name := range []string{"select", "_", strings.Repeat("a", 48), "user"} {
 		s := openURL(t, base, func(c *postgres.Config) { c.Schema = name })
 		l := newLoad(t, s, 4)
 		l.lane.Write(func(b *store.Batch) { l.mixed(b, 4) })
 	}
+
 	s := openURL(t, with(t, base, "schema", "by_url", "shards", "17", "pool", "2"), func(c *postgres.Config) { c.Shards = 0 })
 	if i := s.Info(); i.Shards != 17 || !strings.Contains(i.URL, "by_url") {
 		t.Errorf("parameters of the URL are not used: %+v", i)
@@ -227,6 +240,7 @@ func TestUnsafeServer(t *testing.T) {
 	} {
 		refused(t, postgres.Config{URL: server.NewDatabase(t)}, fault.Invalid, name+"=off", "lose")
 	}
+
 	safe := pgtest.Start(t, pgtest.Options{Fsync: true, Settings: map[string]string{"synchronous_commit": "on"}})
 	base := safe.NewDatabase(t)
 	refused(t, postgres.Config{URL: with(t, base, "synchronous_commit", "off")}, fault.Invalid, "synchronous_commit=off")
@@ -234,6 +248,7 @@ func TestUnsafeServer(t *testing.T) {
 	if s.Info().Shards != postgres.DefaultShards {
 		t.Errorf("%d shards by default", s.Info().Shards)
 	}
+
 	// A commit connection looks again: the setting of a role counts from the next connection on.
 	b := newLoad(t, s, 1).lane.Batch()
 	exec(t, connect(t, base), `alter role current_user set synchronous_commit = off`)
@@ -261,6 +276,7 @@ func TestCredentials(t *testing.T) {
 	wrong.User = url.UserPassword(u.User.Username(), secret)
 	gone := wrong
 	gone.Host = "127.0.0.1:1"
+
 	for name, bad := range map[string]string{
 		"wrong password": wrong.String(), "nobody there": gone.String(),
 		"not a URL": "postgres://user:" + secret + "@host:notaport/db?x=%zz", "unescaped": "postgres://user:" + secret + "@h/db",

@@ -15,9 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Transactions that touch several of these tables lock them in this order: nodes, fences, shards. A commit locks its fence and then shards. So none
-// of them waits in a circle. Epochs are drawn in a transaction of their own, so that one that has to wait for a fence does not keep
-// the counter from others; an epoch that nobody used is lost, which is harmless.
+// Transactions that touch several of these tables lock them in this order: nodes, fences, shards. A
+// commit locks its fence and then shards. So none of them waits in a circle. Epochs are drawn in a
+// transaction of their own, so that one that has to wait for a fence does not keep the counter from
+// others; an epoch that nobody used is lost, which is harmless.
 
 // drawEpoch takes the next epoch of the cluster.
 func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err error) {
@@ -26,8 +27,8 @@ func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err er
 	return epoch, err
 }
 
-// Register adds a node with a lease and its fences. A node that is registered already is replaced: what it has under way under its old epoch ends first
-// or fails afterwards.
+// Register adds a node with a lease and its fences. A node that is registered already is replaced:
+// what it has under way under its old epoch ends first or fails afterwards.
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
 	const (
 		insertNode = `
@@ -39,12 +40,14 @@ returning {now}`
 		deleteFences = `delete from {schema}.fences where node = $1`
 		insertFences = `insert into {schema}.fences (node, lane, epoch, batch) select $1, lane, $2, 0 from generate_series(0, $3::integer - 1) lane`
 	)
+
 	if lanes < 1 {
 		return r, refusal("register", fmt.Errorf("a node with %d lanes", lanes))
 	}
 	if n.Sole {
 		return r, refusal("register", errors.New("a shared store has no sole node"))
 	}
+
 	err = s.work(ctx, "register", true, func(ctx context.Context, c *pgx.Conn) error {
 		if r.Epoch, err = s.drawEpoch(ctx, c); err != nil {
 			return err
@@ -56,19 +59,21 @@ returning {now}`
 		batch.Queue(s.sql(insertFences), nodeArg(n.ID), r.Epoch, lanes)
 		return c.SendBatch(ctx, &batch).Close()
 	})
+
 	return r, err
 }
 
 func nodeArg(id model.NodeID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
-// Renew extends the lease and returns the view: one statement, one round trip, on a connection of its own, so that no slow query can
-// delay it.
+// Renew extends the lease and returns the view: one statement, one round trip, on a connection of
+// its own, so that no slow query can delay it.
 func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
 	const renew = `
 with me as (
   update {schema}.nodes set expires = {now} + $3, draining = $4, serves = $6 where node = $1 and epoch = $2 returning expires
 )
 select (select expires from me), ` + mailWaits + `, exists (select from {schema}.peer_mail p where p.node = $1), v.* from (` + viewColumns + `) v`
+
 	const op = "renew"
 	if err := s.alive(ctx); err != nil {
 		return store.View{}, away(op, err)
@@ -77,6 +82,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 	defer done()
 	s.renewMu.Lock()
 	defer s.renewMu.Unlock()
+
 	for try := 0; ; try++ {
 		if err := s.connectRenewer(ctx); err != nil {
 			return store.View{}, away(op, err)
@@ -90,6 +96,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 		if err == nil && expires == nil {
 			return store.View{}, fenced(op)
 		}
+
 		if err == nil {
 			view := v.view()
 			view.Mail, view.PeerMail = mail, peerMail
@@ -100,6 +107,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 			}
 			return view, nil
 		}
+
 		var pg *pgconn.PgError
 		if s.renewer.IsClosed() || errors.As(err, &pg) && breaks(pg.Code) {
 			_ = s.dropRenewer()
@@ -107,6 +115,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 				continue // to renew twice is harmless
 			}
 		}
+
 		return store.View{}, classify(ctx, op, true, err)
 	}
 }
@@ -135,13 +144,15 @@ func (s *Store) dropRenewer() error {
 	return c.Close(ctx)
 }
 
-// FenceNode ends a node. It holds the lease, then the fences; whatever the node has in flight ends before.
+// FenceNode ends a node. It holds the lease, then the fences; whatever the node has in flight ends
+// before.
 func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
 	ended, err := s.fenceNode(ctx, node, epoch, proven)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
-		// Somebody holds on to a fence: a process that was stopped in the middle of a write, or a network that swallows packets, can keep a session alive
-		// for longer than any timeout of ours. The lease has run out, so the session has no business here any more.
+		// Somebody holds on to a fence: a process that was stopped in the middle of a write, or a
+		// network that swallows packets, can keep a session alive for longer than any timeout of
+		// ours. The lease has run out, so the session has no business here any more.
 		if err = s.endSessions(ctx, node); err == nil {
 			ended, err = s.fenceNode(ctx, node, epoch, proven)
 		}
@@ -156,12 +167,14 @@ func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 		lockFences = `delete from {schema}.fences where node = $1`
 		deleteNode = `delete from {schema}.nodes where node = $1`
 	)
+
 	err = s.work(ctx, "fence node", true, func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, waitFor, strconv.FormatInt(s.cfg.part(1).Milliseconds(), 10)); err != nil {
 				return err
 			}
 			var holder int64
+
 			var expired bool
 			switch err := tx.QueryRow(ctx, s.sql(lockNode), nodeArg(node)).Scan(&holder, &expired); {
 			case errors.Is(err, pgx.ErrNoRows):
@@ -173,6 +186,7 @@ func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 				ended = false
 				return nil
 			}
+
 			var batch pgx.Batch
 			batch.Queue(s.sql(lockFences), nodeArg(node))
 			batch.Queue(s.sql(deleteNode), nodeArg(node))
@@ -180,10 +194,12 @@ func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 			return tx.SendBatch(ctx, &batch).Close()
 		})
 	})
+
 	return ended && err == nil, err
 }
 
-// endSessions ends the commit connections of a node. The server allows it to the role that opened them.
+// endSessions ends the commit connections of a node. The server allows it to the role that opened
+// them.
 func (s *Store) endSessions(ctx context.Context, node model.NodeID) error {
 	const end = `
 select pg_terminate_backend(pid) from pg_stat_activity
@@ -194,7 +210,8 @@ where datname = current_database() and pid <> pg_backend_pid() and position($1 i
 	})
 }
 
-// patient turns a timeout of ours while waiting for a lock into Away: somebody has to wait longer, and the caller decides who.
+// patient turns a timeout of ours while waiting for a lock into Away: somebody has to wait longer,
+// and the caller decides who.
 func patient(err error) error {
 	var e *store.Error
 	var pg *pgconn.PgError
@@ -204,10 +221,12 @@ func patient(err error) error {
 	return err
 }
 
-// Acquire takes shards that are free, those whose owner has been fenced, and returns them with those that are ours already.
+// Acquire takes shards that are free, those whose owner has been fenced, and returns them with
+// those that are ours already.
 //
-// It is one round trip. Every statement sees what was committed when it began: the update begins after the rows are locked, so it knows every
-// node that could have taken one of them before, and the positions are read after the last commit of the owner before.
+// It is one round trip. Every statement sees what was committed when it began: the update begins
+// after the rows are locked, so it knows every node that could have taken one of them before, and
+// the positions are read after the last commit of the owner before.
 func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
 	const (
 		lockNode   = `select 1 from {schema}.nodes where node = $1 and epoch = $2 for update`
@@ -232,6 +251,7 @@ select p.to_shard, p.from_shard, l.seq from pairs p cross join lateral (
   select m.seq from {schema}.messages m where m.to_shard = p.to_shard and m.from_shard = p.from_shard order by m.seq desc limit 1) l
 where p.from_shard = any ($1)`
 	)
+
 	const op = "acquire"
 	var out []store.AcquiredShard
 	err := s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
@@ -254,6 +274,7 @@ where p.from_shard = any ($1)`
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }
 
@@ -271,6 +292,7 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	if _, err = results.Exec(); err != nil {
 		return err
 	}
+
 	rows, err := results.Query()
 	if err != nil {
 		return err
@@ -279,16 +301,19 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	if err != nil {
 		return err
 	}
+
 	if alive.RowsAffected() == 0 {
 		return fenced("acquire")
 	}
 	byShard := make(map[model.ShardID]*store.AcquiredShard, len(taken))
 	*out = make([]store.AcquiredShard, len(taken))
+
 	for i, s := range taken {
 		a := &(*out)[i]
 		*a = store.AcquiredShard{Shard: model.ShardID(s.Shard), Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{}, Tokens: s.Tokens}
 		byShard[a.Shard] = a
 	}
+
 	for i := range 3 {
 		rows, err := results.Query()
 		if err != nil {
@@ -296,6 +321,7 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 		}
 		var to, from model.ShardID
 		var position int64
+
 		_, err = pgx.ForEachRow(rows, []any{&to, &from, &position}, func() error {
 			if i == 0 {
 				if a := byShard[to]; a != nil {
@@ -310,6 +336,7 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -320,6 +347,7 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 		deleteFences = `delete from {schema}.fences where node = $1`
 		freeShards   = `update {schema}.shards set node = null, epoch = 0 where node = $1 and epoch = $2`
 	)
+
 	err := s.work(ctx, "unregister", true, func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 			tag, err := tx.Exec(ctx, s.sql(deleteNode), nodeArg(node), epoch)
@@ -335,11 +363,12 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 	if err == nil {
 		s.dropLanes(node)
 	}
+
 	return err
 }
 
-// Refence moves the fence of a lane to a fresh epoch. The update waits for an orphan that holds the row, and sees what it left; an orphan that
-// comes later finds another epoch and fails.
+// Refence moves the fence of a lane to a fresh epoch. The update waits for an orphan that holds the
+// row, and sees what it left; an orphan that comes later finds another epoch and fails.
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	const refence = `update {schema}.fences set epoch = $4 where node = $1 and lane = $2 and epoch = any ($3) returning batch`
 	const op = "refence"
@@ -362,6 +391,7 @@ func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 		}
 		ours = append(ours, epoch)
 	}
+
 	if err != nil {
 		return 0, 0, patient(err)
 	}

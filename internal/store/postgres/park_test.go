@@ -9,25 +9,30 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// A run that parks and wakes writes its row and no index, although its reason is stored and what is blocked has an index.
+// A run that parks and wakes writes its row and no index, although its reason is stored and what is
+// blocked has an index.
 func TestParkingLeavesTheIndexesAlone(t *testing.T) {
 	t.Parallel()
-	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t) // sessions that begin elsewhere on a server keep old versions alive for a moment
+	// sessions that begin elsewhere on a server keep old versions alive for a moment
+	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
 	s := openURL(t, base)
 	f := storetest.New(t, s)
 	l := f.Join(1).Lanes[0]
 	const runs, rounds = 20, 10
 	var subjects []storetest.Subject
+
 	l.Write(func(b *store.Batch) {
 		for range runs {
 			a := f.Subject()
 			subjects, b.Starts = append(subjects, a), append(b.Starts, a.StartRow())
 		}
 	})
+
 	_ = s.Close()
 	before := statistics(t, base)
 	s = openURL(t, base)
 	f.Store = s
+
 	for i := range rounds {
 		l.Write(func(b *store.Batch) {
 			for _, a := range subjects {
@@ -40,6 +45,7 @@ func TestParkingLeavesTheIndexesAlone(t *testing.T) {
 			}
 		})
 	}
+
 	_ = s.Close()
 	got := statistics(t, base)["executions"].minus(before["executions"])
 	if got.Updated != runs*rounds || got.Hot < got.Updated*7/10 {

@@ -25,8 +25,9 @@ const (
 	longestOpenWait = time.Second
 )
 
-// insist calls f until it succeeds, fails in a way that no retry heals, or the deadline of ctx is near. f may have been applied when it fails: it
-// finds that out itself. The error of the last attempt says how many there were.
+// insist calls f until it succeeds, fails in a way that no retry heals, or the deadline of ctx is
+// near. f may have been applied when it fails: it finds that out itself. The error of the last
+// attempt says how many there were.
 func insist(ctx context.Context, f func(context.Context) error) error {
 	begun := time.Now()
 	deadline, ok := ctx.Deadline()
@@ -65,12 +66,14 @@ func timedOut(err error) bool {
 	return ok && network.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// heals tells whether opening the store may succeed when it is tried again: the network or the server failed, not the request.
+// heals tells whether opening the store may succeed when it is tried again: the network or the
+// server failed, not the request.
 func heals(err error) bool {
 	final := []fault.Kind{fault.Denied, fault.NotFound, fault.Invalid, fault.Conflict, fault.Corrupt}
 	if slices.Contains(final, fault.KindOf(err)) {
 		return false
 	}
+
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch pg.Code {
 		case codeLockNotAvailable, codeReadOnly, codeCompletionUnknown:
@@ -82,6 +85,7 @@ func heals(err error) bool {
 		}
 		return false
 	}
+
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return !dns.IsNotFound
 	}

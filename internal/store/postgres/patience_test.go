@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/postgres"
 )
 
-// Open survives a connection that is dropped at any of its requests, the commit of the migrations included.
+// Open survives a connection that is dropped at any of its requests, the commit of the migrations
+// included.
 func TestOpenRetriesDroppedConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -28,6 +29,7 @@ func TestOpenRetriesDroppedConnection(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s at request %d: %v", f, n, err)
 			}
+
 			_ = s.Close()
 			if trigger.Cancel() { // Open makes fewer requests than n
 				if n < 5 {
@@ -35,6 +37,7 @@ func TestOpenRetriesDroppedConnection(t *testing.T) {
 				}
 				break
 			}
+
 			if n > 12 && testing.Short() {
 				break
 			}
@@ -42,7 +45,8 @@ func TestOpenRetriesDroppedConnection(t *testing.T) {
 	}
 }
 
-// Open waits for a server that starts, and gives up at the deadline with an error that says how often it tried.
+// Open waits for a server that starts, and gives up at the deadline with an error that says how
+// often it tried.
 func TestOpenWaitsForServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -87,6 +91,7 @@ func TestOpenDoesNotRetryInVain(t *testing.T) {
 	password.User = url.UserPassword(u.User.Username(), "wrong")
 	missing.Path = "/nothing"
 	encrypted.RawQuery = "sslmode=require"
+
 	for name, bad := range map[string]*url.URL{"password": &password, "database": &missing, "encryption": &encrypted} {
 		_, err := postgres.Open(t.Context(), postgres.Config{URL: bad.String(), AllowUnsafe: true})
 		if err == nil || strings.Contains(err.Error(), "attempts in") {

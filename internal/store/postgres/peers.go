@@ -14,16 +14,19 @@ import (
 const sweepPeerMail = `
 delete from {schema}.peer_mail where ctid = any (array(select p.ctid from {schema}.peer_mail p where p.id < $1 limit $2))`
 
-// PutPeerMail leaves letters for other nodes. Their table is not logged, so that this waits for no disk.
+// PutPeerMail leaves letters for other nodes. Their table is not logged, so that this waits for no
+// disk.
 func (s *Store) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 	const put = `
 insert into {schema}.peer_mail (node, id, re, sender, body)
 select * from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bytea[])
 on conflict (node, id) do nothing`
+
 	if len(rows) == 0 {
 		return nil
 	}
 	n := len(rows)
+
 	nodes, ids, res, senders, bodies := make([]pgtype.UUID, n), make([]pgtype.UUID, n), make([]pgtype.UUID, n), make([]pgtype.UUID, n), make([][]byte, n)
 	for i := range rows {
 		r := &rows[i]
@@ -32,13 +35,15 @@ on conflict (node, id) do nothing`
 			bodies[i] = []byte{}
 		}
 	}
+
 	return s.work(ctx, "put peer mail", true, func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, s.sql(put), nodes, ids, res, senders, bodies)
 		return err
 	})
 }
 
-// TakePeerMail removes the oldest letters for a node and returns them. Nobody else takes them, so none is locked.
+// TakePeerMail removes the oldest letters for a node and returns them. Nobody else takes them, so
+// none is locked.
 func (s *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) (out []store.PeerMail, err error) {
 	const take = `
 with page as (
@@ -48,6 +53,7 @@ with page as (
   delete from {schema}.peer_mail p where p.node = $1 and p.id = any (array(select id from page where nr = 1 or size <= $3)) returning p.id, p.re, p.sender, p.body
 )
 select id, re, sender, body from gone order by id`
+
 	err = s.work(ctx, "take peer mail", true, func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		rows, err := c.Query(ctx, s.sql(take), nodeArg(node), limit, maxBytes)
@@ -66,5 +72,6 @@ select id, re, sender, body from gone order by id`
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }

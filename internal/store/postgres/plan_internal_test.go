@@ -47,8 +47,9 @@ func (n *node) scans() (out []string) {
 	return out
 }
 
-// The plans of all hot statements, as they are made on a commit connection when the tables are empty, with statistics that say so, are the ones that are
-// right when they are full: every table is reached through an index.
+// The plans of all hot statements, as they are made on a commit connection when the tables are
+// empty, with statistics that say so, are the ones that are right when they are full: every table
+// is reached through an index.
 func TestHotPlans(t *testing.T) {
 	t.Parallel()
 	c := Config{URL: pgtest.URL(t), AllowUnsafe: true}
@@ -57,11 +58,13 @@ func TestHotPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+
 	for _, full := range []bool{false, true} {
 		if full {
 			Fill(t, s)
 		}
 		conn := laneConn(t, s)
+
 		exec := func(sql string) (rows []string) {
 			t.Helper()
 			results, err := conn.Exec(t.Context(), sql).ReadAll()
@@ -75,6 +78,7 @@ func TestHotPlans(t *testing.T) {
 			}
 			return rows
 		}
+
 		exec(`analyze`)
 		for i := range s.statements {
 			st := &s.statements[i]
@@ -108,6 +112,7 @@ func TestKeptPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer conn.Release()
 	exec := func(sql string) {
 		t.Helper()
@@ -115,13 +120,16 @@ func TestKeptPlans(t *testing.T) {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	exec(strings.ReplaceAll(keepPlans, "plan_cache_mode", "plan_habits")) // as it is to a server that does not know the setting
-	exec(strings.Replace(keepPlans, "true", "false", 1))                  // for all of the test
+
+	// as it is to a server that does not know the setting
+	exec(strings.ReplaceAll(keepPlans, "plan_cache_mode", "plan_habits"))
+	exec(strings.Replace(keepPlans, "true", "false", 1)) // for all of the test
 	for _, full := range []bool{false, true} {
 		if full {
 			Fill(t, s)
 		}
 		exec(`analyze`)
+
 		for name, texts := range map[string][]string{"named": loadNamed[:], "current": loadCurrent[:], "entity": {loadEntity, loadMailbox}} {
 			for i, text := range texts {
 				nulls := "null"
@@ -134,6 +142,7 @@ func TestKeptPlans(t *testing.T) {
 				if err := conn.QueryRow(t.Context(), "explain (format json) execute p("+nulls+")").Scan(&raw); err != nil {
 					t.Fatal(err)
 				}
+
 				if err := json.Unmarshal(raw, &plans); err != nil {
 					t.Fatal(err)
 				}
@@ -154,6 +163,7 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 	}
 	s := openFilled(t)
 	conn := laneConn(t, s)
+
 	explain := func(sql string) string {
 		t.Helper()
 		results, err := conn.Exec(t.Context(), "explain "+expand(s.cfg.schema, sql)).ReadAll()
@@ -167,6 +177,7 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 		}
 		return text.String()
 	}
+
 	if _, err := conn.Exec(t.Context(), expand(s.cfg.schema, `update {schema}.inbox set not_before = `+never+` where id > '00000000-0000-7000-8000-000000000010'; analyze {schema}.inbox`)).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
@@ -184,12 +195,14 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 	}
 }
 
-// The walk over old runs goes along the primary key as far as its limit and no further, and runs with a time of their own are found by it, whether a plan is made for
-// the call or for all calls; on full tables, whose rows are all in the range of the walk.
+// The walk over old runs goes along the primary key as far as its limit and no further, and runs
+// with a time of their own are found by it, whether a plan is made for the call or for all calls;
+// on full tables, whose rows are all in the range of the walk.
 func TestExpiredPlans(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
 	const none, all = "'00000000-0000-0000-0000-000000000000'", "'7fffffff-0000-0000-0000-000000000000'"
+
 	err := s.read(t.Context(), "explain", func(ctx context.Context, c *pgx.Conn) error {
 		simple := func(sql string) (rows []string) {
 			t.Helper()
@@ -202,6 +215,7 @@ func TestExpiredPlans(t *testing.T) {
 			}
 			return rows
 		}
+
 		simple(`analyze`)
 		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
 			simple(`set plan_cache_mode = ` + mode)
@@ -220,6 +234,7 @@ func TestExpiredPlans(t *testing.T) {
 				if err := json.Unmarshal([]byte(text), &plans); err != nil {
 					t.Fatal(err)
 				}
+
 				var used []string
 				if bad := plans[0].Plan.reads(&used, 30); len(bad) > 0 {
 					t.Errorf("%s, %s: %v\n%s", q.name, mode, bad, text)
@@ -231,6 +246,7 @@ func TestExpiredPlans(t *testing.T) {
 				}
 			}
 		}
+
 		simple(`reset plan_cache_mode`)
 		return nil
 	})
@@ -239,7 +255,8 @@ func TestExpiredPlans(t *testing.T) {
 	}
 }
 
-// A sweep looks at no more deleted runs than it may remove rows, in each of the tables: those that have left nothing there are looked at once.
+// A sweep looks at no more deleted runs than it may remove rows, in each of the tables: those that
+// have left nothing there are looked at once.
 func TestSweepPlans(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
@@ -248,12 +265,14 @@ func TestSweepPlans(t *testing.T) {
 select ('11111111-0000-7000-8000-' || lpad(to_hex(g), 12, '0'))::uuid, g % (select count(*) from {schema}.shards) from generate_series(1, 20000) g`)); err != nil {
 			return err
 		}
+
 		for _, analyzed := range []bool{false, true} {
 			if analyzed {
 				if _, err := c.Exec(ctx, `analyze`); err != nil {
 					return err
 				}
 			}
+
 			for i, sql := range sweepDeleted {
 				const limit = 10
 				var text string
@@ -271,6 +290,7 @@ select ('11111111-0000-7000-8000-' || lpad(to_hex(g), 12, '0'))::uuid, g % (sele
 				}
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
@@ -285,7 +305,8 @@ func allShards(s *Store) (out []model.ShardID) {
 	return out
 }
 
-// reads collects the indexes that a plan has read, and what is wrong: a table that was scanned, or more rows than were needed.
+// reads collects the indexes that a plan has read, and what is wrong: a table that was scanned, or
+// more rows than were needed.
 func (n *node) reads(used *[]string, most float64) (bad []string) {
 	if n.Index != "" && n.Loops > 0 {
 		*used = append(*used, n.Index)
@@ -342,6 +363,7 @@ func fill(ctx context.Context, s *Store) error {
 	defer conn.Close(context.WithoutCancel(ctx))
 	const n = 20_000
 	run := `('00000000-0000-7000-8000-' || lpad(to_hex(g), 12, '0'))::uuid`
+
 	shards := s.info.Shards
 	for _, sql := range []string{
 		`insert into {schema}.executions (started, run, shard, current, tenant, workflow, key, start, state, closed, outcome)
@@ -377,6 +399,7 @@ func fill(ctx context.Context, s *Store) error {
 			return fmt.Errorf("%s: %w", sql, err)
 		}
 	}
+
 	return nil
 }
 

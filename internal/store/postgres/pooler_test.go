@@ -34,7 +34,8 @@ func TestConformanceBehindPoolerInSessionMode(t *testing.T) {
 	storetest.RunWith(t, behindPooler(t, pgtest.PoolSession, 300, nil).options())
 }
 
-// Behind a pooler in transaction mode everything works with prepare=off, on fewer server connections than clients.
+// Behind a pooler in transaction mode everything works with prepare=off, on fewer server
+// connections than clients.
 func TestConformanceBehindPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -43,7 +44,8 @@ func TestConformanceBehindPoolerInTransactionMode(t *testing.T) {
 	storetest.RunWith(t, behindPooler(t, pgtest.PoolTransaction, 12, func(c *postgres.Config) { c.NoPrepare = true }).options())
 }
 
-// Migrations behind a pooler in transaction mode run once, whoever else starts at the same time: their lock belongs to the transaction.
+// Migrations behind a pooler in transaction mode run once, whoever else starts at the same time:
+// their lock belongs to the transaction.
 func TestMigrationsBehindPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -62,7 +64,8 @@ func TestMigrationsBehindPoolerInTransactionMode(t *testing.T) {
 	wg.Wait()
 }
 
-// A pooler in transaction mode is refused without prepare=off, before a setting of a shared session is changed.
+// A pooler in transaction mode is refused without prepare=off, before a setting of a shared session
+// is changed.
 func TestPoolerInTransactionModeNeedsPrepareOff(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})

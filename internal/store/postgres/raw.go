@@ -13,7 +13,8 @@ import (
 // rawTables are the tables beside executions that have rows of a run which a removal takes away.
 var rawTables = [...]string{"history", "timers", "labels", "leaving", "runnable", "task_data", "task_logs"}
 
-// Statements that find the rows of an address. No index knows all runs of an address, so the first one reads those of the shard.
+// Statements that find the rows of an address. No index knows all runs of an address, so the first
+// one reads those of the shard.
 const (
 	rawRuns = `select e.run, to_jsonb(e)::text from {schema}.executions e
 where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 order by e.run`
@@ -30,17 +31,20 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 		return nil
 	}
 	args := []any{int16(shard), a.Key, a.Type, a.Tenant}
+
 	if a.IsEntity() {
 		if err := s.readRaw(ctx, "entities", model.RunID{}, each, rawEntity, args...); err != nil {
 			return err
 		}
 		return s.readRaw(ctx, "mailbox", model.RunID{}, each, rawMailbox, args...)
 	}
+
 	sql := rawRuns
 	if !run.IsZero() {
 		sql, args = rawRun, append(args, runArg(run))
 	}
 	var runs []pgtype.UUID
+
 	err := s.read(ctx, "read raw rows", func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, s.sql(sql), args...)
 		if err != nil {
@@ -62,6 +66,7 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 			err = s.readRaw(ctx, table, id.Bytes, each, `select to_jsonb(t)::text from {schema}.`+table+` t where t.shard = $1 and t.run = $2`, int16(shard), id)
 		}
 	}
+
 	return err
 }
 

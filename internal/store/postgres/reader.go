@@ -20,34 +20,40 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 		return nil, nil
 	}
 	var shards []int16
+
 	var runs []pgtype.UUID
 	for _, k := range keys {
 		if k.Shard < model.MaxShards {
 			shards, runs = append(shards, int16(k.Shard)), append(runs, runArg(k.Run))
 		}
 	}
+
 	err = s.read(ctx, "load outcomes", func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, s.sql(load), shards, runs)
 		if err != nil {
 			return err
 		}
 		out, err = scanExecutions(rows, func(_ *executionRow, e *store.Execution, _ error) { *e = store.Execution{} })
-		out = slices.DeleteFunc(out, func(e store.Execution) bool { return e.Start.Run.IsZero() }) // cannot be read; the others can
+		// cannot be read; the others can
+		out = slices.DeleteFunc(out, func(e store.Execution) bool { return e.Start.Run.IsZero() })
 		return err
 	})
+
 	return out, err
 }
 
-// garbageRuns is a subquery g of the deleted runs that a sweep looks at: no more than the rows that it may remove. Without that bound it would look for what is left of every
-// deleted run, in each of the tables and each time; where tasks stand alone, hardly any run leaves something there.
+// garbageRuns is a subquery g of the deleted runs that a sweep looks at: no more than the rows that
+// it may remove. Without that bound it would look for what is left of every deleted run, in each of
+// the tables and each time; where tasks stand alone, hardly any run leaves something there.
 const garbageRuns = `(
   select t.shard, q.run, q.ctid
   from unnest($1::smallint[]) t (shard)
   cross join lateral (select r.run, r.ctid from {schema}.garbage r where r.shard = t.shard order by r.run limit $2) q
   limit $2) g`
 
-// sweepDeleted removes deleted runs: what they have left, table by table, and then the rows of those that have nothing left. A sweep that finds nothing to remove in the tables
-// removes all runs that it has looked at, so one after the other comes to the end.
+// sweepDeleted removes deleted runs: what they have left, table by table, and then the rows of
+// those that have nothing left. A sweep that finds nothing to remove in the tables removes all runs
+// that it has looked at, so one after the other comes to the end.
 var sweepDeleted = [...]string{
 	`
 delete from {schema}.history where ctid = any (array(
@@ -72,10 +78,11 @@ delete from {schema}.garbage where ctid = any (array(
     and (select true from {schema}.task_logs l where l.shard = g.shard and l.run = g.run limit 1) is null))`,
 }
 
-// Sweep deletes message rows behind their cursors, remembered requests and dead letters that are old, deleted runs, old log lines and tombstones of settings. Cursors stay:
-// see the schema.
+// Sweep deletes message rows behind their cursors, remembered requests and dead letters that are
+// old, deleted runs, old log lines and tombstones of settings. Cursors stay: see the schema.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
-	// Rows of these tables are never updated (nor is a dead letter), or never after their run was deleted, so that the place of one is as good as its key.
+	// Rows of these tables are never updated (nor is a dead letter), or never after their run was
+	// deleted, so that the place of one is as good as its key.
 	const (
 		sweepMessages = `
 delete from {schema}.messages where ctid = any (array(
@@ -101,6 +108,7 @@ delete from {schema}.task_logs where ctid = any (array(
   cross join lateral (select l.ctid from {schema}.task_logs l where l.shard = t.shard and l.at < $2 order by l.at limit $3) q
   limit $3))`
 	)
+
 	answered, err := s.sweepAnswered(ctx, r.Answered)
 	if err != nil {
 		return 0, err
@@ -109,6 +117,7 @@ delete from {schema}.task_logs where ctid = any (array(
 	if len(shards) == 0 && r.SettingsBefore == 0 && r.PeerMailBefore == 0 || r.Limit <= 0 {
 		return answered, nil
 	}
+
 	swept := 0
 	err = s.work(ctx, "sweep", true, func(ctx context.Context, c *pgx.Conn) error {
 		swept = 0
@@ -117,6 +126,7 @@ delete from {schema}.task_logs where ctid = any (array(
 			if err != nil {
 				return err
 			}
+
 			swept = int(tag.RowsAffected())
 			if r.RequestsBefore != 0 && swept < r.Limit {
 				if tag, err = tx.Exec(ctx, s.sql(sweepRequests), shards, r.RequestsBefore, r.Limit-swept); err != nil {
@@ -124,12 +134,14 @@ delete from {schema}.task_logs where ctid = any (array(
 				}
 				swept += int(tag.RowsAffected())
 			}
+
 			if r.LettersBefore != 0 && swept < r.Limit {
 				if tag, err = tx.Exec(ctx, s.sql(sweepLetters), shards, runArg(store.OldestID(r.LettersBefore)), r.Limit-swept); err != nil {
 					return err
 				}
 				swept += int(tag.RowsAffected())
 			}
+
 			for _, sql := range sweepDeleted {
 				if swept >= r.Limit {
 					return nil
@@ -139,30 +151,35 @@ delete from {schema}.task_logs where ctid = any (array(
 				}
 				swept += int(tag.RowsAffected())
 			}
+
 			if r.LogsBefore != 0 && swept < r.Limit {
 				if tag, err = tx.Exec(ctx, s.sql(sweepLogs), shards, r.LogsBefore, r.Limit-swept); err != nil {
 					return err
 				}
 				swept += int(tag.RowsAffected())
 			}
+
 			if r.SettingsBefore != 0 && swept < r.Limit {
 				n, err := s.sweepSettings(ctx, tx, r.SettingsBefore, r.Limit-swept)
 				if swept += n; err != nil {
 					return err
 				}
 			}
+
 			if r.PeerMailBefore != 0 && swept < r.Limit {
 				if tag, err = tx.Exec(ctx, s.sql(sweepPeerMail), runArg(store.OldestID(r.PeerMailBefore)), r.Limit-swept); err != nil {
 					return err
 				}
 				swept += int(tag.RowsAffected())
 			}
+
 			return nil
 		})
 	})
 	if err != nil {
 		return 0, err
 	}
+
 	return answered + swept, nil
 }
 

@@ -15,11 +15,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Queries over many shards take the shards one by one, each with an index that has the shard in front and with a limit, because
-// `shard = any (…) order by … limit` reads and sorts everything of all of them before it returns the first row.
+// Queries over many shards take the shards one by one, each with an index that has the shard in
+// front and with a limit, because `shard = any (…) order by … limit` reads and sorts everything of
+// all of them before it returns the first row.
 //
-// Tables are joined by lateral subqueries with a limit and by scalar subqueries, also where a plain join would do. The planner must leave them in the
-// place where they stand, which is the right one when the table is full; a plain join it would turn around while the table is empty, and keep that.
+// Tables are joined by lateral subqueries with a limit and by scalar subqueries, also where a plain
+// join would do. The planner must leave them in the place where they stand, which is the right one
+// when the table is full; a plain join it would turn around while the table is empty, and keep
+// that.
 
 func runArg(id model.RunID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
@@ -61,6 +64,7 @@ func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int,
 			if err != nil {
 				return err
 			}
+
 			var h store.RunHead
 			var run pgtype.UUID
 			_, err = pgx.ForEachRow(rows, []any{&h.Shard, &run, &h.Address.Tenant, &h.Address.Type, &h.Address.Key}, func() error {
@@ -72,8 +76,10 @@ func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int,
 				return err
 			}
 		}
+
 		return nil
 	})
+
 	return out, err
 }
 
@@ -104,6 +110,7 @@ func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.
 	}
 	args := namedRun(shard, a, run)
 	var out *store.Execution
+
 	err := s.read(ctx, "load execution", func(ctx context.Context, c *pgx.Conn) error {
 		found, err := c.Query(ctx, s.sql(sql), args...)
 		if err != nil {
@@ -116,6 +123,7 @@ func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.
 		out = &rows[0]
 		return nil
 	})
+
 	return out, err
 }
 
@@ -125,17 +133,20 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 	return s.events(ctx, key, load, after, max(1, limit), maxBytes)
 }
 
-// eventsOf are events until there are enough of them. The length of a body is known without reading it.
+// eventsOf are events until there are enough of them. The length of a body is known without reading
+// it.
 const eventsOf = `
 select seq, at, kind, body from (
   select h.seq, h.at, h.kind, h.body, sum(octet_length(h.body)) over (order by h.seq) - octet_length(h.body) as before
   from {schema}.history h where h.shard = $1 and`
 
-// keepPlans has the server keep the plans of statements in the same transaction, which take longer to make than to carry out. It is for those that have one index to go by, whatever the size of
-// the tables. A relative of PostgreSQL that does not know the setting plans as it likes.
+// keepPlans has the server keep the plans of statements in the same transaction, which take longer
+// to make than to carry out. It is for those that have one index to go by, whatever the size of the
+// tables. A relative of PostgreSQL that does not know the setting plans as it likes.
 const keepPlans = `select set_config('plan_cache_mode', 'force_generic_plan', true) where current_setting('plan_cache_mode', true) is not null`
 
-// loadRun are the statements of a run: its row, its events and its timers while it is open. The events have two arguments more.
+// loadRun are the statements of a run: its row, its events and its timers while it is open. The
+// events have two arguments more.
 func loadRun(named string, more int) [3]string {
 	open := `run = (select e.run from {schema}.executions e where ` + named + ` and e.state < 2)`
 	return [3]string{
@@ -158,6 +169,7 @@ func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Addres
 	}
 	args := namedRun(shard, a, run)
 	limit = max(1, limit)
+
 	err = s.read(ctx, "load run", func(ctx context.Context, c *pgx.Conn) error {
 		r = store.Run{}
 		var batch pgx.Batch
@@ -169,6 +181,7 @@ func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Addres
 		err := readRun(results, limit, maxBytes, &r)
 		return cmp.Or(err, results.Close())
 	})
+
 	return r, err
 }
 
@@ -181,6 +194,7 @@ func readRun(results pgx.BatchResults, limit, maxBytes int, r *store.Run) error 
 	if err != nil {
 		return err
 	}
+
 	found, err := scanExecutions(rows, nil)
 	if err != nil || len(found) == 0 {
 		return err
@@ -189,12 +203,14 @@ func readRun(results pgx.BatchResults, limit, maxBytes int, r *store.Run) error 
 	if rows, err = results.Query(); err != nil {
 		return err
 	}
+
 	size := 0
 	if r.Events, size, err = scanEvents(rows, r.Execution.Start.Run); err != nil {
 		return err
 	}
 	r.More = len(r.Events) == limit || size >= maxBytes
 	r.Timers, err = scanTimers(results.Query())
+
 	return err
 }
 
@@ -229,6 +245,7 @@ func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, er
 	var at model.Time
 	var kind int16
 	var body pgtype.DriverBytes
+
 	_, err = pgx.ForEachRow(rows, []any{&seq, &at, &kind, &body}, func() error {
 		if kind < 0 || kind > math.MaxUint8 {
 			kind = 0 // of no build
@@ -240,13 +257,15 @@ func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, er
 		out, size = append(out, e), size+len(body)
 		return nil
 	})
+
 	return out, size, err
 }
 
 // LoadTimers returns timers of the shards up to a horizon, ordered by time.
 //
-// It takes a few timers of each shard at a time. What lies behind the last one taken of a shard that may have more is not known
-// yet, so only timers before the first such point count; the next round goes on from there with larger portions.
+// It takes a few timers of each shard at a time. What lies behind the last one taken of a shard
+// that may have more is not known yet, so only timers before the first such point count; the next
+// round goes on from there with larger portions.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
 	const load = `
 select t.shard, d.due, d.run, d.id, d.tenant, d.workflow, d.key
@@ -254,11 +273,13 @@ from unnest($1::smallint[]) t (shard)
 cross join lateral (
   select q.due, q.run, q.id, q.tenant, q.workflow, q.key from {schema}.timers q
   where q.shard = t.shard and (q.due, q.run, q.id) > ($2, $3, $4) and q.due <= $5 order by q.due, q.run, q.id limit $6) d`
+
 	all := sortedShards(shards, 0)
 	if len(all) == 0 || limit <= 0 {
 		return nil, nil
 	}
 	var out []store.Timer
+
 	err := s.read(ctx, "load timers", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		mark, portion := after, max(16, 2*limit/len(all))
@@ -274,20 +295,23 @@ cross join lateral (
 			}
 			mark, portion = *bound, 2*portion
 		}
+
 		out = out[:min(len(out), limit)]
 		return nil
 	})
+
 	return out, err
 }
 
-// timerPortions reads up to portion timers of each shard and returns, in order, those before the bound up to which they are complete.
-// The bound is nil when there are no more.
+// timerPortions reads up to portion timers of each shard and returns, in order, those before the
+// bound up to which they are complete. The bound is nil when there are no more.
 func (s *Store) timerPortions(ctx context.Context, c *pgx.Conn, sql string, shards []int16, after store.TimerMark, until model.Time, portion int) ([]store.Timer, *store.TimerMark, error) {
 	timers, err := scanTimers(c.Query(ctx, sql, shards, after.Due, runArg(after.Run), after.ID, until, portion))
 	if err != nil {
 		return nil, nil, err
 	}
 	counts := make(map[model.ShardID]int, len(shards))
+
 	last := make(map[model.ShardID]*store.Timer, len(shards))
 	for i := range timers {
 		t := &timers[i]
@@ -296,16 +320,19 @@ func (s *Store) timerPortions(ctx context.Context, c *pgx.Conn, sql string, shar
 			last[t.Shard] = t
 		}
 	}
+
 	var bound *store.Timer
 	for shard, n := range counts {
 		if l := last[shard]; n == portion && (bound == nil || compareTimers(*l, *bound) < 0) {
 			bound = l
 		}
 	}
+
 	if bound == nil {
 		slices.SortFunc(timers, compareTimers)
 		return timers, nil, nil
 	}
+
 	edge := *bound
 	timers = slices.DeleteFunc(timers, func(t store.Timer) bool { return compareTimers(t, edge) > 0 })
 	slices.SortFunc(timers, compareTimers)
@@ -346,8 +373,8 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []stor
 
 // LoadMessages returns the messages right behind the cursors.
 func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
-	// A row whose number does not follow has a gap before it, and is not returned. The length of a body is known without
-	// reading it.
+	// A row whose number does not follow has a gap before it, and is not returned. The length of a
+	// body is known without reading it.
 	const load = `
 select shard, from_shard, seq, body from (
 select x.*, sum(octet_length(x.body)) over (order by x.shard, x.from_shard, x.seq) - octet_length(x.body) as before from (
@@ -358,11 +385,13 @@ cross join lateral (
   where q.to_shard = t.shard and q.from_shard = p.from_shard and q.seq > c.position order by q.seq limit $2) m
 where m.seq = c.position + m.nr
 limit $2) x) y where before < $3 or before = 0`
+
 	all := sortedShards(shards, 0)
 	if len(all) == 0 || limit <= 0 {
 		return nil, false, nil
 	}
 	size := 0
+
 	err = s.read(ctx, "load messages", func(ctx context.Context, c *pgx.Conn) error {
 		out, size = nil, 0
 		rows, err := c.Query(ctx, s.sql(load), all, limit, maxBytes)
@@ -379,13 +408,15 @@ limit $2) x) y where before < $3 or before = 0`
 		})
 		return err
 	})
+
 	slices.SortFunc(out, func(a, b store.MessageRow) int {
 		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From), cmp.Compare(a.Seq, b.Seq))
 	})
 	return out, len(out) == limit || size >= maxBytes && size > 0, err
 }
 
-// loadInbox reads what waits in the inbox; the second condition on not_before is that of the index, which leaves dead letters out.
+// loadInbox reads what waits in the inbox; the second condition on not_before is that of the index,
+// which leaves dead letters out.
 const loadInbox = `
 select shard, id, not_before, body, seen from (
 select x.*, sum(octet_length(x.body)) over (order by x.id, x.shard) - octet_length(x.body) as before from (
@@ -405,6 +436,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		return nil, false, nil
 	}
 	size := 0
+
 	err = s.read(ctx, "load inbox", func(ctx context.Context, c *pgx.Conn) error {
 		out, size = nil, 0
 		rows, err := c.Query(ctx, s.sql(loadInbox), all, now, limit, maxBytes)
@@ -414,6 +446,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		var r store.InboxRow
 		var id pgtype.UUID
 		var body pgtype.DriverBytes
+
 		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &id, &r.NotBefore, &body, &r.Seen}, func() error {
 			r.ID = id.Bytes
 			r.Message, r.Damaged = readMessage(body, "request %s in the inbox of shard %d", r.ID, r.Shard)
@@ -421,12 +454,15 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 			size += len(body)
 			return nil
 		})
+
 		return err
 	})
+
 	return out, len(out) == limit || size >= maxBytes && size > 0, err
 }
 
-// readMessage reads the body of a message. One that cannot be read is described as it stands; the text names its row.
+// readMessage reads the body of a message. One that cannot be read is described as it stands; the
+// text names its row.
 func readMessage(body []byte, row string, args ...any) (model.Message, *model.Damaged) {
 	m, err := model.DecodeMessage(body)
 	if err != nil {

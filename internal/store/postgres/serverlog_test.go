@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// Starts that find their address taken raise nothing in the server, and a lane that was fenced raises an error that explains itself.
+// Starts that find their address taken raise nothing in the server, and a lane that was fenced
+// raises an error that explains itself.
 func TestServerLog(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -20,7 +21,8 @@ func TestServerLog(t *testing.T) {
 	l := n.Lanes[0]
 	first := f.Subject()
 	l.Write(func(b *store.Batch) { b.Starts = append(b.Starts, first.StartIfAbsent()) })
-	for range 3 { // the first is told by the statement that expects none, the others by the one that does
+	// the first is told by the statement that expects none, the others by the one that does
+	for range 3 {
 		again, fresh := f.SubjectOf(first.Start.Address), f.Subject()
 		got := l.Write(func(b *store.Batch) { b.Starts = append(b.Starts, again.StartIfAbsent(), fresh.StartIfAbsent()) })
 		if len(got.Existing) != 1 || got.Existing[0].Index != 0 || got.Existing[0].Execution.Start.Run != first.Run {

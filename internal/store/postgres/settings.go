@@ -24,8 +24,8 @@ func (s *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expecte
 	return s.set(ctx, "delete setting", key, expected, nil)
 }
 
-// set changes a setting; without a body it becomes a tombstone. The counter is locked first, so that changes come one after the other: what is read then is
-// what the last of them left.
+// set changes a setting; without a body it becomes a tombstone. The counter is locked first, so
+// that changes come one after the other: what is read then is what the last of them left.
 func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected int64, body []byte) (version int64, err error) {
 	const (
 		draw    = `update {schema}.settings_counter set last = last + 1 where id = 1 returning last`
@@ -34,6 +34,7 @@ func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected
 insert into {schema}.settings (tenant, kind, name, version, at, body) values ($1, $2, $3, $4, {now}, $5)
 on conflict (tenant, kind, name) do update set version = excluded.version, at = excluded.at, body = excluded.body`
 	)
+
 	err = s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 			if err := tx.QueryRow(ctx, s.sql(draw)).Scan(&version); err != nil {
@@ -54,6 +55,7 @@ on conflict (tenant, kind, name) do update set version = excluded.version, at = 
 	if err != nil {
 		return 0, err
 	}
+
 	return version, nil
 }
 
@@ -96,6 +98,7 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 		counter = `select last, swept from {schema}.settings_counter`
 		changed = `select ` + settingColumns + ` from {schema}.settings where version > $1 and ($2 or body is not null) order by version`
 	)
+
 	err = s.read(ctx, "load settings", func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 			var swept int64
@@ -113,10 +116,12 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 	if err != nil {
 		return store.SettingChanges{}, err
 	}
+
 	return out, nil
 }
 
-// sweepSettings deletes old tombstones, and remembers that they are gone. It locks the counter first, as every change does, but not when there is nothing to do.
+// sweepSettings deletes old tombstones, and remembers that they are gone. It locks the counter
+// first, as every change does, but not when there is nothing to do.
 func (s *Store) sweepSettings(ctx context.Context, tx pgx.Tx, before model.Time, limit int) (int, error) {
 	const (
 		waiting = `select exists (select from {schema}.settings where body is null and at < $1 order by at limit 1)`
@@ -131,6 +136,7 @@ with w as (
 )
 select count(*) from w`
 	)
+
 	var some bool
 	if err := tx.QueryRow(ctx, s.sql(waiting), before).Scan(&some); err != nil || !some {
 		return 0, err
@@ -138,6 +144,7 @@ select count(*) from w`
 	if _, err := tx.Exec(ctx, s.sql(lock)); err != nil {
 		return 0, err
 	}
+
 	var n int
 	err := tx.QueryRow(ctx, s.sql(sweep), before, limit).Scan(&n)
 	return n, err

@@ -22,9 +22,10 @@ func userTimeout(d time.Duration) func(network, address string, c syscall.RawCon
 	}
 }
 
-// healthy looks, without a round trip, whether the other side has closed an idle connection or announced its end. It keeps a restart of the server from
-// turning the first commit after it into one whose outcome is unknown. Data that waits on an encrypted connection may be
-// harmless and counts as healthy: the next read will tell.
+// healthy looks, without a round trip, whether the other side has closed an idle connection or
+// announced its end. It keeps a restart of the server from turning the first commit after it into
+// one whose outcome is unknown. Data that waits on an encrypted connection may be harmless and
+// counts as healthy: the next read will tell.
 func healthy(conn net.Conn) bool {
 	wrapped, encrypted := conn.(*tls.Conn)
 	if encrypted {
@@ -34,13 +35,16 @@ func healthy(conn net.Conn) bool {
 	if !ok {
 		return true
 	}
+
 	_ = conn.SetReadDeadline(time.Time{}) // that of the last use may have passed
 	raw, err := sys.SyscallConn()
 	if err != nil {
 		return false
 	}
 	alive := true
-	// Control, not Read: after a slow write the driver leaves a goroutine behind that reads in the background, and Read would wait for it.
+
+	// Control, not Read: after a slow write the driver leaves a goroutine behind that reads in the
+	// background, and Read would wait for it.
 	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
 		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
@@ -49,8 +53,11 @@ func healthy(conn net.Conn) bool {
 		case err != nil || n == 0:
 			alive = false
 		default:
-			alive = encrypted || b[0] == 'S' // a changed setting; an error or a warning that nobody asked for is the last word of a server
+			// a changed setting; an error or a warning that nobody asked for is the last word of a
+			// server
+			alive = encrypted || b[0] == 'S'
 		}
 	})
+
 	return err == nil && alive
 }

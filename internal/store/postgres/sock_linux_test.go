@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// After a slow write the driver leaves a goroutine behind that reads from the idle connection. A look at the connection must not wait for it.
+// After a slow write the driver leaves a goroutine behind that reads from the idle connection. A
+// look at the connection must not wait for it.
 func TestHealthyWhileSomebodyReads(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -18,16 +19,19 @@ func TestHealthyWhileSomebodyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer client.Close()
 	server, err := listener.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
 	read := make(chan struct{})
+
 	go func() {
 		defer close(read)
 		_, _ = client.Read(make([]byte, 1)) // ends with the connection
 	}()
+
 	look := func() bool {
 		t.Helper()
 		answer := make(chan bool, 1)
@@ -45,6 +49,7 @@ func TestHealthyWhileSomebodyReads(t *testing.T) {
 			t.Fatal("an idle connection is not healthy")
 		}
 	}
+
 	_ = server.Close()
 	<-read
 	if look() {

@@ -14,7 +14,8 @@ type statement struct {
 	params int
 }
 
-// The statements of a commit, in the order in which they are sent. Those that are empty in a batch are left out.
+// The statements of a commit, in the order in which they are sent. Those that are empty in a batch
+// are left out.
 const (
 	stFence = iota
 	stPatience
@@ -59,20 +60,23 @@ const (
 	statements // how many there are
 )
 
-// Fences and guards raise by reading a number from a text that is none, because the text then stands in the log of the server, where an operator
-// can understand it. The statements behind it in the pipeline are skipped, and the transaction is aborted. The codes of the server's own checks differ.
+// Fences and guards raise by reading a number from a text that is none, because the text then
+// stands in the log of the server, where an operator can understand it. The statements behind it in
+// the pipeline are skipped, and the transaction is aborted. The codes of the server's own checks
+// differ.
 const (
 	fencedText = `perdure: the lane was fenced, another process took over; this commit is rolled back, which is harmless`
 	guardText  = `perdure: a guarded write did not find its rows as expected; this commit is rolled back`
 )
 
-// guard ends a statement whose common table expression w returns one row per row that it touched. It raises unless as many rows were touched as
-// the first parameter has elements.
+// guard ends a statement whose common table expression w returns one row per row that it touched.
+// It raises unless as many rows were touched as the first parameter has elements.
 const guard = `
 select (case when count(*) = cardinality($1) then '1' else '` + guardText + `' end)::integer from w`
 
-// rows is a subquery u with the rows of parallel arrays, given as "parameter name type". Set-returning functions in the list of columns are run in step; that
-// is a good deal cheaper than unnest with several arguments in the from clause, which stores each array on its way.
+// rows is a subquery u with the rows of parallel arrays, given as "parameter name type".
+// Set-returning functions in the list of columns are run in step; that is a good deal cheaper than
+// unnest with several arguments in the from clause, which stores each array on its way.
 func rows(columns string) string {
 	var list []string
 	for column := range strings.SplitSeq(columns, ", ") {
@@ -82,7 +86,8 @@ func rows(columns string) string {
 	return "(select " + strings.Join(list, ", ") + ") u"
 }
 
-// Rows of one table travel as arrays, one per column. The joins below are nested loops over the primary key, see baseSettings.
+// Rows of one table travel as arrays, one per column. The joins below are nested loops over the
+// primary key, see baseSettings.
 var templates = [statements]struct{ table, sql string }{
 	stFence: {"fences", `
 with w as (
@@ -132,7 +137,8 @@ with u as (select * from ` + rows(entityKey) + `), m as (
 )
 delete from {schema}.entities e using u where e.shard = u.shard and e.tenant = u.tenant and e.type = u.type and e.key = u.key`},
 
-	// The test of current is written so that the planner does not take it as an invitation to read the whole partial index.
+	// The test of current is written so that the planner does not take it as an invitation to read
+	// the whole partial index.
 	stReplace: {"executions", `
 with w as (
   update {schema}.executions e set current = false
@@ -150,8 +156,8 @@ insert into {schema}.executions (shard, run, started, state, current, tenant, wo
 select u.shard, u.run, u.started, 0, u.current, u.tenant, u.workflow, u.key, u.start
 from ` + rows("$1 shard smallint, $2 run uuid, $3 started bigint, $4 current boolean, $5 tenant text, $6 workflow text, $7 key text, $8 start bytea")},
 
-	// Starts that make way where their address is taken, which is rare. Returns null when all were inserted, else the runs that were, one id
-	// behind the other.
+	// Starts that make way where their address is taken, which is rare. Returns null when all were
+	// inserted, else the runs that were, one id behind the other.
 	stStartNew: {"executions", `
 with i as (
   insert into {schema}.executions (shard, run, started, state, current, tenant, workflow, key, start)
@@ -164,11 +170,13 @@ with i as (
 )
 select case when count(*) < cardinality($1) then (select coalesce(string_agg(uuid_send(run), ''), '') from i) end from i`},
 
-	// The same where it is expected. The shard is compared in a way that no index understands: the address alone leads to the run, while the shard might lead to the primary key,
-	// in a plan that is made when both cost the same.
+	// The same where it is expected. The shard is compared in a way that no index understands: the
+	// address alone leads to the run, while the shard might lead to the primary key, in a plan that
+	// is made when both cost the same.
 	//
-	// Returns the index of each start that was not inserted, with the run that is there. The run is missing when it was committed after this
-	// statement had begun, which cannot happen while an address has one writer.
+	// Returns the index of each start that was not inserted, with the run that is there. The run is
+	// missing when it was committed after this statement had begun, which cannot happen while an
+	// address has one writer.
 	stStartIfAbsent: {"executions", `
 with i as (
   insert into {schema}.executions (shard, run, started, state, current, tenant, workflow, key, start)
@@ -239,7 +247,8 @@ where l.shard = u.shard and l.run = u.run and l.name = u.name`},
 insert into {schema}.history (shard, run, seq, at, kind, body)
 select * from ` + rows("$1 shard smallint, $2 run uuid, $3 seq bigint, $4 at bigint, $5 kind smallint, $6 body bytea")},
 
-	// A workflow that is alone commits its steps one by one: without the arrays that costs a third less.
+	// A workflow that is alone commits its steps one by one: without the arrays that costs a third
+	// less.
 	stOneEvent: {"history", `
 insert into {schema}.history (shard, run, seq, at, kind, body) values ($1, $2, $3, $4, $5, $6)`},
 
@@ -247,7 +256,8 @@ insert into {schema}.history (shard, run, seq, at, kind, body) values ($1, $2, $
 insert into {schema}.dead (shard, run, task, requeued, at, tenant, kind, queue, fingerprint, body)
 select * from ` + rows(deadParams)},
 
-	// What a dead letter is found by is compared in a way that no index understands: the key alone leads to the row.
+	// What a dead letter is found by is compared in a way that no index understands: the key alone
+	// leads to the row.
 	stDeadMark: {"dead", `
 with w as (
   update {schema}.dead d set requeued = u.requeued, body = u.body from ` + rows(deadParams+", $11 prev bigint") + `
@@ -386,7 +396,8 @@ func expand(schema, sql string) string {
 	return strings.NewReplacer("{schema}", schema, "{execution}", executionColumns, "{now}", storeClock).Replace(strings.TrimSpace(sql))
 }
 
-// storeClock is the time of the server in microseconds, now and not at the beginning of the transaction.
+// storeClock is the time of the server in microseconds, now and not at the beginning of the
+// transaction.
 const storeClock = `(extract(epoch from clock_timestamp()) * 1000000)::bigint`
 
 // prepare makes the statements for a schema.

@@ -28,6 +28,7 @@ func (w *writer) tasks() {
 		w.taskData(stTaskDatum, set)
 		w.taskData(stDropDatum, removed)
 	}
+
 	if rows := w.batch.Logs; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
 			return cmp.Or(rows[i].RunKey.Compare(rows[j].RunKey), cmp.Compare(rows[i].At, rows[j].At), cmp.Compare(rows[i].N, rows[j].N))
@@ -72,6 +73,7 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.Data
 		before = ` and name < $5`
 		sorted = ` order by task, name limit nullif($4::bigint, 0)`
 	)
+
 	if key.Shard >= model.MaxShards {
 		return nil, nil
 	}
@@ -79,10 +81,12 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.Data
 	if r.Before != "" {
 		sql, args = sql+before, append(args, r.Before)
 	}
+
 	if r.Task != "" {
 		args = append(args, r.Task)
 		sql += " and task = $" + strconv.Itoa(len(args))
 	}
+
 	sql += sorted
 	err = s.read(ctx, "load data of tasks", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
@@ -101,6 +105,7 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.Data
 		})
 		return err
 	})
+
 	return out, err
 }
 
@@ -110,9 +115,11 @@ func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, aft
 select at, epoch, batch, n, level, task, text from {schema}.task_logs
 where shard = $1 and run = $2 and (at, epoch, batch, n) > ($3, $4, $5, $6) and ($7::text = '' or task = $7)
 order by at, epoch, batch, n limit $8`
+
 	if key.Shard >= model.MaxShards {
 		return nil, nil
 	}
+
 	err = s.read(ctx, "load log lines", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		rows, err := c.Query(ctx, s.sql(load), int16(key.Shard), runArg(key.Run), after.At, after.Epoch, after.Batch, after.N, task, max(limit, 0))
@@ -128,5 +135,6 @@ order by at, epoch, batch, n limit $8`
 		})
 		return err
 	})
+
 	return out, err
 }

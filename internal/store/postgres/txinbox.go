@@ -11,10 +11,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// TransactionInbox is how a transaction of ordinary code in this database puts a request into the inbox: it takes effect when that commits, which may be
-// much later, and is found then, because nothing reads the inbox with a cursor. here is an expression that tells whether a database has our
-// tables and the role may use them; it looks at nothing but the catalog, so it never fails. put has the parameters shard, id, tenant, workflow, key,
-// request id, body and cluster, and writes nothing when the tables are those of another store.
+// TransactionInbox is how a transaction of ordinary code in this database puts a request into the
+// inbox: it takes effect when that commits, which may be much later, and is found then, because
+// nothing reads the inbox with a cursor. here is an expression that tells whether a database has
+// our tables and the role may use them; it looks at nothing but the catalog, so it never fails. put
+// has the parameters shard, id, tenant, workflow, key, request id, body and cluster, and writes
+// nothing when the tables are those of another store.
 func (s *Store) TransactionInbox() (here, put string) {
 	const table = `exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where n.nspname = '{name}' and c.relname = '{table}' and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, '{right}'))`
@@ -51,5 +53,6 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 		})
 		return err
 	})
+
 	return out, err
 }

@@ -22,7 +22,8 @@ var dropTasks = []string{
 	`drop table perdure.dead`, `drop table perdure.task_data`, `drop table perdure.task_logs`, `drop table perdure.settings`, `drop table perdure.settings_counter`,
 }
 
-// upgraded is a store with a run, which was brought back to an older version and is opened again: it has what it had.
+// upgraded is a store with a run, which was brought back to an older version and is opened again:
+// it has what it had.
 func upgraded(t *testing.T, version int, undo ...string) (*storetest.Fixture, *storetest.Lane) {
 	t.Helper()
 	base := pgtest.URL(t)
@@ -41,6 +42,7 @@ func upgraded(t *testing.T, version int, undo ...string) (*storetest.Fixture, *s
 	}
 	f.Store = openURL(t, base)
 	f.Want("contents", before, f.Contents())
+
 	return f, lane
 }
 
@@ -66,7 +68,8 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 	f.WantEntities(lane)
 }
 
-// A store of version 1 has runs that are parked or blocked: after the upgrade they are found by their reason.
+// A store of version 1 has runs that are parked or blocked: after the upgrade they are found by
+// their reason.
 func TestUpgradeFillsReasons(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)
@@ -76,6 +79,7 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	f.Join(1).Lanes[0].Write(func(b *store.Batch) { b.Starts, b.Marks = starts, marks })
 	f.WantReasons(want)
 	_ = s.Close()
+
 	c := connect(t, base)
 	for _, sql := range append(slices.Concat(dropEntities, dropTasks),
 		`drop index perdure.executions_blocked`, `alter table perdure.executions drop column reason`, `drop table perdure.labels`,
@@ -85,6 +89,7 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	) {
 		exec(t, c, sql)
 	}
+
 	f.Store = openURL(t, base)
 	f.WantReasons(want)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// viewColumns is the cluster as one row: arrays of members in the order of their ids, and of owners in the order of shards.
+// viewColumns is the cluster as one row: arrays of members in the order of their ids, and of owners
+// in the order of shards.
 const viewColumns = `
 select {now}, (select last from {schema}.settings_counter where id = 1), m.*, o.* from (
   select array_agg(node order by node), array_agg(epoch order by node), array_agg(expires order by node), array_agg(draining order by node),
@@ -73,8 +74,9 @@ func (s *Store) Members(ctx context.Context) (view store.View, err error) {
 	return v.view(), nil
 }
 
-// senders are the shards that have messages for shard t.shard, found by jumping from one to the next: as many look-ups as there are senders,
-// whatever the number of rows. It is a lateral part of queries on messages.
+// senders are the shards that have messages for shard t.shard, found by jumping from one to the
+// next: as many look-ups as there are senders, whatever the number of rows. It is a lateral part of
+// queries on messages.
 const senders = `(
   with recursive s as (
     (select m.from_shard from {schema}.messages m where m.to_shard = t.shard order by m.from_shard limit 1)
@@ -89,7 +91,8 @@ const senders = `(
 const cursor = `lateral (
   select coalesce((select c.position from {schema}.cursors c where c.to_shard = t.shard and c.from_shard = p.from_shard), 0) as position) c`
 
-// mailWaits tells whether something waits for the shards in $5: a request that may be served now, or a message right behind a cursor.
+// mailWaits tells whether something waits for the shards in $5: a request that may be served now,
+// or a message right behind a cursor.
 const mailWaits = `(
   exists (
     select from unnest($5::smallint[]) t (shard)

@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file encodes the frontend messages of a commit. The driver could do it; writing binary arrays straight into one buffer costs a fraction
-// of its CPU and leaves no doubt about what has been sent when something goes wrong.
+// This file encodes the frontend messages of a commit. The driver could do it; writing binary
+// arrays straight into one buffer costs a fraction of its CPU and leaves no doubt about what has
+// been sent when something goes wrong.
 
 // Types of parameters, by their object id.
 const (
@@ -45,7 +46,8 @@ func (e *encoder) reset() {
 	e.buf, e.sent, e.err = e.buf[:0], e.sent[:0], nil
 }
 
-// parse sends the text of a statement. An empty name is the unnamed statement, which lives until the next one.
+// parse sends the text of a statement. An empty name is the unnamed statement, which lives until
+// the next one.
 func (e *encoder) parse(name, sql string) {
 	at := e.open('P')
 	e.cstring(name)

@@ -59,6 +59,7 @@ func BenchmarkCommitEvents(b *testing.B) {
 			s, batch := benchLane(b)
 			batch.Events = make([]store.EventRow, rows)
 			cpu := processCPU(b)
+
 			for b.Loop() {
 				batch.Number++
 				for i := range batch.Events {
@@ -72,6 +73,7 @@ func BenchmarkCommitEvents(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+
 			cpu = processCPU(b) - cpu
 			total := float64(b.N) * float64(rows)
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/total, "ns/row")
@@ -81,14 +83,15 @@ func BenchmarkCommitEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkWorkflows is what the engine does for 64 clients that run a workflow of three steps: start; step; step; step and
-// close. Each batch carries one of these four for every client.
+// BenchmarkWorkflows is what the engine does for 64 clients that run a workflow of three steps:
+// start; step; step; step and close. Each batch carries one of these four for every client.
 func BenchmarkWorkflows(b *testing.B) {
 	const clients, stages = 64, 4
 	s, batch := benchLane(b)
 	var runs [clients]store.RunKey
 	stage := func(i int) int64 { return (batch.Number + int64(i)) % stages }
 	started := [clients]bool{}
+
 	cpu, workflows, rows := processCPU(b), 0, 0
 	for b.Loop() {
 		batch.Number++
@@ -104,6 +107,7 @@ func BenchmarkWorkflows(b *testing.B) {
 			case !started[i]:
 				continue
 			}
+
 			batch.Events = append(batch.Events, benchEvent(runs[i], at))
 			if at == stages-1 {
 				workflows++
@@ -112,11 +116,13 @@ func BenchmarkWorkflows(b *testing.B) {
 				}})
 			}
 		}
+
 		rows += batch.Rows()
 		if _, err := s.Commit(b.Context(), batch); err != nil {
 			b.Fatal(err)
 		}
 	}
+
 	cpu = processCPU(b) - cpu
 	b.ReportMetric(float64(cpu.Nanoseconds())/1e3/float64(workflows), "cpu-µs/workflow")
 	b.ReportMetric(float64(cpu.Nanoseconds())/1e3/float64(rows), "cpu-µs/row")
@@ -138,11 +144,13 @@ func BenchmarkTimersOfOneMoment(b *testing.B) {
 			batch.Timers = batch.Timers[:0]
 		}
 	}
+
 	shards := make([]model.ShardID, s.Info().Shards)
 	for i := range shards {
 		shards[i] = model.ShardID(i)
 	}
 	b.ReportAllocs()
+
 	var mark store.TimerMark
 	for b.Loop() {
 		found, err := s.LoadTimers(b.Context(), shards, mark, 1000, page)

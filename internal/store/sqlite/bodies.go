@@ -16,7 +16,8 @@ type bodies struct {
 	columns []byte
 }
 
-// maxBody bounds one stored value. SQLite could store more, but not within the memory that a connection gets.
+// maxBody bounds one stored value. SQLite could store more, but not within the memory that a
+// connection gets.
 const maxBody = 64 << 20
 
 // reset forgets all bodies and keeps their memory, but not that of a huge batch.
@@ -42,7 +43,8 @@ func (e *bodies) next() []byte {
 
 func (e *bodies) null() { e.ends = append(e.ends, -1) }
 
-// add takes data with another encoded value at its end, and seals that; columns have been put into e.columns.
+// add takes data with another encoded value at its end, and seals that; columns have been put into
+// e.columns.
 func (e *bodies) add(data []byte) error {
 	begin := len(e.data)
 	if n := len(data) - begin; n > maxBody {
@@ -72,6 +74,7 @@ func (e *bodies) encode(b *store.Batch) error {
 			return fmt.Errorf("start of %s: %w", r.Start.Run, err)
 		}
 	}
+
 	for i := range b.Closes {
 		r := &b.Closes[i]
 		e.columns = outcomeColumns(e.columns[:0], r.RunKey, r.Outcome.Status, r.Outcome.At)
@@ -79,11 +82,13 @@ func (e *bodies) encode(b *store.Batch) error {
 			return fmt.Errorf("close of %s: %w", r.Run, err)
 		}
 	}
+
 	for i := range b.Marks {
 		if err := e.mark(&b.Marks[i]); err != nil {
 			return fmt.Errorf("mark of %s: %w", b.Marks[i].Run, err)
 		}
 	}
+
 	for i := range b.Events {
 		r := &b.Events[i]
 		e.columns = eventColumns(e.columns[:0], r.RunKey, r.Event.Seq, r.Event.At, r.Event.Kind)
@@ -91,12 +96,14 @@ func (e *bodies) encode(b *store.Batch) error {
 			return fmt.Errorf("event %d of %s: %w", r.Event.Seq, r.Run, err)
 		}
 	}
+
 	if err := e.encodeTasks(b); err != nil {
 		return err
 	}
 	if err := e.encodeEntities(b); err != nil {
 		return err
 	}
+
 	return e.encodeMail(b)
 }
 
@@ -108,12 +115,14 @@ func (e *bodies) encodeTasks(b *store.Batch) error {
 			return err
 		}
 	}
+
 	for i := range b.DeadMarks {
 		r := &b.DeadMarks[i]
 		if err := e.dead(r.DeadKey, r.Next, &r.Body); err != nil {
 			return err
 		}
 	}
+
 	for i := range b.TaskData {
 		r := &b.TaskData[i]
 		if r.Deleted {
@@ -124,6 +133,7 @@ func (e *bodies) encodeTasks(b *store.Batch) error {
 			return fmt.Errorf("data %q of task %q of %s: %w", r.Name, r.Task, r.Run, err)
 		}
 	}
+
 	for i := range b.Logs {
 		r := b.Logs[i]
 		r.Epoch, r.Batch = b.Lane.Epoch, b.Number
@@ -132,6 +142,7 @@ func (e *bodies) encodeTasks(b *store.Batch) error {
 			return fmt.Errorf("log line %d of task %q of %s: %w", r.N, r.Task, r.Run, err)
 		}
 	}
+
 	return nil
 }
 
@@ -165,6 +176,7 @@ func (e *bodies) encodeMail(b *store.Batch) error {
 			return fmt.Errorf("message %d from shard %d to shard %d: %w", r.Seq, r.From, r.To, err)
 		}
 	}
+
 	for i := range b.Deferred {
 		r := &b.Deferred[i]
 		e.columns = inboxColumns(e.columns[:0], r.Shard, r.ID)
@@ -172,6 +184,7 @@ func (e *bodies) encodeMail(b *store.Batch) error {
 			return fmt.Errorf("request %s to shard %d: %w", r.ID, r.Shard, err)
 		}
 	}
+
 	for i := range b.Requests {
 		r := &b.Requests[i]
 		e.columns = requestColumns(e.columns[:0], r.RequestKey, r.At)
@@ -179,6 +192,7 @@ func (e *bodies) encodeMail(b *store.Batch) error {
 			return fmt.Errorf("answer to request %q of %s: %w", r.ID, r.Address, err)
 		}
 	}
+
 	return nil
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A stored body is the encoded value and, in its last 4 bytes, the CRC-32C of the other columns of its row and of the
-// value. SQLite notices a flipped bit only in the structure of its pages; this notices it in what users rely on,
-// and notices a row that ended up under the wrong key.
+// A stored body is the encoded value and, in its last 4 bytes, the CRC-32C of the other columns of
+// its row and of the value. SQLite notices a flipped bit only in the structure of its pages; this
+// notices it in what users rely on, and notices a row that ended up under the wrong key.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -35,7 +35,8 @@ func unseal(columns, sealed []byte) ([]byte, error) {
 	return body, nil
 }
 
-// The columns that a checksum covers, by table. The first byte keeps a body from passing for one of another column.
+// The columns that a checksum covers, by table. The first byte keeps a body from passing for one of
+// another column.
 
 func appendNumber(dst []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, uint64(n))

@@ -13,10 +13,12 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (out store.Committed
 	op := opCommit
 	enc := bodyPool.Get().(*bodies)
 	defer bodyPool.Put(enc)
+
 	// Encoding needs no transaction, and a value that cannot be stored should not begin one.
 	if err := enc.encode(b); err != nil {
 		return out, &store.Error{Class: store.Refused, Op: op, Err: err}
 	}
+
 	err = s.write(ctx, op, func(w *writer) error {
 		t := batchWriter{w: w, b: b, bodies: enc}
 		if err := t.apply(); err != nil {
@@ -28,6 +30,7 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (out store.Committed
 	if err != nil {
 		return store.Committed{}, err
 	}
+
 	return out, nil
 }
 
@@ -81,7 +84,8 @@ func (t *batchWriter) fence() error {
 	return err
 }
 
-// deletes removes closed runs, and what is to be removed whatever state it is in. Their events are left to sweeps.
+// deletes removes closed runs, and what is to be removed whatever state it is in. Their events are
+// left to sweeps.
 func (t *batchWriter) deletes() error {
 	for _, key := range t.b.Removes {
 		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlDeleteTimers, sqlGarbage} {
@@ -90,6 +94,7 @@ func (t *batchWriter) deletes() error {
 			}
 		}
 	}
+
 	for i := range t.b.EntityRemoves {
 		key := &t.b.EntityRemoves[i]
 		a := &key.Address
@@ -99,6 +104,7 @@ func (t *batchWriter) deletes() error {
 			}
 		}
 	}
+
 	for _, key := range t.b.Deletes {
 		state, found, err := t.w.number(sqlStateOf, key.Run[:], int(key.Shard))
 		switch {
@@ -115,6 +121,7 @@ func (t *batchWriter) deletes() error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -146,6 +153,7 @@ func (t *batchWriter) start(i int) error {
 			return err
 		}
 	}
+
 	q := t.w.start
 	if row.IfAbsent {
 		q = t.w.startIfAbsent
@@ -157,12 +165,14 @@ func (t *batchWriter) start(i int) error {
 	q.setText(4, a.Tenant)
 	q.setText(5, a.Type)
 	q.setText(6, a.Key)
+
 	large := len(body) > inlineStart
 	if large {
 		q.setBlob(7, nil)
 	} else {
 		q.setBlob(7, body)
 	}
+
 	inserted, err := t.one(q)
 	switch {
 	case err != nil:
@@ -171,6 +181,7 @@ func (t *batchWriter) start(i int) error {
 		t.taken = append(t.taken, i)
 		return nil
 	}
+
 	if large {
 		q = t.w.largeStart
 		q.setBlob(1, row.Start.Run[:])
@@ -180,11 +191,13 @@ func (t *batchWriter) start(i int) error {
 			return err
 		}
 	}
+
 	for j := range row.Start.Labels {
 		if err := t.label(store.RunKey{Shard: row.Shard, Run: row.Start.Run}, &row.Start.Labels[j]); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -197,10 +210,12 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 	q.setText(4, a.Type)
 	q.setText(5, a.Key)
 	found, open := false, false
+
 	err := q.each(func(q *stmt) error {
 		found, open = true, q.int(0) < stateClosed
 		return nil
 	})
+
 	switch {
 	case err != nil:
 		return err
@@ -209,6 +224,7 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 	case open && !t.closing(store.RunKey{Shard: row.Shard, Run: row.Replaces}):
 		return refused("%s is still open and would not be current", row.Replaces)
 	}
+
 	return nil
 }
 
@@ -234,17 +250,20 @@ func (t *batchWriter) closes() error {
 		q.setInt(3, int64(row.Outcome.Status))
 		q.setInt(4, int64(row.Outcome.At))
 		q.setBlob(5, t.bodies.next())
+
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("close of %s: %w", row.Run, err)
 		} else if !ok {
 			return refused("close of %s: the run is not open", row.Run)
 		}
+
 		if row.Outcome.Leaves != 0 {
 			if _, err := t.w.exec(sqlLeaving, row.Run[:], int(row.Shard), int64(row.Outcome.Leaves)); err != nil {
 				return fmt.Errorf("close of %s: %w", row.Run, err)
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -261,17 +280,20 @@ func (t *batchWriter) marks() error {
 		q.setInt(3, state)
 		q.setBlob(4, t.bodies.next())
 		q.setBlob(5, t.bodies.next())
+
 		if code := store.MainReason(row.Parked, row.Waits, row.Blocked); code == model.WaitTurn {
 			q.setBlob(6, nil)
 		} else {
 			q.setText(6, string(code))
 		}
+
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("mark of %s: %w", row.Run, err)
 		} else if !ok {
 			return refused("mark of %s: the run is not open", row.Run)
 		}
 	}
+
 	return nil
 }
 
@@ -293,16 +315,19 @@ func (t *batchWriter) label(key store.RunKey, l *model.Label) error {
 	} else {
 		q.setText(4, l.Value)
 	}
+
 	q.setBlob(1, key.Run[:])
 	q.setInt(2, int64(key.Shard))
 	q.setText(3, l.Name)
 	ok, err := t.one(q)
+
 	switch {
 	case err != nil:
 		return fmt.Errorf("label %s of %s: %w", l.Name, key.Run, err)
 	case !ok && l.Value != "":
 		return refused("label %s of %s: the run does not exist", l.Name, key.Run)
 	}
+
 	return nil
 }
 
@@ -336,6 +361,7 @@ func (t *batchWriter) timers() error {
 			return refused("timer %q of %s does not exist", row.ID, row.Run)
 		}
 	}
+
 	q = t.w.timer
 	for i := range t.b.Timers {
 		row := &t.b.Timers[i]
@@ -350,6 +376,7 @@ func (t *batchWriter) timers() error {
 			return fmt.Errorf("timer %q of %s: %w", row.ID, row.Run, err)
 		}
 	}
+
 	q = t.w.stopAll
 	for i := range t.b.StopAll {
 		row := &t.b.StopAll[i]
@@ -359,6 +386,7 @@ func (t *batchWriter) timers() error {
 			return fmt.Errorf("stop of the timers of %s: %w", row.Run, err)
 		}
 	}
+
 	return nil
 }
 
@@ -396,6 +424,7 @@ func (t *batchWriter) cursors() error {
 			return refused("the cursor of shard %d for shard %d does not stand at %d", row.To, row.From, row.Prev)
 		}
 	}
+
 	return nil
 }
 
@@ -411,6 +440,7 @@ func (t *batchWriter) inbox() error {
 			return refused("request %s to shard %d is not in the inbox", row.ID, row.Shard)
 		}
 	}
+
 	q = t.w.defers
 	for i := range t.b.Deferred {
 		row := &t.b.Deferred[i]
@@ -422,6 +452,7 @@ func (t *batchWriter) inbox() error {
 			return fmt.Errorf("request %s to shard %d put off: %w", row.ID, row.Shard, err)
 		}
 	}
+
 	return nil
 }
 

@@ -17,18 +17,20 @@ import (
 
 // Config says which file to open and how. Only Path is required.
 type Config struct {
-	// Path of the file; relative to the working directory unless absolute. Created when it does not exist.
+	// Path of the file; relative to the working directory unless absolute. Created when it does not
+	// exist.
 	Path string
-	// Shards is the number of shards of a new store, 16 when zero. It is fixed for the life of the store: for an existing
-	// one it must be zero or the number that the store has.
+	// Shards is the number of shards of a new store, 16 when zero. It is fixed for the life of the
+	// store: for an existing one it must be zero or the number that the store has.
 	Shards int
-	// ReadOnly opens an existing store for reading beside the process that owns it: no lock, no migration, and every
-	// method that writes fails.
+	// ReadOnly opens an existing store for reading beside the process that owns it: no lock, no
+	// migration, and every method that writes fails.
 	ReadOnly bool
 	// Readers is the largest number of connections for reading, 4 when zero. Further readers wait.
 	Readers int
-	// WALSize is the size in bytes of the write-ahead log at which it is moved into the file in the background, 16 MiB when
-	// zero. A larger one means rarer moves, a longer recovery and more disk.
+	// WALSize is the size in bytes of the write-ahead log at which it is moved into the file in the
+	// background, 16 MiB when zero. A larger one means rarer moves, a longer recovery and more
+	// disk.
 	WALSize int64
 	// Logger hears what no caller can be told: trouble of the background work. Discarded when nil.
 	Logger *slog.Logger
@@ -44,7 +46,8 @@ const (
 	maxReaders     = 64
 )
 
-// withDefaults fills in what is zero and reports all problems at once. Shards stays zero: the store may know it.
+// withDefaults fills in what is zero and reports all problems at once. Shards stays zero: the store
+// may know it.
 func (c Config) withDefaults() (Config, error) {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -55,25 +58,30 @@ func (c Config) withDefaults() (Config, error) {
 	} else {
 		c.Path = abs
 	}
+
 	if c.Shards < 0 || c.Shards > model.MaxShards {
 		bad("shards is %d, want 1 to %d, or 0 for the default", c.Shards, model.MaxShards)
 	}
+
 	if c.Readers == 0 {
 		c.Readers = defaultReaders
 	} else if c.Readers < 0 || c.Readers > maxReaders {
 		bad("readers is %d, want 1 to %d, or 0 for the default", c.Readers, maxReaders)
 	}
+
 	if c.WALSize == 0 {
 		c.WALSize = defaultWALSize
 	} else if c.WALSize < minWALSize {
 		bad("wal size is %d, want at least %d bytes, or 0 for the default", c.WALSize, minWALSize)
 	}
+
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if err := errors.Join(problems...); err != nil {
 		return c, fault.New(fault.Invalid, "sqlite store: %w", err)
 	}
+
 	return c, nil
 }
 
@@ -87,6 +95,7 @@ func ParseURL(text string) (Config, error) {
 		err.Hint = hint
 		return Config{}, err
 	}
+
 	const example = "write file:app.db or file:///var/lib/app.db"
 	scheme, rest, found := strings.Cut(text, ":")
 	switch {
@@ -94,7 +103,8 @@ func ParseURL(text string) (Config, error) {
 		return refuse(example, "is empty")
 	case text == ":memory:":
 		return refuse("use memory: for a store without a file", "this store lives in a file")
-	case !found || strings.ContainsAny(scheme, `/\.`) || len(scheme) == 1: // a path; C:\app.db among them
+	case !found || strings.ContainsAny(scheme, `/\.`) || len(scheme) == 1:
+		// a path; C:\app.db among them
 		if strings.ContainsAny(text, "?#") {
 			return refuse("write file: in front to give parameters", "is a path with parameters")
 		}
@@ -102,10 +112,12 @@ func ParseURL(text string) (Config, error) {
 	case !strings.EqualFold(scheme, "file"):
 		return refuse(example, "has scheme %q, want file", scheme)
 	}
+
 	rest, fragment, found := strings.Cut(rest, "#")
 	if found {
 		return refuse("write %23 for a # in the path", "has a fragment %q", fragment)
 	}
+
 	raw, query, _ := strings.Cut(rest, "?")
 	if after, ok := strings.CutPrefix(raw, "//"); ok {
 		host, path, _ := strings.Cut(after, "/")
@@ -114,6 +126,7 @@ func ParseURL(text string) (Config, error) {
 		}
 		raw = "/" + path
 	}
+
 	path, err := url.PathUnescape(raw)
 	if err != nil {
 		return refuse("write %25 for a % in the path", "%v", err)
@@ -124,6 +137,7 @@ func ParseURL(text string) (Config, error) {
 	if path == "" || path == "/" {
 		return refuse(example, "names no file")
 	}
+
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return refuse("", "%v", err)
@@ -132,6 +146,7 @@ func ParseURL(text string) (Config, error) {
 	if err := c.set(values); err != nil {
 		return refuse("known parameters are "+strings.Join(parameters, ", "), "%w", err)
 	}
+
 	return c, nil
 }
 
@@ -145,16 +160,19 @@ func (c *Config) set(values url.Values) error {
 		}
 		return n
 	}
+
 	names := make([]string, 0, len(values))
 	for name := range values {
 		names = append(names, name)
 	}
 	slices.Sort(names)
+
 	for _, name := range names {
 		if len(values[name]) > 1 {
 			problems = append(problems, fmt.Errorf("parameter %s is given %d times", name, len(values[name])))
 			continue
 		}
+
 		switch name {
 		case "shards":
 			c.Shards = number(name)
@@ -172,5 +190,6 @@ func (c *Config) set(values url.Values) error {
 			problems = append(problems, fmt.Errorf("unknown parameter %q", name))
 		}
 	}
+
 	return errors.Join(problems...)
 }

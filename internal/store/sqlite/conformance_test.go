@@ -37,6 +37,7 @@ func TestConformance(t *testing.T) {
 			return openAt(t, cfg.Path)
 		},
 	}
+
 	if testing.Short() { // with the race detector; the whole suite runs without it, see sequential
 		o.Only = []string{"handle", "commit", "fence", "leases", "shards", "concurrency", "durability", "random"}
 	}

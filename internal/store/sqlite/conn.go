@@ -35,7 +35,8 @@ func openConn(ctx context.Context, cfg *Config, mode string, pragmas string) (*c
 	registerFiles()
 	// The log holds the same secrets as the file, so it gets the same mode.
 	query := url.Values{"mode": {mode}, "modeof": {cfg.Path}, "vfs": {cmp.Or(cfg.vfs, systemName)}}
-	name := url.URL{Scheme: "file", Path: uriPath(cfg.Path), RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20")} // SQLite knows no +
+	// SQLite knows no +
+	name := url.URL{Scheme: "file", Path: uriPath(cfg.Path), RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20")}
 	memory := int64(readerMemory)
 	if mode == modeCreate {
 		memory = writerMemory
@@ -44,11 +45,13 @@ func openConn(ctx context.Context, cfg *Config, mode string, pragmas string) (*c
 	if err != nil {
 		return nil, err
 	}
+
 	c := &conn{db: db, stmts: map[string]*stmt{}}
 	if err := db.Exec(pragmas); err != nil {
 		_ = c.close() // err says what is wrong
 		return nil, err
 	}
+
 	return c, nil
 }
 
@@ -70,7 +73,8 @@ func (c *conn) close() error {
 	return c.db.Close()
 }
 
-// prepare returns the statement of a text, compiled once per connection. The texts are constants of this package.
+// prepare returns the statement of a text, compiled once per connection. The texts are constants of
+// this package.
 func (c *conn) prepare(sql string) (*stmt, error) {
 	if q, ok := c.stmts[sql]; ok {
 		return q, nil
@@ -109,7 +113,8 @@ func (c *conn) query(sql string, row func(q *stmt) error, args ...any) error {
 	return q.bind(args...).each(row)
 }
 
-// queryOnce is query for a statement that is made for one call, such as that of a listing: it is not kept.
+// queryOnce is query for a statement that is made for one call, such as that of a listing: it is
+// not kept.
 func (c *conn) queryOnce(sql string, row func(q *stmt) error, args ...any) error {
 	s, _, err := c.db.Prepare(sql)
 	if err != nil {
@@ -120,7 +125,8 @@ func (c *conn) queryOnce(sql string, row func(q *stmt) error, args ...any) error
 	return err
 }
 
-// number reads the one number that a statement returns; found is false when it returns no row or null.
+// number reads the one number that a statement returns; found is false when it returns no row or
+// null.
 func (c *conn) number(sql string, args ...any) (n int64, found bool, err error) {
 	err = c.query(sql, func(q *stmt) error {
 		n, found = q.int(0), q.s.ColumnType(0) != sqlite3.NULL
@@ -188,12 +194,14 @@ func (q *stmt) run() error {
 	return q.s.Exec()
 }
 
-// each calls row for each row, and ends early when it returns an error; errStop ends early without one.
+// each calls row for each row, and ends early when it returns an error; errStop ends early without
+// one.
 func (q *stmt) each(row func(q *stmt) error) error {
 	if err := q.bad; err != nil {
 		q.bad = nil
 		return err
 	}
+
 	for q.s.Step() {
 		if err := row(q); err != nil {
 			_ = q.s.Reset() // ends the statement; the row's error is the one that matters
@@ -203,6 +211,7 @@ func (q *stmt) each(row func(q *stmt) error) error {
 			return err
 		}
 	}
+
 	err := q.s.Err()
 	if reset := q.s.Reset(); err == nil {
 		err = reset

@@ -28,6 +28,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 	if err := s.PutInbox(t.Context(), []store.InboxRow{request}); err != nil {
 		t.Fatal(err)
 	}
+
 	lane.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{a.StartRow(), large.StartRow(), parked.StartRow()}
 		b.Closes = []store.CloseRow{large.Close(model.Completed)}
@@ -40,6 +41,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		b.Logs = []store.LogRow{a.Line("t", storetest.Noon, 0, "hello")}
 		b.Entities, b.Mailbox = []store.EntityRow{counter.Set(1, "1")}, []store.MailboxRow{counter.Mail(1), counter.Mail(2)}
 	})
+
 	if _, err := s.PutSetting(t.Context(), store.Setting{SettingKey: store.SettingKey{Tenant: "x", Kind: "limit", Name: "l"}, Body: []byte("1")}, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +50,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 	row := func(x storetest.Subject) func() error {
 		return func() error { return second(s.LoadExecution(t.Context(), x.Shard, x.Start.Address, x.Run)) }
 	}
+
 	list := func() error { // shows what it cannot read, and says so
 		page, err := s.List(t.Context(), store.Query{Tenant: model.DefaultTenant, Limit: 10})
 		for i := range page.Executions {
@@ -57,25 +60,31 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		}
 		return err
 	}
-	// What is read in pages comes with the reason in place of what cannot be read, so that it keeps back nothing else.
+
+	// What is read in pages comes with the reason in place of what cannot be read, so that it keeps
+	// back nothing else.
 	damage := func(d *model.Damaged, err error) error {
 		if err != nil || d == nil {
 			return err
 		}
 		return &store.Error{Class: store.Refused, Op: "load", Err: fault.New(fault.Corrupt, "%s", d.Why)}
 	}
+
 	reply := func() error {
 		got, err := s.LoadReplies(t.Context(), []store.RequestKey{a.RequestKey("old")})
 		return damage(got[0].Damaged, err)
 	}
+
 	messages := func() error {
 		got, _, err := s.LoadMessages(t.Context(), shards, 10, 1<<30)
 		return damage(got[0].Damaged, err)
 	}
+
 	inbox := func() error {
 		got, _, err := s.LoadInbox(t.Context(), shards, 0, 10, 1<<30)
 		return damage(got[0].Damaged, err)
 	}
+
 	letter := func() error { return second(s.LoadDead(t.Context(), dead.DeadKey)) }
 	letters := func() error { // shows what it cannot read, and says so
 		page, err := s.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 10})
@@ -86,6 +95,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		}
 		return err
 	}
+
 	data := func() error { return second(s.LoadTaskData(t.Context(), a.RunKey, store.DataRange{})) }
 	logs := func() error {
 		got, err := s.LoadLogs(t.Context(), a.RunKey, "", store.LogPlace{}, 10)
@@ -94,10 +104,12 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		}
 		return err
 	}
+
 	settings := func() error {
 		got, err := s.LoadSettings(t.Context(), 0)
 		return damage(got.Changed[0].Damaged, err)
 	}
+
 	entity := func() error {
 		got, err := s.LoadEntity(t.Context(), counter.EntityKey, 1, 1)
 		if err != nil {
@@ -105,10 +117,12 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		}
 		return damage(got.Mailbox[0].Damaged, err)
 	}
+
 	mailbox := func() error {
 		got, err := s.LoadMailbox(t.Context(), counter.EntityKey, 1, 1, 1)
 		return damage(got[0].Damaged, err)
 	}
+
 	entities := func() error { // shows of what it cannot read the columns only
 		page, err := s.ListEntities(t.Context(), store.EntityQuery{Tenant: model.DefaultTenant, Limit: 10})
 		if err == nil && (len(page.Entities) != 1 || page.Entities[0].Address != counter.Address) {
@@ -119,6 +133,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		}
 		return err
 	}
+
 	flip := func(column string) string { // of the last byte
 		return fmt.Sprintf("%[1]s = cast(substr(%[1]s, 1, length(%[1]s) - 1) || case substr(%[1]s, -1) when x'00' then x'01' else x'00' end as blob)", column)
 	}
@@ -186,7 +201,8 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 	}
 }
 
-// A row without a valid id is passed over and named; the page is whole without it, however many such rows there are.
+// A row without a valid id is passed over and named; the page is whole without it, however many
+// such rows there are.
 func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -194,15 +210,18 @@ func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	s := f.Store.(*Store)
 	lane := f.Join(1).Lanes[0]
 	good, closed := f.SubjectIn(3), f.SubjectIn(3)
+
 	lane.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{good.StartRow(), closed.StartRow()}
 		b.Closes = []store.CloseRow{closed.Close(model.Completed)}
 		b.Timers = []store.Timer{good.Timer("t", storetest.Noon)}
 	})
+
 	request := good.Request(f.RunID(), "r")
 	if err := s.PutInbox(t.Context(), []store.InboxRow{request}); err != nil {
 		t.Fatal(err)
 	}
+
 	for i := range 40 { // more than any page below
 		tamper(t, s, fmt.Sprintf(`insert into perdure_timers (run, shard, id, due, tenant, workflow, key) values (x'%02x', 3, 'bad', 5, 'default', 'order', 'k')`, i))
 		tamper(t, s, fmt.Sprintf(`insert into perdure_inbox (shard, id, not_before, body) values (3, x'%02x', 0, x'00')`, i))
@@ -211,6 +230,7 @@ func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 				values (x'00%02x%02x', 3, %d, 0, 1, 1, 'default', 'order', 'k')`, i, j, state))
 		}
 	}
+
 	shards := []model.ShardID{3}
 	whole := func(what string, err error) {
 		t.Helper()
@@ -218,6 +238,7 @@ func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 			t.Errorf("%s: %v, want an error that says which rows were passed over, and that the page is whole", what, err)
 		}
 	}
+
 	timers, err := s.LoadTimers(t.Context(), shards, store.TimerMark{}, storetest.Noon, 10)
 	whole("timers", err)
 	f.Want("timers", []store.Timer{good.Timer("t", storetest.Noon)}, timers)
@@ -247,6 +268,7 @@ func filled(t *testing.T) (image []byte, scope storetest.Scope, want storetest.C
 	f := storetest.New(t, s)
 	lane := f.Join(1).Lanes[0]
 	scope.Tenants = []string{model.DefaultTenant}
+
 	for i := range 30 {
 		a := f.Subject()
 		a.Start.Input = storetest.Text(strings.Repeat("input ", 10*i))
@@ -263,6 +285,7 @@ func filled(t *testing.T) (image []byte, scope storetest.Scope, want storetest.C
 			scope.Note(b)
 		})
 	}
+
 	want, err := storetest.Read(t.Context(), s, scope)
 	if err != nil {
 		t.Fatal(err)
@@ -271,6 +294,7 @@ func filled(t *testing.T) (image []byte, scope storetest.Scope, want storetest.C
 	if image, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
 	}
+
 	return image, scope, want
 }
 
@@ -284,11 +308,13 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 			events[h.Run][e.Seq] = fmt.Sprintf("%+v", e)
 		}
 	}
+
 	runs := map[model.RunID]string{}
 	for i := range want.Executions {
 		e := &want.Executions[i]
 		runs[e.Start.Run] = fmt.Sprintf("%+v %+v", e.Start, e.Outcome)
 	}
+
 	entities := map[string]bool{}
 	for i := range want.Entities {
 		entities[fmt.Sprintf("%+v", want.Entities[i])] = true
@@ -302,6 +328,7 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	path := filepath.Join(t.TempDir(), "app.db")
+
 	noticed, unharmed, missing := 0, 0, 0
 	for range rounds {
 		broken := bytes.Clone(image)
@@ -317,6 +344,7 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 			noticed++
 			continue
 		}
+
 		got, err := storetest.Read(t.Context(), s, scope)
 		_ = s.Close()
 		if err != nil {
@@ -326,6 +354,7 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 			noticed++
 			continue
 		}
+
 		count := 0
 		for _, h := range got.Events {
 			for _, e := range h.Events {
@@ -335,6 +364,7 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 				}
 			}
 		}
+
 		for i := range got.Executions {
 			e := &got.Executions[i]
 			if e.Blocked != nil && e.Blocked.Code == model.WaitCorrupt {
@@ -345,12 +375,14 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 				t.Errorf("bit in byte %d: run %s is not what was written", at, e.Start.Run)
 			}
 		}
+
 		for i := range got.Entities {
 			count++
 			if !entities[fmt.Sprintf("%+v", got.Entities[i])] {
 				t.Errorf("bit in byte %d: entity %s is not what was written", at, got.Entities[i].Address)
 			}
 		}
+
 		for i := range got.Mailbox {
 			if got.Mailbox[i].Item.Damaged != nil {
 				continue // says so
@@ -360,12 +392,14 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 				t.Errorf("bit in byte %d: what waits for %s is not what was written", at, got.Mailbox[i].Address)
 			}
 		}
+
 		if count == 30*(21+3) {
 			unharmed++
 		} else {
 			missing++
 		}
 	}
+
 	t.Logf("of %d flipped bits %d were noticed, %d did no harm, %d hid rows", rounds, noticed, unharmed, missing)
 }
 
@@ -373,6 +407,7 @@ func TestTruncatedFileIsNoticed(t *testing.T) {
 	t.Parallel()
 	sequential(t)
 	image, scope, _ := filled(t)
+
 	path := filepath.Join(t.TempDir(), "app.db")
 	for _, size := range []int{1, 50, 100, 4096, 8192, 3 * 8192, len(image) / 2, len(image) - 8192, len(image) - 1} {
 		if err := os.WriteFile(path, image[:size], 0o600); err != nil {
@@ -394,6 +429,7 @@ func TestDamagedFileTakesNoWrites(t *testing.T) {
 	sequential(t)
 	b := newBench(t, Config{})
 	b.lane.Commit(b.event(10))
+
 	// A page of the history becomes garbage.
 	onWriter(t, b.s, func(w *writer) {
 		root, _, err := w.number("select rootpage from sqlite_schema where name = 'perdure_history'")
@@ -406,6 +442,7 @@ func TestDamagedFileTakesNoWrites(t *testing.T) {
 			}
 		}
 	})
+
 	closeTest(t, b.s)
 	s, err := Open(t.Context(), Config{Path: b.path})
 	if err == nil {
@@ -413,6 +450,7 @@ func TestDamagedFileTakesNoWrites(t *testing.T) {
 		wantClass(t, err, store.Away)
 		_ = s.Close()
 	}
+
 	wantKind(t, err, fault.Corrupt, b.path)
 }
 
@@ -425,7 +463,8 @@ func TestMovedFileTakesNoWrites(t *testing.T) {
 		if err := os.Rename(b.path+suffix, b.path+".moved"); err != nil {
 			t.Fatal(err)
 		}
-		onWriter(t, b.s, func(w *writer) { w.names.next = w.names.next.Add(-1e9) }) // a second later
+		// a second later
+		onWriter(t, b.s, func(w *writer) { w.names.next = w.names.next.Add(-1e9) })
 		_, err := b.lane.Try(t.Context(), b.event(10))
 		wantClass(t, err, store.Away)
 		wantKind(t, err, fault.Unavailable, b.path, "moved")

@@ -14,12 +14,13 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// cutDisk is a file system that records what a store writes and when it syncs, so that a test can ask
-// what a disk may hold after the power was cut at any point of the record.
+// cutDisk is a file system that records what a store writes and when it syncs, so that a test can
+// ask what a disk may hold after the power was cut at any point of the record.
 //
-// The disk keeps no more than what was asked of it. A file has its contents as of its last sync; every
-// sector that was written since then holds any of its later contents, independently of all others, and
-// may be torn. The size of a file and each name in the directory are as unsure until they are synced.
+// The disk keeps no more than what was asked of it. A file has its contents as of its last sync;
+// every sector that was written since then holds any of its later contents, independently of all
+// others, and may be torn. The size of a file and each name in the directory are as unsure until
+// they are synced.
 type cutDisk struct {
 	vfs.VFSFilename
 	name string
@@ -172,8 +173,8 @@ func (f *cutFile) Sync(vfs.SyncFlag) error {
 // sector is what a disk writes whole or, when the power is cut at that moment, in part.
 const sector = 512
 
-// cut is what the disk may hold when the power is cut after the first n operations. It also tells how
-// many steps were acknowledged by then.
+// cut is what the disk may hold when the power is cut after the first n operations. It also tells
+// how many steps were acknowledged by then.
 func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 	inodes := make([]cutInode, d.inodes)
 	var dir cutDirectory
@@ -206,11 +207,12 @@ func (d *cutDisk) cut(rng *rand.Rand, n int) (left diskImage, acked int) {
 	return left, acked
 }
 
-// luck is how likely the newest contents of something unsynced survive: it differs from file to file, so
-// that one may have everything and another nothing.
+// luck is how likely the newest contents of something unsynced survive: it differs from file to
+// file, so that one may have everything and another nothing.
 func luck(rng *rand.Rand) float64 { return []float64{0, 0.05, 0.5, 0.9, 0.99, 1}[rng.IntN(6)] }
 
-// keeps is how many of n successive changes survive: all of them with the probability p, else any number.
+// keeps is how many of n successive changes survive: all of them with the probability p, else any
+// number.
 func keeps(rng *rand.Rand, p float64, n int) int {
 	if rng.Float64() < p {
 		return n
@@ -255,12 +257,14 @@ func (d *cutDirectory) survivors(rng *rand.Rand) map[string]int {
 	if names == nil {
 		names = map[string]int{}
 	}
+
 	for _, op := range d.ops {
 		if kept[op.name] > 0 {
 			kept[op.name]--
 			d.apply(names, op)
 		}
 	}
+
 	return names
 }
 
@@ -330,7 +334,8 @@ func (f *cutInode) survivor(rng *rand.Rand) []byte {
 			switch left := changes[s]; {
 			case left < 0:
 				return
-			case left == 0 && rng.IntN(4) == 0: // the power went while this sector was being written
+			case left == 0 && rng.IntN(4) == 0:
+				// the power went while this sector was being written
 				to = from + rng.Int64N(to-from)
 			case left == 0:
 				to = from

@@ -32,6 +32,7 @@ func (t *batchWriter) dead() error {
 			return fmt.Errorf("dead letter of task %q of %s: %w", row.Task, row.Run, err)
 		}
 	}
+
 	for i := range t.b.DeadMarks {
 		row := &t.b.DeadMarks[i]
 		q := t.w.deadMark
@@ -43,6 +44,7 @@ func (t *batchWriter) dead() error {
 			return refused("the dead letter of task %q of %s was not requeued %d times, or is another one", row.Task, row.Run, row.Prev)
 		}
 	}
+
 	for i := range t.b.DeadDeletes {
 		key := &t.b.DeadDeletes[i]
 		q := t.w.deadDelete
@@ -55,6 +57,7 @@ func (t *batchWriter) dead() error {
 			return refused("there is no dead letter of task %q of %s", key.Task, key.Run)
 		}
 	}
+
 	return nil
 }
 
@@ -73,7 +76,8 @@ func (q *stmt) setDead(key store.DeadKey, requeued int64, d *model.DeadTask, bod
 	q.setBlob(10, body)
 }
 
-// scanDead reads a dead letter: deadColumns. One that cannot be understood is an error, and the row has what its columns tell.
+// scanDead reads a dead letter: deadColumns. One that cannot be understood is an error, and the row
+// has what its columns tell.
 func scanDead(q *stmt) (store.DeadRow, error) {
 	run, ok := q.id(0)
 	row := store.DeadRow{DeadKey: store.DeadKey{RunKey: store.RunKey{Shard: model.ShardID(q.int(1)), Run: run}, Task: q.text(2)}, Requeued: q.int(3)}
@@ -116,7 +120,8 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (found *store.D
 	return found, nil
 }
 
-// deadListing is the statement for all pages of a query: by what is alike when the query says so, else in the order of time.
+// deadListing is the statement for all pages of a query: by what is alike when the query says so,
+// else in the order of time.
 func deadListing(q *store.DeadQuery) *listing {
 	l := &listing{from: "perdure_dead d indexed by perdure_dead_listing"}
 	l.and("d.tenant = ?", q.Tenant)
@@ -124,6 +129,7 @@ func deadListing(q *store.DeadQuery) *listing {
 		l.from = "perdure_dead d indexed by perdure_dead_alike"
 		l.and("d.fingerprint = ?", q.Fingerprint)
 	}
+
 	if len(q.Kinds) > 0 {
 		anyOf(l, "d.kind", q.Kinds)
 	}
@@ -136,6 +142,7 @@ func deadListing(q *store.DeadQuery) *listing {
 	if q.To != 0 {
 		l.and("d.at < ?", int64(q.To))
 	}
+
 	if q.Requeued != nil {
 		if *q.Requeued {
 			l.and("d.requeued > 0")
@@ -143,6 +150,7 @@ func deadListing(q *store.DeadQuery) *listing {
 			l.and("d.requeued = 0")
 		}
 	}
+
 	return l
 }
 
@@ -175,6 +183,7 @@ func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (page store.Dea
 	if err != nil {
 		return store.DeadPage{}, err
 	}
+
 	return page, nil
 }
 
@@ -192,7 +201,8 @@ func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err 
 
 // deadGroups is the statement of groups; the last argument is the limit.
 func (l *listing) deadGroups() string {
-	from := strings.Replace(l.from, "perdure_dead_listing", "perdure_dead_alike", 1) // which has all columns, unless others are asked for
+	// which has all columns, unless others are asked for
+	from := strings.Replace(l.from, "perdure_dead_listing", "perdure_dead_alike", 1)
 	return "select d.kind, d.fingerprint, count(*), min(d.at), max(d.at) from " + from + l.where.String() +
 		" group by d.fingerprint, d.kind order by 3 desc, 5 desc, 1, 2 limit ?"
 }
@@ -210,6 +220,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 		if err != nil {
 			return err
 		}
+
 		for i := range out {
 			last := q
 			last.Kinds, last.Fingerprint, last.After, last.Limit = []string{out[i].Kind}, out[i].Fingerprint, store.DeadPlace{}, 0
@@ -217,6 +228,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 			if last.Fingerprint == "" {
 				l.and("d.fingerprint = ''")
 			}
+
 			err := c.queryOnce(l.deadPage(&last), func(row *stmt) error {
 				r, err := listedDead(row)
 				if r.Body.Failure != nil {
@@ -228,11 +240,13 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 				return err
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }
 
@@ -256,10 +270,12 @@ func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, befo
 				return err
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }

@@ -39,6 +39,7 @@ func (e *bodies) encodeEntities(b *store.Batch) error {
 			return fmt.Errorf("item %d of the mailbox of %s: %w", r.Item.Seq, r.Address, err)
 		}
 	}
+
 	for i := range b.Entities {
 		r := &b.Entities[i]
 		if r.Gone {
@@ -49,6 +50,7 @@ func (e *bodies) encodeEntities(b *store.Batch) error {
 			return fmt.Errorf("entity %s: %w", r.Entity.Address, err)
 		}
 	}
+
 	return nil
 }
 
@@ -73,6 +75,7 @@ func (t *batchWriter) mailbox() error {
 			return refused("item %d does not wait for %s", key.Seq, key.Address)
 		}
 	}
+
 	q = t.w.mailbox
 	for i := range t.b.Mailbox {
 		row := &t.b.Mailbox[i]
@@ -84,6 +87,7 @@ func (t *batchWriter) mailbox() error {
 			return fmt.Errorf("item %d of the mailbox of %s: %w", row.Item.Seq, row.Address, err)
 		}
 	}
+
 	return nil
 }
 
@@ -106,6 +110,7 @@ func (t *batchWriter) entities() error {
 			q.setInt(7, flag(n.Locked()))
 			q.setBlob(8, t.bodies.next())
 		}
+
 		q.setEntity(row.Key())
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("entity %s: %w", row.Entity.Address, err)
@@ -113,6 +118,7 @@ func (t *batchWriter) entities() error {
 			return refused("entity %s has no row of version %d", row.Entity.Address, row.Prev)
 		}
 	}
+
 	return nil
 }
 
@@ -123,7 +129,8 @@ func flag(v bool) int64 {
 	return 0
 }
 
-// scanEntity reads a row: entityColumns. One that cannot be understood is an error, and the entity has what its columns tell.
+// scanEntity reads a row: entityColumns. One that cannot be understood is an error, and the entity
+// has what its columns tell.
 func scanEntity(q *stmt) (n model.Entity, err error) {
 	key := store.EntityKey{Shard: model.ShardID(q.int(0)), Address: model.Address{Tenant: q.text(1), Type: q.text(2), Key: q.text(3)}}
 	version, changed, locked := q.int(4), model.Time(q.int(5)), q.int(6) != 0
@@ -137,7 +144,8 @@ func scanEntity(q *stmt) (n model.Entity, err error) {
 	return n, nil
 }
 
-// loadItems reads a page of a mailbox, at least one item if there is one. It tells whether there are more.
+// loadItems reads a page of a mailbox, at least one item if there is one. It tells whether there
+// are more.
 func loadItems(c *conn, key store.EntityKey, after int64, limit, maxBytes int) (out []model.MailboxItem, more bool, err error) {
 	a, size := &key.Address, 0
 	limit = max(1, limit)
@@ -172,6 +180,7 @@ func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxB
 	if err != nil {
 		return store.LoadedEntity{}, err
 	}
+
 	return out, nil
 }
 
@@ -187,7 +196,8 @@ func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int6
 	return out, nil
 }
 
-// LoadMailboxes returns the entities for which something waits. It steps from one to the next, however many items each of them has.
+// LoadMailboxes returns the entities for which something waits. It steps from one to the next,
+// however many items each of them has.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) (out []store.EntityKey, err error) {
 	err = s.read(ctx, "load mailboxes", func(c *conn) error {
 		for _, shard := range distinct(shards) {
@@ -198,6 +208,7 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 			if shard == after.Shard {
 				last = after
 			}
+
 			for found := true; found && len(out) < limit; {
 				found = false
 				err := c.query(sqlNextMailbox, func(q *stmt) error {
@@ -211,15 +222,18 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 				}
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }
 
-// ListEntities returns rows of entities. Keys of all types are looked for in one type after the other, because types are few.
+// ListEntities returns rows of entities. Keys of all types are looked for in one type after the
+// other, because types are few.
 func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (page store.EntityPage, err error) {
 	err = s.read(ctx, "list entities", func(c *conn) error {
 		if q.Type != "" || q.Key == "" && q.KeyPrefix == "" {
@@ -227,6 +241,7 @@ func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (page sto
 		}
 		of := q
 		of.Type = q.After.Type
+
 		for !page.More {
 			if of.Type != "" {
 				if err := listEntities(c, &of, &page); err != nil {
@@ -242,11 +257,13 @@ func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (page sto
 				return err
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return store.EntityPage{}, err
 	}
+
 	return page, nil
 }
 
@@ -267,7 +284,8 @@ func listEntities(c *conn, q *store.EntityQuery, page *store.EntityPage) error {
 	}, l.args...)
 }
 
-// entityListing is the statement for all pages of a query: along the key of the table, or through those that are locked.
+// entityListing is the statement for all pages of a query: along the key of the table, or through
+// those that are locked.
 func entityListing(q *store.EntityQuery) *listing {
 	l := &listing{from: "perdure_entities n"}
 	l.and("n.tenant = ?", q.Tenant)
@@ -275,18 +293,21 @@ func entityListing(q *store.EntityQuery) *listing {
 		l.from += " indexed by perdure_entities_locked"
 		l.and("n.locked = 1")
 	}
+
 	if q.Type != "" {
 		l.and("n.type = ?", q.Type)
 	}
 	if q.Key != "" {
 		l.and("n.key = ?", q.Key)
 	}
+
 	if q.KeyPrefix != "" {
 		l.and("n.key >= ?", q.KeyPrefix)
 		if end := prefixEnd(q.KeyPrefix); end != "" {
 			l.and("n.key < ?", end)
 		}
 	}
+
 	return l
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// failure makes an error of the port from whatever went wrong before a commit began: nothing was applied.
+// failure makes an error of the port from whatever went wrong before a commit began: nothing was
+// applied.
 func (s *Store) failure(op string, err error) error {
 	var done *store.Error
 	var known *fault.Error
@@ -27,6 +28,7 @@ func (s *Store) failure(op string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &store.Error{Class: store.Retryable, Op: op, Err: fault.New(fault.Timeout, "%w", err)}
 	}
+
 	class, kind, hint := s.judge(err)
 	return &store.Error{Class: class, Op: op, Err: &fault.Error{Kind: kind, Text: s.cfg.Path, Cause: err, Hint: hint}}
 }
@@ -37,6 +39,7 @@ func (s *Store) judge(err error) (store.Class, fault.Kind, string) {
 	if !errors.As(err, &code) {
 		return store.Away, fault.Internal, ""
 	}
+
 	switch code {
 	case sqlite3.BUSY, sqlite3.LOCKED:
 		return store.Retryable, fault.Unavailable, "another program writes to the file; end its transaction"
@@ -67,10 +70,11 @@ func damaged(err error) bool {
 
 // certainlyNotApplied tells whether a COMMIT that failed has left nothing behind.
 //
-// SQLite writes the frames of a transaction to the log, the one that commits last, then syncs, then publishes it to
-// readers; on any error it rolls back in memory. When a write ran out of space or the file became read-only, the last frame
-// was not written whole: the transaction can never be recovered. After any other error the frames may be there, and the
-// next recovery may find them: the outcome is unknown until the file has been opened again.
+// SQLite writes the frames of a transaction to the log, the one that commits last, then syncs, then
+// publishes it to readers; on any error it rolls back in memory. When a write ran out of space or
+// the file became read-only, the last frame was not written whole: the transaction can never be
+// recovered. After any other error the frames may be there, and the next recovery may find them:
+// the outcome is unknown until the file has been opened again.
 func certainlyNotApplied(err error) bool {
 	return errors.Is(err, sqlite3.FULL) || errors.Is(err, sqlite3.READONLY) || errors.Is(err, sqlite3.CONSTRAINT) || errors.Is(err, sqlite3.BUSY)
 }

@@ -36,6 +36,7 @@ func scanExecution(q *stmt) (e store.Execution, err error) {
 	if err != nil {
 		return bad("start", err)
 	}
+
 	if e.Start, err = model.DecodeStart(a, run, at, body); err != nil {
 		return bad("start", err)
 	}
@@ -50,6 +51,7 @@ func scanExecution(q *stmt) (e store.Execution, err error) {
 		}
 		return e, nil
 	}
+
 	e.Outcome.Status, e.Parked = model.Running, state == stateParked
 	if e.Waits, err = scanReasons(q.raw(11), waitsColumns(nil, key)); err != nil {
 		return bad("waits", err)
@@ -58,6 +60,7 @@ func scanExecution(q *stmt) (e store.Execution, err error) {
 	if err != nil {
 		return bad("blocked", err)
 	}
+
 	if len(blocked) > 0 {
 		e.Blocked = &blocked[0]
 	}
@@ -126,5 +129,6 @@ func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []st
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }

@@ -18,11 +18,13 @@ const (
 		from perdure_executions e where (run, shard) > (?1, ?2) and run < ?3 order by run, shard`
 )
 
-// LoadExpired returns closed runs that may be removed. Runs of all shards stand side by side in the table, so the walk meets those of others too.
+// LoadExpired returns closed runs that may be removed. Runs of all shards stand side by side in the
+// table, so the walk meets those of others too.
 func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out store.Expired, err error) {
 	const op = "load expired"
 	shards, end := distinct(r.Shards), store.OldestID(r.ClosedBefore)
 	var skipped store.Skipped
+
 	err = s.read(ctx, op, func(c *conn) error {
 		out, skipped = store.Expired{}, store.Skipped{}
 		for _, shard := range shards {
@@ -33,9 +35,11 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 				return err
 			}
 		}
+
 		if len(shards) == 0 || r.Limit <= 0 {
 			return nil
 		}
+
 		err := c.query(sqlWalkOld, func(q *stmt) error {
 			run, ok := q.id(0)
 			if out.Walked >= r.Limit {
@@ -51,6 +55,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 			}
 			return nil
 		}, r.After.Run[:], int(r.After.Shard), end[:], int64(r.ClosedBefore))
+
 		if out.Walked < r.Limit {
 			out.Next = store.RunKey{}
 		}
@@ -59,5 +64,6 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 	if err != nil {
 		return store.Expired{}, err
 	}
+
 	return out, skipped.Err(op)
 }

@@ -70,6 +70,7 @@ func TestFailedSyncIsUnknownAndFinal(t *testing.T) {
 				t.Error("nobody is told that it is for good")
 			}
 			b.fs.heal()
+
 			// The disk is well again, but nobody knows what is on it.
 			_, err = b.lane.Try(t.Context(), b.event(10))
 			wantClass(t, err, store.Away)
@@ -88,6 +89,7 @@ func TestFailedSyncIsUnknownAndFinal(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if n := b.events(s); n != int(landed)-1 || landed < 2 || landed > 3 {
 				t.Errorf("batch %d landed, %d events", landed, n)
 			}
@@ -104,11 +106,13 @@ func TestFailedWriteBeforeTheCommitAppliesNothing(t *testing.T) {
 			b := newBench(t, Config{})
 			b.lane.Commit(b.event(10))
 			b.fs.on("write", "-wal", cause)
+
 			for range 2 {
 				_, err := b.lane.Try(t.Context(), b.event(10))
 				wantClass(t, err, store.Away)
 				wantKind(t, err, fault.Unavailable, b.path)
 			}
+
 			b.fs.heal()
 			b.lane.Commit(b.event(10))
 			if n := b.events(b.s); n != 2 {
@@ -127,6 +131,7 @@ func TestFailedSyncOfTheFileIsFinal(t *testing.T) {
 	sequential(t)
 	b := newBench(t, Config{WALSize: minWALSize})
 	b.fs.on("sync", "app.db", syscall.EIO)
+
 	acked := 0
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		_, err := b.lane.Try(t.Context(), b.event(50_000))
@@ -139,6 +144,7 @@ func TestFailedSyncOfTheFileIsFinal(t *testing.T) {
 			t.Fatal("nobody noticed that the file could not be synced")
 		}
 	}
+
 	closeTest(t, b.s) // the disk is still sick
 	b.fs.heal()
 	if n := b.events(openTest(t, Config{Path: b.path})); n != acked {
@@ -192,6 +198,7 @@ func TestCommitIsWholeAfterACrashAtAnyWrite(t *testing.T) {
 		if err != nil || events-1 != len(timers) || (survived && events != 2) || events < 1 {
 			t.Fatalf("crash after %d writes, committed %v: %d events, %d timers, %v", n, survived, events, len(timers), err)
 		}
+
 		closeTest(t, s)
 		if n > 1000 {
 			t.Fatal("commit never succeeds")
@@ -206,6 +213,7 @@ func TestFullDisk(t *testing.T) {
 	s := openTest(t, Config{Path: filepath.Join(dir, "app.db"), WALSize: minWALSize})
 	f := storetest.New(t, s)
 	lane, run := f.Join(1).Lanes[0], f.Subject()
+
 	event := func() *store.Batch {
 		b := lane.Batch()
 		e := run.Event(b.Number)
@@ -213,6 +221,7 @@ func TestFullDisk(t *testing.T) {
 		b.Events = []store.EventRow{e}
 		return b
 	}
+
 	lane.Commit(event())
 	ballast := filepath.Join(dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 2<<20), 0o600); err != nil {
@@ -224,6 +233,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	wantClass(t, err, store.Away)
 	wantKind(t, err, fault.Unavailable, "free space", dir)
+
 	count := func() int {
 		events, err := s.LoadEvents(t.Context(), run.RunKey, 0, 1<<30, 1<<30)
 		if err != nil {
@@ -239,6 +249,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
+
 	for range 20 {
 		lane.Commit(event())
 	}
@@ -251,6 +262,7 @@ func TestFullDatabase(t *testing.T) {
 	t.Parallel()
 	sequential(t)
 	b := newBench(t, Config{})
+
 	onWriter(t, b.s, func(w *writer) {
 		pages, _, err := w.number("pragma page_count")
 		if err != nil {
@@ -260,6 +272,7 @@ func TestFullDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+
 	_, err := b.lane.Try(t.Context(), b.event(100_000))
 	wantClass(t, err, store.Away)
 	tamper(t, b.s, "pragma max_page_count = 1000000")
@@ -302,6 +315,7 @@ func TestLogStaysBounded(t *testing.T) {
 	t.Parallel()
 	sequential(t)
 	b := newBench(t, Config{WALSize: minWALSize})
+
 	largest := int64(0)
 	for range 400 {
 		b.lane.Commit(b.event(20_000))
@@ -311,6 +325,7 @@ func TestLogStaysBounded(t *testing.T) {
 		}
 		largest = max(largest, fi.Size())
 	}
+
 	if largest > (late+1)*minWALSize {
 		t.Errorf("the log grew to %d bytes, want about %d and at most %d", largest, minWALSize, (late+1)*minWALSize)
 	}
@@ -336,6 +351,7 @@ func TestReadersDoNotBlockTheWriter(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+
 	// When the reader is gone, the log is cut back.
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		b.lane.Commit(b.event(20_000))
@@ -374,6 +390,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
+
 	path := filepath.Join(t.TempDir(), "app.db")
 	for round := range 20 {
 		cmd, lines := startChild(t, "commit", path)
@@ -383,6 +400,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 			t.Fatalf("the child says %q", lines.Text())
 		}
 		timer := time.AfterFunc(time.Duration(5+3*round)*time.Millisecond, func() { _ = cmd.Process.Kill() })
+
 		for lines.Scan() {
 			n, err := strconv.Atoi(lines.Text())
 			if err != nil {
@@ -390,6 +408,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 			}
 			acked = n
 		}
+
 		timer.Stop()
 		_ = cmd.Wait() // killed
 		s := openTest(t, Config{Path: path})
@@ -397,14 +416,17 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if len(events)%2 != 0 || len(events) < 2*acked || len(events) > 2*acked+2 && acked > 0 {
 			t.Fatalf("round %d: %d events, %d batches of two were acknowledged", round, len(events), acked)
 		}
+
 		for i := range events {
 			if events[i].Seq != int64(i+1) {
 				t.Fatalf("round %d: event %d at position %d", round, events[i].Seq, i+1)
 			}
 		}
+
 		fenceAll(t, s)
 		closeTest(t, s)
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// fileSystem is the driver's file system, but it says which writes failed for want of space or of permission. The driver calls
-// both an I/O error and forgets the cause on the way, and the difference decides whether a commit is known to have failed.
+// fileSystem is the driver's file system, but it says which writes failed for want of space or of
+// permission. The driver calls both an I/O error and forgets the cause on the way, and the
+// difference decides whether a commit is known to have failed.
 //
 // It also makes the names of new journals and logs durable. The driver means to, but syncs the file
 // twice instead of its directory.
@@ -47,9 +48,9 @@ func (s fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 // file is a file of the driver. Memory mapping is left out on purpose.
 type file struct {
 	vfs.File
-	// syncName makes the name of the file durable. The first sync of a journal or log calls it: without a
-	// name it is lost with the power, and SQLite relies on it when it writes to the database file. Nil
-	// when the name is durable.
+	// syncName makes the name of the file durable. The first sync of a journal or log calls it:
+	// without a name it is lost with the power, and SQLite relies on it when it writes to the
+	// database file. Nil when the name is durable.
 	syncName func() error
 }
 

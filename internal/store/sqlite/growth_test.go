@@ -32,8 +32,8 @@ func (b *logBook) lines(word string) (out []string) {
 	return out
 }
 
-// A program with an open transaction makes the log grow. The store says so once, with the size, and says
-// when it is over.
+// A program with an open transaction makes the log grow. The store says so once, with the size, and
+// says when it is over.
 func TestLogThatGrowsIsReported(t *testing.T) {
 	t.Parallel()
 	sequential(t)

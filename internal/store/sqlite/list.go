@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// listing is the statement of a listing: where its rows come from, the condition, the order, and the arguments.
+// listing is the statement of a listing: where its rows come from, the condition, the order, and
+// the arguments.
 type listing struct {
 	from  string
 	where strings.Builder
@@ -49,8 +50,9 @@ func list[T ~string](values []T) string {
 	return string(text)
 }
 
-// newListing is the statement for all pages of a query. What leads is said and not left to SQLite, which knows nothing of how many rows
-// there are: the label, or what is blocked, or the key, and otherwise the order of starts.
+// newListing is the statement for all pages of a query. What leads is said and not left to SQLite,
+// which knows nothing of how many rows there are: the label, or what is blocked, or the key, and
+// otherwise the order of starts.
 func newListing(q *store.Query) *listing {
 	l := &listing{started: "e.started", run: "e.run"}
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
@@ -64,7 +66,8 @@ func newListing(q *store.Query) *listing {
 		l.from = "perdure_executions e indexed by perdure_executions_blocked"
 		l.and("e.tenant = ? and e.blocked is not null", q.Tenant)
 	case (q.Key != "" || q.KeyPrefix != "") && !q.AllRuns:
-		// The keys of one workflow that begin so are so few that they are better found first and sorted then.
+		// The keys of one workflow that begin so are so few that they are better found first and
+		// sorted then.
 		l.from = "perdure_executions e indexed by perdure_executions_current"
 		l.and("e.tenant = ?", q.Tenant)
 		if len(q.Workflows) == 0 {
@@ -74,11 +77,13 @@ func newListing(q *store.Query) *listing {
 		l.from = "perdure_executions e indexed by perdure_executions_listing"
 		l.and("e.tenant = ?", q.Tenant)
 	}
+
 	l.filter(q, lead)
 	return l
 }
 
-// sqlWorkflows are the workflows that a tenant has executions of, each found by one step in the index.
+// sqlWorkflows are the workflows that a tenant has executions of, each found by one step in the
+// index.
 const sqlWorkflows = `with recursive w (name) as (
 	select * from (select workflow from perdure_executions where tenant = ? and current = 1 order by workflow limit 1)
 	union all
@@ -97,12 +102,14 @@ func (l *listing) filter(q *store.Query, lead int) {
 	if q.Key != "" {
 		l.and("e.key = ?", q.Key)
 	}
+
 	if q.KeyPrefix != "" {
 		l.and("e.key >= ?", q.KeyPrefix)
 		if end := prefixEnd(q.KeyPrefix); end != "" {
 			l.and("e.key < ?", end)
 		}
 	}
+
 	if q.StartedFrom != 0 {
 		l.and(l.started+" >= ?", int64(q.StartedFrom))
 	}
@@ -115,6 +122,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 	if q.ClosedTo != 0 {
 		l.and("e.state >= 2 and e.closed < ?", int64(q.ClosedTo))
 	}
+
 	if len(q.Statuses) > 0 {
 		var states []string
 		for _, status := range q.Statuses {
@@ -122,9 +130,11 @@ func (l *listing) filter(q *store.Query, lead int) {
 		}
 		l.and("e.state in (" + strings.Join(states, ", ") + ")")
 	}
+
 	if len(q.Reasons) > 0 {
 		l.and("e.state < 2 and coalesce(e.reason, '"+string(model.WaitTurn)+"') in (select value from json_each(?))", list(q.Reasons))
 	}
+
 	for i, c := range q.Labels {
 		if i == lead {
 			continue
@@ -146,7 +156,8 @@ func statesOf(s model.Status) string {
 	return fmt.Sprint(max(int(s), stateClosed))
 }
 
-// prefixEnd is the smallest text, by bytes, above all texts with a prefix; empty when there is none.
+// prefixEnd is the smallest text, by bytes, above all texts with a prefix; empty when there is
+// none.
 func prefixEnd(prefix string) string {
 	end := []byte(prefix)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -163,7 +174,8 @@ func (l *listing) page(q *store.Query) string {
 	if q.After != (store.PageMark{}) {
 		l.and("("+l.started+", "+l.run+") < (?, ?)", int64(q.After.Started), q.After.Run[:])
 	}
-	l.and("length(" + l.run + ") = 16") // anything else has no place in the order of pages; the owner of its shard tells of it
+	// anything else has no place in the order of pages; the owner of its shard tells of it
+	l.and("length(" + l.run + ") = 16")
 	l.args = append(l.args, q.Limit+1)
 	return "select " + executionColumns + " from " + l.from + l.where.String() + " order by " + l.started + " desc, " + l.run + " desc limit ?"
 }
@@ -178,6 +190,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err e
 				page.More = true
 				return errStop
 			}
+
 			e, err := scanExecution(row)
 			if run, ok := row.id(0); ok && fault.Is(err, fault.Corrupt) {
 				status := model.Running
@@ -188,6 +201,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err e
 				e.Unreadable(model.Start{Address: a, Run: run, At: model.Time(row.int(4))}, status, err)
 				err = nil
 			}
+
 			page.Executions = append(page.Executions, e)
 			return err
 		}, l.args...)
@@ -195,6 +209,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err e
 	if err != nil {
 		return store.Page{}, err
 	}
+
 	return page, nil
 }
 

@@ -10,8 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// fileLock is the exclusive claim of a process on a store. The system gives it up when the process ends, in whatever
-// way. The lock file itself stays: removing it would let two processes lock two files of the same name.
+// fileLock is the exclusive claim of a process on a store. The system gives it up when the process
+// ends, in whatever way. The lock file itself stays: removing it would let two processes lock two
+// files of the same name.
 type fileLock struct{ f *os.File }
 
 // lockFile claims the store at path, or says who has it.
@@ -21,6 +22,7 @@ func lockFile(path string) (*fileLock, error) {
 	if err != nil {
 		return nil, openFailed(name, err)
 	}
+
 	switch locked, err := tryLock(f); {
 	case err != nil:
 		_ = f.Close()
@@ -33,6 +35,7 @@ func lockFile(path string) (*fileLock, error) {
 			Hint: "stop that process, or open the file read-only; several processes need a PostgreSQL store",
 		}
 	}
+
 	// Who holds the lock is for people: a failure to say so is none of the lock.
 	if f.Truncate(0) == nil {
 		_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)

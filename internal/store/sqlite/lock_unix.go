@@ -11,7 +11,8 @@ import (
 // unlock gives the lock up even if a process that is being started just now shares the open file.
 func unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
 
-// tryLock takes an exclusive lock of the open file. It excludes other opens in the same process too.
+// tryLock takes an exclusive lock of the open file. It excludes other opens in the same process
+// too.
 func tryLock(f *os.File) (bool, error) {
 	for {
 		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {

@@ -10,12 +10,14 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// The write-ahead log is moved into the file (a checkpoint) in two steps, so that a commit never waits for more than a few
-// pages: first everything that is in the log by now, while commits go on; then, with the writer held, what they have
-// added in the meantime. After that the next commit begins the log anew, in place: the log neither grows nor shrinks, which
-// also makes its sync cheaper. Commits that come faster than the log is moved wait for the move once it has got late times
-// as long as it should be, so that the log is bounded also on a busy machine. A reader that holds an old state keeps the
-// log from beginning anew; it grows until that reader ends, and is cut back then.
+// The write-ahead log is moved into the file (a checkpoint) in two steps, so that a commit never
+// waits for more than a few pages: first everything that is in the log by now, while commits go on;
+// then, with the writer held, what they have added in the meantime. After that the next commit
+// begins the log anew, in place: the log neither grows nor shrinks, which also makes its sync
+// cheaper. Commits that come faster than the log is moved wait for the move once it has got late
+// times as long as it should be, so that the log is bounded also on a busy machine. A reader that
+// holds an old state keeps the log from beginning anew; it grows until that reader ends, and is cut
+// back then.
 
 // late is how many times its limit the log may have when the writer moves it himself.
 const late = 4
@@ -85,8 +87,8 @@ func (s *Store) reportGrowth(w *writer) {
 	}
 }
 
-// LogSize is the size of the write-ahead log on disk, and the largest one that it has while no reader
-// keeps an old state.
+// LogSize is the size of the write-ahead log on disk, and the largest one that it has while no
+// reader keeps an old state.
 func (s *Store) LogSize() (bytes, normal int64, err error) {
 	fi, err := os.Stat(s.cfg.Path + "-wal")
 	switch {

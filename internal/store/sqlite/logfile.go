@@ -5,9 +5,10 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// logFile is the write-ahead log as the writer sees it. SQLite writes it piece by piece, two system calls for each page; here the pieces
-// of a commit are collected, and written at once when it syncs the log. That is the moment that counts: others look at what a commit
-// added to the log only after its sync, which the setting of synchronous = full demands for every commit.
+// logFile is the write-ahead log as the writer sees it. SQLite writes it piece by piece, two system
+// calls for each page; here the pieces of a commit are collected, and written at once when it syncs
+// the log. That is the moment that counts: others look at what a commit added to the log only after
+// its sync, which the setting of synchronous = full demands for every commit.
 type logFile struct {
 	*file
 	pending []byte
@@ -31,7 +32,8 @@ func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what was collected. When that fails it is gone: SQLite rolls the transaction back and writes it anew, if at all.
+// flush writes what was collected. When that fails it is gone: SQLite rolls the transaction back
+// and writes it anew, if at all.
 func (f *logFile) flush() error {
 	if len(f.pending) == 0 {
 		return nil
@@ -80,8 +82,9 @@ func (f *logFile) Close() error {
 	return f.file.Close()
 }
 
-// discardLog forgets what a transaction that was rolled back has left to be written: by the next time this connection comes to write it,
-// the place may hold a commit of another connection. The caller holds the writer.
+// discardLog forgets what a transaction that was rolled back has left to be written: by the next
+// time this connection comes to write it, the place may hold a commit of another connection. The
+// caller holds the writer.
 func (w *writer) discardLog() {
 	if f, err := w.db.FileControl("main", sqlite3.FCNTL_JOURNAL_POINTER); err == nil {
 		if l, ok := f.(*logFile); ok {

@@ -8,8 +8,9 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// A transaction that spilled into the log and was rolled back leaves nothing that is written later: by then the place in the log may hold
-// a commit of another program, or of the user's own connection to the same file.
+// A transaction that spilled into the log and was rolled back leaves nothing that is written later:
+// by then the place in the log may hold a commit of another program, or of the user's own
+// connection to the same file.
 func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -28,7 +29,8 @@ func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
 	}
 	exec("pragma synchronous = full; pragma wal_autocheckpoint = 0; create table users (id integer primary key, v blob); create table big (id integer primary key, v blob); pragma wal_checkpoint(truncate)")
 
-	// Our transaction is larger than the cache, so that pages of it go to the log before the commit; then it is rolled back.
+	// Our transaction is larger than the cache, so that pages of it go to the log before the
+	// commit; then it is rolled back.
 	refused := errors.New("refused")
 	err = s.write(t.Context(), "test", func(w *writer) error {
 		if err := w.db.Exec(`

@@ -20,7 +20,8 @@ const (
 	sqlLoadReply    = `select at, body from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
 )
 
-// eachSender calls f for every shard that has messages for to, with the cursor of the pair, until it returns an error.
+// eachSender calls f for every shard that has messages for to, with the cursor of the pair, until
+// it returns an error.
 func eachSender(c *conn, to model.ShardID, f func(from model.ShardID, cursor int64) error) error {
 	from := int64(-1)
 	for {
@@ -64,8 +65,10 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 				if err == nil && more {
 					err = errStop
 				}
+
 				return err
 			})
+
 			if more {
 				return nil
 			}
@@ -73,16 +76,18 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 				return err
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, false, err
 	}
+
 	return out, more, nil
 }
 
-// readMessage reads the sealed body of a message. One that cannot be read is described as it stands, with its checksum unless that is right; the text names
-// its row.
+// readMessage reads the sealed body of a message. One that cannot be read is described as it
+// stands, with its checksum unless that is right; the text names its row.
 func readMessage(columns, sealed []byte, row string, args ...any) (m model.Message, d *model.Damaged) {
 	body, err := unseal(columns, sealed)
 	if err == nil {
@@ -102,6 +107,7 @@ func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 		if err != nil || found {
 			return found, err
 		}
+
 		err = eachSender(c, shard, func(from model.ShardID, cursor int64) error {
 			last, _, err := c.number(sqlLastMessage, int(shard), int(from))
 			if err == nil && last > cursor {
@@ -110,6 +116,7 @@ func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 			}
 			return err
 		})
+
 		if found {
 			return true, nil
 		}
@@ -117,10 +124,12 @@ func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 			return false, err
 		}
 	}
+
 	return false, nil
 }
 
-// readRequest reads the id and the message of a request from columns of a row. An error names a row without an id.
+// readRequest reads the id and the message of a request from columns of a row. An error names a row
+// without an id.
 func readRequest(q *stmt, id, body int, row *store.InboxRow) error {
 	var ok bool
 	if row.ID, ok = q.id(id); !ok {
@@ -167,17 +176,20 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 			}
 			page = page.merged(&part)
 		}
+
 		out, more = page.rows, page.more
 		for i := range out {
 			if err := seen(c, &out[i]); err != nil {
 				return err
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, false, err
 	}
+
 	return out, more, skipped.Err(op)
 }
 
@@ -200,8 +212,8 @@ func (p *requestPage) add(row store.InboxRow, size int) bool {
 	return true
 }
 
-// merged is the page that has the first rows of two. The caller merges the pages of many shards one by one, so that it never
-// holds more than two of them.
+// merged is the page that has the first rows of two. The caller merges the pages of many shards one
+// by one, so that it never holds more than two of them.
 func (p *requestPage) merged(o *requestPage) requestPage {
 	if len(o.rows) == 0 {
 		return *p
@@ -236,12 +248,14 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	enc := bodyPool.Get().(*bodies)
 	defer bodyPool.Put(enc)
 	enc.reset()
+
 	for i := range rows {
 		enc.columns = inboxColumns(enc.columns[:0], rows[i].Shard, rows[i].ID)
 		if err := enc.add(model.AppendBody(enc.data, &rows[i].Message, rows[i].Damaged)); err != nil {
 			return store.Errorf(store.Refused, op, "request %s to shard %d: %w", rows[i].ID, rows[i].Shard, err)
 		}
 	}
+
 	return s.write(ctx, op, func(w *writer) error {
 		for i := range rows {
 			row := rows[i]
@@ -278,10 +292,12 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out [
 				return err
 			}
 		}
+
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }

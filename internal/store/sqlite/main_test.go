@@ -35,6 +35,7 @@ func child(part, path string) int {
 		fmt.Println(fault.KindOf(err), err)
 		return 1
 	}
+
 	switch part {
 	case "commit":
 		return childCommits(ctx, s)
@@ -45,17 +46,20 @@ func child(part, path string) int {
 	case "open":
 		fmt.Println("open")
 	}
+
 	if err := s.Close(); err != nil {
 		fmt.Println(err)
 		return 1
 	}
+
 	return 0
 }
 
 // childRun is the run that the child writes to.
 var childRun = store.RunKey{Shard: 1, Run: model.RunID{1}}
 
-// childCommits commits events 1, 2, 3, … and says so, until it is killed. Each batch writes two rows.
+// childCommits commits events 1, 2, 3, … and says so, until it is killed. Each batch writes two
+// rows.
 func childCommits(ctx context.Context, s *Store) int {
 	for n := int64(1); ; n++ {
 		if n == 1 {
@@ -67,6 +71,7 @@ func childCommits(ctx context.Context, s *Store) int {
 			n += int64(len(last)) / 2
 			fmt.Println("ready")
 		}
+
 		node := model.NodeID{byte(n), byte(n >> 8), byte(n >> 16), 1}
 		r, err := s.Register(ctx, store.NodeInfo{ID: node}, 1, time.Hour)
 		if err == nil {
@@ -75,13 +80,16 @@ func childCommits(ctx context.Context, s *Store) int {
 				{RunKey: childRun, Event: model.Event{Seq: 2 * n, At: 1, Kind: model.EventSent}},
 			}})
 		}
+
 		if err == nil {
 			err = s.Unregister(ctx, node, r.Epoch)
 		}
+
 		if err != nil {
 			fmt.Println(err)
 			return 1
 		}
+
 		fmt.Println(n)
 	}
 }
@@ -125,8 +133,9 @@ func openTest(t testing.TB, cfg Config) *Store {
 	return s
 }
 
-// sequential holds a test back in short mode, which is how the race detector is run: nothing in it is concurrent, and SQLite is many times slower with it. The package
-// runs without the detector and in full as well; `make test` runs everything with it.
+// sequential holds a test back in short mode, which is how the race detector is run: nothing in it
+// is concurrent, and SQLite is many times slower with it. The package runs without the detector and
+// in full as well; `make test` runs everything with it.
 func sequential(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -14,17 +14,20 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Migrations are SQL files, numbered from 1 without a gap and never changed after a release. Each runs in one transaction
-// together with the version that it leads to, so a process that is killed on the way leaves the version before.
+// Migrations are SQL files, numbered from 1 without a gap and never changed after a release. Each
+// runs in one transaction together with the version that it leads to, so a process that is killed
+// on the way leaves the version before.
 //
-// There is no migration library in between: data definition is transactional in SQLite, the file lock keeps others out,
-// and a library would bring database/sql into a package that does not use it. The version is a row of our own rather than
-// PRAGMA user_version, because the file may hold tables of the user.
+// There is no migration library in between: data definition is transactional in SQLite, the file
+// lock keeps others out, and a library would bring database/sql into a package that does not use
+// it. The version is a row of our own rather than PRAGMA user_version, because the file may hold
+// tables of the user.
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations are the names of the files in order; number i leads to version i+1, which a test checks.
+// migrations are the names of the files in order; number i leads to version i+1, which a test
+// checks.
 func migrations() []string {
 	names, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
 	if err != nil {
@@ -38,7 +41,8 @@ func Latest() int { return len(migrations()) }
 
 // Status is what Check finds.
 type Status struct {
-	// Version is the version of the schema in the file, 0 when there is none; Known is that of this build.
+	// Version is the version of the schema in the file, 0 when there is none; Known is that of this
+	// build.
 	Version, Known int
 	// Pending are the migrations that Open would run.
 	Pending []string
@@ -49,7 +53,8 @@ type Status struct {
 	Store string
 }
 
-// Check looks at the schema of a file and changes nothing; the file may be in use. A schema that is newer than this build is an error.
+// Check looks at the schema of a file and changes nothing; the file may be in use. A schema that is
+// newer than this build is an error.
 func Check(ctx context.Context, cfg Config) (Status, error) {
 	cfg.ReadOnly, cfg.Shards = true, 0
 	cfg, err := cfg.withDefaults()
@@ -60,6 +65,7 @@ func Check(ctx context.Context, cfg Config) (Status, error) {
 	if fi, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
 		return st, checkOrphan(cfg.Path)
 	}
+
 	if err := checkPath(&cfg); err != nil {
 		return st, err
 	}
@@ -68,6 +74,7 @@ func Check(ctx context.Context, cfg Config) (Status, error) {
 	if err != nil {
 		return st, s.openError(err)
 	}
+
 	defer func() { _ = c.close() }() // it has read only
 	if st.Version, err = schemaVersion(c); err == nil {
 		err = checkVersion(cfg.Path, st.Version, st.Known)
@@ -75,6 +82,7 @@ func Check(ctx context.Context, cfg Config) (Status, error) {
 	if err != nil || st.Version == 0 {
 		return st, s.openError(err)
 	}
+
 	st.Pending = st.Pending[st.Version:]
 	info, err := readInfo(c, &cfg)
 	st.Shards, st.Cluster = info.Shards, info.Cluster
@@ -94,7 +102,8 @@ func schemaVersion(c *conn) (int, error) {
 	return int(version), err
 }
 
-// migrate brings the schema to the version of this build and fills a new store. It refuses a newer one.
+// migrate brings the schema to the version of this build and fills a new store. It refuses a newer
+// one.
 func migrate(c *conn, path string, shards int) error {
 	names := migrations()
 	version, err := schemaVersion(c)
@@ -104,6 +113,7 @@ func migrate(c *conn, path string, shards int) error {
 	if err := checkVersion(path, version, len(names)); err != nil {
 		return err
 	}
+
 	for ; version < len(names); version++ {
 		text, err := migrationFiles.ReadFile(names[version])
 		if err != nil {
@@ -113,6 +123,7 @@ func migrate(c *conn, path string, shards int) error {
 			return fmt.Errorf("%s: %w", names[version], err)
 		}
 	}
+
 	return nil
 }
 
@@ -178,6 +189,7 @@ func readInfo(c *conn, cfg *Config) (store.Info, error) {
 	if err != nil {
 		return info, err
 	}
+
 	rows, _, err := c.number("select count(*) from perdure_shards")
 	if err != nil {
 		return info, err
@@ -185,6 +197,7 @@ func readInfo(c *conn, cfg *Config) (store.Info, error) {
 	if !found || shards < 1 || shards != rows {
 		return info, fault.New(fault.Corrupt, "table perdure_meta: the number of shards is %d, and there are rows for %d", shards, rows)
 	}
+
 	info.Shards = int(shards)
 	err = c.query("select value from perdure_meta where name = 'cluster'", func(q *stmt) error {
 		info.Cluster = q.text(0)
@@ -193,11 +206,13 @@ func readInfo(c *conn, cfg *Config) (store.Info, error) {
 	if err == nil && info.Cluster == "" {
 		err = fault.New(fault.Corrupt, "table perdure_meta: the id of the cluster is missing")
 	}
+
 	if err == nil && cfg.Shards != 0 && cfg.Shards != info.Shards {
 		err = &fault.Error{
 			Kind: fault.Conflict, Text: fmt.Sprintf("%s has %d shards, which never changes, but %d are asked for", cfg.Path, info.Shards, cfg.Shards),
 			Hint: fmt.Sprintf("leave the number of shards out, or ask for %d", info.Shards),
 		}
 	}
+
 	return info, err
 }

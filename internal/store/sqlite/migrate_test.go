@@ -20,7 +20,8 @@ const (
 const dropTasks = dropEntities + `drop table perdure_dead; drop table perdure_task_data; drop table perdure_task_logs; drop table perdure_settings;
 	delete from perdure_meta where name in ('settings', 'settings_swept');`
 
-// upgraded is a store with a run, which was brought back to an older version and is opened again: it has what it had.
+// upgraded is a store with a run, which was brought back to an older version and is opened again:
+// it has what it had.
 func upgraded(t *testing.T, undo string, version int) (*storetest.Fixture, *storetest.Lane) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
@@ -64,7 +65,8 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 	f.WantEntities(lane)
 }
 
-// A store of version 1 has runs that are parked or blocked: after the upgrade they are found by their reason.
+// A store of version 1 has runs that are parked or blocked: after the upgrade they are found by
+// their reason.
 func TestUpgradeFillsReasons(t *testing.T) {
 	t.Parallel()
 	sequential(t)

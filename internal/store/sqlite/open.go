@@ -18,15 +18,16 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// pageSize of new files. Twice the default of SQLite: a batch touches fewer pages, and a row may be twice as large
-// before it spills into pages of its own.
+// pageSize of new files. Twice the default of SQLite: a batch touches fewer pages, and a row may be
+// twice as large before it spills into pages of its own.
 const pageSize = 8192
 
 // Pragmas of the writing connection.
 //
-// The cache is counted in pages and kept small on purpose: after most page splits SQLite walks the whole hash table of the
-// cache when it commits, which at 8000 pages costs as much as the rows of a batch. What is written lies at the ends of a few
-// trees and fits many times. No mmap anywhere: an I/O error or a truncated file would kill the process instead of returning an error.
+// The cache is counted in pages and kept small on purpose: after most page splits SQLite walks the
+// whole hash table of the cache when it commits, which at 8000 pages costs as much as the rows of a
+// batch. What is written lies at the ends of a few trees and fits many times. No mmap anywhere: an
+// I/O error or a truncated file would kill the process instead of returning an error.
 const writerPragmas = `
 	pragma synchronous = full;
 	pragma temp_store = memory;
@@ -46,11 +47,12 @@ const readerPragmas = `
 	pragma wal_autocheckpoint = 0;
 	pragma busy_timeout = 2000;`
 
-// busyTimeout is how long a write waits for another program that writes to the same file, such as the sqlite3 shell.
+// busyTimeout is how long a write waits for another program that writes to the same file, such as
+// the sqlite3 shell.
 const busyTimeout = 2 * time.Second
 
-// Open opens the store in a file, creates it when there is none, and brings its schema to the version of this build.
-// The caller closes it.
+// Open opens the store in a file, creates it when there is none, and brings its schema to the
+// version of this build. The caller closes it.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -59,30 +61,37 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+
 	if err := checkPath(&cfg); err != nil {
 		return nil, err
 	}
+
 	s := &Store{
 		cfg: cfg, writer: make(chan *writer, 1), readers: make(chan *conn, cfg.Readers),
 		move: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+
 	s.moves = episode.New(cfg.Logger, "the write-ahead log is not moved into the file", "the write-ahead log is moved into the file again").Source("path", cfg.Path)
 	for range cfg.Readers {
 		s.readers <- nil
 	}
+
 	if cfg.ReadOnly {
 		if err := s.openReadOnly(ctx); err != nil {
 			return nil, err
 		}
 		return s, nil
 	}
+
 	if s.lock, err = lockFile(cfg.Path); err != nil {
 		return nil, err
 	}
+
 	if err := s.openWriter(ctx); err != nil {
 		_ = s.lock.release() // the file was not touched, or is as good as before
 		return nil, s.openError(err)
 	}
+
 	return s, nil
 }
 
@@ -91,6 +100,7 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	if err := createPrivate(s.cfg.Path); err != nil {
 		return err
 	}
+
 	// The log needs this later, and an error is better now than with the first commit.
 	if err := syncDir(filepath.Dir(s.cfg.Path)); err != nil {
 		return err
@@ -99,11 +109,13 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+
 	defer func() {
 		if err != nil {
 			_ = s.closeConn(c)
 		}
 	}()
+
 	if err := c.db.BusyTimeout(busyTimeout); err != nil {
 		return err
 	}
@@ -113,14 +125,17 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	if err := migrate(c, s.cfg.Path, s.cfg.Shards); err != nil {
 		return err
 	}
-	// What the process before left in the log is written to the file and synced anew: if its last sync failed, the pages of the
-	// log that the kernel shows us may not be on disk. An outside reader may prevent it, which is no failure.
+
+	// What the process before left in the log is written to the file and synced anew: if its last
+	// sync failed, the pages of the log that the kernel shows us may not be on disk. An outside
+	// reader may prevent it, which is no failure.
 	if _, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil && !errors.Is(err, sqlite3.BUSY) {
 		return err
 	}
 	if s.info, err = readInfo(c, &s.cfg); err != nil {
 		return err
 	}
+
 	w, err := newWriter(c, s.cfg.WALSize)
 	if err != nil {
 		return err
@@ -128,17 +143,19 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	if w.names, err = newNameCheck(s.cfg.Path); err != nil {
 		return err
 	}
+
 	mover, err := openConn(ctx, &s.cfg, modeCreate, readerPragmas)
 	if err != nil {
 		return err
 	}
 	s.writer <- w
 	s.background.Go(func() { s.moveLog(mover) })
+
 	return nil
 }
 
-// createPrivate creates the file, unless it exists, such that only this user may read the payloads in it. Whoever wants to share it changes
-// its mode once; SQLite would go by the umask.
+// createPrivate creates the file, unless it exists, such that only this user may read the payloads
+// in it. Whoever wants to share it changes its mode once; SQLite would go by the umask.
 func createPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -152,7 +169,8 @@ func createPrivate(path string) error {
 
 // useLog turns the write-ahead log on, which is a property of the file.
 func useLog(c *conn, size int64) error {
-	if err := c.db.Exec(fmt.Sprintf("pragma page_size = %d", pageSize)); err != nil { // of a new file only
+	// of a new file only
+	if err := c.db.Exec(fmt.Sprintf("pragma page_size = %d", pageSize)); err != nil {
 		return err
 	}
 	var mode string
@@ -174,6 +192,7 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 	}
 	<-s.readers
 	s.readers <- c
+
 	err = func() error {
 		version, err := schemaVersion(c)
 		if err != nil {
@@ -182,6 +201,7 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 		if err := checkVersion(s.cfg.Path, version, Latest()); err != nil {
 			return err
 		}
+
 		switch {
 		case version == 0:
 			return fault.New(fault.NotFound, "%s holds no store", s.cfg.Path)
@@ -191,6 +211,7 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 				Hint: "run `perdure migrate`, or start the program that owns the file with this build",
 			}
 		}
+
 		s.info, err = readInfo(c, &s.cfg)
 		return err
 	}()
@@ -198,6 +219,7 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 		_ = s.Close()
 		return s.openError(err)
 	}
+
 	return nil
 }
 
@@ -221,11 +243,13 @@ func checkPath(cfg *Config) error {
 	if real, err := filepath.EvalSymlinks(cfg.Path); err == nil {
 		cfg.Path = real // the lock belongs to the file, not to one of its names
 	}
+
 	if fi, err := os.Stat(dir); err != nil {
 		return openFailed(dir, err)
 	} else if !fi.IsDir() {
 		return &fault.Error{Kind: fault.Invalid, Text: dir + " is not a directory", Hint: "name a file in a directory"}
 	}
+
 	fi, err := os.Stat(cfg.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && cfg.ReadOnly:
@@ -243,6 +267,7 @@ func checkPath(cfg *Config) error {
 	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // also for root, who could
 		return openFailed(cfg.Path, fs.ErrPermission)
 	}
+
 	return checkFile(cfg, fi.Size())
 }
 
@@ -256,6 +281,7 @@ func checkFile(cfg *Config, size int64) error {
 	if err != nil {
 		return openFailed(cfg.Path, err)
 	}
+
 	defer f.Close()
 	if size == 0 {
 		return checkOrphan(cfg.Path)
@@ -265,13 +291,15 @@ func checkFile(cfg *Config, size int64) error {
 	if _, err := io.ReadFull(f, head); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return openFailed(cfg.Path, err)
 	}
+
 	if string(head) != magic {
 		return &fault.Error{Kind: fault.Invalid, Text: cfg.Path + " is not an SQLite file", Hint: "name another file, or move this one away"}
 	}
 	return nil
 }
 
-// checkOrphan refuses an empty or missing file whose log is not empty: SQLite would throw the log away and begin anew.
+// checkOrphan refuses an empty or missing file whose log is not empty: SQLite would throw the log
+// away and begin anew.
 func checkOrphan(path string) error {
 	fi, err := os.Stat(path + "-wal")
 	if err != nil || fi.Size() == 0 {
@@ -311,7 +339,8 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // a file system that has nothing to sync
+	// a file system that has nothing to sync
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return err
 	}
 	return nil

@@ -44,6 +44,7 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", text, d)
 		}
 	}
+
 	for text, says := range map[string]string{
 		"":                                "is empty",
 		"file:":                           "names no file",
@@ -85,11 +86,13 @@ func TestOpenSaysWhatIsWrongWithThePath(t *testing.T) {
 		}
 		return path
 	}
+
 	text := file("notes.txt", strings.Repeat("these are notes\n", 1000), 0o600)
 	locked := file("locked.db", "", 0o400)
 	orphan := file("orphan.db", "", 0o600)
 	file("orphan.db-wal", "a log", 0o600)
 	file("missing.db-wal", "a log", 0o600)
+
 	for _, c := range []struct {
 		path     string
 		readOnly bool
@@ -165,6 +168,7 @@ func TestUserTablesLiveBesideOurs(t *testing.T) {
 	if err := c.close(); err != nil {
 		t.Fatal(err)
 	}
+
 	s := openTest(t, Config{Path: path})
 	onWriter(t, s, func(w *writer) {
 		if n, _, err := w.number("pragma user_version"); n != 77 || err != nil {
@@ -217,6 +221,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "app.db")
 	fresh := Status{Known: Latest(), Pending: migrations(), Store: storeURL(path)}
+
 	check := func(want Status) {
 		t.Helper()
 		got, err := Check(t.Context(), Config{Path: path})
@@ -227,6 +232,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("-want +got:\n%s", d)
 		}
 	}
+
 	check(fresh)
 	if _, err := os.Stat(path); err == nil {
 		t.Fatal("the file was created")
@@ -234,6 +240,7 @@ func TestCheck(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	check(fresh)
 	s := openTest(t, Config{Path: path, Shards: 20})
 	done := Status{Version: Latest(), Known: Latest(), Shards: 20, Cluster: s.Info().Cluster, Store: storeURL(path)}
@@ -293,6 +300,7 @@ func TestReadOnlyBesideTheOwner(t *testing.T) {
 	if err != nil || len(events) != 1 {
 		t.Errorf("%d events, %v", len(events), err)
 	}
+
 	for name, err := range map[string]error{
 		"commit":   second(r.Commit(t.Context(), lane.Batch())),
 		"sweep":    second(r.Sweep(t.Context(), store.SweepRequest{})),
@@ -306,6 +314,7 @@ func TestReadOnlyBesideTheOwner(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
 	// The owner may go and come back.
 	closeTest(t, s)
 	if page, err := r.List(t.Context(), store.Query{Tenant: model.DefaultTenant, Limit: 10}); err != nil || len(page.Executions) != 1 {
@@ -338,15 +347,18 @@ func TestOpenConvergesAfterACrashAtAnyWrite(t *testing.T) {
 	if testing.Short() {
 		every = 5
 	}
+
 	for survived, n := false, 1; !survived; n += every {
 		path := filepath.Join(t.TempDir(), "app.db")
 		fs := newFaultFS(t)
 		fs.crashAfter(n)
+
 		s, err := Open(t.Context(), Config{Path: path, vfs: fs.name})
 		if survived = err == nil; survived {
 			fs.heal()
 			closeTest(t, s)
 		}
+
 		fs.heal()
 		for range 1 + n%2 { // and once more: nothing to do
 			s = openTest(t, Config{Path: path})
@@ -356,6 +368,7 @@ func TestOpenConvergesAfterACrashAtAnyWrite(t *testing.T) {
 			storetest.New(t, s).Join(1).Lanes[0].Write(func(*store.Batch) {})
 			closeTest(t, s)
 		}
+
 		if n > 1000 {
 			t.Fatal("open never succeeds")
 		}
@@ -381,6 +394,7 @@ func TestFilesArePrivate(t *testing.T) {
 		t.Skip("has no such modes")
 	}
 	path := filepath.Join(t.TempDir(), "app.db")
+
 	want := func(mode os.FileMode) {
 		t.Helper()
 		for _, suffix := range []string{"", "-wal"} {
@@ -389,6 +403,7 @@ func TestFilesArePrivate(t *testing.T) {
 			}
 		}
 	}
+
 	s := openTest(t, Config{Path: path})
 	want(0o600)
 	closeTest(t, s)

@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// The file lock lets only one process in, so the engine registers as the sole node of the store, and
-// Register removes the nodes of processes that are gone. Neither the wall clock nor /proc matters here.
+// The file lock lets only one process in, so the engine registers as the sole node of the store,
+// and Register removes the nodes of processes that are gone. Neither the wall clock nor /proc
+// matters here.
 
 // now is the clock by which leases are judged.
 func now() model.Time { return model.TimeOf(time.Now()) }
@@ -79,6 +80,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 		if err != nil {
 			return err
 		}
+
 		if changed != 1 {
 			return fenced(op, r.Node, r.Epoch)
 		}
@@ -87,15 +89,18 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 		}
 		v.Now = at
 		v.Mail, err = hasMail(w.conn, r.Shards, at)
+
 		return err
 	})
 	if err != nil {
 		return store.View{}, err
 	}
+
 	return v, nil
 }
 
-// FenceNode ends a node. Its fences go with it: there is one writer, so no commit of the node is on its way.
+// FenceNode ends a node. Its fences go with it: there is one writer, so no commit of the node is on
+// its way.
 func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (ended bool, err error) {
 	err = s.write(ctx, "fence", func(w *writer) error {
 		at, known := now(), false
@@ -107,14 +112,17 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 		if err != nil {
 			return err
 		}
+
 		if !known {
 			ended = true
 		}
 		if !known || !ended {
 			return nil
 		}
+
 		return removeNode(w.conn, node)
 	})
+
 	return ended && err == nil, err
 }
 
@@ -147,6 +155,7 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 		if !alive {
 			return fenced(op, node, epoch)
 		}
+
 		out = nil
 		for _, shard := range distinct(shards) {
 			// Free, ours already (an answer was lost), or of a node that is gone.
@@ -163,11 +172,13 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 				})
 			}
 		}
+
 		return loadPositions(w.conn, out)
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }
 
@@ -177,12 +188,15 @@ func loadPositions(c *conn, shards []store.AcquiredShard) error {
 	for i := range shards {
 		byShard[shards[i].Shard] = &shards[i]
 	}
-	// What was sent last is in the table of messages, or, when every row is swept, where the receiver's cursor stands.
+
+	// What was sent last is in the table of messages, or, when every row is swept, where the
+	// receiver's cursor stands.
 	sent := func(to, from model.ShardID, seq int64) {
 		if a := byShard[from]; a != nil {
 			a.Sent[to] = max(a.Sent[to], seq)
 		}
 	}
+
 	err := c.query("select to_shard, from_shard, seq from perdure_cursors", func(q *stmt) error {
 		to, from, seq := model.ShardID(q.int(0)), model.ShardID(q.int(1)), q.int(2)
 		if a := byShard[to]; a != nil {
@@ -194,11 +208,12 @@ func loadPositions(c *conn, shards []store.AcquiredShard) error {
 	if err != nil {
 		return err
 	}
+
 	return eachPair(c, sent)
 }
 
-// eachPair calls f for every pair of shards that has messages, with the last position. It jumps from pair to pair,
-// so what it costs depends on the pairs, not on the messages.
+// eachPair calls f for every pair of shards that has messages, with the last position. It jumps
+// from pair to pair, so what it costs depends on the pairs, not on the messages.
 func eachPair(c *conn, f func(to, from model.ShardID, last int64)) error {
 	to, from := int64(-1), int64(-1)
 	for {
@@ -259,6 +274,7 @@ func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 	if err != nil {
 		return 0, 0, err
 	}
+
 	return epoch, landed, nil
 }
 
@@ -296,6 +312,7 @@ func loadView(c *conn) (v store.View, err error) {
 	if err != nil {
 		return v, err
 	}
+
 	err = c.query("select shard, node, epoch from perdure_shards order by shard", func(q *stmt) error {
 		o := store.ShardOwner{Shard: model.ShardID(q.int(0)), Epoch: q.int(2)}
 		if id, ok := q.id(1); ok {
@@ -307,6 +324,7 @@ func loadView(c *conn) (v store.View, err error) {
 	if err != nil {
 		return v, err
 	}
+
 	v.Settings, err = settingsCounter(c)
 	return v, err
 }

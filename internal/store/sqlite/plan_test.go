@@ -138,7 +138,8 @@ func dataRange(r store.DataRange) string {
 	return sql
 }
 
-// A listing reads no more than its page, where an index has the order; what needs to be sorted is what was found by a key.
+// A listing reads no more than its page, where an index has the order; what needs to be sorted is
+// what was found by a key.
 func TestListingsSearch(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -147,6 +148,7 @@ func TestListingsSearch(t *testing.T) {
 	region := func(values ...string) []model.LabelCondition {
 		return []model.LabelCondition{{Name: "region", Values: values}, {Name: "tier", Values: []string{"gold"}, Not: true}}
 	}
+
 	after := store.PageMark{Started: storetest.Noon, Run: model.RunID{1}}
 	for _, c := range []struct {
 		name   string
@@ -181,6 +183,7 @@ func TestDeadListingsSearch(t *testing.T) {
 	sequential(t)
 	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
 	fillTables(t, s)
+
 	after := store.DeadPlace{At: storetest.Noon, Run: model.RunID{1}, Task: "t"}
 	for _, c := range []struct {
 		name string
@@ -200,6 +203,7 @@ func TestDeadListingsSearch(t *testing.T) {
 			}
 		})
 	}
+
 	onWriter(t, s, func(w *writer) {
 		if got := plan(t, w.conn, deadListing(&store.DeadQuery{Tenant: "t"}).deadGroups()); !strings.Contains(got, "d USING COVERING INDEX perdure_dead_alike (tenant=?)") {
 			t.Errorf("groups: %s", got)
@@ -207,12 +211,14 @@ func TestDeadListingsSearch(t *testing.T) {
 	})
 }
 
-// A page of entities is read along the key of the table, or along the index of those that are locked, from where the page before has ended.
+// A page of entities is read along the key of the table, or along the index of those that are
+// locked, from where the page before has ended.
 func TestEntityListingsSearch(t *testing.T) {
 	t.Parallel()
 	sequential(t)
 	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
 	fillTables(t, s)
+
 	for _, c := range []struct {
 		name  string
 		q     store.EntityQuery
@@ -242,15 +248,18 @@ func TestInlineStepWritesOneRow(t *testing.T) {
 	sequential(t)
 	b := newBench(t, Config{})
 	b.lane.Commit(b.event(10))
+
 	changes := func() (n int64) {
 		onWriter(t, b.s, func(w *writer) { n = w.db.TotalChanges() })
 		return n
 	}
+
 	before := changes()
 	b.lane.Commit(b.event(10))
 	if got := changes() - before; got != 2 {
 		t.Errorf("a batch with one event changed %d rows, want 2: its fence and the event", got)
 	}
+
 	// WITHOUT ROWID: the table is its own and only tree.
 	onWriter(t, b.s, func(w *writer) {
 		trees, _, err := w.number("select count(*) from sqlite_schema where tbl_name = 'perdure_history' and rootpage > 0")
@@ -267,11 +276,13 @@ func TestTimersOfManyShardsComeInOrder(t *testing.T) {
 	f := storetest.New(t, s)
 	lane := f.Join(1).Lanes[0]
 	const timers, page = 500, 37
+
 	lane.Write(func(b *store.Batch) {
 		for i := range timers {
 			b.Timers = append(b.Timers, f.Subject().Timer(fmt.Sprint(i), storetest.Noon+model.Time(i*7919%timers/3)))
 		}
 	})
+
 	var all []store.Timer
 	var after store.TimerMark
 	for {
@@ -286,9 +297,11 @@ func TestTimersOfManyShardsComeInOrder(t *testing.T) {
 		last := got[len(got)-1]
 		after = store.TimerMark{Due: last.Due, Run: last.Run, ID: last.ID}
 	}
+
 	if len(all) != timers {
 		t.Fatalf("%d timers, want %d", len(all), timers)
 	}
+
 	for i := 1; i < len(all); i++ {
 		if compareTimers(all[i-1], all[i]) >= 0 {
 			t.Fatalf("timer %d comes after timer %d", i-1, i)

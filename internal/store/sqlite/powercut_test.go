@@ -52,8 +52,8 @@ func (l *powerLoad) acked(s powerState) {
 	l.disk.ack()
 }
 
-// open opens the store and registers a node. A small cache makes large transactions spill into the log
-// before they commit.
+// open opens the store and registers a node. A small cache makes large transactions spill into the
+// log before they commit.
 func (l *powerLoad) open() {
 	l.Helper()
 	l.s = openTest(l, l.cfg)
@@ -82,18 +82,21 @@ func (l *powerLoad) commit() {
 	l.Helper()
 	now := l.state()
 	epoch := int64(0)
+
 	onWriter(l, l.s, func(w *writer) {
 		var err error
 		if epoch, _, err = w.number("select epoch from perdure_fences"); err != nil {
 			l.Fatal(err)
 		}
 	})
+
 	now.Batch++
 	b := &store.Batch{Lane: store.LaneRef{Node: now.Node, Epoch: epoch}, Number: now.Batch}
 	for range 1 + l.rng.IntN(4) {
 		now.Events++
 		b.Events = append(b.Events, powerEvent(now.Events))
 	}
+
 	if _, err := l.s.Commit(l.Context(), b); err != nil {
 		l.Fatal(err)
 	}
@@ -156,8 +159,9 @@ func (l *powerLoad) steps(n int) {
 	}
 }
 
-// A power cut takes unsynced sectors, sizes and names away, each by itself. What the store acknowledged
-// survives, and nothing else but the step that was under way, which is there whole or not at all.
+// A power cut takes unsynced sectors, sizes and names away, each by itself. What the store
+// acknowledged survives, and nothing else but the step that was under way, which is there whole or
+// not at all.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -204,8 +208,8 @@ func powerCuts(t *testing.T, seed uint64, cuts int) {
 	}
 }
 
-// cutPower cuts the power somewhere, sometimes once more while the store is opened again, and checks what
-// is left.
+// cutPower cuts the power somewhere, sometimes once more while the store is opened again, and
+// checks what is left.
 func (l *powerLoad) cutPower(rng *rand.Rand) {
 	l.Helper()
 	at := l.disk.begin + rng.IntN(len(l.disk.record)-l.disk.begin+1)
@@ -214,6 +218,7 @@ func (l *powerLoad) cutPower(rng *rand.Rand) {
 	if at > 0 {
 		what += fmt.Sprintf(" (%s)", l.disk.record[at-1].kind)
 	}
+
 	for rng.IntN(3) == 0 {
 		dir := l.TempDir()
 		disk := newCutDisk(l, dir, left)
@@ -228,6 +233,7 @@ func (l *powerLoad) cutPower(rng *rand.Rand) {
 		left, _ = disk.cut(rng, at)
 		what += fmt.Sprintf(", then after operation %d of %d of opening and closing", at, len(disk.record))
 	}
+
 	dir := l.TempDir()
 	defer func() { _ = os.RemoveAll(dir) }()
 	left.write(l, dir)
@@ -265,6 +271,7 @@ func (l *powerLoad) verify(what, path string, acked int) {
 		if err != nil {
 			l.Fatal(err)
 		}
+
 		err = w.query("pragma integrity_check", func(q *stmt) error {
 			if q.text(0) != "ok" {
 				l.Errorf("%s: integrity: %s", what, q.text(0))

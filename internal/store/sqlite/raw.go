@@ -34,11 +34,13 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 			}
 			return c.queryOnce(sqlRawMailbox, func(q *stmt) error { return q.rawRow("mailbox", model.RunID{}, each) }, args...)
 		}
+
 		sql := sqlRawRuns
 		if !run.IsZero() {
 			sql, args = sqlRawRun, append(args, run[:])
 		}
 		var runs []model.RunID
+
 		err := c.queryOnce(sql, func(q *stmt) error {
 			id, ok := q.id(0)
 			if !ok {
@@ -50,6 +52,7 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 		if err != nil {
 			return err
 		}
+
 		for _, id := range runs {
 			for _, table := range rawTables {
 				err := c.queryOnce("select * from perdure_"+table+" where run = ?1 and shard = ?2", func(q *stmt) error {
@@ -60,6 +63,7 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 				}
 			}
 		}
+
 		return nil
 	})
 }
@@ -79,6 +83,7 @@ func (q *stmt) rawRow(table string, run model.RunID, each func(store.RawRow) err
 			columns[q.s.ColumnName(i)] = q.text(i)
 		}
 	}
+
 	row, err := json.Marshal(columns)
 	if err != nil {
 		return err

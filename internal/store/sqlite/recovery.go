@@ -49,6 +49,7 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 	if err != nil {
 		return nil, err
 	}
+
 	return out, skipped.Err(op)
 }
 
@@ -130,8 +131,10 @@ func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Addres
 
 // LoadTimers returns timers in the order in which they are due.
 //
-// Each shard has its own order. It takes a portion of each at a time. What lies behind the last one taken of a shard that may have more is not known yet, so only timers
-// up to the first such place count, and the next round goes on from there with larger portions. So few are read in vain, also when all are due at the same moment.
+// Each shard has its own order. It takes a portion of each at a time. What lies behind the last one
+// taken of a shard that may have more is not known yet, so only timers up to the first such place
+// count, and the next round goes on from there with larger portions. So few are read in vain, also
+// when all are due at the same moment.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) (out []store.Timer, err error) {
 	const op = "load timers"
 	all := distinct(shards)
@@ -139,6 +142,7 @@ func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 		return nil, nil
 	}
 	var skipped store.Skipped
+
 	err = s.read(ctx, op, func(c *conn) error {
 		out, skipped = nil, store.Skipped{}
 		mark, portion, more := after, max(16, 2*limit/len(all)), true
@@ -154,10 +158,12 @@ func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 	if err != nil {
 		return nil, err
 	}
+
 	return out, skipped.Err(op)
 }
 
-// timerPortions appends timers of the shards behind a place, at most portion of each, in order, and returns up to where they are complete and whether there may be more.
+// timerPortions appends timers of the shards behind a place, at most portion of each, in order, and
+// returns up to where they are complete and whether there may be more.
 func timerPortions(c *conn, out []store.Timer, shards []model.ShardID, after store.TimerMark, until model.Time, portion int, skipped *store.Skipped) ([]store.Timer, store.TimerMark, bool, error) {
 	begin := len(out)
 	var bound *store.Timer
@@ -178,17 +184,20 @@ func timerPortions(c *conn, out []store.Timer, shards []model.ShardID, after sto
 		if err != nil {
 			return nil, after, false, err
 		}
+
 		if len(out)-from == portion {
 			if last := out[len(out)-1]; bound == nil || compareTimers(last, *bound) < 0 {
 				bound = &last
 			}
 		}
 	}
+
 	page := out[begin:]
 	if bound != nil {
 		page = slices.DeleteFunc(page, func(t store.Timer) bool { return compareTimers(t, *bound) > 0 })
 		after = store.TimerMark{Due: bound.Due, Run: bound.Run, ID: bound.ID}
 	}
+
 	slices.SortFunc(page, compareTimers)
 	return out[:begin+len(page)], after, bound != nil, nil
 }

@@ -37,10 +37,12 @@ func (n *nameCheck) check() *nameError {
 		return nil
 	}
 	n.next = now.Add(time.Second)
-	for _, name := range []string{n.path, n.path + "-wal"} { // the file counts for more than its log
+	// the file counts for more than its log
+	for _, name := range []string{n.path, n.path + "-wal"} {
 		fi, err := os.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(n.files[name], fi) {
-			// A connection that is opened after a deletion creates an empty log, which is as good as none.
+			// A connection that is opened after a deletion creates an empty log, which is as good
+			// as none.
 			return &nameError{path: n.path, name: name, free: err != nil || fi.Size() == 0}
 		}
 	}
@@ -94,8 +96,8 @@ func (e *nameError) hint() string {
 // errReaders is why the log cannot be moved whole.
 var errReaders = errors.New("a program that reads the file holds an old state of it")
 
-// rescue ends writing when a file has lost its name, and saves what the open log holds. The caller holds
-// the writer.
+// rescue ends writing when a file has lost its name, and saves what the open log holds. The caller
+// holds the writer.
 func (s *Store) rescue(w *writer, lost *nameError) {
 	lost.commits, lost.since = w.log.commits, w.log.since
 	before := s.broken.Load()
@@ -106,7 +108,8 @@ func (s *Store) rescue(w *writer, lost *nameError) {
 		if _, known := errors.AsType[*nameError](*before); known {
 			return
 		}
-		lost.problem = *before // a sync has failed: what the log shows may not be what the disk holds
+		// a sync has failed: what the log shows may not be what the disk holds
+		lost.problem = *before
 	}
 	var err error = lost
 	s.broken.Store(&err)
@@ -126,7 +129,8 @@ func (s *Store) rescueAgain(w *writer) error {
 	return s.refuseBroken("close")
 }
 
-// moveAll moves everything that is in the log into the file and syncs it. It waits a moment for readers.
+// moveAll moves everything that is in the log into the file and syncs it. It waits a moment for
+// readers.
 func (s *Store) moveAll(w *writer) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()

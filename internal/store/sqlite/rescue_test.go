@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// untilRefused commits events until the store takes no more, and returns how many it has acknowledged.
+// untilRefused commits events until the store takes no more, and returns how many it has
+// acknowledged.
 func (b *bench) untilRefused(each func(acked int)) (acked int, err error) {
 	b.Helper()
 	for {
@@ -42,11 +43,13 @@ func TestDeletedLogIsSaved(t *testing.T) {
 		t.Skip("waits for a second to pass")
 	}
 	b := newBench(t, Config{WALSize: minWALSize})
+
 	acked, err := b.untilRefused(func(acked int) {
 		if acked == 300 {
 			b.removeLog()
 		}
 	})
+
 	wantClass(t, err, store.Away)
 	wantKind(t, err, fault.Unavailable, b.path+"-wal was moved or deleted", "saved in "+b.path, "restart the process")
 	if !store.Final(err) {
@@ -70,10 +73,12 @@ func TestDeletedLogIsSavedAfterAReader(t *testing.T) {
 		b.lane.Commit(b.event(10))
 	}
 	b.removeLog()
-	_, _ = b.s.LoadEvents(t.Context(), b.run.RunKey, 0, 10, 1<<20) // fails: it looks into the new log
+	// fails: it looks into the new log
+	_, _ = b.s.LoadEvents(t.Context(), b.run.RunKey, 0, 10, 1<<20)
 	if fi, err := os.Stat(b.path + "-wal"); err != nil || fi.Size() != 0 {
 		t.Fatalf("the reader created no empty log: %v", err)
 	}
+
 	b.look()
 	_, err := b.untilRefused(func(int) {})
 	wantKind(t, err, fault.Unavailable, b.path+"-wal was moved or deleted", "saved in "+b.path, "restart the process")

@@ -51,6 +51,7 @@ func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected
 		if err := store.CheckVersion(op, k, expected, present, body == nil); err != nil {
 			return err
 		}
+
 		if version, _, err = w.number(sqlDrawSetting); err != nil {
 			return err
 		}
@@ -60,11 +61,13 @@ func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected
 			sealed = body(version, at)
 		}
 		_, err = w.exec(sqlPutSetting, k.Tenant, k.Kind, k.Name, version, int64(at), sealed)
+
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
+
 	return version, nil
 }
 
@@ -124,6 +127,7 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 	if err != nil {
 		return store.SettingChanges{}, err
 	}
+
 	return out, nil
 }
 
@@ -143,6 +147,7 @@ func sweepSettings(c *conn, before model.Time, limit int) (int, error) {
 	}
 	var keys []store.SettingKey
 	last := int64(0)
+
 	err := c.query(sqlGoneSettings, func(q *stmt) error {
 		last = max(last, q.int(0))
 		keys = append(keys, store.SettingKey{Tenant: q.text(1), Kind: q.text(2), Name: q.text(3)})
@@ -151,11 +156,13 @@ func sweepSettings(c *conn, before model.Time, limit int) (int, error) {
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
+
 	for _, k := range keys {
 		if _, err := c.exec(sqlSweepSetting, k.Tenant, k.Kind, k.Name); err != nil {
 			return 0, err
 		}
 	}
+
 	_, err = c.exec(sqlNoteSwept, last)
 	return len(keys), err
 }

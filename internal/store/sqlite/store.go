@@ -19,7 +19,8 @@ type Store struct {
 	info store.Info
 	lock *fileLock // nil when read-only
 
-	// writer holds the writing connection while nobody writes; who takes it out may write. Empty when read-only.
+	// writer holds the writing connection while nobody writes; who takes it out may write. Empty
+	// when read-only.
 	writer chan *writer
 	// readers holds the connections that are not in use; nil stands for one that is not open yet.
 	readers chan *conn
@@ -43,7 +44,8 @@ var (
 // Info describes the store as it was opened.
 func (s *Store) Info() store.Info { return s.info }
 
-// Close ends what is under way, moves the log into the file and gives the file up. Closing again is harmless.
+// Close ends what is under way, moves the log into the file and gives the file up. Closing again is
+// harmless.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.done)
@@ -60,11 +62,13 @@ func (s *Store) Close() error {
 		}
 		s.closeError = errors.Join(problems...)
 	})
+
 	return s.closeError
 }
 
-// closeConn closes a connection. SQLite moves the log into the file with the last one; after a failed sync it must not, because
-// that would declare pages of the log to be safe that may never have reached the disk.
+// closeConn closes a connection. SQLite moves the log into the file with the last one; after a
+// failed sync it must not, because that would declare pages of the log to be safe that may never
+// have reached the disk.
 func (s *Store) closeConn(c *conn) error {
 	if s.broken.Load() != nil {
 		if _, err := c.db.Config(sqlite3.DBCONFIG_NO_CKPT_ON_CLOSE, true); err != nil {
@@ -92,6 +96,7 @@ func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, 
 	if err := ctx.Err(); err != nil {
 		return got, s.failure(op, err)
 	}
+
 	select {
 	case got = <-from:
 	case <-ctx.Done():
@@ -99,31 +104,36 @@ func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, 
 	case <-s.done:
 		return got, errClosed(op)
 	}
+
 	// Both may have been ready.
 	if s.isClosed() {
 		err = errClosed(op)
 	} else if ctx.Err() != nil {
 		err = s.failure(op, ctx.Err())
 	}
+
 	if err != nil {
 		from <- got
 	}
 	return got, err
 }
 
-// write runs f in a transaction and commits it. When f fails nothing is applied; when the commit fails, the class of the error says
-// what is known. A context that ends before the transaction begins prevents it; later it has no effect, so that a
-// caller that gives up never leaves the outcome open.
+// write runs f in a transaction and commits it. When f fails nothing is applied; when the commit
+// fails, the class of the error says what is known. A context that ends before the transaction
+// begins prevents it; later it has no effect, so that a caller that gives up never leaves the
+// outcome open.
 func (s *Store) write(ctx context.Context, op string, f func(w *writer) error) error {
 	if s.cfg.ReadOnly {
 		return &store.Error{Class: store.Away, Op: op, Err: &fault.Error{
 			Kind: fault.Conflict, Text: s.cfg.Path + " is open for reading only", Hint: "ask the process that owns the file",
 		}}
 	}
+
 	w, err := take(ctx, s, op, s.writer)
 	if err != nil {
 		return err
 	}
+
 	ended := false
 	defer func() {
 		if !ended { // a panic: what SQLite has in memory is not to be trusted
@@ -131,6 +141,7 @@ func (s *Store) write(ctx context.Context, op string, f func(w *writer) error) e
 		}
 		s.writer <- w
 	}()
+
 	err = s.transact(w, op, f)
 	ended = true
 	return err
@@ -146,6 +157,7 @@ func (s *Store) transact(w *writer, op string, f func(w *writer) error) error {
 	if err := w.begin.run(); err != nil {
 		return s.failure(op, err)
 	}
+
 	if err := f(w); err != nil {
 		s.rollback(w)
 		if damaged(err) || syncFailed(err) {
@@ -153,6 +165,7 @@ func (s *Store) transact(w *writer, op string, f func(w *writer) error) error {
 		}
 		return s.failure(op, err)
 	}
+
 	if err := w.commit.run(); err != nil {
 		return s.commitFailed(w, op, err)
 	}
@@ -173,7 +186,8 @@ func (s *Store) commitFailed(w *writer, op string, err error) error {
 	}}
 }
 
-// rollback ends the transaction unless SQLite has done so by itself, which it does after some errors.
+// rollback ends the transaction unless SQLite has done so by itself, which it does after some
+// errors.
 func (s *Store) rollback(w *writer) {
 	defer w.discardLog()
 	if w.db.GetAutocommit() {
@@ -191,22 +205,26 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 		return err
 	}
 	defer func() { s.readers <- c }()
+
 	if c == nil {
 		if c, err = openConn(ctx, &s.cfg, modeReadOnly, readerPragmas); err != nil {
 			return s.failure(op, err)
 		}
 	}
+
 	interrupt := readContext{ctx, s}
 	c.db.SetInterrupt(interrupt)
 	if _, err = c.exec("begin"); err == nil {
 		err = f(c)
 	}
 	c.db.SetInterrupt(context.Background())
+
 	if !c.db.GetAutocommit() {
 		if _, end := c.exec("commit"); err == nil {
 			err = end
 		}
 	}
+
 	switch {
 	case errors.Is(err, sqlite3.INTERRUPT):
 		err = interrupt.Err()
@@ -214,6 +232,7 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 		_ = c.close() // the next call begins afresh; err says what is wrong
 		c = nil
 	}
+
 	return s.failure(op, err)
 }
 
@@ -223,7 +242,8 @@ func sqliteError(err error) bool {
 	return errors.As(err, &code)
 }
 
-// readContext ends a read when its caller gives up or the store is closed. SQLite asks it now and then.
+// readContext ends a read when its caller gives up or the store is closed. SQLite asks it now and
+// then.
 type readContext struct {
 	context.Context //nolint:containedctx // lives as long as one call of read
 	s               *Store

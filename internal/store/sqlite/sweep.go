@@ -22,8 +22,10 @@ const (
 	sqlSweepGarbage = `delete from perdure_garbage where run = ?1 and shard = ?2`
 )
 
-// Sweep deletes messages behind their cursors, old remembered requests, old dead letters, deleted runs, old log lines and tombstones of settings. Cursors stay: between shards there is no pair that cannot
-// come back, and where a sender stands is known from the cursor alone when its messages are gone.
+// Sweep deletes messages behind their cursors, old remembered requests, old dead letters, deleted
+// runs, old log lines and tombstones of settings. Cursors stay: between shards there is no pair
+// that cannot come back, and where a sender stands is known from the cursor alone when its messages
+// are gone.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	answered := 0
 	err = s.write(ctx, "sweep", func(w *writer) error {
@@ -31,6 +33,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 		if answered, err = sweepAnswered(w.conn, r.Answered); err != nil {
 			return err
 		}
+
 		for _, shard := range distinct(r.Shards) {
 			n, err := sweepMessages(w.conn, shard, r.Limit-swept)
 			if err != nil {
@@ -40,6 +43,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 			if n, err = sweepRequests(w.conn, shard, r.RequestsBefore, r.Limit-swept); err != nil {
 				return err
 			}
+
 			swept += n
 			if n, err = sweepLetters(w.conn, shard, r.LettersBefore, r.Limit-swept); err != nil {
 				return err
@@ -48,12 +52,14 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 			if n, err = sweepGarbage(w.conn, shard, r.Limit-swept); err != nil {
 				return err
 			}
+
 			swept += n
 			if n, err = sweepLogs(w.conn, shard, r.LogsBefore, r.Limit-swept); err != nil {
 				return err
 			}
 			swept += n
 		}
+
 		n, err := sweepSettings(w.conn, r.SettingsBefore, r.Limit-swept)
 		swept += n
 		return err
@@ -61,6 +67,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 	if err != nil {
 		return 0, err
 	}
+
 	return answered + swept, nil
 }
 
@@ -94,6 +101,7 @@ func sweepMessages(c *conn, to model.ShardID, limit int) (swept int, err error) 
 	if errors.Is(err, errStop) {
 		err = nil
 	}
+
 	return swept, err
 }
 
@@ -102,6 +110,7 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 		return 0, nil
 	}
 	var keys [][4]string
+
 	err := c.query(sqlOldRequests, func(q *stmt) error {
 		keys = append(keys, [4]string{q.text(0), q.text(1), q.text(2), q.text(3)})
 		return nil
@@ -109,11 +118,13 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 	if err != nil {
 		return 0, err
 	}
+
 	for _, k := range keys {
 		if _, err := c.exec(sqlSweepRequest, int(shard), k[0], k[1], k[2], k[3]); err != nil {
 			return 0, err
 		}
 	}
+
 	return len(keys), nil
 }
 
@@ -124,6 +135,7 @@ func sweepLetters(c *conn, shard model.ShardID, before model.Time, limit int) (i
 	}
 	var ids []model.RunID
 	end := store.OldestID(before)
+
 	err := c.query(sqlOldLetters, func(q *stmt) error {
 		if id, ok := q.id(0); ok {
 			ids = append(ids, id)
@@ -133,20 +145,24 @@ func sweepLetters(c *conn, shard model.ShardID, before model.Time, limit int) (i
 	if err != nil {
 		return 0, err
 	}
+
 	for _, id := range ids {
 		if _, err := c.exec(sqlConsume, int(shard), id[:]); err != nil {
 			return 0, err
 		}
 	}
+
 	return len(ids), nil
 }
 
-// sweepGarbage deletes events of deleted runs and what their tasks left, and then what stands for the run itself.
+// sweepGarbage deletes events of deleted runs and what their tasks left, and then what stands for
+// the run itself.
 func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error) {
 	if limit <= 0 {
 		return 0, nil
 	}
 	var runs []model.RunID
+
 	err = c.query(sqlGarbageRuns, func(q *stmt) error {
 		id, _ := q.id(0) // what is not an id has no events: its row goes next
 		runs = append(runs, id)
@@ -155,6 +171,7 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 	if err != nil {
 		return 0, err
 	}
+
 	for _, run := range runs {
 		if swept >= limit {
 			return swept, nil
@@ -163,6 +180,7 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 		if err != nil {
 			return swept, err
 		}
+
 		if found {
 			// Positions have no gap, so that this many rows go at most.
 			n, err := c.exec(sqlSweepEvents, run[:], int(shard), first+int64(limit-swept))
@@ -173,6 +191,7 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 				return swept, nil
 			}
 		}
+
 		n, err := sweepTasks(c, run, shard, limit-swept)
 		if err != nil {
 			return swept, err
@@ -180,10 +199,12 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 		if swept += n; swept >= limit {
 			return swept, nil
 		}
+
 		if _, err := c.exec(sqlSweepGarbage, run[:], int(shard)); err != nil {
 			return swept, err
 		}
 		swept++
 	}
+
 	return swept, nil
 }

@@ -38,6 +38,7 @@ func (t *batchWriter) taskData() error {
 			return fmt.Errorf("data %q of task %q of %s: %w", row.Name, row.Task, row.Run, err)
 		}
 	}
+
 	return nil
 }
 
@@ -59,6 +60,7 @@ func (t *batchWriter) logs() error {
 			return fmt.Errorf("log line %d of task %q of %s: %w", row.N, row.Task, row.Run, err)
 		}
 	}
+
 	return nil
 }
 
@@ -101,6 +103,7 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.Data
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }
 
@@ -127,6 +130,7 @@ func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, aft
 	if err != nil {
 		return nil, err
 	}
+
 	return out, nil
 }
 
@@ -166,6 +170,7 @@ func sweepLogs(c *conn, shard model.ShardID, before model.Time, limit int) (int,
 		run []byte
 		at  [4]int64
 	}
+
 	var keys []key
 	err := c.query(sqlOldLogs, func(q *stmt) error {
 		keys = append(keys, key{slices.Clone(q.raw(0)), [4]int64{q.int(1), q.int(2), q.int(3), q.int(4)}})
@@ -174,10 +179,12 @@ func sweepLogs(c *conn, shard model.ShardID, before model.Time, limit int) (int,
 	if err != nil {
 		return 0, err
 	}
+
 	for _, k := range keys {
 		if _, err := c.exec(sqlSweepLog, k.run, int(shard), k.at[0], k.at[1], k.at[2], k.at[3]); err != nil {
 			return 0, err
 		}
 	}
+
 	return len(keys), nil
 }

@@ -2,7 +2,8 @@ package sqlite
 
 import "github.com/ncruces/go-sqlite3"
 
-// Statements of the hot path. Each finds its row by a key; TestHotStatementsSearch asks SQLite whether that is so.
+// Statements of the hot path. Each finds its row by a key; TestHotStatementsSearch asks SQLite
+// whether that is so.
 const (
 	sqlFence = `update perdure_fences set batch = ?4 where node = ?1 and lane = ?2 and epoch = ?3 and batch = ?4 - 1`
 
@@ -16,7 +17,8 @@ const (
 		where run = ?1 and shard = ?2 and state < 2`
 	sqlMark = `update perdure_executions set state = ?3, waits = ?4, blocked = ?5, reason = ?6 where run = ?1 and shard = ?2 and state < 2`
 
-	// Tenant and start time are repeated beside the label, so that a listing by it needs no other table to find its rows in order.
+	// Tenant and start time are repeated beside the label, so that a listing by it needs no other
+	// table to find its rows in order.
 	sqlLabel = `insert into perdure_labels (run, shard, name, value, tenant, started)
 		select run, shard, ?3, ?4, tenant, started from perdure_executions where run = ?1 and shard = ?2
 		on conflict (run, shard, name) do update set value = excluded.value`
@@ -95,6 +97,7 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 		}
 		*into = q
 	}
+
 	size, _, err := c.number("pragma page_size")
 	if err != nil {
 		return nil, err
@@ -103,6 +106,7 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 	w.log.limit = int(logSize / size)
 	w.log.next = w.log.limit
 	c.db.WALHook(w.noteLog)
+
 	return w, nil
 }
 

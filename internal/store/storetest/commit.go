@@ -17,7 +17,8 @@ var commitTests = []test{
 	{name: "rows of many runs and shards", run: testManyRows},
 }
 
-// scene is a store with something in every table, and the rows for a next batch that touches every table once more.
+// scene is a store with something in every table, and the rows for a next batch that touches every
+// table once more.
 type scene struct {
 	*suite
 	node, other *Node
@@ -27,7 +28,8 @@ type scene struct {
 	// waits is a request in the inbox, put is one that is deferred by the next batch.
 	waits, put store.InboxRow
 	fresh      Subject
-	// The next batch changes counter, takes one of the two calls that wait for it, removes gone and inserts another entity.
+	// The next batch changes counter, takes one of the two calls that wait for it, removes gone and
+	// inserts another entity.
 	counter, gone, another Counter
 }
 
@@ -43,6 +45,7 @@ func newScene(x *suite) *scene {
 	if err := x.Store.PutInbox(x.Context(), []store.InboxRow{c.waits}); err != nil {
 		x.Fatalf("put inbox: %v", err)
 	}
+
 	c.lane.Write(func(b *store.Batch) {
 		b.Starts = append(b.Starts, c.open.StartRow(), c.parked.StartRow(), c.closed.StartRow(), c.old.StartRow())
 		b.Events = append(b.Events, c.open.Event(1))
@@ -55,10 +58,12 @@ func newScene(x *suite) *scene {
 		b.Entities = append(b.Entities, c.counter.Set(1, "1"), c.gone.Set(1, "1"))
 		b.Mailbox = append(b.Mailbox, c.counter.Mail(1), c.counter.Mail(2))
 	})
+
 	c.lane.Write(func(b *store.Batch) {
 		b.Closes = append(b.Closes, c.closed.Close(model.Failed), c.old.Close(model.Completed))
 		b.Cursors = append(b.Cursors, store.CursorRow{To: 1, From: 2, Next: 1})
 	})
+
 	return c
 }
 
@@ -90,6 +95,7 @@ func (c *scene) batch() *store.Batch {
 	b.Deferred = []store.InboxRow{c.put}
 	b.Requests = []store.Reply{c.open.Reply("waits", Noon+1)}
 	b.Free = []model.ShardID{2}
+
 	return b
 }
 
@@ -97,6 +103,7 @@ func testEveryTable(x *suite) {
 	c := newScene(x)
 	got := c.lane.Commit(c.batch())
 	x.Want("result", store.Committed{}, got)
+
 	run := func(s Subject) store.Execution {
 		e := try(x.Store.LoadExecution(x.Context(), s.Shard, s.Start.Address, s.Run)).or(x)
 		if e == nil {
@@ -104,6 +111,7 @@ func testEveryTable(x *suite) {
 		}
 		return *e
 	}
+
 	if x.stored(c.old) != nil {
 		x.Error("the deleted run is there")
 	}
@@ -113,10 +121,12 @@ func testEveryTable(x *suite) {
 	parked.Parked, parked.Waits = true, c.parked.Park().Waits
 	x.Want("parked run", parked, run(c.parked))
 	all := x.Contents()
+
 	x.Want("events", []History{
 		{c.open.RunKey, []model.Event{c.open.Event(1).Event, c.open.Event(2).Event}},
 		{c.fresh.RunKey, []model.Event{c.fresh.Event(1).Event}},
 	}, sortHistories(all.Events))
+
 	_, marked := Requeue(c.open.Dead("mark", "charge", "boom", Noon), Noon+2)
 	x.Want("dead letters", []store.DeadRow{c.open.Dead("new", "charge", "boom", Noon+1), marked}, all.Dead)
 	x.Want("data of tasks", []store.TaskDatum{c.open.Datum("a", "set", "2")}, all.TaskData)
@@ -128,6 +138,7 @@ func testEveryTable(x *suite) {
 	x.Want("inbox", []store.InboxRow{c.put}, all.Inbox)
 	x.Want("replies", []store.Reply{c.open.Reply("old", Noon), c.open.Reply("waits", Noon+1)}, all.Replies)
 	x.Want("runnable", []store.RunHead{c.fresh.Head()}, all.Runnable)
+
 	x.Want("owners", []store.ShardOwner{
 		{Shard: 1, Node: c.node.ID, Epoch: c.node.Epoch},
 		{Shard: 3, Node: c.node.ID, Epoch: c.node.Epoch},
@@ -164,11 +175,13 @@ func testBadRows(x *suite) {
 	twin.Start.Address = x.AddressIn(c.open.Shard)
 	absent := twin.StartRow()
 	absent.IfAbsent = true
+
 	cursor := func(to, from model.ShardID, prev, next int64) func(b *store.Batch) {
 		return func(b *store.Batch) {
 			b.Cursors = []store.CursorRow{{To: 3, From: 2, Next: 1}, {To: to, From: from, Prev: prev, Next: next}}
 		}
 	}
+
 	bad := []struct {
 		name string
 		add  func(b *store.Batch)
@@ -222,6 +235,7 @@ func testBadRows(x *suite) {
 		{"free of a shard that is free", func(b *store.Batch) { b.Free = append(b.Free, 9) }},
 		{"free of a shard of another node", func(b *store.Batch) { b.Free = append(b.Free, 4) }},
 	}
+
 	x.Note(c.batch())
 	before := x.Contents()
 	for _, row := range bad {
@@ -238,11 +252,13 @@ func testBadRows(x *suite) {
 			x.Fatalf("%s: something was applied (-before +after):\n%s", row.name, d)
 		}
 	}
+
 	// None of that moved the fence, and the good rows alone are good.
 	c.lane.Commit(c.batch())
 }
 
-// testRefusedLayers refuses batches that touch things twice by way of different tables: taken back in the wrong order, they leave a trace.
+// testRefusedLayers refuses batches that touch things twice by way of different tables: taken back
+// in the wrong order, they leave a trace.
 func testRefusedLayers(x *suite) {
 	c := newScene(x)
 	next := x.SubjectOf(c.open.Start.Address)
@@ -263,6 +279,7 @@ func testRefusedLayers(x *suite) {
 		b.Entities = []store.EntityRow{c.gone.Remove(1), c.counter.Set(2, "2"), c.another.Set(1, "1")}
 		return b
 	}
+
 	x.Note(layers())
 	before := x.Contents()
 	for range 2 {
@@ -273,6 +290,7 @@ func testRefusedLayers(x *suite) {
 			x.Fatalf("something was applied (-before +after):\n%s", d)
 		}
 	}
+
 	c.lane.Commit(layers())
 	x.Want("state of shard 2", store.AcquiredShard{
 		Shard: 2, Received: map[model.ShardID]int64{2: 2}, Sent: map[model.ShardID]int64{1: 5, 2: 2, 3: 1},
@@ -283,6 +301,7 @@ func testTableOrder(x *suite) {
 	l := x.Join(1).Lanes[0]
 	// A run may start, happen and end in one batch.
 	a, p := x.Subject(), x.Subject()
+
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{a.StartRow(), p.StartRow()}
 		b.Closes = []store.CloseRow{a.Close(model.Completed)}
@@ -290,27 +309,33 @@ func testTableOrder(x *suite) {
 		b.Events = []store.EventRow{a.Event(1), a.Event(2)}
 		b.Timers = []store.Timer{p.Timer("moves", Noon), p.Timer("stays", Noon)}
 	})
+
 	got := try(x.Store.LoadExecution(x.Context(), a.Shard, a.Start.Address, model.RunID{})).or(x)
 	closed := a.Closed(model.Completed, true)
 	x.Want("run that started and ended in one batch", &closed, got)
+
 	// A timer may be stopped and started again, and StopAll comes last.
 	l.Write(func(b *store.Batch) {
 		b.StopTimers = []store.TimerKey{p.Stop("moves")}
 		b.Timers = []store.Timer{p.Timer("moves", Noon+7)}
 	})
+
 	x.Want("timers after a move", []store.Timer{p.Timer("stays", Noon), p.Timer("moves", Noon+7)}, x.Contents().Timers)
 	l.Write(func(b *store.Batch) {
 		b.Timers = []store.Timer{p.Timer("brief", Noon+8)}
 		b.StopAll = []store.RunKey{p.StopAll()}
 	})
+
 	x.Want("timers after all were stopped", []store.Timer(nil), x.Contents().Timers)
 	// The close of a parked run and the start of its successor take the mark away.
 	next := x.SubjectOf(p.Start.Address)
+
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{next.Replace(p.Run)}
 		b.Closes = []store.CloseRow{p.Close(model.Continued)}
 		b.Marks = []store.MarkRow{next.Park()}
 	})
+
 	was := p.Closed(model.Continued, false)
 	x.Want("parked run after its close", &was, try(x.Store.LoadExecution(x.Context(), p.Shard, p.Start.Address, p.Run)).or(x))
 }
@@ -319,6 +344,7 @@ func testManyRows(x *suite) {
 	l := x.Join(1).Lanes[0]
 	const runs, events = 120, 5
 	var subjects []Subject
+
 	b := l.Batch()
 	for i := range runs {
 		a := x.Subject()
@@ -331,6 +357,7 @@ func testManyRows(x *suite) {
 		b.Requests = append(b.Requests, a.Reply("r", Noon))
 		b.Messages = append(b.Messages, Message(a.Shard, 0, int64(i+1)))
 	}
+
 	l.Commit(b)
 	l.Write(func(b *store.Batch) {
 		for i, a := range subjects {
@@ -343,11 +370,13 @@ func testManyRows(x *suite) {
 			}
 		}
 	})
+
 	c := x.Contents()
 	if len(c.Executions) != runs || len(c.Events) != runs || len(c.Replies) != runs || len(c.Timers) != 0 || len(c.Runnable) != runs/3 {
 		x.Errorf("%d executions, %d histories, %d replies, %d timers, %d runnable; want %d, %d, %d, 0, %d",
 			len(c.Executions), len(c.Events), len(c.Replies), len(c.Timers), len(c.Runnable), runs, runs, runs, runs/3)
 	}
+
 	for _, h := range c.Events {
 		if len(h.Events) != events {
 			x.Errorf("run %s has %d events, want %d", h.Run.Run, len(h.Events), events)

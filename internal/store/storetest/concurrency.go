@@ -28,7 +28,8 @@ func (x *suite) commit(b *store.Batch) (store.Committed, error) {
 	}
 }
 
-// racer is a lane that commits until it is told to stop: an event of its own run and a message per batch.
+// racer is a lane that commits until it is told to stop: an event of its own run and a message per
+// batch.
 type racer struct {
 	lane    *Lane
 	subject Subject
@@ -46,6 +47,7 @@ func (r *racer) run(x *suite, most int64, fenced *atomic.Bool, progress *atomic.
 		b.Events = []store.EventRow{r.subject.Event(b.Number)}
 		b.Messages = []store.MessageRow{Message(r.to, r.subject.Shard, b.Number)}
 		_, err := x.commit(b)
+
 		switch {
 		case err == nil && after:
 			r.err = fmt.Errorf("batch %d was sent after the fence and committed", b.Number)
@@ -72,6 +74,7 @@ func testFenceRace(x *suite) {
 	var fenced [nodes]atomic.Bool
 	var progress [nodes]atomic.Int64
 	var members []*Node
+
 	racers := make([][]*racer, nodes)
 	for i := range nodes {
 		n := x.Join(lanes)
@@ -81,12 +84,14 @@ func testFenceRace(x *suite) {
 			racers[i] = append(racers[i], &racer{lane: l, subject: x.SubjectIn(home), to: shards[(i*lanes+j+1)%len(shards)]})
 		}
 	}
+
 	var wg sync.WaitGroup
 	for i := range nodes {
 		for _, r := range racers[i] {
 			wg.Go(func() { r.run(x, most, &fenced[i], &progress[i]) })
 		}
 	}
+
 	// All but the last node are fenced in the middle of their work.
 	stopped := make([][]int, nodes)
 	for i := range nodes - 1 {
@@ -97,6 +102,7 @@ func testFenceRace(x *suite) {
 			stopped[i] = append(stopped[i], len(x.events(r.subject.RunKey)))
 		}
 	}
+
 	wg.Wait()
 	for i := range nodes {
 		for j, r := range racers[i] {
@@ -134,6 +140,7 @@ func testRefenceRace(x *suite) {
 		var commitErr, refenceErr error
 		var epoch, landed int64
 		wg.Go(func() { _, commitErr = x.commit(old) })
+
 		wg.Go(func() {
 			for {
 				epoch, landed, refenceErr = x.Store.Refence(x.Context(), l.Ref)
@@ -142,6 +149,7 @@ func testRefenceRace(x *suite) {
 				}
 			}
 		})
+
 		wg.Wait()
 		if refenceErr != nil {
 			x.Fatalf("round %d: refence: %v", round, refenceErr)
@@ -149,6 +157,7 @@ func testRefenceRace(x *suite) {
 		if commitErr != nil && store.ClassOf(commitErr) != store.Fenced && store.ClassOf(commitErr) != store.Unknown {
 			x.Fatalf("round %d: commit: %v", round, commitErr)
 		}
+
 		if commitErr == nil && landed != old.Number {
 			x.Fatalf("round %d: batch %d was acknowledged, refence says %d landed", round, old.Number, landed)
 		}
@@ -169,6 +178,7 @@ func testStartRace(x *suite) {
 	for i := range subjects {
 		subjects[i] = x.SubjectOf(a)
 	}
+
 	var wg sync.WaitGroup
 	for i, l := range n.Lanes {
 		wg.Go(func() {
@@ -177,11 +187,13 @@ func testStartRace(x *suite) {
 			existing[i], errs[i] = x.commit(b)
 		})
 	}
+
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		x.Fatal(err)
 	}
 	e := x.current(subjects[0])
+
 	winners := 0
 	for i := range subjects {
 		if len(existing[i].Existing) == 0 {
@@ -193,6 +205,7 @@ func testStartRace(x *suite) {
 			x.Errorf("lane %d was told of run %s, the current one is %s", i, existing[i].Existing[0].Execution.Start.Run, e.Start.Run)
 		}
 	}
+
 	if winners != 1 {
 		x.Errorf("%d starts of one address won, want 1", winners)
 	}
@@ -207,6 +220,7 @@ func testReaders(x *suite) {
 	var done atomic.Bool
 	var readErr atomic.Pointer[error]
 	fail := func(err error) { readErr.CompareAndSwap(nil, &err) }
+
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() {
@@ -226,6 +240,7 @@ func testReaders(x *suite) {
 			}
 		})
 	}
+
 	for range batches {
 		b := l.Batch()
 		b.StopTimers = []store.TimerKey{s.Stop(id(l.Landed))}
@@ -233,6 +248,7 @@ func testReaders(x *suite) {
 		b.Events = []store.EventRow{s.Event(2*b.Number - 1), s.Event(2 * b.Number)}
 		l.Commit(b)
 	}
+
 	done.Store(true)
 	wg.Wait()
 	if err := readErr.Load(); err != nil {
@@ -245,6 +261,7 @@ func testInboxRace(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s := x.Subject()
 	errs := make([]error, senders)
+
 	var wg sync.WaitGroup
 	for i := range senders {
 		wg.Go(func() {
@@ -263,6 +280,7 @@ func testInboxRace(x *suite) {
 			}
 		})
 	}
+
 	served := make(map[string]int)
 	x.eventually("all requests", func() bool {
 		b := l.Batch()
@@ -276,15 +294,18 @@ func testInboxRace(x *suite) {
 		l.Commit(b)
 		return len(served) == senders*each
 	})
+
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		x.Fatal(err)
 	}
+
 	for id, n := range served {
 		if n != 1 {
 			x.Errorf("request %s was served %d times", id, n)
 		}
 	}
+
 	// What the second put may have left behind is marked as served.
 	for _, r := range x.inbox(Noon, s.Shard) {
 		if !r.Seen {

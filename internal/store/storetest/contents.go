@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Scope names what Read looks at beside what it finds by itself: the port can list neither tenants nor
-// remembered requests, nor the rows of runs that do not exist.
+// Scope names what Read looks at beside what it finds by itself: the port can list neither tenants
+// nor remembered requests, nor the rows of runs that do not exist.
 type Scope struct {
 	Tenants  []string
 	Runs     []store.RunKey
@@ -36,6 +36,7 @@ func (s *Scope) Note(b *store.Batch) {
 		tenant(b.Starts[i].Start.Address.Tenant)
 		s.Runs = append(s.Runs, store.RunKey{Shard: b.Starts[i].Shard, Run: b.Starts[i].Start.Run})
 	}
+
 	for i := range b.Events {
 		s.Runs = append(s.Runs, b.Events[i].RunKey)
 	}
@@ -51,10 +52,12 @@ func (s *Scope) Note(b *store.Batch) {
 	for i := range b.Entities {
 		tenant(b.Entities[i].Entity.Address.Tenant)
 	}
+
 	for i := range b.Requests {
 		tenant(b.Requests[i].Address.Tenant)
 		s.Requests = append(s.Requests, b.Requests[i].RequestKey)
 	}
+
 	s.Runs, s.Tasks, s.Requests = unique(s.Runs, compareKeys), unique(s.Tasks, compareKeys), unique(s.Requests, compareRequests)
 }
 
@@ -81,7 +84,8 @@ func compareMessages(a, b store.MessageRow) int {
 	return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From), cmp.Compare(a.Seq, b.Seq))
 }
 
-// Contents is everything that can be read from a store within a scope, in an order that does not depend on the adapter. Lease times are left out.
+// Contents is everything that can be read from a store within a scope, in an order that does not
+// depend on the adapter. Lease times are left out.
 type Contents struct {
 	Executions []store.Execution
 	Runnable   []store.RunHead
@@ -114,25 +118,30 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 	for i := range s.Info().Shards {
 		r.shards = append(r.shards, model.ShardID(i))
 	}
+
 	var c Contents
 	for _, tenant := range scope.Tenants {
 		c.Executions = append(c.Executions, r.executions(tenant)...)
 		c.Dead = append(c.Dead, r.dead(tenant)...)
 		c.Entities = append(c.Entities, r.entities(tenant)...)
 	}
+
 	runs := slices.Clone(scope.Runs)
 	for i := range c.Executions {
 		runs = append(runs, store.RunKey{Shard: c.Executions[i].Shard, Run: c.Executions[i].Start.Run})
 	}
+
 	for _, key := range unique(runs, compareKeys) {
 		if events := r.events(key); len(events) > 0 {
 			c.Events = append(c.Events, History{key, events})
 		}
 	}
+
 	for _, key := range scope.Tasks {
 		c.TaskData = append(c.TaskData, call(&r, func() ([]store.TaskDatum, error) { return s.LoadTaskData(ctx, key, store.DataRange{}) })...)
 		c.Logs = append(c.Logs, r.logs(key)...)
 	}
+
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
 	c.Runnable, c.Expired, c.Timers, c.Mailbox = r.runnable(), r.expired(), r.timers(), r.mailbox()
 	const all = 1 << 20
@@ -141,12 +150,14 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 	c.Inbox = call(&r, func() ([]store.InboxRow, error) { return inboxOf(ctx, s, r.shards, model.MaxTime, all) })
 	c.Replies = call(&r, func() ([]store.Reply, error) { return s.LoadReplies(ctx, scope.Requests) })
 	slices.SortFunc(c.Replies, func(a, b store.Reply) int { return compareRequests(a.RequestKey, b.RequestKey) })
+
 	view := call(&r, func() (store.View, error) { return s.Members(ctx) })
 	for _, o := range view.Owners {
 		if !o.Node.IsZero() {
 			c.Owners = append(c.Owners, o)
 		}
 	}
+
 	for i := range view.Members {
 		c.Members = append(c.Members, view.Members[i].ID)
 	}
@@ -166,7 +177,8 @@ type reader struct {
 // page is small, so that reading the contents is also a test of paging.
 const page = 7
 
-// call makes a call unless one failed before. Pages that do not end are an error too, lest a broken store hang its test.
+// call makes a call unless one failed before. Pages that do not end are an error too, lest a broken
+// store hang its test.
 func call[T any](r *reader, f func() (T, error)) (out T) {
 	const most = 100_000
 	if r.calls++; r.calls > most && r.err == nil {
@@ -263,7 +275,8 @@ func (r *reader) timers() (out []store.Timer) {
 	}
 }
 
-// entities lists the entities of a tenant, and demands that each can be loaded by its address as it is listed.
+// entities lists the entities of a tenant, and demands that each can be loaded by its address as it
+// is listed.
 func (r *reader) entities(tenant string) (out []model.Entity) {
 	q := store.EntityQuery{Tenant: tenant, Limit: page}
 	for {
@@ -283,7 +296,8 @@ func (r *reader) entities(tenant string) (out []model.Entity) {
 	}
 }
 
-// mailbox reads what waits for all entities: the first items together with the entity, the others behind them.
+// mailbox reads what waits for all entities: the first items together with the entity, the others
+// behind them.
 func (r *reader) mailbox() (out []store.MailboxRow) {
 	var after store.EntityKey
 	for {
@@ -291,6 +305,7 @@ func (r *reader) mailbox() (out []store.MailboxRow) {
 		if len(keys) == 0 {
 			return out
 		}
+
 		for _, key := range keys {
 			loaded := call(r, func() (store.LoadedEntity, error) { return r.s.LoadEntity(r.ctx, key, page, 1<<20) })
 			items := loaded.Mailbox
@@ -304,6 +319,7 @@ func (r *reader) mailbox() (out []store.MailboxRow) {
 				out = append(out, store.MailboxRow{EntityKey: key, Item: items[i]})
 			}
 		}
+
 		after = keys[len(keys)-1]
 	}
 }
@@ -328,8 +344,8 @@ func (f *Fixture) Contents() Contents {
 	return c
 }
 
-// Diff compares what was written with what was read: nil and empty are the same, and so are the parts of an event
-// that a message does not carry. It is empty when there is no difference.
+// Diff compares what was written with what was read: nil and empty are the same, and so are the
+// parts of an event that a message does not carry. It is empty when there is no difference.
 func Diff(want, got any) string {
 	if reflect.DeepEqual(want, got) {
 		return "" // the usual case, and a hundred times faster
@@ -337,7 +353,8 @@ func Diff(want, got any) string {
 	return gocmp.Diff(want, got, cmpopts.EquateEmpty(), gocmp.FilterPath(inWith, gocmp.Ignore()))
 }
 
-// inWith selects position, time and kind of the events in Message.With, which core sets when they become events of a run.
+// inWith selects position, time and kind of the events in Message.With, which core sets when they
+// become events of a run.
 func inWith(p gocmp.Path) bool {
 	const tail = 3 // .With, [i], .Kind
 	if len(p) < tail {

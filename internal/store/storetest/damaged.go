@@ -74,6 +74,7 @@ func testDamagedPages(x *suite) {
 		b.Messages = []store.MessageRow{{To: 3, From: 1, Seq: 1, Damaged: large}, Message(3, 1, 2)}
 		b.Deferred = []store.InboxRow{{Shard: 3, ID: x.RunID(), Damaged: large}, s.Request(x.RunID(), "r")}
 	})
+
 	for maxBytes, want := range map[int]int{10_000: 1, 15_000: 2} {
 		messages, more, err := x.Store.LoadMessages(x.Context(), []model.ShardID{3}, 10, maxBytes)
 		if err != nil || len(messages) != want || more != (want == 1) {
@@ -160,6 +161,7 @@ func testDamagedItem(x *suite) {
 	if len(got.Mailbox) != 3 {
 		x.Fatalf("%d items, want three", len(got.Mailbox))
 	}
+
 	x.wantDamaged("the second", got.Mailbox[1].Damaged, items[1].Item.Damaged, false)
 	x.Want("the others", []model.MailboxItem{items[0].Item, items[2].Item}, []model.MailboxItem{got.Mailbox[0], got.Mailbox[2]})
 	page := try(x.Store.LoadMailbox(x.Context(), c.EntityKey, 1, 10, 1<<20)).or(x)

@@ -46,6 +46,7 @@ func DeadTasks() *rapid.Generator[model.DeadTask] {
 			}
 			d.Failed = append(d.Failed, a)
 		}
+
 		d.Fingerprint = d.Failure.Fingerprint()
 		return d
 	})
@@ -87,6 +88,7 @@ func (x *suite) deadTasks(q store.DeadQuery) (out []string) {
 	if q.Limit == 0 {
 		q.Limit = 1000
 	}
+
 	for {
 		p := try(x.Store.ListDead(x.Context(), q)).or(x)
 		for i := range p.Rows {
@@ -101,6 +103,7 @@ func (x *suite) deadTasks(q store.DeadQuery) (out []string) {
 		q.After = p.Rows[len(p.Rows)-1].Place()
 		x.ends(len(out))
 	}
+
 	if int(n) != len(out) {
 		x.Errorf("%d are counted, %d listed", n, len(out))
 	}
@@ -124,6 +127,7 @@ func testDeadContents(x *suite) {
 		l.Write(func(b *store.Batch) { b.DeadMarks = []store.DeadMark{mark} })
 		check("requeued", after)
 	})
+
 	if got := try(x.Store.LoadDead(x.Context(), store.DeadKey{RunKey: x.Subject().RunKey, Task: "task"})).or(x); got != nil {
 		x.Errorf("a dead letter out of nothing: %+v", got)
 	}
@@ -149,15 +153,18 @@ func testDeadMarks(x *suite) {
 	mark, once := Requeue(row, Noon+1)
 	l.Write(func(b *store.Batch) { b.DeadMarks = []store.DeadMark{mark} })
 	again, twice := Requeue(once, Noon+2)
+
 	another := func(change func(d *model.DeadTask)) store.DeadMark {
 		m := again
 		change(&m.Body)
 		return m
 	}
+
 	unknown := again
 	unknown.Task = "nobody"
 	ahead := again
 	ahead.Prev, ahead.Next = 2, 3
+
 	for name, bad := range map[string]store.DeadMark{
 		"the same again": mark, "one that is ahead": ahead, "of an unknown task": unknown,
 		"another tenant":      another(func(d *model.DeadTask) { d.Address.Tenant = "other" }),
@@ -173,6 +180,7 @@ func testDeadMarks(x *suite) {
 		}
 		x.wantDead(name, once)
 	}
+
 	l.Write(func(b *store.Batch) { b.DeadMarks = []store.DeadMark{again} })
 	x.wantDead("requeued twice", twice)
 }
@@ -183,6 +191,7 @@ func testDeadRace(x *suite) {
 	row := x.Subject().Dead("a", "charge", "boom", Noon)
 	n.Lanes[0].Write(func(b *store.Batch) { b.Dead = []store.DeadRow{row} })
 	errs := make([]error, people)
+
 	var all sync.WaitGroup
 	for i, l := range n.Lanes {
 		all.Go(func() {
@@ -192,6 +201,7 @@ func testDeadRace(x *suite) {
 			_, errs[i] = l.Try(x.Context(), b)
 		})
 	}
+
 	all.Wait()
 	won := 0
 	for _, err := range errs {
@@ -201,6 +211,7 @@ func testDeadRace(x *suite) {
 			x.Errorf("class %s: %v", store.ClassOf(err), err)
 		}
 	}
+
 	if got := try(x.Store.LoadDead(x.Context(), row.DeadKey)).or(x); won != 1 || got.Requeued != 1 {
 		x.Errorf("%d of them succeeded, the count is %d", won, got.Requeued)
 	}
@@ -259,16 +270,19 @@ func testDeadPages(x *suite) {
 		at := Noon + model.Time(i/4) // some share a time
 		rows = append(rows, s.Dead(fmt.Sprint("x", i), "charge", "boom", at), s.Dead(fmt.Sprint("y", i), "charge", "boom", at))
 	}
+
 	l.Write(func(b *store.Batch) { b.Dead = rows })
 	slices.SortFunc(rows, func(a, b store.DeadRow) int { return b.Place().Compare(a.Place()) })
 	var want []string
 	for i := range rows {
 		want = append(want, rows[i].Task)
 	}
+
 	for _, limit := range []int{1, 7, 60, 61} {
 		x.Want(fmt.Sprint("pages of ", limit), want, x.deadTasks(store.DeadQuery{Limit: limit}))
 		x.Want(fmt.Sprint("pages of a group of ", limit), want, x.deadTasks(store.DeadQuery{Limit: limit, Fingerprint: rows[0].Body.Fingerprint}))
 	}
+
 	page := try(x.Store.ListDead(x.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 3})).or(x)
 	x.Want("the rows of a page", rows[:3], page.Rows)
 }
@@ -282,6 +296,7 @@ func testDeadQueries(x *suite) {
 	l.Write(func(w *store.Batch) { w.Dead = []store.DeadRow{a, b, c, other.Dead("o", "charge", "broken", Noon)} })
 	l.Write(func(w *store.Batch) { w.DeadMarks = []store.DeadMark{mark} })
 	x.wantDead("the one that was requeued", after)
+
 	yes, no := true, false
 	for name, q := range map[string]struct {
 		q    store.DeadQuery
@@ -324,24 +339,28 @@ func testDeadGroups(x *suite) {
 	mark, _ := Requeue(rows[6], Noon+30)
 	l.Write(func(b *store.Batch) { b.DeadMarks = []store.DeadMark{mark} })
 	slow, broken := rows[0].Body.Fingerprint, rows[8].Body.Fingerprint
+
 	groups := []store.DeadGroup{
 		{Kind: "charge", Fingerprint: slow, Count: 7, First: Noon, Last: Noon + 6, Message: "timeout after 36 ms talking to 10.0.0.6"},
 		{Kind: "ship", Fingerprint: broken, Count: 2, First: Noon + 9, Last: Noon + 10, Message: "broken"},
 		{Kind: "ship", Fingerprint: slow, Count: 1, First: Noon + 20, Last: Noon + 20, Message: "timeout after 1 ms talking to 10.0.0.1"},
 		{Kind: "mail", Count: 1, First: Noon + 5, Last: Noon + 5},
 	}
+
 	group := func(q store.DeadQuery, limit int) []store.DeadGroup {
 		if q.Tenant == "" {
 			q.Tenant = model.DefaultTenant
 		}
 		return try(x.Store.GroupDead(x.Context(), q, limit)).or(x)
 	}
+
 	x.Want("all", groups, group(store.DeadQuery{}, 10))
 	x.Want("the largest", groups[:2], group(store.DeadQuery{}, 2))
 	x.Want("none", []store.DeadGroup(nil), group(store.DeadQuery{}, 0))
 	x.Want("of a kind", groups[1:3], group(store.DeadQuery{Kinds: []string{"ship"}}, 10))
 	x.Want("of a fingerprint", []store.DeadGroup{groups[0], groups[2]}, group(store.DeadQuery{Fingerprint: slow}, 10))
 	x.Want("of a tenant without any", []store.DeadGroup(nil), group(store.DeadQuery{Tenant: "nobody"}, 10))
+
 	// Whatever is asked for, the message is that of one that is asked for.
 	no := false
 	want := groups[0]
@@ -363,12 +382,14 @@ func testDeadBefore(x *suite) {
 			want = append(want, rows...)
 		}
 	}
+
 	slices.SortFunc(want, func(a, b store.DeadRow) int {
 		if a.Shard != b.Shard {
 			return int(a.Shard) - int(b.Shard)
 		}
 		return a.Place().Compare(b.Place())
 	})
+
 	for _, limit := range []int{1, 4, 100} {
 		var got []store.DeadRow
 		var after store.DeadPlace
@@ -385,6 +406,7 @@ func testDeadBefore(x *suite) {
 		}
 		x.Want(fmt.Sprint("in pages of ", limit), want, got)
 	}
+
 	if got := try(x.Store.LoadDeadBefore(x.Context(), nil, model.MaxTime, store.DeadPlace{}, 10)).or(x); len(got) != 0 {
 		x.Errorf("of no shards: %v", got)
 	}
@@ -402,10 +424,12 @@ func testDeadNames(x *suite) {
 		l.Write(func(b *store.Batch) {
 			b.Dead, b.TaskData, b.Logs = []store.DeadRow{row}, []store.TaskDatum{datum}, []store.LogRow{line}
 		})
+
 		q := store.DeadQuery{
 			Tenant: s.Start.Address.Tenant, Kinds: []string{row.Body.Spec.Kind}, Queues: []string{"other", row.Body.Spec.Queue}, Limit: 1000,
 			From: Noon, Fingerprint: row.Body.Fingerprint,
 		}
+
 		page := try(x.Store.ListDead(x.Context(), q)).or(x)
 		if !slices.ContainsFunc(page.Rows, func(r store.DeadRow) bool { return Diff(row, r) == "" }) {
 			t.Fatalf("%+v is not among %d rows", row, len(page.Rows))
@@ -414,6 +438,7 @@ func testDeadNames(x *suite) {
 		if d := Diff([]store.TaskDatum{datum}, data); d != "" {
 			t.Fatalf("data: %s", d)
 		}
+
 		line.Epoch, line.Batch = l.Ref.Epoch, l.Landed
 		logs := try(x.Store.LoadLogs(x.Context(), s.RunKey, row.Task, store.LogPlace{}, 10)).or(x)
 		if d := Diff([]store.LogRow{line}, logs); d != "" {
@@ -421,6 +446,7 @@ func testDeadNames(x *suite) {
 		}
 		l.Write(func(b *store.Batch) { b.DeadDeletes = []store.DeadKey{row.DeadKey} })
 	})
+
 	key := store.SettingKey{Tenant: strings.Repeat("t", MaxName), Kind: strings.Repeat("k", MaxName), Name: strings.Repeat("ü", MaxKey/2)}
 	if _, err := x.Store.PutSetting(x.Context(), store.Setting{SettingKey: key, Body: []byte{0}}, 0); err != nil {
 		x.Errorf("a long name: %v", err)

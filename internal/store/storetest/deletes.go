@@ -58,6 +58,7 @@ func testDelete(x *suite) {
 	if got := try(x.Store.LoadReplies(x.Context(), []store.RequestKey{s.RequestKey("r")})).or(x); len(got) != 1 {
 		x.Error("its requests are forgotten")
 	}
+
 	// Deleted again, it stays deleted; a start begins afresh.
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{s.RunKey} })
 	again := x.SubjectOf(s.Start.Address)
@@ -125,6 +126,7 @@ func testSweepDeleted(x *suite) {
 	x.past(l, kept, 4)
 	x.past(l, elsewhere, 3)
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{long.RunKey, short.RunKey, elsewhere.RunKey} })
+
 	sweep := func(limit int, shards ...model.ShardID) int {
 		n := try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: shards, Limit: limit})).or(x)
 		if n > limit {
@@ -132,6 +134,7 @@ func testSweepDeleted(x *suite) {
 		}
 		return n
 	}
+
 	total := 0
 	for n := -1; n != 0; total += n {
 		n = sweep(10, 1)
@@ -139,6 +142,7 @@ func testSweepDeleted(x *suite) {
 	if total != 25+1+2 { // the events, and a row for each of the runs
 		x.Errorf("%d rows were swept, want 28", total)
 	}
+
 	for s, want := range map[string]struct {
 		of Subject
 		n  int
@@ -147,6 +151,7 @@ func testSweepDeleted(x *suite) {
 			x.Errorf("%s has %d events, want %d", s, len(got), want.n)
 		}
 	}
+
 	if n := sweep(100, 2); n != 4 {
 		x.Errorf("%d rows of the other shard were swept, want 4", n)
 	}

@@ -63,6 +63,7 @@ func testSurviveFences(x *suite) {
 	if err != nil || landed != 2 {
 		x.Fatalf("refence: landed %d, %v; want 2", landed, err)
 	}
+
 	x.reopen()
 	n.Lanes[0].Refuse(n.Lanes[0].Batch(), store.Fenced)
 	n.Lanes[0].Ref.Epoch = epoch
@@ -84,14 +85,17 @@ func testTwoHandles(x *suite) {
 	second.ids.Store(1 << 32) // the ids of the two fixtures must differ
 	a, b := x.Join(1), second.Join(1)
 	s, r := x.Subject(), second.Subject()
+
 	a.Lanes[0].Write(func(w *store.Batch) {
 		w.Starts, w.Events = []store.StartRow{s.StartRow()}, []store.EventRow{s.Event(1)}
 		w.Messages = rows(1, 2, 1, 1)
 	})
+
 	b.Lanes[0].Write(func(w *store.Batch) {
 		w.Starts = []store.StartRow{r.StartRow()}
 		w.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 1}}
 	})
+
 	x.Want("acquired by the first", []model.ShardID{1, 2}, shardsOf(a.Acquire(1, 2)))
 	x.Want("acquired by the second", []model.ShardID{3}, shardsOf(b.Acquire(1, 2, 3)))
 	if err := second.Store.PutInbox(x.Context(), []store.InboxRow{s.Request(second.RunID(), "r")}); err != nil {
@@ -120,6 +124,7 @@ func testFenceAcross(x *suite) {
 	if ok, err := second.Store.FenceNode(x.Context(), victim.ID, victim.Epoch, false); !ok || err != nil {
 		x.Fatalf("fence: %v, %v", ok, err)
 	}
+
 	x.Want("acquired", []model.ShardID{4}, shardsOf(successor.Acquire(4)))
 	b := victim.Lanes[0].Batch()
 	b.Events = []store.EventRow{s.Event(1)}

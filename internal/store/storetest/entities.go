@@ -118,6 +118,7 @@ func (x *suite) addresses(q store.EntityQuery) (out []model.Address) {
 	if q.Limit == 0 {
 		q.Limit = 1000
 	}
+
 	for {
 		p := try(x.Store.ListEntities(x.Context(), q)).or(x)
 		for i := range p.Entities {
@@ -152,6 +153,7 @@ func testEntityContents(x *suite) {
 				t.Fatalf("listed in version %d (-want +got):\n%s", version, d)
 			}
 		}
+
 		l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{c.Remove(version)} })
 		if d := Diff(store.LoadedEntity{}, x.entity(c, 10, 1000)); d != "" {
 			t.Fatalf("after it was removed (-want +got):\n%s", d)
@@ -169,6 +171,7 @@ func testEntityGuards(x *suite) {
 	elsewhere.Shard ^= 1
 	first, fromNothing := c.Remove(2), none.Remove(0)
 	first.Prev = 0
+
 	for name, bad := range map[string]store.EntityRow{
 		"a first row where there is one": c.Set(1, "x"), "a change of an older version": c.Set(2, "x"), "a change of a later version": c.Set(4, "x"),
 		"a change of what does not exist": none.Set(2, "x"), "a change in another shard": elsewhere.Set(3, "x"),
@@ -184,8 +187,10 @@ func testEntityGuards(x *suite) {
 			x.Fatalf("%s: something was applied (-before +after):\n%s", name, d)
 		}
 	}
+
 	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{c.Remove(2), other.Lock(2, "s")} })
-	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{c.Set(1, "again")} }) // it begins anew
+	// it begins anew
+	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{c.Set(1, "again")} })
 	again, locked := c.Set(1, "again").Entity, other.Lock(2, "s").Entity
 	x.wantEntity("the one that began anew", c, &again)
 	x.wantEntity("the other one", other, &locked)
@@ -206,6 +211,7 @@ func testEntityRace(x *suite) {
 				_, errs[i] = l.Try(x.Context(), b)
 			})
 		}
+
 		all.Wait()
 		won := slices.IndexFunc(errs, func(err error) bool { return err == nil })
 		for i, err := range errs {
@@ -215,10 +221,12 @@ func testEntityRace(x *suite) {
 				x.Errorf("%s: class %s: %v", what, store.ClassOf(err), err)
 			}
 		}
+
 		if won < 0 {
 			x.Fatalf("%s: nobody has succeeded", what)
 		}
 		want := c.Set(int64(version)+1, fmt.Sprint(won)).Entity
+
 		if what == "remove" {
 			x.wantEntity(what, c, nil)
 		} else {
@@ -255,6 +263,7 @@ func testMailboxGuards(x *suite) {
 	before := x.Contents()
 	elsewhere := c
 	elsewhere.Shard ^= 1
+
 	for name, add := range map[string]func(b *store.Batch){
 		"a position that is taken":        func(b *store.Batch) { b.Mailbox = append(b.Mailbox, c.Mail(1)) },
 		"an item that does not wait":      func(b *store.Batch) { b.Taken = append(b.Taken, c.Take(3)) },
@@ -272,6 +281,7 @@ func testMailboxGuards(x *suite) {
 			x.Fatalf("%s: something was applied (-before +after):\n%s", name, d)
 		}
 	}
+
 	l.Write(func(b *store.Batch) { b.Taken = []store.MailboxKey{other.Take(3), c.Take(1)} })
 	x.Want("left", []store.MailboxRow{c.Mail(2)}, x.Contents().Mailbox)
 	b := l.Batch()
@@ -294,6 +304,7 @@ func testMailboxPages(x *suite) {
 	c, before, after := x.CounterIn(3), x.CounterIn(3), x.CounterIn(3)
 	before.Address.Key, after.Address.Key = c.Address.Key[:len(c.Address.Key)-1], c.Address.Key+"x"
 	var items []model.MailboxItem
+
 	b := l.Batch()
 	for i := range 25 {
 		row := c.Mail(int64(3*i + 5)) // positions may have gaps
@@ -301,6 +312,7 @@ func testMailboxPages(x *suite) {
 		items = append(items, row.Item)
 		b.Mailbox = append(b.Mailbox, row, before.Mail(int64(i+1)), after.Mail(int64(i+1)))
 	}
+
 	slices.Reverse(b.Mailbox)
 	l.Commit(b)
 	for _, bound := range []struct{ limit, bytes, most int }{{1, 1 << 20, 1}, {7, 1 << 20, 7}, {25, 1 << 20, 25}, {26, 1 << 20, 26}, {100, 5000, 6}, {100, 1, 1}, {0, 0, 1}} {
@@ -319,6 +331,7 @@ func testMailboxPages(x *suite) {
 		}
 		x.Want(fmt.Sprintf("in pages of %d and %d bytes", bound.limit, bound.bytes), items, got)
 	}
+
 	if !x.entity(c, 24, 1<<20).More || x.entity(c, 100, 1<<20).More {
 		x.Error("more is not what is behind the page")
 	}
@@ -338,13 +351,16 @@ func testMailboxes(x *suite) {
 			want = append(want, c.EntityKey)
 		}
 	}
+
 	idle := x.CounterIn(1)
 	b.Entities = []store.EntityRow{idle.Set(1, "nothing waits for it")}
 	l.Commit(b)
+
 	slices.SortFunc(want, func(a, b store.EntityKey) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), strings.Compare(a.Address.Tenant, b.Address.Tenant), strings.Compare(a.Address.Type, b.Address.Type),
 			strings.Compare(a.Address.Key, b.Address.Key))
 	})
+
 	shards := []model.ShardID{4, 0, 2, 1, 0, 9}
 	for _, limit := range []int{1, 7, 48, 100} {
 		var got []store.EntityKey
@@ -362,6 +378,7 @@ func testMailboxes(x *suite) {
 		}
 		x.Want(fmt.Sprint("in pages of ", limit), want, got)
 	}
+
 	x.Want("at most none", 0, len(try(x.Store.LoadMailboxes(x.Context(), shards, store.EntityKey{}, 0)).or(x)))
 	first := want[0]
 	l.Write(func(b *store.Batch) {
@@ -369,6 +386,7 @@ func testMailboxes(x *suite) {
 			b.Taken = append(b.Taken, Counter{first}.Take(item.Seq))
 		}
 	})
+
 	x.Want("after everything was taken from one", want[1:], try(x.Store.LoadMailboxes(x.Context(), shards, store.EntityKey{}, 100)).or(x))
 }
 
@@ -391,7 +409,8 @@ func testEntityRefused(x *suite) {
 	x.Want("locked ones", []model.Address{a.Address}, x.addresses(store.EntityQuery{Tenant: model.DefaultTenant, Locked: true}))
 }
 
-// some writes entities of the types and keys, every other one locked, and returns their addresses in order.
+// some writes entities of the types and keys, every other one locked, and returns their addresses
+// in order.
 func (x *suite) some(l *Lane, tenant string, types, keys []string) (all, locked []model.Address) {
 	x.Helper()
 	b := l.Batch()
@@ -407,12 +426,14 @@ func (x *suite) some(l *Lane, tenant string, types, keys []string) (all, locked 
 			b.Entities = append(b.Entities, row)
 		}
 	}
+
 	l.Commit(b)
 	order := func(a, b model.Address) int {
 		return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Key, b.Key))
 	}
 	slices.SortFunc(all, order)
 	slices.SortFunc(locked, order)
+
 	return all, locked
 }
 
@@ -452,6 +473,7 @@ func testEntityQueries(x *suite) {
 			x.Want(fmt.Sprint(name, " in pages of ", limit), c.want, x.addresses(c.q))
 		}
 	}
+
 	// One that is unlocked is in no list of the locked ones.
 	free := x.CounterOf(locked[0])
 	l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{free.Set(2, "free")} })
@@ -464,6 +486,7 @@ func testEntityPages(x *suite) {
 	for i := range 9 {
 		keys = append(keys, fmt.Sprint("k", i))
 	}
+
 	all, _ := x.some(l, "t", []string{"entity:a", "entity:b", "service:c"}, keys)
 	for _, limit := range []int{1, 4, 26, 27, 28} {
 		q := store.EntityQuery{Tenant: "t", Limit: limit}
@@ -476,18 +499,23 @@ func testEntityPages(x *suite) {
 			if len(p.Entities) > limit || p.More != (len(got) < len(all)) || len(got) > len(all) {
 				x.Fatalf("%d rows, more is %v after %d of %d rows in pages of %d", len(p.Entities), p.More, len(got), len(all), limit)
 			}
+
 			if !p.More {
 				break
 			}
 			q.After = got[len(got)-1]
-			// What was listed changes, and others come in front of it and go: neither moves what is behind.
+
+			// What was listed changes, and others come in front of it and go: neither moves what is
+			// behind.
 			changed, brief := x.CounterOf(q.After), x.CounterOf(model.Address{Tenant: "t", Type: "entity:a", Key: "a"})
 			version := x.entity(changed, 1, 1).Entity.Version
 			l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{changed.Lock(version+1, "s"), brief.Set(1, "1")} })
 			l.Write(func(b *store.Batch) { b.Entities = []store.EntityRow{changed.Set(version+2, "1"), brief.Remove(1)} })
 		}
+
 		x.Want(fmt.Sprint("pages of ", limit), all, got)
 	}
+
 	p := try(x.Store.ListEntities(x.Context(), store.EntityQuery{Tenant: "t"})).or(x)
 	x.Want("a page of none", store.EntityPage{More: true}, p)
 	x.Want("behind the last one", []model.Address(nil), x.addresses(store.EntityQuery{Tenant: "t", After: all[len(all)-1]}))
@@ -500,6 +528,7 @@ func testEntityPrefix(x *suite) {
 		"a%b", "a_b", `a\b`, "axb", "a%%", "A%b", "a*b", "a[b", "a?b", "aé", "aê", "a\ud7ff", "a\ud7ffz", "a\ue000", "a\U0010ffff", "a\U0010ffffz", "\U0010ffff", "a", "b", "\x7f", "\u0080",
 	}
 	x.some(l, "t", []string{"entity:a", "entity:b"}, keys)
+
 	prefixes := append([]string{"a%", "a_", `a\`, "a*", "a[", "a?", "a\U0010fffe", "%", "_", "\x7f"}, keys...)
 	for _, prefix := range prefixes {
 		var want []model.Address
@@ -530,6 +559,7 @@ func testEntityTenants(x *suite) {
 		counters = append(counters, c)
 		b.Entities, b.Mailbox = append(b.Entities, c.Set(1, fmt.Sprint(i))), append(b.Mailbox, c.Mail(int64(i+1)))
 	}
+
 	l.Commit(b)
 	for i, c := range counters {
 		row := c.Set(1, fmt.Sprint(i)).Entity
@@ -539,6 +569,7 @@ func testEntityTenants(x *suite) {
 			x.Want("list of "+q.Tenant, []model.Address{c.Address}, x.addresses(q))
 		}
 	}
+
 	l.Write(func(b *store.Batch) {
 		b.Entities, b.Taken = []store.EntityRow{counters[0].Remove(1)}, []store.MailboxKey{counters[0].Take(1)}
 	})
@@ -560,6 +591,7 @@ func testEntityLarge(x *suite) {
 		}
 		return row
 	}
+
 	call := c.Mail(1)
 	call.Item.Message.Input = Text(strings.Repeat("call ", 200_000))
 	for version, size := range []int{100, 4 << 20, 1000, 1 << 20} {
@@ -573,6 +605,7 @@ func testEntityLarge(x *suite) {
 		got := x.entity(c, 10, 1000)
 		x.Want(fmt.Sprint("a state of ", size), store.LoadedEntity{Entity: &row.Entity, Mailbox: []model.MailboxItem{call.Item}, More: true}, got)
 	}
+
 	l.Write(func(b *store.Batch) {
 		b.Entities, b.Taken = []store.EntityRow{c.Remove(4)}, []store.MailboxKey{c.Take(1)}
 	})

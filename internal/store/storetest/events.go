@@ -33,6 +33,7 @@ func testEventRoundTrip(x *suite) {
 		s := x.Subject()
 		s.Start.Carried = EventLists(2).Draw(t, "carried")
 		events := EventLists(4).Draw(t, "events")
+
 		l.Write(func(b *store.Batch) {
 			b.Starts = []store.StartRow{s.StartRow()}
 			for i := range events {
@@ -40,6 +41,7 @@ func testEventRoundTrip(x *suite) {
 				b.Events = append(b.Events, store.EventRow{RunKey: s.RunKey, Event: events[i]})
 			}
 		})
+
 		if d := Diff(events, x.events(s.RunKey)); d != "" {
 			t.Fatalf("events (-want +got):\n%s", d)
 		}
@@ -47,9 +49,11 @@ func testEventRoundTrip(x *suite) {
 			t.Fatalf("carried events (-want +got):\n%s", d)
 		}
 	})
+
 	// Whatever the generator chose: every kind, at least once.
 	s := x.Subject()
 	b := l.Batch()
+
 	var want []model.Event
 	for k := model.EventStarted; k <= model.LastEventKind; k++ {
 		if !k.Known() {
@@ -60,6 +64,7 @@ func testEventRoundTrip(x *suite) {
 		want = append(want, e)
 		b.Events = append(b.Events, store.EventRow{RunKey: s.RunKey, Event: e})
 	}
+
 	l.Commit(b)
 	x.Want("an event of every kind", want, x.events(s.RunKey))
 }
@@ -68,6 +73,7 @@ func testEventsOfKind(x *suite) {
 	l := x.Join(1).Lanes[0]
 	a, other := x.SubjectIn(3), x.SubjectIn(3)
 	var want []model.Event
+
 	l.Write(func(b *store.Batch) {
 		for seq := int64(1); seq <= 40; seq++ {
 			row := a.Event(seq)
@@ -81,6 +87,7 @@ func testEventsOfKind(x *suite) {
 		row.Event.Kind = model.EventStateSet
 		b.Events = append(b.Events, row)
 	})
+
 	load := func(before int64, limit int) []model.Event {
 		return try(x.Store.LoadEventsOf(x.Context(), a.RunKey, model.EventStateSet, before, limit)).or(x)
 	}
@@ -100,6 +107,7 @@ func testEventOrder(x *suite) {
 			b.Events = append(b.Events, a.Event(seq), c.Event(seq+1))
 		}
 	})
+
 	l.Write(func(b *store.Batch) { b.Events = []store.EventRow{a.Event(3), a.Event(100)} })
 	var got []int64
 	for _, e := range x.events(a.RunKey) {
@@ -133,11 +141,13 @@ func testEventPages(x *suite) {
 	l := x.Join(1).Lanes[0]
 	a := x.Subject()
 	const n = 25
+
 	l.Write(func(b *store.Batch) {
 		for seq := range int64(n) {
 			b.Events = append(b.Events, a.Event(seq+3)) // as if two were carried
 		}
 	})
+
 	for _, limit := range []int{1, 4, 24, 25, 26} {
 		after, count := int64(0), 0
 		for {
@@ -156,10 +166,12 @@ func testEventPages(x *suite) {
 			}
 			after = p[len(p)-1].Seq
 		}
+
 		if count != n {
 			x.Errorf("%d events in pages of %d, want %d", count, limit, n)
 		}
 	}
+
 	if p := try(x.Store.LoadEvents(x.Context(), a.RunKey, n+2, 10, 1<<20)).or(x); len(p) != 0 {
 		x.Errorf("events behind the last one: %v", p)
 	}
@@ -169,6 +181,7 @@ func testEventBytes(x *suite) {
 	l := x.Join(1).Lanes[0]
 	a := x.Subject()
 	const n, size = 20, 2000
+
 	l.Write(func(b *store.Batch) {
 		for seq := range int64(n) {
 			e := a.Event(seq + 1)
@@ -176,6 +189,7 @@ func testEventBytes(x *suite) {
 			b.Events = append(b.Events, e)
 		}
 	})
+
 	for _, most := range []int{0, 1, size, 3 * size, 5*size + 1, 100 * size} {
 		after, count := int64(0), 0
 		for {
@@ -193,6 +207,7 @@ func testEventBytes(x *suite) {
 				x.Fatalf("position %d after %d events", after, count)
 			}
 		}
+
 		if count != n {
 			x.Errorf("%d events in pages of %d bytes, want %d", count, most, n)
 		}
@@ -217,10 +232,12 @@ func testLargeBodies(x *suite) {
 	if err := x.Store.PutInbox(x.Context(), []store.InboxRow{r}); err != nil {
 		x.Fatal(err)
 	}
+
 	l.Write(func(b *store.Batch) {
 		b.Starts, b.Events = []store.StartRow{s.StartRow()}, []store.EventRow{e}
 		b.Messages, b.Requests = []store.MessageRow{m}, []store.Reply{reply}
 	})
+
 	o := s.Close(model.Completed)
 	o.Outcome.Output = big(7)
 	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{o} })
@@ -230,6 +247,7 @@ func testLargeBodies(x *suite) {
 		x.Fatalf("%d executions, %d histories, %d messages, %d requests, %d replies; want one of each",
 			len(c.Executions), len(c.Events), len(c.Messages), len(c.Inbox), len(c.Replies))
 	}
+
 	got := c.Events[0].Events[0]
 	for i, p := range []model.Payload{
 		c.Executions[0].Start.Input, got.Input, got.Output, c.Messages[0].Message.Input, c.Inbox[0].Message.Input,
@@ -249,6 +267,7 @@ func testLoadRun(x *suite) {
 	open.Start.Carried = []model.Event{open.Event(1).Event, open.Event(2).Event}
 	var events []model.Event
 	var timers []store.Timer
+
 	l.Write(func(b *store.Batch) {
 		for _, s := range []Subject{open, bare, closed, other} {
 			b.Starts = append(b.Starts, s.StartRow())
@@ -260,6 +279,7 @@ func testLoadRun(x *suite) {
 		timers = []store.Timer{open.Timer("1", Noon+1), open.Timer("2", Noon)}
 		b.Timers = append(slices.Clone(timers), other.Timer("1", Noon))
 	})
+
 	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{closed.Close(model.Completed)} })
 	load := func(s Subject, a model.Address, run model.RunID, limit, maxBytes int) store.Run {
 		x.Helper()
@@ -281,6 +301,7 @@ func testLoadRun(x *suite) {
 			x.Errorf("%d events in a page of %d", len(r.Events), n)
 		}
 	}
+
 	if r := load(bare, bare.Start.Address, model.RunID{}, 100, 1<<20); r.Execution == nil || r.More || len(r.Events)+len(r.Timers) > 0 {
 		x.Errorf("a run without events: %+v", r)
 	}

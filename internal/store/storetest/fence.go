@@ -26,6 +26,7 @@ func testFence(x *suite) {
 		name string
 		do   func(b *store.Batch)
 	}
+
 	wrong := []change{
 		{"the number of the batch before", func(b *store.Batch) { b.Number-- }},
 		{"the first number", func(b *store.Batch) { b.Number = 1 }},
@@ -42,6 +43,7 @@ func testFence(x *suite) {
 		{"an unknown node", func(b *store.Batch) { b.Lane.Node = x.NodeID() }},
 		{"no node", func(b *store.Batch) { b.Lane.Node = model.NodeID{} }},
 	}
+
 	x.Note(c.batch())
 	before := x.Contents()
 	for _, w := range wrong {
@@ -62,6 +64,7 @@ func testFence(x *suite) {
 			}
 		}
 	}
+
 	if got := c.batch(); got.Number != good.Number {
 		x.Fatalf("the lane moved to %d", got.Number)
 	}
@@ -112,6 +115,7 @@ func testOvertake(x *suite) {
 	l := x.Join(1).Lanes[0]
 	a := x.Subject()
 	l.Write(func(b *store.Batch) { b.Starts = append(b.Starts, a.StartRow()) })
+
 	for range 12 {
 		first, second := l.Batch(), l.Batch()
 		first.Events = []store.EventRow{a.Event(first.Number)}
@@ -125,17 +129,20 @@ func testOvertake(x *suite) {
 		if firstErr != nil {
 			x.Fatalf("batch %d: %v", first.Number, firstErr)
 		}
+
 		l.Landed = first.Number
 		if secondErr == nil {
 			l.Landed = second.Number
 		} else if store.ClassOf(secondErr) != store.Fenced {
 			x.Fatalf("batch %d before its time: %v", second.Number, secondErr)
 		}
+
 		events := try(x.Store.LoadEvents(x.Context(), a.RunKey, 0, 1000, 1<<20)).or(x)
 		if len(events) != int(l.Landed-1) {
 			x.Fatalf("%d events after batch %d", len(events), l.Landed)
 		}
 	}
+
 	x.Note(&store.Batch{Events: []store.EventRow{a.Event(1)}})
 }
 
@@ -157,12 +164,15 @@ func testRefence(x *suite) {
 	if err != nil || landed != 2 || epoch <= was.Epoch {
 		x.Fatalf("refence: epoch %d, landed %d, %v; want a later epoch than %d and batch 2", epoch, landed, err, was.Epoch)
 	}
-	// Whatever the old epoch still sends is excluded: the batch that would have been next, and every other.
+
+	// Whatever the old epoch still sends is excluded: the batch that would have been next, and
+	// every other.
 	for number := range int64(5) {
 		b := l.Batch()
 		b.Number, b.Events = number, []store.EventRow{a.Event(number + 2)}
 		l.Refuse(b, store.Fenced)
 	}
+
 	l.Ref.Epoch = epoch
 	l.Write(func(b *store.Batch) { b.Events = append(b.Events, a.Event(2)) })
 	// The other lane and the lease do not notice.
@@ -172,6 +182,7 @@ func testRefence(x *suite) {
 		x.Errorf("acquired %v after a refence, want shard 5", got)
 	}
 	l.Write(func(b *store.Batch) { b.Free = []model.ShardID{5} })
+
 	// Epochs come from one counter.
 	if later := x.Join(1); later.Epoch <= epoch {
 		x.Errorf("a later node has epoch %d, not above %d", later.Epoch, epoch)
@@ -193,6 +204,7 @@ func testRefenceFenced(x *suite) {
 			x.Errorf("%s: %v, want fenced", name, err)
 		}
 	}
+
 	n.Lanes[0].Write(func(*store.Batch) {}) // none of these moved it
 	n.Fence()
 	if _, _, err := x.Store.Refence(x.Context(), ref); !errors.Is(err, store.ErrFenced) {
@@ -224,6 +236,7 @@ func testFencedNode(x *suite) {
 	if err != nil || !ok {
 		x.Errorf("fencing a node that is gone: %v, %v; want true", ok, err)
 	}
+
 	// The zombie's free of a shard that has a new owner must not come through either.
 	if got := c.other.Acquire(1, 2, 3); len(got) != 3 {
 		x.Fatalf("acquired %v, want the three shards of the fenced node", got)
@@ -231,12 +244,14 @@ func testFencedNode(x *suite) {
 	if err = x.Store.Unregister(ctx, c.node.ID, c.node.Epoch); err != nil {
 		x.WantClass(err, store.Fenced)
 	}
+
 	after := x.Contents()
 	for _, o := range after.Owners {
 		if o.Node != c.other.ID || o.Epoch != c.other.Epoch {
 			x.Errorf("shard %d belongs to %s at epoch %d", o.Shard, o.Node, o.Epoch)
 		}
 	}
+
 	before.Owners, after.Owners = nil, nil
 	x.Want("contents after the zombie tried", before, after)
 }

@@ -16,8 +16,9 @@ import (
 // Noon is the time at which fixtures begin.
 const Noon model.Time = 1_767_355_200_000_000
 
-// Fixture makes rows for a store and writes them. Ids increase in the order in which they are made and are unique in the fixture.
-// It remembers what was written, so that Contents can read all of it.
+// Fixture makes rows for a store and writes them. Ids increase in the order in which they are made
+// and are unique in the fixture. It remembers what was written, so that Contents can read all of
+// it.
 type Fixture struct {
 	testing.TB
 	Store store.Store

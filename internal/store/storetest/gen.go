@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Longest texts that the suite demands of an adapter: what is a column of its own and may be part of an index.
+// Longest texts that the suite demands of an adapter: what is a column of its own and may be part
+// of an index.
 const (
 	MaxName = 256  // tenants, workflows, request ids
 	MaxKey  = 1024 // keys and the ids of timers
@@ -31,7 +32,8 @@ func Texts() *rapid.Generator[string] {
 	)
 }
 
-// Names are texts that are a column of their own: no NUL, valid UTF-8, at most max bytes, odd characters.
+// Names are texts that are a column of their own: no NUL, valid UTF-8, at most max bytes, odd
+// characters.
 func Names(most int) *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.SampledFrom([]string{
@@ -124,7 +126,7 @@ func Events() *rapid.Generator[model.Event] {
 			Run: runIDs().Draw(t, "run"), Status: statuses().Draw(t, "status"), Watcher: Links().Draw(t, "watcher"),
 			RequestID: Texts().Draw(t, "request"), Policy: policies().Draw(t, "policy"),
 			Position: Texts().Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"),
-			Locks: rapid.SliceOfN(addresses(), 0, 2).Draw(t, "locks"), Section: Texts().Draw(t, "section"),
+			Locks: rapid.SliceOfN(addresses(), 0, 2).Draw(t, "locks"), Section: Texts().Draw(t, "section"), Seen: rapid.Bool().Draw(t, "seen"),
 		}
 	})
 }
@@ -159,7 +161,8 @@ func Messages() *rapid.Generator[model.Message] {
 	})
 }
 
-// Entities are rows of entities with every field set or not, but for Address, Version and Changed, which are columns.
+// Entities are rows of entities with every field set or not, but for Address, Version and Changed,
+// which are columns.
 func Entities() *rapid.Generator[model.Entity] {
 	return rapid.Custom(func(t *rapid.T) model.Entity {
 		return model.Entity{

@@ -49,14 +49,17 @@ func testEmpty(x *suite) {
 	if n := try(x.Store.Count(x.Context(), store.Query{Tenant: model.DefaultTenant})).or(x); n != 0 {
 		x.Errorf("count is %d", n)
 	}
+
 	// No shards, no rows: an empty list is not a request for everything.
 	l := x.Join(1).Lanes[0]
 	a := x.Subject()
+
 	l.Write(func(b *store.Batch) {
 		b.Starts = append(b.Starts, a.StartRow())
 		b.Timers = append(b.Timers, a.Timer("t", Noon))
 		b.Messages = append(b.Messages, Message(1, 2, 1))
 	})
+
 	if r := try(x.Store.LoadRunnable(x.Context(), nil, store.RunKey{}, 10)).or(x); len(r) != 0 {
 		x.Errorf("runnable of no shards: %v", r)
 	}
@@ -129,6 +132,7 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["ListEntities"] = s.ListEntities(ctx, store.EntityQuery{Tenant: model.DefaultTenant, Limit: 1})
 	_, errs["FenceNode"] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs["Unregister"] = s.Unregister(ctx, n.ID, n.Epoch)
+
 	return errs
 }
 
@@ -152,16 +156,19 @@ func testCancelled(x *suite) {
 		b.Starts = append(b.Starts, ran.StartRow())
 		b.Requests = append(b.Requests, ran.Reply("old", 1))
 	})
+
 	before := x.Contents()
 	x.Note(&store.Batch{Starts: []store.StartRow{a.StartRow()}})
 	cause := errors.New("the caller gave up")
 	ctx, cancel := context.WithCancelCause(x.Context())
 	cancel(cause)
+
 	for method, err := range everyCall(ctx, x.Store, n, a) {
 		if err == nil {
 			x.Errorf("%s succeeded with a cancelled context", method)
 		}
 	}
+
 	x.Want("contents after calls with a cancelled context", before, x.Contents())
 	// Neither the fences nor the lease moved.
 	n.Lanes[0].Write(func(b *store.Batch) { b.Starts = append(b.Starts, a.StartRow()) })

@@ -60,15 +60,18 @@ func testInboxOrder(x *suite) {
 	one := slices.DeleteFunc(slices.Clone(all), func(r store.InboxRow) bool { return r.Shard != 5 })
 	x.Want("of one shard", one, x.inbox(Noon, 5))
 	x.Want("limited", all[:7], try(inboxOf(x.Context(), x.Store, []model.ShardID{8, 5, 1}, Noon, 7)).or(x))
+
 	l.Write(func(b *store.Batch) {
 		for _, r := range all[:29] {
 			b.Inbox = append(b.Inbox, Consume(r))
 		}
 	})
+
 	x.Want("the last one", all[29:], x.inbox(Noon, 1, 5, 8))
 }
 
-// testInboxBytes reads pages that bytes limit: each has the first rows of all shards, and at most one beyond the limit.
+// testInboxBytes reads pages that bytes limit: each has the first rows of all shards, and at most
+// one beyond the limit.
 func testInboxBytes(x *suite) {
 	l := x.Join(1).Lanes[0]
 	subjects := []Subject{x.SubjectIn(8), x.SubjectIn(1), x.SubjectIn(5)}
@@ -129,6 +132,7 @@ func testDeadLetters(x *suite) {
 			b.Deferred = append(b.Deferred, dead, waiting)
 		}
 	})
+
 	letters := func(after model.RunID, limit int) []store.InboxRow {
 		return try(x.Store.LoadDeadLetters(x.Context(), after, limit)).or(x)
 	}
@@ -150,6 +154,7 @@ func testPutAgain(x *suite) {
 	x.put(changed, b)
 	x.put(a, b)
 	x.Want("inbox", []store.InboxRow{a, b}, x.inbox(Noon, s.Shard))
+
 	// Nor does it bring a deferred request forward.
 	l := x.Join(1).Lanes[0]
 	later := a
@@ -165,10 +170,12 @@ func testPutRemembered(x *suite) {
 	s := x.Subject()
 	a, b := s.Request(x.RunID(), "a"), s.Request(x.RunID(), "b")
 	x.put(a)
+
 	l.Write(func(w *store.Batch) {
 		w.Inbox = []store.InboxKey{Consume(a)}
 		w.Requests = []store.Reply{s.Reply("a", Noon)}
 	})
+
 	x.put(a, b)
 	x.Want("inbox", []store.InboxRow{b}, x.inbox(Noon, s.Shard))
 	// Forgotten, it is a request like any other.
@@ -204,7 +211,8 @@ func testRefusedAgain(x *suite) {
 	first := s.Reply(model.RefusedIDs+a.ID.String(), Noon)
 	second := first
 	second.At, second.Body = Noon+1, []byte("another answer")
-	for _, r := range []store.Reply{first, second} { // the sender puts it again, because it has not heard of the first put
+	// the sender puts it again, because it has not heard of the first put
+	for _, r := range []store.Reply{first, second} {
 		x.put(a)
 		l.Write(func(w *store.Batch) { w.Inbox, w.Requests = []store.InboxKey{Consume(a)}, []store.Reply{r} })
 	}
@@ -295,6 +303,7 @@ func testRequestKeys(x *suite) {
 	s := x.SubjectIn(4)
 	key := s.RequestKey("id")
 	var all []store.Reply
+
 	b := l.Batch()
 	for i, change := range []func(k *store.RequestKey){
 		func(*store.RequestKey) {},
@@ -310,6 +319,7 @@ func testRequestKeys(x *suite) {
 		all = append(all, r)
 		b.Requests = append(b.Requests, r)
 	}
+
 	l.Commit(b)
 	for _, r := range all {
 		x.Want("reply", []store.Reply{r}, try(x.Store.LoadReplies(x.Context(), []store.RequestKey{r.RequestKey})).or(x))

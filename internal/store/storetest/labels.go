@@ -60,12 +60,14 @@ func testStartLabels(x *suite) {
 	l := x.Join(1).Lanes[0]
 	a, b, c := x.labeled("a", "region", "eu", "tier", "gold"), x.labeled("b", "region", "us"), x.labeled("c")
 	l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{a.StartRow(), b.StartIfAbsent(), c.StartRow()} })
+
 	var want []store.LabelRow
 	for _, s := range []Subject{a, b} {
 		for _, l := range s.Start.Labels {
 			want = append(want, s.Label(l.Name, l.Value))
 		}
 	}
+
 	if a.Compare(b.RunKey) > 0 {
 		want = append(want[2:], want[:2]...)
 	}
@@ -101,21 +103,25 @@ func testLabelChanges(x *suite) {
 	l := x.Join(1).Lanes[0]
 	a := x.labeled("a", "keep", "1", "change", "1", "drop", "1")
 	l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{a.StartRow()} })
+
 	l.Write(func(w *store.Batch) {
 		w.Events = []store.EventRow{a.Event(1)}
 		w.Labels = []store.LabelRow{a.Label("change", "2"), a.Label("drop", ""), a.Label("new", "3"), a.Label("never", "")}
 	})
+
 	x.wantLabels("after the change", a, "keep", "1", "change", "2", "new", "3")
 	x.Want("by the old value", []string(nil), x.list(by("change", "1")))
 	x.Want("by the new one", []string{"a"}, x.list(by("change", "2")))
 	x.Want("by what is gone", []string(nil), x.list(by("drop", "1")))
 	row := try(x.Store.LoadExecution(x.Context(), a.Shard, a.Start.Address, a.Run)).or(x)
 	x.Want("what it was started with", a.Start, row.Start)
+
 	// The last change comes with the close, and stays.
 	l.Write(func(w *store.Batch) {
 		w.Closes = []store.CloseRow{a.Close(model.Completed)}
 		w.Labels = []store.LabelRow{a.Label("change", "3")}
 	})
+
 	x.wantLabels("of a closed run", a, "keep", "1", "change", "3", "new", "3")
 	next := x.labeled("a", "change", "4")
 	l.Write(func(w *store.Batch) { w.Starts = []store.StartRow{next.Replace(a.Run)} })
@@ -179,6 +185,7 @@ func testLabelPages(x *suite) {
 			want[v] = append([]string{s.Start.Address.Key}, want[v]...)
 		}
 	}
+
 	for value, keys := range want {
 		q := store.Query{Tenant: "t", Limit: 4, Labels: []model.LabelCondition{{Name: "region", Values: []string{value}}}}
 		if value == "both" {

@@ -80,6 +80,7 @@ func testEpochs(x *suite) {
 		last = epoch
 		n.Fence()
 	}
+
 	n := x.Join(1)
 	if n.Epoch <= last {
 		x.Fatalf("epoch %d after epoch %d, when everybody was gone", n.Epoch, last)
@@ -94,6 +95,7 @@ func testMembers(x *suite) {
 	if !ok {
 		x.Fatal("a registered node is not there")
 	}
+
 	x.Want("info", info, m.NodeInfo)
 	if m.Epoch != r.Epoch || m.Draining {
 		x.Errorf("member %+v, want epoch %d and not draining", m, r.Epoch)
@@ -118,6 +120,7 @@ func testMembers(x *suite) {
 	if len(v.Members) != 2 || len(v.Owners) != x.Store.Info().Shards {
 		x.Errorf("%d members and %d owners, want 2 and one per shard", len(v.Members), len(v.Owners))
 	}
+
 	for i, o := range v.Owners {
 		if o.Shard != model.ShardID(i) {
 			x.Fatalf("owner %d is of shard %d", i, o.Shard)
@@ -137,6 +140,7 @@ func testRenew(x *suite) {
 	if i < 0 || v.Members[i].Expires != after.Expires {
 		x.Errorf("the view does not show the renewed lease: %+v", v.Members)
 	}
+
 	// A renewal counts from now, whatever the lease was before.
 	short := x.JoinFor(1, brief)
 	for range 5 {
@@ -154,6 +158,7 @@ func testRenewExpired(x *suite) {
 	if _, _, ok := x.member(n.ID); !ok {
 		x.Fatal("an expired node is gone although nobody fenced it")
 	}
+
 	// Its shards are not for others either: nobody fenced it.
 	if got := other.Acquire(3); len(got) != 0 {
 		x.Errorf("acquired %v from a node that nobody fenced", got)
@@ -177,6 +182,7 @@ func testRenewFenced(x *suite) {
 			x.Errorf("%s: %v, want fenced", name, err)
 		}
 	}
+
 	n.Renew(time.Hour)
 	n.Fence()
 	_, err := x.Store.Renew(x.Context(), store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})
@@ -194,12 +200,14 @@ func testFenceLive(x *suite) {
 			x.Errorf("fencing a live node at %s: %v, %v", name, ok, err)
 		}
 	}
+
 	// A proof is about one incarnation.
 	for name, epoch := range map[string]int64{"an older epoch": n.Epoch - 1, "a newer epoch": n.Epoch + 1} {
 		if ok, err := x.Store.FenceNode(x.Context(), n.ID, epoch, true); ok || err != nil {
 			x.Errorf("fencing %s with a proof: %v, %v", name, ok, err)
 		}
 	}
+
 	for _, l := range n.Lanes {
 		l.Write(func(*store.Batch) {})
 	}
@@ -213,11 +221,13 @@ func testFenceExpired(x *suite) {
 	n, other := x.JoinFor(2, brief), x.Join(1)
 	n.Acquire(3, 4)
 	x.expire(n)
+
 	for range 2 { // idempotent
 		if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); !ok || err != nil {
 			x.Fatalf("fencing an expired node: %v, %v", ok, err)
 		}
 	}
+
 	for _, l := range n.Lanes {
 		l.Refuse(l.Batch(), store.Fenced)
 	}
@@ -245,6 +255,7 @@ func testFenceProven(x *suite) {
 	if e := x.events(s.RunKey); len(e) != 0 {
 		x.Errorf("events of a fenced node: %v", e)
 	}
+
 	// Nobody ever heard of this one: it is gone as well.
 	if ok, err := x.Store.FenceNode(x.Context(), x.NodeID(), 1, false); !ok || err != nil {
 		x.Errorf("fencing an unknown node: %v, %v", ok, err)
@@ -255,6 +266,7 @@ func testRegisterAgain(x *suite) {
 	n := x.Join(2)
 	n.Acquire(3)
 	n.Lanes[0].Write(func(*store.Batch) {})
+
 	// As after a lost answer: the node cannot know its epoch.
 	r := try(x.Store.Register(x.Context(), n.Info, 1, time.Hour)).or(x)
 	if r.Epoch <= n.Epoch {
@@ -289,6 +301,7 @@ func testUnregister(x *suite) {
 	if err := x.Store.Unregister(x.Context(), n.ID, n.Epoch); err != nil {
 		x.Fatalf("unregister: %v", err)
 	}
+
 	x.Want("members", []model.NodeID{other.ID}, x.Contents().Members)
 	x.Want("owners", []store.ShardOwner{{Shard: 8, Node: other.ID, Epoch: other.Epoch}}, x.Contents().Owners)
 	n.Lanes[0].Refuse(n.Lanes[0].Batch(), store.Fenced)
@@ -297,6 +310,7 @@ func testUnregister(x *suite) {
 	if got := other.Acquire(3, 4, 5); len(got) != 3 {
 		x.Errorf("acquired %v, want all three", got)
 	}
+
 	// Said twice, it takes nothing from the next owner.
 	if err := x.Store.Unregister(x.Context(), n.ID, n.Epoch); err != nil {
 		x.WantClass(err, store.Fenced)

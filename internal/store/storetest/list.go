@@ -69,6 +69,7 @@ func testListFilters(x *suite) {
 		w.Closes = []store.CloseRow{a.Close(model.Completed), c.Close(model.Failed), d.Close(model.Canceled), e.Close(model.Terminated)}
 	})
 	_ = b
+
 	for _, c := range []struct {
 		name string
 		q    store.Query
@@ -95,6 +96,7 @@ func testListFilters(x *suite) {
 		c.q.Tenant = "t"
 		x.Want(c.name, c.want, x.list(c.q))
 	}
+
 	x.Want("other tenant", []string{"a-4"}, x.list(store.Query{Tenant: "other"}))
 	x.Want("tenant in other case", []string(nil), x.list(store.Query{Tenant: "T"}))
 	x.Want("no tenant", []string(nil), x.list(store.Query{}))
@@ -106,6 +108,7 @@ func testListPrefix(x *suite) {
 	for i, key := range keys {
 		x.begin(l, "t", "w", key, Noon+model.Time(i))
 	}
+
 	for _, c := range []struct {
 		prefix string
 		want   []string
@@ -153,6 +156,7 @@ func testListPages(x *suite) {
 		x.begin(l, "t", "w", key, Noon+100+model.Time(i/3)) // three share a time
 		want = append(want, key)
 	}
+
 	slices.Reverse(want)
 	for _, limit := range []int{1, 4, 22, 23, 24} {
 		q := store.Query{Tenant: "t", Limit: limit, KeyPrefix: "k"}
@@ -168,15 +172,18 @@ func testListPages(x *suite) {
 			if p.More != (len(got) < len(want)) || len(got) > len(want) {
 				x.Fatalf("more is %v after %d of %d rows in pages of %d", p.More, len(got), len(want), limit)
 			}
+
 			if !p.More {
 				break
 			}
 			last := p.Executions[len(p.Executions)-1].Start
 			q.After = store.PageMark{Started: last.At, Run: last.Run}
+
 			// Newer runs, and older ones that do not match, start all the time.
 			x.begin(l, "t", "w", fmt.Sprint("k-new-", limit, "-", len(got)), Noon+10_000)
 			x.begin(l, "t", "w", fmt.Sprint("old-", limit, "-", len(got)), Noon)
 		}
+
 		x.Want(fmt.Sprint("pages of ", limit), want, got)
 		want = x.list(store.Query{Tenant: "t", KeyPrefix: "k"})
 	}
@@ -188,15 +195,18 @@ func testListRows(x *suite) {
 	next := x.SubjectOf(c.Start.Address)
 	a.Start.RequestID, a.Start.Parent = "request", model.Link{Address: b.Start.Address, Run: b.Run, ID: "child"}
 	a.Start.Carried = []model.Event{a.Event(1).Event}
+
 	l.Write(func(w *store.Batch) {
 		w.Starts = []store.StartRow{a.StartRow(), b.StartRow(), c.StartRow()}
 		w.Marks = []store.MarkRow{a.Park()}
 	})
+
 	l.Write(func(w *store.Batch) {
 		w.Starts = []store.StartRow{next.Replace(c.Run)}
 		w.Closes = []store.CloseRow{c.Close(model.Continued)}
 		w.Marks = []store.MarkRow{{RunKey: b.RunKey, Blocked: &model.Reason{Code: model.WaitPoison, Detail: "row"}}}
 	})
+
 	rows := []store.Execution{next.Execution(), c.Closed(model.Continued, false), b.Execution(), a.Execution()}
 	rows[2].Blocked = &model.Reason{Code: model.WaitPoison, Detail: "row"}
 	rows[3].Parked, rows[3].Waits = true, a.Park().Waits

@@ -103,6 +103,7 @@ func testMessageLimit(x *suite) {
 		b.Messages = slices.Concat(rows(1, 2, 1, 20), rows(1, 3, 1, 20), rows(4, 2, 1, 20))
 	})
 	cursor := make(map[[2]model.ShardID]int64)
+
 	total := 0
 	for {
 		got := x.mail(7, 1, 4)
@@ -112,6 +113,7 @@ func testMessageLimit(x *suite) {
 		if len(got) != min(7, 60-total) {
 			x.Fatalf("%d messages, want %d", len(got), min(7, 60-total))
 		}
+
 		total += len(got)
 		next := make(map[[2]model.ShardID]int64)
 		for _, m := range got {
@@ -121,6 +123,7 @@ func testMessageLimit(x *suite) {
 			}
 			next[pair] = m.Seq
 		}
+
 		l.Write(func(b *store.Batch) {
 			for pair, seq := range next {
 				b.Cursors = append(b.Cursors, store.CursorRow{To: pair[0], From: pair[1], Prev: cursor[pair], Next: seq})
@@ -128,13 +131,14 @@ func testMessageLimit(x *suite) {
 			}
 		})
 	}
+
 	if total != 60 {
 		x.Errorf("%d messages in all, want 60", total)
 	}
 }
 
-// testMessageBytes reads pages that bytes limit: each has a row at least, at most one row beyond the limit, and the pairs keep
-// their order.
+// testMessageBytes reads pages that bytes limit: each has a row at least, at most one row beyond
+// the limit, and the pairs keep their order.
 func testMessageBytes(x *suite) {
 	l := x.Join(1).Lanes[0]
 	large := func(rows []store.MessageRow) []store.MessageRow {
@@ -156,6 +160,7 @@ func testMessageBytes(x *suite) {
 		if want := min(2, len(all)-len(got)); len(page) != want {
 			x.Fatalf("page %d has %d messages of 10 kB, want %d for a limit of 15 kB", pages, len(page), want)
 		}
+
 		if behind := len(all) - len(got) - len(page); behind > 0 && !more {
 			x.Fatalf("page %d tells that it is the last one, and %d messages are behind it", pages, behind)
 		}
@@ -163,12 +168,14 @@ func testMessageBytes(x *suite) {
 			break
 		}
 		got = append(got, page...)
+
 		b := l.Batch()
 		for _, m := range page {
 			pair := [2]model.ShardID{m.To, m.From}
 			b.Cursors = slices.DeleteFunc(b.Cursors, func(c store.CursorRow) bool { return c.To == m.To && c.From == m.From })
 			b.Cursors = append(b.Cursors, store.CursorRow{To: m.To, From: m.From, Prev: cursor[pair], Next: m.Seq})
 		}
+
 		for _, c := range b.Cursors {
 			cursor[[2]model.ShardID{c.To, c.From}] = c.Next
 		}
@@ -193,6 +200,7 @@ func testCursors(x *suite) {
 	l := x.Join(1).Lanes[0]
 	l.Write(func(b *store.Batch) { b.Messages = rows(1, 2, 1, 9) })
 	l.Write(func(b *store.Batch) { b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 3}} })
+
 	for _, c := range []store.CursorRow{
 		{To: 1, From: 2, Prev: 0, Next: 3},
 		{To: 1, From: 2, Prev: 0, Next: 4},
@@ -205,6 +213,7 @@ func testCursors(x *suite) {
 		l.Refuse(b, store.Refused)
 		x.Want(fmt.Sprintf("after refused cursor %+v", c), rows(1, 2, 4, 9), x.mail(100, 1))
 	}
+
 	l.Write(func(b *store.Batch) {
 		b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: 3, Next: 9}, {To: 7, From: 7, Next: 1}}
 	})
@@ -217,12 +226,15 @@ func testMessageRoundTrip(x *suite) {
 	rapid.Check(x.t, func(t *rapid.T) {
 		row := store.MessageRow{To: 1, From: 2, Seq: seq + 1, Message: Messages().Draw(t, "message")}
 		request := store.InboxRow{Shard: 3, ID: x.RunID(), Message: Messages().Draw(t, "request"), NotBefore: min(Times().Draw(t, "not before"), model.MaxTime-1)}
-		request.Message.To.Tenant, request.Message.To.Type = "tenant", "type" // columns in some adapters
+		// columns in some adapters
+		request.Message.To.Tenant, request.Message.To.Type = "tenant", "type"
 		request.Message.To.Key, request.Message.RequestID = "key", fmt.Sprint("request ", seq)
+
 		l.Write(func(b *store.Batch) {
 			b.Messages = []store.MessageRow{row}
 			b.Deferred = []store.InboxRow{request}
 		})
+
 		seq++
 		if d := Diff([]store.MessageRow{row}, x.mail(10, 1)); d != "" {
 			t.Fatalf("message (-want +got):\n%s", d)
@@ -231,6 +243,7 @@ func testMessageRoundTrip(x *suite) {
 		if d := Diff([]store.InboxRow{request}, inbox); d != "" {
 			t.Fatalf("request (-want +got):\n%s", d)
 		}
+
 		l.Write(func(b *store.Batch) {
 			b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: seq - 1, Next: seq}}
 			b.Inbox = []store.InboxKey{Consume(request)}
@@ -276,12 +289,14 @@ func testSweepMessages(x *suite) {
 	l.Write(func(b *store.Batch) {
 		b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 6}, {To: 1, From: 1, Next: 4}, {To: 2, From: 1, Next: 3}}
 	})
+
 	want := []store.AcquiredShard{
 		{Shard: 1, Received: map[model.ShardID]int64{1: 4, 2: 6}, Sent: map[model.ShardID]int64{1: 4, 2: 3}},
 		{Shard: 2, Received: map[model.ShardID]int64{1: 3}, Sent: map[model.ShardID]int64{1: 10}},
 		{Shard: 3, Sent: map[model.ShardID]int64{2: 2}},
 		{Shard: 4},
 	}
+
 	check := func(when string) {
 		x.Helper()
 		for _, w := range want {
@@ -289,6 +304,7 @@ func testSweepMessages(x *suite) {
 		}
 		x.Want(when+": messages", slices.Concat(rows(1, 2, 7, 10), rows(2, 3, 1, 2)), x.mail(100, 1, 2))
 	}
+
 	check("before")
 	sweep := store.SweepRequest{Shards: []model.ShardID{1, 2}, Limit: 1000}
 	if n := try(x.Store.Sweep(x.Context(), sweep)).or(x); n != 13 {
@@ -299,11 +315,13 @@ func testSweepMessages(x *suite) {
 		x.Errorf("swept %d rows again, want none", n)
 	}
 	check("after a second sweep")
+
 	// Both sides go on where they were.
 	l.Write(func(b *store.Batch) {
 		b.Messages = rows(1, 1, 5, 5)
 		b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: 6, Next: 10}}
 	})
+
 	if n := try(x.Store.Sweep(x.Context(), sweep)).or(x); n != 4 {
 		x.Errorf("swept %d rows, want 4", n)
 	}
@@ -316,6 +334,7 @@ func testSweepBounds(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s := x.SubjectIn(1)
 	elsewhere := x.SubjectIn(2)
+
 	l.Write(func(b *store.Batch) {
 		b.Messages = slices.Concat(rows(1, 2, 1, 10), rows(2, 1, 1, 10))
 		b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 8}, {To: 2, From: 1, Next: 10}}
@@ -323,6 +342,7 @@ func testSweepBounds(x *suite) {
 			b.Requests = append(b.Requests, s.Reply(fmt.Sprint(i), Noon+model.Time(i)), elsewhere.Reply(fmt.Sprint(i), Noon))
 		}
 	})
+
 	sweep := store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: Noon + 4, Limit: 5}
 	total := 0
 	for range 20 {
@@ -335,6 +355,7 @@ func testSweepBounds(x *suite) {
 			break
 		}
 	}
+
 	if total != 8+4 {
 		x.Errorf("swept %d rows, want 8 messages and 4 requests", total)
 	}
@@ -346,6 +367,7 @@ func testSweepBounds(x *suite) {
 	if n := try(x.Store.Sweep(x.Context(), store.SweepRequest{RequestsBefore: model.MaxTime, Limit: 100})).or(x); n != 0 {
 		x.Errorf("a sweep of no shards removed %d rows", n)
 	}
+
 	// A request that was forgotten may be remembered again.
 	l.Write(func(b *store.Batch) { b.Requests = []store.Reply{s.Reply("0", Noon+9)} })
 	// The other shard still has its rows: a taken position is refused.
@@ -358,12 +380,14 @@ func testMail(x *suite) {
 	n := x.Join(1)
 	l := n.Lanes[0]
 	s := x.SubjectIn(3)
+
 	want := func(what string, mail bool, shards ...model.ShardID) {
 		x.Helper()
 		if got := n.Renew(time.Hour, shards...).Mail; got != mail {
 			x.Errorf("%s: mail is %v, want %v", what, got, mail)
 		}
 	}
+
 	want("nothing", false, 1, 2, 3)
 	l.Write(func(b *store.Batch) { b.Messages = rows(1, 2, 1, 2) })
 	want("messages to shard 1", true, 1, 2)
@@ -377,6 +401,7 @@ func testMail(x *suite) {
 	if err := x.Store.PutInbox(x.Context(), []store.InboxRow{r}); err != nil {
 		x.Fatal(err)
 	}
+
 	want("a request to shard 3", true, 3, 1)
 	want("a request to another shard", false, 1, 2)
 	l.Write(func(b *store.Batch) { b.Inbox = []store.InboxKey{Consume(r)} })

@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// mixer fills one random batch of a duel. A batch has at most one write per row of a table, as the port demands.
+// mixer fills one random batch of a duel. A batch has at most one write per row of a table, as the
+// port demands.
 type mixer struct {
 	*duel
 	b    *store.Batch
@@ -51,6 +52,7 @@ func (m *mixer) start() {
 	}
 	m.runs = append(m.runs, s)
 	old := try(m.stores[1].s.LoadExecution(m.Context(), s.Shard, a, model.RunID{})).or(m)
+
 	switch {
 	case old == nil || m.seldom():
 		m.b.Starts = append(m.b.Starts, s.StartRow())
@@ -293,12 +295,14 @@ func (m *mixer) entity() {
 		version = max(0, version+int64(m.rng.IntN(3)-1))
 	}
 	row := c.Set(version+1, fmt.Sprint(m.rng.IntN(100)))
+
 	switch n := m.rng.IntN(4); {
 	case n == 0:
 		row = c.Lock(version+1, "section")
 	case n == 1 && (version > 0 || m.seldom()):
 		row = c.Remove(version)
 	}
+
 	m.b.Entities = append(m.b.Entities, row)
 }
 
@@ -309,11 +313,13 @@ func (m *mixer) call() {
 	if items := m.loaded(c).Mailbox; len(items) > 0 {
 		last = items[len(items)-1].Seq
 	}
+
 	for i := range m.b.Mailbox {
 		if m.b.Mailbox[i].EntityKey == c.EntityKey {
 			last = max(last, m.b.Mailbox[i].Item.Seq)
 		}
 	}
+
 	row := c.Mail(last + 1)
 	if m.seldom() {
 		row = c.Mail(max(1, last))

@@ -83,6 +83,7 @@ func testPeerMailSweep(x *suite) {
 		l.ID = store.OldestID(at.Add(time.Duration(i) * time.Second))
 		all = append(all, l)
 	}
+
 	x.post(all...)
 	sweep := func(before model.Time, limit int) int {
 		return try(x.Store.Sweep(x.Context(), store.SweepRequest{PeerMailBefore: before, Limit: limit})).or(x)

@@ -27,6 +27,7 @@ func testReasons(x *suite) {
 		l.Write(func(w *store.Batch) { w.Starts, w.Marks = []store.StartRow{s.StartRow()}, []store.MarkRow{m} })
 		return s
 	}
+
 	signal := []model.Reason{{Code: model.WaitSignal, Name: "go"}, {Code: model.WaitTimer}}
 	mismatch := &model.Reason{Code: model.WaitMismatch, Detail: "why"}
 	mark("ready", store.MarkRow{})
@@ -35,20 +36,24 @@ func testReasons(x *suite) {
 	mark("both", store.MarkRow{Parked: true, Waits: signal, Blocked: mismatch})
 	mark("limit", store.MarkRow{Blocked: &model.Reason{Code: model.WaitLimit}})
 	mark("unpark", store.MarkRow{Waits: signal})
+
 	want := func(keys string, codes ...model.ReasonCode) {
 		x.Helper()
 		x.Want(fmt.Sprint(codes), strings.Fields(keys), x.list(store.Query{Tenant: "t", Reasons: codes}))
 	}
+
 	want("both blocked", model.WaitMismatch)
 	want("limit both blocked", model.WaitMismatch, model.WaitLimit)
 	want("waits", model.WaitSignal)
 	want("both blocked waits", model.WaitSignal, model.WaitMismatch)
 	want("unpark ready", model.WaitTurn)
 	want("", model.WaitTimer, "unheard")
+
 	l.Write(func(w *store.Batch) {
 		w.Marks = []store.MarkRow{waits.Unpark()}
 		w.Closes = []store.CloseRow{blocked.Close(model.Canceled)}
 	})
+
 	want("both", model.WaitMismatch)
 	want("", model.WaitSignal)
 	want("unpark waits ready", model.WaitTurn)
@@ -94,6 +99,7 @@ func (o *one) naive(q *store.Query) bool {
 		}
 		all = all && has != c.Not
 	}
+
 	return all
 }
 
@@ -124,15 +130,18 @@ func (x *suite) fill(l *Lane) (all []*one) {
 	label := func(values ...string) model.Label {
 		return model.Label{Name: pick("region", "tier"), Value: pick(values...)}
 	}
+
 	current := map[model.Address]*one{}
 	for range 150 {
 		a := model.Address{Tenant: pick("t", "t", "u"), Type: pick(queryWorkflows...), Key: pick(queryKeys...)}
 		s := x.SubjectOf(a)
 		s.Start.At = Noon + model.Time(rng.IntN(30))
+
 		for range rng.IntN(3) {
 			n := label(queryValues...)
 			s.Start.Labels = model.SetLabel(s.Start.Labels, n.Name, n.Value)
 		}
+
 		o := &one{row: s.Execution(), labels: s.Start.Labels}
 		row := s.StartRow()
 		if old := current[a]; old != nil {
@@ -141,6 +150,7 @@ func (x *suite) fill(l *Lane) (all []*one) {
 			}
 			old.row.Current, row.Replaces = false, old.row.Start.Run
 		}
+
 		b := l.Batch()
 		b.Starts = []store.StartRow{row}
 		if rng.IntN(2) == 0 {
@@ -153,10 +163,12 @@ func (x *suite) fill(l *Lane) (all []*one) {
 			}
 			b.Marks, o.row.Parked, o.row.Waits, o.row.Blocked = []store.MarkRow{m}, m.Parked, m.Waits, m.Blocked
 		}
+
 		if rng.IntN(3) == 0 {
 			change := store.LabelRow{RunKey: s.RunKey, Label: label(append(queryValues, "")...)}
 			b.Labels, o.labels = []store.LabelRow{change}, model.SetLabel(o.labels, change.Label.Name, change.Label.Value)
 		}
+
 		l.Commit(b)
 		if rng.IntN(3) > 0 {
 			c := s.Close(model.Completed + model.Status(rng.IntN(3)))
@@ -164,9 +176,11 @@ func (x *suite) fill(l *Lane) (all []*one) {
 			l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{c} })
 			o.row.Outcome, o.row.Parked, o.row.Waits, o.row.Blocked = c.Outcome, false, nil, nil
 		}
+
 		current[a] = o
 		all = append(all, o)
 	}
+
 	slices.SortFunc(all, func(a, b *one) int {
 		return cmp.Or(cmp.Compare(b.row.Start.At, a.row.Start.At), b.row.Start.Run.Compare(a.row.Start.Run))
 	})
@@ -205,12 +219,14 @@ var anyQuery = rapid.Custom(func(t *rapid.T) store.Query {
 	if some("closed to") {
 		q.ClosedTo = at(30)
 	}
+
 	for range rapid.SampledFrom([]int{0, 0, 1, 1, 2}).Draw(t, "labels") {
 		q.Labels = append(q.Labels, model.LabelCondition{
 			Name:   rapid.SampledFrom([]string{"region", "tier", "x"}).Draw(t, "name"),
 			Values: rapid.SliceOfN(rapid.SampledFrom(queryValues), 1, 2).Draw(t, "values"), Not: rapid.Bool().Draw(t, "not"),
 		})
 	}
+
 	return q
 })
 
@@ -226,6 +242,7 @@ func testRandomQueries(x *suite) {
 					want = append(want, o.row.Start.Run)
 				}
 			}
+
 			q.Limit = rapid.IntRange(1, 12).Draw(t, "limit")
 			got := []model.RunID{}
 			for p := (store.Page{More: true}); p.More; {
@@ -238,6 +255,7 @@ func testRandomQueries(x *suite) {
 					q.After = store.PageMark{Started: last.At, Run: last.Run}
 				}
 			}
+
 			if diff := Diff(want, got); diff != "" {
 				t.Fatalf("%+v (-naive +store):\n%s", q, diff)
 			}
@@ -248,13 +266,15 @@ func testRandomQueries(x *suite) {
 	})
 }
 
-// ReasonsOf are runs with marks of all kinds, and the reason that each is found by. An adapter that learned to find runs by their reason in a
-// later version of its schema writes them, goes back to the version before, and opens the store again.
+// ReasonsOf are runs with marks of all kinds, and the reason that each is found by. An adapter that
+// learned to find runs by their reason in a later version of its schema writes them, goes back to
+// the version before, and opens the store again.
 func ReasonsOf(f *Fixture) (marks []store.MarkRow, starts []store.StartRow, want map[model.ReasonCode]int64) {
 	many := make([]model.Reason, 30)
 	for i := range many {
 		many[i] = model.Reason{Code: model.WaitChild, Name: "a longer text, so that lists have heads of every size"}
 	}
+
 	want = map[model.ReasonCode]int64{}
 	for _, m := range []store.MarkRow{
 		{},
@@ -271,6 +291,7 @@ func ReasonsOf(f *Fixture) (marks []store.MarkRow, starts []store.StartRow, want
 		marks, starts = append(marks, m), append(starts, s.StartRow())
 		want[store.MainReason(m.Parked, m.Waits, m.Blocked)]++
 	}
+
 	return marks, starts, want
 }
 

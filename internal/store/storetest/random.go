@@ -18,8 +18,8 @@ var randomTests = []test{
 	{name: "the same calls as on the memory store, seed 2", run: func(x *suite) { testRandom(x, 2) }},
 }
 
-// duel makes the same random calls on two stores and compares what they say and what they hold. Most rows are good, some are not:
-// what is good is asked of the second store.
+// duel makes the same random calls on two stores and compares what they say and what they hold.
+// Most rows are good, some are not: what is good is asked of the second store.
 type duel struct {
 	*suite
 	rng *rand.Rand
@@ -55,6 +55,7 @@ func testRandom(x *suite, seed uint64) {
 		suite: x, rng: rand.New(rand.NewPCG(seed, 1)), shards: x.Shards()[2:6],
 		sent: make(map[[2]model.ShardID]int64), received: make(map[[2]model.ShardID]int64),
 	}
+
 	oracle := memory.New(memory.Options{Shards: x.Store.Info().Shards})
 	for i, s := range []store.Store{x.Store, oracle} {
 		d.stores[i] = &contender{s: s, nodes: make(map[model.NodeID]int64), lanes: make(map[laneKey]int64)}
@@ -65,6 +66,7 @@ func testRandom(x *suite, seed uint64) {
 	landed := make(map[laneKey]int64)
 	d.join()
 	d.join()
+
 	const steps = 300
 	for step := range steps {
 		switch n := d.rng.IntN(40); {
@@ -81,6 +83,7 @@ func testRandom(x *suite, seed uint64) {
 		default:
 			d.commit(landed)
 		}
+
 		if step%30 == 29 || step == steps-1 {
 			if d.o.Reopen != nil && step%60 == 59 {
 				d.reopen()
@@ -89,6 +92,7 @@ func testRandom(x *suite, seed uint64) {
 			d.compare(fmt.Sprintf("seed %d, step %d", seed, step))
 		}
 	}
+
 	if d.accepted < steps/4 || d.refused < steps/20 {
 		x.Errorf("%d batches committed and %d refused: this test proves nothing", d.accepted, d.refused)
 	}
@@ -139,7 +143,8 @@ func (d *duel) join() {
 	}
 }
 
-// replace lets a node go, in one way or the other, and another one come. The old one stays around as a zombie.
+// replace lets a node go, in one way or the other, and another one come. The old one stays around
+// as a zombie.
 func (d *duel) replace() {
 	id := d.nodes[len(d.nodes)-1-d.rng.IntN(2)]
 	if d.rng.IntN(2) == 0 {
@@ -171,6 +176,7 @@ func (d *duel) refence(landed map[laneKey]int64) {
 	if err != nil {
 		return
 	}
+
 	if got != landed[key] {
 		d.Fatalf("refence says %d landed, %d were acknowledged", got, landed[key])
 	}
@@ -230,6 +236,7 @@ func (d *duel) commit(landed map[laneKey]int64) {
 		m.add()
 	}
 	d.Note(b)
+
 	_, err := both(d, "commit", func(ctx context.Context, c *contender) (store.Committed, error) {
 		mine := *b
 		mine.Lane = store.LaneRef{Node: key.node, Lane: key.lane, Epoch: c.lanes[key]}
@@ -241,6 +248,7 @@ func (d *duel) commit(landed map[laneKey]int64) {
 		}
 		return
 	}
+
 	d.accepted++
 	landed[key] = b.Number
 	maps.Copy(d.sent, m.sent)

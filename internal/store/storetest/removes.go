@@ -19,11 +19,13 @@ func testRemoves(x *suite) {
 	})
 	next := open.StartRow()
 	next.Replaces = closed.Run
+
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{next}
 		b.Events = []store.EventRow{open.Event(1), open.Event(2)}
 		b.Timers = []store.Timer{open.Timer("t", Noon), other.Timer("t", Noon)}
 	})
+
 	raw := func(run model.RunID) (tables map[string]int) {
 		x.Helper()
 		tables = map[string]int{}
@@ -51,7 +53,8 @@ func testRemoves(x *suite) {
 	if len(heads) != 1 || heads[0].Run != other.Run {
 		x.Errorf("runnable: %+v", heads)
 	}
-	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{x.SubjectOf(open.Start.Address).StartRow()} }) // the key is free
+	// the key is free
+	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{x.SubjectOf(open.Start.Address).StartRow()} })
 }
 
 func testEntityRemoves(x *suite) {

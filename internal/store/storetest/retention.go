@@ -30,7 +30,8 @@ func (x *suite) expired(closed, now model.Time, limit int, shards ...model.Shard
 	return try(x.Store.LoadExpired(x.Context(), store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Now: now, Limit: limit})).or(x)
 }
 
-// walk is a whole round over runs without a time of their own, those of each shard in the order in which they came; and how many runs it looked at.
+// walk is a whole round over runs without a time of their own, those of each shard in the order in
+// which they came; and how many runs it looked at.
 func (x *suite) walk(closed model.Time, limit int, shards ...model.ShardID) (out []store.RunHead, walked int) {
 	x.Helper()
 	r := store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Limit: limit}
@@ -47,6 +48,7 @@ func (x *suite) walk(closed model.Time, limit int, shards ...model.ShardID) (out
 			x.Fatal("the walk does not end")
 		}
 	}
+
 	slices.SortStableFunc(out, func(a, b store.RunHead) int { return int(a.Shard) - int(b.Shard) })
 	return out, walked
 }
@@ -74,6 +76,7 @@ func testExpiredPages(x *suite) {
 	byShard := map[model.ShardID][]Subject{}
 	shards := []model.ShardID{2, 6, 11}
 	var all, late []Subject
+
 	for i := range 6 { // side by side, whatever the order of the table
 		for _, shard := range shards {
 			s := x.SubjectIn(shard)
@@ -81,6 +84,7 @@ func testExpiredPages(x *suite) {
 			x.closedAt(l, s, Noon+day+model.Time(i%2)*10, 0)
 		}
 	}
+
 	for _, shard := range shards {
 		for i, s := range byShard[shard] {
 			if all = append(all, s); i%2 == 1 {
@@ -88,6 +92,7 @@ func testExpiredPages(x *suite) {
 			}
 		}
 	}
+
 	for _, limit := range []int{1, 2, 5, 17, 18, 19, 100} {
 		got, walked := x.walk(Noon+day+11, limit, 11, 2, 6, 2)
 		x.Want(fmt.Sprint("in pages of ", limit), headsOf(all...), got)
@@ -95,10 +100,12 @@ func testExpiredPages(x *suite) {
 			x.Errorf("in pages of %d: looked at %d runs", limit, walked)
 		}
 	}
+
 	for _, limit := range []int{1, 4, 100} {
 		got, _ := x.walk(model.MaxTime, limit, 6)
 		x.Want("one shard", headsOf(byShard[6]...), got)
 	}
+
 	got, _ := x.walk(Noon+day+10, 4, shards...)
 	var early []Subject
 	for _, s := range all {
@@ -106,6 +113,7 @@ func testExpiredPages(x *suite) {
 			early = append(early, s)
 		}
 	}
+
 	x.Want("not those of the time itself", headsOf(early...), got)
 	got, _ = x.walk(Noon+day, 4, shards...)
 	x.Want("nothing yet", []store.RunHead(nil), got)
@@ -127,16 +135,19 @@ func testExpiredOpen(x *suite) {
 			l.Write(func(b *store.Batch) { b.Marks = []store.MarkRow{s.Park()} })
 		}
 	}
+
 	if got, walked := x.walk(model.MaxTime, limit, 0, 1); len(got) != 0 || walked != open {
 		x.Errorf("of %d open runs, %d were looked at and expire: %v", open, walked, got)
 	}
 	old := x.SubjectIn(1)
 	next := x.SubjectOf(old.Start.Address)
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{old.StartRow()} })
+
 	l.Write(func(b *store.Batch) { // continues as new
 		b.Starts = []store.StartRow{next.Replace(old.Run)}
 		b.Closes = []store.CloseRow{old.Close(model.Continued)}
 	})
+
 	for range 2 { // one round, and the next
 		got, walked := x.walk(model.MaxTime, limit, 0, 1)
 		x.Want("the run before the current one", headsOf(old), got)
@@ -144,6 +155,7 @@ func testExpiredOpen(x *suite) {
 			x.Errorf("looked at %d runs", walked)
 		}
 	}
+
 	if p := x.expired(model.MaxTime, model.MaxTime, limit, 0, 1); len(p.Runs) != 0 || p.Walked != limit || p.Next == (store.RunKey{}) {
 		x.Errorf("the first page: %+v", p)
 	}
@@ -167,6 +179,7 @@ func testExpiredIDs(x *suite) {
 		x.closedAt(l, s, at+1, 0)
 		runs = append(runs, s)
 	}
+
 	for i := range 5 {
 		got, walked := x.walk(Noon+model.Time(i)*day, 2, 1)
 		x.Want(fmt.Sprint("after ", i, " days"), headsOf(runs[:i]...), got)
@@ -174,6 +187,7 @@ func testExpiredIDs(x *suite) {
 			x.Errorf("after %d days, %d runs were looked at", i, walked)
 		}
 	}
+
 	for _, closed := range []model.Time{0, 1} { // those that are kept for ever need no look
 		if p := x.expired(closed, Noon, 10, 1); p.Walked != 0 {
 			x.Errorf("runs of before %d: %+v", closed, p)
@@ -194,6 +208,7 @@ func testExpiredWalk(x *suite) {
 			open = append(open, s)
 		}
 	}
+
 	r := store.ExpiredRequest{Shards: []model.ShardID{0, 1, 2}, ClosedBefore: model.MaxTime, Limit: 3}
 	found := 0
 	for round := 0; ; round++ { // as retention does it: a page, a commit, the next page
@@ -210,13 +225,16 @@ func testExpiredWalk(x *suite) {
 			break
 		}
 	}
+
 	if found != len(closed) {
 		x.Errorf("a round found %d of %d runs", found, len(closed))
 	}
 	if got, walked := x.walk(model.MaxTime, 3, 0, 1, 2); len(got) != 0 || walked != len(open) {
 		x.Errorf("the next round: looked at %d, found %v", walked, got)
 	}
-	// A shard that has gone to another owner meanwhile is left out, also where the walk stopped in it.
+
+	// A shard that has gone to another owner meanwhile is left out, also where the walk stopped in
+	// it.
 	other, mine := x.SubjectIn(1), x.SubjectIn(2)
 	x.closedAt(l, other, Noon+1, 0)
 	x.closedAt(l, mine, Noon+1, 0)
@@ -236,6 +254,7 @@ func testExpiredShards(x *suite) {
 			first = append(first, s)
 		}
 	}
+
 	for limit := 1; limit <= 5; limit++ {
 		got, walked := x.walk(model.MaxTime, limit, 2, 6)
 		x.Want(fmt.Sprint("in pages of ", limit), headsOf(slices.Concat(first, last)...), got)
@@ -255,6 +274,7 @@ func testExpiredOwn(x *suite) {
 	if e := x.stored(short); e.Outcome.Leaves != Noon+6000 {
 		x.Errorf("its own time is %v", e.Outcome.Leaves)
 	}
+
 	for _, c := range []struct {
 		closed, now model.Time
 		want        []Subject
@@ -268,9 +288,11 @@ func testExpiredOwn(x *suite) {
 	} {
 		x.Want(fmt.Sprint(c.closed-Noon, " ", c.now-Noon), headsOf(c.want...), x.expired(c.closed, c.now, 100, 1).Runs)
 	}
+
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{short.RunKey, forever.RunKey} })
 	x.Want("the others", headsOf(long, plain), x.expired(model.MaxTime, model.MaxTime, 100, 1).Runs)
-	// The id of a run may be used again, by an import of what was exported: nothing of the old one counts for it.
+	// The id of a run may be used again, by an import of what was exported: nothing of the old one
+	// counts for it.
 	x.closedAt(l, short, Noon+5000, 0)
 	x.Want("without a time of its own", headsOf(plain, short), x.expired(model.MaxTime, Noon, 100, 1).Runs)
 }
@@ -292,6 +314,7 @@ func testExpiredOwnPages(x *suite) {
 		}
 		want = append(want, later...)
 	}
+
 	for _, limit := range []int{1, 5, 11, 12, 13} {
 		x.Want(fmt.Sprint("the first ", limit), headsOf(want[:min(limit, len(want))]...), x.expired(1, model.MaxTime, limit, 11, 2, 6, 2).Runs)
 	}
@@ -322,6 +345,7 @@ func testExpiredDeleted(x *suite) {
 		x.past(l, s, 1)
 		all = append(all, s)
 	}
+
 	for len(all) > 0 { // from the beginning each time: what is gone stands in nobody's way
 		page := x.expired(model.MaxTime, model.MaxTime, 2, 1)
 		here := all[:min(2, len(all))]
@@ -333,6 +357,7 @@ func testExpiredDeleted(x *suite) {
 		})
 		all = slices.Delete(all, 0, len(here))
 	}
+
 	if got := x.expired(model.MaxTime, model.MaxTime, 10, 1); len(got.Runs) != 0 || got.Walked != 0 {
 		x.Errorf("left: %v", got)
 	}
@@ -361,12 +386,14 @@ func testSweepLetters(x *suite) {
 		r.NotBefore = notBefore
 		return r
 	}
+
 	waits := letter(s, Noon, Noon)
 	l.Write(func(b *store.Batch) {
 		b.Deferred = []store.InboxRow{
 			letter(s, Noon, model.MaxTime), letter(s, Noon+1, model.MaxTime), letter(s, Noon+day, model.MaxTime), letter(other, Noon, model.MaxTime), waits,
 		}
 	})
+
 	sweep := func(before model.Time, limit int, shards ...model.ShardID) int {
 		return try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: shards, LettersBefore: before, Limit: limit})).or(x)
 	}
@@ -387,5 +414,6 @@ func testSweepLetters(x *suite) {
 			x.Errorf("sweep %d removed %d rows, want %d", i, n, c.want)
 		}
 	}
+
 	x.Want("what waits", []store.InboxRow{waits}, try(inboxOf(x.Context(), x.Store, []model.ShardID{1, 2}, Noon, 10)).or(x))
 }

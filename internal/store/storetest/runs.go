@@ -32,10 +32,12 @@ func testRunnable(x *suite) {
 	blocked.Blocked = &model.Reason{Code: model.WaitMismatch, Detail: "other code"}
 	l.Write(func(w *store.Batch) { w.Marks = []store.MarkRow{blocked} })
 	x.Want("with one unparked", []store.RunHead{a.Head(), b.Head()}, x.runnable(2, 5))
+
 	l.Write(func(w *store.Batch) {
 		w.Closes = []store.CloseRow{b.Close(model.Completed), c.Close(model.Canceled)}
 		w.Marks = []store.MarkRow{a.Unpark()}
 	})
+
 	x.Want("with closed ones", []store.RunHead{a.Head()}, x.runnable(2, 5))
 	l.Write(func(w *store.Batch) { w.Closes = []store.CloseRow{a.Close(model.Completed)} })
 	x.Want("at the end", []store.RunHead(nil), x.runnable(2, 5))
@@ -45,12 +47,14 @@ func testRunnablePages(x *suite) {
 	l := x.Join(1).Lanes[0]
 	var want []store.RunHead
 	var rows []store.StartRow
+
 	subjects := make(map[store.RunKey]Subject)
 	for i := range 40 {
 		s := x.SubjectIn([]model.ShardID{9, 3, 12}[i%3])
 		subjects[s.RunKey] = s
 		rows, want = append(rows, s.StartRow()), append(want, s.Head())
 	}
+
 	l.Write(func(b *store.Batch) { b.Starts = rows })
 	slices.SortFunc(want, func(a, b store.RunHead) int { return compareKeys(a.RunKey, b.RunKey) })
 	shards := []model.ShardID{12, 9, 3}
@@ -70,14 +74,17 @@ func testRunnablePages(x *suite) {
 				x.Fatalf("%d runs in pages of %d, want %d", len(got), limit, len(want))
 			}
 		}
+
 		x.Want("pages", want, got)
 	}
+
 	// The mark is a position, not a row: it may have been parked or closed since.
 	mark := want[10].RunKey
 	l.Write(func(b *store.Batch) {
 		b.Closes = []store.CloseRow{subjects[mark].Close(model.Completed)}
 		b.Marks = []store.MarkRow{subjects[want[11].RunKey].Park()}
 	})
+
 	got := try(x.Store.LoadRunnable(x.Context(), shards, mark, 5)).or(x)
 	x.Want("behind a mark that is gone", want[12:17], got)
 	// A mark in a shard that is not asked for: everything behind it in the order of (shard, run).
@@ -92,6 +99,7 @@ func testMarks(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s := x.Subject()
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{s.StartRow()} })
+
 	for _, m := range []store.MarkRow{
 		{Parked: true, Waits: []model.Reason{{Code: model.WaitTimer, Until: Noon}, {Code: model.WaitSignal, Name: "go"}}},
 		{Blocked: &model.Reason{Code: model.WaitPoison, Detail: "refused"}},
@@ -106,11 +114,13 @@ func testMarks(x *suite) {
 		want.Parked, want.Waits, want.Blocked = m.Parked, m.Waits, m.Blocked
 		x.Want("marked run", &want, x.row(s))
 	}
+
 	// Marks of many runs at once do not mix.
 	var subjects []Subject
 	for range 10 {
 		subjects = append(subjects, x.Subject())
 	}
+
 	l.Write(func(b *store.Batch) {
 		for i, s := range subjects {
 			b.Starts = append(b.Starts, s.StartRow())
@@ -119,6 +129,7 @@ func testMarks(x *suite) {
 			b.Marks = append(b.Marks, m)
 		}
 	})
+
 	for i, s := range subjects {
 		if e := x.row(s); e.Parked != (i%2 == 0) || len(e.Waits) != 1 || e.Waits[0].Attempt != i {
 			x.Errorf("run %d: parked %v, waits %v", i, e.Parked, e.Waits)
@@ -133,11 +144,13 @@ func testOutcomes(x *suite) {
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{open.StartRow(), done.StartRow(), failed.StartRow(), continued.StartRow()}
 	})
+
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{next.Replace(continued.Run)}
 		b.Closes = []store.CloseRow{done.Close(model.Completed), failed.Close(model.Failed), continued.Close(model.Continued)}
 		b.Closes[1].Outcome.Failure = &model.Failure{Message: "no"}
 	})
+
 	elsewhere := done.RunKey
 	elsewhere.Shard ^= 1
 	got := try(x.Store.LoadOutcomes(x.Context(), []store.RunKey{

@@ -32,6 +32,7 @@ func (x *suite) marks() map[string]bool {
 	if err != nil {
 		x.Fatalf("search: %v", err)
 	}
+
 	return found
 }
 
@@ -43,10 +44,12 @@ func testSearch(x *suite) {
 	l := x.Join(1).Lanes[0]
 	x.Want("nothing", map[string]bool{}, x.marks())
 	want := map[string]bool{}
+
 	payload := func(name string) model.Payload {
 		want[name] = true
 		return needle(name)
 	}
+
 	one, large := x.SubjectIn(1), x.SubjectIn(2)
 	one.Start.Input = payload("input")
 	one.Start.Carried = []model.Event{{Kind: model.EventSignalReceived, Seq: 1, Name: "s", Input: payload("carried")}}
@@ -54,28 +57,34 @@ func testSearch(x *suite) {
 	large.Start.Input.Data = append(large.Start.Input.Data, strings.Repeat("x", 1<<20)...)
 	event := one.Event(1)
 	event.Event.Input, event.Event.Output = payload("event input"), payload("event output")
+
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{one.StartRow(), large.StartRow()}
 		b.Events = []store.EventRow{event}
 	})
+
 	dead := one.Dead("a", "charge", "boom", Noon)
 	dead.Body.Input = payload("dead")
 	line := one.Line("a", Noon, 0, "needle:line.")
 	want["line"] = true
+
 	l.Write(func(b *store.Batch) {
 		b.Dead, b.Logs = []store.DeadRow{dead}, []store.LogRow{line}
 		b.TaskData = []store.TaskDatum{{RunKey: one.RunKey, Task: "a", Name: "n", Value: payload("datum")}}
 	})
+
 	x.putSetting(setting("limit", "a", "needle:setting."), 0)
 	want["setting"] = true
 	end := one.Close(model.Completed)
 	end.Outcome.Output = payload("outcome")
+
 	l.Write(func(b *store.Batch) {
 		b.Closes = []store.CloseRow{end}
 		b.Messages = []store.MessageRow{{To: 3, From: 1, Seq: 1, Message: model.Message{
 			Kind: model.MessageSignal, To: x.AddressIn(3), Input: payload("message"), With: []model.Event{{Name: "w", Input: payload("with")}},
 		}}}
 	})
+
 	request := x.SubjectIn(4).Request(x.RunID(), "r")
 	request.Message.Input = payload("request")
 	x.put(request)
@@ -96,6 +105,7 @@ func testSearchEnds(x *suite) {
 		s.Start.Input = needle("x")
 		l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{s.StartRow()} })
 	}
+
 	stop, n := errors.New("enough"), 0
 	err := x.Store.(store.Searcher).Search(x.Context(), "needle:", func([]byte) error { n++; return stop })
 	if !errors.Is(err, stop) || n != 1 {

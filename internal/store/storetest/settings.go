@@ -64,6 +64,7 @@ func testSettings(x *suite) {
 	if _, err := x.Store.DeleteSetting(x.Context(), b.SettingKey, b.Version); err != nil {
 		x.Fatal(err)
 	}
+
 	x.Want("after a deletion", []store.Setting{a}, list(model.DefaultTenant, "limit"))
 }
 
@@ -75,6 +76,7 @@ func testSettingVersions(x *suite) {
 	remove := func(expected int64) func() (int64, error) {
 		return func() (int64, error) { return x.Store.DeleteSetting(x.Context(), s.SettingKey, expected) }
 	}
+
 	refused := func(what string, change func() (int64, error), present int64) {
 		x.Helper()
 		before := try(x.Store.LoadSettings(x.Context(), 0)).or(x)
@@ -88,6 +90,7 @@ func testSettingVersions(x *suite) {
 		}
 		x.Want(what, before, try(x.Store.LoadSettings(x.Context(), 0)).or(x))
 	}
+
 	refused("a change of nothing", put(7), 0)
 	refused("a deletion of nothing", remove(7), 0)
 	refused("a deletion of nothing that expects nothing", remove(0), 0)
@@ -95,6 +98,7 @@ func testSettingVersions(x *suite) {
 	if first < 1 {
 		x.Fatalf("version %d", first)
 	}
+
 	refused("one more", put(0), first)
 	refused("a deletion that expects nothing", remove(0), first)
 	refused("a change of a later version", put(first+1), first)
@@ -121,6 +125,7 @@ func testSettingChanges(x *suite) {
 		c.Changed = x.plain(c.Changed)
 		return c
 	}
+
 	x.Want("nothing yet", store.SettingChanges{Whole: true}, load(0))
 	a, b, c := x.putSetting(setting("limit", "a", "1"), 0), x.putSetting(setting("limit", "b", "1"), 0), x.putSetting(setting("queue", "c", "1"), 0)
 	all := load(0)
@@ -169,6 +174,7 @@ func testSettingTombstones(x *suite) {
 	if last.Whole || len(last.Changed) != 2 {
 		x.Fatalf("%+v, want the tombstone of a and the new b", last)
 	}
+
 	sweep := func(before model.Time) int {
 		return try(x.Store.Sweep(x.Context(), store.SweepRequest{SettingsBefore: before, Limit: 10})).or(x)
 	}
@@ -196,6 +202,7 @@ func testSettingRace(x *suite) {
 		all.Go(func() { _, errs[i] = x.Store.PutSetting(x.Context(), setting("limit", "a", fmt.Sprint(i)), s.Version) })
 	}
 	all.Wait()
+
 	won := -1
 	for i, err := range errs {
 		var wrong *store.VersionError
@@ -208,17 +215,20 @@ func testSettingRace(x *suite) {
 			x.Errorf("%d: %v", i, err)
 		}
 	}
+
 	got := try(x.Store.ListSettings(x.Context(), model.DefaultTenant, "limit")).or(x)
 	if won < 0 || len(got) != 1 || string(got[0].Body) != fmt.Sprint(won) {
 		x.Errorf("%d succeeded, and there is %+v", won, got)
 	}
 }
 
-// testSettingOrder has somebody follow the changes while others make them: what he has at the end is what there is.
+// testSettingOrder has somebody follow the changes while others make them: what he has at the end
+// is what there is.
 func testSettingOrder(x *suite) {
 	const people, changes = 4, 15
 	var writers sync.WaitGroup
 	done := make(chan struct{})
+
 	for i := range people {
 		writers.Go(func() {
 			key, version := fmt.Sprint(i), int64(0)
@@ -238,10 +248,12 @@ func testSettingOrder(x *suite) {
 			}
 		})
 	}
+
 	go func() {
 		defer close(done)
 		writers.Wait()
 	}()
+
 	known, counter := map[store.SettingKey]int64{}, int64(0)
 	follow := func() {
 		c := try(x.Store.LoadSettings(x.Context(), counter)).or(x)
@@ -263,6 +275,7 @@ func testSettingOrder(x *suite) {
 		}
 		follow()
 	}
+
 	var want, got []int64
 	for _, s := range try(x.Store.ListSettings(x.Context(), model.DefaultTenant, "")).or(x) {
 		want = append(want, s.Version)

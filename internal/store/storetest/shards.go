@@ -74,6 +74,7 @@ func testAcquireFenced(x *suite) {
 			x.Errorf("%s: %v, want fenced", name, err)
 		}
 	}
+
 	x.Want("owners", []store.ShardOwner(nil), x.Contents().Owners)
 	n.Acquire(1)
 	n.Fence()
@@ -90,6 +91,7 @@ func testTravel(x *suite) {
 	l.Write(func(b *store.Batch) {
 		b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 4}, {To: 9, From: 1, Next: 4}}
 	})
+
 	for _, w := range []store.AcquiredShard{
 		{Shard: 1, Received: map[model.ShardID]int64{2: 4}, Sent: map[model.ShardID]int64{1: 1, 2: 2, 9: 4}},
 		{Shard: 2, Sent: map[model.ShardID]int64{1: 5}},
@@ -98,6 +100,7 @@ func testTravel(x *suite) {
 	} {
 		x.Want("state", w, x.state(w.Shard))
 	}
+
 	// All at once is the same as one by one.
 	other := x.Join(1)
 	got := other.Acquire(1, 2, 9, 5)
@@ -105,6 +108,7 @@ func testTravel(x *suite) {
 	for i := range got {
 		got[i] = travels(got[i])
 	}
+
 	x.Want("state of all", []store.AcquiredShard{
 		{Shard: 1, Received: map[model.ShardID]int64{2: 4}, Sent: map[model.ShardID]int64{1: 1, 2: 2, 9: 4}},
 		{Shard: 2, Sent: map[model.ShardID]int64{1: 5}},
@@ -117,17 +121,20 @@ func testFree(x *suite) {
 	a, b := x.Join(2), x.Join(1)
 	a.Acquire(1, 2, 3)
 	s := x.SubjectIn(1)
+
 	a.Lanes[1].Write(func(w *store.Batch) {
 		w.Starts = []store.StartRow{s.StartRow()}
 		w.Messages = rows(4, 1, 1, 2)
 		w.Free = []model.ShardID{1, 3}
 	})
+
 	x.Want("owners", []store.ShardOwner{{Shard: 2, Node: a.ID, Epoch: a.Epoch}}, x.Contents().Owners)
 	got := b.Acquire(1, 2, 3)
 	x.Want("acquired", []model.ShardID{1, 3}, shardsOf(got))
 	again := a.Lanes[1].Batch()
 	again.Free = []model.ShardID{2, 1}
 	a.Lanes[1].Refuse(again, store.Refused)
+
 	// After a refence the lane has another epoch than the node; its shards are still its own.
 	epoch, _, err := x.Store.Refence(x.Context(), a.Lanes[0].Ref)
 	if err != nil {
@@ -169,11 +176,13 @@ func testAcquireRace(x *suite) {
 	const nodes = 4
 	all := x.Shards()
 	handles := []store.Store{x.Store}
+
 	if x.o.Second != nil {
 		second := x.o.Second(x.t, x.Store)
 		x.Cleanup(func() { _ = second.Close() })
 		handles = append(handles, second)
 	}
+
 	var members []*Node
 	for range nodes {
 		members = append(members, x.Join(1))
@@ -183,6 +192,7 @@ func testAcquireRace(x *suite) {
 	dead.Fence()
 	got := make([][]model.ShardID, nodes)
 	errs := make([]error, nodes)
+
 	var wg sync.WaitGroup
 	for i, n := range members {
 		wg.Go(func() {
@@ -203,10 +213,12 @@ func testAcquireRace(x *suite) {
 			}
 		})
 	}
+
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		x.Fatal(err)
 	}
+
 	owner := make(map[model.ShardID]model.NodeID)
 	for i, shards := range got {
 		for _, s := range shards {
@@ -216,9 +228,11 @@ func testAcquireRace(x *suite) {
 			owner[s] = members[i].ID
 		}
 	}
+
 	if len(owner) != len(all) {
 		x.Errorf("%d shards were given away, want %d", len(owner), len(all))
 	}
+
 	for _, o := range x.Contents().Owners {
 		if owner[o.Shard] != o.Node {
 			x.Errorf("shard %d is recorded for %s, but was given to %s", o.Shard, o.Node, owner[o.Shard])

@@ -152,6 +152,7 @@ func testAddresses(x *suite) {
 		e := s.Execution()
 		x.Want("execution", &e, x.current(s))
 	}
+
 	elsewhere := x.SubjectOf(base)
 	elsewhere.Shard = 4
 	if e := x.current(elsewhere); e != nil {
@@ -166,14 +167,17 @@ func testStartRoundTrip(x *suite) {
 		named := s.Start
 		s.Start = Starts().Draw(t, "start")
 		s.Start.Address, s.Start.Run, s.Start.At = named.Address, named.Run, named.At
+
 		m := store.MarkRow{
 			RunKey: s.RunKey, Parked: rapid.Bool().Draw(t, "parked"),
 			Waits: rapid.SliceOfN(Reasons(), 0, 3).Draw(t, "waits"), Blocked: rapid.Ptr(Reasons(), true).Draw(t, "blocked"),
 		}
+
 		l.Write(func(b *store.Batch) {
 			b.Starts = []store.StartRow{s.StartRow()}
 			b.Marks = []store.MarkRow{m}
 		})
+
 		want := s.Execution()
 		want.Parked, want.Waits, want.Blocked = m.Parked, m.Waits, m.Blocked
 		if d := Diff(&want, x.row(s)); d != "" {
@@ -186,6 +190,7 @@ func testStartRoundTrip(x *suite) {
 		if d := Diff(&want, x.row(s)); d != "" {
 			t.Fatalf("closed run (-want +got):\n%s", d)
 		}
+
 		outcomes := try(x.Store.LoadOutcomes(x.Context(), []store.RunKey{s.RunKey})).or(x)
 		if d := Diff([]store.Execution{want}, outcomes); d != "" {
 			t.Fatalf("outcome (-want +got):\n%s", d)

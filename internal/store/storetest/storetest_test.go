@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// TestGeneratedValuesSurviveTheStoredForm tells a mistake of the codec from one of an adapter: whatever the suite demands of adapters
-// must be possible with the stored form.
+// TestGeneratedValuesSurviveTheStoredForm tells a mistake of the codec from one of an adapter:
+// whatever the suite demands of adapters must be possible with the stored form.
 func TestGeneratedValuesSurviveTheStoredForm(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -19,6 +19,7 @@ func TestGeneratedValuesSurviveTheStoredForm(t *testing.T) {
 				t.Fatalf("%v (-want +got):\n%s", err, d)
 			}
 		}
+
 		e := storetest.Events().Draw(t, "event")
 		event, err := model.DecodeEvent(e.Seq, e.At, e.Kind, model.AppendEvent(nil, &e))
 		check(e, event, err)

@@ -107,6 +107,7 @@ func testTaskRanges(x *suite) {
 	s := x.Subject()
 	items := []model.StreamItem{{Position: 1, Kind: model.ItemToken, At: Noon, Value: Text("a")}, {Position: 15, Kind: model.ItemData, Value: Text("b")}, {Position: 16, Kind: model.ItemError}}
 	mark := store.TaskMark{Claim: 4, Seq: 9, Lines: 2, Items: 16, At: Noon}
+
 	var all []store.TaskDatum
 	for _, task := range []string{"a", "b"} {
 		all = append(all, s.Datum(task, "", "half"))
@@ -115,6 +116,7 @@ func testTaskRanges(x *suite) {
 		}
 		all = append(all, mark.Datum(s.RunKey, task), s.Datum(task, "  ", "1"), s.Datum(task, "cursor", "2"), s.Datum(task, "cursor ", "3"), s.Datum(task, "\U0010ffff", "4"))
 	}
+
 	l.Write(func(b *store.Batch) { b.TaskData = all })
 	of := all[:len(all)/2]
 	for name, want := range map[string]struct {
@@ -146,6 +148,7 @@ func testTaskStream(x *suite) {
 			Position: rapid.Int64Min(1).Draw(t, "position"), Kind: rapid.SampledFrom([]model.ItemKind{model.ItemToken, model.ItemProgress, model.ItemData, model.ItemError}).Draw(t, "kind"),
 			At: Times().Draw(t, "at"), Value: Payloads().Draw(t, "value"),
 		}
+
 		mark := store.TaskMark{
 			Claim: rapid.Int64().Draw(t, "claim"), Seq: rapid.Int64().Draw(t, "seq"), Lines: rapid.Int64().Draw(t, "lines"), Items: item.Position, At: item.At,
 		}
@@ -156,6 +159,7 @@ func testTaskStream(x *suite) {
 		if len(rows) != 2 {
 			t.Fatalf("%d rows are stored", len(rows))
 		}
+
 		got, err := rows[0].StreamItem()
 		if d := Diff(item, got); d != "" || err != nil {
 			t.Fatalf("item: %v (-want +got):\n%s", err, d)
@@ -164,6 +168,7 @@ func testTaskStream(x *suite) {
 		if d := Diff(mark, read); d != "" || !ok || err != nil {
 			t.Fatalf("mark: %v, %v (-want +got):\n%s", ok, err, d)
 		}
+
 		l.Write(func(b *store.Batch) { b.TaskData = []store.TaskDatum{store.DropStreamed(s.RunKey, "a", item.Position)} })
 	})
 }
@@ -254,6 +259,7 @@ func testTasksSwept(x *suite) {
 	s, kept := x.SubjectIn(1), x.SubjectIn(1)
 	x.past(l, s, 3)
 	x.past(l, kept, 1)
+
 	l.Write(func(b *store.Batch) {
 		for i := range 12 {
 			b.TaskData = append(b.TaskData, s.Datum("a", fmt.Sprint(i), "1"))
@@ -261,6 +267,7 @@ func testTasksSwept(x *suite) {
 		}
 		b.TaskData, b.Logs = append(b.TaskData, kept.Datum("a", "", "1")), append(b.Logs, kept.Line("a", Noon, 99, "kept"))
 	})
+
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{s.RunKey} })
 	total := 0
 	for n := -1; n != 0; total += n {
@@ -268,6 +275,7 @@ func testTasksSwept(x *suite) {
 			x.Fatalf("%d rows in one sweep", n)
 		}
 	}
+
 	if total != 3+12+12+1 {
 		x.Errorf("%d rows were swept, want 28", total)
 	}
@@ -287,6 +295,7 @@ func testLogsSwept(x *suite) {
 			}
 		}
 	})
+
 	sweep := func(before model.Time) (total int) {
 		for {
 			n := try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: []model.ShardID{1, 1}, LogsBefore: before, Limit: 3})).or(x)

@@ -16,29 +16,34 @@ var textTests = []test{
 	{name: "node infos come back as they were", run: testNodeInfo},
 }
 
-// named writes something under an address and a text to every table that has a column for it, and reads it back.
+// named writes something under an address and a text to every table that has a column for it, and
+// reads it back.
 func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format string, args ...any)) {
 	x.Helper()
 	waits := s.Request(x.RunID(), request)
 	counter := Counter{store.EntityKey{Shard: s.Shard, Address: s.Start.Address}}
+
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{s.StartRow()}
 		b.Timers = []store.Timer{s.Timer(id, Noon)}
 		b.Deferred = []store.InboxRow{waits}
 		b.Entities, b.Mailbox = []store.EntityRow{counter.Set(1, "1")}, []store.MailboxRow{counter.Mail(1)}
 	})
+
 	e := s.Execution()
 	check := func(what string, want, got any) {
 		if d := Diff(want, got); d != "" {
 			fail("%s (-want +got):\n%s", what, d)
 		}
 	}
+
 	check("execution", &e, x.current(s))
 	check("timer", []store.Timer{s.Timer(id, Noon)}, try(x.Store.LoadRunTimers(x.Context(), s.RunKey)).or(x))
 	a := s.Start.Address
 	stored := counter.Set(1, "1").Entity
 	check("entity", store.LoadedEntity{Entity: &stored, Mailbox: []model.MailboxItem{counter.Mail(1).Item}}, x.entity(counter, 10, 1<<20))
 	check("mailboxes", []store.EntityKey{counter.EntityKey}, try(x.Store.LoadMailboxes(x.Context(), []model.ShardID{s.Shard}, store.EntityKey{}, 10)).or(x))
+
 	first := []rune(a.Key)[:1]
 	for _, prefix := range []string{a.Key, string(first)} {
 		for _, name := range []string{"", a.Type} {
@@ -46,6 +51,7 @@ func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format s
 				fail("entity %q is not found by prefix %q", a.Key, prefix)
 			}
 		}
+
 		q := store.Query{Tenant: a.Tenant, Workflows: []string{a.Type}, KeyPrefix: prefix, Limit: 1000}
 		found := false
 		for _, row := range try(x.Store.List(x.Context(), q)).or(x).Executions {
@@ -54,16 +60,19 @@ func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format s
 				fail("key %q was found by prefix %q", row.Start.Address.Key, prefix)
 			}
 		}
+
 		if !found {
 			fail("key %q is not found by prefix %q", a.Key, prefix)
 		}
 	}
+
 	l.Write(func(b *store.Batch) { b.Requests = []store.Reply{s.Reply(request, Noon)} })
 	waits.Seen = true
 	check("seen", []store.InboxRow{waits}, x.inbox(model.MaxTime, s.Shard))
 	check("reply", []store.Reply{s.Reply(request, Noon)},
 		try(x.Store.LoadReplies(x.Context(), []store.RequestKey{s.RequestKey(request)})).or(x))
 	again := x.SubjectOf(a)
+
 	c := l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{again.StartIfAbsent()}
 		b.StopTimers = []store.TimerKey{s.Stop(id)}
@@ -72,6 +81,7 @@ func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format s
 	if len(c.Existing) != 1 {
 		fail("the address was not found taken")
 	}
+
 	// Out of the way of the next one, which may have the same address.
 	l.Write(func(b *store.Batch) {
 		b.Closes = []store.CloseRow{s.Close(model.Completed)}
@@ -116,6 +126,7 @@ func testNodeInfo(x *suite) {
 			Namespace: Names(64).Draw(t, "namespace"), PID: int(rapid.Int32Min(1).Draw(t, "pid")),
 			PIDStart: rapid.Int64Min(0).Draw(t, "start"), Version: Names(64).Draw(t, "version"),
 		}
+
 		r := try(x.Store.Register(x.Context(), want, 1, 3600e9)).or(x)
 		v := try(x.Store.Members(x.Context())).or(x)
 		if len(v.Members) != 1 {
@@ -124,6 +135,7 @@ func testNodeInfo(x *suite) {
 		if d := Diff(want, v.Members[0].NodeInfo); d != "" {
 			t.Fatalf("info (-want +got):\n%s", d)
 		}
+
 		if err := x.Store.Unregister(x.Context(), want.ID, r.Epoch); err != nil {
 			t.Fatalf("unregister: %v", err)
 		}

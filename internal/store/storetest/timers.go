@@ -29,18 +29,22 @@ func testTimerPages(x *suite) {
 	l := x.Join(1).Lanes[0]
 	var want []store.Timer
 	var rows []store.Timer
+
 	shards := []model.ShardID{11, 2, 6}
 	for i := range 12 {
 		s := x.SubjectIn(shards[i%3])
 		for j := range 4 {
-			r := s.Timer(fmt.Sprint("t", j), Noon+model.Time(j%2)*10+model.Time(i%4)) // many share a due time
+			// many share a due time
+			r := s.Timer(fmt.Sprint("t", j), Noon+model.Time(j%2)*10+model.Time(i%4))
 			rows, want = append(rows, r), append(want, r)
 		}
 	}
+
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(rows), func(i, j int) { rows[i], rows[j] = rows[j], rows[i] })
 	l.Write(func(b *store.Batch) { b.Timers = rows[:20] })
 	l.Write(func(b *store.Batch) { b.Timers = rows[20:] })
 	slices.SortFunc(want, compareTimers)
+
 	for _, limit := range []int{1, 5, 47, 48, 49} {
 		var got []store.Timer
 		var after store.TimerMark
@@ -57,8 +61,10 @@ func testTimerPages(x *suite) {
 				x.Fatalf("%d timers in pages of %d, want %d", len(got), limit, len(want))
 			}
 		}
+
 		x.Want(fmt.Sprint("pages of ", limit), want, got)
 	}
+
 	one := slices.DeleteFunc(slices.Clone(want), func(t store.Timer) bool { return t.Shard != 6 })
 	x.Want("one shard", one, x.timers(model.MaxTime, 6))
 	// A page goes on behind its mark although that timer has been stopped since.
@@ -73,11 +79,13 @@ func testTimerIDs(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s := x.Subject()
 	ids := []string{"a", "B", "b", "A", "_", "-", "a b", "a-b", "ab", "é", "e", "z", "Z", "~", "0", "10", "9", "😀", "'", `\`, " ", "a ", "/1/x"}
+
 	l.Write(func(b *store.Batch) {
 		for _, id := range ids {
 			b.Timers = append(b.Timers, s.Timer(id, Noon))
 		}
 	})
+
 	slices.Sort(ids)
 	var got []string
 	var after store.TimerMark
@@ -88,6 +96,7 @@ func testTimerIDs(x *suite) {
 		}
 		got, after = append(got, p[0].ID), mark(p[0])
 	}
+
 	x.Want("ids, one by one", ids, got)
 }
 
@@ -95,11 +104,13 @@ func testTimerBounds(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s := x.Subject()
 	dues := []model.Time{1, Noon - 1, Noon, Noon + 1, model.MaxTime}
+
 	l.Write(func(b *store.Batch) {
 		for _, due := range dues {
 			b.Timers = append(b.Timers, s.Timer(fmt.Sprint(int64(due)), due))
 		}
 	})
+
 	for _, c := range []struct {
 		after model.Time
 		until model.Time
@@ -109,7 +120,8 @@ func testTimerBounds(x *suite) {
 		{0, Noon, dues[:3]},
 		{0, Noon - 1, dues[:2]},
 		{0, 0, nil},
-		{Noon, model.MaxTime, dues[2:]}, // a mark without run and id stands before all timers of its time
+		// a mark without run and id stands before all timers of its time
+		{Noon, model.MaxTime, dues[2:]},
 		{Noon + 1, Noon, nil},
 	} {
 		got := try(x.Store.LoadTimers(x.Context(), []model.ShardID{s.Shard}, store.TimerMark{Due: c.after}, c.until, 10)).or(x)
@@ -146,11 +158,13 @@ func testStopTimers(x *suite) {
 			w.Timers = append(w.Timers, s.Timer("1", Noon), s.Timer("2", Noon), s.Timer("3", Noon))
 		}
 	})
+
 	l.Write(func(w *store.Batch) { w.StopTimers = []store.TimerKey{a.Stop("2"), c.Stop("1")} })
 	x.Want("after stops", []store.Timer{
 		a.Timer("1", Noon), a.Timer("3", Noon), b.Timer("1", Noon), b.Timer("2", Noon),
 		b.Timer("3", Noon), c.Timer("2", Noon), c.Timer("3", Noon),
 	}, x.timers(Noon, 5, 6))
+
 	again := l.Batch()
 	again.StopTimers = []store.TimerKey{a.Stop("1"), a.Stop("2")}
 	l.Refuse(again, store.Refused)
@@ -159,6 +173,7 @@ func testStopTimers(x *suite) {
 	x.Want("after stopping all of one", []store.Timer{
 		a.Timer("1", Noon), a.Timer("3", Noon), c.Timer("2", Noon), c.Timer("3", Noon),
 	}, x.timers(Noon, 5, 6))
+
 	// A stopped id may be used again.
 	l.Write(func(w *store.Batch) { w.Timers = []store.Timer{b.Timer("2", Noon+3)} })
 	x.Want("used again", []store.Timer{b.Timer("2", Noon+3)}, try(x.Store.LoadRunTimers(x.Context(), b.RunKey)).or(x))

@@ -1,5 +1,5 @@
-// Package prom gives the metrics of a meter to Prometheus, whenever they are scraped. It is a package of its own so that nobody links the client library who
-// does not use it.
+// Package prom gives the metrics of a meter to Prometheus, whenever they are scraped. It is a
+// package of its own so that nobody links the client library who does not use it.
 package prom
 
 import (
@@ -41,7 +41,8 @@ func Register(r prometheus.Registerer, m *telemetry.Meter) (remove func(), err e
 	return func() { r.Unregister(c) }, nil
 }
 
-// Describe names all families, so that a registry finds out at once whether another collector has one of the names.
+// Describe names all families, so that a registry finds out at once whether another collector has
+// one of the names.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
 		to <- d

@@ -1,10 +1,13 @@
-// Package tracing makes the spans of OpenTelemetry, and carries their context over processes, restarts and years: as a W3C traceparent that is stored with the
-// start of a run.
+// Package tracing makes the spans of OpenTelemetry, and carries their context over processes,
+// restarts and years: as a W3C traceparent that is stored with the start of a run.
 //
-// A run has no span while it lives: it may live for a year, in many processes, and a span belongs to one. What everything that a run does hangs on is the span of whoever
-// started it, whose context the start carries; the run itself is a span that is made when it has ended. A Tracer that is nil makes nothing and costs nothing.
+// A run has no span while it lives: it may live for a year, in many processes, and a span belongs
+// to one. What everything that a run does hangs on is the span of whoever started it, whose context
+// the start carries; the run itself is a span that is made when it has ended. A Tracer that is nil
+// makes nothing and costs nothing.
 //
-// There is no payload, no key and no text of an error in a span: a failure is the kind that docs/observability.md lists.
+// There is no payload, no key and no text of an error in a span: a failure is the kind that
+// docs/observability.md lists.
 package tracing
 
 import (
@@ -66,7 +69,8 @@ func (s *Span) End(failure string) {
 	s.s.End()
 }
 
-// Send begins the span of somebody who sends a message, and has the message carry it. One that carries a trace already has been kept for a while, and goes on in it.
+// Send begins the span of somebody who sends a message, and has the message carry it. One that
+// carries a trace already has been kept for a while, and goes on in it.
 func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
@@ -95,8 +99,8 @@ func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Cont
 	return ctx, &Span{s}
 }
 
-// ours reports whether an execution is one that we run ourselves, such as a schedule. It lives for ever, so nothing of it hangs on a span: what it begins has a trace
-// of its own.
+// ours reports whether an execution is one that we run ourselves, such as a schedule. It lives for
+// ever, so nothing of it hangs on a span: what it begins has a trace of its own.
 func ours(a model.Address) bool { return strings.HasPrefix(a.Type, model.ReservedPrefix) }
 
 // Run begins the span of somebody who starts an execution and waits for its end.
@@ -109,7 +113,8 @@ func (t *Tracer) Run(ctx context.Context, m *model.Message) (context.Context, *S
 	return ctx, &Span{s}
 }
 
-// Begun is the trace of an execution that nobody who is traced has started, such as one of a schedule: that of a span of its own, without a parent.
+// Begun is the trace of an execution that nobody who is traced has started, such as one of a
+// schedule: that of a span of its own, without a parent.
 func (t *Tracer) Begun(a model.Address) string {
 	if t == nil || ours(a) {
 		return ""
@@ -137,7 +142,8 @@ func (t *Tracer) Closed(a model.Address, run model.RunID, of string, began, unti
 	ended(s, until, failure)
 }
 
-// Received makes the span of a signal, promise or update that an execution has received: a child of whoever sent it, linked to the trace of the run.
+// Received makes the span of a signal, promise or update that an execution has received: a child of
+// whoever sent it, linked to the trace of the run.
 func (t *Tracer) Received(kind model.MessageKind, name, from string, a model.Address, run model.RunID, of string, at time.Time) {
 	if t == nil || from == "" {
 		return
@@ -158,12 +164,14 @@ type Operation struct {
 	Entity model.Address
 	Name   string
 	Trace  string // of whoever called
-	// Came is when the call came to its owner, Handed when a worker got it, Ended when that had reported.
+	// Came is when the call came to its owner, Handed when a worker got it, Ended when that had
+	// reported.
 	Came, Handed, Ended time.Time
 	Failure             string
 }
 
-// Operated makes the span of a call that has been made, while a worker had it: a child of whoever called. One that nobody who is traced has made has none.
+// Operated makes the span of a call that has been made, while a worker had it: a child of whoever
+// called. One that nobody who is traced has made has none.
 func (t *Tracer) Operated(o *Operation) {
 	if t == nil || o.Trace == "" {
 		return
@@ -182,7 +190,8 @@ func ended(s trace.Span, at time.Time, failure string) {
 	s.End(trace.WithTimestamp(at))
 }
 
-// Activity begins the span of an attempt of an activity that runs beside its workflow. What the code does with the context is within it.
+// Activity begins the span of an attempt of an activity that runs beside its workflow. What the
+// code does with the context is within it.
 func (t *Tracer) Activity(ctx context.Context, of string, a model.Address, run model.RunID, activity string, attempt int) (context.Context, *Span) {
 	if t == nil || ours(a) {
 		return ctx, nil
@@ -272,6 +281,7 @@ func parse(text string) trace.SpanContext {
 	if err != nil {
 		return trace.SpanContext{}
 	}
+
 	span, err := trace.SpanIDFromHex(text[36:52])
 	if err != nil {
 		return trace.SpanContext{}
@@ -280,5 +290,6 @@ func parse(text string) trace.SpanContext {
 	if err != nil {
 		return trace.SpanContext{}
 	}
+
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: id, SpanID: span, TraceFlags: trace.TraceFlags(flags[0]), Remote: true})
 }

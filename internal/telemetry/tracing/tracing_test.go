@@ -41,6 +41,7 @@ func TestParse(t *testing.T) {
 	if c := parse("01" + good[2:] + "-of a later version"); !c.IsValid() {
 		t.Error("a later version may have more at its end")
 	}
+
 	for _, bad := range []string{
 		"", "00", good[:54], "ff" + good[2:], "00-00000000000000000000000000000000-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
 		"00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-zz", "00_0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331_01",
@@ -49,6 +50,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q is read as %+v", bad, c)
 		}
 	}
+
 	rapid.Check(t, func(t *rapid.T) { parse(rapid.String().Draw(t, "text")) })
 }
 
@@ -63,6 +65,7 @@ func TestNobodyTraces(t *testing.T) {
 	ms := []*model.Message{m}
 	claim := &model.Claim{Spec: &model.TaskSpec{}}
 	operation := &Operation{Name: "deposit"}
+
 	calls := func() {
 		_, s := tracer.Send(ctx, m)
 		s.End("error")
