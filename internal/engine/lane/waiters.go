@@ -78,7 +78,13 @@ func (ws *waiters) remove(a model.Address, pick func(*waiter) bool) {
 	if len(all) == 0 {
 		return
 	}
-	left := slices.DeleteFunc(all, func(w waiter) bool { return pick(&w) })
+	left := all[:0]
+	for i := range all { // by index: a copy of each waiter would be an allocation
+		if !pick(&all[i]) {
+			left = append(left, all[i])
+		}
+	}
+	clear(all[len(left):])
 	if len(left) == 0 {
 		delete(ws.at, a)
 	} else {

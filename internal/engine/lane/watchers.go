@@ -1,7 +1,6 @@
 package lane
 
 import (
-	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -67,7 +66,13 @@ func (ws *watchers) keep(a model.Address, keep func(*watcher) bool) {
 	if len(all) == 0 {
 		return
 	}
-	left := slices.DeleteFunc(all, func(w watcher) bool { return !keep(&w) })
+	left := all[:0]
+	for i := range all { // by index: a copy of each watcher would be an allocation
+		if keep(&all[i]) {
+			left = append(left, all[i])
+		}
+	}
+	clear(all[len(left):])
 	if len(left) == 0 {
 		delete(ws.at, a)
 	} else {
