@@ -13,15 +13,6 @@ func (l *Lane) schedule(e *entry) {
 	}
 }
 
-// scheduleOrDrop lets the lane serve the backlog of an entry, or lets go of an entry that has none.
-func (l *Lane) scheduleOrDrop(e *entry) {
-	if len(e.backlog.inputs) > 0 {
-		l.schedule(e)
-	} else {
-		l.maybeDrop(e)
-	}
-}
-
 // ensureKnown reports whether the run of an entry is known, and reads it if it is not. A
 // quarantined address needs no read: its inputs are refused whatever the run is.
 func (l *Lane) ensureKnown(e *entry) bool {
