@@ -478,7 +478,9 @@ func (b *board) proposes() {
 	}
 	b.tellOthers(waits)
 	for _, d := range due {
-		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, held(d.Kind), d.Claim, d.Kind.String()) })
+		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) {
+			l.Expire(now, model.ClaimRef{TaskRef: d.Ref, Claim: d.Claim}, held(d.Kind), d.Kind.String())
+		})
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *EntitySession) Operated(ctx context.Context, r model.Operated) error {
 	if inc == nil {
 		return fault.New(fault.Unavailable, "the engine is not running")
 	}
-	return inc.laneOf(r.Generation).inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Operated(now, -s.id, &r) }})
+	return inc.laneOf(r.Generation).inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.FinishCalls(now, -s.id, &r) }})
 }
 
 // Leave stops the flow of new calls, waits until those that are being made have been reported or

@@ -378,7 +378,7 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 			}
 		}
 		if len(mine) > 0 {
-			s.inbox.result(func(l *lane.Lane, now model.Time) { l.Acquired(now, mine) })
+			s.inbox.result(func(l *lane.Lane, now model.Time) { l.Acquire(now, mine) })
 		}
 	}
 

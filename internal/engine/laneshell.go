@@ -189,7 +189,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		if b.Rows() <= fewRows && b.Bytes <= fewBytes && b.Patience == 0 && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed)+len(out.Large) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
 			if !store.Final(err) {
-				s.lane.Committed(s.eng.clock.now(), res, err)
+				s.lane.FinishCommit(s.eng.clock.now(), res, err)
 				s.landed = true
 			}
 			return nil
@@ -197,7 +197,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		// First: the rest, which belongs to earlier batches, is done meanwhile.
 		s.commits <- func(ctx context.Context) {
 			if res, err := s.commit(ctx, b); !store.Final(err) {
-				s.inbox.result(func(l *lane.Lane, now model.Time) { l.Committed(now, res, err) })
+				s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishCommit(now, res, err) })
 			}
 		}
 	}
@@ -378,7 +378,7 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 		return
 	}
 
-	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Refenced(now, epoch, landed, err) })
+	s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishRefence(now, epoch, landed, err) })
 }
 
 func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
@@ -396,7 +396,7 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 			break
 		}
 	}
-	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Verified(now, rows, err) })
+	s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishVerify(now, rows, err) })
 }
 
 // forget takes back the wait of a caller for the end of an execution, or for an answer.

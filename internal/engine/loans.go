@@ -76,7 +76,7 @@ func (c claimLane) Progress(claim model.ClaimRef, p model.Payload) {
 }
 
 func (c claimLane) Lose(claim model.ClaimRef) {
-	c.s.inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, claim.TaskRef, true, claim.Claim, model.FailureLost) })
+	c.s.inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, claim, true, model.FailureLost) })
 }
 
 // hired is the session of a worker that another node lends; see loan.Hired.

@@ -27,7 +27,7 @@ func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
 		r := read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now(), p.grow)
 		s.noteRead(ctx, source, ld.Kind, r.Err)
 		heard := s.inbox.result(func(l *lane.Lane, now model.Time) {
-			l.Loaded(now, ld.ID, r)
+			l.FinishLoad(now, ld.ID, r)
 			p.close()
 		})
 		if !heard {

@@ -94,13 +94,17 @@ func (s *Session) Release(run model.RunID, generation uint64, seen int64, waits 
 	}
 	// It must not overtake a turn that was reported before: that may start the very timer the run
 	// waits for.
-	inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Release(now, s.id, run, generation, seen, waits) }})
+	inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) {
+		l.Release(now, s.id, &model.Turn{Run: run, Generation: generation, Seen: seen, Waits: waits})
+	}})
 }
 
 // Answer hands in what the code answered to a query.
 func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Payload, f *model.Failure) {
 	if inc := s.eng.current(); inc != nil {
-		inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Answered(now, s.id, run, generation, id, out, f) }})
+		inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) {
+			l.AnswerQuery(now, s.id, lane.QueryAnswer{Run: run, Generation: generation, ID: id, Output: out, Failure: f})
+		}})
 	}
 }
 

@@ -108,7 +108,7 @@ var clocks = []mutant{
 	},
 	{
 		name:  "tokens are given out above the mark of their shard",
-		file:  "internal/engine/lane/input.go",
+		file:  "internal/engine/lane/write.go",
 		old:   "		b.reserve(e.shard, &c.Entity)\n",
 		new:   "",
 		tests: clockTests("TestTokensGrow$"),

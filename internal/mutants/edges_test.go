@@ -39,16 +39,16 @@ var edges = []mutant{
 	},
 	{
 		name:  "requests of other processes wait for the end of a quarantine",
-		file:  "internal/engine/lane/remove.go",
-		old:   "(in.message.Order() || in.requests())",
-		new:   "in.message.Order()",
+		file:  "internal/engine/lane/input.go",
+		old:   "(m.Order() || in.isRequest())",
+		new:   "m.Order()",
 		tests: [][]string{laneTest("TestRequestsForWhatIsQuarantined$")},
 	},
 	{
 		name:  "the refusal of a request for what is quarantined is remembered under its id",
 		file:  "internal/engine/lane/mail.go",
-		old:   "in.told && in.requests() || ",
-		new:   "",
+		old:   "isMessage && sent.refusedOnce && sent.isRequest() || ",
+		new:   "isMessage && sent.refusedOnce && false || ",
 		tests: [][]string{laneTest("TestRequestsForWhatIsQuarantined$")},
 	},
 }

@@ -18,22 +18,22 @@ var entities = []mutant{
 	},
 	{
 		name:  "suspects are made alone side by side",
-		file:  "internal/engine/lane/suspect.go",
-		old:   "	if l.alone != e && l.lonely() {\n",
-		new:   "	if l.alone != e && l.lonely() && false {\n",
+		file:  "internal/engine/lane/solo.go",
+		old:   "	if s.entry != e && s.busy() {\n",
+		new:   "	if s.entry != e && s.busy() && false {\n",
 		tests: [][]string{laneTest("TestCallThatEndsItsProcess$")},
 	},
 	{
 		name:  "a call that is set aside after two lone deaths is not kept",
 		file:  "internal/engine/lane/suspect.go",
-		old:   "		l.bury(b, e, it.Message, why[i])\n",
+		old:   "		l.keepRefused(b, e, it.Message, why[i])\n",
 		new:   "		_, _ = it, why[i]\n",
 		tests: [][]string{laneTest("TestCallThatEndsItsProcess$")},
 	},
 	{
 		name:  "the next in line to make a call by itself is forgotten",
-		file:  "internal/engine/lane/lane.go",
-		old:   "	l.nextAlone(now)\n",
+		file:  "internal/engine/lane/round.go",
+		old:   "	l.nextSolo(now)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestCallThatEndsItsProcess$"), laneTest("TestShardIsGivenUpBesideALoneCall$")},
 	},
@@ -82,8 +82,8 @@ var entities = []mutant{
 	{
 		name:  "an entity is removed that has changed since its export",
 		file:  "internal/engine/lane/remove.go",
-		old:   "len(was) > 0 && !bytes.Equal(was, in.print)",
-		new:   "len(was) > 0 && !bytes.Equal(was, in.print) && false",
+		old:   "len(was) > 0 && !bytes.Equal(was, in.erased.print)",
+		new:   "len(was) > 0 && !bytes.Equal(was, in.erased.print) && false",
 		tests: [][]string{laneTest("TestForcedDeleteOfAnEntityThatChanges$")},
 	},
 	{
@@ -124,7 +124,7 @@ var entities = []mutant{
 	{
 		name:  "a result that was made on a forgotten state is applied",
 		file:  "internal/engine/lane/entity.go",
-		old:   "	l.dropResults(e, func(*input) {}) // they were made on what is forgotten\n",
+		old:   "	l.dropResults(e, nil) // they were made on what is forgotten\n",
 		new:   "",
 		tests: [][]string{accounts},
 	},
@@ -144,14 +144,14 @@ var entities = []mutant{
 	},
 	{
 		name:  "a batch writes the row of an entity twice",
-		file:  "internal/engine/lane/entity.go",
+		file:  "internal/engine/lane/batch.go",
 		old:   "	i, ok := b.changed[e]\n	if !ok {\n",
 		new:   "	i, ok := b.changed[e]\n	if !ok || true {\n",
 		tests: [][]string{accounts},
 	},
 	{
 		name:  "a batch takes an item that it stores",
-		file:  "internal/engine/lane/entity.go",
+		file:  "internal/engine/lane/batch.go",
 		old:   "r.Item.Seq == seq && r.EntityKey == key }); i >= 0 {",
 		new:   "r.Item.Seq == seq && r.EntityKey == key }); i >= 0 && false {",
 		tests: [][]string{accounts},
@@ -215,8 +215,8 @@ var entities = []mutant{
 	{
 		name:  "views are made on what is not durable",
 		file:  "internal/engine/lane/entity.go",
-		old:   "l.hand(now, e, views, &a.durable)",
-		new:   "l.hand(now, e, views, &a.entity.Row)",
+		old:   "l.handOverCalls(now, e, views, &a.durable)",
+		new:   "l.handOverCalls(now, e, views, &a.entity.Row)",
 		tests: [][]string{accounts, laneTest("TestEntityViews$")},
 	},
 	{
@@ -236,13 +236,13 @@ var entities = []mutant{
 	{
 		name:  "a lock waits for a call that is gone",
 		file:  "internal/engine/lane/entity.go",
-		old:   "		a.entity.Mark(l.views(e))\n		l.settleDue(now, e)\n",
+		old:   "		a.entity.Mark(l.views(e))\n		l.settleEntity(now, e)\n",
 		new:   "		a.entity.Mark(l.views(e))\n",
 		tests: [][]string{laneTest("TestLockBehindACallThatIsLost$")},
 	},
 	{
 		name:  "what waits for entities of a shard is not looked for",
-		file:  "internal/engine/lane/shard.go",
+		file:  "internal/engine/lane/shards.go",
 		old:   "	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})\n",
 		new:   "",
 		tests: [][]string{accounts, {"./internal/crashwalk", "-short", "-run", "TestCrashWalk$/all/calls_of_an_entity"}},

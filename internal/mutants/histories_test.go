@@ -12,15 +12,15 @@ var histories = []mutant{
 	{
 		name:  "a run that waits for its version is forgotten",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "			l.settleDue(now, e)\n		}\n		l.dispatch(now, e)\n		l.maybeDrop(e)\n",
-		new:   "			l.settleDue(now, e)\n		}\n		if e.x == nil || e.x.Pin == \"\" {\n			l.dispatch(now, e)\n		}\n		l.maybeDrop(e)\n",
+		old:   "			l.settleEntity(now, e)\n		}\n		l.dispatch(now, e)\n		l.maybeDrop(e)\n",
+		new:   "			l.settleEntity(now, e)\n		}\n		if e.x == nil || e.x.Pin == \"\" {\n			l.dispatch(now, e)\n		}\n		l.maybeDrop(e)\n",
 		tests: [][]string{sim},
 	},
 	{
 		name:  "a run that has just begun goes to any version",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "	w := l.workers.pick(k, e.x.Pin)\n	if w == 0 {\n		l.strand(k, e, noWorker(e))\n		return\n	}\n	if !l.hasRoom() {\n",
-		new:   "	w := l.workers.pick(k, \"\")\n	if w == 0 {\n		l.strand(k, e, noWorker(e))\n		return\n	}\n	if !l.hasRoom() {\n",
+		old:   "	w := l.workers.pick(e.kind(), e.x.Pin)\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n\n	if !l.room.free() {\n",
+		new:   "	w := l.workers.pick(e.kind(), \"\")\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n\n	if !l.room.free() {\n",
 		tests: [][]string{sim},
 	},
 	{
@@ -53,8 +53,8 @@ var histories = []mutant{
 	},
 	{
 		name:  "a reset run is not found by the labels of its past",
-		file:  "internal/engine/lane/input.go",
-		old:   "		b.relabel(store.RunKey{Shard: e.shard.id, Run: d.Start.Run}, d.Start.Carried)\n",
+		file:  "internal/engine/lane/write.go",
+		old:   "	b.relabel(store.RunKey{Shard: e.shard.id, Run: d.Start.Run}, d.Start.Carried)\n",
 		new:   "",
 		tests: [][]string{sim},
 	},
@@ -102,16 +102,16 @@ var histories = []mutant{
 	},
 	{
 		name:  "a delete overtakes what it is to delete",
-		file:  "internal/engine/lane/input.go",
-		old:   "in.message.Kind == model.MessageDelete && e.dirty() {",
-		new:   "in.message.Kind == model.MessageDelete && false {",
+		file:  "internal/engine/lane/ready.go",
+		old:   "e.dirty() && (in.is(model.MessageDelete) || in.aboutLetter())",
+		new:   "e.dirty() && in.aboutLetter()",
 		tests: [][]string{sim},
 	},
 	{
 		name:  "a repeated delete is done again",
 		file:  "internal/engine/lane/input.go",
-		old:   "m.RequestID != \"\" && m.Kind != model.MessageQuery &&",
-		new:   "m.RequestID != \"\" && m.Kind != model.MessageQuery && m.Kind != model.MessageDelete &&",
+		old:   "m.RequestID == \"\" || m.Kind == model.MessageQuery:",
+		new:   "m.RequestID == \"\" || m.Kind == model.MessageQuery || m.Kind == model.MessageDelete:",
 		tests: [][]string{sim},
 	},
 	{

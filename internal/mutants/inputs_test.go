@@ -29,14 +29,14 @@ var inputs = []mutant{
 var cancels = []mutant{
 	{
 		name:  "the next owner does not tell a worker that its task was canceled",
-		file:  "internal/engine/lane/task.go",
-		old:   "		case id != 0:\n			l.postTask(now, e, t)",
+		file:  "internal/engine/lane/post.go",
+		old:   "		case id != 0:\n			// This warns the worker if its task is canceled: the owner before may not have.\n			l.postTask(now, e, t)",
 		new:   "		case id != 0 && false:\n			l.postTask(now, e, t)",
 		tests: [][]string{laneTest("TestCancelUnderAnotherOwner$")},
 	},
 	{
 		name:  "a claim that is handed over late does not say that it was canceled",
-		file:  "internal/engine/lane/task.go",
+		file:  "internal/engine/lane/handover.go",
 		old:   "Canceled: e.x.Alone() && e.x.Canceling != 0,\n",
 		new:   "Canceled: false,\n",
 		tests: [][]string{laneTest("TestCanceledClaimIsHandedOver$")},
@@ -47,14 +47,14 @@ var cancels = []mutant{
 var crowded = []mutant{
 	{
 		name:  "stored calls of one entity take room from others",
-		file:  "internal/engine/lane/room.go",
+		file:  "internal/engine/lane/budget.go",
 		old:   "n = a.entity.Loose()\n",
 		new:   "n = a.entity.Size()\n",
 		tests: [][]string{laneTest("TestNeighboursOfAFullEntityGoOn$")},
 	},
 	{
 		name:  "calls of one entity take all the room in memory",
-		file:  "internal/engine/lane/room.go",
+		file:  "internal/engine/lane/makeroom.go",
 		old:   "own > 0 && own+m.Size() > most",
 		new:   "own < 0 && own+m.Size() > most",
 		tests: [][]string{laneTest("TestNeighboursOfAFullEntityGoOn$")},
@@ -73,7 +73,7 @@ var fullHistories = []mutant{
 	{
 		name:  "nobody hears that a run has reached its limit",
 		file:  "internal/engine/lane/await.go",
-		old:   "	g.effects = append(g.effects, effect{kind: effLimit, entry: e, err: err})\n",
+		old:   "	b.effects = append(b.effects, effect{kind: effLimit, entry: e, err: err})\n",
 		new:   "",
 		tests: [][]string{{".", "-run", "TestWaitersOfAFullHistoryFail$", "-timeout", "30s"}},
 	},

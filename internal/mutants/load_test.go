@@ -4,14 +4,14 @@ package mutants
 var load = []mutant{
 	{
 		name:  "a batch has any number of bytes",
-		file:  "internal/engine/lane/bytes.go",
-		old:   " || l.open.bytes >= l.batchBytes\n",
+		file:  "internal/engine/lane/seal.go",
+		old:   " || l.open.bytes >= l.budget.batch\n",
 		new:   "\n",
 		tests: [][]string{laneTest("TestBatchIsCutByBytes$")},
 	},
 	{
 		name:  "only what comes in counts for a batch",
-		file:  "internal/engine/lane/bytes.go",
+		file:  "internal/engine/lane/size.go",
 		old:   "			n += s.Carried[i].Size()\n",
 		new:   "			_ = i\n",
 		tests: [][]string{laneTest("TestRowsCountAndNotOnlyInputs$")},
@@ -19,8 +19,8 @@ var load = []mutant{
 	{
 		name:  "a run that a page has shown is not remembered when the start in its place is refused",
 		file:  "internal/engine/lane/load.go",
-		old:   "e.overlooked = e.dirty()",
-		new:   "e.overlooked = false",
+		old:   "e.wait.overlooked = e.dirty()",
+		new:   "_ = e.dirty()",
 		tests: [][]string{laneTest("TestRunnableBehindAnAssumedStart$")},
 	},
 	{
@@ -39,7 +39,7 @@ var load = []mutant{
 	},
 	{
 		name:  "a claim is handed over whose time is up",
-		file:  "internal/engine/lane/task.go",
+		file:  "internal/engine/lane/handover.go",
 		old:   "l.cfg.Board != nil && l.cfg.Board.Overdue(ref) {",
 		new:   "false {",
 		tests: [][]string{laneTest("TestClaimThatIsOverdueIsNotHandedOver$")},
@@ -54,8 +54,8 @@ var load = []mutant{
 	{
 		name:  "a split forgets the batch that fills",
 		file:  "internal/engine/lane/careful.go",
-		old:   "	half := half(first)\n	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)\n",
-		new:   "	half := half(first)\n	_ = rest\n	l.applyAgain([]chunk{first[:half:half], first[half:]}, nil)\n",
+		old:   "	half := halfOf(first)\n	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)\n",
+		new:   "	halfOf := halfOf(first)\n	_ = rest\n	l.applyAgain([]chunk{first[:halfOf:halfOf], first[halfOf:]}, nil)\n",
 		tests: [][]string{laneTest("TestBatchThatIsNeverDoneInTime$|TestRandomLife$")},
 	},
 	{
@@ -82,7 +82,7 @@ var load = []mutant{
 	{
 		name:  "reports for a quarantined run fill the lane",
 		file:  "internal/engine/lane/kept.go",
-		old:   "		l.bytes -= in.held\n		l.kept += in.held\n		in.kept = true\n",
+		old:   "		l.budget.keep(&in.inputBase)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestReportsToQuarantinedLeaveRoom$")},
 	},
@@ -103,7 +103,7 @@ var load = []mutant{
 	{
 		name:  "a line is refused by its length alone",
 		file:  "internal/engine/lane/crowd.go",
-		old:   "age >= l.cfg.MaxWait && !in.writes()",
+		old:   "age >= l.cfg.MaxWait && !in.isWrite()",
 		new:   "false",
 		tests: [][]string{laneTest("TestLineIsRefusedByAge$")},
 	},

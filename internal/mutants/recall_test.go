@@ -4,14 +4,14 @@ package mutants
 var recalls = []mutant{
 	{
 		name:  "the history of a run is read before its end is stored",
-		file:  "internal/engine/lane/input.go",
-		old:   "		return !e.dirty() // a worker reads the history of a run that has ended, and must find its end\n",
-		new:   "		return true\n",
+		file:  "internal/engine/lane/ready.go",
+		old:   "find its end.\n		return !e.dirty()\n",
+		new:   "find its end.\n		return true\n",
 		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
 	},
 	{
 		name:  "an address is forgotten while a query about its end waits",
-		file:  "internal/engine/lane/entry.go",
+		file:  "internal/engine/lane/entries.go",
 		old:   " || e.recalled() {",
 		new:   " {",
 		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
@@ -19,7 +19,7 @@ var recalls = []mutant{
 	{
 		name:  "a query waits for a worker that has left",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "	l.leaveRecalls(id)\n",
+		old:   "	l.dropRecalls(id)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
 	},

@@ -36,8 +36,8 @@ var requests = []mutant{
 	{
 		name:  "an operator drops a signal that the code may have taken",
 		file:  "internal/engine/lane/manage.go",
-		old:   "	if e.worker == 0 || !e.busy && e.told >= e.x.Next-1 ||",
-		new:   "	if e.worker >= 0 ||",
+		old:   "	if e.hold.free() || !e.hold.busy && e.hold.told >= e.x.Next-1 ||",
+		new:   "	if true || e.hold.free() || !e.hold.busy && e.hold.told >= e.x.Next-1 ||",
 		tests: [][]string{{"./internal/e2e", "-run", "TestOperatorManagesSignals$/^memory$"}},
 	},
 	{
@@ -91,21 +91,21 @@ var requests = []mutant{
 	},
 	{
 		name:  "a lane removes an answer whose caller was told to ask the next owner",
-		file:  "internal/engine/lane/batch.go",
-		old:   "			if l.tellReply(f.entry.address, f.step, f.answer) {\n",
-		new:   "			if l.tellReply(f.entry.address, f.step, f.answer); true {\n",
+		file:  "internal/engine/lane/effects.go",
+		old:   "			if l.waiters.reply(&l.out, f.entry.address, f.step, f.answer) {\n",
+		new:   "			if l.waiters.reply(&l.out, f.entry.address, f.step, f.answer); true {\n",
 		tests: [][]string{sim},
 	},
 	{
 		name:  "a lane removes the answer to a request that has an id of its client",
-		file:  "internal/engine/lane/acknowledge.go",
-		old:   "	if in.kind != inMessage || !in.message.Drawn || in.token == nil",
-		new:   "	if in.kind != inMessage || in.token == nil",
+		file:  "internal/engine/lane/input.go",
+		old:   "	if !o.message.Drawn || o.token == nil",
+		new:   "	if o.token == nil",
 		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}, sim},
 	},
 	{
 		name:  "a lane never removes an answer that its caller has",
-		file:  "internal/engine/lane/acknowledge.go",
+		file:  "internal/engine/lane/seal.go",
 		old:   "	b.batch.Forgets = a.keys\n",
 		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}},
@@ -134,8 +134,8 @@ var requests = []mutant{
 	{
 		name:  "a request id that was used for another request is answered as that was",
 		file:  "internal/engine/lane/load.go",
-		old:   "	return core.MisusedBy(in.message, &a)\n",
-		new:   "	_ = core.MisusedBy(in.message, &a)\n	return nil\n",
+		old:   "	return core.MisusedBy(m, &a)\n",
+		new:   "	_ = core.MisusedBy(m, &a)\n	return nil\n",
 		tests: [][]string{laneTest("TestMisusedRequestID$"), requestIDs},
 	},
 	{
@@ -169,8 +169,8 @@ var requests = []mutant{
 	{
 		name:  "the refusal of a misused id is remembered in the place of the answer",
 		file:  "internal/engine/lane/mail.go",
-		old:   "	case in.misused || d.Misused || in.told && in.requests() || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well\n",
-		new:   "	case in.misused:\n",
+		old:   "	case known && answered.misused || d.Misused || isMessage && sent.refusedOnce && sent.isRequest() || !again && !query && isTemporary(d.Answer.Failure):\n",
+		new:   "	case known && answered.misused || isMessage && sent == nil:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},
 	{
@@ -211,8 +211,8 @@ var requests = []mutant{
 	{
 		name:  "a persisted call is made before its row is there",
 		file:  "internal/engine/lane/entity.go",
-		old:   "		a.Stored, a.Held = true, true // it is made at least once",
-		new:   "		a.Stored = true // it is made at least once",
+		old:   "		a.Stored, a.Held = true, true\n",
+		new:   "		a.Stored = true\n",
 		tests: [][]string{laneTest("TestServiceCallIsStoredFirst$")},
 	},
 	{
@@ -231,9 +231,9 @@ var requests = []mutant{
 	},
 	{
 		name:  "whoever waits for an accepted update hears that the lease was lost",
-		file:  "internal/engine/lane/await.go",
-		old:   "			case w.reply != \"\": // its request",
-		new:   "			case w.reply != \"\" && false: // its request",
+		file:  "internal/engine/lane/waiters.go",
+		old:   "			case w.reply != \"\":\n				out.answer(Answer{Token: w.token, Err: ErrNotOwner})\n",
+		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestAcceptedUpdateOutlivesTheLease$", "-timeout", "60s"}},
 	},
 }

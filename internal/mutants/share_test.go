@@ -74,16 +74,16 @@ var share = []mutant{
 	},
 	{
 		name:  "a claim is made that is not proposed any more",
-		file:  "internal/engine/lane/task.go",
-		old:   "		if !l.cfg.Board.Proposed(t.worker,",
-		new:   "		if false && !l.cfg.Board.Proposed(t.worker,",
+		file:  "internal/engine/lane/claim.go",
+		old:   "	if l.cfg.Board.Proposed(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {\n",
+		new:   "	{\n",
 		tests: append(laneTasks("TestProposalOfATaskThatCameBack$|TestClaimBesidePoison$"), shared),
 	},
 	{
 		name:  "a claim that nobody has is waited for as long as its node lives",
-		file:  "internal/engine/lane/task.go",
-		old:   "task.Claim == t.claim && l.cfg.Board.Dropped(task.Worker, ref) {",
-		new:   "task.Claim == t.claim && false {",
+		file:  "internal/engine/lane/claim.go",
+		old:   "task.Claim == in.claim && l.cfg.Board.Dropped(task.Worker, ref) {",
+		new:   "task.Claim == in.claim && false {",
 		tests: [][]string{{"./internal/sim", "-run", "TestKnownSeeds$"}},
 	},
 	{

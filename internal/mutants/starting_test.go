@@ -14,7 +14,7 @@ var starting = []mutant{
 	},
 	{
 		name:  "the timers of a new run are not stored",
-		file:  "internal/engine/lane/timers.go",
+		file:  "internal/engine/lane/write.go",
 		old:   "	for _, t := range core.BirthTimers(s) {\n",
 		new:   "	for _, t := range core.BirthTimers(s)[:0] {\n",
 		tests: [][]string{sdkTest("TestStartDelay$"), sdkTest("TestExecutionTimeout$")},
@@ -49,8 +49,8 @@ var starting = []mutant{
 	},
 	{
 		name:  "a start with times is written without a look whether its key is taken",
-		file:  "internal/engine/lane/input.go",
-		old:   "		in.message.Terms == nil &&",
+		file:  "internal/engine/lane/ready.go",
+		old:   "		in.origin.message.Terms == nil &&",
 		new:   "		true &&",
 		tests: [][]string{laneTest("TestDelayedStartOfATakenKey$")},
 	},

@@ -304,7 +304,9 @@ func (b *board) Propose() {
 	for _, d := range due {
 		s.mix(8, uint64(d.Kind))
 		sh, claimed := b.inc.shells[d.Lane], d.Kind == queue.DueSilence || d.Kind == queue.DueToClose || d.Kind == queue.DueLost
-		sh.result(func(now model.Time) { sh.lane.Expire(now, d.Ref, claimed, d.Claim, d.Kind.String()) })
+		sh.result(func(now model.Time) {
+			sh.lane.Expire(now, model.ClaimRef{TaskRef: d.Ref, Claim: d.Claim}, claimed, d.Kind.String())
+		})
 	}
 	if b.moved {
 		wake = now

@@ -519,5 +519,7 @@ func (h *hold) release(seen int64) {
 	h.w.p.s.did(opReleased)
 	waits := h.m.waits(false)
 	sh := inc.shells[h.gen%uint64(len(inc.shells))]
-	sh.put(nil, func(now model.Time) { sh.lane.Release(now, h.w.id, h.run, h.gen, seen, waits) })
+	sh.put(nil, func(now model.Time) {
+		sh.lane.Release(now, h.w.id, &model.Turn{Run: h.run, Generation: h.gen, Seen: seen, Waits: waits})
+	})
 }

@@ -404,7 +404,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 				}
 			}
 			if len(mine) > 0 {
-				sh.result(func(now model.Time) { sh.lane.Acquired(now, mine) })
+				sh.result(func(now model.Time) { sh.lane.Acquire(now, mine) })
 			}
 		}
 		for _, g := range got {

@@ -401,7 +401,7 @@ func (c claimLane) Progress(ref model.ClaimRef, p model.Payload) {
 
 // Lose is for the debtor.
 func (c claimLane) Lose(ref model.ClaimRef) {
-	c.sh.result(func(now model.Time) { c.sh.lane.Expire(now, ref.TaskRef, true, ref.Claim, model.FailureLost) })
+	c.sh.result(func(now model.Time) { c.sh.lane.Expire(now, ref, true, model.FailureLost) })
 }
 
 // Unserved is for the debtor; see loan.Board.

@@ -239,7 +239,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 			} else {
 				sh.unsure = true
 			}
-			sh.result(func(now model.Time) { sh.lane.Refenced(now, epoch, landed, err) })
+			sh.result(func(now model.Time) { sh.lane.FinishRefence(now, epoch, landed, err) })
 		})
 	}
 	if len(out.Verify) > 0 {
@@ -273,7 +273,7 @@ func (sh *shell) committed(now model.Time, res store.Committed, err error) {
 			sh.s.did(opCareful)
 		}
 	}
-	sh.lane.Committed(now, res, err)
+	sh.lane.FinishCommit(now, res, err)
 }
 
 func (sh *shell) verify(starts []store.StartRow) {
@@ -281,7 +281,7 @@ func (sh *shell) verify(starts []store.StartRow) {
 	rows := make([]*store.Execution, len(starts))
 	var err error
 	reply := func(rows []*store.Execution, err error) {
-		sh.result(func(now model.Time) { sh.lane.Verified(now, rows, err) })
+		sh.result(func(now model.Time) { sh.lane.FinishVerify(now, rows, err) })
 	}
 	f := fine
 	if !s.healed && s.chance(0.3) {
@@ -387,7 +387,7 @@ func (r *reading) reply() { r.sh.result(r.hand) }
 // handIn tells the lane the result. A call that was not lost has one answer, so that the reading is free after it.
 func (r *reading) handIn(now model.Time) {
 	r.sh.mails(r.res.Messages, r.res.Inbox)
-	r.sh.lane.Loaded(now, r.load.ID, r.res)
+	r.sh.lane.FinishLoad(now, r.load.ID, r.res)
 	if r.fate == fine {
 		r.res = lane.LoadResult{}
 		r.sh.s.readings = append(r.sh.s.readings, r)

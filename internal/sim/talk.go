@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -133,7 +134,7 @@ func (h *hold) query(q model.Query) {
 		default:
 			sh, seen := inc.shells[h.gen%uint64(len(inc.shells))], h.m.seen
 			sh.put(nil, func(now model.Time) {
-				sh.lane.Answered(now, h.w.id, h.run, h.gen, q.ID, signalPayload(uint64(seen)+1), nil)
+				sh.lane.AnswerQuery(now, h.w.id, lane.QueryAnswer{Run: h.run, Generation: h.gen, ID: q.ID, Output: signalPayload(uint64(seen) + 1)})
 			})
 		}
 	})
@@ -151,7 +152,7 @@ func (w *worker) recall(run model.RunID, gen uint64, q model.Query) {
 		sh, r := inc.shells[gen%uint64(len(inc.shells))], s.ledger.runs[run]
 		seen := len(r.events)
 		sh.put(nil, func(now model.Time) {
-			sh.lane.Answered(now, w.id, run, gen, q.ID, signalPayload(uint64(seen)+1), nil)
+			sh.lane.AnswerQuery(now, w.id, lane.QueryAnswer{Run: run, Generation: gen, ID: q.ID, Output: signalPayload(uint64(seen) + 1)})
 		})
 	})
 }

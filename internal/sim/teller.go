@@ -131,6 +131,6 @@ func (t *teller) report(r model.Operated) {
 	}
 	if inc := t.p.inc; inc != nil {
 		sh := inc.shells[r.Generation%uint64(len(inc.shells))]
-		sh.put(nil, func(now model.Time) { sh.lane.Operated(now, t.id, &r) })
+		sh.put(nil, func(now model.Time) { sh.lane.FinishCalls(now, t.id, &r) })
 	}
 }

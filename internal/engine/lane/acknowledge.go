@@ -1,66 +1,36 @@
 package lane
 
 import (
-	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
-// acknowledged collects remembered answers that the lane removes again.
+// acknowledgements collects remembered answers that the lane removes again.
 //
-// The engine draws an id for a request that its client gave none (model.Message.Drawn). Only the call that drew
-// the id can send the request again, and it does so only when it hears ErrNotOwner in place of an answer. So the
-// remembered answer is of use until the caller has it. The lane notes each answer that it gives to such a caller
-// and removes the row with its next batch: the caller costs no commit of its own. An answer that the caller did
-// not get, because the shard moves or the lane died, stays for as long as any other.
-type acknowledged struct {
+// The engine draws an id for a request whose client gave none (model.Message.Drawn). Only the call
+// that drew the id can send the request again, and it does so only when it hears ErrNotOwner in
+// place of an answer. So the remembered answer is useful until the caller has it. The lane notes
+// each answer that it gives to such a caller and removes the row with its next batch, so that this
+// costs no commit of its own. An answer that the caller did not get, because the shard moves or the
+// lane died, stays for as long as any other.
+type acknowledgements struct {
 	keys  []store.RequestKey
 	spare []store.RequestKey // memory of an earlier batch
 	tidy  bool               // remove what there is, also without another batch
 }
 
-// told notes that the caller of a request has its answer.
-func (a *acknowledged) told(e *entry, id string) {
+// add notes that the caller of a request has its answer.
+func (a *acknowledgements) add(e *entry, id string) {
 	a.keys = append(a.keys, store.RequestKey{Shard: e.shard.id, Address: e.address, ID: id})
 }
 
-// Tidy has the lane remove answers that their callers have, even if it has nothing else to commit.
-func (l *Lane) Tidy() { l.acked.tidy = len(l.acked.keys) > 0 }
-
-// forgetAcknowledged has a batch that is about to be sealed remove answers that their callers have. When the
-// store refuses the batch, the answers stay until the sweep: they must not be what a batch is refused for twice.
-func (l *Lane) forgetAcknowledged(b *building) {
-	a := &l.acked
-	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {
-		return
-	}
-
-	b.batch.Forgets = a.keys
-	b.bytes += rowBytes * len(a.keys)
-	a.keys, a.spare, a.tidy = a.spare, nil, false
-}
-
-// reuse keeps the memory of a batch that has been dealt with.
-func (a *acknowledged) reuse(keys []store.RequestKey) {
+// reuse keeps the memory of a batch that is finished.
+func (a *acknowledgements) reuse(keys []store.RequestKey) {
 	if cap(keys) > 0 && a.spare == nil {
 		clear(keys)
 		a.spare = keys[:0]
 	}
 }
 
-// remembers reports whether the answer to a request of this process is remembered under its id.
-func (in *input) remembers(d *core.Decision) bool {
-	return in.once() && !d.Pending && !d.Misused && !temporary(d.Answer.Failure)
-}
-
-// acknowledges is the id of the request whose remembered answer is of no use once its caller has been told; empty when it is.
-func (in *input) acknowledges(d *core.Decision) string {
-	if in.kind != inMessage || !in.message.Drawn || in.token == nil || !in.inbox.IsZero() || !in.remembers(d) {
-		return ""
-	}
-
-	return in.message.RequestID
-}
-
-// drawn reports whether the request id of a message is known to its caller alone.
-func drawn(m *model.Message) bool { return m.Drawn && m.RequestID != "" }
+// isDrawn reports whether the request id of a message is known to its caller alone.
+func isDrawn(m *model.Message) bool { return m.Drawn && m.RequestID != "" }

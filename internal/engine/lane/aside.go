@@ -9,57 +9,43 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A message that cannot be read must not keep those behind it waiting. The lane moves it to the inbox, as it stands, in the commit that advances the cursor past it, so it is
-// neither lost nor served twice:
+// A message that cannot be read must not keep the messages behind it waiting. The lane moves it to
+// the inbox, as it stands, in the commit that advances the cursor past it. So it is neither lost
+// nor served twice:
 //
-//   - One that a newer build has written is put off and tried again. It takes effect, once, when a node that can read it owns the shard.
-//   - One that is damaged becomes a dead letter: people find it there with the reason.
+//   - A message of a newer build is put off and tried again. It takes effect, once, when a node
+//     that can read it owns the shard.
+//   - A damaged message becomes a dead letter: people find it there with the reason.
 //
-// What is lost is the order: messages of the same pair of shards that were sent after it take effect before it. See docs/guarantees.md.
+// What is lost is the order: messages of the same pair of shards that were sent after it take
+// effect before it. See docs/guarantees.md.
 
-// Aside tells that a row cannot be read and was moved out of the way.
-type Aside struct {
-	// Why names the row and what is wrong with it.
-	Why string
-	// Newer tells that it is tried again, until a newer build owns the shard.
-	Newer bool
-
-	id model.RunID // of its row in the inbox
-}
-
-// aside is what the mailroom has to move out of the way.
-type aside struct {
-	pairs    []*pair          // whose next message cannot be read
-	requests []store.InboxRow // that cannot be read
-	told     map[model.RunID]struct{}
-	alone    bool       // several were refused together: they go one by one
-	until    model.Time // when the next try is due after a refusal; zero when there was none
-}
-
-const maxAsideTold = 10_000 // requests of newer builds that were told of and are not told of again
-
-// asideRequest takes note of a request that cannot be read.
+// asideRequest notes a request that cannot be read.
 func (l *Lane) asideRequest(row *store.InboxRow) {
-	if _, taken := l.mail.inbox[row.ID]; taken || !l.Owns(row.Shard) {
+	if l.mail.taken(row.ID) || !l.Owns(row.Shard) {
 		return
 	}
-	l.mail.inbox[row.ID] = struct{}{}
+	l.mail.take(row.ID)
 	l.mail.aside.requests = append(l.mail.aside.requests, *row)
 }
 
-// moveAside sends a batch that moves what cannot be read out of the way, and does nothing else: should it be refused, nobody else suffers. It goes before the batch that
-// fills, so only channels take part of which that batch has nothing.
+// canMoveAside reports whether there is something to move out of the way and no other batch is in
+// flight.
+func (l *Lane) canMoveAside() bool {
+	return !l.mail.aside.empty() && l.flight == nil && !l.recovery.busy() && !l.recovery.careful()
+}
+
+// moveAside sends a batch that moves what cannot be read out of the way, and does nothing else: if
+// the store refuses it, no other address suffers. It overtakes the open batch, so a channel whose
+// cursor the open batch advances waits for the next time.
 func (l *Lane) moveAside(now model.Time) {
 	a := &l.mail.aside
-	if len(a.pairs)+len(a.requests) == 0 || l.flight != nil || l.recovery.busy() || l.recovery.careful() || now < a.until {
+	if !l.canMoveAside() || now < a.until {
 		return
 	}
-	open := l.open
-	l.open = &building{}
-	b := l.open
-	full := func() bool {
-		return len(b.batch.Deferred) >= mailPage || b.bytes >= l.batchBytes || a.alone && len(b.batch.Deferred) > 0
-	}
+
+	b := &building{}
+	full := func() bool { return a.full(b, l.budget.batch) }
 	var later []*pair
 	for _, p := range a.pairs {
 		if p.inOpen && p.damaged() || full() {
@@ -67,112 +53,78 @@ func (l *Lane) moveAside(now model.Time) {
 			continue
 		}
 		for !p.feeding && p.damaged() && l.Owns(p.to) && !full() {
-			l.asideMessage(now, p)
+			l.asideMessage(now, b, p)
 		}
 	}
 	a.pairs = later
+
 	for len(a.requests) > 0 && !full() {
 		row := a.requests[0]
 		a.requests = a.requests[1:]
 		if !l.Owns(row.Shard) {
-			delete(l.mail.inbox, row.ID)
+			l.mail.untake(row.ID)
 			continue
 		}
-		l.deferAside(now, row.Shard, row.ID, row.Message, row.Damaged, true)
+		l.deferAside(now, b, row, true)
 		b.requests = append(b.requests, row.ID)
 	}
+
 	if !b.empty() {
-		l.seal(now)
+		l.send(now, b)
 	}
-	l.open, l.spare = open, l.open
 }
 
-// damaged reports whether the next message of the channel cannot be read.
-func (p *pair) damaged() bool { return len(p.queue) > 0 && p.queue[0].Damaged != nil }
-
-// dropAside forgets what was to be moved of a shard that is not ours any more: its next owner reads it again.
-func (l *Lane) dropAside(id model.ShardID) {
-	a := &l.mail.aside
-	a.pairs = slices.DeleteFunc(a.pairs, func(p *pair) bool { return p.to == id })
-	a.requests = slices.DeleteFunc(a.requests, func(r store.InboxRow) bool {
-		if r.Shard == id {
-			delete(l.mail.inbox, r.ID)
-		}
-		return r.Shard == id
-	})
-}
-
-// asideMessage has the open batch move the next message of a channel to the inbox.
-func (l *Lane) asideMessage(now model.Time, p *pair) {
+// asideMessage lets a batch move the next message of a channel to the inbox.
+func (l *Lane) asideMessage(now model.Time, b *building, p *pair) {
 	m := &p.queue[0]
-	l.deferAside(now, p.to, l.cfg.NewRun(), m.Message, m.Damaged, false)
-	p.consume(l, &input{pair: p, seq: m.Seq})
+	l.deferAside(now, b, store.InboxRow{Shard: p.to, ID: l.cfg.NewRun(), Message: m.Message, Damaged: m.Damaged}, false)
+	l.mail.consume(p, b, m.Seq)
 }
 
-// deferAside has the open batch keep a message that cannot be read. known tells that the inbox has a row of it.
-func (l *Lane) deferAside(now model.Time, shard model.ShardID, id model.RunID, m model.Message, d *model.Damaged, known bool) {
-	row := store.InboxRow{Shard: shard, ID: id, Message: m, Damaged: d, NotBefore: now.Add(l.cfg.QuarantineFor)}
+// deferAside lets a batch keep a message that cannot be read. known says that the inbox has a row
+// of it already. A damaged message that is new to the inbox is rewritten, so that no build takes it
+// for one that it can read.
+func (l *Lane) deferAside(now model.Time, b *building, row store.InboxRow, known bool) {
+	d := row.Damaged
+	row.NotBefore = now.Add(l.cfg.QuarantineFor)
 	if !d.Newer {
 		row.NotBefore = model.MaxTime
 		if !known {
-			row.Message, row.Damaged = model.SetAside(m.To, d), nil // so that nobody takes it for one that can be read
+			row.Message, row.Damaged = model.SetAside(row.Message.To, d), nil
 		}
 	}
-	b := l.open
 	b.batch.Deferred = append(b.batch.Deferred, row)
 	b.bytes += len(d.Raw)
-	b.asides = append(b.asides, Aside{Why: d.Why, Newer: d.Newer, id: id})
+	b.asides = append(b.asides, Aside{Why: d.Why, Newer: d.Newer, id: row.ID})
 }
 
-// asideLanded tells what a batch has moved out of the way.
-func (l *Lane) asideLanded(b *building) {
+// finishAside tells what a committed batch has moved out of the way.
+func (l *Lane) finishAside(b *building) {
 	for _, id := range b.requests {
-		l.mail.consumed(id)
+		l.mail.finish(id)
 	}
-	a := &l.mail.aside
-	for _, m := range b.asides {
-		if _, told := a.told[m.id]; told {
-			continue
-		}
-		l.out.Aside = append(l.out.Aside, m)
-		if m.Newer && len(a.told) < maxAsideTold {
-			if a.told == nil {
-				a.told = map[model.RunID]struct{}{}
-			}
-			a.told[m.id] = struct{}{}
-		}
-	}
-	if len(b.asides) > 0 {
-		a.until = 0
-		if len(a.requests) == 0 && !slices.ContainsFunc(a.pairs, (*pair).damaged) {
-			a.alone = false // the next ones may go together again
-		}
-	}
+	l.mail.aside.report(&l.out, b.asides)
 }
 
-// asideRefused deals with a refused batch that moves what cannot be read: the next ones move one at a time, and after a pause. What was to be moved is read again.
-func (l *Lane) asideRefused(now model.Time, b *building) {
-	a := &l.mail.aside
+// refuseAside handles a refused batch that moves what cannot be read. What it was to move is read
+// again.
+func (l *Lane) refuseAside(now model.Time, b *building) {
 	for _, id := range b.requests {
-		delete(l.mail.inbox, id)
+		l.mail.untake(id)
 	}
-	if a.alone {
-		a.until = now.Add(l.cfg.QuarantineFor)
-	}
-	a.alone = true
+	l.mail.aside.refuse(now.Add(l.cfg.QuarantineFor))
 }
 
 // asideWake is when the next try is due.
 func (l *Lane) asideWake() model.Time {
-	a := &l.mail.aside
-	if len(a.pairs)+len(a.requests) == 0 || l.flight != nil || l.recovery.busy() || l.recovery.careful() {
+	if !l.canMoveAside() {
 		return 0
 	}
-	return max(a.until, 1)
+	return max(l.mail.aside.until, 1)
 }
 
-// asideDue has items of a mailbox moved out of the way that cannot be read.
-func (l *Lane) asideDue(now model.Time, e *entry, box []model.MailboxItem) {
+// asideDamaged moves items of a mailbox that cannot be read out of the way.
+func (l *Lane) asideDamaged(now model.Time, e *entry, box []model.MailboxItem) {
 	e.actor.damaged = nil
 	for i := range box {
 		if box[i].Damaged != nil {
@@ -180,12 +132,12 @@ func (l *Lane) asideDue(now model.Time, e *entry, box []model.MailboxItem) {
 		}
 	}
 	if len(e.actor.damaged) > 0 && !e.shard.draining {
-		l.take(now, e, &input{kind: inAside, address: e.address})
+		l.take(now, e, &asideInput{inputBase{address: e.address}})
 	}
 }
 
-// applyAside moves items of a mailbox to the inbox that cannot be read. Whatever else waits for the entity goes on.
-func (l *Lane) applyAside(now model.Time, e *entry, in *input) {
+// apply removes the items from the mailbox and keeps them in the inbox, in one commit.
+func (in *asideInput) apply(l *Lane, now model.Time, e *entry) {
 	items := e.actor.damaged
 	e.actor.damaged = nil
 	var d core.Decision
@@ -198,26 +150,30 @@ func (l *Lane) applyAside(now model.Time, e *entry, in *input) {
 	}
 }
 
-// asideItem has the open batch keep an item of a mailbox that cannot be read.
+// asideItem lets the open batch keep an item of a mailbox that cannot be read. The sender of a
+// one-way call was answered when the call was stored, so nothing is remembered under its request id
+// a second time.
 func (l *Lane) asideItem(now model.Time, e *entry, it *model.MailboxItem) {
 	m, body := it.Message, it.Damaged
 	m.To = e.address
-	if m.OneWay && body.Newer { // whoever sent it was answered when it was stored
+	if m.OneWay && body.Newer {
 		m.RequestID, body = "", body.WithoutRequestID()
 	}
-	l.deferAside(now, e.shard.id, l.cfg.NewRun(), m, body, false)
+	l.deferAside(now, l.open, store.InboxRow{Shard: e.shard.id, ID: l.cfg.NewRun(), Message: m, Damaged: body}, false)
 }
 
-// misplaced reports whether a row names an address that does not belong to its shard: its columns are damaged. It is told of once, and passed over.
-func (l *Lane) misplaced(shard model.ShardID, a model.Address, what string) bool {
+const maxOdd = 100 // rows in wrong places that the lane remembers having told of
+
+// passOver reports whether a row names an address that does not belong to its shard: its columns
+// are damaged. The lane tells of it once and passes over it.
+func (l *Lane) passOver(shard model.ShardID, a model.Address, what string) bool {
 	if a.Shard(l.cfg.Shards) == shard {
 		return false
 	}
-	if why := what + " of shard " + strconv.Itoa(int(shard)) + " names " + a.String() + ", which belongs to another shard"; !slices.Contains(l.odd, why) && len(l.odd) < maxOdd {
+	why := what + " of shard " + strconv.Itoa(int(shard)) + " names " + a.String() + ", which belongs to another shard"
+	if !slices.Contains(l.odd, why) && len(l.odd) < maxOdd {
 		l.odd = append(l.odd, why)
 		l.out.Aside = append(l.out.Aside, Aside{Why: why})
 	}
 	return true
 }
-
-const maxOdd = 100 // rows in wrong places that were told of

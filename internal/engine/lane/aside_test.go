@@ -14,7 +14,7 @@ import (
 )
 
 // sendsDamaged commits messages of the other node; those that are nil cannot be read by anybody.
-func (f *foreign) sendsDamaged(to model.ShardID, ms ...*model.Message) {
+func (f *foreignQueries) sendsDamaged(to model.ShardID, ms ...*model.Message) {
 	f.r.t.Helper()
 	f.batch++
 	b := &store.Batch{Lane: f.ref, Number: f.batch, At: f.r.now}

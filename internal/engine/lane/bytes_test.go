@@ -258,7 +258,7 @@ func TestLateBatchThatLanded(t *testing.T) {
 	r.fail(store.Unknown)
 	r.refenceNow()
 	r.landUnheard()
-	r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
+	r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
 	r.flush()
 	if r.refence == nil || r.commit != nil {
 		t.Fatal("the fence does not move before the lane goes on")

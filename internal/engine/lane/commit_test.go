@@ -203,7 +203,7 @@ func TestUnknownCommitThatLanded(t *testing.T) {
 	r.turn(a, does(step("x"), signalTo(b, "m", "hello")))
 	r.flush()
 	r.landUnheard()
-	r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "connection lost"))
+	r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "connection lost"))
 	r.flush()
 	if r.commit != nil || r.refence == nil || len(r.held[r.current(a).Start.Run].events) != 0 {
 		t.Fatal("something was done before the fence was moved")
@@ -233,7 +233,7 @@ func TestUnknownCommitWithStarts(t *testing.T) {
 		r.start(key("new"), "new")
 		r.flush()
 		r.landUnheard()
-		r.l.Committed(r.now, store.Committed{}, errors.New("unclassified, so unknown"))
+		r.l.FinishCommit(r.now, store.Committed{}, errors.New("unclassified, so unknown"))
 		r.flush()
 		r.refenceNow()
 		if r.verify == nil {
@@ -242,7 +242,7 @@ func TestUnknownCommitWithStarts(t *testing.T) {
 		r.wantSilence("old", "new")
 		if lookFails {
 			r.verify = nil
-			r.l.Verified(r.now, nil, errInjected)
+			r.l.FinishVerify(r.now, nil, errInjected)
 			r.flush()
 			r.wantSilence("old", "new")
 			r.pass(time.Second)
@@ -318,12 +318,12 @@ func (r *rig) deadLaneDoesNothing() {
 		r.t.Error("a dead lane takes an await")
 	}
 	r.l.Turn(r.now, 1, &model.Turn{Run: model.RunID{1}, Generation: 7})
-	r.l.Release(r.now, 1, model.RunID{1}, 7, 0, nil)
-	r.l.Committed(r.now, store.Committed{}, nil)
-	r.l.Refenced(r.now, 9, 9, nil)
-	r.l.Verified(r.now, nil, nil)
-	r.l.Loaded(r.now, 1, lane.LoadResult{})
-	r.l.Acquired(r.now, []store.AcquiredShard{{Shard: 1}})
+	r.l.Release(r.now, 1, &model.Turn{Run: model.RunID{1}, Generation: 7})
+	r.l.FinishCommit(r.now, store.Committed{}, nil)
+	r.l.FinishRefence(r.now, 9, 9, nil)
+	r.l.FinishVerify(r.now, nil, nil)
+	r.l.FinishLoad(r.now, 1, lane.LoadResult{})
+	r.l.Acquire(r.now, []store.AcquiredShard{{Shard: 1}})
 	r.giveUp(1)
 	r.l.Messages([]store.MessageRow{{To: 1, From: 2, Seq: 1}})
 	r.l.MailWaits()
@@ -354,7 +354,7 @@ func TestFenceThatStandsElsewhere(t *testing.T) {
 		number := r.commit.Number
 		r.fail(store.Unknown)
 		r.refence = nil
-		r.l.Refenced(r.now, 99, number+off, nil)
+		r.l.FinishRefence(r.now, 99, number+off, nil)
 		r.flush()
 		if r.dead == nil {
 			t.Errorf("a fence at batch %d while %d is in flight: the lane goes on", number+off, number)
@@ -371,7 +371,7 @@ func TestFenceCannotBeMoved(t *testing.T) {
 	r.fail(store.Unknown)
 	for range 10 {
 		r.refence = nil
-		r.l.Refenced(r.now, 0, 0, store.Errorf(store.Away, "refence", "injected"))
+		r.l.FinishRefence(r.now, 0, 0, store.Errorf(store.Away, "refence", "injected"))
 		r.flush()
 		if r.commit != nil || r.refence != nil {
 			t.Fatal("no pause")

@@ -8,22 +8,25 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// crowded refuses a request of a client when too much waits for its address: too many requests, too many bytes, or more requests
-// than a batch takes, of which the first has waited too long. Only the backlog of the lane counts: what has not been applied yet. An
-// update that the code has not answered has been applied and may wait for as long as its caller likes. For calls of entities see stalled.
+// checkCrowd refuses a request of a client when too much waits for its address: too many requests,
+// too many bytes, or more requests than a batch takes while the first has waited too long. Only the
+// backlog of the lane counts, which is what has not been applied. An update that the code has not
+// answered has been applied, and may wait for as long as its caller likes. For calls of entities
+// see whyStalled.
 //
-// A few callers who wait out an outage of the store are not refused, however long it lasts. A line that grows behind something that
-// does not move is.
-func (l *Lane) crowded(now model.Time, e *entry, in *input) error {
-	n := len(e.backlog)
-	if n == 0 || in.forced() { // an operator can always remove it
+// A few callers that wait out an outage of the store are not refused, however long it lasts. A line
+// that grows behind something that does not move is.
+func (l *Lane) checkCrowd(now model.Time, e *entry, in *messageInput) error {
+	n := len(e.backlog.inputs)
+	if n == 0 || in.isForced() { // an operator can always remove it
 		return nil
 	}
-	age := now.Sub(e.backlog[0].since)
+	age := now.Sub(e.backlog.inputs[0].base().since)
 	switch {
 	case n >= l.cfg.MaxBacklog:
-	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.writes(): // what a claim writes comes before its report
-	case n > l.cfg.PerKey && l.bytes >= l.cfg.MaxBytes/4 && e.waitingBytes() >= l.cfg.MaxBytes/4:
+	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.isWrite():
+		// What a claim writes comes before its report.
+	case n > l.cfg.PerKey && l.budget.used >= l.cfg.MaxBytes/4 && e.waitingBytes() >= l.cfg.MaxBytes/4:
 	default:
 		return nil
 	}
@@ -32,8 +35,8 @@ func (l *Lane) crowded(now model.Time, e *entry, in *input) error {
 
 // waitingBytes is how many bytes wait for the address.
 func (e *entry) waitingBytes() (n int) {
-	for _, in := range e.backlog {
-		n += in.held
+	for _, in := range e.backlog.inputs {
+		n += in.base().held
 	}
 	return n
 }
@@ -45,28 +48,28 @@ func (l *Lane) whyWaits(e *entry) string {
 		return "a commit was refused or late, and its inputs are applied again in smaller ones"
 	case l.recovery.busy():
 		return "the store has not taken the last commit"
-	case e.loading:
+	case e.reading.active:
 		return "it is being read from the store"
-	case e.starting:
+	case e.pending.starting:
 		return "its start is being committed"
-	case e.removing:
+	case e.pending.removing:
 		return "old runs of it are being removed"
-	case e.poison != nil:
-		return "it " + e.poison.String()
+	case e.quarantine.why != nil:
+		return "it " + e.quarantine.why.String()
 	}
 	return "more requests come than commits can take"
 }
 
-// maxLine is how long the first call of a line may wait for its turn before clients are refused. Operations
-// may take seconds, and a line that moves is no reason to refuse anybody.
+// maxLine is how long the first call of a line may wait for its turn before the lane refuses
+// clients. Operations may take seconds, and a line that moves is no reason to refuse a call.
 const maxLine = 30 * time.Second
 
-// stalled says why an entity takes no further call of a client: more calls wait for their turn than
-// are made together, and the first of them has waited too long. It is empty when the call may wait.
-// What nobody waits for, and what a workflow sends, is only bounded by the size of the mailbox.
-func (l *Lane) stalled(now model.Time, e *entry, in *input) string {
-	m, n := in.message, e.actor.entity
-	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.pair != nil || n.Waiting() <= l.cfg.PerKey {
+// whyStalled says why an entity takes no further call of a client: more calls wait for their turn
+// than are made together, and the first of them has waited too long. It is empty when the call may
+// wait. One-way calls and calls of workflows are only bounded by the size of the mailbox.
+func (l *Lane) whyStalled(now model.Time, e *entry, in *messageInput) string {
+	m, n := in.origin.message, e.actor.entity
+	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.origin.pair != nil || n.Waiting() <= l.cfg.PerKey {
 		return ""
 	}
 	waiting, since := n.Line()

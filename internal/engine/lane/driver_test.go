@@ -159,7 +159,7 @@ func (r *rig) acquire(ids ...model.ShardID) {
 	for i := range got {
 		got[i].Crashed = r.crashed
 	}
-	r.l.Acquired(r.now, got)
+	r.l.Acquire(r.now, got)
 	r.take()
 }
 
@@ -307,7 +307,7 @@ func (r *rig) durableMessage(m store.MessageRow) {
 func (r *rig) commitNow() {
 	r.t.Helper()
 	res, err := r.land()
-	r.l.Committed(r.now, res, err)
+	r.l.FinishCommit(r.now, res, err)
 	r.flush()
 }
 
@@ -360,7 +360,7 @@ func (r *rig) fail(c store.Class) {
 		r.t.Fatal("no batch is in flight")
 	}
 	r.commit = nil
-	r.l.Committed(r.now, store.Committed{}, store.Errorf(c, "commit", "injected"))
+	r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(c, "commit", "injected"))
 	r.flush()
 }
 
@@ -372,7 +372,7 @@ func (r *rig) refenceNow() {
 	if err == nil {
 		r.cfg.Ref.Epoch = epoch
 	}
-	r.l.Refenced(r.now, epoch, landed, err)
+	r.l.FinishRefence(r.now, epoch, landed, err)
 	r.flush()
 }
 
@@ -383,7 +383,7 @@ func (r *rig) verifyNow() {
 		rows[i] = r.current(s.Start.Address)
 	}
 	r.verify = nil
-	r.l.Verified(r.now, rows, nil)
+	r.l.FinishVerify(r.now, rows, nil)
 	r.flush()
 }
 
@@ -401,11 +401,11 @@ func (r *rig) read() {
 func (r *rig) readOne(ld lane.Load) {
 	if r.reads != nil {
 		if res := r.reads(&ld); res != nil {
-			r.l.Loaded(r.now, ld.ID, *res)
+			r.l.FinishLoad(r.now, ld.ID, *res)
 			return
 		}
 	}
-	r.l.Loaded(r.now, ld.ID, engine.Read(r.t.Context(), r.st, ld, r.now))
+	r.l.FinishLoad(r.now, ld.ID, engine.Read(r.t.Context(), r.st, ld, r.now))
 }
 
 // settle does everything that the lane asks for until it asks for nothing more.
@@ -618,7 +618,7 @@ func (r *rig) release(a model.Address, waits string) {
 	r.t.Helper()
 	for run, h := range r.held {
 		if h.start.Address == a {
-			r.l.Release(r.now, h.worker, run, h.gen, int64(len(h.events)), []model.Reason{{Code: model.WaitSignal, Name: waits}})
+			r.l.Release(r.now, h.worker, &model.Turn{Run: run, Generation: h.gen, Seen: int64(len(h.events)), Waits: []model.Reason{{Code: model.WaitSignal, Name: waits}}})
 			r.take()
 			return
 		}

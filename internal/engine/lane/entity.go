@@ -1,13 +1,10 @@
 package lane
 
 import (
-	"container/list"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/store"
 )
 
 const (
@@ -17,64 +14,21 @@ const (
 	mailboxPage       = 1000
 )
 
-// actor is an entity or a service that the lane has in memory.
-type actor struct {
-	entity  *core.Entity // nil until it has been read
-	durable model.Entity // what is committed of it: views are made on that
-	jobs    []*job       // that workers have
-	kept    []*core.Item // calls that are only in memory, while the rest is read again
-	counted int          // bytes of all that waits, as the lane has counted them
-	rest    *list.Element
-	bytes   int                 // that it takes while it rests
-	damaged []model.MailboxItem // items that cannot be read, until they are moved out of the mailbox
-	until   model.Time          // when it leaves memory, if nobody calls it before
-}
-
-// job is a hand-over of calls to a worker. Nothing of it has happened before what it led to is committed: one that is lost is simply made again, but for calls that are made at
-// most once.
-type job struct {
-	gen     uint64
-	worker  WorkerID
-	entry   *entry
-	items   []*core.Item
-	version int64 // of the row that they are made on
-	result  *model.Operated
-	size    int        // of the result as it came: what it may not have done is taken out of it
-	since   model.Time // when a worker got it
-	until   model.Time // when it had reported
-}
-
-// OperateCall hands calls of an entity to a worker.
-type OperateCall struct {
-	Worker     WorkerID
-	Operations model.Operations
-}
-
-func (j *job) views() bool { return j.items[0].View }
-
-// isEntity reports whether the address is that of an entity or of a service: no run has it.
-func (e *entry) isEntity() bool { return e.actor != nil }
-
-// loadEntity reads an entity with its mailbox.
-func (l *Lane) loadEntity(e *entry) {
-	e.loading = true
-	l.loads.add(&Load{Kind: LoadEntity, Shard: e.shard.id, Address: e.address, entry: e})
-}
-
-// loadedEntity takes up an entity that has been read.
-func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
+// acceptEntity takes in an entity that has been read.
+func (l *Lane) acceptEntity(now model.Time, ld *Load, r LoadResult) {
 	e := ld.entry
 	if ld.version != e.version {
-		if e.loading {
+		if e.reading.active {
 			l.loads.add(ld)
 		}
 		return
 	}
-	e.loading, e.due = false, false
+	e.reading.active, e.reading.due = false, false
 	if r.Err != nil {
 		l.quarantine(now, e, model.Unreadable(r.Err))
 		return
 	}
+
 	if !e.known {
 		a := e.actor
 		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
@@ -83,21 +37,23 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		l.suspect(e)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		a.entity.Mark(l.views(e))
-		l.settleDue(now, e)
-		l.asideDue(now, e, r.Entity.Mailbox)
+		l.settleEntity(now, e)
+		l.asideDamaged(now, e, r.Entity.Mailbox)
 	}
+
 	l.operate(now, e)
-	if len(e.backlog) > 0 {
+	if len(e.backlog.inputs) > 0 {
 		l.schedule(e)
 	} else {
 		l.maybeDrop(e)
 	}
 }
 
-// loadedMailboxes takes up entities of shards that have just become ours and for which something waits, and reads on.
-func (l *Lane) loadedMailboxes(now model.Time, ld *Load, r LoadResult) {
+// acceptMailboxes dispatches entities of newly acquired shards that have something in their
+// mailbox, and reads on.
+func (l *Lane) acceptMailboxes(now model.Time, ld *Load, r LoadResult) {
 	for _, k := range r.Mailboxes {
-		if l.misplaced(k.Shard, k.Address, "a mailbox") {
+		if l.passOver(k.Shard, k.Address, "a mailbox") {
 			continue
 		}
 		if e := l.entry(k.Address); e != nil {
@@ -109,7 +65,8 @@ func (l *Lane) loadedMailboxes(now model.Time, ld *Load, r LoadResult) {
 	}
 }
 
-// JoinEntities adds a worker that has the code of entities. Calls that waited for somebody like it are handed over.
+// JoinEntities adds a worker that has the code of entities. It gets calls that waited for such a
+// worker.
 func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer) {
 	l.workers.here[id] = true
 	for i := range o.Types {
@@ -126,8 +83,9 @@ func (l *Lane) entityType(e *entry) *model.EntityType {
 	return nil
 }
 
-// views tells which calls of an entry change nothing: all builds that are here have to say so, because any of them may be given the call, and what an operation changes
-// that was taken for a view would be lost.
+// views returns a function that reports which calls of an entry change nothing. All builds that are
+// here have to say so, because any of them may get the call: if an operation were taken for a view,
+// what it changes would be lost.
 func (l *Lane) views(e *entry) func(name string) bool {
 	offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]
 	return func(name string) bool {
@@ -136,17 +94,21 @@ func (l *Lane) views(e *entry) func(name string) bool {
 }
 
 // applyToEntity decides what a message does to an entity.
-func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
-	m := in.message
-	remote := in.pair != nil || !in.inbox.IsZero()
-	a := core.Arrival{Tag: in.token, Room: defaultMailbox}
+func (l *Lane) applyToEntity(now model.Time, e *entry, in *messageInput) {
+	m := in.origin.message
+	remote := in.origin.remote()
+	a := core.Arrival{Tag: in.origin.token, Room: defaultMailbox}
 	if t := l.entityType(e); t != nil && t.Mailbox > 0 {
 		a.Room = t.Mailbox
 	}
 	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
-	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
+	a.Stored = remote || m.OneWay && !m.Brief // the sender relies on it
+
+	// How safe the call is: whether it is stored, and what has to be committed before it begins.
 	if e.address.Stateless() && !m.Brief && !remote {
-		a.Stored, a.Held = true, true // it is made at least once: nobody begins before its row is there. What comes from elsewhere is in the store already
+		// The call is made at least once, so it begins after its row is stored. A remote call is in
+		// the store already.
+		a.Stored, a.Held = true, true
 	}
 	if m.Brief && remote {
 		if a.View {
@@ -154,50 +116,57 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 			view.Brief = false // the next owner may make it as well
 			m = &view
 		}
-		a.Held = m.Brief // it is made at most once: nobody begins before the row that brought it is gone
+		// It is made at most once, so it begins after the row that brought it is gone.
+		a.Held = m.Brief
 	}
+
+	// What there is no room for is refused.
 	if !a.View {
-		a.Stalled = l.stalled(now, e, in)
+		a.Stalled = l.whyStalled(now, e, in)
 	}
-	if err := l.noRoomFor(e, in, a.Stored); err != nil {
-		l.reply(e.address, in.awaits, Answer{Token: in.token, Err: err})
+	if err := l.noRoomFor(e, in.origin.message, a.Stored); err != nil {
+		in.refuse(l, err)
 		l.done(in)
 		l.operate(now, e)
 		return
 	}
-	in.dropping(e, m)
+
+	in.noteDropped(e, m)
 	d := e.actor.entity.Deliver(m, a, now)
 	if in.drops != nil && d.Answer.Failure == nil {
 		defer l.tellDropped(e, in.drops)
 	}
+
 	if d.Pending && !d.Writes() && !remote {
-		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
-		l.expect(e, in)
+		// The call waits in memory, and so does its caller. It is not an input of a batch: if a
+		// batch is refused, the call is still there.
+		l.expect(e, &in.origin)
 		l.done(in)
 	} else if b := l.record(e, in, &d); b != nil && a.Held && d.Answer.Failure == nil {
-		b.effects = append(b.effects, effect{kind: effBegin, entry: e, input: in})
+		b.effects = append(b.effects, effect{kind: effBegin, entry: e, message: in})
 	}
 	l.operate(now, e)
 }
 
-// begin has a call made whose row is there: a brief one of another process, or one that is made at least once. When the entity has been given up meanwhile, its
-// next owner finds the row.
-func (l *Lane) begin(now model.Time, e *entry, m *model.Message) {
+// beginCall makes a call whose row is stored: a brief call of another process, or one that is made
+// at least once. If the lane has given up the entity in the meantime, its next owner finds the row.
+func (l *Lane) beginCall(now model.Time, e *entry, m *model.Message) {
 	if a := e.actor; a.entity != nil {
 		a.entity.Begin(m)
 		l.operate(now, e)
 	}
 }
 
-// settleDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone. And it answers
-// calls that nobody may make any more.
-func (l *Lane) settleDue(now model.Time, e *entry) {
-	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard sees to it
-		l.take(now, e, &input{kind: inSettle, address: e.address})
+// settleEntity gives the lock to the next in turn when neither a message nor a result does so,
+// because what stood before it was only in memory and is gone. It also answers calls that no worker
+// may make.
+func (l *Lane) settleEntity(now model.Time, e *entry) {
+	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard does it
+		l.take(now, e, &settleInput{inputBase{address: e.address}})
 	}
 }
 
-func (l *Lane) applySettle(now model.Time, e *entry, in *input) {
+func (in *settleInput) apply(l *Lane, now model.Time, e *entry) {
 	d := e.actor.entity.Settle(now)
 	l.record(e, in, &d)
 	l.operate(now, e)
@@ -205,34 +174,39 @@ func (l *Lane) applySettle(now model.Time, e *entry, in *input) {
 
 // operate hands calls to workers, as far as they may be made.
 func (l *Lane) operate(now model.Time, e *entry) {
-	l.weighMail(e)
-	if l.dead != nil || e.shard.draining || e.poison != nil || e.removing || l.recovery.careful() {
+	l.budget.weighMail(e)
+	if l.dead != nil || e.shard.draining || e.quarantine.why != nil || e.pending.removing || l.recovery.careful() {
 		return
 	}
 	if !e.known {
 		l.loadSoon(e)
 		return
 	}
+
 	a := e.actor
 	if a.entity.Waiting() == 0 {
-		l.unstrand(e)
+		l.workers.unstrand(e)
 		l.restUntil(now, e)
 		return
 	}
-	l.wakeUp(e)
-	k := kind{e.address.Tenant, e.address.Type}
+	l.resting.remove(e)
+
 	t := l.entityType(e)
 	if t == nil {
 		if slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageCall }) {
-			l.strand(k, e, noWorker(e))
+			l.strand(e, noWorker(e))
 		}
 		return
 	}
-	if !l.landing(e) {
+
+	// Views are made on what is committed, beside the operations.
+	if !l.isLanding(e) {
 		if views := a.entity.Views(l.views(e)); len(views) > 0 {
-			l.hand(now, e, views, &a.durable)
+			l.handOverCalls(now, e, views, &a.durable)
 		}
 	}
+
+	// Operations are made in order; those of a service side by side.
 	most := operationsPerHand
 	if e.address.Stateless() {
 		most = 1
@@ -243,13 +217,14 @@ func (l *Lane) operate(now model.Time, e *entry) {
 			l.accuse(now, e)
 			return
 		}
-		l.hand(now, e, items, &a.entity.Row)
+		l.handOverCalls(now, e, items, &a.entity.Row)
 	}
 }
 
-// landing reports whether a change of the entity is on its way into the store. Others may have read it there already, by Get, and a view that is asked for after that must not be made on
-// what was before: it waits until the commit is known.
-func (l *Lane) landing(e *entry) bool {
+// isLanding reports whether a change of the entity is on its way to the store. Other callers may
+// have read it there already, and a view that is asked for after that must not show an older state:
+// it waits until the commit is known.
+func (l *Lane) isLanding(e *entry) bool {
 	if l.flight == nil {
 		return false
 	}
@@ -257,18 +232,17 @@ func (l *Lane) landing(e *entry) bool {
 	return ok
 }
 
-// viewsDue has views made that waited for a commit.
-func (l *Lane) viewsDue(now model.Time, e *entry) {
+// makeViews makes views that waited for a commit.
+func (l *Lane) makeViews(now model.Time, e *entry) {
 	if e.known && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.View && !it.Begun() }) {
 		l.operate(now, e)
 	}
 }
 
-// hand gives calls to a worker that has the code.
-func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
+// handOverCalls gives calls to a worker that has the code.
+func (l *Lane) handOverCalls(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
 	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
-	l.workers.gen += uint64(l.cfg.Lanes)
-	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version, since: now}
+	j := &job{gen: l.workers.nextGen(), worker: w, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
 	calls := make([]model.OperationCall, len(items))
@@ -280,51 +254,72 @@ func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Enti
 	}})
 }
 
-// Operated hands in what a worker has made of calls. What nobody asked for any more is dropped.
-func (l *Lane) Operated(now model.Time, w WorkerID, r *model.Operated) {
+// FinishCalls hands in the results of calls that a worker has made. The lane drops results that it
+// no longer waits for.
+func (l *Lane) FinishCalls(now model.Time, w WorkerID, r *model.Operated) {
 	j := l.jobs[r.Generation]
 	if l.dead != nil || j == nil || j.worker != w {
 		return
 	}
-	l.unjob(j)
+	l.removeJob(j)
 	j.result, j.size, j.until = r, r.Size(), now
-	l.take(now, j.entry, &input{kind: inOperated, address: j.entry.address, job: j})
+	l.take(now, j.entry, &resultInput{inputBase{address: j.entry.address}, j})
 }
 
-func (l *Lane) unjob(j *job) {
+func (l *Lane) removeJob(j *job) {
 	delete(l.jobs, j.gen)
 	a := j.entry.actor
 	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
 }
 
-// applyOperated records what came of calls.
-func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
+func (in *resultInput) size() int { return inputBytes + in.job.size }
+
+func (in *resultInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
+	in.refuse(l, e.refusal())
+	l.done(in)
+}
+
+// refuse tells the callers whose calls the result is about that the lane does not record it.
+func (in *resultInput) refuse(l *Lane, err error) {
+	for _, it := range in.job.items {
+		l.refuseCall(it, in.address, err, true)
+	}
+}
+
+// apply records the results of calls.
+func (in *resultInput) apply(l *Lane, now model.Time, e *entry) {
 	j := in.job
 	d, ok := e.actor.entity.Apply(j.items, j.result, j.version, now)
 	if !ok {
-		// They were made on something that is not how the entity stands, because that was undone: they are made again.
+		// The calls were made on a state that was undone since. They are made again.
 		l.keepUnstored(e, j)
 		l.done(in)
 		l.operate(now, e)
 		return
 	}
 	if e.actor.entity.Idle() {
-		l.restUntil(now, e) // before that is recorded: an entry that nothing was written for would leave memory at once
+		// It rests before the decision is recorded: an entry without a write would leave memory
+		// at once.
+		l.restUntil(now, e)
 	}
+
 	made := j.items[:min(len(j.result.Results), len(j.items))]
 	if j.views() && !d.Writes() {
 		if l.cfg.Watched {
-			l.notes(nil, e, in, &d)
+			l.noteFacts(nil, e, in, &d)
 		}
 		l.done(in)
 		for i, it := range made {
-			l.answer(j.answerOf(i, it)) // one without a request id: nobody but its caller waits for it
+			l.answer(j.answerOf(i, it)) // a view without a request id: only its caller waits for it
 		}
 	} else {
 		b := l.record(e, in, &d)
+
+		// Callers without a request id hear the answer after the commit, if there is one.
 		for i, it := range made {
 			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
-				l.bury(b, e, it.Message, res.Failure) // whoever sent it was told that it is not lost
+				// The sender was told that it is not lost.
+				l.keepRefused(b, e, it.Message, res.Failure)
 			}
 			switch a := j.answerOf(i, it); {
 			case it.Message.RequestID != "" || a.Token == nil: // it is answered as a request is
@@ -338,13 +333,6 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 	l.operate(now, e)
 }
 
-// answerOf is what the caller of an item hears.
-func (j *job) answerOf(i int, it *core.Item) Answer {
-	res := &j.result.Results[i]
-	a := model.Answer{Output: res.Output, Failure: res.Failure.Bounded()}
-	return Answer{Token: it.Tag, Answer: a, Err: core.RefusalOf(a)}
-}
-
 // keepUnstored gives calls back that only the job knows of.
 func (l *Lane) keepUnstored(e *entry, j *job) {
 	var lost []*core.Item
@@ -356,16 +344,19 @@ func (l *Lane) keepUnstored(e *entry, j *job) {
 	e.actor.entity.Keep(lost)
 }
 
-// forgetEntity drops what is known of an entity, which will be read again. What is only in memory is kept.
+// forgetEntity drops what the lane knows of an entity. The lane reads it again, and keeps what is
+// only in memory.
 func (l *Lane) forgetEntity(e *entry) {
 	a := e.actor
 	for _, j := range slices.Clone(a.jobs) {
-		l.unjob(j)
+		l.removeJob(j)
 	}
-	l.dropResults(e, func(*input) {}) // they were made on what is forgotten
+	l.dropResults(e, nil) // they were made on what is forgotten
+
 	if a.entity == nil {
 		return
 	}
+
 	var lost []*core.Item
 	for _, it := range a.entity.Mail() {
 		switch {
@@ -376,65 +367,58 @@ func (l *Lane) forgetEntity(e *entry) {
 			a.kept = append(a.kept, it)
 		}
 	}
+
 	a.entity = nil
-	l.interrupted(e, lost)
-	l.weighMail(e)
+	l.refuseInterrupted(e, lost)
+	l.budget.weighMail(e)
 }
 
 // dropResults takes back results that have come and have not been applied.
-func (l *Lane) dropResults(e *entry, each func(*input)) {
-	e.backlog = slices.DeleteFunc(e.backlog, func(in *input) bool {
-		if in.kind != inOperated {
+func (l *Lane) dropResults(e *entry, why error) {
+	e.backlog.inputs = slices.DeleteFunc(e.backlog.inputs, func(in input) bool {
+		if _, ok := in.(*resultInput); !ok {
 			return false
 		}
-		each(in)
+		if why != nil {
+			in.refuse(l, why)
+		}
 		l.done(in)
 		return true
 	})
 }
 
-// ErrInterrupted tells whoever made a call that is kept in memory only that nobody can tell whether it was made.
-var ErrInterrupted = fault.New(fault.Unavailable, core.Interrupted)
-
-// abandon has nobody make the calls of an entity that are only in memory. Those who wait are told: what has not begun may be asked of somebody else.
+// abandon gives up on calls of an entity that are only in memory. Their callers hear of it, and can
+// ask another owner for calls that have not begun.
 func (l *Lane) abandon(e *entry, why error) {
 	a := e.actor
 	for _, j := range slices.Clone(a.jobs) {
-		l.unjob(j)
+		l.removeJob(j)
 		for _, it := range j.items {
-			l.unmade(it, e.address, why, true)
+			l.refuseCall(it, e.address, why, true)
 		}
 	}
-	l.dropResults(e, func(in *input) { l.unheard(in, why) })
+	l.dropResults(e, why)
+
 	kept, entity := a.kept, a.entity
-	a.kept, a.entity = nil, nil // first: whoever is told is taken out of the mailbox
+	a.kept, a.entity = nil, nil // first: telling a caller removes its call from the mailbox
 	for _, it := range kept {
-		l.unmade(it, e.address, why, it.Begun())
+		l.refuseCall(it, e.address, why, it.Begun())
 	}
 	if entity != nil {
 		for _, it := range entity.Mail() {
-			if !it.Begun() { // else it has been told above
-				l.unmade(it, e.address, why, false)
+			if !it.Begun() { // otherwise its job has been refused above
+				l.refuseCall(it, e.address, why, false)
 			}
 		}
 	}
+
 	e.known = false
 	e.version++
-	l.weighMail(e)
+	l.budget.weighMail(e)
 }
 
-// unheard tells those whose calls a result is about that nobody records it.
-func (l *Lane) unheard(in *input, why error) {
-	if in.kind != inOperated {
-		return
-	}
-	for _, it := range in.job.items {
-		l.unmade(it, in.address, why, true)
-	}
-}
-
-// unmade tells whoever waits for a call that is only in memory that nobody makes it.
-func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
+// refuseCall tells the caller of a call that is only in memory that the call is not made.
+func (l *Lane) refuseCall(it *core.Item, to model.Address, why error, begun bool) {
 	if it.Seq != 0 {
 		return
 	}
@@ -442,98 +426,43 @@ func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
 		why = ErrInterrupted
 	}
 	if id := it.Message.RequestID; id != "" {
-		l.tellReply(to, id, Answer{Err: why})
+		l.waiters.reply(&l.out, to, id, Answer{Err: why})
 	} else {
 		l.reply(to, true, Answer{Token: it.Tag, Err: why})
 	}
 }
 
-// interrupted tells those whose calls are made at most once that nobody knows whether they were.
-func (l *Lane) interrupted(e *entry, lost []*core.Item) {
+// refuseInterrupted tells the callers of calls that are made at most once that these may or may not
+// have been made.
+func (l *Lane) refuseInterrupted(e *entry, lost []*core.Item) {
 	for _, it := range lost {
-		l.unmade(it, e.address, ErrInterrupted, true)
+		l.refuseCall(it, e.address, ErrInterrupted, true)
 	}
 }
 
-// leaveEntities gives the calls of a worker that is gone to others.
-func (l *Lane) leaveEntities(now model.Time, id WorkerID) {
+// returnJobs gives the calls of a worker that is gone to others.
+func (l *Lane) returnJobs(now model.Time, id WorkerID) {
 	for _, e := range l.sorted(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
 		for _, j := range slices.Clone(e.actor.jobs) {
 			if j.worker == id {
-				l.unjob(j)
-				l.interrupted(e, e.actor.entity.Return(j.items))
+				l.removeJob(j)
+				l.refuseInterrupted(e, e.actor.entity.Return(j.items))
 			}
 		}
-		l.settleDue(now, e)
+		l.settleEntity(now, e)
 		l.operate(now, e)
 		l.maybeDrop(e)
 	}
 }
 
-// stays reports whether the entity must not leave memory.
-func (a *actor) stays() bool {
-	return a.rest != nil || len(a.jobs) > 0 || len(a.kept) > 0 || a.entity != nil && !a.entity.Idle()
-}
-
-// committed makes a change of the row what views are made on.
-func (a *actor) committed(c *core.EntityChange) {
-	a.durable = c.Entity
-	if c.Gone {
-		a.durable = model.Entity{Address: c.Entity.Address}
-	}
-}
-
-// changeEntity puts the change of a row into the batch. Several in one batch are one write.
-func (b *building) changeEntity(e *entry, c *core.EntityChange) {
-	row := store.EntityRow{Shard: e.shard.id, Entity: c.Entity, Prev: c.Prev, Gone: c.Gone}
-	b.bytes += c.Entity.Size()
-	i, ok := b.changed[e]
-	if !ok {
-		if b.changed == nil {
-			b.changed = map[*entry]int{}
-		}
-		b.changed[e] = len(b.batch.Entities)
-		b.batch.Entities = append(b.batch.Entities, row)
-		return
-	}
-	old := &b.batch.Entities[i]
-	b.bytes -= old.Entity.Size()
-	row.Prev = old.Prev
-	if row.Prev != 0 || !row.Gone {
-		*old = row
-		return
-	}
-	b.batch.Entities = slices.Delete(b.batch.Entities, i, i+1) // it came and went
-	delete(b.changed, e)
-	for other, at := range b.changed {
-		if at > i {
-			b.changed[other] = at - 1
-		}
-	}
-}
-
-// changeMailbox puts new and dealt-with items into the batch. What came and went in one batch is no write.
-func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
-	for _, seq := range d.Taken {
-		if i := slices.IndexFunc(b.batch.Mailbox, func(r store.MailboxRow) bool { return r.Item.Seq == seq && r.EntityKey == key }); i >= 0 {
-			b.batch.Mailbox = slices.Delete(b.batch.Mailbox, i, i+1)
-		} else {
-			b.batch.Taken = append(b.batch.Taken, store.MailboxKey{EntityKey: key, Seq: seq})
-		}
-	}
-	for i := range d.Mailbox {
-		b.batch.Mailbox = append(b.batch.Mailbox, store.MailboxRow{EntityKey: key, Item: d.Mailbox[i]})
-	}
-}
-
-// explainEntity says what those wait for who call an entity.
+// explainEntity says what the callers of an entity wait for.
 func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	a := e.actor
 	if a.entity == nil || a.entity.Waiting() == 0 {
 		return nil, false
 	}
-	if e.unserved {
-		return e.waits, true
+	if e.wait.worker {
+		return e.wait.reasons, true
 	}
 	row := &a.entity.Row
 	out := slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return core.LockedOut(row, it.Message) })

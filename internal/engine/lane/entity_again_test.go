@@ -104,7 +104,7 @@ func TestEntitySendsARequestAgain(t *testing.T) {
 		o := r.operations[0]
 		r.operations = r.operations[1:]
 		res := model.Operated{Entity: a, Generation: o.Operations.Generation, Results: []model.OperationResult{{Messages: ms}}}
-		r.l.Operated(r.now, o.Worker, &res)
+		r.l.FinishCalls(r.now, o.Worker, &res)
 		r.take()
 		r.work()
 		r.wantAnswer(token, "")
@@ -191,7 +191,7 @@ func TestImproperReportLeavesNoBytes(t *testing.T) {
 	res := operated(&o.Operations)
 	res.Results[0].Output = model.TextPayload("much to say")
 	res.Results[0].Messages = []model.Message{{Kind: model.MessageGrant, To: key("x")}}
-	r.l.Operated(r.now, o.Worker, &res)
+	r.l.FinishCalls(r.now, o.Worker, &res)
 	r.take()
 	r.work()
 	if f := r.answers["one"].Answer.Failure; f == nil {

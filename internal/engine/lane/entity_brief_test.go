@@ -145,7 +145,7 @@ func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
 		"its worker gives it back": {begun, func(r *rig) {
 			o := r.operations[0]
 			r.operations = nil
-			r.l.Operated(r.now, o.Worker, &model.Operated{Entity: a, Generation: o.Operations.Generation})
+			r.l.FinishCalls(r.now, o.Worker, &model.Operated{Entity: a, Generation: o.Operations.Generation})
 			r.take()
 		}, true},
 	} {

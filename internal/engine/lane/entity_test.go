@@ -51,7 +51,7 @@ func (r *rig) serve(most int) {
 		r.operations = r.operations[1:]
 		most--
 		res := operated(&o.Operations)
-		r.l.Operated(r.now, o.Worker, &res)
+		r.l.FinishCalls(r.now, o.Worker, &res)
 		r.take()
 	}
 }
@@ -314,7 +314,7 @@ func TestEntityViewsDoNotGoBack(t *testing.T) {
 	if _, early := r.answers["landed"]; early {
 		t.Error("a view was made before the lane knew what had landed")
 	}
-	r.l.Committed(r.now, res, err)
+	r.l.FinishCommit(r.now, res, err)
 	r.take()
 	r.serve(10)
 	r.wantOutput("landed", "1;2;3;")

@@ -84,7 +84,7 @@ func TestFactsOfCalls(t *testing.T) {
 	r.serve(2) // the first hand-over was on what was refused: nobody wants its result
 	r.flush()
 	r.landUnheard()
-	r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer was lost"))
+	r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer was lost"))
 	r.flush()
 	r.settle()
 	r.wantEntityFacts("add 1 after 2s, handed over after 1s", "fail 3 after 2s, handed over after 1s", "2 made in 1s")

@@ -1,32 +1,16 @@
 package lane
 
-import (
-	"container/list"
-	"time"
+import "github.com/perdure/perdure/internal/model"
 
-	"github.com/perdure/perdure/internal/model"
-)
-
-const (
-	defaultEntityIdle  = time.Minute
-	entityCacheEntries = 100_000
-	entityCacheBytes   = 64 << 20
-)
-
-// resting are entities in memory that nobody calls, those first that nobody has called for longest.
-type resting struct {
-	list  *list.List
-	bytes int
-}
-
-func (r *resting) full() bool { return r.list.Len() > entityCacheEntries || r.bytes > entityCacheBytes }
-
-// restUntil has an entity that nobody calls stay in memory for a while: the next call needs not read it. Others make room for it.
+// restUntil lets an entity that no caller needs stay in memory for a while. Others make room for
+// it.
 func (l *Lane) restUntil(now model.Time, e *entry) {
 	l.rest(now, e)
-	for l.resting.full() && l.resting.list.Len() > 1 {
-		if !l.unrest(now, l.resting.list.Front().Value.(*entry)) {
-			return // it is behind the others now; the next one that comes to rest tries the next
+	for l.resting.full() {
+		if !l.unrest(now, l.resting.first()) {
+			// It rests behind the others now; the next entity that comes to rest tries the next
+			// one.
+			return
 		}
 	}
 }
@@ -37,28 +21,13 @@ func (l *Lane) rest(now model.Time, e *entry) {
 	if t := l.entityType(e); t != nil && t.Idle > 0 {
 		idle = t.Idle
 	}
-	l.wakeUp(e)
-	a := e.actor
-	a.until, a.bytes = now.Add(idle), 0
-	if a.entity != nil {
-		a.bytes = a.entity.Size()
-	}
-	a.rest = l.resting.list.PushBack(e)
-	l.resting.bytes += a.bytes
+	l.resting.add(e, now.Add(idle))
 }
 
-// wakeUp takes an entity from those that rest.
-func (l *Lane) wakeUp(e *entry) {
-	if a := e.actor; a.rest != nil {
-		l.resting.list.Remove(a.rest)
-		l.resting.bytes -= a.bytes
-		a.rest = nil
-	}
-}
-
-// unrest lets an entity leave memory. It reports false, and has it rest on, when something of it is still under way.
+// unrest lets an entity leave memory. It reports false, and lets the entity rest on, when something
+// of it is still under way.
 func (l *Lane) unrest(now model.Time, e *entry) bool {
-	l.wakeUp(e)
+	l.resting.remove(e)
 	l.maybeDrop(e)
 	if !e.gone {
 		l.rest(now, e)
@@ -66,20 +35,13 @@ func (l *Lane) unrest(now model.Time, e *entry) bool {
 	return e.gone
 }
 
-// unrestAll lets those leave memory whose time is over.
+// unrestAll lets entities leave memory whose time is over. It looks at each of them once.
 func (l *Lane) unrestAll(now model.Time) {
 	for n := l.resting.list.Len(); n > 0; n-- {
-		e := l.resting.list.Front().Value.(*entry)
+		e := l.resting.first()
 		if e.actor.until > now {
 			return
 		}
 		l.unrest(now, e)
 	}
-}
-
-func (l *Lane) restWake() model.Time {
-	if f := l.resting.list.Front(); f != nil {
-		return f.Value.(*entry).actor.until
-	}
-	return 0
 }

@@ -1,74 +1,41 @@
 package lane
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
-// entry is an address that the lane has something to do with. It leaves memory as soon as it is idle.
+// entry is an address that the lane has something to do with. It leaves memory as soon as it is
+// idle. Each group of fields answers one question about the address; the types stand in
+// entryparts.go.
 type entry struct {
 	address model.Address
 	shard   *shard
-	x       *core.Execution // current run; nil when the address has none, or before it has been read
-	known   bool            // x is right, be it nil
-	version int             // counts how often the state was dropped or read for a worker: what was read for an older one is out of date
+	gone    bool // it has left memory: a late result for it changes nothing
 
-	// starting is set while a start that assumed the address to be unused waits for its commit; other inputs wait behind it.
-	starting bool
-	// removing is set while runs of an address are removed whose current run was not known, or an entity is; no input is applied before the commit. It ends with the batch
-	// and with nothing else.
-	removing bool
-	fresh    bool // the run begins in a batch that is not committed yet; it is handed to a worker then
-	loading  bool // the run is being read, or something else that has to be known first
-	due      bool // the run is to be read after that
+	x     *core.Execution // the current run; nil when there is none, or before it has been read
+	known bool            // x is right, also if it is nil
+	// version counts how often the lane dropped the state or read it for a worker. A read that
+	// began under an older version is out of date.
+	version int
+	actor   *actor // of an entity or a service; nil for all other addresses
 
-	inOpen, inFlight bool // has rows or answers in that batch
-	mark             *core.Mark
-	served           int // inputs applied in the open batch
-	backlog          []*input
-	queued           bool // is in Lane.backlog
-
-	worker     WorkerID    // 0 when nobody holds the run
-	held       model.RunID // the run that the worker holds, also while its state is being read again
-	gen        uint64
-	busy       bool          // the worker may be running a step, or may be about to
-	news       int64         // position of the last event that it has to answer with a turn
-	retrying   []string      // steps that it was told to run again, until it reports what came of it
-	withheld   bool          // there are events that it was not told, because the run is to leave it
-	evicting   bool          // the worker hears of it when the batch is committed
-	leaves     model.RunID   // the run that it is to let go of then
-	missed     []model.Event // what came for it meanwhile: it is told after all when the batch is refused
-	wanted     bool          // is to be handed to a worker after that
-	resuming   int           // resumes that are not committed: nobody may go on before
-	told       int64         // position of the last event that the worker was given
-	activating bool          // the history is being read for a worker
-	tail       []model.Event
-	read       *[]model.Event // has been read, and waits for what is on its way to the store
-	unserved   bool           // waits for a worker to offer its workflow
-	inLine     bool           // waits for room in memory
-	overlooked bool           // a page has shown another run that can go on
-	weight     int            // bytes of the room that it takes
-	bare       bool           // it has been read, and has no tasks
-	asleep     *model.Reason  // why it was paused when its state was dropped
-	waits      []model.Reason
-	queries    []*query // asked of its code and not answered
-
-	tasks    postings // what the board has been told of tasks of tasksOf
-	tasksOf  model.RunID
-	posted   bool                // the board knows how each of them stands
-	gone     bool                // it has left memory; whoever still has it changes nothing
-	handing  int                 // claims that are to be handed over, whose progress is being read
-	unhanded []*Load             // those of them whose progress came while the run was forgotten
-	reports  []*input            // that came while it was quarantined
-	written  map[string]*written // by task, of those that write; nil when none does
-	actor    *actor              // of an entity or a service; nil for all others
-
-	remembered  int           // requests that were served
-	poison      *model.Reason // quarantined
-	poisonUntil model.Time
+	backlog    backlog    // what waits for the address
+	pending    pending    // what is not committed yet
+	reading    reading    // what is being read
+	hold       holding    // which worker holds the run
+	eviction   eviction   // how the worker loses it
+	wait       waiting    // why the run does not move
+	tasks      taskBook   // what the board and the workers know of its tasks
+	quarantine quarantine // why the lane refuses inputs for it
+	queries    []*query   // asked of its code and not answered
+	remembered int        // requests that were served
 }
 
 func (e *entry) run() model.RunID {
@@ -78,83 +45,41 @@ func (e *entry) run() model.RunID {
 	return e.x.Start.Run
 }
 
-// paused reports whether nobody may continue the run, as far as is known: somebody has paused it, or its start time has not come.
+// paused reports whether no worker may continue the run, as far as the lane knows: a user has
+// paused it, or its start time has not come.
 func (e *entry) paused() bool {
-	return e.known && e.x != nil && (e.x.Withheld() != nil || e.resuming > 0)
+	return e.known && e.x != nil && (e.x.Withheld() != nil || e.pending.resuming > 0)
 }
 
 // isTask reports whether the address is that of a task which stands alone: no code runs for it.
-func (e *entry) isTask() bool { return strings.HasPrefix(e.address.Type, model.TaskPrefix) }
+func (e *entry) isTask() bool { return standsAlone(e.address) }
+
+// standsAlone reports whether the address is that of a task without a workflow.
+func standsAlone(a model.Address) bool { return strings.HasPrefix(a.Type, model.TaskPrefix) }
+
+// kind is the kind of workflow, entity or service of the address.
+func (e *entry) kind() kind { return kind{e.address.Tenant, e.address.Type} }
+
+// requeueReports puts reports that waited for the end of a quarantine before what waits.
+func (e *entry) requeueReports() {
+	all := make([]input, 0, len(e.quarantine.reports)+len(e.backlog.inputs))
+	for _, in := range e.quarantine.reports {
+		all = append(all, in)
+	}
+	e.backlog.inputs, e.quarantine.reports = append(all, e.backlog.inputs...), nil
+}
+
+// refusal says that the address is quarantined.
+func (e *entry) refusal() *fault.Error {
+	return fault.New(fault.Blocked, "execution %s %s", e.address, e.quarantine.why)
+}
+
+// needsFate reports whether only the store knows what became of a claim.
+func (e *entry) needsFate(ref *model.ClaimRef) bool { return ref != nil && !e.x.Knows(ref) }
 
 func (e *entry) key() store.RunKey { return store.RunKey{Shard: e.shard.id, Run: e.run()} }
 
-func (e *entry) dirty() bool { return e.inOpen || e.inFlight }
-
-// entry finds or makes the entry of an address; nil when its shard is not ours.
-func (l *Lane) entry(a model.Address) *entry {
-	if e, ok := l.entries[a]; ok {
-		return e
-	}
-	sh, ok := l.shards[a.Shard(l.cfg.Shards)]
-	if !ok {
-		return nil
-	}
-	e := &entry{address: a, shard: sh}
-	if a.IsEntity() {
-		e.actor = &actor{}
-	}
-	l.entries[a] = e
-	sh.entries[e] = struct{}{}
-	return e
-}
-
-// setRun makes x the current run of the entry.
-func (l *Lane) setRun(e *entry, x *core.Execution) {
-	e.x, e.known, e.posted, e.written, e.bare, e.asleep = x, true, false, nil, false, nil
-}
-
-// forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
-func (l *Lane) forget(e *entry) {
-	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming, e.posted, e.written = nil, false, false, false, nil, 0, false, nil
-	e.overlooked = false
-	e.version++
-	if e.isEntity() {
-		l.forgetEntity(e)
-	}
-}
-
-// maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
-func (l *Lane) maybeDrop(e *entry) {
-	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.poison != nil ||
-		e.resuming > 0 || // it is handed over when that is told
-		e.tasks.len() > 0 || e.recalled() {
-		return
-	}
-	if e.unserved || e.inLine {
-		l.slim(e)
-		return
-	}
-	if e.isEntity() && e.actor.stays() {
-		return
-	}
-	l.askAgain(e) // nobody would answer
-	l.drop(e)
-}
-
-func (l *Lane) drop(e *entry) {
-	if !e.gone {
-		delete(l.entries, e.address)
-		e.gone = true
-	}
-	delete(e.shard.entries, e)
-	if e.isEntity() {
-		l.wakeUp(e)
-		l.weighMail(e)
-	}
-	if e.tasks.len() > 0 {
-		l.unpost(l.now, e)
-	}
-}
+func (e *entry) dirty() bool { return e.pending.dirty() }
 
 // ring is a queue of entries, served in turn.
 type ring struct{ items []*entry }
@@ -162,8 +87,8 @@ type ring struct{ items []*entry }
 func (r *ring) len() int { return len(r.items) }
 
 func (r *ring) push(e *entry) {
-	if !e.queued {
-		e.queued = true
+	if !e.backlog.queued {
+		e.backlog.queued = true
 		r.items = append(r.items, e)
 	}
 }
@@ -173,7 +98,63 @@ func (r *ring) take() []*entry {
 	items := r.items
 	r.items = nil
 	for _, e := range items {
-		e.queued = false
+		e.backlog.queued = false
 	}
 	return items
+}
+
+// taskData is what the lane knows of the data of a task while a claim writes it. The lane reads it
+// when a claim writes for the first time. A task that writes nothing has none.
+type taskData struct {
+	core.Written
+	err error // why it cannot be understood: then nothing more is written
+}
+
+// shard is a slice of the address space that this lane owns.
+type shard struct {
+	id       model.ShardID
+	tenure   int                     // what was read before it became ours, perhaps not for the first time, is out of date
+	received map[model.ShardID]int64 // committed cursors, by sender
+	sent     map[model.ShardID]int64 // last committed position, by receiver
+	entries  map[*entry]struct{}
+	tokens   tokens
+
+	draining bool       // is being given up: takes nothing new
+	until    model.Time // when running steps are waited for no longer
+	freeing  bool       // the batch that frees it is open or in flight
+	gone     bool       // another lane owns it now
+	crashed  bool       // its last owner has died: one of the calls that it has left may be why
+	lone     int        // calls of it that were made alone without having been marked by a dead owner, see suspect
+	listed   bool       // its runnable runs are known
+
+	alone    bool       // a batch that was to free it was refused: the next one does nothing else
+	refusals int        // of such batches
+	again    model.Time // when the next one is tried
+}
+
+// sorted lists the entries of the shard in an order that does not depend on chance.
+func (s *shard) sorted() []*entry {
+	es := make([]*entry, 0, len(s.entries))
+	for e := range s.entries {
+		es = append(es, e)
+	}
+	slices.SortFunc(es, compareEntries)
+	return es
+}
+
+// tokens are the fencing tokens of the entities of a shard. They come from the clock, in µs. When
+// the row of an entity is gone, its last token is gone too, and the clock of the next owner may be
+// behind. So the shard has a stored mark. A commit that gives out a token above the mark raises it,
+// well ahead, and the next owner begins above the mark.
+type tokens struct {
+	last     int64 // the highest one that was given out, or the mark that was found
+	reserved int64 // the mark, as it is stored
+}
+
+func compareAddresses(x, y model.Address) int {
+	return cmp.Or(cmp.Compare(x.Tenant, y.Tenant), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Key, y.Key))
+}
+
+func compareEntries(x, y *entry) int {
+	return cmp.Or(cmp.Compare(x.shard.id, y.shard.id), compareAddresses(x.address, y.address))
 }

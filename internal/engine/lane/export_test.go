@@ -1,16 +1,16 @@
 package lane
 
 // Waiters is the number of addresses that somebody waits for.
-func (l *Lane) Waiters() int { return len(l.waiters) }
+func (l *Lane) Waiters() int { return len(l.waiters.at) }
 
 // Queries is the number of questions that nobody has answered.
-func (l *Lane) Queries() int { return len(l.queries) }
+func (l *Lane) Queries() int { return len(l.questions.open) }
 
 // Entries is the number of addresses in memory.
 func (l *Lane) Entries() int { return len(l.entries) }
 
 // Watchers is the number of addresses that somebody listens to.
-func (l *Lane) Watchers() int { return len(l.watchers) }
+func (l *Lane) Watchers() int { return len(l.watchers.at) }
 
 // Resident is the number of runs whose state is in memory.
 func (l *Lane) Resident() (n int) {
@@ -26,4 +26,4 @@ func (l *Lane) Resident() (n int) {
 func (l *Lane) Room() (used, line int) { return l.room.used, len(l.room.line) }
 
 // Calls is how many bytes wait in memory for entities.
-func (l *Lane) Calls() int { return l.calls }
+func (l *Lane) Calls() int { return l.budget.calls }

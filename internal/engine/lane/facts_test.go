@@ -127,7 +127,7 @@ func TestFactsAreToldOnce(t *testing.T) {
 	r.start(key("e"), "e")
 	r.flush()
 	r.landUnheard()
-	r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer was lost"))
+	r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer was lost"))
 	r.flush()
 	r.settle()
 	r.wantFacts()

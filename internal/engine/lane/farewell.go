@@ -70,12 +70,15 @@ type Unstored struct {
 func (l *Lane) Unstored() Unstored { return l.unstored }
 
 // add counts an input that was not stored.
-func (u *Unstored) add(in *input) {
-	switch {
-	case in.kind == inMessage && in.token != nil:
-		u.Request(in.address)
-	case in.kind == inTurn, in.kind == inReport, in.kind == inOperated:
-		u.Outcome(in.address)
+func (u *Unstored) add(in input) {
+	switch in := in.(type) {
+	case *messageInput:
+		if in.origin.token != nil {
+			u.Request(in.address)
+		}
+	case *turnInput, *reportInput, *resultInput:
+		u.Outcome(in.base().address)
+	default: // the next owner finds out by itself
 	}
 }
 

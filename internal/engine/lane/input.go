@@ -1,800 +1,363 @@
 package lane
 
 import (
-	"slices"
-
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/store"
 )
 
-type inputKind uint8
+// input is something that the lane applies to one address. Each kind of input is a struct of its
+// own that embeds inputBase and overrides what is special about it. The lane keeps an input until
+// the batch that carries it is committed, because a refused batch is applied again from its inputs.
+type input interface {
+	// base returns what inputs of all kinds have.
+	base() *inputBase
+	// source returns where a message came from; nil for inputs that carry no message.
+	source() *source
+	// task returns the id of the task that the input is about; empty when it is about none.
+	task() string
+	// size is roughly the number of bytes that the input takes in memory.
+	size() int
 
-const (
-	inMessage inputKind = iota + 1
-	inTurn
-	inTimer
-	inRelease
-	inQuarantine // stores why an address is quarantined
-	inClaim      // a worker is to have a task
-	inReport     // how a claim ended
-	inExpire     // a deadline of a task has passed
-	inProgress   // how far a task is
-	inAttach     // a worker has a claim
-	inExpired    // removes closed runs whose time is over
-	inOperated   // what a worker has made of calls of an entity
-	inAside      // moves items of the mailbox of an entity out of the way that cannot be read
-	inNote       // stores that calls of an entity are about to be made which the process before may have died of
-	inSettle     // answers calls of an entity that are lost, and gives its lock to whose turn it is
-	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
-)
+	// ready reports whether the lane knows enough to apply the input. If the lane first has to
+	// read something, ready asks for that read.
+	ready(l *Lane, e *entry) bool
+	// apply decides what the input does and puts that into the open batch.
+	apply(l *Lane, now model.Time, e *entry)
+	// applyPoisoned handles the input while its address is quarantined.
+	applyPoisoned(l *Lane, now model.Time, e *entry)
+	// proposal reports whether the board has asked for the input: a claim, or a deadline.
+	proposal() bool
+	// refuse tells the caller or worker that waits for the input that the lane does not apply it.
+	refuse(l *Lane, err error)
+}
 
-// input is something to be applied to one address. It is kept until its commit.
-type input struct {
-	kind    inputKind
+// inputBase is what inputs of all kinds have. Its methods are the defaults of the interface.
+type inputBase struct {
 	address model.Address
-	held    int  // bytes that count for it in Lane.bytes
-	kept    bool // no: in Lane.kept
-	since   model.Time
-
-	message *model.Message      // of inMessage
-	pair    *pair               // where the message came from, when another shard sent it
-	seq     int64               // its position there
-	inbox   model.RunID         // its inbox row, when another process asked
-	checked bool                // the request id has been looked up
-	looked  int                 // how many requests to the address had been served by then
-	fresh   bool                // the request id has never been used before
-	seen    bool                // the store has said that the answer to the request is remembered
-	misused bool                // the request id belongs to another request, and is refused
-	token   any                 // who is to be answered
-	barred  bool                // it removes by force, and the store has refused that
-	told    bool                // it is an order for something that is quarantined, and is refused
-	mailbox []model.MailboxItem // what waits for the entity that it removes
-	print   []byte              // of the row of that entity
-	read    int                 // the version of the entry when that was read, and one
-	awaits  bool                // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers
-
-	turn   *model.Turn // of inTurn and inRelease
-	worker WorkerID
-
-	timer string // of inTimer
-	run   model.RunID
-
-	answer *model.Answer // of inAnswered
-	job    *job          // of inOperated
-	drops  *core.Item    // that the message drops, see manage.go
-
-	task   *taskInput    // of inClaim, inReport and inExpire
-	runs   []model.RunID // of inExpired
-	letter *letterRead   // what the store says of the dead letter that the message is about; nil before it has been read
-	fate   *core.Fate    // what the store says of the claim of a report; nil when it has not been asked
+	run     model.RunID // the run that the input is about; zero when it is about the address
+	since   model.Time  // when the lane took it
+	held    int         // bytes counted for it in Lane.bytes
+	kept    bool        // they are counted in Lane.kept instead
 }
 
-// ErrNotOwner tells that the lane does not serve the shard of an address: ask whoever does.
-var ErrNotOwner = fault.New(fault.Unavailable, "this node does not own the shard")
+func (b *inputBase) base() *inputBase { return b }
 
-// Deliver hands in a message from a client. The answer comes with the token. fresh tells that its request id has never been used before,
-// so that nothing needs to be looked up. ErrNotOwner means that it has taken no effect, or that repeating it with the same request id
-// will show which.
-func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) {
-	l.deliverFrom(now, &input{kind: inMessage, address: m.To, message: m, fresh: fresh, token: token})
+func (b *inputBase) source() *source { return nil }
+
+func (b *inputBase) task() string { return "" }
+
+func (b *inputBase) size() int { return inputBytes }
+
+func (b *inputBase) proposal() bool { return false }
+
+// source is where a message came from and who waits for its answer.
+type source struct {
+	message *model.Message
+	pair    *pair       // the channel that brought it, when another shard sent it
+	seq     int64       // its position in that channel
+	inbox   model.RunID // its inbox row, when another process sent it
+	token   any         // the caller of this process to answer
+	// awaits is set when that caller does not want the answer of the message itself: it waits for
+	// the end of the run that the message starts, or for the answer of the code.
+	awaits bool
 }
 
-// Run hands in a start of a client that waits for the end of the execution: when the start begins one, the answer is its Result;
-// otherwise it is that of the start. Forget takes the wait back.
-func (l *Lane) Run(now model.Time, m *model.Message, fresh bool, token any) {
-	l.deliverFrom(now, &input{kind: inMessage, address: m.To, message: m, fresh: fresh, token: token, awaits: true})
+// remote reports whether the message came from another shard or another process. Consuming it is
+// a write.
+func (s *source) remote() bool { return s.pair != nil || !s.inbox.IsZero() }
+
+// repeated reports whether the message has been applied before. After a refused batch, the lane can
+// have the same message of a channel twice.
+func (s *source) repeated() bool { return s.pair != nil && s.seq != s.pair.applied+1 }
+
+// messageInput is a message of a client, of another shard or of another process.
+type messageInput struct {
+	inputBase
+	origin source
+	lookup lookup
+
+	letter *letterRead // the dead letter that the message is about; nil before it has been read
+	fate   *core.Fate  // what became of the claim of a report; nil when the store was not asked
+	drops  *core.Item  // the call that the message drops, see manage.go
+	erased erasure     // what a removal by force knows of the entity that it removes
+
+	barred      bool // it removes by force, and the store has refused that
+	refusedOnce bool // it is an order for a quarantined address, and has been refused once
 }
 
-func (l *Lane) deliverFrom(now model.Time, in *input) {
-	m, token := in.message, in.token
-	e := l.entry(m.To)
+// lookup is what the lane knows about earlier uses of the request id of a message.
+type lookup struct {
+	fresh   bool // the caller says that the id has never been used before
+	seen    bool // the store says that an answer is remembered under the id
+	checked bool // the lane has looked for the remembered answer
+	served  int  // how many requests to the address had been served by then
+}
+
+// erasure is what was read of an entity that a message removes by force.
+type erasure struct {
+	mailbox []model.MailboxItem
+	print   []byte // of its row
+	version int    // of the entry at the time of the read, plus one
+}
+
+func (in *messageInput) source() *source { return &in.origin }
+
+func (in *messageInput) size() int { return inputBytes + in.origin.message.Size() }
+
+// task is the task that a report is about, or the only task of its execution: the message may
+// cancel or terminate that.
+func (in *messageInput) task() string {
+	m := in.origin.message
 	switch {
-	case l.dead != nil:
-		l.answer(Answer{Token: token, Err: ErrNotOwner})
-		return
-	case e == nil || e.shard.draining && !(in.writes() && l.waitsFor(e.shard.id)):
-		l.answer(Answer{Token: token, Err: ErrNotOwner})
-		return
+	case m.Kind == model.MessageReport:
+		return m.Report.Ref.ID
+	case standsAlone(in.address):
+		return model.TaskStep
 	}
-	if err := l.crowded(now, e, in); err != nil {
-		l.answer(Answer{Token: token, Err: err})
-		return
-	}
-	w := waiter{token: token, early: true}
-	if m.Kind == model.MessageUpdate || m.Kind == model.MessageCall && !m.OneWay && !m.Brief {
-		in.awaits, w.reply, w.drawn = true, m.RequestID, drawn(m)
-	}
-	if in.awaits {
-		l.waiters[m.To] = append(l.waiters[m.To], w)
-	}
-	l.take(now, e, in)
+	return ""
 }
 
-// Turn hands in what a worker reports.
-func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
-	e := l.held(w, t.Run, t.Generation)
-	if e == nil {
-		return
-	}
-	l.take(now, e, &input{kind: inTurn, address: e.address, turn: t, worker: w, run: t.Run})
-}
+// is reports whether the message has the kind.
+func (in *messageInput) is(k model.MessageKind) bool { return in.origin.message.Kind == k }
 
-// Release hands in the wish of a worker to let go of a parked run.
-func (l *Lane) Release(now model.Time, w WorkerID, run model.RunID, gen uint64, seen int64, waits []model.Reason) {
-	e := l.held(w, run, gen)
-	if e == nil {
-		return
-	}
-	l.take(now, e, &input{
-		kind: inRelease, address: e.address, worker: w, run: run,
-		turn: &model.Turn{Run: run, Generation: gen, Seen: seen, Waits: waits},
-	})
-}
-
-// held finds the run that the worker holds in that generation; otherwise it tells the worker that it holds it no more.
-func (l *Lane) held(w WorkerID, run model.RunID, gen uint64) *entry {
-	if l.dead == nil {
-		if e := l.runs[run]; e != nil && e.worker == w && e.gen == gen {
-			return e
-		}
-	}
-	l.evictStale(w, run, gen)
-	return nil
-}
-
-// evictStale tells a worker that it holds a run no more, of which it still reports. A batch that is to tell it the same need not any more.
-func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
-	for _, b := range [...]*building{l.flight, l.open} {
-		if b == nil {
-			continue
-		}
-		for i := range b.effects {
-			if f := &b.effects[i]; f.kind == effEvict && f.call.Worker == w && f.call.Run == run && f.call.Generation == gen {
-				f.heard = true
-			}
-		}
-	}
-	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the run is not held any more"})
-}
-
-// take applies an input, or lets it wait until it can be applied.
-func (l *Lane) take(now model.Time, e *entry, in *input) {
-	in.since = now
-	l.hold(in)
-	if len(e.backlog) > 0 || !l.ready(now, e, in) {
-		e.backlog = append(e.backlog, in)
-		l.schedule(e)
-		return
-	}
-	l.apply(now, e, in)
-}
-
-// schedule has the backlog of an entry served when nothing is in its way.
-func (l *Lane) schedule(e *entry) {
-	if !e.loading && !e.starting && !e.removing {
-		l.backlog.push(e)
-	}
-}
-
-// ready tells whether an input can be applied now; if it first needs something to be read, it sees to that.
-func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
+// once reports whether the lane must notice a repetition of the request. A plain start needs no
+// remembered answer, because its key is its identity. A query changes nothing.
+func (in *messageInput) once() bool {
+	m := in.origin.message
 	switch {
-	case e.loading || e.starting || e.removing || l.recovery.careful():
+	case m.RequestID == "" || m.Kind == model.MessageQuery:
 		return false
-	case e.served >= l.cfg.PerKey || l.batchFull():
-		return false
-	case l.staysApart(in):
-		return false
-	case in.early(e):
-		return false
+	case m.Kind != model.MessageStart:
+		return true
 	}
-	if in.kind == inExpired {
-		return !e.dirty() // a start that is on its way may replace a run that is to go, and must find it
-	}
-	if e.poison != nil && !in.forced() && !in.orders() {
-		return true // refused without a look at the run
-	}
-	if in.kind == inMessage && in.message.Kind == model.MessageDelete && e.dirty() {
-		return false // a batch deletes before it writes: what it is to delete must be there
-	}
-	if in.aboutLetter() && e.dirty() {
-		return false // what is on its way to the store may be about the same letter
-	}
-	if in.once() && !e.sure(in) {
-		if _, pending := l.requests[store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}]; pending {
-			return false // the same request is on its way to the store
-		}
-		l.loads.add(&Load{
-			Kind: LoadReply, Shard: e.shard.id, Address: e.address, RequestID: in.message.RequestID, entry: e, input: in, looked: e.remembered,
-		})
-		e.loading, in.checked = true, false
-		return false
-	}
-	switch {
-	case in.forced() && e.isEntity() && !in.mailboxRead(e):
-		l.loadMailbox(e, in)
-		return false
-	case in.forced(): // whatever there is
-	case e.poison != nil: // an order, which is refused
-	case !e.known && !l.mayAssumeAbsent(e, in):
-		l.load(e)
-		return false
-	case in.readsLetter() && in.letter == nil:
-		l.loadLetter(e, in)
-		return false
-	case in.asksForFate(e):
-		if !e.dirty() { // what is on its way to the store may be what became of it
-			l.loadFate(e, in)
-		}
-		return false
-	case e.unread(in):
-		if !e.dirty() { // else what is on its way to the store may be of the same task
-			l.loadWritten(e, in)
-		}
-		return false
-	case in.kind == inMessage && in.message.Kind == model.MessageQuery && e.known && e.x != nil && !e.x.Open():
-		return !e.dirty() // a worker reads the history of a run that has ended, and must find its end
-	}
-	return true
+	return !in.origin.inbox.IsZero() || len(m.With) > 0 || m.Past != nil || m.Reuse != model.ReturnExisting
 }
 
-// once reports whether a repetition of the request must be noticed. A plain start needs no memory: its key is its identity. Nor does a query.
-func (in *input) once() bool {
-	m := in.message
-	return in.kind == inMessage && m.RequestID != "" && m.Kind != model.MessageQuery &&
-		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Past != nil || m.Reuse != model.ReturnExisting)
+// early reports whether the input must wait until the run has begun: a batch never both begins and
+// ends a run.
+func (in *messageInput) early(e *entry) bool {
+	return e.pending.fresh && (in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.paused())
 }
 
-// early reports whether the input must wait until the run has begun: no batch both begins and ends it.
-func (in *input) early(e *entry) bool {
-	if !e.fresh || in.kind != inMessage {
-		return false
-	}
-	k := in.message.Kind
-	return k == model.MessageTerminate || k == model.MessageCancel && e.paused()
+// sure reports whether the lane knows that the request has not been served. A lookup that is older
+// than another served request of the address proves nothing.
+func (in *messageInput) sure(e *entry) bool {
+	return in.lookup.fresh || in.lookup.checked && in.lookup.served == e.remembered
 }
 
-// sure reports whether it is known that the request has not been served. What was looked up before another request to the address
-// was served proves nothing any more.
-func (e *entry) sure(in *input) bool {
-	return in.fresh || (in.checked && in.looked == e.remembered)
+// isWrite reports whether a claim writes data beside the history.
+func (in *messageInput) isWrite() bool { return in.is(model.MessageWrite) }
+
+// isForced reports whether the input removes runs or an entity whatever their rows contain. After
+// the store has refused the removal it does not: its address is quarantined like any other, because
+// the lane would otherwise repeat the removal without end.
+func (in *messageInput) isForced() bool {
+	return in.is(model.MessageDelete) && in.origin.message.Force && !in.barred
 }
 
-// load reads the run of an entry, so that inputs can be applied. An input wakes a sleeping run as a rule, so its history is read for a worker at the same time.
-func (l *Lane) load(e *entry) {
-	if e.isEntity() {
-		l.loadEntity(e)
-		return
-	}
-	e.loading = true
-	if len(l.workers.offers[kind{e.address.Tenant, e.address.Type}]) > 0 && e.worker == 0 && !e.activating && !e.shard.draining && !e.unserved && !e.inLine && l.hasRoom() {
-		e.activating, e.tail = true, nil
-	}
-	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
+// isOrder reports whether a caller in another process waits for the answer to the input. The lane
+// refuses such an input while its address is quarantined, as it does for callers in its own process.
+func (in *messageInput) isOrder() bool {
+	m := in.origin.message
+	return !in.origin.inbox.IsZero() && (m.Order() || in.isRequest()) && !m.Node.IsZero() && !m.Keep
 }
 
-// loadSoon reads the run: now, or when what is being read for the address is there. That may be an answer or a dead letter, after which nobody would ask for the run.
-func (l *Lane) loadSoon(e *entry) {
-	if e.loading {
-		e.due = true
-		return
-	}
-	l.load(e)
-}
-
-// loadDue reads the run if somebody wanted it while something else was read.
-func (l *Lane) loadDue(e *entry) {
-	due := e.due && !e.known && !e.loading
-	e.due = false
-	if due {
-		l.load(e)
-	}
-}
-
-// mayAssumeAbsent: a start by a client of this process may be written without a look: the store inserts it only if the
-// address is unused, and otherwise gives us the run that is there. Not one whose answer is remembered: that would be stored either way.
-func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
-	return in.kind == inMessage && in.message.Kind == model.MessageStart && !e.isEntity() && in.pair == nil && in.inbox.IsZero() && !in.checked && !in.once() &&
-		in.message.Terms == nil && // its timers would be written whether or not it is
-		!e.activating && !e.unserved && !e.inLine && e.worker == 0 // otherwise there is a run
-}
-
-// serveBacklog applies waiting inputs, entry by entry in turn.
-func (l *Lane) serveBacklog(now model.Time) {
-	if l.backlog.len() == 0 || l.recovery.careful() {
-		return
-	}
-	for _, e := range l.backlog.take() {
-		for len(e.backlog) > 0 && l.ready(now, e, e.backlog[0]) {
-			in := e.backlog[0]
-			e.backlog[0] = nil
-			e.backlog = e.backlog[1:]
-			l.apply(now, e, in)
-		}
-		if len(e.backlog) > 0 {
-			l.schedule(e)
-		} else {
-			e.backlog = nil
-			l.maybeDrop(e)
-		}
-	}
-}
-
-// apply decides what an input does and puts it into the open batch.
-func (l *Lane) apply(now model.Time, e *entry, in *input) {
-	if l.apart > 0 && in.proposal() && !l.recovery.careful() {
-		l.apart--
-		l.open.proposals++
-	}
-	if e.poison != nil && in.kind != inExpired && !in.forced() { // a row goes whatever is in it
-		l.applyPoisoned(now, e, in)
-		return
-	}
-	if l.cfg.Watched {
-		l.witnessed(e, in)
-	}
-	switch in.kind {
-	case inExpired:
-		l.applyExpired(e, in)
-	case inMessage:
-		if in.forced() {
-			l.applyForced(now, e, in)
-			return
-		}
-		l.applyMessage(now, e, in)
-	case inTurn:
-		l.applyTurn(now, e, in)
-	case inTimer:
-		if e.x == nil || e.x.Start.Run != in.run {
-			l.done(in) // the run has ended; its timers went with it
-			l.maybeDrop(e)
-			return
-		}
-		l.applyTimer(now, e, in)
-	case inRelease:
-		l.applyRelease(now, e, in)
-	case inClaim, inReport, inExpire:
-		l.applyTask(now, e, in)
-	case inProgress:
-		l.applyProgress(e, in)
-	case inAttach:
-		l.applyAttach(now, e, in)
-	case inAnswered:
-		l.applyAnswered(e, in)
-	case inOperated:
-		l.applyOperated(now, e, in)
-	case inSettle:
-		l.applySettle(now, e, in)
-	case inAside:
-		l.applyAside(now, e, in)
-	case inNote:
-		l.applyNote(now, e, in)
-	case inQuarantine:
-	}
-}
-
-func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
-	if in.pair != nil && !in.pair.next(in) {
-		l.done(in)
-		l.maybeDrop(e)
-		return
-	}
-	if e.isEntity() {
-		l.applyToEntity(now, e, in)
-		return
-	}
-	switch in.message.Kind {
-	case model.MessageQuery:
-		l.applyQuery(now, e, in)
-		return
-	case model.MessageWrite:
-		l.applyWrite(now, e, in)
-		return
+// isRequest reports whether the message is a signal or another request that only adds to a run. Its
+// refusal is not remembered under its request id: the same request may succeed when the quarantine
+// is over.
+func (in *messageInput) isRequest() bool {
+	switch in.origin.message.Kind {
+	case model.MessageSignal, model.MessageSettle, model.MessagePause, model.MessageResume:
+		return true
 	default:
-	}
-	l.traced(in.message)
-	assumed := !e.known
-	how := queue.Neither
-	if r := in.message.Report; in.message.Kind == model.MessageReport && e.x != nil && e.run() == r.Ref.Run {
-		how = l.reported(now, e, r)
-	}
-	x, d := l.decide(now, e, in)
-	if d.Start != nil || len(d.Deletes) > 0 { // a start that is refused without a look has not found out whether there is a run
-		l.setRun(e, x)
-	}
-	if d.Start != nil && x.Alone() {
-		l.assign(now, e, x, &d)
-	}
-	g := l.record(e, in, &d)
-	switch {
-	case d.Start != nil:
-		row := &g.batch.Starts[len(g.batch.Starts)-1]
-		row.IfAbsent = assumed
-		e.starting, e.fresh = assumed, x.Open()
-		if d.Close != nil && x.Open() {
-			l.giveWay(g, e, &d)
-		}
-	case d.Close != nil:
-		l.terminated(g, e, d.Close)
-	}
-	l.postChanges(now, e, &d, how)
-}
-
-// terminated takes a run that ended without a word of its code from its worker.
-func (l *Lane) terminated(g *building, e *entry, o *model.Outcome) {
-	why := "ended"
-	if o.Failure != nil {
-		why = o.Failure.Message
-	}
-	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
-	l.letGo(g, e, why)
-	l.readNoMore(e)
-	l.unstrand(e)
-	l.askAgain(e) // whoever asks hears that it is closed when that is committed
-}
-
-// giveWay takes the run that a reset ends from its worker and hands the next one to one.
-func (l *Lane) giveWay(g *building, e *entry, d *core.Decision) {
-	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
-	l.letGo(g, e, "reset")
-	l.askAgain(e)
-	l.readNoMore(e)
-	l.unstrand(e)
-	g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: e.run()})
-}
-
-// readNoMore ends the reading of a history for a worker: the run is over, and what is read of it is not that of the next one.
-func (l *Lane) readNoMore(e *entry) {
-	if e.activating {
-		e.activating, e.tail, e.read = false, nil, nil
-		e.version++
+		return false
 	}
 }
 
-// applyAnswered stores an answer that is known already.
-func (l *Lane) applyAnswered(e *entry, in *input) {
-	if in.pair != nil && !in.pair.next(in) {
-		l.done(in)
-		l.maybeDrop(e)
-		return
-	}
-	d := core.Decision{Answer: *in.answer}
-	if from := in.message.From; from.ID != "" {
-		d.Messages = []model.Message{{
-			Kind: model.MessageAnswer, To: from.Address, ToRun: from.Run, ID: from.ID, Input: in.answer.Output, Failure: in.answer.Failure,
-		}}
-	}
-	l.record(e, in, &d)
+// aboutLetter reports whether the input is about a dead letter. Only such inputs change dead
+// letters. The lane applies them one by one, each after the commit of the one before, so that what
+// it reads is how the letter stands.
+func (in *messageInput) aboutLetter() bool { return in.is(model.MessageRequeue) }
+
+// needsLetter reports whether the lane needs the letter to decide. The run that an undo ends may
+// belong to another address than the letter.
+func (in *messageInput) needsLetter() bool {
+	m := in.origin.message
+	return in.aboutLetter() && (m.Letter.Do != model.LetterUndo || m.To == m.Letter.Ref.Address)
 }
 
-// freshFor draws an id only where it can be needed: ids are part of the trace of a simulation.
-func (l *Lane) freshFor(m *model.Message) model.RunID {
-	switch {
-	case !m.Fresh.IsZero():
-		return m.Fresh
-	case m.Kind == model.MessageStart, m.Kind == model.MessageRequeue && m.Letter.Do == model.LetterRequeue:
-		return l.cfg.NewRun()
-	}
-	return model.RunID{}
-}
-
-func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
-	t := in.turn
-	if e.x == nil || e.x.Start.Run != t.Run || e.gen != t.Generation || e.worker != in.worker {
-		l.done(in)
-		l.evictStale(in.worker, t.Run, t.Generation)
-		if e.x != nil && e.x.Open() && !e.x.Parked {
-			l.dispatch(now, e) // its worker went away while the turn waited; what is blocked was perhaps not any more, before that was undone
-		}
-		l.maybeDrop(e)
-		return
-	}
-	var fresh model.RunID
-	if t.Close != nil && (t.Close.Status == model.Continued || core.MayRepeat(e.x, t.Close)) {
-		fresh = l.cfg.NewRun()
-	}
-	x, d, err := core.Apply(e.x, t, now, fresh, l.cfg.Limits)
-	if err != nil {
-		l.blockOn(e, in, err)
-		return
-	}
-	if d.Close == nil {
-		l.assign(now, e, x, &d)
-	}
-	g := l.record(e, in, &d)
-	if d.Diverged {
-		only := *t
-		only.Ahead, only.Close, only.Waits = 0, nil, nil // what it took for granted has not come next: it goes on behind Seen
-		t = &only
-	}
-	if g == nil {
-		l.heard(now, e, t)
-	} else {
-		g.effects = append(g.effects, effect{kind: effWaits, entry: e, run: t.Run, turn: t})
-	}
-	switch {
-	case d.Close != nil:
-		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: t.Run, outcome: d.Close})
-		l.letGo(g, e, "closed")
-		l.askAgain(e)
-		if x != e.x {
-			l.setRun(e, x)
-			e.fresh = true
-			g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: x.Start.Run})
-		}
-	case t.Blocked != nil:
-		if g != nil {
-			call := Call{Worker: e.worker, Run: e.held, Generation: e.gen} // nothing to call it for
-			g.effects = append(g.effects, effect{kind: effBlocked, entry: e, call: call})
-			e.missed = nil
-		}
-		l.letGoQuietly(e)
-		l.strand(kind{e.address.Tenant, e.address.Type}, e, t.Blocked.Bounded())
-	}
-	l.postChanges(now, e, &d, queue.Neither)
-}
-
-// blockOn keeps a run whose turn cannot be applied as it is, and says why: trying again would fail again.
-func (l *Lane) blockOn(e *entry, in *input, err error) {
-	why := &model.Reason{Code: model.WaitMismatch, Detail: model.Cut(err.Error(), model.MaxReasonText)}
-	if fault.Is(err, fault.Exhausted) {
-		why.Code = model.WaitLimit
-	}
-	blocked := model.Turn{Run: in.turn.Run, Generation: in.turn.Generation, Seen: min(in.turn.Seen, e.x.Next-1), Blocked: why}
-	_, d, err := core.Apply(e.x, &blocked, e.x.Last, model.RunID{}, l.cfg.Limits)
-	if err != nil {
-		l.done(in) // closed in the meantime: nothing to block
-	} else if g := l.record(e, in, &d); why.Code == model.WaitLimit {
-		l.limited(g, e, why)
-	}
-	l.letGo(l.batchOf(e), e, why.String())
-	l.strand(kind{e.address.Tenant, e.address.Type}, e, *why)
-}
-
-func (l *Lane) applyRelease(now model.Time, e *entry, in *input) {
-	t := in.turn
-	if e.x == nil || e.x.Start.Run != t.Run || e.gen != t.Generation || e.worker != in.worker {
-		l.done(in)
-		l.maybeDrop(e)
-		return
-	}
-	if len(t.Waits) == 0 {
-		l.done(in)
-		l.takeBack(now, e, "given back")
-		return
-	}
-	d, ok := core.Release(e.x, t.Seen, t.Waits, l.cfg.Limits)
-	g := l.record(e, in, &d)
-	if !ok && l.stops(e) { // the news that it has not seen is not for it, and without news it does not repeat a step either
-		e.retrying = nil
-		l.heard(now, e, t)
-	}
-	if ok {
-		e.waits = model.BoundedReasons(t.Waits)
-		l.letGo(g, e, "released")
-		if core.RetryDue(e.x, now) || len(e.queries) > 0 {
-			l.dispatch(now, e) // the worker was told of it when it had let go already
-		}
-		l.maybeDrop(e)
-	}
-}
-
-// heard takes note of what the code waits for, and whether it may be running a step. A run that is to leave its worker leaves when it does not;
-// it does not begin one either, because it is not told that it may go on.
-func (l *Lane) heard(now model.Time, e *entry, t *model.Turn) {
-	if e.gen != t.Generation || t.Close != nil || t.Blocked != nil {
-		return
-	}
-	if len(e.retrying) > 0 {
-		e.retrying = slices.DeleteFunc(e.retrying, func(id string) bool {
-			return slices.ContainsFunc(t.Commands, func(c model.Command) bool { return c.Event.ID == id })
-		})
-	}
-	e.waits = model.BoundedReasons(t.Waits)
-	l.weigh(e)
-	l.room.tried = false
-	e.busy = t.Running || t.Seen+int64(t.Ahead) < e.news || len(e.retrying) > 0
-	switch {
-	case e.busy:
-	case e.withheld && !e.shard.draining: // of a shard that is given up, see drainShards
-		l.takeBack(now, e, l.whyStops(e))
-	case !l.stops(e):
-		e.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep) // it goes on with what has just been committed
-	}
-}
-
-func hasCode(rs []model.Reason, code model.ReasonCode) bool {
-	for i := range rs {
-		if rs[i].Code == code {
-			return true
-		}
-	}
-	return false
-}
-
-// record puts a decision into the open batch, with what is to be told after its commit. A decision that writes nothing is
-// told at once, unless it rests on something that is not committed yet. It returns the batch that the input went to, nil when it is done.
-func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
-	var b *building
-	if d.Writes() || in.pair != nil || !in.inbox.IsZero() {
-		b = l.open
-		l.touch(b, e)
-		l.write(b, e, in, d)
-	} else {
-		b = l.batchOf(e)
-	}
-	if l.cfg.Watched {
-		l.notes(b, e, in, d)
-	}
-	if in.token != nil {
-		a := Answer{Token: in.token, Answer: d.Answer, Err: d.Refused()}
-		switch {
-		case d.Pending && b == nil:
-			l.expect(e, in)
-		case d.Pending:
-			b.effects = append(b.effects, effect{kind: effExpect, entry: e, input: in})
-		case in.awaits && d.Start != nil:
-			b.effects = append(b.effects, effect{kind: effAwait, entry: e, run: d.Start.Run, answer: a, step: in.acknowledges(d)})
-		case b == nil:
-			l.reply(e.address, in.awaits, a)
-		default:
-			b.effects = append(b.effects, effect{kind: effAnswer, entry: e, awaits: in.awaits, answer: a, step: in.acknowledges(d)})
-		}
-	}
-	if b == nil {
-		l.done(in)
-		l.maybeDrop(e)
-		return nil
-	}
-	if b == l.open {
-		e.served++
-	}
-	b.inputs = append(b.inputs, in)
-	return b
-}
-
-// done lets go of an input that has been dealt with.
-func (l *Lane) done(in *input) {
-	l.unhold(in)
-	l.room.tried = false
-	l.retention.ended(in)
-	if in.pair != nil {
-		in.pair.release(l)
-		l.MailWaits()
-	}
-}
-
-func (l *Lane) answer(a Answer) {
-	if a.Token != nil {
-		l.out.Answers = append(l.out.Answers, a)
-	}
-}
-
-// reply answers a message. Whoever would have waited for the end of what it starts knows now that it must ask again.
-func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
-	if awaits {
-		l.forgetWaiter(to, a.Token)
-	}
-	l.answer(a)
-}
-
-// batchOf is the last batch that the entry has something in; nil when all of it is committed.
-func (l *Lane) batchOf(e *entry) *building {
-	switch {
-	case e.inOpen:
-		return l.open
-	case e.inFlight:
-		return l.flight
+// report returns the claim that the message reports on; nil when it is no report.
+func (in *messageInput) report() *model.ClaimRef {
+	if in.is(model.MessageReport) {
+		return &in.origin.message.Report.Ref
 	}
 	return nil
 }
 
-// write turns a decision into rows.
-func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
-	key := e.key()
-	if d.Close != nil {
-		key.Run = d.Closed
-	}
-	b.bytes += decisionSize(d)
-	for _, run := range d.Deletes {
-		if key := (store.RunKey{Shard: e.shard.id, Run: run}); in.forced() {
-			b.batch.Removes = append(b.batch.Removes, key)
-		} else {
-			b.batch.Deletes = append(b.batch.Deletes, key)
-		}
-	}
-	if d.Erased {
-		b.batch.EntityRemoves = append(b.batch.EntityRemoves, store.EntityKey{Shard: e.shard.id, Address: e.address})
-	}
-	if d.Start != nil {
-		b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})
-		b.relabel(store.RunKey{Shard: e.shard.id, Run: d.Start.Run}, d.Start.Carried)
-		if d.Close == nil {
-			b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: d.Start.Run})
-		}
-		if d.Close == nil || d.Closed != d.Start.Run {
-			l.writeBirth(b, e, d.Start)
-		}
-	}
-	if d.Close != nil {
-		b.batch.Closes = append(b.batch.Closes, store.CloseRow{RunKey: key, Outcome: *d.Close})
-		e.mark = nil
-	}
-	if d.Mark != nil {
-		e.mark = d.Mark
-	}
-	for i := range d.Events {
-		b.batch.Events = append(b.batch.Events, store.EventRow{RunKey: key, Event: d.Events[i]})
-	}
-	b.relabel(key, d.Events)
-	if hasKind(d.Events, model.EventResumed) {
-		e.resuming++
-	}
-	if len(d.Events) > 0 {
-		l.growing(e, d.Events)
-		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
-	}
-	l.executes(b, e, d)
-	for i := range d.Dead {
-		b.batch.Dead = append(b.batch.Dead, store.DeadRow{
-			DeadKey: store.DeadKey{RunKey: key, Task: d.Dead[i].Task.ID}, Body: deadTask(e.address, &d.Dead[i]),
-		})
-	}
-	if c := d.Letter; c != nil {
-		b.changeLetter(e.shard.id, c)
-	}
-	l.writeTimers(b, e, key, d)
-	if e.isEntity() {
-		l.writeEntity(b, e, d)
-	}
-	for i := range d.Messages {
-		m := &d.Messages[i]
-		b.batch.Messages = append(b.batch.Messages, store.MessageRow{
-			To: m.To.Shard(l.cfg.Shards), From: e.shard.id, Message: *m,
-		})
-	}
-	if in.pair != nil {
-		in.pair.consume(l, in)
-		if f := d.Answer.Failure; f != nil && in.message.Keep {
-			l.bury(b, e, in.message, f)
-		}
-	}
-	if !in.inbox.IsZero() {
-		l.writeInbox(b, e, in, d)
-	} else if in.remembers(d) {
-		l.remember(b, e, in.message.RequestID, &d.Answer, in.message.Use())
-	}
-	for i := range d.Replies {
-		r := &d.Replies[i]
-		l.remember(b, e, r.RequestID, &r.Answer, r.For)
-		b.effects = append(b.effects, effect{kind: effReply, entry: e, step: r.RequestID, answer: Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)}})
-	}
+// reported reports whether the store says that the claim of the report was reported before.
+func (in *messageInput) reported() bool { return in.fate != nil && in.fate.Reported }
+
+// mailboxRead reports whether the input knows what waits for the entity that it removes. What was
+// read before the lane forgot the entry is out of date.
+func (in *messageInput) mailboxRead(e *entry) bool { return in.erased.version == e.version+1 }
+
+// mustRemember reports whether the lane remembers the answer to a request of this process.
+func (in *messageInput) mustRemember(d *core.Decision) bool {
+	return in.once() && !d.Pending && !d.Misused && !isTemporary(d.Answer.Failure)
 }
 
-func (l *Lane) writeEntity(b *building, e *entry, d *core.Decision) {
-	if c := d.Entity; c != nil {
-		b.changeEntity(e, c)
-		b.reserve(e.shard, &c.Entity)
-		b.effects = append(b.effects, effect{kind: effEntity, entry: e, change: c})
+// acknowledgedID returns the id of the request whose remembered answer is useless once its caller
+// has the answer; empty when the lane has to keep it.
+func (in *messageInput) acknowledgedID(d *core.Decision) string {
+	o := &in.origin
+	if !o.message.Drawn || o.token == nil || !o.inbox.IsZero() || !in.mustRemember(d) {
+		return ""
 	}
-	b.changeMailbox(store.EntityKey{Shard: e.shard.id, Address: e.address}, d)
+	return o.message.RequestID
 }
 
-func (l *Lane) writeTimers(b *building, e *entry, key store.RunKey, d *core.Decision) {
-	for _, id := range d.StopTimers {
-		if !b.unstartTimer(key.Run, id) {
-			b.batch.StopTimers = append(b.batch.StopTimers, store.TimerKey{RunKey: key, ID: id})
-		}
-		l.timers.remove(e.address, key.Run, id)
-	}
-	for _, t := range d.StartTimers {
-		row := store.Timer{Shard: e.shard.id, Run: key.Run, ID: t.ID, Due: t.Due, Address: e.address}
-		b.batch.Timers = append(b.batch.Timers, row)
-	}
-	if d.StopAll {
-		b.batch.StopAll = append(b.batch.StopAll, key)
-	}
+// answerInput stores an answer that is known already: what the code answered to a query of another
+// process, or the remembered answer for a step that repeats a request.
+type answerInput struct {
+	inputBase
+	origin  source
+	answer  *model.Answer
+	misused bool // the request id belongs to another request
+}
+
+func (in *answerInput) source() *source { return &in.origin }
+
+func (in *answerInput) size() int {
+	return inputBytes + in.origin.message.Size() + in.answer.Output.Size()
+}
+
+// taskInput is the base of inputs that concern a task of a run.
+type taskInput struct {
+	inputBase
+	id string
+}
+
+func (in *taskInput) task() string { return in.id }
+
+func newTaskInput(ref *model.TaskRef) taskInput {
+	return taskInput{inputBase{address: ref.Address, run: ref.Run}, ref.ID}
+}
+
+// claimInput gives a task to a worker, as the board proposes.
+type claimInput struct {
+	taskInput
+	worker queue.WorkerID
+	name   string // of the worker
+}
+
+// reportInput is how a claim ended, as its worker reports it.
+type reportInput struct {
+	taskInput
+	worker queue.WorkerID
+	report *model.TaskReport
+	fate   *core.Fate // what became of the claim; nil when the store was not asked
+}
+
+// expiryInput says that a deadline of a task has passed, as the board sees it.
+type expiryInput struct {
+	taskInput
+	held  bool // the board thought that the task was claimed
+	claim int64
+	what  string // which deadline
+}
+
+// attachInput says that a worker which has just joined has a claim.
+type attachInput struct {
+	taskInput
+	claim  int64
+	worker queue.WorkerID
+}
+
+// progressInput is how far a claim is, as its worker reports it.
+type progressInput struct {
+	taskInput
+	claim    int64
+	progress model.Payload
+}
+
+// turnInput is what a worker reports about a run that it holds.
+type turnInput struct {
+	inputBase
+	turn   *model.Turn
+	worker WorkerID
+}
+
+// releaseInput is the wish of a worker to let go of a parked run.
+type releaseInput struct {
+	inputBase
+	turn   *model.Turn // only Run, Generation, Seen and Waits
+	worker WorkerID
+}
+
+// removalInput removes closed runs of an address whose time is over.
+type removalInput struct {
+	inputBase
+	runs []model.RunID
+}
+
+// handover is a claim on its way to the worker that executes it.
+type handover struct {
+	id       string
+	claim    int64
+	worker   queue.WorkerID
+	progress model.Payload // what the attempt before reported last
+}
+
+// The lane answers a report in the same way however often it is made, because its answer may have
+// been lost (E18). A run remembers its last claims. About older claims, and about runs that have
+// ended and left memory, the lane asks the history in the store.
+
+// claimReport is an input that reports on a claim.
+type claimReport interface {
+	input
+	setFate(*core.Fate)
+}
+
+// isTemporary reports whether a refusal is no final outcome: there was no room, or the code of the
+// run goes on, and the same request may succeed later. The lane does not remember it under the id of
+// the request.
+func isTemporary(f *model.Failure) bool {
+	return f != nil && (f.Kind == fault.Exhausted.String() || f.Type == model.FailureBusy)
+}
+
+// letterRead is what the store says of a dead letter.
+type letterRead struct {
+	letter *core.Letter // nil when there is none
+	err    error        // why it cannot be understood
+}
+
+// resultInput is what a worker has made of calls of an entity.
+type resultInput struct {
+	inputBase
+	job *job
+}
+
+// settleInput answers calls of an entity that are lost, and gives its lock to the next in turn.
+type settleInput struct{ inputBase }
+
+// asideInput moves items of a mailbox that cannot be read to the inbox. Other items that wait for
+// the entity go on.
+type asideInput struct{ inputBase }
+
+// suspectInput records that suspects are about to be made, or sets them aside.
+type suspectInput struct{ inputBase }
+
+// quarantineInput stores why an address is quarantined.
+type quarantineInput struct {
+	inputBase
+	why *model.Reason
+}
+
+// timerInput is a timer that is due: one of the code, the back-off of a step, the start time of the
+// run, or the time-out of its execution.
+type timerInput struct {
+	inputBase
+	id string
 }

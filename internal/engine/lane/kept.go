@@ -1,30 +1,23 @@
 package lane
 
-import "github.com/perdure/perdure/internal/fault"
-
 // maxKept is how many reports the lane keeps for one quarantined run.
 const maxKept = 1000
 
-// ErrLater tells a worker that its report is not recorded, because the run is quarantined and the lane has no room for further
-// reports. The report still counts: the worker has to make it again later.
-var ErrLater = fault.New(fault.Unavailable, "the run is quarantined, and too many reports wait for it: report again later")
-
-// keep holds a report back until the quarantine of its run is over. The report is a fact that only its worker can tell again, so it
-// must not be dropped. It leaves the budget of the lane for one of its own, so that neighbours have theirs; the worker holds the
-// same bytes until its report is settled. keep reports false when there is no room.
-func (l *Lane) keep(e *entry, in *input) bool {
-	if !in.kept { // else it had its place before, and the run was tried in vain
+// keep holds a report back until the quarantine of its run is over. Only its worker could repeat
+// the report, so the lane must not drop it. The report leaves the budget of the lane for one of its
+// own, so that neighbours have theirs; the worker holds the same bytes until its report is settled.
+// keep reports false when there is no room.
+func (l *Lane) keep(e *entry, in *reportInput) bool {
+	if !in.kept { // otherwise it had its place before, and the lane has tried the run in vain
 		mine := 0
-		for _, other := range e.reports {
+		for _, other := range e.quarantine.reports {
 			mine += other.held
 		}
-		if len(e.reports) >= maxKept || mine+in.held > l.cfg.MaxKeptBytes/2 || l.kept+in.held > l.cfg.MaxKeptBytes {
+		if len(e.quarantine.reports) >= maxKept || mine+in.held > l.cfg.MaxKeptBytes/2 || l.budget.kept+in.held > l.cfg.MaxKeptBytes {
 			return false
 		}
-		l.bytes -= in.held
-		l.kept += in.held
-		in.kept = true
+		l.budget.keep(&in.inputBase)
 	}
-	e.reports = append(e.reports, in)
+	e.quarantine.reports = append(e.quarantine.reports, in)
 	return true
 }

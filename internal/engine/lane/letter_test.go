@@ -21,7 +21,7 @@ func TestRequeueBesidePoison(t *testing.T) {
 	old := r.current(a).Start.Run
 	ref := model.TaskRef{Address: a, Run: old, ID: model.TaskStep}
 	r.now = r.now.Add(time.Minute)
-	r.l.Expire(r.now, ref, false, 0, model.TimeoutToStart)
+	r.l.Expire(r.now, model.ClaimRef{TaskRef: ref}, false, model.TimeoutToStart)
 	r.settle()
 	letter := func() *store.DeadRow {
 		row, err := r.st.LoadDead(t.Context(), store.DeadKey{RunKey: store.RunKey{Shard: a.Shard(shards), Run: old}, Task: model.TaskStep})

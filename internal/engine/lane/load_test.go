@@ -118,13 +118,13 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 		r.commit = &batch
 		r.landUnheard()
 		if unseen {
-			r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer is lost"))
+			r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer is lost"))
 			r.flush()
 			r.refenceNow()
 			r.verify = nil
-			r.l.Verified(r.now, []*store.Execution{&unread, r.current(good)}, nil)
+			r.l.FinishVerify(r.now, []*store.Execution{&unread, r.current(good)}, nil)
 		} else {
-			r.l.Committed(r.now, store.Committed{Existing: []store.ExistingStart{{Index: 0, Execution: unread}}}, nil)
+			r.l.FinishCommit(r.now, store.Committed{Existing: []store.ExistingStart{{Index: 0, Execution: unread}}}, nil)
 		}
 		r.settle()
 		r.wantAnswer("bad", "blocked")
@@ -219,7 +219,7 @@ func TestReadIsOutOfDate(t *testing.T) {
 	r.flush()
 	r.commitNow()
 	for i, ld := range old {
-		r.l.Loaded(r.now, ld.ID, results[i])
+		r.l.FinishLoad(r.now, ld.ID, results[i])
 	}
 	r.settle()
 	r.wantAnswer("signal", "")
@@ -241,9 +241,9 @@ func TestUnknownReads(t *testing.T) {
 	r.flush()
 	ld := r.loads[0]
 	r.loads = nil
-	r.l.Loaded(r.now, 12345, lane.LoadResult{})
-	r.l.Loaded(r.now, ld.ID, lane.LoadResult{})
-	r.l.Loaded(r.now, ld.ID, lane.LoadResult{Execution: &store.Execution{}})
+	r.l.FinishLoad(r.now, 12345, lane.LoadResult{})
+	r.l.FinishLoad(r.now, ld.ID, lane.LoadResult{})
+	r.l.FinishLoad(r.now, ld.ID, lane.LoadResult{Execution: &store.Execution{}})
 	r.settle()
 	r.wantAnswer("signal", "not_found")
 }
@@ -289,8 +289,8 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	ld, res := hold()
 	r.signal(a, "two", "two")
 	r.flush() // on its way to the store
-	r.l.Loaded(r.now, ld.ID, res)
-	r.l.Loaded(r.now, early.ID, stale)
+	r.l.FinishLoad(r.now, ld.ID, res)
+	r.l.FinishLoad(r.now, early.ID, stale)
 	r.take()
 	r.settle()
 	if r.holder(a) == 0 {
@@ -356,7 +356,7 @@ func testReadIsOvertaken(t *testing.T, continued bool) {
 	if !continued {
 		r.read() // for worker 2; x is on its way to the store
 	}
-	r.l.Loaded(r.now, slow.ID, old)
+	r.l.FinishLoad(r.now, slow.ID, old)
 	r.settle()
 	r.wantEvents(a, "signal_received s", "step_completed x")
 	r.wantHolder(a, 2)

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// foreign is another node that owns a shard and sends messages to ours.
-type foreign struct {
+// foreignQueries is another node that owns a shard and sends messages to ours.
+type foreignQueries struct {
 	r     *rig
 	ref   store.LaneRef
 	shard model.ShardID
@@ -21,12 +21,12 @@ type foreign struct {
 }
 
 // foreignRig is a rig that owns all shards but the last.
-func foreignRig(t *testing.T, change ...func(*lane.Config)) (*rig, *foreign) {
+func foreignRig(t *testing.T, change ...func(*lane.Config)) (*rig, *foreignQueries) {
 	t.Helper()
 	r := newRig(t, change...)
 	r.giveUp(3)
 	r.settle()
-	f := &foreign{r: r, shard: 3, sent: map[model.ShardID]int64{}}
+	f := &foreignQueries{r: r, shard: 3, sent: map[model.ShardID]int64{}}
 	id := model.NodeID{15: 99}
 	reg, err := r.st.Register(t.Context(), store.NodeInfo{ID: id}, 1, time.Hour)
 	if err != nil {
@@ -40,7 +40,7 @@ func foreignRig(t *testing.T, change ...func(*lane.Config)) (*rig, *foreign) {
 }
 
 // sends commits messages of the other node, and returns the rows.
-func (f *foreign) sends(ms ...model.Message) []store.MessageRow {
+func (f *foreignQueries) sends(ms ...model.Message) []store.MessageRow {
 	f.r.t.Helper()
 	f.batch++
 	b := &store.Batch{Lane: f.ref, Number: f.batch, At: f.r.now}
@@ -306,7 +306,7 @@ func TestInboxReadTwice(t *testing.T) {
 	r.commitNow()
 	r.settle()
 	for _, ld := range late {
-		r.l.Loaded(r.now, ld.ID, read)
+		r.l.FinishLoad(r.now, ld.ID, read)
 	}
 	r.settle()
 	r.wantEvents(a, "signal_received s")

@@ -8,9 +8,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// dropping notes the call that an operator drops. When the store has refused the batch of the drop, the message is applied
-// again, and a call that was only in memory is known to the message alone.
-func (in *input) dropping(e *entry, m *model.Message) {
+// noteDropped notes the call that an operator drops. If the store refuses the batch of the drop,
+// the lane applies the message again, and then only the message knows a call that was only in
+// memory.
+func (in *messageInput) noteDropped(e *entry, m *model.Message) {
 	if m.Kind != model.MessageMailbox || m.Name != model.MailboxDrop {
 		return
 	}
@@ -23,8 +24,8 @@ func (in *input) dropping(e *entry, m *model.Message) {
 	}
 }
 
-// tellDropped tells the caller of a dropped call that has no request id: only the lane knows it. It does so after the commit, if the
-// drop has one.
+// tellDropped tells the caller of a dropped call that has no request id, because only the lane
+// knows that caller. It does so after the commit, if the drop has one.
 func (l *Lane) tellDropped(e *entry, it *core.Item) {
 	if it.Tag == nil || it.Message.RequestID != "" {
 		return
@@ -39,13 +40,14 @@ func (l *Lane) tellDropped(e *entry, it *core.Item) {
 	l.reply(e.address, true, answer)
 }
 
-// goesOn refuses to skip or drop a signal while the code of the run may be about to take it. A worker that has been told news, or
-// that runs a step, may have begun something with the signal that nobody knows of yet.
+// goesOn refuses to skip or drop a signal while the code of the run may be about to take it. A worker
+// that has been told news, or that runs a step, may have begun something with the signal that it has
+// not reported yet.
 func (e *entry) goesOn(m *model.Message) (d core.Decision, busy bool) {
 	if m.Kind != model.MessageMailbox || m.Name != model.MailboxSkip && m.Name != model.MailboxDrop || e.x == nil {
 		return d, false
 	}
-	if e.worker == 0 || !e.busy && e.told >= e.x.Next-1 || e.x.FindSignal(m.ID) == nil {
+	if e.hold.free() || !e.hold.busy && e.hold.told >= e.x.Next-1 || e.x.FindSignal(m.ID) == nil {
 		return d, false
 	}
 

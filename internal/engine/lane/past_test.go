@@ -102,7 +102,7 @@ func TestResetWhileTheRunIsRead(t *testing.T) {
 	r.loads = nil
 	r.commitNow()
 	for i, ld := range loads {
-		r.l.Loaded(r.now, ld.ID, late[i])
+		r.l.FinishLoad(r.now, ld.ID, late[i])
 	}
 	r.settle()
 	r.wantAnswer("reset", "")
@@ -125,7 +125,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 	r.wantAnswer("reset", "")
 	r.taken(a, old, 0)
 	run := r.current(a).Start.Run
-	r.l.Release(r.now, 1, run, r.held[run].gen, 0, nil) // it could go on, but not there
+	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen}) // it could go on, but not there
 	r.settle()
 	if r.holder(a) == 0 {
 		t.Fatal("nobody holds the new run: it waits for a worker that it does not need")

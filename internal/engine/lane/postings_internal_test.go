@@ -13,12 +13,12 @@ func TestPostingsAreAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var p postings
-		model := map[string]posted{}
+		model := map[string]posting{}
 		id := rapid.SampledFrom([]string{"a", "b", "c"})
 		for range rapid.IntRange(0, 20).Draw(t, "steps") {
 			k := id.Draw(t, "id")
 			if rapid.Bool().Draw(t, "set") {
-				v := posted{claim: rapid.Int64().Draw(t, "claim")}
+				v := posting{claim: rapid.Int64().Draw(t, "claim")}
 				p.set(k, v)
 				model[k] = v
 			} else {

@@ -7,18 +7,19 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// putOff moves a message for a quarantined address out of the way, to be tried again later.
-func (l *Lane) putOff(now model.Time, e *entry, in *input) {
-	b := l.open
+// putOff moves a message for a quarantined address out of the way of the messages behind it. The
+// lane tries it again later.
+func (l *Lane) putOff(now model.Time, e *entry, in input) {
+	from, b := in.source(), l.open
 	l.touch(b, e)
-	row := store.InboxRow{Shard: e.shard.id, ID: in.inbox, Message: *in.message, NotBefore: now.Add(l.delays.next(now, &l.cfg))}
-	if in.pair != nil {
+	row := store.InboxRow{Shard: e.shard.id, ID: from.inbox, Message: *from.message, NotBefore: now.Add(l.delays.next(now, &l.cfg))}
+	if from.pair != nil {
 		row.ID = l.cfg.NewRun()
-		in.pair.consume(l, in)
+		l.mail.consume(from.pair, b, from.seq)
 	}
 	b.batch.Deferred = append(b.batch.Deferred, row)
 	b.inputs = append(b.inputs, in)
-	b.bytes += rowBytes + in.message.Size()
+	b.bytes += rowBytes + from.message.Size()
 }
 
 // delays says for how long messages are put off. A lane reads and writes each of them again and

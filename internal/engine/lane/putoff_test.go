@@ -95,7 +95,7 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	r.now = r.now.Add(11 * time.Second)
 	due := b.Due(r.now) // which the lane hears of after the commit
 	r.settle()
-	r.l.Expire(r.now, due[0].Ref, true, due[0].Claim, due[0].Kind.String())
+	r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
 	r.settle()
 	if got := b.claims(); len(got) != 0 {
 		t.Errorf("handed over is %+v, whose time was up", got)

@@ -9,56 +9,24 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxForeign is how many queries of other processes may be unanswered. Their rows stay in the inbox until they are, and must not fill a page
-// of it: what is behind them would not be read. For the same reason a page may have as many bytes more as they have.
-const maxForeign = mailPage / 2
-
-// foreign are queries of other processes that are not answered.
-type foreign struct{ count, bytes int }
-
-// full reports whether there is no room for another query. One always finds room, however large it is.
-func (f *foreign) full(m *model.Message, maxBytes int) bool {
-	return f.count >= maxForeign || f.count > 0 && f.bytes+m.Size() > maxBytes
-}
-
-// query is a question to the code of a run. It changes nothing and is written nowhere: whoever asks repeats it when it comes to nothing.
-type query struct {
-	id      uint64
-	entry   *entry
-	message *model.Message
-	token   any         // of a caller of this process
-	inbox   model.RunID // the row of another one, which stays until the answer is stored
-	bytes   int         // that count for it in Lane.foreign
-
-	recaller WorkerID    // replays the history of a run that has ended; 0 for a run that is open
-	recalls  model.RunID // that run
-}
-
-// applyQuery asks the code of a run, which is handed to a worker for that if need be. The run may be parked, and stays so.
-func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
+// applyQuery asks the code of a run, and gives the run to a worker for that if necessary. A parked
+// run stays parked.
+func (l *Lane) applyQuery(now model.Time, e *entry, in *messageInput) {
 	refused := l.cannotAsk(e, in)
 	if refused != nil {
 		f := &model.Failure{Kind: fault.KindOf(refused).String(), Message: refused.Error()}
 		l.record(e, in, &core.Decision{Answer: model.Answer{Run: e.run(), Failure: f}})
 		return
 	}
-	l.asked++
-	q := &query{id: l.asked, entry: e, message: in.message, token: in.token, inbox: in.inbox}
-	l.queries[q.id] = q
-	if !q.inbox.IsZero() {
-		l.foreign.count++
-		q.bytes = q.message.Size()
-		l.foreign.bytes += q.bytes
-	}
-	e.queries = append(e.queries, q)
-	l.unhold(in)
-	if run := l.ended(e, in.message); !run.IsZero() {
+	q := l.questions.add(e, &in.origin)
+	l.budget.unhold(in)
+	if run := l.endedRun(e, q.message); !run.IsZero() {
 		q.recaller, q.recalls = l.recaller(e), run
 		l.recall(q)
 		return
 	}
 	switch {
-	case e.worker == 0 || l.stops(e) || e.withheld:
+	case e.hold.free() || l.mustLeave(e) || e.hold.withheld:
 		l.dispatch(now, e) // or it is on its way already
 	default:
 		l.ask(q)
@@ -66,12 +34,12 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
 }
 
 // cannotAsk is why the code of a run cannot be asked; nil when it can.
-func (l *Lane) cannotAsk(e *entry, in *input) error {
-	x, m := e.x, in.message
+func (l *Lane) cannotAsk(e *entry, in *messageInput) error {
+	x, m := e.x, in.origin.message
 	switch {
 	case x == nil:
 		return fault.New(fault.NotFound, "execution %s does not exist", m.To)
-	case !l.ended(e, m).IsZero():
+	case !l.endedRun(e, m).IsZero():
 		if l.recaller(e) == 0 {
 			return fault.New(fault.Unavailable, "execution %s has ended (%s), and no worker of its owner has the code to replay it: %s", m.To, x.Outcome.Status, noWorker(e))
 		}
@@ -79,19 +47,20 @@ func (l *Lane) cannotAsk(e *entry, in *input) error {
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked before", m.To, x.Withheld())
 	case x.Paused != nil:
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked until it is resumed", m.To, x.Paused)
-	case x.Blocked != nil && e.worker == 0 && !e.activating:
+	case x.Blocked != nil && e.hold.free() && !e.reading.history:
 		if err := core.LimitReached(m.To, x.Blocked); err != nil {
 			return err
 		}
 		return fault.New(fault.Blocked, "execution %s %s", m.To, x.Blocked)
-	case e.worker == 0 && e.unserved:
+	case e.hold.free() && e.wait.worker:
 		return fault.New(fault.Unavailable, "execution %s %s", m.To, noWorker(e))
 	}
+
 	switch {
 	case len(e.queries) >= l.cfg.MaxBacklog:
 		return fault.New(fault.Exhausted, "%d queries of %s have not been answered, which is the limit", len(e.queries), m.To)
-	case !in.inbox.IsZero() && l.foreign.full(m, l.mailBytes()):
-		return fault.New(fault.Exhausted, "%d queries of other processes with %d bytes have not been answered, which is the limit", l.foreign.count, l.foreign.bytes)
+	case !in.origin.inbox.IsZero() && l.questions.foreign.full(m, l.mailBytes()):
+		return fault.New(fault.Exhausted, "%d queries of other processes with %d bytes have not been answered, which is the limit", l.questions.foreign.count, l.questions.foreign.bytes)
 	}
 	return nil
 }
@@ -99,7 +68,7 @@ func (l *Lane) cannotAsk(e *entry, in *input) error {
 // ask puts the question to the worker that holds the run.
 func (l *Lane) ask(q *query) {
 	l.out.Calls = append(l.out.Calls, Call{
-		Kind: CallQuery, Worker: q.entry.worker, Run: q.entry.held, Generation: q.entry.gen,
+		Kind: CallQuery, Worker: q.entry.hold.worker, Run: q.entry.hold.run, Generation: q.entry.hold.gen,
 		Query: &model.Query{ID: q.id, Name: q.message.Name, Input: q.message.Input},
 	})
 }
@@ -113,13 +82,9 @@ func (l *Lane) askAll(e *entry) {
 	}
 }
 
-// recalled reports whether somebody waits until the history of a run that has ended is replayed.
-func (e *entry) recalled() bool {
-	return slices.ContainsFunc(e.queries, func(q *query) bool { return q.recaller != 0 })
-}
-
-// ended is the run that a query is about when no worker holds it any more: the current one after its end, or an earlier one.
-func (l *Lane) ended(e *entry, m *model.Message) model.RunID {
+// endedRun returns the run that a query is about when no worker holds it: the current run after its
+// end, or an earlier one.
+func (l *Lane) endedRun(e *entry, m *model.Message) model.RunID {
 	switch {
 	case !m.ToRun.IsZero() && m.ToRun != e.run():
 		return m.ToRun
@@ -134,69 +99,67 @@ func (l *Lane) recaller(e *entry) WorkerID {
 	return l.workers.pick(kind{e.address.Tenant, e.address.Type}, e.x.Pin)
 }
 
-// recall has a worker read the history of a run that has ended, and answer from what the code makes of it.
+// recall lets a worker read the history of a run that has ended, and answer from what the code
+// makes of it.
 func (l *Lane) recall(q *query) {
-	l.workers.gen += uint64(l.cfg.Lanes)
 	l.out.Calls = append(l.out.Calls, Call{
-		Kind: CallRecall, Worker: q.recaller, Run: q.recalls, Generation: l.workers.gen, Address: q.entry.address,
+		Kind: CallRecall, Worker: q.recaller, Run: q.recalls, Generation: l.workers.nextGen(), Address: q.entry.address,
 		Query: &model.Query{ID: q.id, Name: q.message.Name, Input: q.message.Input},
 	})
 }
 
-// leaveRecalls gives up on what a worker that has left was to replay: whoever asked asks again.
-func (l *Lane) leaveRecalls(id WorkerID) {
-	for _, n := range slices.Sorted(maps.Keys(l.queries)) {
-		if q := l.queries[n]; q != nil && q.recaller == id {
+// dropRecalls gives up on what a worker that has left was to replay: the callers ask again.
+func (l *Lane) dropRecalls(id WorkerID) {
+	for _, n := range slices.Sorted(maps.Keys(l.questions.open)) {
+		if q := l.questions.open[n]; q != nil && q.recaller == id {
 			l.askAgain(q.entry)
 			l.maybeDrop(q.entry)
 		}
 	}
 }
 
-// Answered hands in what the code of a run answered. An answer that nobody waits for any more is dropped.
-func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uint64, out model.Payload, f *model.Failure) {
-	q := l.queries[id]
-	if q == nil || l.dead != nil || !q.askedOf(w, run, gen) {
+// QueryAnswer is what the code of a run answered to a query.
+type QueryAnswer struct {
+	Run        model.RunID
+	Generation uint64 // of the hand-over; it does not count for a run that has ended
+	ID         uint64 // of the query
+	Output     model.Payload
+	Failure    *model.Failure
+}
+
+// AnswerQuery hands in what the code of a run answered. The lane drops an answer that no caller
+// waits for.
+func (l *Lane) AnswerQuery(now model.Time, w WorkerID, got QueryAnswer) {
+	q := l.questions.open[got.ID]
+	if q == nil || l.dead != nil || !q.askedOf(w, got.Run, got.Generation) {
 		return
 	}
-	l.unask(q)
-	a := model.Answer{Run: run, Status: model.Running, Output: out, Failure: f.Bounded()}
+	l.dropQuery(q)
+	a := model.Answer{Run: got.Run, Status: model.Running, Output: got.Output, Failure: got.Failure.Bounded()}
 	if q.inbox.IsZero() {
 		l.answer(Answer{Token: q.token, Answer: a, Err: core.RefusalOf(a)})
 		l.maybeDrop(q.entry)
 		return
 	}
-	l.take(now, q.entry, &input{kind: inAnswered, address: q.entry.address, message: q.message, inbox: q.inbox, answer: &a})
+	l.take(now, q.entry, &answerInput{inputBase: inputBase{address: q.entry.address}, origin: source{message: q.message, inbox: q.inbox}, answer: &a})
 }
 
-// askedOf reports whether an answer comes from the worker that was asked, about the run that it was asked about.
-func (q *query) askedOf(w WorkerID, run model.RunID, gen uint64) bool {
-	if q.recaller != 0 {
-		return q.recaller == w && q.recalls == run
-	}
-	return q.entry.worker == w && q.entry.gen == gen && q.entry.held == run
-}
-
-func (l *Lane) unask(q *query) {
-	delete(l.queries, q.id)
+func (l *Lane) dropQuery(q *query) {
+	l.questions.remove(q)
 	l.room.tried = false
-	if !q.inbox.IsZero() {
-		l.foreign.count--
-		l.foreign.bytes -= q.bytes
-	}
-	q.entry.queries = slices.DeleteFunc(q.entry.queries, func(o *query) bool { return o == q })
 }
 
-// unaskAll forgets the questions of a caller who does not wait any longer, also those that have not been put to the code yet.
-func (l *Lane) unaskAll(e *entry, token any) {
+// dropQueries forgets the questions of a caller that no longer waits, also those that the code has
+// not been asked yet.
+func (l *Lane) dropQueries(e *entry, token any) {
 	recalled := e.recalled()
 	for _, q := range slices.Clone(e.queries) {
 		if q.token == token {
-			l.unask(q)
+			l.dropQuery(q)
 		}
 	}
-	e.backlog = slices.DeleteFunc(e.backlog, func(in *input) bool {
-		if in.token != token || in.kind != inMessage || in.message.Kind != model.MessageQuery {
+	e.backlog.inputs = slices.DeleteFunc(e.backlog.inputs, func(in input) bool {
+		if m, ok := in.(*messageInput); !ok || m.origin.token != token || !m.is(model.MessageQuery) {
 			return false
 		}
 		l.done(in)
@@ -207,10 +170,8 @@ func (l *Lane) unaskAll(e *entry, token any) {
 	}
 }
 
-// ErrAskAgain tells whoever asked the code of a run that nobody has answered, because the run went from one hand to another.
-var ErrAskAgain = fault.New(fault.Unavailable, "the run is being handed over")
-
-// askAgain gives up on the questions to an entry: whoever asked must ask again, perhaps somebody else.
+// askAgain gives up on the questions to an entry: the callers must ask again, perhaps another
+// owner.
 func (l *Lane) askAgain(e *entry) {
 	if l.dead != nil || e.shard.draining {
 		l.refuseQueries(e, ErrNotOwner)
@@ -219,15 +180,16 @@ func (l *Lane) askAgain(e *entry) {
 	}
 }
 
-// refuseQueries ends the questions to an entry with an error. Those of other processes are still in the store, and are read again.
+// refuseQueries ends the questions to an entry with an error. Those of other processes are still in
+// the store, and the lane reads them again.
 func (l *Lane) refuseQueries(e *entry, err error) {
 	for _, q := range slices.Clone(e.queries) {
-		l.unask(q)
+		l.dropQuery(q)
 		if q.inbox.IsZero() {
 			l.answer(Answer{Token: q.token, Err: err})
 			continue
 		}
-		delete(l.mail.inbox, q.inbox)
+		l.mail.untake(q.inbox)
 		if !e.shard.draining {
 			l.MailWaits()
 		}

@@ -175,7 +175,7 @@ func TestQueryInterrupted(t *testing.T) {
 			r.blocks(a)
 		}, "blocked"},
 		"given back": {func(r *rig) {
-			r.l.Release(r.now, 1, r.current(a).Start.Run, r.held[r.current(a).Start.Run].gen, 0, nil)
+			r.l.Release(r.now, 1, &model.Turn{Run: r.current(a).Start.Run, Generation: r.held[r.current(a).Start.Run].gen})
 			r.take()
 		}, ""},
 		"released":          {func(r *rig) { r.release(a, "s") }, ""},
@@ -222,12 +222,12 @@ func TestStaleAnswer(t *testing.T) {
 	if old.gen == r.held[run].gen {
 		t.Fatal("the run has not changed hands")
 	}
-	r.l.Answered(r.now, old.worker, run, old.gen, old.asked[0].ID, model.Payload{Data: []byte("old")}, nil)
+	r.l.AnswerQuery(r.now, old.worker, lane.QueryAnswer{Run: run, Generation: old.gen, ID: old.asked[0].ID, Output: model.Payload{Data: []byte("old")}})
 	r.take()
 	r.wantSilence("q")
 	r.reply(a, "new")
 	r.wantOutput("q", "new")
-	r.l.Answered(r.now, 1, run, r.held[run].gen, old.asked[0].ID, model.Payload{Data: []byte("again")}, nil)
+	r.l.AnswerQuery(r.now, 1, lane.QueryAnswer{Run: run, Generation: r.held[run].gen, ID: old.asked[0].ID, Output: model.Payload{Data: []byte("again")}})
 	r.take()
 }
 
@@ -483,6 +483,6 @@ func (r *rig) recalled(w lane.WorkerID, a model.Address, run model.RunID, out st
 func (r *rig) recall(out string) {
 	c := r.recalls[0]
 	r.recalls = r.recalls[1:]
-	r.l.Answered(r.now, c.Worker, c.Run, c.Generation, c.Query.ID, model.Payload{Data: []byte(out)}, nil)
+	r.l.AnswerQuery(r.now, c.Worker, lane.QueryAnswer{Run: c.Run, Generation: c.Generation, ID: c.Query.ID, Output: model.Payload{Data: []byte(out)}})
 	r.take()
 }

@@ -315,7 +315,7 @@ func (v *village) trouble() func(*rapid.T) {
 		case v.commit == nil:
 		case rapid.Bool().Draw(t, "landed"):
 			v.landUnheard()
-			v.l.Committed(v.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
+			v.l.FinishCommit(v.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
 			v.flush()
 		default:
 			v.fail(store.Unknown)

@@ -241,7 +241,7 @@ func (p *life) release(t *rapid.T) {
 	if n, ok := p.waiting[h.gen]; ok && n == len(h.events) && rapid.IntRange(0, 3).Draw(t, "gives back") > 0 {
 		waits = []model.Reason{{Code: model.WaitTimer}}
 	}
-	p.r.l.Release(p.r.now, h.worker, h.start.Run, h.gen, int64(len(h.events)), waits)
+	p.r.l.Release(p.r.now, h.worker, &model.Turn{Run: h.start.Run, Generation: h.gen, Seen: int64(len(h.events)), Waits: waits})
 	p.r.take()
 }
 
@@ -261,7 +261,7 @@ func (p *life) commit(t *rapid.T) {
 		p.r.fail(store.Unknown)
 	case 3:
 		if _, err := p.r.land(); err == nil || store.ClassOf(err) == store.Refused || store.ClassOf(err) == store.Unknown {
-			p.r.l.Committed(p.r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "connection lost"))
+			p.r.l.FinishCommit(p.r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "connection lost"))
 			p.r.flush()
 		}
 	default:
@@ -273,7 +273,7 @@ func (p *life) refence(t *rapid.T) {
 	switch {
 	case p.r.refence != nil && rapid.IntRange(0, 3).Draw(t, "fails") == 0:
 		p.r.refence = nil
-		p.r.l.Refenced(p.r.now, 0, 0, store.Errorf(store.Away, "refence", "injected"))
+		p.r.l.FinishRefence(p.r.now, 0, 0, store.Errorf(store.Away, "refence", "injected"))
 		p.r.flush()
 	case p.r.refence != nil:
 		p.r.refenceNow()
@@ -293,7 +293,7 @@ func (p *life) read(t *rapid.T) {
 	ld := p.r.loads[i]
 	p.r.loads = slices.Delete(slices.Clone(p.r.loads), i, i+1)
 	if rapid.IntRange(0, 7).Draw(t, "fails") == 0 {
-		p.r.l.Loaded(p.r.now, ld.ID, lane.LoadResult{Err: store.Errorf(store.Away, "read", "injected")})
+		p.r.l.FinishLoad(p.r.now, ld.ID, lane.LoadResult{Err: store.Errorf(store.Away, "read", "injected")})
 	} else {
 		p.r.readOne(ld)
 	}
@@ -338,7 +338,7 @@ func (p *life) takeBack(s model.ShardID) {
 	if err != nil || len(got) != 1 {
 		p.r.t.Fatalf("acquire %d: %v, %v", s, got, err)
 	}
-	p.r.l.Acquired(p.r.now, got)
+	p.r.l.Acquire(p.r.now, got)
 	p.r.take()
 }
 

@@ -1,43 +1,15 @@
 package lane
 
 import (
-	"encoding/binary"
 	"slices"
-	"time"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
-const (
-	expiredWalk  = 1000                  // runs that are looked at in one read
-	expiredPage  = 100                   // runs that are removed at a time
-	expiredPause = 50 * time.Millisecond // between two reads or pages, and while there is more urgent work
-	expiredShare = 8                     // a look goes over this part of what its round has seen before, if that is more than a read
-)
-
-// retention removes closed runs whose time is over. Nothing tells where they are: the lane walks over the old runs of all its shards, in rounds. Once in a while it
-// looks at as many as one read may see, and goes on at once as long as it finds some. What it finds goes page by page, a page when the one before is
-// committed and after a pause, so that it takes a small and bounded share of the commits.
-//
-// What is found goes, so a walk is long only if many old runs stay: open ones, and those with a longer time of their own. Looks grow with the length
-// of the walk then: by an eighth each, so that the number of looks of a round grows with the logarithm of its length.
-type retention struct {
-	at      model.Time      // of the next look, read or page; zero while one is under way, and before the first is planned
-	looking bool            // a read is under way
-	after   store.RunKey    // where the walk goes on; zero for the beginning
-	walked  int             // runs that the round has looked at
-	left    int             // runs that the look may still go over while it finds none
-	more    bool            // the look is not over
-	found   []store.RunHead // are to be removed
-	pending int             // inputs of the page that are not dealt with
-	removed int             // runs in this look
-	keep    bool            // nothing may be removed: it is not known what time it is
-}
-
-// KeepAll has the lane remove no closed runs because of their age, or lets it remove them again. The caller uses it while the
-// store's clock is in doubt.
+// KeepAll stops the removal of closed runs because of their age, or lets it go on. The caller uses
+// it while the store's clock is in doubt.
 func (l *Lane) KeepAll(keep bool) {
 	r := &l.retention
 	r.keep = keep
@@ -46,16 +18,10 @@ func (l *Lane) KeepAll(keep bool) {
 	}
 }
 
-// plan sets the time of the next look. The first one is somewhere in the second half of the interval, so that nodes that were started
-// together do not look together.
-func (r *retention) plan(cfg *Config, now model.Time) {
-	spread := binary.BigEndian.Uint64(cfg.Ref.Node[8:]) + uint64(cfg.Ref.Lane)*uint64(cfg.RetainEvery)/uint64(cfg.Lanes)
-	r.at = now.Add(cfg.RetainEvery/2 + time.Duration(spread%uint64(cfg.RetainEvery/2+1)))
-}
-
 // expire looks for runs whose time is over, and removes them, when it is time to.
 func (l *Lane) expire(now model.Time) {
 	r := &l.retention
+
 	switch {
 	case l.cfg.Retention == 0 || len(l.shards) == 0 || r.looking || r.pending > 0 || r.keep:
 	case r.at == 0 && (r.more || len(r.found) > 0):
@@ -81,8 +47,9 @@ func (l *Lane) expire(now model.Time) {
 	}
 }
 
-// loadedExpired takes note of what was found, and where the walk goes on. At the end of a round the look is over, unless there was more than one read may return.
-func (l *Lane) loadedExpired(ld *Load, page store.Expired) {
+// acceptExpired notes what was found, and where the walk goes on. At the end of a round the look is
+// over, unless there was more than one read may return.
+func (l *Lane) acceptExpired(ld *Load, page store.Expired) {
 	r := &l.retention
 	r.looking = false
 	if r.keep {
@@ -98,22 +65,24 @@ func (l *Lane) loadedExpired(ld *Load, page store.Expired) {
 	}
 }
 
-// removeExpired has runs removed. That they are closed stays true whoever has written to the store since, and a run that is gone already is passed over.
+// removeExpired removes runs. A closed run stays closed whatever was written since, and a run that
+// is gone already is passed over.
 func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
-	byAddress := map[model.Address]*input{}
-	var inputs []*input
+	byAddress := map[model.Address]*removalInput{}
+	var inputs []*removalInput
 	for _, h := range page {
-		if l.misplaced(h.Shard, h.Address, "a closed run") {
+		if l.passOver(h.Shard, h.Address, "a closed run") {
 			continue
 		}
 		in := byAddress[h.Address]
 		if in == nil {
-			in = &input{kind: inExpired, address: h.Address}
+			in = &removalInput{inputBase: inputBase{address: h.Address}}
 			byAddress[h.Address] = in
 			inputs = append(inputs, in)
 		}
 		in.runs = append(in.runs, h.Run)
 	}
+
 	for _, in := range inputs {
 		e := l.entry(in.address)
 		if e == nil || e.shard.draining {
@@ -124,9 +93,18 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 	}
 }
 
-// applyExpired removes closed runs of an address. Its current run need not be known: when it is not, everything for the address waits for the commit, which
-// may remove it, and finds out then.
-func (l *Lane) applyExpired(e *entry, in *input) {
+func (in *removalInput) size() int { return inputBytes + 16*len(in.runs) }
+
+// ready waits for the batches of the address: a start on its way to the store may replace a run
+// that is to go, and must find it.
+func (in *removalInput) ready(_ *Lane, e *entry) bool { return !e.dirty() }
+
+// applyPoisoned removes the rows of a quarantined address like any others, whatever they contain.
+func (in *removalInput) applyPoisoned(l *Lane, now model.Time, e *entry) { l.applyWatched(now, e, in) }
+
+// apply removes closed runs of an address. The lane need not know the current run. If it does not,
+// everything for the address waits for the commit, which may remove the current run.
+func (in *removalInput) apply(l *Lane, _ model.Time, e *entry) {
 	if e.known && e.x != nil && slices.Contains(in.runs, e.x.Start.Run) {
 		if e.x.Open() { // no run is opened again, so this is never so
 			l.done(in)
@@ -135,23 +113,16 @@ func (l *Lane) applyExpired(e *entry, in *input) {
 		}
 		l.setRun(e, nil)
 	}
-	e.removing = !e.known
+	e.pending.removing = !e.known
 	l.record(e, in, &core.Decision{Deletes: in.runs})
 }
 
-// removed ends the removal of runs of an address whose current run was not known. It may have been read meanwhile, for a worker, or be on its way from a read:
-// perhaps that was before it went.
-func (l *Lane) removed(e *entry) {
-	if e.removing {
-		e.removing = false
+// finishRemoval ends the removal of runs of an address whose current run was not known. A read for
+// a worker may have seen that run before it went, so the lane forgets what it knows.
+func (l *Lane) finishRemoval(e *entry) {
+	if e.pending.removing {
+		e.pending.removing = false
 		l.forget(e)
-	}
-}
-
-// ended notes that an input of a page has been dealt with.
-func (r *retention) ended(in *input) {
-	if in.kind == inExpired {
-		r.pending--
 	}
 }
 

@@ -341,7 +341,7 @@ func TestCureDuringRemoval(t *testing.T) {
 				id, found := r.loads[i].ID, lane.LoadResult{Execution: r.row(runs[0])}
 				r.loads = slices.Delete(r.loads, i, i+1)
 				r.commitNow()
-				r.l.Loaded(r.now, id, found)
+				r.l.FinishLoad(r.now, id, found)
 				r.flush()
 			} else {
 				r.read()

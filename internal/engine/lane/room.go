@@ -1,10 +1,6 @@
 package lane
 
 import (
-	"cmp"
-	"slices"
-
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -14,187 +10,58 @@ const runBytes = 4 << 10
 // room is the memory for histories that workers hold. A run that finds none waits in line. One run
 // always finds room, however large it is.
 type room struct {
+	limit int      // bytes
 	used  int      // bytes of runs that workers hold or that are being read for them
 	line  []*entry // that wait for room, in order
-	tried bool     // no run can be let go of to make room before something happens to one of them
+	tried bool     // letting go of runs makes no room before something happens to one of them
 }
 
-// hasRoom reports whether another run may be read for a worker.
-func (l *Lane) hasRoom() bool { return l.room.used < l.cfg.MaxHeld || l.room.used == 0 }
+// free reports whether another run may be read for a worker.
+func (r *room) free() bool { return r.used < r.limit || r.used == 0 }
 
 // weigh counts what a worker holds of a run.
-func (l *Lane) weigh(e *entry) {
+func (r *room) weigh(e *entry) {
 	switch {
-	case e.worker == 0:
-		l.reserve(e, 0)
-	case e.x != nil: // else its state is being read again
-		l.reserve(e, runBytes+e.x.Bytes())
+	case e.hold.free():
+		r.reserve(e, 0)
+	case e.x != nil: // otherwise its state is being read again
+		r.reserve(e, runBytes+e.x.Bytes())
 	}
 }
 
-// reserve has a run take so many bytes of the room.
-func (l *Lane) reserve(e *entry, n int) {
-	l.room.used += n - e.weight
-	e.weight = n
+// reserve gives a run so many bytes of the room.
+func (r *room) reserve(e *entry, n int) {
+	r.used += n - e.hold.weight
+	e.hold.weight = n
 }
 
-// guess is what is reserved for a run while it is read.
-func (l *Lane) guess(e *entry) int {
+// guess is what the lane reserves for a run while it reads it.
+func (r *room) guess(e *entry) int {
 	if e.known && e.x != nil {
 		return runBytes + e.x.Bytes()
 	}
 	return 16 * runBytes
 }
 
-// queueUp has a run wait for room. It reports whether the run has to be read nevertheless: its
-// tasks go on without its code.
-func (l *Lane) queueUp(e *entry) (read bool) {
-	e.activating, e.tail = false, nil
-	e.waits = []model.Reason{{Code: model.WaitTurn}}
-	if !e.inLine {
-		e.inLine = true
-		l.room.line = append(l.room.line, e)
-	}
-	read = e.loading || l.cfg.Board != nil && !e.known && !e.bare
-	e.loading = read
-	return read
-}
-
-// callUp hands out runs that have waited for room, as far as there is some.
-func (l *Lane) callUp() {
-	if l.room.used > l.cfg.MaxHeld || len(l.room.line) > 0 && !l.hasRoom() {
-		l.makeRoom()
-	}
-	for len(l.room.line) > 0 && l.hasRoom() && len(l.loads.waiting) == 0 && len(l.loads.flying) < l.cfg.MaxLoads {
-		e := l.room.line[0]
-		l.room.line[0] = nil
-		l.room.line = l.room.line[1:]
-		if e.gone || !e.inLine {
-			continue
-		}
-		e.inLine = false
-		l.dispatch(l.now, e)
-		l.loads.hand(l)
-		l.maybeDrop(e)
-	}
-	if len(l.room.line) == 0 {
-		l.room.line = nil
+// enter lets a run wait for room.
+func (r *room) enter(e *entry) {
+	e.wait.reasons = []model.Reason{{Code: model.WaitTurn}}
+	if !e.wait.room {
+		e.wait.room = true
+		r.line = append(r.line, e)
 	}
 }
 
-// makeRoom takes runs from workers that wait for something, those first that were handed over
-// first. They are read again when that comes.
-func (l *Lane) makeRoom() {
-	if l.room.tried {
-		return
+// next takes the first run from the line; nil when it no longer waits.
+func (r *room) next() *entry {
+	e := r.line[0]
+	r.line[0] = nil
+	if r.line = r.line[1:]; len(r.line) == 0 {
+		r.line = nil
 	}
-	l.room.tried = true
-	var idle []*entry
-	for _, e := range l.runs {
-		if !e.busy && !e.dirty() && !e.evicting && e.known && len(e.queries) == 0 && len(e.backlog) == 0 && len(e.waits) > 0 && !hasCode(e.waits, model.WaitStuck) {
-			idle = append(idle, e)
-		}
-	}
-	slices.SortFunc(idle, func(a, b *entry) int { return cmp.Compare(a.gen, b.gen) })
-	for _, e := range idle {
-		if l.room.used < l.cfg.MaxHeld/8*7 {
-			break
-		}
-		l.letGoNow(e, "its history makes room for others")
-		l.maybeDrop(e)
-	}
-}
-
-// slim drops the state of a run or an entity that nobody can go on with now: only its address is
-// remembered. What is only in memory stays, and so does what takes hardly more than the address.
-func (l *Lane) slim(e *entry) {
-	switch {
-	case !e.known:
-		return
-	case e.isEntity():
-		if e.actor.entity.Size() <= l.cfg.KeepIdle || !e.actor.stored() {
-			return
-		}
-	case e.x == nil || e.x.Size() <= l.cfg.KeepIdle:
-		return
-	}
-	bare, paused := !e.isEntity(), (*model.Reason)(nil)
-	if e.x != nil {
-		paused = e.x.Withheld()
-	}
-	l.forget(e)
-	e.bare, e.asleep = bare, paused
-}
-
-// stored reports whether everything that waits for the entity is in the store.
-func (a *actor) stored() bool {
-	if a.rest != nil || len(a.jobs) > 0 || len(a.kept) > 0 {
-		return false
-	}
-	for _, it := range a.entity.Mail() {
-		if it.Seq == 0 || it.Begun() || it.Message.Brief { // whoever reads a brief one must think that it may have been made
-			return false
-		}
-	}
-	return true
-}
-
-// weighMail counts what waits for an entity in memory only. What is in the store is bounded by the mailbox, and takes no room from
-// the calls of other entities.
-func (l *Lane) weighMail(e *entry) {
-	n, a := 0, e.actor
-	if a.entity != nil {
-		n = a.entity.Loose()
-	}
-	for _, it := range a.kept {
-		n += it.Message.Size()
-	}
-	if e.gone {
-		n = 0
-	}
-	l.calls += n - a.counted
-	a.counted = n
-}
-
-// perAddress is the share of a lane's room for calls that one entity may take: a quarter.
-const perAddress = 4
-
-// noRoomFor refuses a call that would wait in memory only, when those that wait for its entity take
-// a quarter of what the lane may have, or those for all entities take all of it. So a key that nobody
-// serves takes no room from its neighbours. One call always finds room. The call of a section is not
-// refused: others wait for its end.
-func (l *Lane) noRoomFor(e *entry, in *input, stored bool) error {
-	m := in.message
-	if stored || m.Kind != model.MessageCall || m.Section != "" {
+	if e.gone || !e.wait.room {
 		return nil
 	}
-	if own, most := e.actor.counted, l.cfg.MaxBytes/perAddress; own > 0 && own+m.Size() > most {
-		return fault.New(fault.Exhausted, "calls of %d bytes wait for %s, and %d more would exceed the limit of %d: try later", own, m.To, m.Size(), most)
-	}
-	if l.calls == 0 || l.calls+m.Size() <= l.cfg.MaxBytes {
-		return nil
-	}
-	return fault.New(fault.Exhausted, "calls of %d bytes wait for entities here, and %d more would exceed the limit of %d: try later", l.calls, m.Size(), l.cfg.MaxBytes)
-}
-
-// Large is a run whose history has come near its limit.
-type Large struct {
-	Address model.Address
-	Run     model.RunID
-	Bytes   int
-}
-
-// growing notes that a run has reached the size that people are warned of, once.
-func (l *Lane) growing(e *entry, events []model.Event) {
-	large := l.cfg.Limits.Large()
-	if e.x == nil || large == 0 || e.x.Bytes() < large {
-		return
-	}
-	before := e.x.Bytes()
-	for i := range events {
-		before -= events[i].Size()
-	}
-	if before < large {
-		l.out.Large = append(l.out.Large, Large{e.address, e.run(), e.x.Bytes()})
-	}
+	e.wait.room = false
+	return e
 }

@@ -161,7 +161,7 @@ func TestRoomAfterAQuery(t *testing.T) {
 		r.wantHolder(a, 1)
 		r.wantHolder(b, 0)
 		if h := r.held[run]; given == "answered" {
-			r.l.Answered(r.now, h.worker, run, h.gen, h.asked[0].ID, model.Payload{}, nil)
+			r.l.AnswerQuery(r.now, h.worker, lane.QueryAnswer{Run: run, Generation: h.gen, ID: h.asked[0].ID, Output: model.Payload{}})
 		} else {
 			r.l.Forget(a, "query")
 		}

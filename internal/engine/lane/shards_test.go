@@ -430,7 +430,7 @@ func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.acquire(1)
-	r.l.Loaded(r.now, late.ID, was)
+	r.l.FinishLoad(r.now, late.ID, was)
 	r.refuse = func(b *store.Batch) error {
 		if len(b.Inbox) > 0 {
 			t.Errorf("a request that was read in an earlier tenure is served: %+v", b.Inbox)

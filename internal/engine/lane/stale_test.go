@@ -88,7 +88,7 @@ func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
 			t.Fatal("the claim is not held")
 		}
 		r.now = r.now.Add(500 * time.Millisecond)
-		r.l.Expire(r.now, due[0].Ref, true, due[0].Claim, due[0].Kind.String())
+		r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
 		b.propose()
 		r.settle()
 		want := []string{"task_claimed task"}

@@ -306,7 +306,7 @@ func TestNoteIsNotStored(t *testing.T) {
 		r, a, b := suspects(t)
 		r.note()
 		r.landUnheard()
-		r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
+		r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
 		r.flush()
 		r.wantMaking()
 		r.makeUntil("1")

@@ -51,7 +51,7 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	}
 	b.Leave(r.now, 1)
 	b.left = true
-	r.l.Expire(r.now, ref, true, 1, model.FailureLost)
+	r.l.Expire(r.now, model.ClaimRef{TaskRef: ref, Claim: 1}, true, model.FailureLost)
 	r.turn(bad, steps("poison"))
 	r.giveUp(shard)
 	r.refuse = poison("poison")

@@ -3,6 +3,7 @@ package lane_test
 import (
 	"slices"
 
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -60,7 +61,7 @@ func (r *rig) reply(a model.Address, text string) int {
 			asked := h.asked
 			h.asked = nil
 			for _, q := range asked {
-				r.l.Answered(r.now, h.worker, run, h.gen, q.ID, model.Payload{Data: []byte(text)}, nil)
+				r.l.AnswerQuery(r.now, h.worker, lane.QueryAnswer{Run: run, Generation: h.gen, ID: q.ID, Output: model.Payload{Data: []byte(text)}})
 			}
 			r.take()
 			return len(asked)

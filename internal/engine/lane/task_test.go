@@ -75,7 +75,7 @@ func (b *bench) propose() {
 		b.r.l.Claim(b.r.now, m.Ref, m.Worker, "w@here")
 	}
 	for _, d := range b.Due(b.r.now) {
-		b.r.l.Expire(b.r.now, d.Ref, d.Claim != 0 || d.Kind == queue.DueToClose, d.Claim, d.Kind.String())
+		b.r.l.Expire(b.r.now, model.ClaimRef{TaskRef: d.Ref, Claim: d.Claim}, d.Claim != 0 || d.Kind == queue.DueToClose, d.Kind.String())
 	}
 	b.r.take()
 }
@@ -426,7 +426,7 @@ func TestReservedStartMeetsRun(t *testing.T) {
 	}
 	r.commit, r.loads = nil, nil
 	r.l = lane.New(r.cfg)
-	r.l.Acquired(r.now, r.acquired())
+	r.l.Acquire(r.now, r.acquired())
 	r.take()
 	r.loads = nil // the lane has not read anything when the start comes
 	r.send(theTask("t"), "second")
@@ -491,7 +491,7 @@ func TestDeadlineThatComesToNothing(t *testing.T) {
 	r.send(theTask("t", func(s *model.TaskSpec) { s.ToStart = time.Hour }), "t")
 	r.settle()
 	ref := model.TaskRef{Address: taskAt("t"), Run: r.current(taskAt("t")).Start.Run, ID: model.TaskStep}
-	r.l.Expire(r.now, ref, false, 0, model.TimeoutToStart)
+	r.l.Expire(r.now, model.ClaimRef{TaskRef: ref}, false, model.TimeoutToStart)
 	r.settle()
 	b.Slots(r.now, 1, 1)
 	b.propose()

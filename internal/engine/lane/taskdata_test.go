@@ -280,7 +280,7 @@ func TestWritesSurviveTrouble(t *testing.T) {
 					if _, err := r.land(); err != nil {
 						rt.Fatal(err)
 					}
-					r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "injected"))
+					r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "injected"))
 					r.flush()
 				}
 			case 2:

@@ -13,7 +13,8 @@ const (
 	timerBurst = 500  // due timers that are fired in one round
 )
 
-// fireTimers fires what is due, as far as there is room, and reads on well before the window has been used up.
+// fireTimers fires due timers as far as there is room, and reads on well before the window is used
+// up.
 func (l *Lane) fireTimers(now model.Time) {
 	w := &l.timers
 	w.ripen(now)
@@ -25,9 +26,9 @@ func (l *Lane) fireTimers(now model.Time) {
 	if l.recovery.careful() {
 		return
 	}
-	if w.wantsRefill() && w.horizon.Due.Add(-l.cfg.TimerHorizon/2) <= now {
+	if w.refillDue() && w.horizon.Due.Add(-l.cfg.TimerHorizon/2) <= now {
 		l.refill(w.horizon, now.Add(l.cfg.TimerHorizon), false)
-	} else if n := w.wantsCatchUp(); n != nil {
+	} else if n := w.catchUpDue(); n != nil {
 		l.refill(n.from, w.horizon.Due, true)
 	}
 }
@@ -35,10 +36,10 @@ func (l *Lane) fireTimers(now model.Time) {
 // fire hands a due timer to its run.
 func (l *Lane) fire(now model.Time, t store.Timer) {
 	e := l.entry(t.Address)
-	if e == nil || e.shard.draining || l.misplaced(t.Shard, t.Address, "a timer") {
+	if e == nil || e.shard.draining || l.passOver(t.Shard, t.Address, "a timer") {
 		return
 	}
-	l.take(now, e, &input{kind: inTimer, address: e.address, timer: t.ID, run: t.Run})
+	l.take(now, e, &timerInput{inputBase{address: e.address, run: t.Run}, t.ID})
 }
 
 // refill reads timers behind a place.
@@ -57,7 +58,8 @@ func (l *Lane) refill(after store.TimerMark, until model.Time, catchUp bool) {
 	l.loads.addFirst(&Load{Kind: LoadTimers, Shards: shards, Mark: after, Until: until, Limit: min(limit, w.limit), catchUp: catchUp})
 }
 
-func (l *Lane) loadedTimers(ld *Load, r LoadResult) {
+// acceptTimers takes in a page of timers.
+func (l *Lane) acceptTimers(ld *Load, r LoadResult) {
 	p := page{after: ld.Mark, timers: r.Timers, catchUp: ld.catchUp, end: store.TimerMark{Due: ld.Until, Run: maxRun}}
 	if ld.catchUp {
 		p.end = l.timers.horizon
@@ -69,29 +71,29 @@ func (l *Lane) loadedTimers(ld *Load, r LoadResult) {
 	l.timers.take(p, l.Owns)
 }
 
-// applyTimer applies a due timer: one of the code, the back-off of a step, the start time of the run, or the time-out of its execution.
-func (l *Lane) applyTimer(now model.Time, e *entry, in *input) {
-	d := core.Fire(e.x, in.timer, now)
+// apply fires the timer, if its run is still the current one.
+func (in *timerInput) apply(l *Lane, now model.Time, e *entry) {
+	if e.x == nil || e.x.Start.Run != in.run {
+		l.skip(e, in) // the run has ended, and its timers with it
+		return
+	}
+	d := core.Fire(e.x, in.id, now)
+
+	// The worker first hears that the attempt failed, which may be on its way to the store.
 	switch b := l.batchOf(e); {
 	case d.Retry == "":
 	case b == nil:
 		l.wakeForRetry(now, e, in.run, d.Retry)
-	default: // after what the worker has to hear first: that the attempt failed may be on its way to the store
+	default:
 		b.effects = append(b.effects, effect{kind: effRetry, entry: e, run: in.run, step: d.Retry})
 	}
+
 	g := l.record(e, in, &d)
 	switch {
 	case d.Begins:
 		g.effects = append(g.effects, effect{kind: effBegins, entry: e, run: in.run})
 	case d.Close != nil:
-		l.terminated(g, e, d.Close)
+		l.terminate(g, e, d.Close)
 		l.postChanges(now, e, &d, queue.Neither)
-	}
-}
-
-// writeBirth writes the timers that a run has from its first moment.
-func (l *Lane) writeBirth(b *building, e *entry, s *model.Start) {
-	for _, t := range core.BirthTimers(s) {
-		b.batch.Timers = append(b.batch.Timers, store.Timer{Shard: e.shard.id, Run: s.Run, ID: t.ID, Due: t.Due, Address: e.address})
 	}
 }

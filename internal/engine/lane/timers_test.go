@@ -110,7 +110,7 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			result := func() { r.l.Loaded(r.now, refill.ID, lane.LoadResult{Timers: read}); r.flush() }
+			result := func() { r.l.FinishLoad(r.now, refill.ID, lane.LoadResult{Timers: read}); r.flush() }
 			r.turn(a, does(timer("t25", r.now.Add(25*time.Second)), timer("t40", r.now.Add(40*time.Second))))
 			r.flush()
 			switch order {
@@ -130,7 +130,7 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 				res, err := r.land()
 				look()
 				result()
-				r.l.Committed(r.now, res, err)
+				r.l.FinishCommit(r.now, res, err)
 			}
 			r.pass(26 * time.Second)
 			r.wantFired(a, from, 25)
@@ -224,7 +224,7 @@ func TestRefillShrinksTheWindow(t *testing.T) {
 	found := engineTimers(r, refill)
 	commit(1, 9, 1)
 	commit(61, 9, 2)
-	r.l.Loaded(r.now, refill.ID, lane.LoadResult{Timers: found})
+	r.l.FinishLoad(r.now, refill.ID, lane.LoadResult{Timers: found})
 	slices.Sort(want)
 	r.pass(3 * time.Minute)
 	r.wantFired(a, from, want...)
@@ -381,7 +381,7 @@ func TestTimerStartedAgainDuringRefill(t *testing.T) {
 		r.turn(a, does(timer("t40", r.now.Add(time.Duration(later)*time.Second))))
 		r.flush()
 		r.commitNow()
-		r.l.Loaded(r.now, refill.ID, lane.LoadResult{Timers: read})
+		r.l.FinishLoad(r.now, refill.ID, lane.LoadResult{Timers: read})
 		r.flush()
 		r.pass(25 * time.Second)
 		r.wantFired(a, from)

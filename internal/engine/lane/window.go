@@ -10,11 +10,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// window holds the timers that are due soon. Those further away stay in the store, and so do those of a kind of workflow that has more than its
-// share of the window: a million that are due at once are read as they are fired, and timers of other kinds neither wait behind them nor for room.
+// window holds the timers that are due soon. Timers further away stay in the store, and so do those
+// of a kind of workflow that has more than its share of the window. So a million timers that are
+// due at once are read as they fire, and timers of other kinds neither wait behind them nor for
+// room.
 //
-// Every timer of our shards up to horizon is in it, or has been fired; of a kind that is behind, only every one up to where that kind stands. A refill
-// asks for those up to a later bound; a timer that is committed while a refill is in flight is judged against that requested bound, so it cannot fall between.
+// Every timer of our shards up to the horizon is in the window or has fired; of a kind that is
+// behind, every timer up to where that kind stands. A refill asks for timers up to a later bound. A
+// timer that is committed while a refill is in flight is compared with that requested bound, so
+// that it cannot be missed by both.
 type window struct {
 	limit   int
 	heap    timerHeap
@@ -37,7 +41,7 @@ type line struct {
 	kind   kind
 	n      int             // timers in memory that are not void
 	last   store.TimerMark // none of them lies behind this
-	due    []store.Timer   // those whose time has come, in order
+	due    []store.Timer   // timers that are due, in order
 	behind bool
 	from   store.TimerMark // while it is behind: everything of it up to here is known, and nothing behind it is kept
 	denied bool            // had no room for all that a page brought
@@ -52,11 +56,12 @@ func newWindow(limit int) window {
 	return window{limit: limit, known: map[timerKey]model.Time{}, lines: map[kind]*line{}, changed: map[timerKey]struct{}{}, fresh: true}
 }
 
-// reset has all timers read again, because shards were added, or because a batch that stopped some was refused.
+// reset makes the lane read all timers again, because shards were added, or because a batch that
+// stopped some was refused.
 func (w *window) reset() {
 	w.horizon, w.stale, w.fresh = store.TimerMark{}, w.asked != 0, false
 	for _, n := range w.lines {
-		w.caughtUp(n)
+		w.catchUp(n)
 	}
 }
 
@@ -66,14 +71,16 @@ func (w *window) bound() model.Time { return max(w.horizon.Due, w.asked) }
 // share is how many timers a kind may have in memory once the window is half full.
 func (w *window) share() int { return max(1, w.limit/(2*max(1, len(w.lines)))) }
 
-// room reports whether the window takes in what is read of a line: what is due before others of the line always, because it takes their place.
+// room reports whether the window takes in a timer that was read for a line. A timer that is due
+// before others of the line is always taken, because it takes their place.
 func (w *window) room(n *line, place store.TimerMark) bool {
 	return w.held() < w.limit/2 || n.n < w.share() || compareMarks(place, n.last) < 0
 }
 
-// held is how many timers are in memory, with those that are void.
+// held is the number of timers in memory, including void ones.
 func (w *window) held() int { return len(w.heap) + w.due }
 
+// line finds or makes the line of a kind.
 func (w *window) line(k kind) *line {
 	n := w.lines[k]
 	if n == nil {
@@ -85,14 +92,14 @@ func (w *window) line(k kind) *line {
 
 func kindOf(t *store.Timer) kind { return kind{t.Address.Tenant, t.Address.Type} }
 
-// less forgets a timer of a line.
-func (w *window) less(k kind) {
+// forgetOne forgets a timer of a line.
+func (w *window) forgetOne(k kind) {
 	n := w.lines[k]
 	n.n--
 	w.dismiss(n)
 }
 
-// dismiss forgets a line of which there is nothing to know.
+// dismiss forgets a line that has nothing to remember.
 func (w *window) dismiss(n *line) {
 	if n.n == 0 && !n.behind && len(n.due) == 0 {
 		delete(w.lines, n.kind)
@@ -109,8 +116,8 @@ func (w *window) fallBehind(n *line, from store.TimerMark) {
 	}
 }
 
-// caughtUp notes that a line is known as far as all others.
-func (w *window) caughtUp(n *line) {
+// catchUp notes that a line is known as far as all others.
+func (w *window) catchUp(n *line) {
 	if n.behind {
 		n.behind, n.from = false, store.TimerMark{}
 		w.behind--
@@ -124,7 +131,8 @@ func (w *window) add(t *store.Timer) {
 	if t.Due > w.bound() {
 		return
 	}
-	// What lies in front of a line that is behind is read when its turn comes. A read that is in flight may have passed it.
+	// A timer beyond the place of a line that is behind is read when the turn of the line comes.
+	// Only a read that is in flight may have passed it.
 	if n := w.lines[kindOf(t)]; n != nil && n.behind && w.asked == 0 && compareMarks(markOf(t), n.from) > 0 {
 		return
 	}
@@ -135,6 +143,7 @@ func (w *window) add(t *store.Timer) {
 	}
 }
 
+// push takes a timer into memory. An older entry of the same timer is void from now on.
 func (w *window) push(t store.Timer) {
 	k := timerKey{t.Run, t.ID}
 	due, ok := w.known[k]
@@ -162,8 +171,10 @@ func (w *window) shrink() {
 // trim forgets what is void, what lies where its line has not come to, and what exceeds a share.
 func (w *window) trim(share int) {
 	slices.SortFunc(w.heap, compareTimers) // sorted is a heap
-	// A timer that was stopped and started again for the same time is in it twice, and must not be half forgotten.
+	// A timer that was stopped and started again for the same time is in the heap twice. Both go or
+	// both stay.
 	all := slices.CompactFunc(w.heap, func(x, y store.Timer) bool { return compareTimers(x, y) == 0 })
+
 	kept, taken := all[:0], map[*line]int{}
 	var last store.TimerMark
 	for _, t := range all {
@@ -173,7 +184,8 @@ func (w *window) trim(share int) {
 		n, place := w.lines[kindOf(&t)], markOf(&t)
 		if taken[n]++; taken[n]+len(n.due) > share {
 			if last == (store.TimerMark{}) {
-				last = store.TimerMark{Due: t.Due - 1, Run: maxRun} // what is due before it is not in the heap
+				// What is due before it is not in the heap.
+				last = store.TimerMark{Due: t.Due - 1, Run: maxRun}
 			}
 			w.fallBehind(n, last)
 		}
@@ -184,17 +196,20 @@ func (w *window) trim(share int) {
 		}
 		kept = append(kept, t)
 	}
+
 	clear(w.heap[len(kept):])
 	w.heap = kept
 	for _, n := range w.lines {
-		if n.behind && compareMarks(n.from, w.horizon) >= 0 { // what it lacks lies behind the horizon, and is read with all others
-			w.caughtUp(n)
+		// What it lacks lies behind the horizon, and is read with all others.
+		if n.behind && compareMarks(n.from, w.horizon) >= 0 {
+			w.catchUp(n)
 		}
 		w.dismiss(n)
 	}
 }
 
-// cut forgets the later timers of all lines, because there are so many lines that shares do not help; the horizon moves in front of them.
+// cut forgets the later timers of all lines, because there are so many lines that shares do not
+// help. The horizon moves back to the last timer that stays.
 func (w *window) cut() {
 	for i := range w.heap[w.limit:] {
 		w.forget(&w.heap[w.limit+i])
@@ -211,7 +226,7 @@ func (w *window) cut() {
 		w.horizon = last
 		for _, n := range w.lines {
 			if n.behind && compareMarks(n.from, last) >= 0 {
-				w.caughtUp(n)
+				w.catchUp(n)
 			}
 		}
 	}
@@ -229,7 +244,7 @@ func (w *window) remove(a model.Address, run model.RunID, id string) {
 	w.change(k)
 	if _, ok := w.known[k]; ok {
 		delete(w.known, k)
-		w.less(kind{a.Tenant, a.Type})
+		w.forgetOne(kind{a.Tenant, a.Type})
 	}
 }
 
@@ -239,6 +254,7 @@ func (w *window) change(k timerKey) {
 	}
 }
 
+// dropShard forgets the timers of a shard that another lane owns from now on.
 func (w *window) dropShard(id model.ShardID) {
 	drop := func(t store.Timer) bool {
 		k := timerKey{t.Run, t.ID}
@@ -247,8 +263,10 @@ func (w *window) dropShard(id model.ShardID) {
 		}
 		return t.Shard == id
 	}
+
 	w.heap = slices.DeleteFunc(w.heap, drop)
 	heap.Init(&w.heap)
+
 	order := w.order[:0]
 	w.due = 0
 	for _, n := range w.order {
@@ -257,6 +275,7 @@ func (w *window) dropShard(id model.ShardID) {
 			w.due += len(n.due)
 		}
 	}
+
 	clear(w.order[len(order):])
 	w.order = order
 	for _, n := range w.lines {
@@ -280,7 +299,8 @@ func (w *window) ripen(now model.Time) {
 	}
 }
 
-// next takes a due timer, of each line in turn; not ok when it was stopped meanwhile.
+// next takes a due timer, from each line in turn. ok is false when the timer was stopped since it
+// became due.
 func (w *window) next() (t store.Timer, ok bool) {
 	n := w.order[0]
 	w.order = w.order[1:]
@@ -303,14 +323,14 @@ func (w *window) next() (t store.Timer, ok bool) {
 
 // wake is when the next timer is due, or the window must move on.
 func (w *window) wake(horizon time.Duration) model.Time {
-	if w.due > 0 || w.wantsCatchUp() != nil {
+	if w.due > 0 || w.catchUpDue() != nil {
 		return 1
 	}
 	var t model.Time
 	if len(w.heap) > 0 {
 		t = w.heap[0].Due
 	}
-	if w.wantsRefill() {
+	if w.refillDue() {
 		if at := w.horizon.Due.Add(-horizon / 2); t == 0 || at < t {
 			t = at
 		}
@@ -318,14 +338,16 @@ func (w *window) wake(horizon time.Duration) model.Time {
 	return t
 }
 
-// wantsRefill reports whether there is room to read on, and nobody does yet.
-func (w *window) wantsRefill() bool {
-	// A window that is full of what lies behind the horizon has room too: what is in front of it comes first, and the rest goes.
+// refillDue reports whether there is room to read on, and no read is in flight.
+func (w *window) refillDue() bool {
+	// A window that is full of timers beyond the horizon has room too: nearer timers come first,
+	// and the others go.
 	return !w.fresh && w.asked == 0 && w.due < 2*w.limit && (w.held() < 2*w.limit || compareMarks(markOf(&w.heap[0]), w.horizon) > 0)
 }
 
-// wantsCatchUp is the line that has the most to catch up of those that have used up half of their share; nil when there is none or somebody reads already.
-func (w *window) wantsCatchUp() (next *line) {
+// catchUpDue returns the line that is furthest behind among those that have used up half of their
+// share; nil when there is none, or a read is in flight.
+func (w *window) catchUpDue() (next *line) {
 	if w.behind == 0 || w.asked != 0 || w.fresh {
 		return nil
 	}
@@ -344,7 +366,8 @@ type page struct {
 	catchUp    bool // read for the lines that are behind, otherwise for all others
 }
 
-// take takes in what was read. What there is no room for stays in the store, and its line falls behind.
+// take takes in what was read. What there is no room for stays in the store, and its line falls
+// behind.
 func (w *window) take(p page, owns func(model.ShardID) bool) {
 	last := p.after
 	for i := range p.timers {
@@ -352,7 +375,8 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		place := markOf(t)
 		if _, changed := w.changed[timerKey{t.Run, t.ID}]; !changed && owns(t.Shard) {
 			switch n := w.line(kindOf(t)); {
-			case n.behind != p.catchUp || p.catchUp && !w.expects(n, p.after, place): // known, or not to be read yet
+			case n.behind != p.catchUp || p.catchUp && !w.wants(n, p.after, place):
+				// Known, or not to be read yet.
 				w.dismiss(n)
 			case w.room(n, place):
 				w.push(*t)
@@ -366,22 +390,27 @@ func (w *window) take(p page, owns func(model.ShardID) bool) {
 		}
 		last = place
 	}
-	if !w.stale { // else a place was moved back while we were reading: what we have is right, but there may be more behind it
+
+	// A stale read is right, but does not say up to where timers are known: a place was moved back
+	// while it was in flight.
+	if !w.stale {
 		w.move(p)
 	}
+
 	crossed := w.crossed
 	w.asked, w.stale, w.crossed = 0, false, false
 	clear(w.changed)
 	switch {
 	case len(w.heap) > w.limit:
 		w.shrink()
-	case crossed && w.behind > 0: // what was kept because the read might have passed it is in the store
+	case crossed && w.behind > 0:
+		// What was kept because the read might have passed it is in the store.
 		w.trim(len(w.heap) + w.due)
 	}
 }
 
-// expects reports whether a line that is behind is to have a timer that was read at a place.
-func (w *window) expects(n *line, after, place store.TimerMark) bool {
+// wants reports whether a line that is behind is to have a timer that was read at a place.
+func (w *window) wants(n *line, after, place store.TimerMark) bool {
 	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
 }
 
@@ -400,7 +429,7 @@ func (w *window) move(p page) {
 			n.from = p.end
 		}
 		if n.behind && compareMarks(n.from, w.horizon) >= 0 {
-			w.caughtUp(n)
+			w.catchUp(n)
 		}
 	}
 }

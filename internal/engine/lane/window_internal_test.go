@@ -51,9 +51,9 @@ func (r *windowRig) sorted() (all []store.Timer) {
 // ask begins a refill, if the window wants one.
 func (r *windowRig) ask() {
 	w := &r.w
-	if w.wantsRefill() && w.horizon.Due.Add(-rigHorizon/2) <= r.now {
+	if w.refillDue() && w.horizon.Due.Add(-rigHorizon/2) <= r.now {
 		r.after, r.until, r.catch = w.horizon, r.now.Add(rigHorizon), false
-	} else if n := w.wantsCatchUp(); n != nil {
+	} else if n := w.catchUpDue(); n != nil {
 		r.after, r.until, r.catch = n.from, w.horizon.Due, true
 	} else {
 		return

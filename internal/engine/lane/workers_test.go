@@ -110,7 +110,7 @@ func TestWorkerWithdraws(t *testing.T) {
 	r.turn(busy, steps("x"))
 	r.release(parks, "s")
 	run := r.current(gives).Start.Run
-	r.l.Release(r.now, 1, run, r.held[run].gen, 0, nil) // it does not know what the run waits for
+	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: r.held[run].gen}) // it does not know what the run waits for
 	r.take()
 	r.settle()
 	for _, a := range []model.Address{idle, busy, gives} {
@@ -233,7 +233,7 @@ func TestRelease(t *testing.T) {
 		t.Error("a parked run is still in memory")
 	}
 	// A stale wish.
-	r.l.Release(r.now, 1, run, 1, 2, nil)
+	r.l.Release(r.now, 1, &model.Turn{Run: run, Generation: 1, Seen: 2})
 	r.take()
 	r.settle()
 }
@@ -309,7 +309,7 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 			after: func(r *rig, _ model.Address) {
 				r.flush()
 				r.landUnheard()
-				r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
+				r.l.FinishCommit(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
 			},
 			kind: lane.CallEvict, reason: "closed",
 		},

@@ -1,0 +1,181 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// apply decides what an input does and puts it into the open batch.
+func (l *Lane) apply(now model.Time, e *entry, in input) {
+	if l.apart > 0 && in.proposal() && !l.recovery.careful() {
+		l.apart--
+		l.open.proposals++
+	}
+	if e.quarantine.why != nil {
+		in.applyPoisoned(l, now, e)
+		return
+	}
+	l.applyWatched(now, e, in)
+}
+
+// applyWatched applies an input, also to a quarantined address. It first notes how things stand, if
+// the lane reports facts.
+func (l *Lane) applyWatched(now model.Time, e *entry, in input) {
+	if l.cfg.Watched {
+		l.witness.look(e, in)
+	}
+	in.apply(l, now, e)
+}
+
+// apply gives the message to the code that handles its kind.
+func (in *messageInput) apply(l *Lane, now model.Time, e *entry) {
+	m := in.origin.message
+	switch {
+	case in.isForced():
+		l.applyForced(now, e, in)
+	case in.origin.repeated():
+		l.skip(e, in)
+	case e.isEntity():
+		l.applyToEntity(now, e, in)
+	case m.Kind == model.MessageQuery:
+		l.applyQuery(now, e, in)
+	case m.Kind == model.MessageWrite:
+		l.applyWrite(now, e, in)
+	default:
+		l.applyMessage(now, e, in)
+	}
+}
+
+// applyMessage decides about a message for a run.
+func (l *Lane) applyMessage(now model.Time, e *entry, in *messageInput) {
+	l.addTrace(in.origin.message)
+
+	// A start whose address was not read is an assumption that its commit confirms or refutes.
+	assumed := !e.known
+	how := queue.Neither
+	if r := in.origin.message.Report; in.is(model.MessageReport) && e.x != nil && e.run() == r.Ref.Run {
+		how = l.noteReport(now, e, r)
+	}
+	x, d := l.decide(now, e, in)
+
+	// A start that is refused without a look has not found out whether there is a run.
+	if d.Start != nil || len(d.Deletes) > 0 {
+		l.setRun(e, x)
+	}
+	if d.Start != nil && x.Alone() {
+		l.assign(now, e, x, &d)
+	}
+
+	b := l.record(e, in, &d)
+	switch {
+	case d.Start != nil:
+		row := &b.batch.Starts[len(b.batch.Starts)-1]
+		row.IfAbsent = assumed
+		e.pending.starting, e.pending.fresh = assumed, x.Open()
+		if d.Close != nil && x.Open() {
+			l.giveWay(b, e, &d)
+		}
+	case d.Close != nil:
+		l.terminate(b, e, d.Close)
+	}
+	l.postChanges(now, e, &d, how)
+}
+
+// terminate takes a run that has ended without its code from its worker.
+func (l *Lane) terminate(b *building, e *entry, o *model.Outcome) {
+	why := "ended"
+	if o.Failure != nil {
+		why = o.Failure.Message
+	}
+	b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
+	l.letGo(b, e, why)
+	l.stopReading(e)
+	l.workers.unstrand(e)
+	l.askAgain(e) // a caller that asks again hears that the run is closed when that is committed
+}
+
+// giveWay takes the run that a reset ends from its worker and gives the next run to a worker.
+func (l *Lane) giveWay(b *building, e *entry, d *core.Decision) {
+	b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
+	l.letGo(b, e, "reset")
+	l.askAgain(e)
+	l.stopReading(e)
+	l.workers.unstrand(e)
+	b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: e.run()})
+}
+
+// stopReading gives up on a history that is being read for a worker. Its run is over, and the next
+// run of the address has a history of its own.
+func (l *Lane) stopReading(e *entry) {
+	if e.reading.history {
+		e.reading.endHistory()
+		e.version++
+	}
+}
+
+// apply stores an answer that is known already.
+func (in *answerInput) apply(l *Lane, _ model.Time, e *entry) {
+	if in.origin.repeated() {
+		l.skip(e, in)
+		return
+	}
+	d := core.Decision{Answer: *in.answer}
+	if from := in.origin.message.From; from.ID != "" {
+		d.Messages = []model.Message{{
+			Kind: model.MessageAnswer, To: from.Address, ToRun: from.Run, ID: from.ID, Input: in.answer.Output, Failure: in.answer.Failure,
+		}}
+	}
+	l.record(e, in, &d)
+}
+
+// newRunFor draws a run id only for messages that can need one: ids are part of the trace of a
+// simulation.
+func (l *Lane) newRunFor(m *model.Message) model.RunID {
+	switch {
+	case !m.Fresh.IsZero():
+		return m.Fresh
+	case m.Kind == model.MessageStart, m.Kind == model.MessageRequeue && m.Letter.Do == model.LetterRequeue:
+		return l.cfg.NewRun()
+	}
+	return model.RunID{}
+}
+
+// decide says what becomes of a message.
+func (l *Lane) decide(now model.Time, e *entry, in *messageInput) (*core.Execution, core.Decision) {
+	m := in.origin.message
+	if in.reported() {
+		// Once more.
+		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}}
+	}
+	if !in.aboutLetter() {
+		if d, busy := e.goesOn(m); busy {
+			return e.x, d
+		}
+		return core.Deliver(e.x, m, now, l.newRunFor(m), l.cfg.Limits)
+	}
+	var letter *core.Letter
+	if in.letter != nil {
+		if err := in.letter.err; err != nil {
+			return e.x, core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}}}
+		}
+		letter = in.letter.letter
+	}
+	return core.DeliverLetter(e.x, m, letter, now, l.newRunFor(m))
+}
+
+func (b *inputBase) apply(*Lane, model.Time, *entry) {}
+
+func (b *inputBase) applyPoisoned(l *Lane, _ model.Time, _ *entry) { l.done(b) }
+
+func (b *inputBase) refuse(*Lane, error) {}
+
+func (in *messageInput) refuse(l *Lane, err error) { in.origin.refuse(l, in.address, err) }
+
+func (in *answerInput) refuse(l *Lane, err error) { in.origin.refuse(l, in.address, err) }
+
+// refuse answers the caller of the message with an error.
+func (s *source) refuse(l *Lane, to model.Address, err error) {
+	l.reply(to, s.awaits, Answer{Token: s.token, Err: err})
+}

@@ -1,0 +1,98 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Deliver hands in a message of a client. The lane answers it with the token. fresh says that the
+// request id has never been used before, so that the lane looks nothing up. The answer ErrNotOwner
+// means that the message has had no effect, or that repeating it with the same request id shows
+// which effect it had.
+func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) {
+	l.receive(now, newMessageInput(m, fresh, token))
+}
+
+// Run hands in a start whose caller waits for the end of the execution. When the start begins a
+// run, the answer is its Result; otherwise the answer is that of the start. Forget ends the wait.
+func (l *Lane) Run(now model.Time, m *model.Message, fresh bool, token any) {
+	in := newMessageInput(m, fresh, token)
+	in.origin.awaits = true
+	l.receive(now, in)
+}
+
+func newMessageInput(m *model.Message, fresh bool, token any) *messageInput {
+	return &messageInput{
+		inputBase: inputBase{address: m.To},
+		origin:    source{message: m, token: token},
+		lookup:    lookup{fresh: fresh},
+	}
+}
+
+// receive takes a message of a client of this process.
+func (l *Lane) receive(now model.Time, in *messageInput) {
+	m, token := in.origin.message, in.origin.token
+	e := l.entry(m.To)
+
+	// A shard that is given up still takes what claims write until it is free.
+	if l.dead != nil || e == nil || e.shard.draining && !(in.isWrite() && l.waitsFor(e.shard.id)) {
+		l.answer(Answer{Token: token, Err: ErrNotOwner})
+		return
+	}
+	if err := l.checkCrowd(now, e, in); err != nil {
+		l.answer(Answer{Token: token, Err: err})
+		return
+	}
+
+	w := waiter{token: token, early: true}
+	if m.Kind == model.MessageUpdate || m.Kind == model.MessageCall && !m.OneWay && !m.Brief {
+		in.origin.awaits, w.reply, w.drawn = true, m.RequestID, isDrawn(m)
+	}
+	if in.origin.awaits {
+		l.waiters.add(m.To, w)
+	}
+	l.take(now, e, in)
+}
+
+// Turn hands in what a worker reports about a run that it holds.
+func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
+	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
+		l.take(now, e, &turnInput{inputBase{address: e.address, run: t.Run}, t, w})
+	}
+}
+
+// Release hands in the wish of a worker to let go of a parked run. Of the turn only Run,
+// Generation, Seen and Waits count. A worker that does not know what the run waits for gives no
+// Waits: the lane hands the run to another worker then.
+func (l *Lane) Release(now model.Time, w WorkerID, t *model.Turn) {
+	if e := l.findHeld(w, t.Run, t.Generation); e != nil {
+		l.take(now, e, &releaseInput{inputBase{address: e.address, run: t.Run}, t, w})
+	}
+}
+
+// findHeld finds the run that the worker holds in that generation. If there is none, it tells the
+// worker that it no longer holds the run.
+func (l *Lane) findHeld(w WorkerID, run model.RunID, gen uint64) *entry {
+	if l.dead == nil {
+		if e := l.runs[run]; e != nil && e.hold.by(w, gen) {
+			return e
+		}
+	}
+	l.evictStale(w, run, gen)
+	return nil
+}
+
+// evictStale tells a worker that it no longer holds the run it is reporting on. A batch that would
+// tell the worker the same after its commit does not have to.
+func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
+	for _, b := range [...]*building{l.flight, l.open} {
+		if b == nil {
+			continue
+		}
+		for i := range b.effects {
+			if f := &b.effects[i]; f.kind == effEvict && f.call.Worker == w && f.call.Run == run && f.call.Generation == gen {
+				f.moot = true
+			}
+		}
+	}
+	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the run is not held any more"})
+}

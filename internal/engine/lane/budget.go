@@ -1,0 +1,66 @@
+package lane
+
+// budget counts the bytes that the lane holds in memory.
+type budget struct {
+	used  int // of inputs that wait or are not committed
+	kept  int // of reports for quarantined runs, which are not in used
+	calls int // of calls that wait in memory only, for all entities
+	batch int // that a batch may have: fewer than configured while the path to the store is slow
+}
+
+// hold counts an input. Calling it again counts the input anew, because it has changed.
+func (g *budget) hold(in input) {
+	g.unhold(in)
+	b := in.base()
+	b.held = in.size()
+	g.used += b.held
+}
+
+// unhold takes an input out of the budget.
+func (g *budget) unhold(in input) {
+	b := in.base()
+	if b.kept {
+		g.kept -= b.held
+	} else {
+		g.used -= b.held
+	}
+	b.held, b.kept = 0, false
+}
+
+// keep moves an input from the budget of the lane to that of kept reports.
+func (g *budget) keep(b *inputBase) {
+	g.used -= b.held
+	g.kept += b.held
+	b.kept = true
+}
+
+// weighMail counts what waits for an entity in memory only. What is in the store is bounded by the
+// mailbox, and takes no room from the calls of other entities.
+func (g *budget) weighMail(e *entry) {
+	n, a := 0, e.actor
+	if a.entity != nil {
+		n = a.entity.Loose()
+	}
+	for _, it := range a.kept {
+		n += it.Message.Size()
+	}
+	if e.gone {
+		n = 0
+	}
+	g.calls += n - a.counted
+	a.counted = n
+}
+
+// narrow makes the next batches smaller: the path to the store did not take one of that many bytes
+// in time.
+func (g *budget) narrow(bytes int) {
+	g.batch = min(g.batch, max(fewestBytes, bytes/2))
+}
+
+// widen lets batches grow again, up to the limit, after the store has taken one that was about as
+// large as they may be, without more time than usual.
+func (g *budget) widen(b *building, limit int) {
+	if g.batch < limit && b.bytes >= g.batch/2 && b.batch.Patience == 0 {
+		g.batch = min(2*g.batch, limit)
+	}
+}

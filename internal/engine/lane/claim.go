@@ -1,0 +1,305 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+func (in *claimInput) proposal() bool { return true }
+
+// Claim hands in that a worker is to have a task.
+func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name string) {
+	// The board forgets the tasks of a shard that is given up when the shard goes.
+	if e := l.taskEntry(&ref); e != nil && !e.shard.draining {
+		l.take(now, e, &claimInput{newTaskInput(&ref), id, name})
+	}
+}
+
+// taskEntry finds the entry that an input about a task is for; nil when the lane does not own it.
+func (l *Lane) taskEntry(ref *model.TaskRef) *entry {
+	if l.dead != nil {
+		return nil
+	}
+	if e := l.entry(ref.Address); e != nil && !e.shard.freeing {
+		return e
+	}
+	return nil
+}
+
+// apply records the claim, if the board still proposes it and the task is free.
+func (in *claimInput) apply(l *Lane, now model.Time, e *entry) {
+	if e.run() != in.run || e.x == nil {
+		l.applyToEndedRun(now, e, in)
+		return
+	}
+
+	// The board may have been told of the task anew since: then another worker may have the task,
+	// under the same limits that let this claim through.
+	var d taskDecision
+	if l.cfg.Board.Proposed(in.worker, model.TaskRef{Address: e.address, Run: in.run, ID: in.id}) {
+		var ok bool
+		if d.Decision, ok = core.Claim(e.x, in.id, in.name, now); ok {
+			task := e.x.Task(in.id)
+			e.tasks.posted.set(in.id, posting{held: true, claim: task.Claim, worker: in.worker})
+			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, in.worker, in.name)
+		} else {
+			l.repost(now, e, in.id)
+		}
+	}
+	l.recordTask(now, e, in, &d)
+}
+
+// applyToEndedRun lets go of an input about a task of a run that is not the current one. The lane
+// keeps the input until everything that it has written for the address is durable.
+func (l *Lane) applyToEndedRun(now model.Time, e *entry, in input) {
+	l.record(e, in, &core.Decision{})
+	if r, ok := in.(*reportInput); ok {
+		err := fault.New(fault.NotOwned, "the run of %s has ended", r.report.Ref.TaskRef)
+		l.afterCommit(e, effect{kind: effSettled, entry: e, report: r, err: err})
+	}
+	l.postTasks(now, e, queue.Neither)
+	l.maybeDrop(e)
+}
+
+// taskDecision is a decision about a task.
+type taskDecision struct {
+	core.Decision
+	how queue.Outcome // what the end of its claim says about the other side that the task calls
+}
+
+// recordTask records a decision about a task.
+func (l *Lane) recordTask(now model.Time, e *entry, in input, d *taskDecision) {
+	run, refusal := e.run(), d.Refused()
+	b := l.record(e, in, &d.Decision)
+	if r, ok := in.(*reportInput); ok {
+		l.afterCommit(e, effect{kind: effSettled, entry: e, report: r, err: refusal})
+	}
+	if d.Close != nil {
+		b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: run, outcome: d.Close})
+	}
+	l.postChanges(now, e, &d.Decision, d.how)
+	l.maybeDrop(e)
+}
+
+// Report hands in how a claim ended. The lane tells the worker when that is durable.
+func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
+	e := l.taskEntry(&r.Ref.TaskRef)
+	if e == nil {
+		l.settle(id, r.Ref, ErrNotOwner)
+		return
+	}
+	l.take(now, e, &reportInput{taskInput: newTaskInput(&r.Ref.TaskRef), worker: id, report: r})
+}
+
+func (in *reportInput) size() int { return inputBytes + in.report.Output.Size() }
+
+func (in *reportInput) refuse(l *Lane, err error) { l.settle(in.worker, in.report.Ref, err) }
+
+// ready also reads what became of the claim when the run no longer remembers it.
+func (in *reportInput) ready(l *Lane, e *entry) bool {
+	if e.quarantine.why != nil {
+		return true
+	}
+	if !l.ensureKnown(e) {
+		return false
+	}
+	if in.fate == nil && e.needsFate(&in.report.Ref) {
+		if !e.dirty() { // a batch on its way to the store may have ended the claim
+			l.loadFate(e, in, &in.report.Ref)
+		}
+		return false
+	}
+	return true
+}
+
+// applyPoisoned keeps the report until the quarantine is over: only its worker could repeat it.
+func (in *reportInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
+	switch {
+	case e.shard.draining:
+		in.refuse(l, ErrNotOwner)
+	case l.keep(e, in):
+		return
+	default:
+		in.refuse(l, ErrLater)
+	}
+	l.done(in)
+}
+
+// apply records how the claim ended, and tells the worker after the commit.
+func (in *reportInput) apply(l *Lane, now model.Time, e *entry) {
+	switch {
+	case in.fate != nil && in.fate.Reported: // it is repeated, and answered in the same way
+		l.record(e, in, &core.Decision{})
+		l.afterCommit(e, effect{kind: effSettled, entry: e, report: in})
+		l.maybeDrop(e)
+	case e.x == nil || e.run() != in.run:
+		l.applyToEndedRun(now, e, in)
+	default:
+		d := taskDecision{how: l.noteReport(now, e, in.report)}
+		d.Decision = core.Report(e.x, in.report, now, l.cfg.Limits)
+		l.recordTask(now, e, in, &d)
+	}
+}
+
+// noteReport notes that the worker itself ends its claim, so that the lane does not stop it. It
+// returns what the report says about the other side that the task calls.
+func (l *Lane) noteReport(now model.Time, e *entry, r *model.TaskReport) queue.Outcome {
+	p, ok := e.tasks.posted.get(r.Ref.ID)
+	if !ok || !p.held || p.claim != r.Ref.Claim {
+		return queue.Neither
+	}
+	how := outcomeOf(e.x, r)
+	p.worker = 0
+	e.tasks.posted.set(r.Ref.ID, p)
+	if task := e.x.Task(r.Ref.ID); task != nil && how == queue.Failed && r.RetryAfter > 0 {
+		it := l.item(e, e.x, task)
+		l.cfg.Board.RetryAfter(now, &it, now.Add(r.RetryAfter))
+	}
+	return how
+}
+
+// outcomeOf is what a report says about the other side that the task calls. The failure of a task
+// that was told to end says nothing.
+func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
+	switch {
+	case r.Returned || r.Failure != nil && x.Alone() && x.Canceling != 0:
+		return queue.Neither
+	case r.Failure == nil:
+		return queue.Succeeded
+	}
+	return queue.Failed
+}
+
+func (in *expiryInput) proposal() bool { return true }
+
+// Expire hands in that a deadline of a task has passed, as the board sees it. held says that the
+// board thought the task to be claimed; what names the deadline.
+func (l *Lane) Expire(now model.Time, ref model.ClaimRef, held bool, what string) {
+	if e := l.taskEntry(&ref.TaskRef); e != nil {
+		l.take(now, e, &expiryInput{newTaskInput(&ref.TaskRef), held, ref.Claim, what})
+	}
+}
+
+// apply ends the attempt whose deadline has passed, if it has.
+func (in *expiryInput) apply(l *Lane, now model.Time, e *entry) {
+	if e.x == nil || e.run() != in.run {
+		l.applyToEndedRun(now, e, in)
+		return
+	}
+	d := l.expireTask(now, e, in)
+	l.recordTask(now, e, in, &d)
+}
+
+// expireTask decides what a passed deadline does.
+func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDecision) {
+	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.run(), ID: in.id}, Claim: in.claim}
+
+	// If the claim was undone, it has been made again under the same number, and the worker that
+	// has it now may have sent a heartbeat.
+	if in.what == model.TimeoutSilence && !l.cfg.Board.Overdue(ref) {
+		return d
+	}
+
+	// A worker that is with another node has not gone: its report comes by mail.
+	task := e.x.Task(in.id)
+	if in.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
+		if task.Claim == in.claim && l.cfg.Board.Dropped(task.Worker, ref) { // it never began
+			d.Decision = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits)
+			return d
+		}
+		// Wait for it once more.
+		l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker)
+		return d
+	}
+
+	d.Decision = core.Expire(e.x, in.id, in.held, in.claim, in.what, now, l.cfg.Limits)
+	if d.Writes() {
+		d.how = outcomeOfExpiry(in.what)
+	} else {
+		l.resumeDeadlines(now, e, in)
+	}
+	return d
+}
+
+// outcomeOfExpiry is what a deadline says about the other side that the task calls: that it took
+// too long, if the worker was there all the time.
+func outcomeOfExpiry(what string) queue.Outcome {
+	if what == model.TimeoutToClose || what == model.TimeoutTotal {
+		return queue.Failed
+	}
+	return queue.Neither
+}
+
+// expireAgain lets the board look again whether a deadline has passed. The decision was undone, and
+// the worker may have sent a heartbeat since.
+func (l *Lane) expireAgain(now model.Time, e *entry, in *expiryInput) {
+	l.resumeDeadlines(now, e, in)
+	l.skip(e, in)
+}
+
+// resumeDeadlines lets the deadlines of a task run on after the board reported one that had no
+// effect. The board reports each deadline once.
+func (l *Lane) resumeDeadlines(now model.Time, e *entry, in *expiryInput) {
+	p, _ := e.tasks.posted.get(in.id)
+	if t := taskOf(e, in.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
+		l.cfg.Board.Held(now, l.item(e, e.x, t), p.claim, p.worker, t.Worker)
+	} else {
+		l.repost(now, e, in.id)
+	}
+}
+
+// Attach hands in that a worker which has just joined has a claim. If the worker no longer has it,
+// the lane tells the worker to stop.
+func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
+	if e := l.taskEntry(&ref.TaskRef); e != nil {
+		l.take(now, e, &attachInput{newTaskInput(&ref.TaskRef), ref.Claim, id})
+	}
+}
+
+// apply connects the claim with its worker, or tells the worker to stop.
+func (in *attachInput) apply(l *Lane, now model.Time, e *entry) {
+	task := taskOf(e, in.id)
+	switch p, ok := e.tasks.posted.get(in.id); {
+	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != in.claim:
+		l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &handover{id: in.id, worker: in.worker, claim: in.claim}})
+	case ok && p.held && p.claim == in.claim && p.worker != in.worker:
+		p.worker, p.warned = in.worker, false
+		e.tasks.posted.set(in.id, p)
+		l.cfg.Board.Held(now, l.item(e, e.x, task), p.claim, p.worker, task.Worker)
+		l.postTask(now, e, task) // which warns the worker if it should come to an end
+	}
+	l.skip(e, in)
+}
+
+// Progress hands in how far a claim is. The lane keeps the last one of each task beside the
+// history, and the next attempt begins with it.
+func (l *Lane) Progress(now model.Time, ref model.ClaimRef, p model.Payload) {
+	if e := l.taskEntry(&ref.TaskRef); e != nil {
+		l.take(now, e, &progressInput{newTaskInput(&ref.TaskRef), ref.Claim, p})
+	}
+}
+
+func (in *progressInput) size() int { return inputBytes + in.progress.Size() }
+
+// apply stores the progress, if the claim still holds the task.
+func (in *progressInput) apply(l *Lane, _ model.Time, e *entry) {
+	if e.x == nil || e.run() != in.run {
+		l.skip(e, in)
+		return
+	}
+	if task := e.x.Task(in.id); task == nil || !task.Held || task.Claim != in.claim {
+		l.skip(e, in)
+		return
+	}
+	b := l.open
+	l.touch(b, e)
+	b.putDatum(store.TaskDatum{RunKey: e.key(), Task: in.id, Value: in.progress})
+	b.inputs = append(b.inputs, in)
+}
+
+func (in *reportInput) setFate(f *core.Fate) { in.fate = f }
+
+func (in *messageInput) setFate(f *core.Fate) { in.fate = f }

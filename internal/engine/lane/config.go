@@ -1,0 +1,119 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Config is what a lane needs to know. Zero fields take the defaults that their comments name.
+type Config struct {
+	// Ref is the fence of this lane: every batch carries it, and the store refuses a batch with an
+	// older one.
+	Ref store.LaneRef
+	// Shards is the number of shards of the cluster.
+	Shards int
+	// Lanes is the number of lanes of the node; 1. Each lane takes the generations that leave its
+	// own number as the remainder.
+	Lanes int
+	// Limits bound histories; core.DefaultLimits.
+	Limits core.Limits
+	// NewRun draws a fresh id. A simulation draws the same ids each time.
+	NewRun func() model.RunID
+	// Board proposes which worker executes a task. It is nil when no worker ever does.
+	Board Board
+	// Watched makes the lane tell facts, see Output.Facts.
+	Watched bool
+	// NewTrace creates a trace for a run whose starter sent none; nil for no traces.
+	NewTrace func(model.Address) string
+
+	// MaxBatchRows is the number of rows in a batch; 2,000.
+	MaxBatchRows int
+	// MaxBatchBytes is the number of bytes in a batch, and one input more; 4 MiB. Batches get
+	// smaller while the store does not take them in time.
+	MaxBatchBytes int
+	// MaxBytes is the number of bytes of inputs that wait or are not committed; 64 MiB. Above it
+	// the lane is Full.
+	MaxBytes int
+	// MaxKeptBytes is the number of bytes of reports for quarantined runs; 128 MiB. One run may
+	// have half of it.
+	MaxKeptBytes int
+	// MaxMail is the number of bytes of messages of other shards that wait in memory, and one
+	// message more; 16 MiB. A page of mail has a quarter of it.
+	MaxMail int
+	// MaxHeld is the number of bytes of histories that workers hold; 256 MiB, shared by the lanes
+	// of the node. A run that finds no room waits.
+	MaxHeld int
+	// KeepIdle is the number of bytes of state above which a run leaves memory while no worker can
+	// continue it; 2 KiB.
+	KeepIdle int
+
+	// MaxBacklog is the number of inputs that wait for one address; 10,000. Further requests are
+	// refused as fault.Exhausted.
+	MaxBacklog int
+	// PerKey is the number of inputs of one address in a batch; 64.
+	PerKey int
+	// MaxWait is how long the first request for an address waits before others are refused, when
+	// more than PerKey wait; 5 s.
+	MaxWait time.Duration
+	// MaxLoads is the number of reads in flight; 64.
+	MaxLoads int
+
+	// TimerWindow is the number of timers in memory; 50,000.
+	TimerWindow int
+	// TimerHorizon is how far ahead the lane reads timers; 30 s.
+	TimerHorizon time.Duration
+	// DrainWait is how long a shard that is given up waits for running steps; 5 s.
+	DrainWait time.Duration
+	// QuarantineFor is how long an address stays quarantined before the lane tries it again; 1 min.
+	QuarantineFor time.Duration
+	// MaxPutOff is how many messages a lane puts off within QuarantineFor; 1,000. Further ones wait
+	// longer, by another QuarantineFor per MaxPutOff.
+	MaxPutOff int
+	// Retention is how long the lane keeps closed runs that have no time of their own. At 0 it
+	// removes no run.
+	Retention time.Duration
+	// RetainEvery is the time between two looks for runs to remove, or up to a half less; 1 min.
+	RetainEvery time.Duration
+}
+
+// withDefaults fills in the defaults. The lane gets its share of what the lanes of a node share.
+func (c *Config) withDefaults() {
+	set := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	setD := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+
+	set(&c.Lanes, 1)
+	set(&c.MaxBatchRows, 2000)
+	set(&c.MaxBatchBytes, 4<<20)
+	set(&c.MaxBytes, 64<<20)
+	set(&c.MaxKeptBytes, 128<<20)
+	set(&c.MaxMail, 16<<20)
+	set(&c.MaxHeld, 256<<20)
+	c.MaxHeld /= c.Lanes
+	set(&c.KeepIdle, 2<<10)
+	set(&c.MaxBacklog, 10_000)
+	set(&c.PerKey, 64)
+	set(&c.MaxLoads, 64)
+	set(&c.TimerWindow, 50_000)
+
+	setD(&c.MaxWait, 5*time.Second)
+	setD(&c.TimerHorizon, 30*time.Second)
+	setD(&c.DrainWait, 5*time.Second)
+	setD(&c.QuarantineFor, time.Minute)
+	setD(&c.RetainEvery, time.Minute)
+	set(&c.MaxPutOff, 1000)
+
+	if c.Limits == (core.Limits{}) {
+		c.Limits = core.DefaultLimits
+	}
+}

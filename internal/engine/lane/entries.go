@@ -1,0 +1,119 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// entry finds or makes the entry of an address; nil when its shard is not ours.
+func (l *Lane) entry(a model.Address) *entry {
+	if e, ok := l.entries[a]; ok {
+		return e
+	}
+	sh, ok := l.shards[a.Shard(l.cfg.Shards)]
+	if !ok {
+		return nil
+	}
+	e := &entry{address: a, shard: sh}
+	if a.IsEntity() {
+		e.actor = &actor{}
+	}
+	l.entries[a] = e
+	sh.entries[e] = struct{}{}
+	return e
+}
+
+// setRun makes x the current run of the entry.
+func (l *Lane) setRun(e *entry, x *core.Execution) {
+	e.x, e.known, e.reading.bare, e.wait.paused = x, true, false, nil
+	e.tasks.forget()
+}
+
+// forget drops what the lane knows of the run, which it reads again. Batches on their way to the
+// store stay there.
+func (l *Lane) forget(e *entry) {
+	e.x, e.known = nil, false
+	e.pending.forget()
+	e.tasks.forget()
+	e.wait.overlooked = false
+	e.version++
+	if e.isEntity() {
+		l.forgetEntity(e)
+	}
+}
+
+// maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
+func (l *Lane) maybeDrop(e *entry) {
+	if l.recovery.careful() || e.dirty() || !e.hold.free() || e.reading.history || e.reading.active || len(e.backlog.inputs) > 0 || e.backlog.queued || e.quarantine.why != nil ||
+		e.pending.resuming > 0 || // a worker gets it when that is committed
+		e.tasks.posted.len() > 0 || e.recalled() {
+		return
+	}
+	if e.wait.worker || e.wait.room {
+		l.slim(e)
+		return
+	}
+	if e.isEntity() && e.actor.mustStay() {
+		return
+	}
+	l.askAgain(e) // no worker would answer
+	l.drop(e)
+}
+
+// drop lets an entry leave memory. The board forgets its tasks.
+func (l *Lane) drop(e *entry) {
+	if !e.gone {
+		delete(l.entries, e.address)
+		e.gone = true
+	}
+	delete(e.shard.entries, e)
+	if e.isEntity() {
+		l.resting.remove(e)
+		l.budget.weighMail(e)
+	}
+	if e.tasks.posted.len() > 0 {
+		l.unpost(l.now, e)
+	}
+}
+
+// sorted lists entries in an order that does not depend on chance.
+func (l *Lane) sorted(want func(*entry) bool) []*entry {
+	var found []*entry
+	for _, e := range l.entries {
+		if want(e) {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, compareEntries)
+	return found
+}
+
+// Owns reports whether the lane serves the shard.
+func (l *Lane) Owns(s model.ShardID) bool {
+	sh, ok := l.shards[s]
+	return ok && !sh.draining
+}
+
+// waitsFor reports whether the shard is being given up and waits for claims to end. Until then the
+// lane still takes what they write.
+func (l *Lane) waitsFor(s model.ShardID) bool {
+	sh, ok := l.shards[s]
+	return ok && sh.draining && !sh.freeing
+}
+
+// ids lists shards in order.
+func (l *Lane) ids(want func(*shard) bool) []model.ShardID {
+	var ids []model.ShardID
+	for id, s := range l.shards {
+		if want(s) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// serving lists the shards that are served.
+func (l *Lane) serving() []model.ShardID { return l.ids(func(s *shard) bool { return !s.draining }) }

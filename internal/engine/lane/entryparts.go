@@ -1,0 +1,210 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// backlog is what waits for an address, in order.
+type backlog struct {
+	inputs []input
+	queued bool // the lane serves it in its turn, see Lane.backlog
+}
+
+// pending is what an address has in batches that are not committed yet, and what has to wait for
+// those commits.
+type pending struct {
+	open, flight bool       // it has rows or answers in that batch
+	served       int        // inputs that were applied in the open batch
+	mark         *core.Mark // the last mark of the open batch
+
+	// starting is set while a start that assumed the address to be unused waits for its commit.
+	// Other inputs wait behind it.
+	starting bool
+	// removing is set while the lane removes an entity, or runs of an address whose current run it
+	// does not know. Inputs wait for the commit. Only the end of the batch clears it.
+	removing bool
+	fresh    bool // the run begins in a batch that is not committed; a worker gets it afterwards
+	resuming int  // resumes that are not committed: no worker continues the run before
+}
+
+// dirty reports whether something of the address is not committed.
+func (p *pending) dirty() bool { return p.open || p.flight }
+
+// undo forgets what was in batches that were refused.
+func (p *pending) undo() {
+	p.open, p.flight, p.removing, p.served = false, false, false, 0
+}
+
+// forget drops what belongs to the state of the run, which the lane reads again.
+func (p *pending) forget() {
+	p.starting, p.fresh, p.mark, p.resuming = false, false, nil, 0
+}
+
+// reading is what the lane reads for an address.
+type reading struct {
+	active bool // something is being read that inputs have to wait for
+	due    bool // the run is to be read after that
+
+	history bool           // the history is being read for a worker
+	tail    []model.Event  // events that were committed since the read began
+	events  *[]model.Event // the history that was read, while it waits for commits under way
+	bare    bool           // the run has been read before, and has no tasks
+}
+
+// beginHistory notes that the history is read for a worker from now on.
+func (r *reading) beginHistory() { r.history, r.tail = true, nil }
+
+// endHistory notes that the history is no longer read for a worker.
+func (r *reading) endHistory() { r.history, r.tail, r.events = false, nil, nil }
+
+// holding is which worker holds the run of an address, and what the worker knows.
+type holding struct {
+	worker   WorkerID    // 0 when no worker holds the run
+	run      model.RunID // the run that it holds, also while the state is being read again
+	gen      uint64      // generation: each hand-over has its own
+	busy     bool        // the worker may be running a step, or may be about to
+	told     int64       // position of the last event that the worker was given
+	news     int64       // position of the last event that it has to answer with a turn
+	retrying []string    // steps that it was told to repeat, until it reports on them
+	withheld bool        // there are events that it was not told, because the run is to leave it
+	weight   int         // bytes of room that the run takes
+}
+
+// free reports whether no worker holds the run.
+func (h *holding) free() bool { return h.worker == 0 }
+
+// by reports whether the worker holds the run in that generation.
+func (h *holding) by(w WorkerID, gen uint64) bool { return h.worker == w && h.gen == gen }
+
+// give notes that a worker has got the run with the first events of its history.
+func (h *holding) give(w WorkerID, gen uint64, run model.RunID, events int) {
+	told := int64(events)
+	*h = holding{worker: w, run: run, gen: gen, busy: true, told: told, news: told, weight: h.weight}
+}
+
+// giveBack notes that a worker has the run again that it was to lose: it was not told of that.
+func (h *holding) giveBack(c *Call) {
+	h.worker, h.gen, h.busy, h.run = c.Worker, c.Generation, true, c.Run
+}
+
+// take notes that no worker holds the run. What the last worker knew stays, in case that it gets
+// the run back.
+func (h *holding) take() {
+	h.worker, h.gen, h.busy, h.run = 0, 0, false, model.RunID{}
+}
+
+// tell returns those events that the worker does not know, and notes that it knows them now.
+func (h *holding) tell(events []model.Event) []model.Event {
+	for len(events) > 0 && events[0].Seq <= h.told {
+		events = events[1:]
+	}
+	if len(events) == 0 {
+		return nil
+	}
+	h.told = events[len(events)-1].Seq
+	for i := range events {
+		if events[i].Kind.News() {
+			h.news, h.busy = events[i].Seq, true
+		}
+	}
+	return events
+}
+
+// retry notes that the worker was told to repeat a step.
+func (h *holding) retry(step string) { h.retrying, h.busy = append(h.retrying, step), true }
+
+// hear notes what a turn says about the steps of the worker.
+func (h *holding) hear(t *model.Turn) {
+	if len(h.retrying) > 0 {
+		h.retrying = slices.DeleteFunc(h.retrying, func(id string) bool {
+			return slices.ContainsFunc(t.Commands, func(c model.Command) bool { return c.Event.ID == id })
+		})
+	}
+	h.busy = t.Running || t.Seen+int64(t.Ahead) < h.news || len(h.retrying) > 0
+}
+
+// eviction is a run on its way out of the hands of its worker, until the batch that takes it away
+// is committed. If the batch is refused, the worker keeps the run.
+type eviction struct {
+	pending bool          // the worker hears of it when the batch is committed
+	run     model.RunID   // the run that the worker loses
+	missed  []model.Event // events that came for the run meanwhile
+	wanted  bool          // the run is to be handed to a worker afterwards
+}
+
+// begin notes that a worker loses the run when the batch is committed.
+func (v *eviction) begin(run model.RunID) { v.pending, v.run, v.missed = true, run, nil }
+
+// cancel notes that the batch was refused, or that the worker has let go by itself.
+func (v *eviction) cancel() { v.pending, v.wanted = false, false }
+
+// finish notes that the batch is committed. It reports whether the run is wanted.
+func (v *eviction) finish() (wanted bool) {
+	wanted = v.wanted
+	v.cancel()
+	return wanted
+}
+
+// miss keeps events that the worker is told if it keeps the run. Events are never changed, so that
+// the slice can be shared.
+func (v *eviction) miss(run model.RunID, events []model.Event) {
+	switch {
+	case !v.pending || v.run != run:
+	case v.missed == nil:
+		v.missed = slices.Clip(events)
+	default:
+		v.missed = append(v.missed, events...)
+	}
+}
+
+// waiting is why the run of an address does not move.
+type waiting struct {
+	worker     bool           // it waits for a worker that offers its workflow, see workers.unserved
+	room       bool           // it waits for room in memory, see room.line
+	overlooked bool           // a page of runnable runs has shown another run than the current one
+	reasons    []model.Reason // what the code waits for, or what stands in the way
+	paused     *model.Reason  // why it was paused when the lane dropped its state
+}
+
+// taskBook is what the board and the workers know of the tasks of a run.
+type taskBook struct {
+	run      model.RunID          // whose tasks these are
+	posted   postings             // what the board has been told
+	complete bool                 // the board knows how each task of the run stands
+	handing  int                  // claims that are to be handed over once their progress has been read
+	unhanded []*Load              // those of them whose progress came while the run was forgotten
+	written  map[string]*taskData // by task, of those that write data; nil when none does
+}
+
+// executing reports whether a worker of this node executes a task of the run.
+func (b *taskBook) executing() bool {
+	at := func(p posting) bool { return p.held && p.worker != 0 }
+	for _, p := range b.posted.many {
+		if at(p) {
+			return true
+		}
+	}
+	return at(b.posted.one)
+}
+
+// forget drops what belongs to the state of the run. What the board was told stays.
+func (b *taskBook) forget() { b.complete, b.written = false, nil }
+
+// unwarn notes that no worker knows that its task was canceled: the batch that says so was refused.
+func (b *taskBook) unwarn() {
+	for _, id := range b.posted.ids(nil) {
+		p, _ := b.posted.get(id)
+		p.warned = false
+		b.posted.set(id, p)
+	}
+}
+
+// quarantine is why the lane keeps an address apart: the store refuses or cannot read its rows.
+type quarantine struct {
+	why     *model.Reason  // nil when the address is healthy
+	until   model.Time     // when the lane tries the address again
+	reports []*reportInput // that came meanwhile; only their workers could repeat them
+}

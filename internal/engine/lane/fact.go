@@ -1,0 +1,75 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// FactKind says what a Fact is about.
+type FactKind uint8
+
+// Kinds of facts.
+const (
+	FactBatch     FactKind = iota + 1 // N inputs shared a commit
+	FactTurn                          // workflow code has taken a turn
+	FactStarted                       // a run of a workflow began
+	FactClosed                        // a run of a workflow ended: Status, Failure, Trace, Since, At
+	FactBlocked                       // a run stopped until a person changes something: Word is the reason
+	FactStep                          // an attempt of step Name beside its workflow ended: Outcome
+	FactSubmitted                     // a task came into being: Name and Queue, as in all that follow about tasks
+	FactClaimed                       // a worker has an attempt: Since is when it could have begun
+	FactAttempt                       // an attempt ended: Outcome, Failure, Since is when it was claimed
+	FactTimedOut                      // Word is which time-out of a task passed
+	FactDead                          // a task failed for good
+	FactRequeued                      // a dead letter was requeued
+	FactPurged                        // a dead letter was removed
+	FactTimer                         // a timer fired: Since is when it was due
+	FactMessage                       // a message was decided: Message, Refused; Name and Trace are its own, Of is the trace of the run
+	FactRemoved                       // N closed runs were removed
+	FactCall                          // operation Name of an entity was called: Outcome, Failure, Trace; Since: the call came, Handed: a worker got it
+	FactHandOver                      // a worker has made N calls of an entity: Since is when it got them
+	FactLocked                        // a section has locked an entity: Since is when it asked for it
+	FactUnlocked                      // a section has lost the lock of an entity: Since is when it got it, Word how: released or taken
+)
+
+// Outcome is how an attempt of a step or task ended.
+type Outcome uint8
+
+// Outcomes.
+const (
+	Completed Outcome = iota + 1
+	Retried           // failed, and is made again
+	Failed            // failed, and is not
+	TimedOut
+	Lost     // its worker went away
+	Returned // without consuming an attempt
+	Canceled
+	Refused // it was not made
+)
+
+// Fact is something that has become durable, for metrics and traces. This lane decided it, and
+// tells it once, after the commit. Kind says what it is about.
+type Fact struct {
+	Kind    FactKind
+	Outcome Outcome
+	Status  model.Status
+	Message model.MessageKind
+	Refused bool
+	Again   bool // of an attempt: another one is made
+	N       int
+	Address model.Address
+	Run     model.RunID
+	Name    string
+	Queue   string
+	Word    string
+	Trace   string
+	Of      string
+	Failure *model.Failure
+	Since   model.Time
+	Handed  model.Time
+	At      model.Time
+}
+
+// Took is the time between Since and At.
+func (f *Fact) Took() time.Duration { return f.At.Sub(f.Since) }

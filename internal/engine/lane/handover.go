@@ -1,0 +1,136 @@
+package lane
+
+import (
+	"cmp"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// afterCommit tells a worker something once everything that the entry has in batches is durable.
+func (l *Lane) afterCommit(e *entry, f effect) {
+	if b := l.batchOf(e); b != nil {
+		b.effects = append(b.effects, f)
+		return
+	}
+	l.tellTask(&f)
+}
+
+// tellTask tells a worker what became of a claim.
+func (l *Lane) tellTask(f *effect) {
+	switch f.kind {
+	case effSettled:
+		f.report.refuse(l, f.err)
+	case effStop:
+		ref := model.ClaimRef{TaskRef: model.TaskRef{Address: f.entry.address, Run: f.run, ID: f.task.id}, Claim: f.task.claim}
+		l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskStop, Worker: f.task.worker, Ref: ref, Canceled: f.canceled})
+	default:
+	}
+}
+
+// settle tells a worker that its report counts, or why it does not.
+func (l *Lane) settle(id queue.WorkerID, ref model.ClaimRef, err error) {
+	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskSettled, Worker: id, Ref: ref, Err: err})
+}
+
+// handOverClaims adds that tasks are handed over whose claims are in the decision.
+func (l *Lane) handOverClaims(b *building, e *entry, d *core.Decision) {
+	if e.tasks.posted.len() == 0 {
+		return
+	}
+	add := func(run model.RunID, id string, claim int64) {
+		p, _ := e.tasks.posted.get(id)
+		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &handover{id: id, claim: claim, worker: p.worker}})
+	}
+	if d.Start != nil && d.Start.Worker != "" {
+		add(d.Start.Run, model.TaskStep, 0)
+	}
+	for i := range d.Events {
+		if ev := &d.Events[i]; ev.Kind == model.EventTaskClaimed || ev.Kind == model.EventTaskScheduled && ev.Worker != "" {
+			add(e.run(), ev.ID, ev.Seq)
+		}
+	}
+}
+
+// handOver gives a task to the worker whose claim is durable now. If there were claims before, the
+// lane first reads what they reported last.
+func (l *Lane) handOver(e *entry, f *effect) {
+	if e.x == nil || e.run() != f.run {
+		return
+	}
+	if t := e.x.Task(f.task.id); t != nil && t.Again {
+		e.tasks.handing++
+		l.loads.add(&Load{Kind: LoadProgress, Shard: e.shard.id, Address: e.address, Run: f.run, Task: t.ID, entry: e, task: f.task})
+		return
+	}
+	l.execute(e, f.run, f.task)
+}
+
+// acceptProgress gives the task whose progress was read to its worker. If the lane has forgotten
+// the run since, it first reads the run again: nothing else would hand the task over.
+func (l *Lane) acceptProgress(ld *Load, r LoadResult) {
+	e := ld.entry
+	ld.task.progress = progressOf(r.Data)
+	if !e.known && e.quarantine.why == nil {
+		e.tasks.unhanded = append(e.tasks.unhanded, ld)
+		if !e.reading.active {
+			l.load(e)
+		}
+		return
+	}
+	e.tasks.handing--
+	l.execute(e, ld.Run, ld.task)
+}
+
+// handOverAgain hands over what waited for the run to be read again.
+func (l *Lane) handOverAgain(e *entry) {
+	for _, ld := range e.tasks.unhanded {
+		e.tasks.handing--
+		l.execute(e, ld.Run, ld.task)
+	}
+	e.tasks.unhanded = nil
+}
+
+// progressOf finds the last progress among the data of a task.
+func progressOf(data []store.TaskDatum) model.Payload {
+	for i := range data {
+		if data[i].IsProgress() {
+			return data[i].Value
+		}
+	}
+	return model.Payload{}
+}
+
+// execute tells the worker, unless the claim has ended before it began; then the board knows.
+func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
+	if e.x == nil || e.run() != run {
+		return
+	}
+	t := e.x.Task(claim.id)
+	if t == nil || !t.Held || t.Claim != claim.claim {
+		return
+	}
+
+	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: run, ID: t.ID}, Claim: t.Claim}
+	if l.cfg.Board != nil && l.cfg.Board.Overdue(ref) {
+		return // its commit took longer than the attempt has time: it is about to time out
+	}
+	c := model.Claim{
+		Ref:  ref,
+		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since, Identity: e.x.Start.Identity,
+		Trace: cmp.Or(t.Spec.Trace, e.x.Start.Trace), Progress: claim.progress, Canceled: e.x.Alone() && e.x.Canceling != 0,
+	}
+
+	if t.Spec.ToClose > 0 {
+		c.Deadline = t.Since.Add(t.Spec.ToClose)
+	}
+	if c.Identity.IsZero() {
+		c.Identity = run
+	}
+	if same := t.Spec.Same; same != nil {
+		c.Identity, c.Step = same.Run, same.Step
+	}
+	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskExecute, Worker: claim.worker, Ref: c.Ref, Claim: &c})
+}

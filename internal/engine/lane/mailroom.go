@@ -1,0 +1,263 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const mailPage = 500 // messages, and requests, in one read
+
+// mailroom holds what has come from other shards and other processes: messages in channels, and
+// which rows of the inbox the lane has taken.
+type mailroom struct {
+	pairs  map[[2]model.ShardID]*pair // by (to, from)
+	hungry []*pair                    // may hand on their next message
+	bytes  int                        // of the messages in all channels
+
+	inbox  map[model.RunID]struct{} // requests that were taken from the inbox and are not committed
+	served []model.RunID            // requests that were committed while the inbox was read: the read may still show them
+
+	reading bool
+	again   bool          // mail was announced while the lane was reading, or had no room for it
+	more    bool          // there may be mail behind the last page
+	turn    model.ShardID // the next page begins with the messages for this shard
+	aside   aside
+}
+
+func newMailroom() mailroom {
+	return mailroom{pairs: map[[2]model.ShardID]*pair{}, inbox: map[model.RunID]struct{}{}}
+}
+
+// pair is the ordered channel from one shard to another. Its messages take effect one after the
+// other, each exactly once: the cursor advances in the commit that consumes them.
+type pair struct {
+	to, from  model.ShardID
+	committed int64 // cursor in the store
+	applied   int64 // cursor with all batches that are not committed yet
+	sealed    int64 // cursor in the batch in flight
+	prev      int64 // cursor before the open batch
+	inOpen    bool  // the open batch advances the cursor
+	feeding   bool  // the first message has been given to its address and is not applied yet
+	queue     []queuedMessage
+}
+
+// queuedMessage is a message that waits in its channel.
+type queuedMessage struct {
+	store.MessageRow
+	bytes int // counted for it in mailroom.bytes
+}
+
+// damaged reports whether the next message of the channel cannot be read.
+func (p *pair) damaged() bool { return len(p.queue) > 0 && p.queue[0].Damaged != nil }
+
+// expected is the position of the message that the channel takes next.
+func (p *pair) expected() int64 { return p.applied + int64(len(p.queue)) + 1 }
+
+// seal is the advance of the cursor in a batch that is being sealed.
+func (p *pair) seal() store.CursorRow {
+	p.inOpen, p.sealed = false, p.applied
+	return store.CursorRow{To: p.to, From: p.from, Prev: p.prev, Next: p.applied}
+}
+
+// push adds a message to the end of a channel.
+func (m *mailroom) push(p *pair, row store.MessageRow) {
+	n := rowBytes + row.Message.Size()
+	if row.Damaged != nil {
+		n += len(row.Damaged.Raw)
+	}
+	p.queue = append(p.queue, queuedMessage{row, n})
+	m.bytes += n
+	m.hungry = append(m.hungry, p)
+}
+
+// pop lets go of the first message of a channel.
+func (m *mailroom) pop(p *pair) {
+	m.bytes -= p.queue[0].bytes
+	p.queue[0] = queuedMessage{}
+	p.queue = p.queue[1:]
+}
+
+// clear lets go of all messages of a channel: the store has them.
+func (m *mailroom) clear(p *pair) {
+	for len(p.queue) > 0 {
+		m.pop(p)
+	}
+	p.queue = nil
+}
+
+// consume lets a batch advance the cursor over the message at a position.
+func (m *mailroom) consume(p *pair, b *building, seq int64) {
+	if !p.inOpen {
+		p.inOpen, p.prev = true, p.applied
+		b.pairs = append(b.pairs, p)
+	}
+	p.applied = seq
+	m.release(p)
+}
+
+// release lets the next message of a channel follow.
+func (m *mailroom) release(p *pair) {
+	p.feeding = false
+	for len(p.queue) > 0 && p.queue[0].Seq <= p.applied {
+		m.pop(p)
+	}
+	if len(p.queue) > 0 {
+		m.hungry = append(m.hungry, p)
+	} else {
+		p.queue = nil
+	}
+}
+
+// rollback returns to the committed cursor. The inputs that the lane kept of the refused batches
+// come back first, in order. What was queued behind them is read from the store again.
+func (m *mailroom) rollback(p *pair) {
+	p.applied, p.inOpen, p.feeding = p.committed, false, false
+	m.clear(p)
+}
+
+// nextHungry returns a channel that may hand on its next message; nil when there is none.
+func (m *mailroom) nextHungry() *pair {
+	for len(m.hungry) > 0 {
+		p := m.hungry[0]
+		m.hungry = m.hungry[1:]
+		if !p.feeding && len(p.queue) > 0 {
+			return p
+		}
+	}
+	return nil
+}
+
+// clearShard lets go of messages for a shard that is given up: its next owner reads them.
+func (m *mailroom) clearShard(id model.ShardID) {
+	for k, p := range m.pairs {
+		if k[0] == id {
+			m.clear(p)
+		}
+	}
+}
+
+// dropShard forgets a shard that the lane no longer owns, with what was to be moved aside of it:
+// its next owner reads that again.
+func (m *mailroom) dropShard(id model.ShardID) {
+	for k := range m.pairs {
+		if k[0] == id {
+			delete(m.pairs, k)
+		}
+	}
+	a := &m.aside
+	a.pairs = slices.DeleteFunc(a.pairs, func(p *pair) bool { return p.to == id })
+	a.requests = slices.DeleteFunc(a.requests, func(r store.InboxRow) bool {
+		if r.Shard == id {
+			delete(m.inbox, r.ID)
+		}
+		return r.Shard == id
+	})
+}
+
+// taken reports whether a request has been taken from the inbox and is not committed.
+func (m *mailroom) taken(id model.RunID) bool {
+	_, ok := m.inbox[id]
+	return ok
+}
+
+// take notes that a request has been taken from the inbox.
+func (m *mailroom) take(id model.RunID) { m.inbox[id] = struct{}{} }
+
+// untake notes that a request is only in the inbox: the lane reads it again.
+func (m *mailroom) untake(id model.RunID) { delete(m.inbox, id) }
+
+// finish notes that the row of a request has been deleted or put off.
+func (m *mailroom) finish(id model.RunID) {
+	if m.reading {
+		m.served = append(m.served, id)
+	} else {
+		delete(m.inbox, id)
+	}
+}
+
+// fromTurn parts the shards into those whose messages are read now and those that have had their
+// turn. A page begins with the lowest shard, so a shard that always has a page full of messages
+// would keep messages of higher shards from being read.
+func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID) {
+	i, _ := slices.BinarySearch(shards, m.turn)
+	if i == len(shards) {
+		m.turn, i = 0, 0
+	}
+	return shards[i:], shards[:i]
+}
+
+// takeTurns decides with which shard the next page begins, after a page of messages. It reports
+// whether the lane has to read the messages for the lower shards before it knows that there are
+// none.
+func (m *mailroom) takeTurns(rows []store.MessageRow, more bool) (again bool) {
+	if more && len(rows) > 0 {
+		m.turn = rows[len(rows)-1].To + 1
+		return false
+	}
+	again = m.turn > 0
+	m.turn = 0
+	return again
+}
+
+// endRead notes that a page of mail has been read. The lane reads on when it has committed some of
+// it.
+func (m *mailroom) endRead(more bool) {
+	for _, id := range m.served {
+		delete(m.inbox, id)
+	}
+	m.served, m.more = nil, more
+}
+
+const maxAsideTold = 10_000 // requests of newer builds that the lane remembers having told of
+
+// aside is what the mailroom has to move out of the way because it cannot be read.
+type aside struct {
+	pairs    []*pair                  // whose next message cannot be read
+	requests []store.InboxRow         // that cannot be read
+	told     map[model.RunID]struct{} // requests of newer builds that the lane has told of
+	alone    bool                     // several were refused together: they go one by one
+	until    model.Time               // when the next try is due after a refusal; zero when there was none
+}
+
+// empty reports whether there is nothing to move.
+func (a *aside) empty() bool { return len(a.pairs)+len(a.requests) == 0 }
+
+// full reports whether a batch has enough to move.
+func (a *aside) full(b *building, bytes int) bool {
+	n := len(b.batch.Deferred)
+	return n >= mailPage || b.bytes >= bytes || a.alone && n > 0
+}
+
+// report adds to the output what a batch has moved. The lane tries a row of a newer build again and
+// again, and tells of it once.
+func (a *aside) report(out *Output, moved []Aside) {
+	for _, m := range moved {
+		if _, told := a.told[m.id]; told {
+			continue
+		}
+		out.Aside = append(out.Aside, m)
+		if m.Newer && len(a.told) < maxAsideTold {
+			if a.told == nil {
+				a.told = map[model.RunID]struct{}{}
+			}
+			a.told[m.id] = struct{}{}
+		}
+	}
+	if len(moved) > 0 {
+		a.until = 0
+		if len(a.requests) == 0 && !slices.ContainsFunc(a.pairs, (*pair).damaged) {
+			a.alone = false // the next ones may go together again
+		}
+	}
+}
+
+// refuse notes that a batch was refused: the next ones move one row at a time, and after a pause if
+// that was so before.
+func (a *aside) refuse(until model.Time) {
+	if a.alone {
+		a.until = until
+	}
+	a.alone = true
+}

@@ -1,0 +1,122 @@
+package lane
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// queueUp lets a run wait for room. It reports whether the lane has to read the run nevertheless:
+// its tasks go on without its code.
+func (l *Lane) queueUp(e *entry) (read bool) {
+	e.reading.endHistory()
+	l.room.enter(e)
+	read = e.reading.active || l.cfg.Board != nil && !e.known && !e.reading.bare
+	e.reading.active = read
+	return read
+}
+
+// callUp gives runs that have waited for room to workers, as far as there is some.
+func (l *Lane) callUp() {
+	if l.room.used > l.room.limit || len(l.room.line) > 0 && !l.room.free() {
+		l.makeRoom()
+	}
+	for len(l.room.line) > 0 && l.room.free() && len(l.loads.waiting) == 0 && len(l.loads.flying) < l.cfg.MaxLoads {
+		if e := l.room.next(); e != nil {
+			l.dispatch(l.now, e)
+			l.issueWaiting()
+			l.maybeDrop(e)
+		}
+	}
+}
+
+// makeRoom takes runs that wait for something from their workers, those first that were handed over
+// first. The lane reads them again when that comes.
+func (l *Lane) makeRoom() {
+	if l.room.tried {
+		return
+	}
+	l.room.tried = true
+
+	var idle []*entry
+	for _, e := range l.runs {
+		if e.evictable() {
+			idle = append(idle, e)
+		}
+	}
+	slices.SortFunc(idle, func(a, b *entry) int { return cmp.Compare(a.hold.gen, b.hold.gen) })
+	for _, e := range idle {
+		if l.room.used < l.room.limit/8*7 {
+			break
+		}
+		l.letGoNow(e, "its history makes room for others")
+		l.maybeDrop(e)
+	}
+}
+
+// evictable reports whether a worker can lose the run without losing work: it runs no step, waits
+// for something, and nothing about the run is under way.
+func (e *entry) evictable() bool {
+	return !e.hold.busy && !e.dirty() && !e.eviction.pending && e.known && len(e.queries) == 0 && len(e.backlog.inputs) == 0 &&
+		len(e.wait.reasons) > 0 && !hasCode(e.wait.reasons, model.WaitStuck)
+}
+
+// slim drops the state of a run or an entity that no worker can go on with now: the lane remembers
+// only its address. What is only in memory stays, and so does what takes hardly more than the
+// address.
+func (l *Lane) slim(e *entry) {
+	switch {
+	case !e.known:
+		return
+	case e.isEntity():
+		if e.actor.entity.Size() <= l.cfg.KeepIdle || !e.actor.stored() {
+			return
+		}
+	case e.x == nil || e.x.Size() <= l.cfg.KeepIdle:
+		return
+	}
+	bare, paused := !e.isEntity(), (*model.Reason)(nil)
+	if e.x != nil {
+		paused = e.x.Withheld()
+	}
+	l.forget(e)
+	e.reading.bare, e.wait.paused = bare, paused
+}
+
+// perAddress is the share of a lane's room for calls that one entity may take: a quarter.
+const perAddress = 4
+
+// noRoomFor refuses a call that would wait in memory only, when the calls that wait for its entity
+// take a quarter of what the lane may have, or those for all entities take all of it. So a key that
+// no worker serves takes no room from its neighbours. One call always finds room. The call of a
+// section is not refused: others wait for its end.
+func (l *Lane) noRoomFor(e *entry, m *model.Message, stored bool) error {
+	if stored || m.Kind != model.MessageCall || m.Section != "" {
+		return nil
+	}
+	if own, most := e.actor.counted, l.cfg.MaxBytes/perAddress; own > 0 && own+m.Size() > most {
+		return fault.New(fault.Exhausted, "calls of %d bytes wait for %s, and %d more would exceed the limit of %d: try later", own, m.To, m.Size(), most)
+	}
+	if l.budget.calls == 0 || l.budget.calls+m.Size() <= l.cfg.MaxBytes {
+		return nil
+	}
+	return fault.New(fault.Exhausted, "calls of %d bytes wait for entities here, and %d more would exceed the limit of %d: try later",
+		l.budget.calls, m.Size(), l.cfg.MaxBytes)
+}
+
+// warnLarge tells, once, that a run has reached the size that operators are warned of.
+func (l *Lane) warnLarge(e *entry, events []model.Event) {
+	large := l.cfg.Limits.Large()
+	if e.x == nil || large == 0 || e.x.Bytes() < large {
+		return
+	}
+	before := e.x.Bytes()
+	for i := range events {
+		before -= events[i].Size()
+	}
+	if before < large {
+		l.out.Large = append(l.out.Large, Large{e.address, e.run(), e.x.Bytes()})
+	}
+}

@@ -1,0 +1,224 @@
+package lane
+
+import (
+	"strings"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// witness is how an address stood before the input that is being applied.
+type witness struct {
+	x    *core.Execution
+	task core.Task // that the input is about, if it is about one
+	has  bool
+	lock model.Entity // who held an entity; nothing else of it
+}
+
+// look notes how things stand before an input is applied.
+func (w *witness) look(e *entry, in input) {
+	w.x, w.has = e.x, false
+	if e.isEntity() {
+		if e.actor.entity == nil { // it is removed without being read
+			return
+		}
+		row := &e.actor.entity.Row
+		w.lock.Holder, w.lock.Held = row.Holder, row.Held
+		return
+	}
+	if id := in.task(); id != "" && e.x != nil {
+		if t := e.x.Task(id); t != nil {
+			w.task, w.has = *t, true
+		}
+	}
+}
+
+// noter adds facts about one address.
+type noter struct {
+	to  *[]Fact
+	e   *entry
+	w   *witness
+	run model.RunID
+}
+
+func (n *noter) add(f Fact) {
+	f.Address, f.Run = n.e.address, n.run
+	*n.to = append(*n.to, f)
+}
+
+func (n *noter) addTask(f Fact, s *model.TaskSpec) {
+	f.Name, f.Queue = s.Kind, s.Queue
+	n.add(f)
+}
+
+// addMessage adds that a message was decided.
+func (n *noter) addMessage(m *model.Message, d *core.Decision) {
+	f := Fact{Kind: FactMessage, Message: m.Kind, Refused: d.Answer.Failure != nil, Name: m.Name, Trace: m.Trace}
+	if d.Start != nil {
+		n.run = d.Start.Run // so that it goes with the start, should that turn out not to be one
+	} else if x := n.e.x; x != nil {
+		f.Of, f.At = x.Start.Trace, x.Last
+	}
+	n.add(f)
+}
+
+// addStart adds that a run began, or that a task was submitted.
+func (n *noter) addStart(s *model.Start) {
+	if s.Task == nil {
+		n.add(Fact{Kind: FactStarted})
+		return
+	}
+	n.addTask(Fact{Kind: FactSubmitted}, s.Task)
+	if s.Worker != "" {
+		n.addTask(Fact{Kind: FactClaimed, Since: s.At, At: s.At}, s.Task)
+	}
+}
+
+// addClose adds that a run ended. The end of a task that stands alone is the end of its attempt.
+func (n *noter) addClose(o *model.Outcome, d *core.Decision) {
+	x := n.w.x
+	if x == nil || x.Start.Run != d.Closed {
+		x = n.e.x // it began and ended at once
+	}
+	if x == nil || x.Start.Run != d.Closed {
+		return
+	}
+
+	if x.Start.Task == nil {
+		n.add(Fact{Kind: FactClosed, Status: o.Status, Failure: o.Failure, Trace: x.Start.Trace, Since: x.Start.At, At: o.At})
+		return
+	}
+
+	switch t := &n.w.task; {
+	case !n.w.has:
+	case o.Status == model.Completed:
+		n.addAttempt(t, Fact{Outcome: Completed, At: o.At})
+	case o.Status == model.Failed:
+		n.addFailure(t, Fact{Failure: o.Failure, At: o.At}, o.Seen < 0) // no report has led to it
+	default:
+		n.addAttempt(t, Fact{Outcome: Canceled, At: o.At})
+	}
+}
+
+// addEvent adds what an event of the history means.
+func (n *noter) addEvent(e *model.Event) {
+	mine := n.w.has && n.w.task.ID == e.ID
+
+	switch e.Kind {
+	case model.EventStepCompleted:
+		if mine {
+			n.addAttempt(&n.w.task, Fact{Outcome: Completed, At: e.At})
+		} else {
+			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Completed})
+		}
+	case model.EventStepFailed, model.EventAttemptFailed:
+		again := e.Kind == model.EventAttemptFailed
+		switch {
+		case mine:
+			n.addFailure(&n.w.task, Fact{Failure: e.Failure, At: e.At, Again: again}, e.Status == model.Terminated)
+		case again:
+			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Retried})
+		default:
+			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Failed})
+		}
+	case model.EventTaskTimedOut:
+		if mine {
+			n.addFailure(&n.w.task, Fact{Failure: e.Failure, At: e.At, Again: e.Due != 0}, true)
+		}
+	case model.EventTaskReturned:
+		if mine {
+			n.addAttempt(&n.w.task, Fact{Outcome: Returned, At: e.At})
+		}
+	case model.EventTaskScheduled:
+		n.addTask(Fact{Kind: FactSubmitted}, e.Task)
+		if e.Worker != "" {
+			n.addTask(Fact{Kind: FactClaimed, Since: e.At, At: e.At}, e.Task)
+		}
+	case model.EventTaskClaimed:
+		if mine {
+			n.addTask(Fact{Kind: FactClaimed, Since: n.w.task.Visible, At: e.At}, n.w.task.Spec)
+		}
+	case model.EventTimerFired:
+		n.add(Fact{Kind: FactTimer, Since: e.Due, At: e.At})
+	default:
+	}
+}
+
+// addFailure adds the failure of a task: that of its attempt, if one was under way. Only a failure
+// that the engine decided is a time-out or a loss: the failure that a worker reports may be the
+// time-out of another task, which its activity returned.
+func (n *noter) addFailure(t *core.Task, f Fact, decided bool) {
+	f.Outcome = Failed
+	switch why := f.Failure; {
+	case why == nil || !decided:
+	case why.Kind == model.FailureTimeout && strings.HasPrefix(why.Type, timeoutPrefix):
+		f.Outcome = TimedOut
+		n.addTask(Fact{Kind: FactTimedOut, Word: why.Type[len(timeoutPrefix):]}, t.Spec)
+	case why.Type == model.FailureLost || why.Type == model.FailurePoison:
+		f.Outcome = Lost
+	}
+	n.addAttempt(t, f)
+}
+
+// timeoutPrefix begins the types of failures that are time-outs of the queue.
+const timeoutPrefix = "timeout."
+
+// addAttempt adds the end of an attempt, if one was under way.
+func (n *noter) addAttempt(t *core.Task, f Fact) {
+	if t.Held {
+		f.Kind, f.Since = FactAttempt, t.Since
+		n.addTask(f, t.Spec)
+	}
+}
+
+// addEntity adds the facts of a decision about an entity. A call that only waits is no fact: it
+// counts when it has been made or refused.
+func (n *noter) addEntity(in input, d *core.Decision) {
+	how := lockReleased
+	switch in := in.(type) {
+	case *resultInput:
+		n.addCalls(in.job)
+	case *messageInput:
+		switch m := in.origin.message; {
+		case m.Kind != model.MessageCall:
+			n.addMessage(m, d)
+			if m.Kind == model.MessageUnlock {
+				how = lockTaken
+			}
+		case d.Answer.Failure != nil:
+			n.add(Fact{Kind: FactCall, Name: m.Name, Outcome: Refused, Failure: d.Answer.Failure})
+		}
+	default:
+	}
+
+	if d.Entity == nil {
+		return
+	}
+
+	row, was := &d.Entity.Entity, &n.w.lock
+	if was.Locked() && row.Holder != was.Holder {
+		n.add(Fact{Kind: FactUnlocked, Word: how, Since: was.Held, At: row.Changed})
+	}
+	if d.Granted != 0 {
+		n.add(Fact{Kind: FactLocked, Since: d.Granted, At: row.Held})
+	}
+}
+
+// addCalls tells of the calls that a worker has made.
+func (n *noter) addCalls(j *job) {
+	made := min(len(j.items), len(j.result.Results))
+	for i, it := range j.items[:made] {
+		f := Fact{Kind: FactCall, Name: it.Message.Name, Outcome: Completed, Trace: it.Message.Trace, Since: it.At, Handed: j.since, At: j.until}
+		if f.Failure = j.result.Results[i].Failure; f.Failure != nil {
+			f.Outcome = Failed
+		}
+		n.add(f)
+	}
+	n.add(Fact{Kind: FactHandOver, N: made, Since: j.since, At: j.until})
+}
+
+// Words of FactUnlocked.
+const (
+	lockReleased = "released" // its section, or the run, has ended
+	lockTaken    = "taken"    // by an operator
+)

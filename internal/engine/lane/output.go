@@ -1,0 +1,178 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Output is what the caller has to do, in this order. Slices are valid until the next call of Take.
+type Output struct {
+	// Commit is a batch to commit; the result goes to FinishCommit.
+	Commit *store.Batch
+	// Refence asks to move the fence; the result goes to FinishRefence.
+	Refence *store.LaneRef
+	// Verify asks the caller to read the current run of each start of the batch in flight. The rows
+	// go to FinishVerify.
+	Verify []store.StartRow
+	// Loads are reads to make; each result goes to FinishLoad.
+	Loads []Load
+	// Calls go to workers, in order.
+	Calls []Call
+	// Operate are calls of entities for workers that have their code.
+	Operate []OperateCall
+	// TaskCalls go to task workers, in order.
+	TaskCalls []TaskCall
+	// Answers go to callers.
+	Answers []Answer
+	// Mail is for shards of other lanes; it is durable, this is only a hint.
+	Mail []store.MessageRow
+	// Hints tells other nodes that a run they wait for has closed.
+	Hints []Hint
+	// Freed are shards that the lane no longer owns.
+	Freed []model.ShardID
+	// Aside are rows that cannot be read and were moved out of the way, or are passed over.
+	Aside []Aside
+	// Removed is how many runs a round of retention has removed.
+	Removed int
+	// Large are runs whose history has come near its limit.
+	Large []Large
+	// Facts are what has become durable, in order, when the lane is watched.
+	Facts []Fact
+	// Dead is set once the lane has been fenced: everything in memory is void.
+	Dead error
+}
+
+// answer adds an answer to a caller, if there is one.
+func (o *Output) answer(a Answer) {
+	if a.Token != nil {
+		o.Answers = append(o.Answers, a)
+	}
+}
+
+// Answer goes to the caller that handed in the token.
+type Answer struct {
+	Token any
+	// Answer to a message; Result to an await.
+	Answer model.Answer
+	Result *Result
+	// Begun says that the execution has begun although its end has to be asked for elsewhere.
+	Begun bool
+	Err   error
+}
+
+// Result is how an execution ended.
+type Result struct {
+	Run     model.RunID
+	Outcome model.Outcome
+}
+
+// Hint names a run that has closed, for a node that waits for it.
+type Hint struct {
+	Node    model.NodeID
+	Address model.Address
+	Run     model.RunID
+}
+
+// CallKind says which method of a worker to call.
+type CallKind uint8
+
+// Kinds of calls.
+const (
+	CallActivate CallKind = iota + 1
+	CallDeliver
+	CallRetry
+	CallEvict
+	CallQuery
+	CallRecall
+)
+
+// Call is a call to a worker.
+type Call struct {
+	Kind       CallKind
+	Worker     WorkerID
+	Run        model.RunID
+	Generation uint64
+	Activation *model.Activation
+	Events     []model.Event
+	ID         string        // of the step, for CallRetry
+	Reason     string        // for CallEvict
+	Address    model.Address // for CallRecall
+	Query      *model.Query
+}
+
+// TaskCallKind says which method of a task worker to call.
+type TaskCallKind uint8
+
+// Kinds of calls to task workers.
+const (
+	TaskExecute TaskCallKind = iota + 1
+	TaskStop
+	TaskSettled
+)
+
+// TaskCall is a call to a task worker.
+type TaskCall struct {
+	Kind     TaskCallKind
+	Worker   queue.WorkerID
+	Ref      model.ClaimRef
+	Claim    *model.Claim
+	Canceled bool // of TaskStop: it may still report
+	Err      error
+}
+
+// Aside tells that a row cannot be read and was moved out of the way.
+type Aside struct {
+	// Why names the row and what is wrong with it.
+	Why string
+	// Newer tells that it is tried again, until a newer build owns the shard.
+	Newer bool
+
+	id model.RunID // of its row in the inbox
+}
+
+// Large is a run whose history has come near its limit.
+type Large struct {
+	Address model.Address
+	Run     model.RunID
+	Bytes   int
+}
+
+// ErrNotOwner says that the lane does not serve the shard of an address: ask its owner.
+var ErrNotOwner = fault.New(fault.Unavailable, "this node does not own the shard")
+
+// ErrLater tells a worker that its report is not recorded, because the run is quarantined and the
+// lane has no room for further reports. The report still counts: the worker has to make it again
+// later.
+var ErrLater = fault.New(fault.Unavailable, "the run is quarantined, and too many reports wait for it: report again later")
+
+// ErrAskAgain says that the code of a run has not answered a query, because the run is on its way
+// from one worker to another. The caller asks again.
+var ErrAskAgain = fault.New(fault.Unavailable, "the run is being handed over")
+
+// ErrInterrupted says that a call which was only in memory may or may not have been made.
+var ErrInterrupted = fault.New(fault.Unavailable, core.Interrupted)
+
+func clearCalls(c []Call) []Call { clear(c); return c[:0] }
+
+func clearTaskCalls(c []TaskCall) []TaskCall {
+	clear(c)
+	return c[:0]
+}
+
+func clearOperate(c []OperateCall) []OperateCall {
+	clear(c)
+	return c[:0]
+}
+
+func clearFacts(f []Fact) []Fact { clear(f); return f[:0] }
+
+func clearAnswers(a []Answer) []Answer { clear(a); return a[:0] }
+
+// OperateCall hands calls of an entity to a worker.
+type OperateCall struct {
+	Worker     WorkerID
+	Operations model.Operations
+}

@@ -1,0 +1,224 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// assign lets tasks begin in the commit that creates them, if workers wait for them.
+func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decision) {
+	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil {
+		return
+	}
+
+	core.Assign(x, d, func(t *core.Task, claim int64) string {
+		if t.Visible > now {
+			return ""
+		}
+		it := &l.question.Item
+		*it = l.item(e, x, t)
+		id, name, ok := l.cfg.Board.Reserve(now, it)
+		if !ok {
+			return ""
+		}
+		if e.tasks.run != x.Start.Run {
+			l.unpost(now, e)
+			e.tasks.run = x.Start.Run
+		}
+		e.tasks.posted.set(t.ID, posting{held: true, claim: claim, worker: id})
+		l.cfg.Board.Held(now, *it, claim, id, name)
+		return name
+	})
+}
+
+// item is how the board sees a task.
+func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
+	it := queue.Item{
+		Ref:  model.TaskRef{Address: e.address, Run: x.Start.Run, ID: t.ID},
+		Lane: l.cfg.Ref.Lane, Spec: t.Spec, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since,
+	}
+	if x.Alone() {
+		it.Input = &x.Start.Input
+	} else {
+		in := t.Input // tasks of a run change their places
+		it.Input = &in
+	}
+	return it
+}
+
+// postTasks tells the board how the tasks of the entry stand, as far as the board does not know.
+// The board may know what is not committed yet, because nothing that it proposes can overtake that.
+// how is what the end of a claim says about the other side.
+func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
+	e.tasks.complete = false
+	if l.cfg.Board == nil || e.gone || !e.known || e.quarantine.why != nil {
+		return
+	}
+	var few [1]string
+	for _, id := range e.tasks.posted.ids(few[:0]) {
+		if p, _ := e.tasks.posted.get(id); e.tasks.run != e.run() || e.outdated(id, p) {
+			l.unpostOne(now, e, id, how)
+		}
+	}
+	if e.x == nil || e.shard.gone {
+		return
+	}
+	e.tasks.run, e.tasks.complete = e.run(), true
+	for _, t := range e.x.Tasks() {
+		l.postTask(now, e, t)
+	}
+}
+
+// postChanges is postTasks after a decision. If the board knew how all tasks stood before, the lane
+// only looks at the tasks that the decision is about: a run may have thousands of them.
+func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue.Outcome) {
+	if !e.tasks.complete || e.tasks.run != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, concernsAllTasks) {
+		l.postTasks(now, e, how)
+		return
+	}
+	for i := range d.Events {
+		l.postAgain(now, e, d.Events[i].ID, how)
+	}
+}
+
+// postAgain tells the board how one task stands.
+func (l *Lane) postAgain(now model.Time, e *entry, id string, how queue.Outcome) {
+	if p, ok := e.tasks.posted.get(id); ok && e.outdated(id, p) {
+		l.unpostOne(now, e, id, how)
+	}
+	if t := taskOf(e, id); t != nil {
+		l.postTask(now, e, t)
+	}
+}
+
+// outdated reports whether what the board was told of a task is no longer true.
+func (e *entry) outdated(id string, p posting) bool {
+	t := taskOf(e, id)
+	return t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !e.x.Claimable(t) || e.shard.draining))
+}
+
+// postTask tells the board of a task, if it does not know it.
+func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
+	x := e.x
+	p, ok := e.tasks.posted.get(t.ID)
+
+	switch {
+	case ok:
+		if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
+			p.warned = true
+			e.tasks.posted.set(t.ID, p)
+			l.stop(e, t.ID, p, true)
+		}
+	case t.Held:
+		it := l.item(e, x, t)
+		id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
+		e.tasks.posted.set(t.ID, posting{held: true, claim: t.Claim, worker: id})
+		l.cfg.Board.Held(now, it, t.Claim, id, t.Worker)
+		switch {
+		case id != 0 && !has:
+			// The claim was read, so it is durable, but the worker has not heard of it.
+			l.handOver(e, &effect{run: e.run(), task: &handover{id: t.ID, claim: t.Claim, worker: id}})
+		case id != 0:
+			// This warns the worker if its task is canceled: the owner before may not have.
+			l.postTask(now, e, t)
+		case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
+			l.loseClaim(e, t)
+		}
+	case x.Claimable(t) && !e.shard.draining:
+		e.tasks.posted.set(t.ID, posting{visible: t.Visible})
+		l.cfg.Board.Add(now, l.item(e, x, t))
+	}
+}
+
+// loseClaim lets the attempt of a worker that is gone fail, behind whatever waits for the entry.
+func (l *Lane) loseClaim(e *entry, t *core.Task) {
+	in := &expiryInput{newTaskInput(&model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID}), true, t.Claim, model.FailureLost}
+	l.budget.hold(in)
+	e.backlog.inputs = append(e.backlog.inputs, in)
+	l.schedule(e)
+}
+
+// loseForsaken ends claims of an entry whose worker is gone, before its shard goes: the next owner
+// would wait for a worker of this node as long as the node lives.
+func (l *Lane) loseForsaken(e *entry) (some bool) {
+	if l.cfg.Board == nil || !e.known || e.x == nil || e.quarantine.why != nil || e.tasks.run != e.run() {
+		return false
+	}
+	for _, t := range e.x.Tasks() {
+		if p, ok := e.tasks.posted.get(t.ID); ok && t.Held && p.held && p.worker == 0 && p.claim == t.Claim && !l.cfg.Board.Elsewhere(t.Worker) {
+			l.loseClaim(e, t)
+			some = true
+		}
+	}
+	return some
+}
+
+func taskOf(e *entry, id string) *core.Task {
+	if e.x == nil || e.shard.gone {
+		return nil
+	}
+	return e.x.Task(id)
+}
+
+// repost tells the board of a task again after it proposed something impossible.
+func (l *Lane) repost(now model.Time, e *entry, id string) {
+	if p, ok := e.tasks.posted.get(id); ok && !p.held {
+		l.unpostOne(now, e, id, queue.Neither)
+		if e.tasks.complete && e.tasks.run == e.run() {
+			// Do it at once: an entry without tasks on the board may leave memory.
+			l.postAgain(now, e, id, queue.Neither)
+		} else {
+			l.postTasks(now, e, queue.Neither)
+		}
+	}
+}
+
+// unpostOne takes a task from the board, and stops the worker that executes it.
+func (l *Lane) unpostOne(now model.Time, e *entry, id string, how queue.Outcome) {
+	p, _ := e.tasks.posted.get(id)
+	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id}, how)
+	e.tasks.posted.remove(id)
+	delete(e.tasks.written, id) // the next claim reads it
+	if p.held && p.worker != 0 {
+		l.stop(e, id, p, false)
+	}
+}
+
+// stop tells a worker that its result is no longer needed, once that is durable.
+func (l *Lane) stop(e *entry, id string, p posting, canceled bool) {
+	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasks.run, task: &handover{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
+}
+
+// unpost has the board forget the tasks of an entry that leaves memory.
+func (l *Lane) unpost(now model.Time, e *entry) {
+	for _, id := range e.tasks.posted.ids(nil) {
+		l.cfg.Board.Forget(now, model.TaskRef{Address: e.address, Run: e.tasks.run, ID: id})
+	}
+	e.tasks.posted, e.tasks.complete = postings{}, false
+}
+
+// explainTasks says what a run with open tasks waits for. Where its code waits for a task, that is
+// what the task waits for. It is nil when the board has nothing to say.
+func (l *Lane) explainTasks(e *entry) []model.Reason {
+	if l.cfg.Board == nil || !e.known || e.x == nil || len(e.x.Tasks()) == 0 {
+		return nil
+	}
+	tasks := e.x.Tasks()
+	why := func(t *core.Task) (model.Reason, bool) {
+		r, ok := l.cfg.Board.Explain(model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID})
+		if r.Code == model.WaitRetry {
+			r.Detail = core.LastError(t)
+		}
+		return r, ok
+	}
+	if e.x.Alone() {
+		if r, ok := why(tasks[0]); ok {
+			return []model.Reason{r}
+		}
+		return nil
+	}
+	return core.TaskReasons(e.wait.reasons, tasks, why)
+}

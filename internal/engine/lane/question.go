@@ -1,0 +1,80 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// maxForeign is how many queries of other processes may be unanswered. Their rows stay in the inbox
+// until they are answered, and must not fill a page of it: the lane would not read what is behind
+// them. For the same reason a page may have as many bytes more as these queries have.
+const maxForeign = mailPage / 2
+
+// questions are the queries that the code of runs has not answered.
+type questions struct {
+	open    map[uint64]*query
+	last    uint64 // id of the last one
+	foreign foreignQueries
+}
+
+// foreignQueries counts queries of other processes.
+type foreignQueries struct{ count, bytes int }
+
+// full reports whether there is no room for another query. One query always finds room, however
+// large it is.
+func (f *foreignQueries) full(m *model.Message, maxBytes int) bool {
+	return f.count >= maxForeign || f.count > 0 && f.bytes+m.Size() > maxBytes
+}
+
+// query is a question to the code of a run. It changes nothing and is written nowhere: the caller
+// repeats it when it gets no answer.
+type query struct {
+	id      uint64
+	entry   *entry
+	message *model.Message
+	token   any         // of a caller of this process
+	inbox   model.RunID // the row of another process, which stays until the answer is stored
+	bytes   int         // counted for it in foreign
+
+	recaller WorkerID    // replays the history of a run that has ended; 0 for a run that is open
+	recalls  model.RunID // that run
+}
+
+// add takes a query about an entry.
+func (qs *questions) add(e *entry, from *source) *query {
+	qs.last++
+	q := &query{id: qs.last, entry: e, message: from.message, token: from.token, inbox: from.inbox}
+	qs.open[q.id] = q
+	if !q.inbox.IsZero() {
+		q.bytes = q.message.Size()
+		qs.foreign.count++
+		qs.foreign.bytes += q.bytes
+	}
+	e.queries = append(e.queries, q)
+	return q
+}
+
+// remove forgets a query.
+func (qs *questions) remove(q *query) {
+	delete(qs.open, q.id)
+	if !q.inbox.IsZero() {
+		qs.foreign.count--
+		qs.foreign.bytes -= q.bytes
+	}
+	q.entry.queries = slices.DeleteFunc(q.entry.queries, func(o *query) bool { return o == q })
+}
+
+// askedOf reports whether an answer comes from the worker that was asked, and is about the run that
+// it was asked about.
+func (q *query) askedOf(w WorkerID, run model.RunID, gen uint64) bool {
+	if q.recaller != 0 {
+		return q.recaller == w && q.recalls == run
+	}
+	return q.entry.hold.by(w, gen) && q.entry.hold.run == run
+}
+
+// recalled reports whether a caller waits until the history of a run that has ended is replayed.
+func (e *entry) recalled() bool {
+	return slices.ContainsFunc(e.queries, func(q *query) bool { return q.recaller != 0 })
+}

@@ -1,0 +1,170 @@
+package lane
+
+import (
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// LoadKind says what to read.
+type LoadKind uint8
+
+// Kinds of reads.
+const (
+	LoadRun       LoadKind = iota + 1 // the run (Run, or the current one of Address); while it is open with all events and timers
+	LoadReply                         // the remembered answer to RequestID of Address
+	LoadRunnable                      // a page of runnable runs of Shards behind After
+	LoadTimers                        // a page of timers of Shards behind Mark, due until Until
+	LoadMail                          // messages for Shards, and inbox rows for Shards and Leaving
+	LoadProgress                      // what earlier attempts of Task of Run reported last
+	LoadExpired                       // runs of Shards whose time is over, see store.LoadExpired: Limit, After, Before and Until bound the walk
+	LoadLetter                        // the dead letter of Task of Run
+	LoadFate                          // what has become of Claim
+	LoadWritten                       // how far Task of Run has written, and its states
+	LoadEntity                        // the entity Address with its mailbox
+	LoadMailbox                       // what waits for the entity Address
+	LoadMailboxes                     // a page of the entities of Shards behind Behind for which something waits
+)
+
+// Load is a read that the lane asks for.
+type Load struct {
+	ID        uint64
+	Kind      LoadKind
+	Shard     model.ShardID
+	Shards    []model.ShardID
+	Leaving   []model.ShardID // are being given up
+	Address   model.Address
+	Run       model.RunID
+	RequestID string
+	Task      string
+	Claim     model.ClaimRef
+	After     store.RunKey
+	Behind    store.EntityKey
+	Mark      store.TimerMark
+	Until     model.Time
+	Before    model.Time
+	Limit     int
+	Bytes     int // about how many a page of LoadMail has of messages, and of requests
+
+	entry    *entry
+	message  *messageInput // that needs the read
+	report   claimReport   // that needs the read, of LoadFate
+	version  int           // of the entry when the read was made
+	tenure   int           // of the lane when the read was made
+	begun    int           // tenure of the lane when the first page of runnable runs was asked for
+	task     *handover
+	catchUp  bool // timers are read for kinds that are behind
+	served   int  // requests to the address that had been served when a reply was looked for
+	attempts int
+	at       model.Time // not before
+}
+
+// LoadResult is what was read.
+type LoadResult struct {
+	Execution *store.Execution
+	Events    []model.Event
+	Timers    []store.Timer
+	Reply     *store.Reply
+	Runnable  []store.RunHead
+	Expired   store.Expired
+	Messages  []store.MessageRow
+	Inbox     []store.InboxRow
+	MoreMail  bool // there may be more messages or requests
+	Data      []store.TaskDatum
+	Letter    *store.DeadRow
+	Fate      core.Fate
+	Entity    store.LoadedEntity
+	Mailboxes []store.EntityKey
+	Print     []byte // of the row of an entity that is to be removed
+	Err       error
+}
+
+// loads are the reads in flight and the reads that wait for their turn.
+type loads struct {
+	last    uint64 // id of the last one
+	flying  map[uint64]*Load
+	waiting []*Load
+	delayed []*Load // failed, to be repeated later
+}
+
+func newLoads() loads { return loads{flying: map[uint64]*Load{}} }
+
+func (q *loads) idle() bool { return len(q.flying) == 0 && len(q.waiting) == 0 && len(q.delayed) == 0 }
+
+// crowded reports whether so many reads wait that the lane should begin nothing that needs another.
+// The line is kept short, because each new read waits behind all of it.
+func (q *loads) crowded(most int) bool { return len(q.waiting) > most }
+
+func (q *loads) add(ld *Load) { q.waiting = append(q.waiting, ld) }
+
+// addFirst adds a read that all others wait for.
+func (q *loads) addFirst(ld *Load) { q.waiting = slices.Insert(q.waiting, 0, ld) }
+
+// next takes the first read from the queue.
+func (q *loads) next() *Load {
+	ld := q.waiting[0]
+	q.waiting[0] = nil
+	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+	return ld
+}
+
+// send notes that a read is in flight, and what it is for: the state of the entry at this time.
+func (q *loads) send(ld *Load) *Load {
+	q.last++
+	ld.ID = q.last
+	q.flying[ld.ID] = ld
+	if ld.entry != nil {
+		ld.version = ld.entry.version
+	}
+	return ld
+}
+
+// wake is when a failed read is repeated.
+func (q *loads) wake() model.Time {
+	var t model.Time
+	for _, ld := range q.delayed {
+		if t == 0 || ld.at < t {
+			t = ld.at
+		}
+	}
+	return t
+}
+
+// ripen moves reads whose waiting time is over back into the queue.
+func (q *loads) ripen(now model.Time) {
+	kept := q.delayed[:0]
+	for _, ld := range q.delayed {
+		if ld.at <= now {
+			q.waiting = append(q.waiting, ld)
+		} else {
+			kept = append(kept, ld)
+		}
+	}
+	q.delayed = kept
+}
+
+// backoff is the pause before attempt n (from 1): 10 ms doubled up to 1 s.
+func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10), time.Second) }
+
+// survives reports whether the lane goes on when the rows of a read cannot be understood. It
+// quarantines a run or an entity, but not while a batch on its way to the store has something of
+// it: the lane would forget that. The caller that repeats a request hears that the answer is lost.
+// An attempt begins without what the attempt before reported. The caller that asks for a dead
+// letter, or writes, hears that it cannot be read. A report does not count if its claim cannot be
+// looked up. An entity whose mailbox cannot be read is removed all the same. A page of many
+// addresses never fails because of one row; see store.Whole.
+func (ld *Load) survives() bool {
+	switch ld.Kind {
+	case LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten, LoadMailbox:
+		return true
+	case LoadRun, LoadEntity:
+		return !ld.entry.dirty()
+	default:
+		return false
+	}
+}

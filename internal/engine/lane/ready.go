@@ -1,0 +1,125 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/model"
+)
+
+// take applies an input, or lets it wait behind its address until it can be applied.
+func (l *Lane) take(now model.Time, e *entry, in input) {
+	in.base().since = now
+	l.budget.hold(in)
+	if len(e.backlog.inputs) > 0 || !l.ready(e, in) {
+		e.backlog.inputs = append(e.backlog.inputs, in)
+		l.schedule(e)
+		return
+	}
+	l.apply(now, e, in)
+}
+
+// ready reports whether an input can be applied now. If the lane first has to read something, it
+// asks for that.
+func (l *Lane) ready(e *entry, in input) bool {
+	switch {
+	case e.reading.active || e.pending.starting || e.pending.removing || l.recovery.careful():
+		return false
+	case e.pending.served >= l.cfg.PerKey || l.batchFull() || l.staysApart(in):
+		return false
+	}
+	return in.ready(l, e)
+}
+
+// ready of a message. The order of the checks matters: what must wait for a commit waits before
+// anything is read for it, because the commit may change what would be read.
+func (in *messageInput) ready(l *Lane, e *entry) bool {
+	if in.early(e) {
+		return false
+	}
+	forced := in.isForced()
+	if e.quarantine.why != nil && !forced && !in.isOrder() {
+		return true // refused without a look at the run
+	}
+
+	// A batch deletes before it writes, so what it deletes must have been committed before. The
+	// same holds for dead letters: a batch on its way to the store may be about the same letter.
+	if e.dirty() && (in.is(model.MessageDelete) || in.aboutLetter()) {
+		return false
+	}
+
+	// The lane answers a repeated request from memory, so it looks whether there is an answer.
+	if in.once() && !in.sure(e) {
+		l.lookUp(e, in)
+		return false
+	}
+
+	switch {
+	case forced && e.isEntity() && !in.mailboxRead(e):
+		l.loadMailbox(e, in)
+		return false
+	case forced: // it removes whatever there is
+		return true
+	case e.quarantine.why != nil: // an order, which is refused
+		return true
+	}
+	return in.rowsKnown(l, e)
+}
+
+// rowsKnown reports whether the lane knows all rows that the message depends on, and reads what is
+// missing.
+func (in *messageInput) rowsKnown(l *Lane, e *entry) bool {
+	switch {
+	case !e.known && !l.mayAssumeAbsent(e, in):
+		l.load(e)
+		return false
+	case in.needsLetter() && in.letter == nil:
+		l.loadLetter(e, in)
+		return false
+	case in.fate == nil && e.needsFate(in.report()):
+		if !e.dirty() { // a batch on its way to the store may have ended the claim
+			l.loadFate(e, in, in.report())
+		}
+		return false
+	case e.unread(in):
+		if !e.dirty() { // a batch on its way to the store may write data of the same task
+			l.loadWritten(e, in)
+		}
+		return false
+	case in.is(model.MessageQuery) && e.known && e.x != nil && !e.x.Open():
+		// A worker reads the history of a run that has ended, and must find its end.
+		return !e.dirty()
+	}
+	return true
+}
+
+// mayAssumeAbsent reports whether the lane may write a start without reading the address first. The
+// store inserts such a start only if the address is unused, and otherwise returns the run that is
+// there. It is not for a start whose answer is remembered, or that has timers: the store would
+// write those in either case.
+func (l *Lane) mayAssumeAbsent(e *entry, in *messageInput) bool {
+	return in.is(model.MessageStart) && !e.isEntity() && !in.origin.remote() && !in.lookup.checked && !in.once() &&
+		in.origin.message.Terms == nil &&
+		// Otherwise there is a run.
+		!e.reading.history && !e.wait.worker && !e.wait.room && e.hold.free()
+}
+
+// serveBacklog applies waiting inputs, entry by entry in turn.
+func (l *Lane) serveBacklog(now model.Time) {
+	if l.backlog.len() == 0 || l.recovery.careful() {
+		return
+	}
+	for _, e := range l.backlog.take() {
+		for len(e.backlog.inputs) > 0 && l.ready(e, e.backlog.inputs[0]) {
+			in := e.backlog.inputs[0]
+			e.backlog.inputs[0] = nil
+			e.backlog.inputs = e.backlog.inputs[1:]
+			l.apply(now, e, in)
+		}
+		if len(e.backlog.inputs) > 0 {
+			l.schedule(e)
+		} else {
+			e.backlog.inputs = nil
+			l.maybeDrop(e)
+		}
+	}
+}
+
+func (b *inputBase) ready(l *Lane, e *entry) bool { return l.ensureKnown(e) }

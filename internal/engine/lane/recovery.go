@@ -1,0 +1,65 @@
+package lane
+
+import "github.com/perdure/perdure/internal/model"
+
+// stage is how far the lane is in dealing with a commit that did not succeed.
+type stage uint8
+
+const (
+	stageNone      stage = iota
+	stageResend          // send the same batch again at the given time
+	stageRefence         // move the fence at the given time
+	stageRefencing       // waiting for the fence
+	stageVerifying       // waiting for a look at what the starts of a landed batch met
+)
+
+// recovery is how the lane handles a failed commit.
+type recovery struct {
+	stage    stage
+	at       model.Time // when to go on; zero for as soon as possible
+	attempts int
+	lost     int     // commits of the batch in flight whose outcome was unknown, and that did not land
+	broken   int     // commits of it that the store broke off
+	patience int     // see store.Batch
+	chunks   []chunk // see careful.go
+}
+
+const (
+	lostTries    = 2 // lost commits of a batch before it is split
+	brokenTries  = 6 // broken commits of a batch before it is split
+	mostPatience = 6
+)
+
+// reset notes that the batch in flight is finished. What is left of it needs as much time, so the
+// patience stays.
+func (r *recovery) reset() {
+	r.stage, r.at, r.attempts, r.lost, r.broken = stageNone, 0, 0, 0, 0
+}
+
+// addPatience gives the next commit more time.
+func (r *recovery) addPatience() { r.patience = min(r.patience+1, mostPatience) }
+
+// busy reports whether the lane is handling a failed commit, so that it must not seal another
+// batch.
+func (r *recovery) busy() bool { return r.stage != stageNone }
+
+// chunk is a run of kept inputs that are committed together after a refused batch.
+type chunk []input
+
+// careful reports whether the lane applies inputs of a refused batch again. Until it is done, it
+// applies no other input.
+func (r *recovery) careful() bool { return len(r.chunks) > 0 }
+
+// halfOf is how many inputs have about half of the bytes: at least one, and not all.
+func halfOf(inputs []input) int {
+	all := 0
+	for _, in := range inputs {
+		all += in.base().held
+	}
+	n, some := 0, 0
+	for n < len(inputs)-1 && (n == 0 || some+inputs[n].base().held <= all/2) {
+		some += inputs[n].base().held
+		n++
+	}
+	return n
+}

@@ -1,0 +1,77 @@
+package lane
+
+import "github.com/perdure/perdure/internal/model"
+
+// Take returns what the caller has to do and forgets it. spare is an earlier Output whose memory is
+// used again; it may be zero.
+func (l *Lane) Take(spare Output) Output {
+	out := l.out
+	l.out = Output{
+		Loads: spare.Loads[:0], Calls: clearCalls(spare.Calls), Answers: clearAnswers(spare.Answers), Mail: spare.Mail[:0],
+		TaskCalls: clearTaskCalls(spare.TaskCalls), Hints: spare.Hints[:0], Freed: spare.Freed[:0], Verify: spare.Verify[:0],
+		Facts: clearFacts(spare.Facts), Operate: clearOperate(spare.Operate),
+	}
+	return out
+}
+
+// Usage is what the lane has in memory besides inputs.
+type Usage struct {
+	Entries   int // addresses
+	Histories int // bytes of histories that workers hold
+	Line      int // runs that wait for room for theirs
+	Calls     int // bytes of calls that wait for entities
+}
+
+// Usage is what the lane has in memory besides inputs.
+func (l *Lane) Usage() Usage {
+	return Usage{Entries: len(l.entries), Histories: l.room.used, Line: len(l.room.line), Calls: l.budget.calls}
+}
+
+// Idle reports whether the lane has finished everything that was handed in.
+func (l *Lane) Idle() bool {
+	return l.flight == nil && l.open.empty() && l.backlog.len() == 0 && l.loads.idle() && !l.recovery.careful()
+}
+
+// Flush ends a round of inputs. It serves backlogs and due timers as far as there is room, and
+// seals a batch if none is in flight.
+func (l *Lane) Flush(now model.Time) {
+	if l.dead != nil {
+		return
+	}
+	l.now = now
+	l.cure(now)
+	l.fireTimers(now)
+	l.expire(now)
+	l.unrestAll(now)
+	l.feed(now)
+	l.nextSolo(now)
+	l.serveBacklog(now)
+	l.moveAside(now)
+	l.drainShards(now)
+	l.seal(now)
+	l.recover(now)
+	l.feed(now)
+	l.readOn()
+	l.issueReads()
+}
+
+// Wake is when Flush must be called next even if no input comes; zero for never.
+func (l *Lane) Wake() model.Time {
+	if l.dead != nil {
+		return 0
+	}
+	if l.backlog.len() > 0 && l.flight == nil && !l.recovery.busy() && !l.recovery.careful() {
+		return 1 // what stood in the way of the backlog had no effect
+	}
+	wake := l.recovery.at
+	timers := model.Time(0)
+	if !l.Full() && !l.loads.crowded(l.cfg.MaxLoads) { // otherwise a result comes first
+		timers = l.timers.wake(l.cfg.TimerHorizon)
+	}
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.resting.wake(), l.asideWake()} {
+		if t != 0 && (wake == 0 || t < wake) {
+			wake = t
+		}
+	}
+	return wake
+}

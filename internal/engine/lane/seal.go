@@ -1,0 +1,160 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// newBuilding returns an empty batch. It uses the memory of an earlier batch again: what the lane
+// handed out points to other memory.
+func (l *Lane) newBuilding() *building {
+	if b := l.spare; b != nil {
+		l.spare = nil
+		return b
+	}
+	return &building{}
+}
+
+// reuse keeps the memory of a batch that is finished.
+func (l *Lane) reuse(b *building) {
+	t := &b.batch
+	clear(b.entries)
+	clear(b.effects)
+	clear(b.pairs)
+	clear(b.facts)
+	clear(t.Starts)
+	clear(t.Closes)
+	clear(t.Events)
+	clear(t.Messages)
+	l.acked.reuse(t.Forgets)
+	*b = building{
+		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0],
+		batch: store.Batch{Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
+	}
+	l.spare = b
+}
+
+// touch notes that the entry has something in the batch.
+func (l *Lane) touch(b *building, e *entry) {
+	if b == l.open && !e.pending.open {
+		e.pending.open = true
+		b.entries = append(b.entries, e)
+	}
+}
+
+// seal sends the open batch, if there is something to commit and no batch is in flight.
+func (l *Lane) seal(now model.Time) {
+	if l.flight != nil || l.recovery.busy() {
+		return
+	}
+	b := l.open
+	if !b.empty() || l.acked.tidy && !l.recovery.careful() {
+		l.open = l.newBuilding()
+		l.send(now, b)
+		return
+	}
+
+	// What the batch was to write has cancelled out. The rest depends on nothing that is still to
+	// be committed.
+	if len(b.effects) > 0 || len(b.inputs) > 0 {
+		l.open = l.newBuilding()
+		l.reportFacts(b, false)
+		l.letInputsGo(b)
+		for _, e := range b.entries {
+			e.pending.open, e.pending.served = false, 0
+		}
+		l.run(now, b)
+	}
+}
+
+// send hands out a batch for commit. No other batch is in flight.
+func (l *Lane) send(now model.Time, b *building) {
+	l.forgetAcknowledged(b)
+	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
+	b.batch.Bytes, b.batch.Patience = b.bytes, l.recovery.patience
+	for i := range b.batch.Requests {
+		// Without its age the answer would be swept at once, and a repetition would take effect
+		// again.
+		b.batch.Requests[i].At = now
+	}
+
+	for _, e := range b.entries {
+		e.pending.open, e.pending.flight, e.pending.served = false, true, 0
+		if m := e.pending.mark; m != nil {
+			b.batch.Marks = append(b.batch.Marks, store.MarkRow{RunKey: e.key(), Parked: m.Parked, Waits: m.Waits, Blocked: m.Blocked})
+			e.pending.mark = nil
+		}
+	}
+	l.numberMessages(b)
+	for _, p := range b.pairs {
+		b.batch.Cursors = append(b.batch.Cursors, p.seal())
+	}
+	for _, s := range b.frees {
+		b.batch.Free = append(b.batch.Free, s.id)
+	}
+
+	l.flight = b
+	l.out.Commit = &b.batch
+}
+
+// numberMessages gives every message its place in the sequence of its pair of shards. It happens at
+// the last moment, so that a refused batch leaves no gap.
+func (l *Lane) numberMessages(b *building) {
+	if len(b.batch.Messages) == 0 {
+		return
+	}
+	next := map[[2]model.ShardID]int64{}
+	for i := range b.batch.Messages {
+		row := &b.batch.Messages[i]
+		k := [2]model.ShardID{row.From, row.To}
+		n, ok := next[k]
+		if !ok {
+			n = l.shards[row.From].sent[row.To]
+		}
+		row.Seq = n + 1
+		next[k] = n + 1
+	}
+}
+
+// batchOf returns the last batch that has something of the entry; nil when all of it is committed.
+func (l *Lane) batchOf(e *entry) *building {
+	switch {
+	case e.pending.open:
+		return l.open
+	case e.pending.flight:
+		return l.flight
+	}
+	return nil
+}
+
+// forgetAcknowledged lets a batch that is being sealed remove answers that their callers have. When
+// the store refuses the batch, the answers stay until the sweep, so that no second batch is refused
+// because of them.
+func (l *Lane) forgetAcknowledged(b *building) {
+	a := &l.acked
+	if len(a.keys) == 0 || l.recovery.careful() || b.empty() && !a.tidy {
+		return
+	}
+
+	b.batch.Forgets = a.keys
+	b.bytes += rowBytes * len(a.keys)
+	a.keys, a.spare, a.tidy = a.spare, nil, false
+}
+
+// batchFull reports whether the open batch takes no further input. The lane asks before it adds an
+// input, so an input that is larger than the limit goes as well: a batch has at most as many bytes
+// as the limit and one input more.
+func (l *Lane) batchFull() bool {
+	return l.open.rows() >= l.cfg.MaxBatchRows || l.open.bytes >= l.budget.batch
+}
+
+// Full reports whether the lane has no room: the caller hands in nothing but results until it has.
+func (l *Lane) Full() bool {
+	return l.budget.used >= l.cfg.MaxBytes || l.batchFull() || l.recovery.careful()
+}
+
+// Held is the number of bytes of inputs that wait or are not committed yet.
+func (l *Lane) Held() int { return l.budget.used + l.budget.kept }
+
+// Tidy has the lane remove answers that their callers have, even if it has nothing else to commit.
+func (l *Lane) Tidy() { l.acked.tidy = len(l.acked.keys) > 0 }

@@ -1,0 +1,251 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	runnablePage    = 1000
+	maxFreeRefusals = 10 // about four seconds
+)
+
+// Acquire hands in shards that the lane owns from now on. The lane takes up their runs.
+func (l *Lane) Acquire(now model.Time, shards []store.AcquiredShard) {
+	if l.dead != nil || len(shards) == 0 {
+		return
+	}
+	l.tenure++
+	ids := make([]model.ShardID, 0, len(shards))
+	for _, s := range shards {
+		sh := &shard{
+			id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, crashed: s.Crashed, entries: map[*entry]struct{}{},
+			tokens: tokens{last: s.Tokens, reserved: s.Tokens},
+		}
+		if sh.received == nil {
+			sh.received = map[model.ShardID]int64{}
+		}
+		if sh.sent == nil {
+			sh.sent = map[model.ShardID]int64{}
+		}
+		l.shards[s.Shard] = sh
+		ids = append(ids, s.Shard)
+	}
+
+	slices.Sort(ids)
+	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})
+	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})
+	l.timers.reset()
+	l.MailWaits()
+}
+
+// GiveUp begins to hand shards over. They take nothing new, runs stop between two steps, and the
+// last commit frees them.
+func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
+	if l.dead != nil {
+		return
+	}
+	for _, id := range shards {
+		sh := l.shards[id]
+		if sh == nil || sh.draining {
+			continue
+		}
+		sh.draining, sh.until = true, now.Add(l.cfg.DrainWait)
+		l.draining++
+		l.failWaiters(id)
+		l.timers.dropShard(id)
+		l.mail.clearShard(id)
+
+		for _, e := range sh.sorted() {
+			l.refuseBacklog(e)
+			if e.isEntity() {
+				l.abandon(e, ErrNotOwner)
+			}
+			l.refuseReports(e)
+			l.askAgain(e)
+			l.postTasks(now, e, queue.Neither) // no worker is to begin one
+			if !e.hold.busy {
+				l.letGoNow(e, "the shard moves")
+			}
+		}
+	}
+}
+
+// refuseBacklog refuses what waits for an address of a shard that is given up. Turns and reports
+// stay, because they are facts. So are data that claims write, which come before their reports. So
+// is the loss of a worker: until it is recorded, its claim counts for limits here, and the next
+// owner would have to find it first.
+func (l *Lane) refuseBacklog(e *entry) {
+	kept := e.backlog.inputs[:0]
+	for _, in := range e.backlog.inputs {
+		if isFact(in) {
+			kept = append(kept, in)
+			continue
+		}
+		in.refuse(l, ErrNotOwner)
+		l.budget.unhold(in)
+		l.retention.finish(in)
+		if from := in.source(); from != nil {
+			l.mail.untake(from.inbox)
+		}
+	}
+	clear(e.backlog.inputs[len(kept):])
+	e.backlog.inputs = kept
+}
+
+// isFact reports whether an input is a fact that only this lane can record.
+func isFact(in input) bool {
+	switch in := in.(type) {
+	case *turnInput, *reportInput:
+		return true
+	case *messageInput:
+		return in.isWrite()
+	case *expiryInput:
+		return in.what == model.FailureLost
+	default:
+		return false
+	}
+}
+
+// refuseReports sends reports that waited for the end of a quarantine to the next owner.
+func (l *Lane) refuseReports(e *entry) {
+	for _, in := range e.quarantine.reports {
+		in.refuse(l, ErrNotOwner)
+		l.done(in)
+	}
+	e.quarantine.reports = nil
+}
+
+// drainShards frees shards that have come to rest.
+func (l *Lane) drainShards(now model.Time) {
+	if l.draining == 0 || l.recovery.careful() {
+		return
+	}
+	for _, id := range l.ids(func(s *shard) bool { return s.draining && !s.freeing }) {
+		sh := l.shards[id]
+		rest := true
+		for _, e := range sh.sorted() {
+			switch {
+			case e.dirty() || e.reading.active || len(e.backlog.inputs) > 0 || e.tasks.handing > 0:
+				// Nothing else would hand over the claims.
+				rest = false
+			case (e.hold.busy || e.tasks.executing()) && now < sh.until:
+				rest = false
+			case l.loseForsaken(e):
+				rest = false
+			case !e.hold.free():
+				l.letGoNow(e, "the shard moves")
+			}
+		}
+
+		// What is left to wait for comes by itself.
+		if now >= sh.until {
+			sh.until = 0 // what is left to wait for comes by itself
+		}
+
+		if now >= sh.again {
+			sh.again = 0
+		}
+		switch {
+		case !rest || sh.again != 0:
+		case !sh.alone:
+			sh.freeing = true
+			l.open.frees = append(l.open.frees, sh)
+		case l.flight == nil && !l.recovery.busy():
+			l.freeAlone(now, sh)
+		}
+	}
+}
+
+// freeAlone sends a batch that frees one shard and does nothing else, past the one that fills.
+func (l *Lane) freeAlone(now model.Time, sh *shard) {
+	sh.freeing = true
+	l.send(now, &building{frees: []*shard{sh}})
+}
+
+// retryFree handles a refused batch that does nothing but free shards. There is no input to isolate
+// and no state to drop, and other runs of the lane must not suffer, so the lane lives on. It tries
+// each shard again in a batch of its own, where it harms no other. But a shard that is not freed
+// has no owner that serves it. If a shard cannot be freed for seconds, the node starts over after
+// all: that raises its fence, so that another node can have the shard without it being freed.
+func (l *Lane) retryFree(now model.Time, err error) {
+	frees := l.flight.frees
+	l.flight = nil
+	for _, sh := range frees {
+		sh.freeing = false
+		if !sh.alone {
+			sh.alone = true
+			continue
+		}
+		if sh.refusals++; sh.refusals == maxFreeRefusals {
+			l.die(fault.New(fault.Internal, "shard %d cannot be freed: %w", sh.id, err))
+			return
+		}
+		sh.again = now.Add(backoff(sh.refusals))
+	}
+}
+
+// drainWake is when the lane stops to wait for a shard, or tries again to free one.
+func (l *Lane) drainWake() model.Time {
+	var t model.Time
+	if l.recovery.careful() {
+		return t
+	}
+	if l.draining == 0 {
+		return t
+	}
+	for _, s := range l.shards {
+		for _, at := range [...]model.Time{s.until, s.again} {
+			if s.draining && !s.freeing && at != 0 && (t == 0 || at < t) {
+				t = at
+			}
+		}
+	}
+	return t
+}
+
+// dropShard forgets a shard that another node may own now.
+func (l *Lane) dropShard(sh *shard) {
+	sh.gone = true
+	for e := range sh.entries {
+		delete(l.entries, e.address)
+		e.gone = true
+		if e.isEntity() {
+			l.resting.remove(e)
+			l.budget.weighMail(e)
+		}
+		l.workers.unstrand(e)
+		l.unpost(l.now, e)
+	}
+	l.mail.dropShard(sh.id)
+	delete(l.shards, sh.id)
+	l.draining--
+	l.out.Freed = append(l.out.Freed, sh.id)
+}
+
+// Known lists the shards whose runs with tasks have all been read, so that the board knows of all
+// claims in them.
+func (l *Lane) Known() []model.ShardID {
+	if l.dead != nil {
+		return nil
+	}
+	return l.ids(func(s *shard) bool {
+		if !s.listed || s.draining {
+			return false
+		}
+		for e := range s.entries {
+			// A start that assumes an unused address has not looked.
+			if e.pending.starting || !e.isEntity() && !e.known && (e.reading.active || e.reading.history) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Shards lists the shards that the lane holds, also those that it is giving up.
+func (l *Lane) Shards() []model.ShardID { return l.ids(func(*shard) bool { return true }) }

@@ -1,0 +1,58 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+)
+
+const (
+	inputBytes  = 256      // what an input costs beside what it carries
+	rowBytes    = 64       // what a row costs beside what it carries
+	fewestBytes = 64 << 10 // a batch may always carry so many, however slow the path to the store is
+)
+
+// decisionSize is roughly the number of bytes that the rows of a decision have. The row of an
+// entity and remembered answers are not among them: the code that adds those to a batch counts
+// them.
+func decisionSize(d *core.Decision) int {
+	n := rowBytes
+	for i := range d.Events {
+		n += d.Events[i].Size()
+	}
+	if s := d.Start; s != nil {
+		n += rowBytes + s.Input.Size()
+		for i := range s.Carried {
+			n += s.Carried[i].Size()
+		}
+	}
+	if d.Close != nil {
+		n += rowBytes + d.Close.Output.Size()
+	}
+
+	for i := range d.Messages {
+		n += d.Messages[i].Size()
+	}
+	for i := range d.Dead {
+		n += deadSize(&d.Dead[i])
+	}
+	for i := range d.Mailbox {
+		n += rowBytes + d.Mailbox[i].Message.Size()
+	}
+	return n
+}
+
+// deadSize is roughly the number of bytes that a dead letter has.
+func deadSize(d *core.DeadTask) int {
+	n := rowBytes + d.Task.Input.Size() + failureSize(d.Failure)
+	for i := range d.Task.Failures {
+		n += failureSize(d.Task.Failures[i].Failure)
+	}
+	return n
+}
+
+func failureSize(f *model.Failure) int {
+	if f == nil {
+		return 0
+	}
+	return rowBytes + len(f.Message) + len(f.Type) + len(f.Stack)
+}

@@ -1,0 +1,38 @@
+package lane
+
+import "slices"
+
+// solo lets one entity of the lane at a time make a call by itself. If the process dies, the call
+// that was noted alone is the one to blame.
+type solo struct {
+	entry *entry   // may make a call by itself
+	line  []*entry // wait for that
+}
+
+// claim reports whether the entity may make a call by itself. Otherwise the entity waits in line.
+func (s *solo) claim(e *entry) bool {
+	if s.entry != e && s.busy() {
+		if !slices.Contains(s.line, e) {
+			s.line = append(s.line, e)
+		}
+		return false
+	}
+	s.entry = e
+	return true
+}
+
+// busy reports whether the entity that has the claim makes use of it.
+func (s *solo) busy() bool {
+	return s.entry != nil && !s.entry.gone && s.entry.actor.entity != nil && s.entry.actor.entity.Lonely()
+}
+
+// next takes the next entity from the line, once the claim is free; nil when there is none.
+func (s *solo) next() *entry {
+	if len(s.line) == 0 || s.busy() {
+		return nil
+	}
+	e := s.line[0]
+	s.line = s.line[1:]
+	s.entry = nil
+	return e
+}

@@ -1,0 +1,49 @@
+package lane
+
+import "github.com/perdure/perdure/internal/model"
+
+// States is a snapshot of a lane for metrics.
+type States struct {
+	Bytes       int                     // of inputs that wait or are not committed
+	Quarantined int                     // addresses
+	Entities    map[string]EntityStates // by type
+}
+
+// States counts.
+func (l *Lane) States() States {
+	return States{Bytes: l.Held(), Quarantined: l.quarantined.len(), Entities: l.entityStates()}
+}
+
+// EntityStates is how the entities of a type stand that a lane has in memory.
+type EntityStates struct {
+	Loaded  int
+	Calls   int // that wait, and that no worker has
+	Locked  int
+	Waiters int // sections that wait for a lock
+}
+
+// entityStates counts the entities in memory, by type.
+func (l *Lane) entityStates() map[string]EntityStates {
+	all := map[string]EntityStates{}
+	for _, e := range l.entries {
+		if !e.isEntity() || e.actor.entity == nil {
+			continue
+		}
+
+		s := all[e.address.Type]
+		s.Loaded++
+		if e.actor.entity.Row.Locked() {
+			s.Locked++
+		}
+		for _, it := range e.actor.entity.Mail() {
+			switch {
+			case it.Message.Kind == model.MessageLock:
+				s.Waiters++
+			case !it.Begun():
+				s.Calls++
+			}
+		}
+		all[e.address.Type] = s
+	}
+	return all
+}

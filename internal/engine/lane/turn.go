@@ -1,0 +1,183 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// size counts what the turn records.
+func (in *turnInput) size() int {
+	n := inputBytes
+	for i := range in.turn.Commands {
+		c := &in.turn.Commands[i]
+		n += c.Event.Size()
+		if c.Message != nil {
+			n += c.Message.Size()
+		}
+	}
+	if c := in.turn.Close; c != nil {
+		n += c.Output.Size() + c.Input.Size()
+	}
+	return n
+}
+
+func (in *turnInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
+	l.evictPoisoned(e, in.worker, in.turn)
+	l.done(in)
+}
+
+// apply records what the code did, and gives the next run to a worker if the turn ended this one.
+func (in *turnInput) apply(l *Lane, now model.Time, e *entry) {
+	t := in.turn
+	if !e.isHeld(t, in.worker) {
+		l.applyStaleTurn(now, e, in)
+		return
+	}
+
+	var next model.RunID
+	if t.Close != nil && (t.Close.Status == model.Continued || core.MayRepeat(e.x, t.Close)) {
+		next = l.cfg.NewRun()
+	}
+	x, d, err := core.Apply(e.x, t, now, next, l.cfg.Limits)
+	if err != nil {
+		l.blockOn(e, in, err)
+		return
+	}
+	if d.Close == nil {
+		l.assign(now, e, x, &d)
+	}
+
+	b := l.record(e, in, &d)
+	if d.Diverged {
+		// What the turn took for granted has not come next: the run goes on behind Seen.
+		only := *t
+		only.Ahead, only.Close, only.Waits = 0, nil, nil
+		t = &only
+	}
+	if b == nil {
+		l.noteTurn(now, e, t)
+	} else {
+		b.effects = append(b.effects, effect{kind: effWaits, entry: e, run: t.Run, turn: t})
+	}
+
+	switch {
+	case d.Close != nil:
+		b.effects = append(b.effects, effect{kind: effClosed, entry: e, run: t.Run, outcome: d.Close})
+		l.letGo(b, e, "closed")
+		l.askAgain(e)
+		if x != e.x { // the code goes on in a new run
+			l.setRun(e, x)
+			e.pending.fresh = true
+			b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: x.Start.Run})
+		}
+	case t.Blocked != nil:
+		if b != nil {
+			// The worker knows: there is nothing to call it for.
+			call := Call{Worker: e.hold.worker, Run: e.hold.run, Generation: e.hold.gen}
+			b.effects = append(b.effects, effect{kind: effBlocked, entry: e, call: call})
+			e.eviction.missed = nil
+		}
+		l.letGoQuietly(e)
+		l.strand(e, t.Blocked.Bounded())
+	}
+	l.postChanges(now, e, &d, queue.Neither)
+}
+
+// applyStaleTurn handles the turn of a worker that lost the run while the turn waited. The run goes
+// on elsewhere: if it was blocked, that may have been undone since.
+func (l *Lane) applyStaleTurn(now model.Time, e *entry, in *turnInput) {
+	l.done(in)
+	l.evictStale(in.worker, in.turn.Run, in.turn.Generation)
+	if e.x != nil && e.x.Open() && !e.x.Parked {
+		l.dispatch(now, e)
+	}
+	l.maybeDrop(e)
+}
+
+// blockOn keeps a run whose turn cannot be applied, and stores why: a second try would fail too.
+func (l *Lane) blockOn(e *entry, in *turnInput, err error) {
+	why := &model.Reason{Code: model.WaitMismatch, Detail: model.Cut(err.Error(), model.MaxReasonText)}
+	if fault.Is(err, fault.Exhausted) {
+		why.Code = model.WaitLimit
+	}
+	blocked := model.Turn{Run: in.turn.Run, Generation: in.turn.Generation, Seen: min(in.turn.Seen, e.x.Next-1), Blocked: why}
+	_, d, err := core.Apply(e.x, &blocked, e.x.Last, model.RunID{}, l.cfg.Limits)
+	if err != nil {
+		l.done(in) // the run has closed in the meantime, so there is nothing to block
+	} else if b := l.record(e, in, &d); why.Code == model.WaitLimit {
+		l.reachLimit(b, e, why)
+	}
+	l.letGo(l.batchOf(e), e, why.String())
+	l.strand(e, *why)
+}
+
+func (in *releaseInput) applyPoisoned(l *Lane, _ model.Time, e *entry) {
+	l.evictPoisoned(e, in.worker, in.turn)
+	l.done(in)
+}
+
+// apply lets the worker go, if it has seen everything that was committed for the run.
+func (in *releaseInput) apply(l *Lane, now model.Time, e *entry) {
+	t := in.turn
+	if !e.isHeld(t, in.worker) {
+		l.skip(e, in)
+		return
+	}
+	if len(t.Waits) == 0 {
+		l.done(in)
+		l.takeBack(now, e, "given back")
+		return
+	}
+
+	d, ok := core.Release(e.x, t.Seen, t.Waits, l.cfg.Limits)
+	b := l.record(e, in, &d)
+	if !ok && l.mustLeave(e) {
+		// The news that the worker has not seen is not for it, and without news it repeats no step.
+		e.hold.retrying = nil
+		l.noteTurn(now, e, t)
+	}
+	if ok {
+		e.wait.reasons = model.BoundedReasons(t.Waits)
+		l.letGo(b, e, "released")
+		if core.RetryDue(e.x, now) || len(e.queries) > 0 {
+			l.dispatch(now, e) // the worker heard of it after it had let go
+		}
+		l.maybeDrop(e)
+	}
+}
+
+// isHeld reports whether the worker holds the run in the generation of the turn.
+func (e *entry) isHeld(t *model.Turn, w WorkerID) bool {
+	return e.x != nil && e.x.Start.Run == t.Run && e.hold.by(w, t.Generation)
+}
+
+// evictPoisoned tells a worker that the run it reports on is quarantined.
+func (l *Lane) evictPoisoned(e *entry, w WorkerID, t *model.Turn) {
+	l.out.Calls = append(l.out.Calls, Call{
+		Kind: CallEvict, Worker: w, Run: t.Run, Generation: t.Generation, Reason: e.refusal().Error(),
+	})
+}
+
+// noteTurn notes what the code waits for and whether it may be running a step. A run that is to
+// leave its worker leaves when no step runs. Until then the worker begins no further step, because
+// the lane does not tell it that it may go on.
+func (l *Lane) noteTurn(now model.Time, e *entry, t *model.Turn) {
+	if e.hold.gen != t.Generation || t.Close != nil || t.Blocked != nil {
+		return
+	}
+	e.hold.hear(t)
+	e.wait.reasons = model.BoundedReasons(t.Waits)
+	l.room.weigh(e)
+	l.room.tried = false
+
+	switch {
+	case e.hold.busy:
+	case e.hold.withheld && !e.shard.draining: // drainShards handles a shard that is given up
+		l.takeBack(now, e, l.whyLeave(e))
+	case !l.mustLeave(e):
+		// It goes on with what was just committed.
+		e.hold.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep)
+	}
+}

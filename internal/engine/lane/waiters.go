@@ -1,0 +1,203 @@
+package lane
+
+import (
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+const (
+	awaitFor    = 10 * time.Minute // how long the lane tells another node; it looks every second anyway
+	fewestSweep = 1024             // addresses below which the lane does not look for nodes to forget
+)
+
+// waiter waits for the end of an execution, or for an answer of its code. It is a caller of this
+// process or another node.
+type waiter struct {
+	token any
+	node  model.NodeID
+	run   model.RunID // a certain run; zero for the end of the chain
+	reply string      // it waits for the answer to the request with this id, not for the end
+	drawn bool        // no other caller knows that id
+	early bool        // its own start or update is not committed: what happens before is not for it
+	begun bool        // its own start is committed
+	until model.Time  // when the lane forgets another node; zero for a caller of this process
+}
+
+// tell gives the waiter an answer. A node gets a hint instead, and looks at the store.
+func (w *waiter) tell(out *Output, a model.Address, run model.RunID, answer Answer) {
+	if w.node.IsZero() {
+		answer.Token = w.token
+		out.answer(answer)
+		return
+	}
+	out.Hints = append(out.Hints, Hint{Node: w.node, Address: a, Run: run})
+}
+
+// waiters knows who waits for which address. What its methods tell goes to the given output.
+type waiters struct {
+	at      map[model.Address][]waiter
+	sweepAt int // at this number of addresses the lane looks for nodes to forget
+}
+
+func newWaiters() waiters { return waiters{at: map[model.Address][]waiter{}} }
+
+// add lets a caller of this process wait.
+func (ws *waiters) add(a model.Address, w waiter) { ws.at[a] = append(ws.at[a], w) }
+
+// addNode lets another node wait. Callers over there come and go without a word, so the lane
+// forgets the node after a while.
+func (ws *waiters) addNode(now model.Time, a model.Address, w waiter) {
+	w.until = now.Add(awaitFor)
+	for i := range ws.at[a] {
+		if o := &ws.at[a][i]; o.node == w.node && o.run == w.run && o.reply == w.reply {
+			o.until = w.until
+			return
+		}
+	}
+	ws.sweep(now)
+	ws.add(a, w)
+}
+
+// sweep forgets nodes whose time is over. It looks when there are twice as many addresses as the
+// last time left.
+func (ws *waiters) sweep(now model.Time) {
+	if len(ws.at) < ws.sweepAt {
+		return
+	}
+	for a := range ws.at {
+		ws.remove(a, func(w *waiter) bool { return w.until != 0 && w.until <= now })
+	}
+	ws.sweepAt = max(2*len(ws.at), fewestSweep)
+}
+
+// remove forgets the waiters of an address that the function picks.
+func (ws *waiters) remove(a model.Address, pick func(*waiter) bool) {
+	all := ws.at[a]
+	if len(all) == 0 {
+		return
+	}
+	left := all[:0]
+	for i := range all { // by index: a copy of each waiter would be an allocation
+		if !pick(&all[i]) {
+			left = append(left, all[i])
+		}
+	}
+	clear(all[len(left):])
+	if len(left) == 0 {
+		delete(ws.at, a)
+	} else {
+		ws.at[a] = left
+	}
+}
+
+// forget lets a caller wait no longer. It returns the id of the request whose answer the caller
+// waited for, and whether another caller waits for the same answer.
+func (ws *waiters) forget(a model.Address, token any) (request string, shared bool) {
+	ws.remove(a, func(w *waiter) bool {
+		if w.token != token {
+			return false
+		}
+		request = w.reply
+		return true
+	})
+	if request != "" {
+		shared = slices.ContainsFunc(ws.at[a], func(w waiter) bool { return w.reply == request })
+	}
+	return request, shared
+}
+
+// find returns the waiter with the token; nil when it has been taken back.
+func (ws *waiters) find(a model.Address, token any) *waiter {
+	all := ws.at[a]
+	for i := range all {
+		if all[i].token == token {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// end tells the waiters for the end of a run, or of the chain whose last run it was.
+func (ws *waiters) end(out *Output, a model.Address, run model.RunID, o *model.Outcome) {
+	ws.remove(a, func(w *waiter) bool {
+		if w.early || w.reply != "" || w.run != run && (!w.run.IsZero() || o.Status == model.Continued) {
+			return false
+		}
+		w.tell(out, a, run, Answer{Result: &Result{Run: run, Outcome: *o}})
+		return true
+	})
+}
+
+// reply tells the waiters for the answer to a request. It reports whether the only caller that can
+// ask for the answer again is among them.
+func (ws *waiters) reply(out *Output, a model.Address, id string, answer Answer) (last bool) {
+	ws.remove(a, func(w *waiter) bool {
+		if w.early || w.reply != id {
+			return false
+		}
+		w.tell(out, a, answer.Answer.Run, answer)
+		if w.token != nil {
+			last = w.drawn
+		}
+		return true
+	})
+	return last
+}
+
+// stop tells all waiters of a run why neither its end nor an answer of its code comes. Other nodes
+// look again when they get the hint.
+func (ws *waiters) stop(out *Output, a model.Address, err error) {
+	ws.remove(a, func(w *waiter) bool {
+		if w.early {
+			return false
+		}
+		w.tell(out, a, w.run, Answer{Err: err})
+		return true
+	})
+}
+
+// removed tells the waiters of an address that an operator removed it. If another run may be the
+// current one, again is set, and those that wait for the end are told as well: they ask again.
+func (ws *waiters) removed(out *Output, a model.Address, err error, again bool) {
+	ws.remove(a, func(w *waiter) bool {
+		if w.early || w.reply == "" && !again {
+			return false
+		}
+		w.tell(out, a, model.RunID{}, Answer{Begun: w.begun, Err: err})
+		return true
+	})
+}
+
+// fail tells the waiters of the picked addresses that this lane will not answer them. Waiters whose
+// start is not committed hear it with the answer to that start. A request whose answer is awaited
+// is stored: sent again under its id, it waits for the same answer.
+func (ws *waiters) fail(out *Output, pick func(model.Address) bool, err error) {
+	for _, a := range pickAddresses(ws.at, pick) {
+		ws.remove(a, func(w *waiter) bool {
+			switch {
+			case w.early:
+				return false
+			case w.reply != "":
+				out.answer(Answer{Token: w.token, Err: ErrNotOwner})
+			default:
+				out.answer(Answer{Token: w.token, Begun: w.begun, Err: err})
+			}
+			return true
+		})
+	}
+}
+
+// pickAddresses returns those keys of a map that the function picks, in an order that does not
+// depend on chance.
+func pickAddresses[V any](m map[model.Address]V, pick func(model.Address) bool) []model.Address {
+	var picked []model.Address
+	for a := range m {
+		if pick(a) {
+			picked = append(picked, a)
+		}
+	}
+	slices.SortFunc(picked, compareAddresses)
+	return picked
+}

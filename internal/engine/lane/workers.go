@@ -1,0 +1,107 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// WorkerID names a worker of this process. Zero means that there is none.
+type WorkerID int
+
+// kind is a workflow, an entity or a service of a tenant.
+type kind struct{ tenant, workflow string }
+
+// workers knows which workers there are, what they offer, and which runs wait for one of them.
+type workers struct {
+	offers   map[kind][]offer
+	turn     map[kind]int // for pick
+	unserved map[kind][]*entry
+	here     map[WorkerID]bool
+	leaving  map[WorkerID]bool
+
+	gen  uint64 // generation of the last hand-over
+	step uint64 // to the next one: the lanes of a node never use the same generation
+}
+
+// offer is a worker that runs a workflow, and the version of its code.
+type offer struct {
+	id      WorkerID
+	version string
+	pinned  bool // it continues only pinned runs of its version
+
+	entity *model.EntityType // what it offers, when that is an entity or a service
+}
+
+// newWorkers knows no worker. A generation is never used twice, not even by the next incarnation of
+// the node: the fence of each incarnation has a higher epoch.
+func newWorkers(cfg *Config) workers {
+	lanes := uint64(cfg.Lanes)
+	return workers{
+		offers: map[kind][]offer{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{},
+		gen: uint64(cfg.Ref.Epoch)<<32/lanes*lanes + uint64(cfg.Ref.Lane), step: lanes,
+	}
+}
+
+// nextGen is the generation of a new hand-over.
+func (w *workers) nextGen() uint64 {
+	w.gen += w.step
+	return w.gen
+}
+
+// offer adds what a worker can run. It returns the runs that have waited for it.
+func (w *workers) offer(k kind, o offer) []*entry {
+	w.offers[k] = append(w.offers[k], o)
+	waiting := w.unserved[k]
+	delete(w.unserved, k)
+	return waiting
+}
+
+// withdraw takes back what a worker offers. What it holds stays with it.
+func (w *workers) withdraw(id WorkerID) {
+	for k, ids := range w.offers {
+		if ids = slices.DeleteFunc(ids, func(o offer) bool { return o.id == id }); len(ids) == 0 {
+			delete(w.offers, k)
+		} else {
+			w.offers[k] = ids
+		}
+	}
+}
+
+// remove forgets a worker.
+func (w *workers) remove(id WorkerID) {
+	w.withdraw(id)
+	delete(w.leaving, id)
+	delete(w.here, id)
+}
+
+// pick chooses in turn among the workers that offer the kind and can continue a run that is pinned
+// to a version; 0 when there is none.
+func (w *workers) pick(k kind, pin string) WorkerID {
+	offers := w.offers[k]
+	for range offers {
+		w.turn[k]++
+		if o := offers[w.turn[k]%len(offers)]; pin == "" || o.version == pin || !o.pinned {
+			return o.id
+		}
+	}
+	return 0
+}
+
+// strand lets a run wait for a worker that can continue it.
+func (w *workers) strand(e *entry) {
+	if !e.wait.worker {
+		e.wait.worker = true
+		k := e.kind()
+		w.unserved[k] = append(w.unserved[k], e)
+	}
+}
+
+// unstrand lets a run no longer wait for a worker.
+func (w *workers) unstrand(e *entry) {
+	if e.wait.worker {
+		k := e.kind()
+		w.unserved[k] = slices.DeleteFunc(w.unserved[k], func(x *entry) bool { return x == e })
+		e.wait.worker = false
+	}
+}
