@@ -61,7 +61,7 @@ var share = []mutant{
 	{
 		name:  "a want that crosses a grant stays on the page",
 		file:  "internal/engine/ledger/book.go",
-		old:   "			b.Gate.Believed(now, id, want, tokens, over)\n",
+		old:   "			b.Gate.Believed(now, id, gate.Wants{Permits: want, Tokens: tokens, Over: over})\n",
 		new:   "			_ = b\n",
 		tests: [][]string{shared, {"./internal/engine/ledger", "-run", "TestWantThatCrossesAGrant$"}},
 	},

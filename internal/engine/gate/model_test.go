@@ -14,8 +14,8 @@ import (
 
 var names = []string{"a", "b", "c"}
 
-// One node against a list: a task passes exactly if all its limits have a permit left, and whoever
-// could pass has been woken.
+// The gate of one node against a simple model: a task passes exactly if all of its limits have a
+// permit left, and the gate has woken each task that could pass.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for range 4 {
@@ -70,7 +70,7 @@ func checkOneNode(t *rapid.T) {
 		return ok
 	}
 
-	// As a dispatcher does: groups that are woken are tried until one is refused.
+	// Do as a dispatcher does: try woken groups until a task is refused.
 	dispatch := func() {
 		for n := 0; ; n++ {
 			woken := g.Woken()
@@ -158,7 +158,7 @@ func checkOneNode(t *rapid.T) {
 	}
 }
 
-// Trying again what is refused tells the owner nothing new, however many wait.
+// Trying refused tasks again sends the owner nothing new, however many wait.
 func TestRefusalsAreSilent(t *testing.T) {
 	t.Parallel()
 	g := gate.New(1, func(rule.Resource) bool { return false })

@@ -12,39 +12,39 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Pages is how many there are. Limits of one page are written together.
+// Pages is the number of pages. Limits of one page are written together.
 const Pages = 64
 
-// PageOf is the page of a limit.
+// PageOf returns the page of a limit.
 func PageOf(id rule.Resource) int { return int(id.Address().Shard(Pages)) }
 
-// version of the stored form. A build refuses what it does not know, rather than to forget a part
-// of it.
+// version is the version of the stored form. A build refuses a version that it does not know, so
+// that it cannot drop fields it does not understand.
 const version = 1
 
-// page is a page that can be worked on.
+// page is a decoded page.
 type page struct {
-	// sole is the place that has the whole page in its memory, so that the owners here are out of
-	// date; zero for none. letters are what others have told meanwhile: the owners hear it when
-	// they are back.
+	// sole is the place that keeps the whole page in its memory, zero for none. While it does, the
+	// owners here are out of date. letters are the messages that other places left for the owners;
+	// the owners receive them when they are back on the page.
 	sole    limit.Place
 	letters []letter
-	// seen is the number of the last messages that were applied, by place.
+	// seen is the number of the last applied messages, by place.
 	seen   map[limit.Place]int64
 	owners map[rule.Resource]*limit.Owner
-	// emptied is when a place was lost with the whole page: nobody knows how many tokens were spent
-	// up to then.
+	// emptied is when a place died that had the whole page. The number of tokens it had spent until
+	// then is unknown.
 	emptied model.Time
 }
 
-// letter is what a place has told the owner of a limit.
+// letter is a message of a place to the owner of a limit.
 type letter struct {
 	id    rule.Resource
 	place limit.Place
 	told  limit.ToOwner
 }
 
-// stored is a page as its row has it.
+// stored is the row of a page.
 type stored struct {
 	Version int                   `cbor:"1,keyasint"`
 	Sole    limit.Place           `cbor:"2,keyasint,omitempty"`
@@ -124,7 +124,7 @@ func (p *page) sorted() []rule.Resource {
 	return slices.SortedFunc(maps.Keys(p.owners), rule.Resource.Compare)
 }
 
-// owner finds that of a limit, or makes one.
+// owner returns the owner of a limit and creates it if necessary.
 func (p *page) owner(now model.Time, id rule.Resource, n limit.Numbers) *limit.Owner {
 	o := p.owners[id]
 	if o == nil {
@@ -134,7 +134,7 @@ func (p *page) owner(now model.Time, id rule.Resource, n limit.Numbers) *limit.O
 	return o
 }
 
-// fresh is an owner that nobody has asked yet.
+// fresh returns a new owner without leases. After a lost page it starts without tokens.
 func (p *page) fresh(now model.Time, n limit.Numbers) *limit.Owner {
 	o := limit.NewOwner(n, now)
 	if p.emptied > 0 {
@@ -143,7 +143,7 @@ func (p *page) fresh(now model.Time, n limit.Numbers) *limit.Owner {
 	return o
 }
 
-// places are all that the page names.
+// places visits all places that the page names, some more than once.
 func (p *page) places(visit func(limit.Place)) {
 	if p.sole != 0 {
 		visit(p.sole)
@@ -161,7 +161,7 @@ func (p *page) places(visit func(limit.Place)) {
 	}
 }
 
-// lapse ends everything that a place has.
+// lapse removes everything that a place has on the page.
 func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 	if _, has := p.seen[place]; has {
 		delete(p.seen, place)
@@ -190,7 +190,7 @@ func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 	return changed
 }
 
-// shared reports whether another place has or wants something.
+// shared reports whether another place has or wants a permit of this page.
 func (p *page) shared(place limit.Place) bool {
 	other := false
 	for _, o := range p.owners {
@@ -199,14 +199,15 @@ func (p *page) shared(place limit.Place) bool {
 	return other
 }
 
-// Entry is how a limit stands on its page, for people.
+// Entry is the state of a limit on its page, for people to read.
 type Entry struct {
 	Resource rule.Resource
 	Numbers  limit.Numbers
 	Leases   []limit.Lease
 }
 
-// Read lists the limits on a page, and the place that has all of it in its memory, zero for none.
+// Read lists the limits on a page. If a place keeps the whole page in its memory, Read returns that
+// place and no list.
 func Read(body []byte) (list []Entry, sole limit.Place, err error) {
 	p, err := decode(body)
 	if err != nil || p.sole != 0 {
