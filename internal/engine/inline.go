@@ -8,36 +8,36 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Attempts of steps that run where their workflow runs pass limits and breakers as tasks do: they
-// wait on the board, in a queue of their own that no user can name, for a worker that always has
-// room. What the board proposes to that worker begins at once, without a claim: such an attempt is
-// in no history before it has ended.
+// Attempts of steps that run where their workflow runs pass limits and breakers as tasks do. They
+// wait on the board, in a queue that users cannot name, for a worker that always has room. An
+// attempt that the board proposes to that worker starts at once, without a claim: it enters the
+// history only when it has ended.
 const inlineSlots = 1 << 30
 
-// passages are the attempts that wait or have been let through.
+// passages holds the attempts that wait, and the offer of the inline worker.
 type passages struct {
-	begin          map[model.TaskRef]func() // of those that wait
+	begin          map[model.TaskRef]func() // of the waiting attempts
 	tenants, kinds []string
 }
 
-// Pass lets an attempt through the limits and the breaker that its spec names, and calls begin
-// then, which must not block. It holds its permits until Passed, which also takes back one that has
-// not begun.
+// Pass waits until an attempt may pass the limits and the breaker that its spec names, and then
+// calls begin, which must not block. The attempt holds its permits until Passed. Passed also
+// withdraws an attempt that has not started.
 func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
-	if inc := s.eng.current(); inc != nil { // otherwise the run is taken from the worker
+	if inc := s.eng.current(); inc != nil { // otherwise the worker loses the run
 		inc.board.pass(ref, spec, input, begin)
 	}
 }
 
-// Passed ends what Pass began. The breaker lets nothing through for retryAfter if the attempt
-// failed and says so.
+// Passed ends what Pass started. If the attempt failed with a retryAfter, its breaker refuses all
+// calls for that long.
 func (s *Session) Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
 	if inc := s.eng.current(); inc != nil {
 		inc.board.passed(ref, spec, how, retryAfter)
 	}
 }
 
-// Keeps says what keeps an attempt back; false when nothing does.
+// Keeps returns what holds an attempt back; false if nothing does.
 func (s *Session) Keeps(ref model.TaskRef) (model.Reason, bool) {
 	inc := s.eng.current()
 	if inc == nil {
@@ -54,6 +54,7 @@ func (s *Session) Keeps(ref model.TaskRef) (model.Reason, bool) {
 }
 
 func (b *board) pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
+	// The inline worker must offer the kind and the tenant of the attempt.
 	own := *spec
 	own.Queue = model.InlineQueue
 	b.mu.Lock()
@@ -95,7 +96,8 @@ func (b *board) passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passag
 	b.Propose()
 }
 
-// begun takes the attempts out of proposals that need no claim, and returns what begins them.
+// begun takes the inline attempts, which need no claim, out of the proposals, and returns the
+// functions that start them.
 func (b *board) begun(matches []queue.Match) (others []queue.Match, begin []func()) {
 	if len(b.inline.kinds) == 0 {
 		return matches, nil
