@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 
+	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -123,7 +124,7 @@ func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.abroad.List(to, maps.Keys(s.held), maps.All(s.reported), foreign, owned, room)
+	return s.abroad.List(loan.Listing{To: to, Executes: maps.Keys(s.held), Reports: maps.All(s.reported), Foreign: foreign, Owned: owned, Room: room})
 }
 
 // lists sets what the session of a borrowed worker holds: the claims that its node lists, and the

@@ -79,7 +79,7 @@ func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 // Ask asks the node that owns the addresses why they do not move. It is for a node that does not
 // own them, and for a guest.
 func (e *Engine) Ask(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
-	return peer.Ask(ctx, e.cfg.Store, e.cfg.Hints, owner, all)
+	return peer.Asker{Mail: e.cfg.Store, Hints: e.cfg.Hints}.Ask(ctx, owner, all)
 }
 
 // peerHandler receives the messages of other processes to an incarnation: nodes that lend and

@@ -100,7 +100,7 @@ func (e *Engine) QueueCounts() (counts []peer.QueueCount, ok bool) {
 
 // AskQueues asks another node for its QueueCounts.
 func (e *Engine) AskQueues(ctx context.Context, node model.NodeID) ([]peer.QueueCount, error) {
-	return peer.AskQueues(ctx, e.cfg.Store, e.cfg.Hints, node)
+	return peer.Asker{Mail: e.cfg.Store, Hints: e.cfg.Hints}.AskQueues(ctx, node)
 }
 
 // counts returns the tasks of the board by queue.

@@ -229,14 +229,14 @@ func (n *Node) askAsReader(cfg Config) {
 		if err != nil {
 			return nil, err
 		}
-		return peer.Ask(ctx, n.store, hints, owner, all)
+		return peer.Asker{Mail: n.store, Hints: hints}.Ask(ctx, owner, all)
 	})
 	n.service.AskQueuesBy(func(ctx context.Context, node model.NodeID) ([]peer.QueueCount, error) {
 		hints, err := hub()
 		if err != nil {
 			return nil, err
 		}
-		return peer.AskQueues(ctx, n.store, hints, node)
+		return peer.Asker{Mail: n.store, Hints: hints}.AskQueues(ctx, node)
 	})
 }
 

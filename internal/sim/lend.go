@@ -295,9 +295,8 @@ func (u *purse) heard(p *loan.Poll, a *peer.Answer) {
 	fresh := u.creditor.Heard(u.now(), p, a)
 	got := loan.CarryOut(host{u}, p.Node, fresh)
 	u.checkTaken(p, got)
-	home, kept := p.Home(a, got)
-	loan.Regain(home)
-	u.creditor.Done(u.now(), p, a, len(fresh), kept)
+	loan.Regain(p.Home(a, got))
+	u.creditor.Done(u.now(), p, a)
 }
 
 // checkTaken checks that workers of the node execute no more for other owners than they have slots. A
@@ -600,7 +599,7 @@ func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool,
 			}
 		}
 	}
-	return o.h.abroad.List(to, slices.Values(o.h.refs()), reports, foreign, owned, room)
+	return o.h.abroad.List(loan.Listing{To: to, Executes: slices.Values(o.h.refs()), Reports: reports, Foreign: foreign, Owned: owned, Room: room})
 }
 
 // Told is for the creditor.

@@ -7,14 +7,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Handler hears what other nodes say; see peer.Handler.
+// Handler implements peer.Handler: it receives the messages of other nodes.
 type Handler struct {
 	Borrower *Borrower
 	Lender   *Lender
 	Log      *slog.Logger
 }
 
-// Asked hears questions of other nodes: they lend.
+// Asked receives questions of other nodes, which are polls: they lend.
 func (h Handler) Asked(from model.NodeID, question []byte, answer func([]byte)) {
 	p, err := peer.Decode[peer.Poll](question)
 	if err != nil {
@@ -24,7 +24,7 @@ func (h Handler) Asked(from model.NodeID, question []byte, answer func([]byte)) 
 	h.Borrower.Polled(from, p, answer)
 }
 
-// Told hears words of other nodes: they would like to borrow.
+// Told receives notes of other nodes, which are knocks: they want to borrow.
 func (h Handler) Told(from model.NodeID, word []byte) {
 	k, err := peer.Decode[peer.Knock](word)
 	if err != nil {

@@ -14,35 +14,35 @@ type Worker struct {
 	w *loan.Worker
 }
 
-// Expect tells that so many claims by a borrowed worker are on their way to the store.
+// Expect says that the given number of claims by the worker are being committed.
 func (w *Worker) Expect(count int) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.w.Expect(count)
 }
 
-// Execute is for lanes.
+// Execute implements engine.TaskWorker.
 func (w *Worker) Execute(claims []model.Claim) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.w.Execute(time.Now(), claims)
 }
 
-// Stop is for lanes.
+// Stop implements engine.TaskWorker.
 func (w *Worker) Stop(ref model.ClaimRef, canceled bool) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.w.Stop(time.Now(), ref, canceled)
 }
 
-// Settled is for lanes.
+// Settled implements engine.TaskWorker.
 func (w *Worker) Settled(ref model.ClaimRef, err error) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.w.Settled(time.Now(), ref, err)
 }
 
-// Unsettled is told that a report came to the wrong owner: its node tells the right one.
+// Unsettled says that a report reached the wrong owner: its node sends it to the right one.
 func (w *Worker) Unsettled(ref model.ClaimRef) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()

@@ -15,11 +15,11 @@ type Worker struct {
 	n       *neighbour
 	session Hired
 	known   map[model.ClaimRef]bool // claims that the lane knows it has
-	reports map[model.ClaimRef]bool // those whose report the lane has, and has not settled
+	reports map[model.ClaimRef]bool // claims whose report the lane has not settled
 	offer   model.TaskOffer
 }
 
-// holds takes in what a poll says of a claim.
+// holds takes in what a poll says about a claim.
 func (w *Worker) holds(h *peer.Hold) {
 	ref, id := h.Ref, w.session.ID()
 	l := w.n.d.cfg.Owner.Lane(ref)
@@ -52,10 +52,10 @@ func (w *Worker) holds(h *peer.Hold) {
 	}
 }
 
-// Expect tells that so many claims by the worker are on their way to the store.
+// Expect says that the given number of claims by the worker are being committed.
 func (w *Worker) Expect(count int) { w.n.expected += count }
 
-// Execute hands claims over that are stored.
+// Execute hands over committed claims.
 func (w *Worker) Execute(now time.Time, claims []model.Claim) {
 	n := w.n
 	for i := range claims {
@@ -67,7 +67,7 @@ func (w *Worker) Execute(now time.Time, claims []model.Claim) {
 	n.pushed(now)
 }
 
-// Stop tells that the outcome of a claim is not wanted any more.
+// Stop ends a claim: its outcome no longer counts.
 func (w *Worker) Stop(now time.Time, ref model.ClaimRef, canceled bool) {
 	if !canceled {
 		delete(w.known, ref)
@@ -76,7 +76,7 @@ func (w *Worker) Stop(now time.Time, ref model.ClaimRef, canceled bool) {
 	w.n.pushed(now)
 }
 
-// Settled tells that a report is durable, or why it counts for nothing.
+// Settled says that a report is durable, or why it does not count.
 func (w *Worker) Settled(now time.Time, ref model.ClaimRef, err error) {
 	n := w.n
 	e := peer.Entry{Worker: w.offer.Name, Settled: &ref}
@@ -90,8 +90,8 @@ func (w *Worker) Settled(now time.Time, ref model.ClaimRef, err error) {
 	n.pushed(now)
 }
 
-// Unsettled tells that a report came to the wrong owner: the node of the worker tells the right
-// one.
+// Unsettled says that a report reached the wrong owner: the node of the worker sends it to the
+// right one.
 func (w *Worker) Unsettled(now time.Time, ref model.ClaimRef) {
 	delete(w.reports, ref)
 	w.n.expected = max(w.n.expected-1, 0)
