@@ -33,7 +33,9 @@ func (e *Engine) observe(facts []lane.Fact) {
 		case lane.FactClosed:
 			m.Add(telemetry.RunsClosed, 1, f.Address.Type, f.Status.String())
 			m.Took(telemetry.RunSeconds, f.Took(), f.Address.Type)
-			t.Closed(f.Address, f.Run, f.Trace, f.Since.Std(), f.At.Std(), f.Status, telemetry.FailureWord(f.Failure))
+			t.Closed(&tracing.Ended{
+				Address: f.Address, Run: f.Run, Trace: f.Trace, Began: f.Since.Std(), Until: f.At.Std(), Status: f.Status, Failure: telemetry.FailureWord(f.Failure),
+			})
 		case lane.FactBlocked:
 			m.Add(telemetry.RunsBlocked, 1, f.Address.Type, f.Word)
 		case lane.FactStep:
@@ -119,7 +121,7 @@ func (e *Engine) observeMessage(f *lane.Fact) {
 	}
 	switch f.Message {
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate:
-		e.cfg.Tracer.Received(f.Message, f.Name, f.Trace, f.Address, f.Run, f.Of, f.At.Std())
+		e.cfg.Tracer.Received(&tracing.Receipt{Kind: f.Message, Name: f.Name, From: f.Trace, Address: f.Address, Run: f.Run, RunTrace: f.Of, At: f.At.Std()})
 	default:
 	}
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// latePatience bounds how long a caller whose deadline has passed waits to hear why.
+// latePatience bounds how long a caller whose deadline has passed waits for an explanation.
 const latePatience = 200 * time.Millisecond
 
-// late adds to the error of a caller whose deadline has passed why the thing did not happen. A
-// caller that gave up by itself does not wait for an explanation.
+// late adds to the error of a caller whose deadline has passed why its request was not served. A
+// caller that canceled its context does not wait for an explanation.
 func (s *Service) late(ctx context.Context, a model.Address, err error) error {
 	if err == nil || !fault.Is(err, fault.Timeout) || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
@@ -35,8 +35,8 @@ func (s *Service) late(ctx context.Context, a model.Address, err error) error {
 	return fault.New(fault.Timeout, "%w; %s", err, strings.Join(texts, "; "))
 }
 
-// whyLate is why an execution or an entity has not done what a caller waited for, and what that
-// waits for in turn. It is empty when that is not known.
+// whyLate returns why an execution or entity has not done what a caller waited for, and the chain
+// of its causes. It is empty if that is unknown.
 func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	j, err := s.judge(ctx, a.Tenant)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	if a.IsEntity() {
 		reasons = j.lateEntity(ctx, a)
 	} else if reasons, _ = j.why(ctx, a); len(reasons) == 0 {
-		// it does not exist, or cannot be read
+		// It does not exist, or cannot be read.
 		if why, ok := j.world.Unowned(s.shard(a)); ok {
 			reasons = []model.Reason{why}
 		}
@@ -60,8 +60,8 @@ func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	return append(chain, j.follow(ctx, &model.Start{Address: a}, reasons)...)
 }
 
-// lateEntity is why an entity has not answered. The call of a caller that gave up no longer waits
-// for it, so the reason may be one that nothing in its mailbox shows.
+// lateEntity returns why an entity has not answered. The call of a caller that gave up may no
+// longer wait, so its mailbox may not show the reason.
 func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason {
 	info, err := j.entityAt(ctx, a)
 	if err != nil {

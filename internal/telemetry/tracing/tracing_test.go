@@ -73,7 +73,7 @@ func TestNobodyTraces(t *testing.T) {
 		s.End("")
 		_, s = tracer.Run(ctx, m)
 		s.End("")
-		_, s = tracer.Activity(ctx, "", model.Address{}, model.RunID{}, "charge", 1)
+		_, s = tracer.Activity(ctx, &Attempt{Activity: "charge", Number: 1})
 		s.End("")
 		_, s = tracer.Task(ctx, claim)
 		s.End("")
