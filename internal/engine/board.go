@@ -30,7 +30,7 @@ type board struct {
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
-	loans map[queue.WorkerID]*lending.Worker // the workers among them that belong to other nodes
+	loans map[queue.WorkerID]*lending.LockedWorker // the workers among them that belong to other nodes
 	// lacked is what waited for a worker at the last proposal; see Unserved.
 	lacked   []queue.Want
 	lackedAt time.Time
@@ -57,7 +57,7 @@ func newBoard(inc *incarnation) *board {
 		}
 		return false, false
 	})
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.Worker{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}}
 }
 
 // Reserve implements lane.Board.
@@ -371,7 +371,7 @@ func (b *board) enlist(s *TaskSession) {
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
 		node := b.inc.self.ID
-		if w, ok := s.worker.(*lending.Worker); ok {
+		if w, ok := s.worker.(*lending.LockedWorker); ok {
 			node, b.loans[s.id] = s.node, w
 			b.b.Lend(b.inc.eng.clock.now(), s.id, 0)
 		}
@@ -457,12 +457,12 @@ func (b *board) proposes() {
 	// Remember the names for the histories, and count the claims per borrowed worker.
 	names := make([]string, len(matches))
 
-	var loans map[*lending.Worker]int
+	var loans map[*lending.LockedWorker]int
 	for i, m := range matches {
 		names[i] = b.names[m.Worker]
 		if len(b.loans) > 0 && b.loans[m.Worker] != nil {
 			if loans == nil {
-				loans = map[*lending.Worker]int{}
+				loans = map[*lending.LockedWorker]int{}
 			}
 			loans[b.loans[m.Worker]]++
 		}

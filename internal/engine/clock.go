@@ -30,7 +30,7 @@ type clock struct {
 // starts: after a reset, and at the first reading, before which the clock follows the machine. Slow
 // readers may still use the old face.
 type face struct {
-	line atomic.Pointer[storeclock.Line]
+	line atomic.Pointer[storeclock.Mapping]
 	last atomic.Int64
 }
 
@@ -54,7 +54,7 @@ func (c *clock) reset() {
 
 // publish shows readers of a face what the keeper has decided.
 func (c *clock) publish(f *face) {
-	line := c.keeper.Line()
+	line := c.keeper.Mapping()
 	f.line.Store(&line)
 	c.face.Store(f)
 }

@@ -408,7 +408,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 
 	if e.cfg.Store.Info().Shared {
 		inc.borrower, inc.lender = lending.NewBorrower(self.ID, debts{loans{inc}}, inc.board), lending.NewLender(self.ID, loans{inc})
-		handler := peerHandler{lending.Handler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log}, inc}
+		handler := peerHandler{lending.PeerHandler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log}, inc}
 		inc.peers = peer.New(peer.Config{Self: self.ID, Mail: e.cfg.Store, Hints: e.cfg.Hints, Log: e.cfg.Log, Handler: handler})
 		inc.borrower.Connect(inc.peers)
 		inc.lender.Connect(inc.peers)

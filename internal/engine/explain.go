@@ -85,7 +85,7 @@ func (e *Engine) Ask(ctx context.Context, owner model.NodeID, all []model.Addres
 // peerHandler receives the messages of other processes to an incarnation: nodes that lend and
 // borrow workers, and processes that ask why runs do not move.
 type peerHandler struct {
-	lending.Handler
+	lending.PeerHandler
 
 	inc *incarnation
 }

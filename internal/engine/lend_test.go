@@ -541,7 +541,7 @@ func TestOneTaskAfterTheOther(t *testing.T) {
 		// The worst case: an answer that knows of nothing more comes together with the next knock.
 		p.st.change(func(s *lossy) {
 			s.hold = func(m store.PeerMail) bool {
-				a, err := peer.Decode[peer.Answer](m.Body[1:])
+				a, err := peer.Decode[peer.PollReply](m.Body[1:])
 				return m.Body[0] == 'a' && err == nil && !slices.ContainsFunc(a.Entries, func(e peer.Entry) bool { return e.Claim != nil })
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// loans implements loan.Host and lending.Owner for an incarnation: everything that its lender
-// needs, and most of what its borrower needs.
+// loans implements loan.Host and lending.BorrowerNode for an incarnation: everything that its
+// lender needs, and most of what its borrower needs.
 type loans struct{ inc *incarnation }
 
 func (n loans) Alive(node model.NodeID) bool {
@@ -26,7 +26,7 @@ func (n loans) GiveBack(claims []model.ClaimRef) { n.inc.eng.giveBack(claims) }
 
 func (n loans) Serving() bool { return n.inc.serving() }
 
-func (n loans) Lane(claim model.ClaimRef) loan.Lane {
+func (n loans) Lane(claim model.ClaimRef) loan.ClaimLane {
 	if l := n.inc.lane(claim.Address.Shard(len(n.inc.owner))); l != nil {
 		return claimLane{l}
 	}
@@ -37,14 +37,14 @@ func (n loans) Lane(claim model.ClaimRef) loan.Lane {
 // because giving up waits for them.
 type debts struct{ loans }
 
-func (n debts) Lane(claim model.ClaimRef) loan.Lane {
+func (n debts) Lane(claim model.ClaimRef) loan.ClaimLane {
 	if l := n.inc.keeper(claim.Address.Shard(len(n.inc.owner))); l != nil {
 		return claimLane{l}
 	}
 	return nil
 }
 
-func (n loans) Hire(w *lending.Worker, offer model.TaskOffer, node model.NodeID) loan.Hired {
+func (n loans) Hire(w *lending.LockedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired {
 	s := n.inc.eng.taskSession(w, offer, node)
 	n.inc.board.enlist(s)
 	return hired{n.inc, s}
@@ -59,7 +59,7 @@ func (n loans) Workers() []loan.Own {
 	return own
 }
 
-// claimLane implements loan.Lane: a lane that receives messages about claims from other nodes.
+// claimLane implements loan.ClaimLane: a lane that receives messages about claims from other nodes.
 type claimLane struct{ s *laneShell }
 
 func (c claimLane) Attach(claim model.ClaimRef, id queue.WorkerID) {

@@ -67,7 +67,7 @@ func workItem(n int) queue.Item {
 }
 
 func pollOf(seq uint64, name string, lend int) *peer.Poll {
-	return &peer.Poll{Seq: seq, Workers: []peer.Worker{{
+	return &peer.Poll{Seq: seq, Workers: []peer.PollWorker{{
 		Name: name, Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Lend: lend,
 	}}}
 }
@@ -226,7 +226,7 @@ func TestNoAnswerWithoutLease(t *testing.T) {
 
 // laterLane is a lane that has no room for reports.
 type laterLane struct {
-	loan.Lane
+	loan.ClaimLane
 
 	reports int
 }
@@ -240,7 +240,7 @@ type laterOwner struct {
 	lane *laterLane
 }
 
-func (o laterOwner) Lane(model.ClaimRef) loan.Lane { return o.lane }
+func (o laterOwner) Lane(model.ClaimRef) loan.ClaimLane { return o.lane }
 
 // The lane of a run has no room for the report of a worker that another node lends. That node tells
 // it with every poll, so that the lane hears of it again.

@@ -293,14 +293,14 @@ func (b *board) watch(now model.Time) {
 
 // countingGate counts the refusals of a gate.
 type countingGate struct {
-	queue.Gate
+	queue.Admitter
 
 	meter *telemetry.Meter
 }
 
 // Take counts refusals.
 func (c countingGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
-	ok, why, again = c.Gate.Take(now, it)
+	ok, why, again = c.Admitter.Take(now, it)
 	if !ok {
 		c.meter.Add(telemetry.LimitRefusals, 1, string(why.Code))
 	}
@@ -308,7 +308,7 @@ func (c countingGate) Take(now model.Time, it *queue.Item) (ok bool, why model.R
 }
 
 // counted returns the gate for a board, with a counter if there is a meter.
-func (e *Engine) counted(g queue.Gate) queue.Gate {
+func (e *Engine) counted(g queue.Admitter) queue.Admitter {
 	if e.cfg.Meter == nil {
 		return g
 	}

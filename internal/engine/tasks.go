@@ -373,7 +373,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 		s.mu.Unlock()
 		if r != nil { // otherwise it was a repetition, and the first report is settled
 			s.reportLater(r)
-		} else if w, ok := s.worker.(*lending.Worker); ok {
+		} else if w, ok := s.worker.(*lending.LockedWorker); ok {
 			w.Unsettled(ref) // its node has the report and repeats it with each poll
 		}
 		return
@@ -390,7 +390,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	s.rest()
 	s.mu.Unlock()
 
-	if w, ok := s.worker.(*lending.Worker); ok && again {
+	if w, ok := s.worker.(*lending.LockedWorker); ok && again {
 		w.Unsettled(ref) // it continues there, with what it holds here
 		return
 	}

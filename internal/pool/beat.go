@@ -56,7 +56,7 @@ func (p *Pool) beat() {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
 	sent := time.Now()
-	replies, err := p.tell(ctx, beats)
+	replies, err := p.sendBeats(ctx, beats)
 	cancel()
 
 	if err != nil || len(replies) != len(beats) {
@@ -107,9 +107,9 @@ func (p *Pool) beat() {
 	p.mu.Lock()
 }
 
-// tell sends beats. It releases the lock during the call. Only one call is in flight at a time, so
+// sendBeats sends beats. It releases the lock during the call. Only one call is in flight at a time, so
 // an older progress cannot arrive after a newer one.
-func (p *Pool) tell(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
+func (p *Pool) sendBeats(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
 	over := make(chan struct{})
 	defer close(over)
 	session, sent := p.session, time.Now()
@@ -121,9 +121,9 @@ func (p *Pool) tell(ctx context.Context, beats []api.Beat) ([]api.BeatReply, err
 	return replies, err
 }
 
-// tellLast sends the last progress of a failed attempt before its report ends the claim: the next
+// sendLastProgress sends the last progress of a failed attempt before its report ends the claim: the next
 // attempt starts from it. Progress that cannot be sent within beatTimeout is dropped.
-func (p *Pool) tellLast(t *Task) {
+func (p *Pool) sendLastProgress(t *Task) {
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
 	defer cancel()
 	p.mu.Lock()
@@ -139,7 +139,7 @@ func (p *Pool) tellLast(t *Task) {
 		case p.beating != nil:
 			wait = p.beating
 		default:
-			_, err := p.tell(ctx, []api.Beat{{Claim: t.claim.Ref, Progress: t.progress}})
+			_, err := p.sendBeats(ctx, []api.Beat{{Claim: t.claim.Ref, Progress: t.progress}})
 			if err != nil && p.ctx.Err() == nil {
 				p.log.Warn("the last progress of a task was lost; its next attempt starts from an earlier one", "activity", t.claim.Spec.Kind, "error", err)
 			}

@@ -291,7 +291,7 @@ func (t *Task) send() {
 
 		switch kind := fault.KindOf(err); {
 		case err == nil:
-			n.took(nil)
+			n.settle(nil)
 			pause = 100 * time.Millisecond
 		case t.state == gone || kind == fault.NotOwned:
 			n.giveUp(ErrLost)
@@ -312,7 +312,7 @@ func (t *Task) send() {
 				n.mute = n.mute || last.item.Kind == model.ItemLog && kind == fault.Exhausted
 				p.log.Warn("the engine refused what a task wrote; it is dropped", "activity", t.claim.Spec.Kind, "kind", last.item.Kind.String(), "error", err)
 			}
-			n.took(err)
+			n.settle(err)
 		}
 	}
 
@@ -354,8 +354,8 @@ func (n *notes) next() []model.TaskItem {
 	return items
 }
 
-// took removes the items that were just written, or refused with err.
-func (n *notes) took(err error) {
+// settle removes the items that were just written, or refused with err.
+func (n *notes) settle(err error) {
 	k := n.flying
 	for i := range n.queue[:k] {
 		o := &n.queue[i]
@@ -384,7 +384,7 @@ func (n *notes) took(err error) {
 // giveUp drops everything: the engine no longer accepts it.
 func (n *notes) giveUp(err error) {
 	n.flying = len(n.queue)
-	n.took(err)
+	n.settle(err)
 }
 
 // write seals the values and asks the engine to write them.
@@ -403,7 +403,7 @@ func (t *Task) write(items []model.TaskItem, first int64) error {
 			if items[i].Kind == model.ItemLog || items[i].Value.Size() == 0 {
 				continue
 			}
-			sealed, err := t.sealed(ctx, items[i].Value)
+			sealed, err := t.sealValue(ctx, items[i].Value)
 			if err != nil {
 				return err
 			}
@@ -414,9 +414,9 @@ func (t *Task) write(items []model.TaskItem, first int64) error {
 	return p.session.Write(ctx, model.TaskWrite{Ref: t.claim.Ref, First: first, Items: items})
 }
 
-// tellNotes writes the remaining notes before the report ends the claim. Notes that cannot be
+// flushNotes writes the remaining notes before the report ends the claim. Notes that cannot be
 // written within beatTimeout are dropped.
-func (p *Pool) tellNotes(t *Task) {
+func (p *Pool) flushNotes(t *Task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := t.notes

@@ -228,14 +228,14 @@ func (p *Pool) execute(t *Task) {
 		if !returned {
 			err = replay.ExitFailure("activity " + t.claim.Spec.Kind)
 		}
-		p.finished(t, out, err)
+		p.finish(t, out, err)
 	}()
 	out, err = t.call()
 	returned = true
 }
 
-// finished delivers the outcome of a handler unless the claim is lost, and frees the slot.
-func (p *Pool) finished(t *Task, out model.Payload, err error) {
+// finish delivers the outcome of a handler unless the claim is lost, and frees the slot.
+func (p *Pool) finish(t *Task, out model.Payload, err error) {
 	t.cancel(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,10 +249,10 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 		}
 		r := t.report(out, err)
 		if r.Failure != nil || r.Returned {
-			p.tellLast(t)
+			p.sendLastProgress(t)
 		}
 		if wrote {
-			p.tellNotes(t)
+			p.flushNotes(t)
 		}
 		p.hand(p.ctx, r)
 		p.mu.Lock()
@@ -359,13 +359,13 @@ func (p *Pool) stopLocked(t *Task, why api.StopReason) error {
 	p.drop(t)
 	t.state = gone
 	p.lost++
-	time.AfterFunc(grace, func() { p.overstayed(t) })
+	time.AfterFunc(grace, func() { p.warnOverstay(t) })
 
 	return ErrLost
 }
 
-// overstayed logs a handler that ignores the end of its context. Its slot stays occupied.
-func (p *Pool) overstayed(t *Task) {
+// warnOverstay logs a handler that ignores the end of its context. Its slot stays occupied.
+func (p *Pool) warnOverstay(t *Task) {
 	p.mu.Lock()
 	_, runs := p.busy[t]
 	p.mu.Unlock()

@@ -159,7 +159,7 @@ func (t *Task) seal() {
 		t.next = nil
 		p.mu.Unlock()
 		ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
-		sealed, err := t.sealed(ctx, v)
+		sealed, err := t.sealValue(ctx, v)
 		cancel()
 		p.mu.Lock()
 		if err != nil {
@@ -175,9 +175,9 @@ func (t *Task) seal() {
 	t.sealing = nil
 }
 
-// sealed returns a value in its stored form. Sealing is code of users (encryption, blob stores), so
+// sealValue returns a value in its stored form. Sealing is code of users (encryption, blob stores), so
 // a panic in it becomes an error, as it does where outcomes are sealed.
-func (t *Task) sealed(ctx context.Context, v model.Payload) (sealed model.Payload, err error) {
+func (t *Task) sealValue(ctx context.Context, v model.Payload) (sealed model.Payload, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = replay.PanicFailure(v)

@@ -91,7 +91,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	if err != nil {
 		return api.RequeueReply{}, err
 	}
-	want := askedRequeue(&r)
+	want := digestOfRequeue(&r)
 	if reply, repeated, err := s.requeuedBefore(ctx, row, r.RequestID, want); repeated || err != nil {
 		return reply, err
 	}
@@ -101,7 +101,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	o := &model.LetterOrder{Do: model.LetterRequeue, Ref: ref, Input: r.Input}
 
 	if r.Again {
-		if err := s.settledRequeue(ctx, &d); err != nil {
+		if err := s.checkRequeueClosed(ctx, &d); err != nil {
 			return api.RequeueReply{}, err
 		}
 		o.Count, o.Run = row.Requeued, before.Run
@@ -140,16 +140,16 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	})
 }
 
-// askedRequeue digests what a requeue asks for. It includes the dead task: several dead tasks may
+// digestOfRequeue digests what a requeue asks for. It includes the dead task: several dead tasks may
 // have the address of one run.
-func askedRequeue(r *api.RequeueRequest) []byte {
+func digestOfRequeue(r *api.RequeueRequest) []byte {
 	parts := []string{"requeue", r.ID.Run.String(), r.ID.Task}
 	if r.Input != nil && r.Input.Comparable() {
 		parts = append(parts, string(r.Input.Digest()))
 	} else if r.Input != nil {
 		parts = append(parts, "another input")
 	}
-	return asked(parts...)
+	return digestOf(parts...)
 }
 
 // requeuedBefore finds out whether a requeue repeats an earlier request, and what the answer was.
@@ -208,7 +208,7 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 		return fault.New(fault.Conflict, "undo: dead task %s is not requeued", &d)
 	}
 	o := &model.LetterOrder{Do: model.LetterUndo, Ref: d.Ref(), Count: row.Requeued, Run: q.Run}
-	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, Letter: o, Asked: asked("undo", r.ID.Run.String(), r.ID.Task)}); err != nil {
+	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, Letter: o, Asked: digestOf("undo", r.ID.Run.String(), r.ID.Task)}); err != nil {
 		return err
 	}
 
@@ -228,16 +228,16 @@ func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 		return err
 	}
 	d := deadTask(row)
-	if err := s.settledRequeue(ctx, &d); err != nil {
+	if err := s.checkRequeueClosed(ctx, &d); err != nil {
 		return err
 	}
 	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: d.Ref(), Count: d.Requeued, Run: d.Body.Requeued.Run}})
 	return err
 }
 
-// settledRequeue returns an error if a dead task cannot be touched, because the run that it was
+// checkRequeueClosed returns an error if a dead task cannot be touched, because the run that it was
 // requeued as is open.
-func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
+func (s *Service) checkRequeueClosed(ctx context.Context, d *api.DeadTask) error {
 	q := d.Body.Requeued
 	if q.IsZero() {
 		return nil

@@ -27,7 +27,7 @@ func (v *validator) entity(a model.Address) {
 
 // Call calls an operation, a view or an RPC.
 func (s *Service) Call(ctx context.Context, r api.CallRequest) (model.Payload, error) {
-	m, err := s.called(&r)
+	m, err := s.callMessage(&r)
 	if err != nil {
 		return model.Payload{}, err
 	}
@@ -37,11 +37,11 @@ func (s *Service) Call(ctx context.Context, r api.CallRequest) (model.Payload, e
 	ctx, span := s.tracer.Send(ctx, m)
 	a, err := s.engine.Call(ctx, m, r.View)
 	span.End(failureOf(err))
-	return answered(a, s.late(ctx, m.To, err))
+	return payloadOf(a, s.explainLate(ctx, m.To, err))
 }
 
-// called validates a call and returns its message.
-func (s *Service) called(r *api.CallRequest) (*model.Message, error) {
+// callMessage validates a call and returns its message.
+func (s *Service) callMessage(r *api.CallRequest) (*model.Message, error) {
 	v := s.check("call " + r.Name)
 	v.entity(r.Address)
 	v.name("operation", r.Name)
@@ -163,7 +163,7 @@ func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Call
 		return model.Calls{}, err
 	}
 	if r.Do == model.MailboxList {
-		owned, err := s.owned(ctx, r.Address)
+		owned, err := s.hasOwner(ctx, r.Address)
 		if err != nil || !owned {
 			return s.storedCalls(ctx, r.Address, err)
 		}
@@ -177,8 +177,8 @@ func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Call
 	return model.DecodeCalls(a.Output)
 }
 
-// owned reports whether a live node can be asked about an address.
-func (s *Service) owned(ctx context.Context, a model.Address) (bool, error) {
+// hasOwner reports whether a live node can be asked about an address.
+func (s *Service) hasOwner(ctx context.Context, a model.Address) (bool, error) {
 	if s.engine == nil {
 		return false, nil
 	}

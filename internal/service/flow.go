@@ -146,7 +146,7 @@ func (s *Service) DeleteBreaker(ctx context.Context, tenant, name string) error 
 
 // TripBreaker opens a breaker.
 func (s *Service) TripBreaker(ctx context.Context, tenant, name, why string) error {
-	if err := s.named("trip breaker", name, why); err != nil {
+	if err := s.checkNamed("trip breaker", name, why); err != nil {
 		return err
 	}
 	return s.flow().Trip(ctx, rule.BreakerID{Tenant: tenant, Name: name}, why)
@@ -154,7 +154,7 @@ func (s *Service) TripBreaker(ctx context.Context, tenant, name, why string) err
 
 // ResetBreaker closes a breaker.
 func (s *Service) ResetBreaker(ctx context.Context, tenant, name string) error {
-	if err := s.named("reset breaker", name, ""); err != nil {
+	if err := s.checkNamed("reset breaker", name, ""); err != nil {
 		return err
 	}
 	return s.flow().Reset(ctx, rule.BreakerID{Tenant: tenant, Name: name})
@@ -164,7 +164,7 @@ func (s *Service) ResetBreaker(ctx context.Context, tenant, name string) error {
 //
 //arch:parameters given by api.Backend
 func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error {
-	if err := s.named("pause breaker", name, why); err != nil {
+	if err := s.checkNamed("pause breaker", name, why); err != nil {
 		return err
 	}
 	if until < 0 || until > model.MaxTime {
@@ -173,8 +173,8 @@ func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until m
 	return s.flow().Pause(ctx, rule.BreakerID{Tenant: tenant, Name: name}, until, why)
 }
 
-// named checks the name and the reason of an operator's order.
-func (s *Service) named(op, name, why string) error {
+// checkNamed checks the name and the reason of an operator's order.
+func (s *Service) checkNamed(op, name, why string) error {
 	v := s.check(strings.TrimSpace(op + " " + name))
 	_, what, _ := strings.Cut(op, " ")
 	v.name(what, name)
@@ -211,7 +211,7 @@ func (s *Service) Queues(ctx context.Context, tenant string) ([]api.QueueStatus,
 
 // PauseQueue starts no further tasks of a queue.
 func (s *Service) PauseQueue(ctx context.Context, tenant, name, why string) error {
-	if err := s.named("pause queue", name, why); err != nil {
+	if err := s.checkNamed("pause queue", name, why); err != nil {
 		return err
 	}
 	return s.flow().PauseQueue(ctx, tenant, name, why)
@@ -219,7 +219,7 @@ func (s *Service) PauseQueue(ctx context.Context, tenant, name, why string) erro
 
 // ResumeQueue undoes PauseQueue.
 func (s *Service) ResumeQueue(ctx context.Context, tenant, name string) error {
-	if err := s.named("resume queue", name, ""); err != nil {
+	if err := s.checkNamed("resume queue", name, ""); err != nil {
 		return err
 	}
 	return s.flow().ResumeQueue(ctx, tenant, name)

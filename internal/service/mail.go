@@ -20,15 +20,15 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 	var err error
 	switch r := r.(type) {
 	case api.StartRequest:
-		m, err = s.start(&r)
+		m, err = s.startMessage(&r)
 	case api.SignalRequest:
-		m, err = s.signal(&r)
+		m, err = s.signalMessage(&r)
 	case api.SettleRequest:
-		m, err = s.settle(&r)
+		m, err = s.settleMessage(&r)
 	case api.CancelRequest:
-		m, err = s.ordered(model.MessageCancel, &r)
+		m, err = s.orderMessage(model.MessageCancel, &r)
 	case api.CallRequest:
-		m, err = s.called(&r)
+		m, err = s.callMessage(&r)
 	}
 
 	if err != nil {

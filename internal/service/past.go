@@ -45,7 +45,7 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	}
 
 	m := &model.Message{
-		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past, Asked: askedPast("fork", &r),
+		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past, Asked: digestOfPast("fork", &r),
 	}
 	return s.begin(ctx, m, plan, r.DryRun)
 }
@@ -106,7 +106,7 @@ func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r 
 
 		m := &model.Message{
 			Kind: model.MessageStart, To: h.Start.Address, ToRun: h.Start.Run, Input: h.Start.Input, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
-			Asked: askedPast(op, &r),
+			Asked: digestOfPast(op, &r),
 		}
 
 		if try > 1 && r.RequestID != "" {
@@ -172,7 +172,7 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 
 	m := &model.Message{
 		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
-		Asked: asked("import", h.Start.Address.Path(), h.Start.Run.String(), strconv.Itoa(len(h.Events)), h.Outcome.Status.String()),
+		Asked: digestOf("import", h.Start.Address.Path(), h.Start.Run.String(), strconv.Itoa(len(h.Events)), h.Outcome.Status.String()),
 	}
 
 	return s.begin(ctx, m, plan, r.DryRun)
@@ -195,8 +195,8 @@ func (s *Service) beginAnswered(ctx context.Context, m *model.Message, p *histor
 	return reply, a, err
 }
 
-// askedPast digests what a request about a past asks for, as the client worded it.
-func askedPast(op string, r *api.PastRequest) []byte {
+// digestOfPast digests what a request about a past asks for, as the client worded it.
+func digestOfPast(op string, r *api.PastRequest) []byte {
 	parts := []string{op, r.Source.Address.Path(), r.Source.Run.String(), r.Before, strconv.FormatInt(r.After, 10), strconv.FormatBool(r.Placed)}
 	for i := range r.Edits {
 		e := &r.Edits[i]
@@ -205,12 +205,12 @@ func askedPast(op string, r *api.PastRequest) []byte {
 			parts = append(parts, string(e.Output.Digest()))
 		}
 	}
-	return asked(parts...)
+	return digestOf(parts...)
 }
 
-// asked digests what a client asks for, where the resulting message depends on what is stored. So a
+// digestOf digests what a client asks for, where the resulting message depends on what is stored. So a
 // repeated request is recognized although its message may differ.
-func asked(parts ...string) []byte {
+func digestOf(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write(binary.AppendUvarint(nil, uint64(len(p))))
@@ -332,7 +332,7 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 	}
 
 	for n, page := range slices.Collect(slices.Chunk(runs, deletePage)) {
-		m := &model.Message{Kind: model.MessageDelete, To: r.Target.Address, Runs: page, RequestID: r.RequestID, Asked: asked("delete", r.Target.Run.String())}
+		m := &model.Message{Kind: model.MessageDelete, To: r.Target.Address, Runs: page, RequestID: r.RequestID, Asked: digestOf("delete", r.Target.Run.String())}
 		if n > 0 && r.RequestID != "" {
 			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, n+1)
 		}

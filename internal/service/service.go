@@ -48,7 +48,7 @@ func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, err
 	ctx, span := s.tracer.Send(ctx, m)
 	a, err := s.engine.Send(ctx, m)
 	span.End(failureOf(err))
-	return a, s.late(ctx, m.To, err)
+	return a, s.explainLate(ctx, m.To, err)
 }
 
 // failureOf returns the kind of an error, for spans.
@@ -65,7 +65,7 @@ func readOnly(m *model.Message) error {
 
 // Start starts an execution or attaches to the one that has the key.
 func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply, error) {
-	m, err := s.start(&r)
+	m, err := s.startMessage(&r)
 	if err != nil {
 		return api.StartReply{}, err
 	}
@@ -75,7 +75,7 @@ func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 
 // Run is Start, and then Await of the execution.
 func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, error) {
-	m, err := s.start(&r)
+	m, err := s.startMessage(&r)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -89,11 +89,11 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	} else {
 		span.End(failureOf(err))
 	}
-	return api.Result{Run: end.Run, Outcome: end.Outcome}, s.late(ctx, m.To, err)
+	return api.Result{Run: end.Run, Outcome: end.Outcome}, s.explainLate(ctx, m.To, err)
 }
 
-// start validates a request to start an execution and returns its message.
-func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
+// startMessage validates a request to start an execution and returns its message.
+func (s *Service) startMessage(r *api.StartRequest) (*model.Message, error) {
 	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task, Terms: r.Terms}
 	v := s.check("start " + r.Address.Type)
 	v.address(r.Address)
@@ -117,14 +117,14 @@ func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
 
 // Signal sends a signal.
 func (s *Service) Signal(ctx context.Context, r api.SignalRequest) error {
-	m, err := s.signal(&r)
+	m, err := s.signalMessage(&r)
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
 	return err
 }
 
-func (s *Service) signal(r *api.SignalRequest) (*model.Message, error) {
+func (s *Service) signalMessage(r *api.SignalRequest) (*model.Message, error) {
 	v := s.check("signal " + r.Name)
 	v.workflow(r.Target.Address, "signals")
 	v.name("signal", r.Name)
@@ -137,14 +137,14 @@ func (s *Service) signal(r *api.SignalRequest) (*model.Message, error) {
 
 // Settle resolves or rejects a promise.
 func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
-	m, err := s.settle(&r)
+	m, err := s.settleMessage(&r)
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
 	return err
 }
 
-func (s *Service) settle(r *api.SettleRequest) (*model.Message, error) {
+func (s *Service) settleMessage(r *api.SettleRequest) (*model.Message, error) {
 	v := s.check("settle promise " + r.Name)
 	v.workflow(r.Target.Address, "promises")
 	v.name("promise", r.Name)
@@ -180,15 +180,15 @@ func (s *Service) Resume(ctx context.Context, r api.CancelRequest) error {
 
 // order sends an operator's order to an execution, with its reason.
 func (s *Service) order(ctx context.Context, kind model.MessageKind, r *api.CancelRequest) error {
-	m, err := s.ordered(kind, r)
+	m, err := s.orderMessage(kind, r)
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
 	return wayOut(err)
 }
 
-// ordered validates an order and returns its message.
-func (s *Service) ordered(kind model.MessageKind, r *api.CancelRequest) (*model.Message, error) {
+// orderMessage validates an order and returns its message.
+func (s *Service) orderMessage(kind model.MessageKind, r *api.CancelRequest) (*model.Message, error) {
 	v := s.check(kind.String())
 	v.address(r.Target.Address)
 	v.reason(r.Reason)
@@ -214,7 +214,7 @@ func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payloa
 	if r.RequestID != "" {
 		m.RequestID = model.UpdateIDs + r.RequestID
 	}
-	return answered(s.send(ctx, m))
+	return payloadOf(s.send(ctx, m))
 }
 
 // Query asks the code of an execution.
@@ -233,12 +233,12 @@ func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload,
 	ctx, span := s.tracer.Send(ctx, m)
 	a, err := s.engine.Query(ctx, m)
 	span.End(failureOf(err))
-	return answered(a, s.late(ctx, m.To, err))
+	return payloadOf(a, s.explainLate(ctx, m.To, err))
 }
 
-// answered returns the answer of the code. An error of the code keeps its type, and an error of the
+// payloadOf returns the answer of the code. An error of the code keeps its type, and an error of the
 // engine keeps its kind.
-func answered(a model.Answer, err error) (model.Payload, error) {
+func payloadOf(a model.Answer, err error) (model.Payload, error) {
 	if f := a.Failure; f != nil && fault.ParseKind(f.Kind) == fault.Unclassified {
 		return model.Payload{}, f
 	}
@@ -261,7 +261,7 @@ func (s *Service) Await(ctx context.Context, t api.Target) (api.Result, error) {
 		}
 	}
 	r, err := s.engine.Await(ctx, t.Address, t.Run)
-	return api.Result{Run: r.Run, Outcome: r.Outcome}, s.late(ctx, t.Address, err)
+	return api.Result{Run: r.Run, Outcome: r.Outcome}, s.explainLate(ctx, t.Address, err)
 }
 
 // JoinTasks adds a worker that executes tasks.

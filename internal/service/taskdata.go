@@ -82,8 +82,8 @@ type task struct {
 	scheduled, ended bool
 }
 
-// heard takes in events of the run.
-func (k *task) heard(events []model.Event) {
+// note takes in events of the run.
+func (k *task) note(events []model.Event) {
 	for i := range events {
 		switch e := &events[i]; {
 		case e.ID != k.step:
@@ -245,7 +245,7 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 	}
 
 	if k.read == 0 {
-		k.heard(row.Start.Carried)
+		k.note(row.Start.Carried)
 		k.read = int64(len(row.Start.Carried))
 	}
 
@@ -257,7 +257,7 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 		if len(page) == 0 {
 			break
 		}
-		k.heard(page)
+		k.note(page)
 		k.read = page[len(page)-1].Seq
 	}
 

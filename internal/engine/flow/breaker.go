@@ -110,7 +110,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 	f.mu.Unlock()
 	var err error
 	s.board.Change(now, func(k *Gatekeeper, _ *queue.Board) (moved bool) {
-		k.Told(id, len(told))
+		k.ConfirmAsks(id, len(told))
 		if changed {
 			if err = k.Adopt(now, id, body); err != nil {
 				return false

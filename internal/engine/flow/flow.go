@@ -250,7 +250,7 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 		}
 	}
 
-	f.paused = f.pauses()
+	f.paused = f.pausedQueues()
 	s, set, paused := f.seat(), f.rules, f.paused
 	f.mu.Unlock()
 
@@ -271,7 +271,7 @@ func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Se
 	}
 
 	for _, n := range slices.Sorted(maps.Keys(s.Pages)) {
-		f.seen(now, k, n, s.Pages[n])
+		f.showPage(now, k, n, s.Pages[n])
 	}
 
 	for _, id := range slices.SortedFunc(maps.Keys(s.Breakers), compareBreakers) {
@@ -281,7 +281,7 @@ func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Se
 	}
 
 	f.Collect(k)
-	f.adopted(s.Breakers)
+	f.dropDirty(s.Breakers)
 	for _, q := range slices.SortedFunc(maps.Keys(k.paused), Queue.compare) {
 		if _, still := s.Paused[q]; !still {
 			tasks.Resume(q.Tenant, q.Name)
@@ -294,9 +294,9 @@ func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Se
 	k.paused = s.Paused
 }
 
-// adopted drops states that wait to be stored, for breakers that have just adopted another state.
+// dropDirty drops states that wait to be stored, for breakers that have just adopted another state.
 // The caller must hold the lock of the board.
-func (f *Flow) adopted(states map[rule.BreakerID][]byte) {
+func (f *Flow) dropDirty(states map[rule.BreakerID][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, row := range states {
@@ -335,14 +335,14 @@ func (f *Flow) Equip(s *Seat) {
 // parse builds a set from the known rules. It leaves out a rule that contradicts an older one: two
 // people who change rules at the same moment do not see each other's change.
 func (f *Flow) parse() (*rule.Set, []error) {
-	limits, breakers, problems := f.stored()
+	limits, breakers, problems := f.storedRules()
 	set, unfit := rule.Fit(limits, breakers)
 	return set, append(problems, unfit...)
 }
 
-// stored returns the known rules, the oldest first, and the ones that cannot be read.
-func (f *Flow) stored() (limits []rule.Limit, breakers []rule.Breaker, problems []error) {
-	for _, s := range f.sorted() {
+// storedRules returns the known rules, the oldest first, and the ones that cannot be read.
+func (f *Flow) storedRules() (limits []rule.Limit, breakers []rule.Breaker, problems []error) {
+	for _, s := range f.sortedSettings() {
 		switch s.Kind {
 		case settingLimit:
 			l, err := readLimit(&s)
@@ -364,7 +364,7 @@ func (f *Flow) stored() (limits []rule.Limit, breakers []rule.Breaker, problems 
 	return limits, breakers, problems
 }
 
-func (f *Flow) sorted() []store.Setting {
+func (f *Flow) sortedSettings() []store.Setting {
 	return slices.SortedFunc(maps.Values(f.all), func(a, b store.Setting) int { return cmp.Compare(a.Version, b.Version) })
 }
 
@@ -395,8 +395,8 @@ func readSetting(s *store.Setting, into any) error {
 	return nil
 }
 
-// pauses returns the paused queues with their reasons.
-func (f *Flow) pauses() map[Queue]string {
+// pausedQueues returns the paused queues with their reasons.
+func (f *Flow) pausedQueues() map[Queue]string {
 	paused := map[Queue]string{}
 	for key, s := range f.all {
 		if key.Kind == settingQueue {

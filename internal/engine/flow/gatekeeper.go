@@ -81,9 +81,9 @@ func NewGatekeeper(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (e
 	return k
 }
 
-func (k *Gatekeeper) item(it *queue.Item) gate.Item {
+func (k *Gatekeeper) item(it *queue.Item) gate.Task {
 	p, _ := it.Note.(*gate.Plan)
-	return gate.Item{Ref: it.Ref, Spec: it.Spec, Input: it.Input, Plan: p}
+	return gate.Task{Ref: it.Ref, Spec: it.Spec, Input: it.Input, Plan: p}
 }
 
 // note keeps the plan with the task.
@@ -93,7 +93,7 @@ func note(it *queue.Item, p *gate.Plan) {
 	}
 }
 
-// Take implements queue.Gate.
+// Take implements queue.Admitter.
 func (k *Gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	k.resume(it.Ref)
 	g := k.item(it)
@@ -102,7 +102,7 @@ func (k *Gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Re
 	return ok, why, again
 }
 
-// Hold implements queue.Gate.
+// Hold implements queue.Admitter.
 func (k *Gatekeeper) Hold(now model.Time, it *queue.Item) {
 	if k.Maker != "" {
 		k.foreign[it.Ref] = counted{node: k.Maker}
@@ -124,10 +124,10 @@ func (k *Gatekeeper) resume(ref model.TaskRef) {
 	}
 }
 
-// earlier restores an orphan whose worker still executes its claim, after a later attempt that took
+// restoreEarlier restores an orphan whose worker still executes its claim, after a later attempt that took
 // over its permits has ended. It reports whether there is one.
-func (k *Gatekeeper) earlier(ref model.TaskRef) bool {
-	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return !k.has(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim}) })
+func (k *Gatekeeper) restoreEarlier(ref model.TaskRef) bool {
+	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return !k.busyWith(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim}) })
 	if len(left) == 0 {
 		delete(k.resumed, ref)
 		return false
@@ -136,8 +136,8 @@ func (k *Gatekeeper) earlier(ref model.TaskRef) bool {
 	return true
 }
 
-// has reports whether a worker executes a claim or has an unsettled report of it.
-func (k *Gatekeeper) has(id queue.WorkerID, claim model.ClaimRef) bool {
+// busyWith reports whether a worker executes a claim or has an unsettled report of it.
+func (k *Gatekeeper) busyWith(id queue.WorkerID, claim model.ClaimRef) bool {
 	executes, reported := k.at(id, claim)
 	return executes || reported
 }
@@ -167,7 +167,7 @@ func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	}
 }
 
-// Give implements queue.Gate. A shared permit becomes free only when the end of the claim is
+// Give implements queue.Admitter. A shared permit becomes free only when the end of the claim is
 // durable. It also stays taken while the worker executes the task and does not know that the task
 // is over: the end may never become durable, or only after the run has moved.
 func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
@@ -187,7 +187,7 @@ func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 			}
 		}
 
-		if k.earlier(it.Ref) {
+		if k.restoreEarlier(it.Ref) {
 			return
 		}
 	}
@@ -204,7 +204,7 @@ func (k *Gatekeeper) Settled(now model.Time, ref model.ClaimRef, how queue.Outco
 		return false
 	}
 	delete(k.orphans, ref.TaskRef)
-	if k.earlier(ref.TaskRef) {
+	if k.restoreEarlier(ref.TaskRef) {
 		return false
 	}
 	if o.how != queue.Neither {
@@ -234,17 +234,17 @@ func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
 	}
 }
 
-// kept returns the tasks of orphans in order, so that the behavior of a node is reproducible.
-func (k *Gatekeeper) kept() []model.TaskRef {
+// orphanTasks returns the tasks of orphans in order, so that the behavior of a node is reproducible.
+func (k *Gatekeeper) orphanTasks() []model.TaskRef {
 	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
 }
 
 // LetGo frees what orphans hold whose workers are done or gone. It reports whether there were any.
 func (k *Gatekeeper) LetGo(now model.Time) (any bool) {
-	for _, ref := range k.kept() {
+	for _, ref := range k.orphanTasks() {
 		o := k.orphans[ref]
 		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
-		if !k.has(o.worker, claim) && k.Settled(now, claim, queue.Neither) {
+		if !k.busyWith(o.worker, claim) && k.Settled(now, claim, queue.Neither) {
 			any = true
 		}
 	}
@@ -261,7 +261,7 @@ func (k *Gatekeeper) RetryAfter(now model.Time, it *queue.Item, until model.Time
 func (k *Gatekeeper) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board) {
 	k.Gate.SetRules(now, rules)
 	tasks.Taken(func(it *queue.Item) { k.Hold(now, it) })
-	for _, ref := range k.kept() {
+	for _, ref := range k.orphanTasks() {
 		g := k.item(&k.orphans[ref].item)
 		k.Gate.Hold(now, &g)
 	}
@@ -295,7 +295,7 @@ func (k *Gatekeeper) Inherit(now model.Time, alive map[string]bool, tasks *queue
 	}
 }
 
-// Group implements queue.Gate.
+// Group implements queue.Admitter.
 func (k *Gatekeeper) Group(it *queue.Item) string {
 	g := k.item(it)
 	name := k.Gate.Group(&g)

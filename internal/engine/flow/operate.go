@@ -86,7 +86,7 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	var breakers []rule.Breaker
 	f.mu.Lock()
 
-	for _, s := range f.sorted() {
+	for _, s := range f.sortedSettings() {
 		if s.Version > made.Version {
 			break
 		}
@@ -144,17 +144,17 @@ func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQue
 				return nil, false, fault.WithHint(err, "those that workers serve, or that tasks wait in here: %s", strings.Join(known, ", "))
 			}
 		}
-		limits, breakers := f.own(tenant)
+		limits, breakers := f.rulesOf(tenant)
 		limits = slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Name == l.Name })
 		_, err = rule.NewSet(append(limits, l), breakers)
 		return body, true, err
 	})
 }
 
-// own returns the rules of a tenant. Rules of other tenants cannot contradict them.
-func (f *Flow) own(tenant string) ([]rule.Limit, []rule.Breaker) {
+// rulesOf returns the rules of a tenant. Rules of other tenants cannot contradict them.
+func (f *Flow) rulesOf(tenant string) ([]rule.Limit, []rule.Breaker) {
 	f.mu.Lock()
-	limits, breakers, _ := f.stored()
+	limits, breakers, _ := f.storedRules()
 	f.mu.Unlock()
 	return slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Tenant != tenant }),
 		slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return o.Tenant != tenant })
@@ -225,7 +225,7 @@ func (f *Flow) SetBreaker(ctx context.Context, tenant string, b rule.Breaker) er
 		return fault.New(fault.Invalid, "breaker %s: %w", ruleName(&b), err)
 	}
 	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingBreaker, Name: ruleName(&b)}, func(*store.Setting) ([]byte, bool, error) {
-		limits, breakers := f.own(tenant)
+		limits, breakers := f.rulesOf(tenant)
 		breakers = slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return ruleName(&o) == ruleName(&b) })
 		_, err = rule.NewSet(limits, append(breakers, b))
 		return body, true, err
@@ -281,7 +281,7 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 			if o.Status(now).Config != config {
 				o.Configure(now, config)
 			}
-		case !create && !f.uses(now, id):
+		case !create && !f.usesBreaker(now, id):
 			return nil, false, fault.New(fault.NotFound, "there is no breaker %s", id)
 		}
 
@@ -291,8 +291,8 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 	})
 }
 
-// uses reports whether a task of this process has used a breaker.
-func (f *Flow) uses(now model.Time, id rule.BreakerID) bool {
+// usesBreaker reports whether a task of this process has used a breaker.
+func (f *Flow) usesBreaker(now model.Time, id rule.BreakerID) bool {
 	s := f.seat()
 	if s == nil {
 		return false
@@ -338,7 +338,7 @@ type State struct {
 
 // Used returns State with the uses of limits. It asks all nodes for them.
 func (f *Flow) Used(ctx context.Context, tenant string) (State, error) {
-	uses, known, err := f.everybody(ctx)
+	uses, known, err := f.askNodes(ctx)
 	if err != nil {
 		return State{}, err
 	}
@@ -367,7 +367,7 @@ func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 		return s, err
 	}
 	f.mu.Lock()
-	limits, rules, _ := f.stored()
+	limits, rules, _ := f.storedRules()
 	stored := f.states(tenant)
 	s.Paused = map[string]string{}
 

@@ -77,7 +77,7 @@ func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSp
 	}
 
 	if !o.asked {
-		if o.uses, _, err = o.flow.everybody(ctx); err != nil {
+		if o.uses, _, err = o.flow.askNodes(ctx); err != nil {
 			return why, false, err
 		}
 		o.asked = true
@@ -102,7 +102,7 @@ func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSp
 // the limit. Holders asks all nodes, once. ok is false if no holder is known.
 func (o *Outlook) Holders(ctx context.Context, name string) (text string, ok bool, err error) {
 	if !o.asked {
-		if o.uses, _, err = o.flow.everybody(ctx); err != nil {
+		if o.uses, _, err = o.flow.askNodes(ctx); err != nil {
 			return "", false, err
 		}
 		o.asked = true

@@ -21,8 +21,8 @@ func pageNumber(key store.SettingKey) (n int, ok bool) {
 	return n, err == nil && n >= 0 && n < ledger.Pages
 }
 
-// seen shows a stored page to the book of a gate. The caller must hold the lock of the board.
-func (f *Flow) seen(now model.Time, k *Gatekeeper, n int, body []byte) {
+// showPage shows a stored page to the book of a gate. The caller must hold the lock of the board.
+func (f *Flow) showPage(now model.Time, k *Gatekeeper, n int, body []byte) {
 	if k.Book == nil {
 		return
 	}
@@ -80,7 +80,7 @@ func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
 		return err
 	case landed:
 		b.Change(now, func(k *Gatekeeper, _ *queue.Board) bool {
-			f.seen(now, k, n, body)
+			f.showPage(now, k, n, body)
 			return true
 		})
 	}

@@ -124,7 +124,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(entries, func(e ledger.Entry) bool {
+		if !slices.ContainsFunc(entries, func(e ledger.LimitEntry) bool {
 			return slices.ContainsFunc(e.Leases, func(l limit.Lease) bool { return l.Place == 1 && l.Permits+l.Over == 1 })
 		}) {
 			t.Errorf("it is said that the claim is counted, and the page is %+v", entries)

@@ -79,7 +79,7 @@ func (k *Gatekeeper) Uses(tasks *queue.Board) (list []LimitUse) {
 		}
 	}
 
-	return merged(list)
+	return mergeUses(list)
 }
 
 func (u *LimitUse) add(o *LimitUse) {
@@ -94,9 +94,9 @@ func (u *LimitUse) add(o *LimitUse) {
 	u.Holders, u.Waiters = u.Holders[:min(len(u.Holders), maxUses)], u.Waiters[:min(len(u.Waiters), maxUses)]
 }
 
-// everybody asks all nodes which tasks hold what. It leaves out nodes that do not answer in time.
+// askNodes asks all nodes which tasks hold what. It leaves out nodes that do not answer in time.
 // here is false if no node could be asked.
-func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err error) {
+func (f *Flow) askNodes(ctx context.Context) (list []LimitUse, here bool, err error) {
 	seat := f.seat()
 	if seat != nil {
 		list, here = seat.uses(), true
@@ -151,12 +151,12 @@ func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err e
 		}
 	}
 
-	return merged(list), here, nil
+	return mergeUses(list), here, nil
 }
 
-// merged adds up the answers of several nodes about the same key of a limit, and names at most
+// mergeUses adds up the answers of several nodes about the same key of a limit, and names at most
 // maxKeys keys of each limit.
-func merged(list []LimitUse) []LimitUse {
+func mergeUses(list []LimitUse) []LimitUse {
 	slices.SortStableFunc(list, compareUses)
 	all := list[:0]
 	for i := range list {
@@ -173,7 +173,7 @@ func merged(list []LimitUse) []LimitUse {
 		for n < len(all) && all[n].limit() == all[0].limit() {
 			n++
 		}
-		out = append(out, named(all[:n])...)
+		out = append(out, nameKeys(all[:n])...)
 		all = all[n:]
 	}
 
@@ -184,8 +184,8 @@ func compareUses(a, b LimitUse) int {
 	return cmp.Or(a.limit().Compare(b.limit()), cmp.Compare(min(a.Keys, 1), min(b.Keys, 1)), a.Resource.Compare(b.Resource))
 }
 
-// named sums up the uses of a limit beyond the first maxKeys.
-func named(uses []LimitUse) []LimitUse {
+// nameKeys sums up the uses of a limit beyond the first maxKeys.
+func nameKeys(uses []LimitUse) []LimitUse {
 	if len(uses) <= maxKeys {
 		return uses
 	}

@@ -32,14 +32,14 @@ func TestUsesOfManyKeys(t *testing.T) {
 			list = append(list, u)
 		}
 		list = append(list, LimitUse{Resource: rule.Resource{Name: "mail", Tenant: "t"}, Held: 2}, LimitUse{Resource: rule.Resource{Name: "customer", Tenant: "other", Key: "k00001"}, Held: 3})
-		answer := merged(list)
+		answer := mergeUses(list)
 		if len(answer) != maxKeys+1+2 {
 			t.Fatalf("a node names %d keys", len(answer))
 		}
 		answers = append(answers, answer...)
 	}
 
-	all := merged(answers)
+	all := mergeUses(answers)
 	if len(all) != maxKeys+1+2 {
 		t.Fatalf("%d keys are named", len(all))
 	}

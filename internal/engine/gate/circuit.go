@@ -37,7 +37,7 @@ func (g *Gate) circuit(now model.Time, id rule.BreakerID) *circuit {
 			c.owner = breaker.New(g.rules.BreakerConfig(id), now)
 		} else {
 			c.view = breaker.NewView()
-			c.view.Receive(now, g.stand(now, id).News(now))
+			c.view.Receive(now, g.sharedBreaker(now, id).News(now))
 		}
 		g.circuits[id] = c
 	}
@@ -74,9 +74,9 @@ func (c *circuit) refuse(group string, until model.Time, text string) (ok bool, 
 	return false, model.Reason{Code: model.WaitBreaker, Name: c.id.String(), Until: until, Detail: text}, until
 }
 
-// stand returns a shared breaker as this node last saw it, with its configuration brought up to
+// sharedBreaker returns a shared breaker as this node last saw it, with its configuration brought up to
 // date.
-func (g *Gate) stand(now model.Time, id rule.BreakerID) *breaker.Breaker {
+func (g *Gate) sharedBreaker(now model.Time, id rule.BreakerID) *breaker.Breaker {
 	config := g.rules.BreakerConfig(id)
 	b := g.stored[id]
 	if b == nil {
@@ -89,9 +89,9 @@ func (g *Gate) stand(now model.Time, id rule.BreakerID) *breaker.Breaker {
 	return b
 }
 
-// told publishes the news of a circuit. It queues what a view reports to the shared breaker. For a
+// publish publishes the news of a circuit. It queues what a view reports to the shared breaker. For a
 // breaker of its own that has changed, it marks the row as dirty and wakes the refused groups.
-func (g *Gate) told(now model.Time, c *circuit, changed bool) {
+func (g *Gate) publish(now model.Time, c *circuit, changed bool) {
 	if c.view != nil {
 		m, ok := c.view.Tell()
 		if !ok {
@@ -105,7 +105,7 @@ func (g *Gate) told(now model.Time, c *circuit, changed bool) {
 		// This node acts on its own observations at once: they will be stored unless another node
 		// writes first. Only the stored breaker grants probes.
 		if m.Ask = false; len(m.Reports) > 0 || !m.RetryAfter.IsZero() {
-			b := g.stand(now, c.id)
+			b := g.sharedBreaker(now, c.id)
 			b.Receive(now, &m)
 			if c.view.Receive(now, b.News(now)) {
 				g.wakeCircuit(c)
@@ -133,14 +133,14 @@ func (g *Gate) wakeCircuit(c *circuit) {
 
 // RetryAfter records that the callee asked for no calls before the given time. It applies to the
 // breaker that the task names; without one nothing happens.
-func (g *Gate) RetryAfter(now model.Time, it *Item, until model.Time) {
+func (g *Gate) RetryAfter(now model.Time, it *Task, until model.Time) {
 	c := g.circuitOf(now, g.planOf(it))
 	switch {
 	case c == nil:
 	case c.owner != nil:
-		g.told(now, c, c.owner.RetryAfter(now, until))
+		g.publish(now, c, c.owner.RetryAfter(now, until))
 	default:
 		c.view.RetryAfter(until)
-		g.told(now, c, false)
+		g.publish(now, c, false)
 	}
 }

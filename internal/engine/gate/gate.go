@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Item is a task as the gate sees it.
-type Item struct {
+// Task is a task as the gate sees it.
+type Task struct {
 	Ref   model.TaskRef
 	Spec  *model.TaskSpec
 	Input *model.Payload
@@ -40,21 +40,21 @@ type use struct {
 	r *resource
 }
 
-// entry is a task that holds or waits for limits.
-type entry struct {
+// admission is a task that holds or waits for limits.
+type admission struct {
 	ref     model.TaskRef
 	holds   bool
 	held    []*resource
 	breaker *circuit
 	permit  breaker.Permit
 	// queued is the group that the task waits with; since is when it started to wait.
-	queued *group
+	queued *taskGroup
 	since  model.Time
 }
 
-// group is the set of waiting tasks with the same needs. They wait at the same place: where the
+// taskGroup is the set of waiting tasks with the same needs. They wait at the same place: where the
 // last of them was refused.
-type group struct {
+type taskGroup struct {
 	name    string
 	waiting int
 	// at is the limit that the group stands in line for. passed holds the limits before it, each
@@ -74,12 +74,12 @@ type Gate struct {
 	version   int64
 	resources map[rule.Resource]*resource
 	circuits  map[rule.BreakerID]*circuit
-	entries   map[model.TaskRef]*entry
-	groups    map[string]*group
+	entries   map[model.TaskRef]*admission
+	groups    map[string]*taskGroup
 	plans     map[string]*Plan // of this version of the rules, by group
 	none      *Plan            // the plan of tasks that need nothing
 	// entries to use again
-	free []*entry
+	free []*admission
 	// the number of resources that triggers the next sweep
 	sweepAt int
 	woken   []string
@@ -99,8 +99,8 @@ type Gate struct {
 // the moment, and the node has only views of the breakers.
 func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 	g := &Gate{
-		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*entry{},
-		groups: map[string]*group{}, plans: map[string]*Plan{}, sweepAt: minSweep, stored: map[rule.BreakerID]*breaker.Breaker{}, unsent: map[rule.BreakerID][]breaker.ToOwner{},
+		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*admission{},
+		groups: map[string]*taskGroup{}, plans: map[string]*Plan{}, sweepAt: minSweep, stored: map[rule.BreakerID]*breaker.Breaker{}, unsent: map[rule.BreakerID][]breaker.ToOwner{},
 	}
 	g.none = &Plan{gate: g}
 	return g
@@ -108,7 +108,7 @@ func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 
 // Take lets a task through everything, or returns what refuses and when to ask again. An admitted
 // task keeps its limits until Give. Calling Take again for it changes nothing.
-func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time) {
+func (g *Gate) Take(now model.Time, it *Task) (ok bool, why model.Reason, again model.Time) {
 	e := g.entries[it.Ref]
 	if e != nil && e.holds {
 		return true, why, 0
@@ -145,7 +145,7 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 
 	if c != nil {
 		a := c.allow(now, it.Spec.ToClose)
-		g.told(now, c, a.Changed)
+		g.publish(now, c, a.Changed)
 		if !a.OK {
 			g.unpin(now, e)
 			return c.refuse(p.group, a.Until, a.Why)
@@ -174,7 +174,7 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 // Hold records a task that was admitted before: this node has just come to own the task and found
 // its claim, or new rules apply that the task did not have to pass at the time. The task keeps what
 // it already holds.
-func (g *Gate) Hold(now model.Time, it *Item) {
+func (g *Gate) Hold(now model.Time, it *Task) {
 	e, p := g.entries[it.Ref], g.planOf(it)
 	if e == nil {
 		if p == g.none {
@@ -209,7 +209,7 @@ func (g *Gate) Hold(now model.Time, it *Item) {
 
 // Give undoes Take: the task holds nothing and stands in no line. how tells the breaker how the
 // task ended.
-func (g *Gate) Give(now model.Time, it *Item, how breaker.Outcome) {
+func (g *Gate) Give(now model.Time, it *Task, how breaker.Outcome) {
 	e := g.entries[it.Ref]
 	if e == nil {
 		return
@@ -224,10 +224,10 @@ func (g *Gate) Give(now model.Time, it *Item, how breaker.Outcome) {
 	}
 
 	if e.breaker != nil {
-		g.told(now, e.breaker, e.breaker.done(now, e.permit, how))
+		g.publish(now, e.breaker, e.breaker.done(now, e.permit, how))
 	}
 	delete(g.entries, it.Ref)
-	*e = entry{held: e.held[:0]}
+	*e = admission{held: e.held[:0]}
 	g.free = append(g.free, e)
 	g.sweep(now)
 }
@@ -242,13 +242,13 @@ func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 	if q := e.queued; q != nil && q.waiting == 1 {
 		group = q.name
 	}
-	g.Give(now, &Item{Ref: ref}, breaker.Neither)
+	g.Give(now, &Task{Ref: ref}, breaker.Neither)
 	return group
 }
 
 // Group returns the name of the item's group. The gate admits or refuses all items of a group
 // alike.
-func (g *Gate) Group(it *Item) string { return g.planOf(it).group }
+func (g *Gate) Group(it *Task) string { return g.planOf(it).group }
 
 // Woken returns the groups whose tasks may pass now, because something became free or has changed.
 // It returns each of them once.
@@ -270,12 +270,12 @@ func (g *Gate) Pass(name string) {
 }
 
 // enter adds an entry for a task. It reuses a free entry if there is one.
-func (g *Gate) enter(ref model.TaskRef) *entry {
-	var e *entry
+func (g *Gate) enter(ref model.TaskRef) *admission {
+	var e *admission
 	if n := len(g.free); n > 0 {
 		e, g.free = g.free[n-1], g.free[:n-1]
 	} else {
-		e = &entry{}
+		e = &admission{}
 	}
 	e.ref = ref
 	g.entries[ref] = e
@@ -286,7 +286,7 @@ func (g *Gate) enter(ref model.TaskRef) *entry {
 const maxPlans = 1 << 14
 
 // planOf returns the plan of a task under the current rules.
-func (g *Gate) planOf(it *Item) *Plan {
+func (g *Gate) planOf(it *Task) *Plan {
 	if it.Plan != nil && it.Plan.gate == g && it.Plan.version == g.version {
 		return it.Plan
 	}
@@ -337,7 +337,7 @@ func (g *Gate) planOf(it *Item) *Plan {
 // reach walks along the limits of a task and pins each one that has room; they end up in e.held. If
 // a limit refuses, the group of the task waits there and reach returns that limit; otherwise it
 // returns nil.
-func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
+func (g *Gate) reach(now model.Time, e *admission, p *Plan) *resource {
 	// Release what the group keeps, without a message to the owners: most likely the walk takes it
 	// up again at once.
 	q := g.groups[p.group]
@@ -356,14 +356,14 @@ func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
 
 	for i := range p.uses {
 		r := g.resourceOf(now, &p.uses[i])
-		if !r.has() {
+		if !r.available() {
 			r.local.Wait(waiting)
 			g.exchange(now, r)
 			r.local.Wait(-waiting)
 
-			if !r.has() {
+			if !r.available() {
 				if q == nil {
-					q = &group{name: p.group}
+					q = &taskGroup{name: p.group}
 					g.groups[p.group] = q
 				}
 				if e.queued == nil {
@@ -390,7 +390,7 @@ func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
 }
 
 // count adds a group to the waiting and pin counts of its limits (sign 1) or removes it (sign -1).
-func (g *Gate) count(q *group, sign int) {
+func (g *Gate) count(q *taskGroup, sign int) {
 	if q == nil || q.at == nil {
 		return
 	}
@@ -401,7 +401,7 @@ func (g *Gate) count(q *group, sign int) {
 }
 
 // step moves a group into the line of another limit, or out of all lines if to is nil.
-func (g *Gate) step(now model.Time, q *group, to *resource, passed []*resource) {
+func (g *Gate) step(now model.Time, q *taskGroup, to *resource, passed []*resource) {
 	if q == nil || q.at == nil && to == nil {
 		return
 	}
@@ -431,7 +431,7 @@ func (g *Gate) step(now model.Time, q *group, to *resource, passed []*resource) 
 }
 
 // leave ends the wait of a task. The gate drops a group with no waiting task.
-func (g *Gate) leave(now model.Time, e *entry) {
+func (g *Gate) leave(now model.Time, e *admission) {
 	q := e.queued
 	if q == nil {
 		return
@@ -455,7 +455,7 @@ func (g *Gate) leave(now model.Time, e *entry) {
 }
 
 // unpin releases the limits that a task has reached.
-func (g *Gate) unpin(now model.Time, e *entry) {
+func (g *Gate) unpin(now model.Time, e *admission) {
 	for _, r := range e.held {
 		r.local.Pin(-1)
 		g.exchange(now, r)
@@ -471,7 +471,7 @@ func (g *Gate) SetRules(now model.Time, s *rule.Set) {
 	g.none = &Plan{gate: g, version: g.version}
 	clear(g.plans)
 
-	for _, r := range g.sorted() {
+	for _, r := range g.sortedResources() {
 		n, ok := s.Numbers(r.id)
 		if ok && (n != r.local.Numbers() || r.owner != nil && n != r.owner.Numbers()) {
 			g.configure(now, r, n)
@@ -488,10 +488,10 @@ func (g *Gate) SetRules(now model.Time, s *rule.Set) {
 	}) {
 		c := g.circuits[id]
 		if c.view != nil {
-			g.hear(now, id, breaker.Permit{}, false)
+			g.updateView(now, id, breaker.Permit{}, false)
 		} else if n := s.BreakerConfig(id); n != c.owner.Status(now).Config {
 			c.owner.Configure(now, n)
-			g.told(now, c, true)
+			g.publish(now, c, true)
 		}
 		g.wakeCircuit(c)
 	}
@@ -505,8 +505,8 @@ func (g *Gate) configure(now model.Time, r *resource, n limit.Numbers) {
 	g.exchange(now, r)
 }
 
-// sorted returns all resources in canonical order, so that the messages of a walk over them do not
+// sortedResources returns all resources in canonical order, so that the messages of a walk over them do not
 // depend on the order of a map.
-func (g *Gate) sorted() []*resource {
+func (g *Gate) sortedResources() []*resource {
 	return slices.SortedFunc(maps.Values(g.resources), func(a, b *resource) int { return a.id.Compare(b.id) })
 }

@@ -31,8 +31,8 @@ func named(name string, concurrency int) rule.Limit {
 	return rule.Limit{Name: name, Per: rule.PerName, Numbers: limit.Numbers{Concurrency: concurrency}}
 }
 
-func item(n int, spec model.TaskSpec) *gate.Item {
-	return &gate.Item{Ref: model.TaskRef{Address: model.Address{Tenant: "acme", Type: "task:x", Key: fmt.Sprint(n)}, ID: model.TaskStep}, Spec: &spec}
+func item(n int, spec model.TaskSpec) *gate.Task {
+	return &gate.Task{Ref: model.TaskRef{Address: model.Address{Tenant: "acme", Type: "task:x", Key: fmt.Sprint(n)}, ID: model.TaskStep}, Spec: &spec}
 }
 
 func open(t testing.TB, s *rule.Set) *gate.Gate {
@@ -95,7 +95,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 	g := open(t, rules(t, []rule.Limit{named("a", 1), named("b", 1)}))
 	holdsA, holdsB := item(1, model.TaskSpec{Limits: []string{"a"}}), item(2, model.TaskSpec{Limits: []string{"b"}})
 	both, onlyA := item(3, model.TaskSpec{Limits: []string{"a", "b"}}), item(4, model.TaskSpec{Limits: []string{"a"}})
-	for _, it := range []*gate.Item{holdsA, holdsB, both, onlyA} {
+	for _, it := range []*gate.Task{holdsA, holdsB, both, onlyA} {
 		g.Take(t0, it)
 	}
 	g.Give(t0, holdsA, breaker.Succeeded)
@@ -157,7 +157,7 @@ func TestKeysAndUnknownLimits(t *testing.T) {
 	perCustomer := rule.Limit{Name: "customer", Per: rule.PerKey, Key: "input.customer", Numbers: limit.Numbers{Concurrency: 1}}
 	g := open(t, rules(t, []rule.Limit{perCustomer}))
 
-	of := func(n int, customer string) *gate.Item {
+	of := func(n int, customer string) *gate.Task {
 		it := item(n, model.TaskSpec{})
 		it.Input = &model.Payload{Data: fmt.Appendf(nil, `{"customer": %q}`, customer)}
 		return it
@@ -188,7 +188,7 @@ func TestKeysAndUnknownLimits(t *testing.T) {
 func TestRulesChange(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{named("a", 1)}))
-	items := make([]*gate.Item, 4)
+	items := make([]*gate.Task, 4)
 	for i := range items {
 		items[i] = item(i, model.TaskSpec{Limits: []string{"a"}})
 		if ok, _, _ := g.Take(t0, items[i]); ok != (i == 0) {
@@ -228,7 +228,7 @@ func TestBreaker(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 2, Reset: 10 * time.Second, Successes: 1}
 	g := open(t, rules(t, []rule.Limit{named("a", 1)}, rule.Breaker{Kind: "http.*", Config: config}))
-	call := func(n int) *gate.Item { return item(n, model.TaskSpec{Kind: "http.get", Limits: []string{"a"}}) }
+	call := func(n int) *gate.Task { return item(n, model.TaskSpec{Kind: "http.get", Limits: []string{"a"}}) }
 	for i := range 2 {
 		it := call(i)
 		if ok, why, _ := g.Take(t0, it); !ok {
@@ -369,7 +369,7 @@ func TestSweep(t *testing.T) {
 
 func BenchmarkTakeGive(b *testing.B) {
 	g := open(b, rules(b, []rule.Limit{{Name: "all", Numbers: limit.Numbers{Concurrency: 40}}, named("key", 1)}, rule.Breaker{Kind: "*", Config: breaker.Config{Failures: 100}}))
-	items := make([]*gate.Item, 10_000)
+	items := make([]*gate.Task, 10_000)
 	for i := range items {
 		items[i] = item(i, model.TaskSpec{Kind: "k", Queue: "q", Limits: []string{fmt.Sprint("key/", i)}})
 	}
@@ -423,7 +423,7 @@ func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})
 	spec := model.TaskSpec{Breaker: "b"}
 
-	probing := func() (g *gate.Gate, probe *gate.Item, row []byte) {
+	probing := func() (g *gate.Gate, probe *gate.Task, row []byte) {
 		g = open(t, set)
 		for n, now := range []model.Time{t0, at(time.Second)} {
 			probe = item(n, spec)
@@ -494,7 +494,7 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 		t.Fatalf("asked %+v", asks)
 	}
 	g.Woken()
-	g.Told(id, 1)
+	g.ConfirmAsks(id, 1)
 	adopt(b, at(3*time.Second))
 	g.Answer(at(3*time.Second), id, breaker.Permit{})
 	if len(g.Woken()) == 0 {

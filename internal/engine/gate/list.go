@@ -49,7 +49,7 @@ func (g *Gate) Limits() []LimitStatus {
 		}
 	}
 
-	for _, r := range g.sorted() {
+	for _, r := range g.sortedResources() {
 		s := LimitStatus{Resource: r.id, Numbers: r.local.Numbers(), Holders: holders(r), Block: r.local.Block()}
 		s.Waiters, s.Groups = waiting[r], groups[r]
 		slices.Sort(s.Groups)
@@ -63,9 +63,9 @@ func (g *Gate) Limits() []LimitStatus {
 	return list
 }
 
-// Passed returns the permit that a task has from its breaker. It is zero if the task has no
+// BreakerPermit returns the permit that a task has from its breaker. It is zero if the task has no
 // breaker, or if it was admitted before this node came to own it.
-func (g *Gate) Passed(ref model.TaskRef) breaker.Permit {
+func (g *Gate) BreakerPermit(ref model.TaskRef) breaker.Permit {
 	if e := g.entries[ref]; e != nil {
 		return e.permit
 	}
@@ -78,7 +78,7 @@ func (g *Gate) Breakers(now model.Time) []BreakerStatus {
 	for c := range maps.Values(g.circuits) {
 		b := c.owner
 		if b == nil {
-			b = g.stand(now, c.id)
+			b = g.sharedBreaker(now, c.id)
 		}
 		list = append(list, BreakerStatus{c.id, b.Status(now)})
 	}

@@ -38,9 +38,9 @@ type Wants struct {
 	Over    int // permits that the place has in use beyond its lease
 }
 
-// Believed compares notes with the owner of a limit. w is what the owner believes this place wants,
+// CompareWants compares notes with the owner of a limit. w is what the owner believes this place wants,
 // after it has received everything that the place sent.
-func (g *Gate) Believed(now model.Time, id rule.Resource, w Wants) {
+func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 	r := g.resource(now, id, g.numbers(id))
 	r.local.Believed(w.Permits, w.Tokens, w.Over)
 	g.exchange(now, r)
@@ -54,7 +54,7 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 		g.resource(now, id, o.Numbers()).owner = o
 	}
 
-	owned := g.sorted()
+	owned := g.sortedResources()
 	for _, r := range owned {
 		if r.owner == nil && g.owns(r.id) {
 			r.owner = fresh(r.local.Numbers())
@@ -81,7 +81,7 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 // elsewhere: limits that are in use, or whose tokens have not all returned.
 func (g *Gate) Disown(now model.Time, which func(rule.Resource) bool) map[rule.Resource]*limit.Owner {
 	owners := map[rule.Resource]*limit.Owner{}
-	for _, r := range g.sorted() {
+	for _, r := range g.sortedResources() {
 		if r.owner == nil || !which(r.id) {
 			continue
 		}
@@ -169,7 +169,7 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 			b.Receive(now, &m)
 		}
 		g.stored[id] = b
-		g.hear(now, id, breaker.Permit{}, false)
+		g.updateView(now, id, breaker.Permit{}, false)
 		return nil
 	}
 
@@ -190,9 +190,9 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	return nil
 }
 
-// Told says that the stored row now includes the first n Asks of a breaker. Adopt provides that
+// ConfirmAsks says that the stored row now includes the first n Asks of a breaker. Adopt provides that
 // row.
-func (g *Gate) Told(id rule.BreakerID, n int) {
+func (g *Gate) ConfirmAsks(id rule.BreakerID, n int) {
 	if g.unsent[id] = g.unsent[id][min(n, len(g.unsent[id])):]; len(g.unsent[id]) == 0 {
 		delete(g.unsent, id)
 	}
@@ -201,18 +201,18 @@ func (g *Gate) Told(id rule.BreakerID, n int) {
 // Answer delivers the reply to an Ask. The breaker is in the state that was last adopted, and this
 // node may send the given probe unless it is zero.
 func (g *Gate) Answer(now model.Time, id rule.BreakerID, probe breaker.Permit) {
-	g.hear(now, id, probe, true)
+	g.updateView(now, id, probe, true)
 }
 
-// hear updates the view of a shared breaker.
-func (g *Gate) hear(now model.Time, id rule.BreakerID, probe breaker.Permit, answer bool) {
+// updateView updates the view of a shared breaker.
+func (g *Gate) updateView(now model.Time, id rule.BreakerID, probe breaker.Permit, answer bool) {
 	c := g.circuits[id]
 	if c == nil {
 		return
 	}
-	n := g.stand(now, id).News(now)
+	n := g.sharedBreaker(now, id).News(now)
 	n.Probe, n.Answer = probe, answer
 	c.view.Receive(now, n)
 	g.wakeCircuit(c) // also if it refuses: waiting groups learn until when
-	g.told(now, c, false)
+	g.publish(now, c, false)
 }

@@ -40,10 +40,10 @@ func checkOneNode(t *rapid.T) {
 
 	g := gate.New(1, nil)
 	g.SetRules(t0, set())
-	var waiting, holding []*gate.Item
+	var waiting, holding []*gate.Task
 	made := 0
 
-	could := func(it *gate.Item) bool {
+	could := func(it *gate.Task) bool {
 		for _, n := range it.Spec.Limits {
 			held := 0
 			for _, h := range holding {
@@ -58,7 +58,7 @@ func checkOneNode(t *rapid.T) {
 		return true
 	}
 
-	try := func(it *gate.Item) bool {
+	try := func(it *gate.Task) bool {
 		want := could(it)
 		ok, why, _ := g.Take(t0, it)
 		if ok != want {
@@ -163,7 +163,7 @@ func TestRefusalsAreSilent(t *testing.T) {
 	t.Parallel()
 	g := gate.New(1, func(rule.Resource) bool { return false })
 	g.SetRules(t0, rules(t, []rule.Limit{named("a", 1), named("b", 1)}))
-	items := make([]*gate.Item, 100)
+	items := make([]*gate.Task, 100)
 
 	sent := 0
 	for i := range items {

@@ -22,14 +22,14 @@ type resource struct {
 	local *limit.Local
 	owner *limit.Owner // nil if another node owns the limit
 	// line holds the waiting groups in order. Some of them may have left; see trim.
-	line []*group
+	line []*taskGroup
 	// named holds a few holders to name in refusals.
 	named []model.TaskRef
 	gone  bool
 }
 
-// has reports whether the node has a permit and a token left to hand out.
-func (r *resource) has() bool {
+// available reports whether the node has a permit and a token left to hand out.
+func (r *resource) available() bool {
 	permit, token := r.local.Lacks()
 	return !permit && !token
 }
@@ -127,8 +127,8 @@ func (r *resource) trim() {
 
 	if len(r.line) > 2*r.local.Waiting()+16 {
 		// A group that left and came back stands in line twice; its first place counts.
-		seen := make(map[*group]bool, r.local.Waiting())
-		r.line = slices.DeleteFunc(r.line, func(q *group) bool {
+		seen := make(map[*taskGroup]bool, r.local.Waiting())
+		r.line = slices.DeleteFunc(r.line, func(q *taskGroup) bool {
 			if q.at != r || seen[q] {
 				return true
 			}
@@ -142,7 +142,7 @@ func (r *resource) trim() {
 func (r *resource) refusal(now model.Time) (why model.Reason, again model.Time) {
 	n := r.local.Numbers()
 	if permit, _ := r.local.Lacks(); permit {
-		return model.Reason{Code: model.WaitPermit, Name: r.id.String(), Detail: r.held(n.Concurrency)}, 0
+		return model.Reason{Code: model.WaitPermit, Name: r.id.String(), Detail: r.describeHolders(n.Concurrency)}, 0
 	}
 	why = model.Reason{Code: model.WaitRate, Name: r.id.String(), Detail: n.String()}
 	if r.owner != nil {
@@ -154,8 +154,8 @@ func (r *resource) refusal(now model.Time) (why model.Reason, again model.Time) 
 	return why, again
 }
 
-// held describes who holds the permits, as far as this node knows.
-func (r *resource) held(of int) string {
+// describeHolders describes who holds the permits, as far as this node knows.
+func (r *resource) describeHolders(of int) string {
 	if len(r.named) == 0 && r.local.Held() > 0 {
 		r.named = holders(r)
 		r.named = slices.Clip(r.named[:min(len(r.named), maxNamed)])
@@ -240,7 +240,7 @@ func (g *Gate) forget(now model.Time, r *resource) {
 
 // Rest returns the leased permits of all unused limits.
 func (g *Gate) Rest(now model.Time) {
-	for _, r := range g.sorted() {
+	for _, r := range g.sortedResources() {
 		if r.local.Idle() {
 			g.forget(now, r)
 		}

@@ -20,12 +20,12 @@ type Book struct {
 	// it.
 	Gate *gate.Gate
 
-	place  limit.Place
-	rules  *rule.Set
-	alone  bool
-	leaves bool
-	clean  map[limit.Place]bool
-	sheets [Pages]sheet
+	place   limit.Place
+	rules   *rule.Set
+	alone   bool
+	leaving bool
+	clean   map[limit.Place]bool
+	sheets  [Pages]sheet
 }
 
 // sheet is a page as the node knows it.
@@ -148,7 +148,7 @@ func (b *Book) Wake() (wake model.Time) {
 // Leave prepares an orderly shutdown: it returns the unused permits and makes the pages due that
 // only this node knows.
 func (b *Book) Leave(now model.Time) {
-	b.leaves = true
+	b.leaving = true
 	for i := range b.sheets {
 		if b.sheets[i].sole {
 			b.handOver(now, i)
@@ -179,7 +179,7 @@ func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, er
 	case p.sole == b.place && s.sole:
 	// The page is in the memory of another node: leave messages for it.
 	case p.sole != 0 && p.sole != b.place:
-		needed = b.write(s, p) || needed
+		needed = b.postMessages(s, p) || needed
 	default:
 		if s.export != nil {
 			if p, err = s.export.copy(p); err != nil {
@@ -199,8 +199,8 @@ func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, er
 	return body, true, err
 }
 
-// write puts the waiting messages on a page, once.
-func (b *Book) write(s *sheet, p *page) bool {
+// postMessages puts the waiting messages on a page, once.
+func (b *Book) postMessages(s *sheet, p *page) bool {
 	if len(s.flight) == 0 && len(s.queue) > 0 {
 		s.seq++
 		s.flight, s.queue = s.queue, nil
@@ -209,7 +209,7 @@ func (b *Book) write(s *sheet, p *page) bool {
 		return false
 	}
 	for i := range s.flight {
-		p.letters = append(p.letters, letter{s.flight[i].Resource, b.place, s.flight[i].ToOwner})
+		p.messages = append(p.messages, message{s.flight[i].Resource, b.place, s.flight[i].ToOwner})
 	}
 	p.seen[b.place] = s.seq
 	return true
@@ -217,19 +217,19 @@ func (b *Book) write(s *sheet, p *page) bool {
 
 // apply performs everything that is due on a page whose owners are up to date.
 func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
-	changed = b.write(s, p)
+	changed = b.postMessages(s, p)
 	heard := map[rule.Resource]bool{}
 	// Note all messages before serving any of them: the last message may return what the first one
 	// wants.
-	for _, l := range p.letters {
+	for _, l := range p.messages {
 		n, _ := b.rules.Numbers(l.id)
 		p.owner(now, l.id, n).Note(now, l.place, l.told)
 		heard[l.id] = true
 	}
 
-	p.letters = nil
+	p.messages = nil
 	mine := false
-	for _, id := range p.sorted() {
+	for _, id := range p.sortedLimits() {
 		o := p.owners[id]
 		if n, ok := b.rules.Numbers(id); ok && n != o.Numbers() {
 			o.Configure(now, n)
@@ -249,11 +249,11 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 
 	switch {
 	// This node is leaving and has nothing on the page: take its name off.
-	case b.leaves && !mine && len(s.flight) == 0 && p.seen[b.place] > 0:
+	case b.leaving && !mine && len(s.flight) == 0 && p.seen[b.place] > 0:
 		delete(p.seen, b.place)
 		changed = true
 	// This node is alone: take the whole page into memory.
-	case b.alone && !b.leaves && s.export == nil && (changed || mine) && !p.shared(b.place):
+	case b.alone && !b.leaving && s.export == nil && (changed || mine) && !p.shared(b.place):
 		p.sole, changed = b.place, true
 	}
 
@@ -285,7 +285,7 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 
 	switch {
 	case s.sole && p.sole == b.place:
-		if len(p.letters) > 0 {
+		if len(p.messages) > 0 {
 			b.handOver(now, number)
 		}
 		return nil
@@ -306,10 +306,10 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 	if p.sole == b.place {
 		b.takeOver(now, number, p)
 		switch {
-		case b.leaves: // the page was taken before this node started to leave
+		case b.leaving: // the page was taken before this node started to leave
 			b.handOver(now, number)
 			b.Gate.Rest(now)
-		case len(p.letters) > 0:
+		case len(p.messages) > 0:
 			// other nodes wrote messages before this node knew that it has the page
 			b.handOver(now, number)
 		}
@@ -322,7 +322,7 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 
 // look finds on the page what this place was granted and what others want back.
 func (b *Book) look(now model.Time, s *sheet, p *page) {
-	for _, id := range p.sorted() {
+	for _, id := range p.sortedLimits() {
 		if slices.ContainsFunc(p.owners[id].Leases(), func(l limit.Lease) bool { return l.Place == b.place }) {
 			s.account(id)
 		}
@@ -338,8 +338,8 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 	b.Post()
 	for _, id := range sortedAccounts(s.accounts) {
 		a := s.accounts[id]
-		if want, tokens, over := a.Believed(); (want > 0 || tokens > 0 || over > 0) && !s.tells(id) {
-			b.Gate.Believed(now, id, gate.Wants{Permits: want, Tokens: tokens, Over: over})
+		if want, tokens, over := a.Believed(); (want > 0 || tokens > 0 || over > 0) && !s.pending(id) {
+			b.Gate.CompareWants(now, id, gate.Wants{Permits: want, Tokens: tokens, Over: over})
 		}
 		if a.IsZero() {
 			delete(s.accounts, id)
@@ -349,8 +349,8 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 	s.rewake(now, p)
 }
 
-// tells reports whether a message about a limit is queued or in flight.
-func (s *sheet) tells(id rule.Resource) bool {
+// pending reports whether a message about a limit is queued or in flight.
+func (s *sheet) pending(id rule.Resource) bool {
 	about := func(m gate.Message) bool { return m.Resource == id }
 	return slices.ContainsFunc(s.queue, about) || slices.ContainsFunc(s.flight, about)
 }
@@ -374,7 +374,7 @@ func (b *Book) takeOver(now model.Time, number int, p *page) {
 	b.Post()
 	told := s.queue
 	s.queue = nil
-	b.Gate.Own(now, p.owners, told, func(n limit.Numbers) *limit.Owner { return p.fresh(now, n) })
+	b.Gate.Own(now, p.owners, told, func(n limit.Numbers) *limit.Owner { return p.newOwner(now, n) })
 }
 
 // handOver ends the gate's ownership of a page. The next write puts the owners back on the page.
@@ -395,7 +395,7 @@ func (b *Book) handOver(now model.Time, number int) {
 // copy returns the page to write in place of one that only this node knew. The write may be
 // repeated, so copy leaves p as it is.
 func (p *page) copy(instead *page) (*page, error) {
-	body, err := (&page{owners: p.owners, letters: instead.letters, seen: instead.seen, emptied: instead.emptied}).encode()
+	body, err := (&page{owners: p.owners, messages: instead.messages, seen: instead.seen, emptied: instead.emptied}).encode()
 	if err != nil {
 		return nil, err
 	}

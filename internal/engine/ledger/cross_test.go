@@ -23,7 +23,7 @@ func TestWantThatCrossesAGrant(t *testing.T) {
 	b.Gate.SetRules(t0, rules)
 	b.SetRules(rules)
 
-	items := []*gate.Item{
+	items := []*gate.Task{
 		{Ref: model.TaskRef{ID: "t"}, Spec: &model.TaskSpec{Limits: []string{"a"}}},
 		{Ref: model.TaskRef{ID: "u"}, Spec: &model.TaskSpec{Limits: []string{"a"}}},
 	}

@@ -20,11 +20,11 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	node := func(place limit.Place, task string) (*ledger.Book, *gate.Item) {
+	node := func(place limit.Place, task string) (*ledger.Book, *gate.Task) {
 		b := ledger.New(place)
 		b.Gate.SetRules(t0, rules)
 		b.SetRules(rules)
-		it := &gate.Item{Ref: model.TaskRef{ID: task}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
+		it := &gate.Task{Ref: model.TaskRef{ID: task}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
 		b.Gate.Take(t0, it)
 		b.Post()
 		return b, it

@@ -21,7 +21,7 @@ func TestLeaveWhileAPageIsTaken(t *testing.T) {
 	b.Gate.SetRules(t0, rules)
 	b.SetRules(rules)
 	b.SetAlone(true)
-	it := &gate.Item{Ref: model.TaskRef{ID: "t"}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
+	it := &gate.Task{Ref: model.TaskRef{ID: "t"}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
 	b.Gate.Take(t0, it)
 	b.Post()
 	due := b.Due(t0)

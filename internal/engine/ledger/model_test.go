@@ -39,8 +39,8 @@ type node struct {
 	book    *ledger.Book
 	known   [ledger.Pages]int64
 	flight  *write
-	waiting []*gate.Item
-	holding []*gate.Item
+	waiting []*gate.Task
+	holding []*gate.Task
 }
 
 // GoString is for the log of a property.
@@ -51,7 +51,7 @@ func (n *node) GoString() string {
 // dead is a dead node. Its claims count until other nodes have found them.
 type dead struct {
 	place  limit.Place
-	claims []*gate.Item
+	claims []*gate.Task
 	marks  map[*node]*ledger.Mark // of the nodes that have found some
 }
 
@@ -65,7 +65,7 @@ type world struct {
 	rows    [ledger.Pages]row
 	nodes   []*node
 	dead    []*dead
-	limbo   []*gate.Item // claims that no node has found yet
+	limbo   []*gate.Task // claims that no node has found yet
 	clean   map[limit.Place]bool
 	numbers map[string]limit.Numbers
 	most    map[string]int // how many may hold it, by any of the rules so far
@@ -160,7 +160,7 @@ func (w *world) land(n *node, told bool) {
 	w.look(n, f.page)
 }
 
-func (w *world) try(n *node, it *gate.Item) bool {
+func (w *world) try(n *node, it *gate.Task) bool {
 	ok, _, _ := n.book.Gate.Take(w.now, it)
 	n.book.Post()
 	if ok {
@@ -174,7 +174,7 @@ func (w *world) try(n *node, it *gate.Item) bool {
 
 func (w *world) arrive(n *node, limits []string) {
 	w.made++
-	it := &gate.Item{Ref: model.TaskRef{Address: model.Address{Tenant: "acme", Type: "task:x", Key: fmt.Sprint(w.made)}, ID: model.TaskStep}, Spec: &model.TaskSpec{Limits: limits}}
+	it := &gate.Task{Ref: model.TaskRef{Address: model.Address{Tenant: "acme", Type: "task:x", Key: fmt.Sprint(w.made)}, ID: model.TaskStep}, Spec: &model.TaskSpec{Limits: limits}}
 	if !w.try(n, it) {
 		n.waiting = append(n.waiting, it)
 	}
@@ -183,7 +183,7 @@ func (w *world) arrive(n *node, limits []string) {
 // dispatch tries the woken groups, and the tasks whose time has come.
 func (w *world) dispatch(n *node) {
 	woken := n.book.Gate.Woken()
-	n.waiting = slices.DeleteFunc(n.waiting, func(it *gate.Item) bool {
+	n.waiting = slices.DeleteFunc(n.waiting, func(it *gate.Task) bool {
 		timed := slices.ContainsFunc(it.Spec.Limits, func(l string) bool { return w.numbers[l].Rate > 0 })
 		return (timed || slices.Contains(woken, n.book.Gate.Group(it))) && w.try(n, it)
 	})
@@ -229,7 +229,7 @@ func (w *world) find(n *node, all bool) {
 func (w *world) settle() {
 	w.dead = slices.DeleteFunc(w.dead, func(d *dead) bool {
 		w.clean[d.place] = false // the place is dead but may not be dropped yet
-		if slices.ContainsFunc(d.claims, func(it *gate.Item) bool { return slices.Contains(w.limbo, it) }) {
+		if slices.ContainsFunc(d.claims, func(it *gate.Task) bool { return slices.Contains(w.limbo, it) }) {
 			return false
 		}
 		for n, m := range d.marks {
@@ -250,7 +250,7 @@ func (w *world) settle() {
 func (w *world) check() {
 	for _, l := range names {
 		held := 0
-		count := func(it *gate.Item) {
+		count := func(it *gate.Task) {
 			if slices.Contains(it.Spec.Limits, l) {
 				held++
 			}

@@ -18,13 +18,13 @@ import (
 // KnockPause is the minimum time between two looks for waiting tasks.
 const KnockPause = 5 * time.Millisecond
 
-// Owner is the life of a node that borrows.
-type Owner interface {
-	loan.Node
+// BorrowerNode is the life of a node that borrows.
+type BorrowerNode interface {
+	loan.Party
 	// Serving reports whether its lease certainly holds.
 	Serving() bool
 	// Hire puts a worker of another node on the board, without slots.
-	Hire(w *Worker, offer model.TaskOffer, node model.NodeID) loan.Hired
+	Hire(w *LockedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired
 }
 
 // Board is the board of the owner, with the waiting tasks and the workers.
@@ -47,7 +47,7 @@ type Proposer interface {
 // Borrower runs the loan.Debtor of a node: its lock, its rounds and its timers.
 type Borrower struct {
 	self   model.NodeID
-	owner  Owner
+	owner  BorrowerNode
 	board  Board
 	line   peer.Line
 	kick   chan struct{} // capacity 1: there is something to do
@@ -59,18 +59,18 @@ type Borrower struct {
 
 // hirer adapts an Owner to the machine.
 type hirer struct {
-	Owner
+	BorrowerNode
 
 	b *Borrower
 }
 
 // Hire puts a worker on the board whose calls take the lock of the borrower.
-func (h hirer) Hire(w *loan.Worker, offer model.TaskOffer, node model.NodeID) loan.Hired {
-	return h.Owner.Hire(&Worker{h.b, w}, offer, node)
+func (h hirer) Hire(w *loan.BorrowedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired {
+	return h.BorrowerNode.Hire(&LockedWorker{h.b, w}, offer, node)
 }
 
 // NewBorrower returns the borrower of a node. The caller must connect it before it runs.
-func NewBorrower(self model.NodeID, owner Owner, board Board) *Borrower {
+func NewBorrower(self model.NodeID, owner BorrowerNode, board Board) *Borrower {
 	b := &Borrower{self: self, owner: owner, board: board, kick: make(chan struct{}, 1)}
 	b.debtor = loan.NewDebtor(loan.DebtorConfig{
 		Owner: hirer{owner, b}, Board: board, Pace: loan.Standard, Nudge: b.Nudge,
@@ -188,7 +188,7 @@ func (b *Borrower) Dropped(ref model.ClaimRef) bool {
 // Polled takes in a poll of another node.
 func (b *Borrower) Polled(from model.NodeID, p *peer.Poll, answer func([]byte)) {
 	b.mu.Lock()
-	terms, taken := b.debtor.Polled(time.Now(), from, p, func(a *peer.Answer) { answer(peer.Encode(a)) })
+	terms, taken := b.debtor.Polled(time.Now(), from, p, func(a *peer.PollReply) { answer(peer.Encode(a)) })
 	b.mu.Unlock()
 	if !taken {
 		return

@@ -115,13 +115,13 @@ func (d *Lender) round(ctx context.Context) time.Duration {
 }
 
 // poll asks an owner once.
-func (d *Lender) poll(ctx context.Context, p *loan.Poll) {
+func (d *Lender) poll(ctx context.Context, p *loan.OpenPoll) {
 	brief, cancel := context.WithTimeout(ctx, loan.Standard.CallTimeout)
 	raw, err := d.line.Call(brief, p.Node, peer.Encode(&p.Letter))
 	cancel()
-	var a *peer.Answer
+	var a *peer.PollReply
 	if err == nil {
-		a, err = peer.Decode[peer.Answer](raw)
+		a, err = peer.Decode[peer.PollReply](raw)
 	}
 
 	if err != nil {

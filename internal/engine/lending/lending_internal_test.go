@@ -23,7 +23,7 @@ var (
 )
 
 // lent is the worker of the host in a poll, with one slot for the polled owner.
-var lent = []peer.Worker{{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Lend: 1}}
+var lent = []peer.PollWorker{{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Lend: 1}}
 
 // owner is a node with one task and no worker for it: board, lane and session of the borrowed
 // worker in one.
@@ -35,7 +35,7 @@ type owner struct {
 	mu        sync.Mutex
 	waits     bool // the task waits for a worker
 	held      bool // the claim is held
-	worker    *Worker
+	worker    *LockedWorker
 	reports   int
 	given     []model.ClaimRef
 	proposals int
@@ -110,7 +110,7 @@ func (*owner) KeptFor() map[model.NodeID]bool           { return nil }
 func (*owner) Alive(model.NodeID) bool                   { return true }
 func (*owner) Serving() bool                             { return true }
 func (*owner) LookAround()                               {}
-func (o *owner) Lane(model.ClaimRef) loan.Lane           { return o }
+func (o *owner) Lane(model.ClaimRef) loan.ClaimLane      { return o }
 func (*owner) Attach(_ model.ClaimRef, _ queue.WorkerID) {}
 func (*owner) Progress(model.ClaimRef, model.Payload)    {}
 func (*owner) Lose(model.ClaimRef)                       {}
@@ -129,7 +129,7 @@ func (o *owner) Report(r *model.TaskReport, _ queue.WorkerID) {
 	go o.worker.Settled(r.Ref, nil)
 }
 
-func (o *owner) Hire(w *Worker, _ model.TaskOffer, _ model.NodeID) loan.Hired {
+func (o *owner) Hire(w *LockedWorker, _ model.TaskOffer, _ model.NodeID) loan.Hired {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.worker = w
@@ -137,10 +137,10 @@ func (o *owner) Hire(w *Worker, _ model.TaskOffer, _ model.NodeID) loan.Hired {
 }
 
 // poll makes the host poll; the answer is nil if there is none yet.
-func (o *owner) poll(p *peer.Poll) (answer *peer.Answer) {
+func (o *owner) poll(p *peer.Poll) (answer *peer.PollReply) {
 	o.borrower.Polled(hostID, p, func(body []byte) {
 		var err error
-		if answer, err = peer.Decode[peer.Answer](body); err != nil {
+		if answer, err = peer.Decode[peer.PollReply](body); err != nil {
 			o.t.Error(err)
 		}
 	})
@@ -169,15 +169,15 @@ func newHost() *host {
 	return h
 }
 
-func (*host) Alive(model.NodeID) bool       { return true }
-func (*host) LookAround()                   {}
-func (*host) GiveBack([]model.ClaimRef)     {}
-func (*host) Lane(model.ClaimRef) loan.Lane { return nil }
-func (h *host) Workers() []loan.Own         { return []loan.Own{h} }
-func (*host) Offer() *model.TaskOffer       { return &offer }
-func (*host) Rejoin()                       {}
-func (*host) Deliver(model.ClaimRef)        {}
-func (*host) Stop(model.ClaimRef, bool)     {}
+func (*host) Alive(model.NodeID) bool            { return true }
+func (*host) LookAround()                        {}
+func (*host) GiveBack([]model.ClaimRef)          {}
+func (*host) Lane(model.ClaimRef) loan.ClaimLane { return nil }
+func (h *host) Workers() []loan.Own              { return []loan.Own{h} }
+func (*host) Offer() *model.TaskOffer            { return &offer }
+func (*host) Rejoin()                            {}
+func (*host) Deliver(model.ClaimRef)             {}
+func (*host) Stop(model.ClaimRef, bool)          {}
 
 func (h *host) Idle() int {
 	h.mu.Lock()
@@ -260,19 +260,19 @@ func (h *host) Settle(model.ClaimRef, error) {
 type line struct {
 	o     *owner
 	h     *host
-	lose  func(a *peer.Answer) bool
+	lose  func(a *peer.PollReply) bool
 	twice bool
 }
 
 func (l *line) Call(ctx context.Context, _ model.NodeID, question []byte) ([]byte, error) {
 	answers := make(chan []byte, 1)
-	Handler{Borrower: l.o.borrower}.Asked(hostID, question, func(body []byte) {
-		if a, err := peer.Decode[peer.Answer](body); err != nil || !l.lose(a) {
+	PeerHandler{Borrower: l.o.borrower}.Asked(hostID, question, func(body []byte) {
+		if a, err := peer.Decode[peer.PollReply](body); err != nil || !l.lose(a) {
 			answers <- body
 		}
 	})
 	if l.twice {
-		Handler{Borrower: l.o.borrower}.Asked(hostID, question, func([]byte) { l.o.t.Error("the same poll is answered twice") })
+		PeerHandler{Borrower: l.o.borrower}.Asked(hostID, question, func([]byte) { l.o.t.Error("the same poll is answered twice") })
 	}
 	select {
 	case body := <-answers:
@@ -282,7 +282,7 @@ func (l *line) Call(ctx context.Context, _ model.NodeID, question []byte) ([]byt
 	}
 }
 
-func (l *line) Tell(_ model.NodeID, word []byte) { Handler{Lender: l.h.lender}.Told(ownerID, word) }
+func (l *line) Tell(_ model.NodeID, word []byte) { PeerHandler{Lender: l.h.lender}.Told(ownerID, word) }
 
 // A task goes to a worker of another node and its report comes back, although each answer is lost
 // the first time and each poll arrives twice. Afterwards the slot belongs to the worker again.
@@ -293,7 +293,7 @@ func TestTaskGoesAndComesBack(t *testing.T) {
 		var mu sync.Mutex
 		var lost []string
 
-		l := &line{o: o, h: h, twice: true, lose: func(a *peer.Answer) bool {
+		l := &line{o: o, h: h, twice: true, lose: func(a *peer.PollReply) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, e := range a.Entries {

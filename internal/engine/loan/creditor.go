@@ -45,7 +45,7 @@ type loan struct {
 	wants  []queue.Want
 	// since is what the owner has knocked for during a poll: the answer to the poll may not include
 	// it.
-	since   []peer.Want
+	since   []peer.WantedTasks
 	poll    bool // at once
 	calling bool
 	polled  time.Time // when the last answered poll was sent
@@ -81,7 +81,7 @@ func (c *Creditor) Wanted() bool {
 // Close drops all owners. The caller must call it after the last poll has ended. It returns the
 // slots that are still lent: they belong to the workers again, which outlive this life of the node.
 func (c *Creditor) Close() (home []Lent) {
-	for _, l := range c.sorted() {
+	for _, l := range c.sortedLoans() {
 		home = append(home, l.kept...)
 	}
 	clear(c.loans)
@@ -92,8 +92,8 @@ func (c *Creditor) Close() (home []Lent) {
 // that are gone.
 func (c *Creditor) Seen(v *store.View) (home []Lent) {
 	c.view = v
-	for _, l := range c.sorted() {
-		if !l.calling && !c.lives(l.node) {
+	for _, l := range c.sortedLoans() {
+		if !l.calling && !c.isAlive(l.node) {
 			delete(c.loans, l.node)
 			home = append(home, l.kept...)
 		}
@@ -102,7 +102,7 @@ func (c *Creditor) Seen(v *store.View) (home []Lent) {
 	return home
 }
 
-func (c *Creditor) lives(node model.NodeID) bool {
+func (c *Creditor) isAlive(node model.NodeID) bool {
 	return slices.ContainsFunc(c.view.Members, func(m store.Member) bool { return m.ID == node })
 }
 
@@ -110,7 +110,7 @@ func (c *Creditor) lives(node model.NodeID) bool {
 func (c *Creditor) Knocked(from model.NodeID, k *peer.Knock) {
 	l := c.loan(from)
 	if len(k.Wants) > 0 {
-		l.want(k.Wants)
+		l.setWants(k.Wants)
 		if l.calling {
 			l.since = k.Wants
 		}
@@ -129,12 +129,12 @@ func (c *Creditor) loan(node model.NodeID) *loan {
 	return l
 }
 
-// sorted returns all loans, in the order of their nodes.
-func (c *Creditor) sorted() []*loan {
+// sortedLoans returns all loans, in the order of their nodes.
+func (c *Creditor) sortedLoans() []*loan {
 	return slices.SortedFunc(maps.Values(c.loans), func(a, b *loan) int { return compareNodes(a.node, b.node) })
 }
 
-func (l *loan) want(wants []peer.Want) {
+func (l *loan) setWants(wants []peer.WantedTasks) {
 	l.wants = l.wants[:0]
 	for _, w := range wants {
 		l.wants = append(l.wants, queue.Want(w))
@@ -148,7 +148,7 @@ func (c *Creditor) owner(ref model.ClaimRef) model.NodeID {
 
 // Round returns the polls that are due, and how long to wait until another is due by time; 0 for
 // never. Each poll ends with a call of Failed, or of Heard and Done.
-func (c *Creditor) Round(now time.Time) (polls []*Poll, wait time.Duration) {
+func (c *Creditor) Round(now time.Time) (polls []*OpenPoll, wait time.Duration) {
 	if c.view == nil {
 		return nil, 0
 	}
@@ -160,13 +160,13 @@ func (c *Creditor) Round(now time.Time) (polls []*Poll, wait time.Duration) {
 	}
 
 	workers := c.cfg.Host.Workers()
-	held, news := c.held(workers)
+	held, news := c.heldNodes(workers)
 	maps.DeleteFunc(c.ended, func(_ model.ClaimRef, at time.Time) bool { return now.Sub(at) > c.cfg.Pace.RememberFor })
 	for node := range held {
 		c.loan(node)
 	}
 
-	for _, l := range c.sorted() {
+	for _, l := range c.sortedLoans() {
 		if l.calling {
 			continue
 		}
@@ -193,9 +193,9 @@ func (c *Creditor) Round(now time.Time) (polls []*Poll, wait time.Duration) {
 	return polls, wait
 }
 
-// held returns the nodes that own runs of held claims, and the ones that must receive news. It
+// heldNodes returns the nodes that own runs of held claims, and the ones that must receive news. It
 // delivers news of runs that this node owns by now.
-func (c *Creditor) held(workers []Own) (held, news map[model.NodeID]bool) {
+func (c *Creditor) heldNodes(workers []Own) (held, news map[model.NodeID]bool) {
 	held, news = map[model.NodeID]bool{}, map[model.NodeID]bool{}
 	for _, s := range workers {
 		s.Each(func(ref model.ClaimRef, fresh bool) {
@@ -213,17 +213,17 @@ func (c *Creditor) held(workers []Own) (held, news map[model.NodeID]bool) {
 
 // lendable reports whether a worker has free slots for what an owner wants.
 func (l *loan) lendable(workers []Own) bool {
-	return slices.ContainsFunc(workers, func(s Own) bool { return l.wantsOf(s) && s.Idle() > 0 })
+	return slices.ContainsFunc(workers, func(s Own) bool { return l.wantsTasksOf(s) && s.Idle() > 0 })
 }
 
-func (l *loan) wantsOf(s Own) bool {
+func (l *loan) wantsTasksOf(s Own) bool {
 	return slices.ContainsFunc(l.wants, func(w queue.Want) bool { return covers(s.Offer(), w) })
 }
 
 // Over schedules a poll of the node that made an ended claim, if that node no longer owns the run:
 // it does not know that the claim has ended and its permit is free.
 func (c *Creditor) Over(ref model.ClaimRef, maker model.NodeID) {
-	if c.view == nil || c.owner(ref) == maker || !c.lives(maker) {
+	if c.view == nil || c.owner(ref) == maker || !c.isAlive(maker) {
 		return
 	}
 	c.loan(maker).poll = true

@@ -88,20 +88,20 @@ func NewDebtor(cfg DebtorConfig) *Debtor {
 	return &Debtor{cfg: cfg, nodes: map[model.NodeID]*neighbour{}, unheard: map[model.ClaimRef]unheard{}}
 }
 
-// Call is a knock for a node.
-type Call struct {
+// KnockCall is a knock for a node.
+type KnockCall struct {
 	Node  model.NodeID
 	Knock peer.Knock
 }
 
 // Round returns the nodes to knock at now, and whether to call it again after Pace.PendAgain even
 // if nothing happens. Afterwards the caller must let the board propose.
-func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
+func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 	pace, board := &d.cfg.Pace, d.cfg.Board
 	at := func(node model.NodeID) *peer.Knock {
-		i := slices.IndexFunc(calls, func(c Call) bool { return c.Node == node })
+		i := slices.IndexFunc(calls, func(c KnockCall) bool { return c.Node == node })
 		if i < 0 {
-			i, calls = len(calls), append(calls, Call{Node: node})
+			i, calls = len(calls), append(calls, KnockCall{Node: node})
 		}
 		return &calls[i].Knock
 	}
@@ -121,7 +121,7 @@ func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
 			continue
 		}
 		again = true
-		if n := d.nodes[o.node]; n == nil || now.Sub(n.spoke()) >= pace.KnockAgain {
+		if n := d.nodes[o.node]; n == nil || now.Sub(n.lastContact()) >= pace.KnockAgain {
 			at(o.node).Poll = true
 		}
 	}
@@ -131,7 +131,7 @@ func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
 	// when.
 	for node := range kept {
 		again = true
-		if n := d.nodes[node]; n != nil && now.Sub(n.spoke()) >= pace.KnockAgain {
+		if n := d.nodes[node]; n != nil && now.Sub(n.lastContact()) >= pace.KnockAgain {
 			at(node).Poll = true
 		}
 	}
@@ -140,21 +140,21 @@ func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
 	for _, n := range d.neighbours() {
 		node := n.node
 		n.tidy(now)
-		if wait := now.Sub(n.spoke()); n.answer == nil && len(n.pending) > 0 {
+		if wait := now.Sub(n.lastContact()); n.answer == nil && len(n.pending) > 0 {
 			// Entries of an answer have arrived, unless the answer was lost; then the node asks
 			// again on its own.
 			if unsent := n.last > n.sent; unsent && (!n.coming || wait >= pace.PendAgain) || wait >= pace.KnockAgain {
 				at(node).Poll = true
 			}
 		}
-		if n.idle() && !kept[node] && now.Sub(n.spoke()) >= pace.ForgetAfter {
+		if n.idle() && !kept[node] && now.Sub(n.lastContact()) >= pace.ForgetAfter {
 			d.forget(n)
 		} else if len(n.workers) > 0 {
 			again = true
 		}
 	}
 
-	slices.SortFunc(calls, func(a, b Call) int { return compareNodes(a.Node, b.Node) })
+	slices.SortFunc(calls, func(a, b KnockCall) int { return compareNodes(a.Node, b.Node) })
 	for i := range calls {
 		n, k := d.neighbour(calls[i].Node), &calls[i].Knock
 		n.knocked, n.knows, n.coming = now, n.knows || len(k.Wants) > 0, true
@@ -167,9 +167,9 @@ func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
 func (d *Debtor) knockFor(now time.Time, w queue.Want, at func(model.NodeID) *peer.Knock) {
 	for i := range d.others {
 		o := &d.others[i]
-		if n := d.nodes[o.node]; !o.draining && !o.nodeDraining && o.covers(w) && (n == nil || !n.knows || now.Sub(n.spoke()) >= d.cfg.Pace.KnockAgain) {
-			if k := at(o.node); !slices.Contains(k.Wants, peer.Want(w)) {
-				k.Wants = append(k.Wants, peer.Want(w))
+		if n := d.nodes[o.node]; !o.draining && !o.nodeDraining && o.covers(w) && (n == nil || !n.knows || now.Sub(n.lastContact()) >= d.cfg.Pace.KnockAgain) {
+			if k := at(o.node); !slices.Contains(k.Wants, peer.WantedTasks(w)) {
+				k.Wants = append(k.Wants, peer.WantedTasks(w))
 			}
 		}
 	}
@@ -185,7 +185,7 @@ func compareNodes(a, b model.NodeID) int { return bytes.Compare(a[:], b[:]) }
 func (d *Debtor) neighbour(node model.NodeID) *neighbour {
 	n := d.nodes[node]
 	if n == nil {
-		n = &neighbour{d: d, node: node, workers: map[string]*Worker{}, stream: d.cfg.NewStream()}
+		n = &neighbour{d: d, node: node, workers: map[string]*BorrowedWorker{}, stream: d.cfg.NewStream()}
 		d.nodes[node] = n
 	}
 	return n
@@ -256,7 +256,7 @@ func (d *Debtor) Dropped(ref model.ClaimRef) bool {
 	if !known || n == nil || n.heard.Before(o.since.Add(d.cfg.Pace.SureAfter)) || n.listed[ref] {
 		return false
 	}
-	return !slices.ContainsFunc(n.pending, func(e entry) bool { return e.Claim != nil && e.Claim.Ref == ref })
+	return !slices.ContainsFunc(n.pending, func(e datedEntry) bool { return e.Claim != nil && e.Claim.Ref == ref })
 }
 
 // Terms is the result of a poll.
@@ -267,7 +267,7 @@ type Terms struct {
 
 // Polled takes in a poll of another node. If taken is true, the caller must give back the missing
 // claims, call Board.LetGo and Board.Lend, and then call Reply.
-func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer func(*peer.Answer)) (t Terms, taken bool) {
+func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) (t Terms, taken bool) {
 	if d.closed || !d.cfg.Owner.Alive(from) {
 		d.cfg.Owner.LookAround() // it may have joined since; it asks again
 		return t, false
@@ -279,7 +279,7 @@ func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer f
 	n.seq, n.heard, n.answer, n.coming = p.Seq, now, answer, false
 	n.strange = nil
 	if p.Stream == n.stream {
-		n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.N <= p.Seen })
+		n.pending = slices.DeleteFunc(n.pending, func(e datedEntry) bool { return e.N <= p.Seen })
 	}
 	t.Missing, t.Lend = n.take(p)
 	return t, true

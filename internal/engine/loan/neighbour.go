@@ -14,18 +14,18 @@ import (
 type neighbour struct {
 	d       *Debtor
 	node    model.NodeID
-	workers map[string]*Worker
+	workers map[string]*BorrowedWorker
 	listed  map[model.ClaimRef]bool // the claims of its last poll
 	seq     uint64                  // of that poll
 	heard   time.Time
 
 	stream  model.RunID
-	last    uint64  // number of the last entry
-	sent    uint64  // number of the last entry that was in an answer
-	pending []entry // entries that no poll has acknowledged
+	last    uint64       // number of the last entry
+	sent    uint64       // number of the last entry that was in an answer
+	pending []datedEntry // entries that no poll has acknowledged
 
-	answer   func(*peer.Answer) // answers the open poll; nil if there is none
-	expected int                // claims and reports that are being committed
+	answer   func(*peer.PollReply) // answers the open poll; nil if there is none
+	expected int                   // claims and reports that are being committed
 	strange  []model.ClaimRef
 
 	knows   bool // it knows that tasks wait, and polls on its own when it has slots
@@ -33,14 +33,14 @@ type neighbour struct {
 	knocked time.Time
 }
 
-// entry is an entry for a worker of another node, with its time.
-type entry struct {
+// datedEntry is an entry for a worker of another node, with its time.
+type datedEntry struct {
 	peer.Entry
 	at time.Time
 }
 
-// spoke returns when the two nodes last exchanged a message.
-func (n *neighbour) spoke() time.Time {
+// lastContact returns when the two nodes last exchanged a message.
+func (n *neighbour) lastContact() time.Time {
 	if n.knocked.After(n.heard) {
 		return n.knocked
 	}
@@ -121,7 +121,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 			w.known[ref] = true
 		}
 		for j := range pw.Holds {
-			w.holds(&pw.Holds[j])
+			w.noteHold(&pw.Holds[j])
 		}
 
 		for ref := range w.known {
@@ -156,11 +156,11 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 }
 
 // worker returns a worker of the node as it is on the board, and hires it if it is new.
-func (n *neighbour) worker(pw *peer.Worker) *Worker {
+func (n *neighbour) worker(pw *peer.PollWorker) *BorrowedWorker {
 	w := n.workers[pw.Name]
 	offer := model.TaskOffer{Name: pw.Name, Tenants: pw.Tenants, Queues: pw.Queues, Kinds: pw.Kinds, Version: pw.Version}
 	if w == nil {
-		w = &Worker{n: n, known: map[model.ClaimRef]bool{}, reports: map[model.ClaimRef]bool{}, offer: offer}
+		w = &BorrowedWorker{n: n, known: map[model.ClaimRef]bool{}, reports: map[model.ClaimRef]bool{}, offer: offer}
 		w.session = n.d.cfg.Owner.Hire(w, offer, n.node)
 		n.workers[pw.Name] = w
 	}
@@ -170,7 +170,7 @@ func (n *neighbour) worker(pw *peer.Worker) *Worker {
 // reply answers the open poll. Lent slots that were not used belong to the node again.
 func (n *neighbour) reply(now time.Time) {
 	cfg := &n.d.cfg
-	a := peer.Answer{Seq: n.seq, Stream: n.stream, Strange: n.strange}
+	a := peer.PollReply{Seq: n.seq, Stream: n.stream, Strange: n.strange}
 	wants := cfg.Board.Unlend(n.ids())
 
 	// Without a lease another node may own the runs by now, and have made claims that look ended
@@ -194,7 +194,7 @@ func (n *neighbour) reply(now time.Time) {
 	a.Coming += max(n.expected, 0)
 	for _, w := range wants {
 		if n.covers(w) {
-			a.Wants = append(a.Wants, peer.Want(w))
+			a.Wants = append(a.Wants, peer.WantedTasks(w))
 		}
 	}
 
@@ -206,7 +206,7 @@ func (n *neighbour) reply(now time.Time) {
 
 // tidy drops claims that have ended.
 func (n *neighbour) tidy(now time.Time) {
-	n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.Claim != nil && n.over(&e, now) })
+	n.pending = slices.DeleteFunc(n.pending, func(e datedEntry) bool { return e.Claim != nil && n.over(&e, now) })
 	for _, w := range n.workers {
 		for ref := range w.known {
 			if n.d.cfg.Owner.Lane(ref) == nil || !n.d.cfg.Board.Holds(w.session.ID(), ref) {
@@ -219,7 +219,7 @@ func (n *neighbour) tidy(now time.Time) {
 // over reports whether the claim of an entry should no longer be executed. The claim of a run that
 // has moved is still sent for a while: its next owner waits longer than that before it decides that
 // no worker has it.
-func (n *neighbour) over(e *entry, now time.Time) bool {
+func (n *neighbour) over(e *datedEntry, now time.Time) bool {
 	w := n.workers[e.Worker]
 	if w == nil {
 		return false // the node gives it back, because the worker has left
@@ -263,11 +263,11 @@ func (n *neighbour) covers(want queue.Want) bool {
 func (n *neighbour) push(now time.Time, e peer.Entry) {
 	n.last++
 	e.N = n.last
-	n.pending = append(n.pending, entry{e, now})
+	n.pending = append(n.pending, datedEntry{e, now})
 }
 
-// pushed answers the open poll, or schedules a knock so that the node fetches its entries.
-func (n *neighbour) pushed(now time.Time) {
+// flush answers the open poll, or schedules a knock so that the node fetches its entries.
+func (n *neighbour) flush(now time.Time) {
 	switch {
 	case n.answer != nil && n.expected <= 0:
 		n.reply(now)

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Node is the life of a node that lends and borrows.
-type Node interface {
+// Party is the life of a node that lends and borrows.
+type Party interface {
 	// Alive reports whether another node had a lease at the last look at the members.
 	Alive(node model.NodeID) bool
 	// LookAround makes the node look at the members soon. It never waits.
@@ -16,11 +16,11 @@ type Node interface {
 	// It never waits.
 	GiveBack(claims []model.ClaimRef)
 	// Lane returns the lane of a claim's run; nil if this node does not own it.
-	Lane(claim model.ClaimRef) Lane
+	Lane(claim model.ClaimRef) ClaimLane
 }
 
-// Lane decides about claims of runs that this node owns. No method waits.
-type Lane interface {
+// ClaimLane decides about claims of runs that this node owns. No method waits.
+type ClaimLane interface {
 	// Attach says which worker executes a claim.
 	Attach(claim model.ClaimRef, worker queue.WorkerID)
 	// Report delivers the outcome of a worker's claim.
@@ -33,11 +33,11 @@ type Lane interface {
 
 // Owner is the life of a node that borrows.
 type Owner interface {
-	Node
+	Party
 	// Serving reports whether its lease certainly holds.
 	Serving() bool
 	// Hire puts a worker of another node on the board, without slots.
-	Hire(w *Worker, offer model.TaskOffer, node model.NodeID) Hired
+	Hire(w *BorrowedWorker, offer model.TaskOffer, node model.NodeID) Hired
 }
 
 // Hired is the session of a worker of another node. It records which claims count as executed
@@ -77,7 +77,7 @@ type Slot struct {
 
 // Host is the life of a node that lends.
 type Host interface {
-	Node
+	Party
 	// Workers returns its own workers that take tasks.
 	Workers() []Own
 }

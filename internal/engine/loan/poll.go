@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Poll is a poll of an owner in flight.
-type Poll struct {
+// OpenPoll is a poll of an owner in flight.
+type OpenPoll struct {
 	Node   model.NodeID
 	Letter peer.Poll
 
@@ -24,20 +24,20 @@ type Poll struct {
 }
 
 // compose lends slots to an owner, and builds the message of the poll.
-func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *Poll {
-	p := &Poll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept))}
+func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *OpenPoll {
+	p := &OpenPoll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept))}
 	p.Letter = peer.Poll{Seq: l.seq, Stream: l.stream, Seen: l.seen}
 	l.kept = nil
 
 	room := progressSize
 	for _, s := range workers {
 		offer := s.Offer()
-		w := peer.Worker{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Version: offer.Version}
+		w := peer.PollWorker{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Version: offer.Version}
 		i := slices.IndexFunc(p.lent, func(x Lent) bool { return x.Own == s })
 		if i < 0 {
 			i, p.lent, p.sent = len(p.lent), append(p.lent, Lent{Own: s}), append(p.sent, nil)
 		}
-		if l.wantsOf(s) {
+		if l.wantsTasksOf(s) {
 			p.lent[i].Count += s.LendOut(mostLent - p.lent[i].Count)
 		}
 		w.Lend = p.lent[i].Count
@@ -52,10 +52,10 @@ func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *Poll {
 }
 
 // Lent returns the slots that the owner may use until the poll ends.
-func (p *Poll) Lent() []Lent { return p.lent }
+func (p *OpenPoll) Lent() []Lent { return p.lent }
 
 // Failed ends a poll without an answer. The caller must have called Regain for its slots.
-func (c *Creditor) Failed(now time.Time, p *Poll) {
+func (c *Creditor) Failed(now time.Time, p *OpenPoll) {
 	p.loan.calling, p.loan.poll = false, true
 	c.rest(now, p.loan)
 	c.cfg.Nudge()
@@ -69,7 +69,7 @@ func (c *Creditor) rest(now time.Time, l *loan) {
 
 // Heard takes in the answer to a poll, and returns its new entries. The caller must let the workers
 // execute them (CarryOut), end the loan of the unused slots (Home, Regain), and then call Done.
-func (c *Creditor) Heard(now time.Time, p *Poll, a *peer.Answer) (fresh []peer.Entry) {
+func (c *Creditor) Heard(now time.Time, p *OpenPoll, a *peer.PollReply) (fresh []peer.Entry) {
 	for i, refs := range p.sent {
 		for _, ref := range a.Strange {
 			delete(refs, ref)
@@ -102,14 +102,14 @@ func (c *Creditor) Heard(now time.Time, p *Poll, a *peer.Answer) (fresh []peer.E
 		fresh = append(fresh, e)
 	}
 
-	l.want(append(slices.Clip(a.Wants), l.since...))
+	l.setWants(append(slices.Clip(a.Wants), l.since...))
 	l.since, p.fresh = nil, len(fresh)
 	return fresh
 }
 
 // Home returns the slots that the owner has not used. Slots stay lent if claims for them are in
 // flight. got is how many claims each worker got from CarryOut.
-func (p *Poll) Home(a *peer.Answer, got map[Own]int) (home []Lent) {
+func (p *OpenPoll) Home(a *peer.PollReply, got map[Own]int) (home []Lent) {
 	coming := a.Coming
 	for _, x := range p.lent {
 		if n := max(0, min(coming, x.Count-got[x.Own])); n > 0 {
@@ -137,7 +137,7 @@ func Regain(home []Lent) {
 }
 
 // Done ends an answered poll.
-func (c *Creditor) Done(now time.Time, p *Poll, a *peer.Answer) {
+func (c *Creditor) Done(now time.Time, p *OpenPoll, a *peer.PollReply) {
 	l := p.loan
 	l.kept = p.kept
 	l.calling, l.polled = false, p.began

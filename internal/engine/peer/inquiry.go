@@ -135,8 +135,8 @@ func (k Asker) inquire(ctx context.Context, to model.NodeID, q asked) (told info
 	}
 }
 
-// inquired passes an inquiry to the handler, if it answers inquiries.
-func (p *Post) inquired(m *store.PeerMail) {
+// handleInquiry passes an inquiry to the handler, if it answers inquiries.
+func (p *Post) handleInquiry(m *store.PeerMail) {
 	h, ok := p.handler.(Informant)
 	if !ok {
 		return

@@ -15,8 +15,8 @@ import (
 // The owner sends the workers of a node a stream of numbered entries. An answer contains all
 // entries that the poll has not acknowledged, so a lost or repeated answer does no harm.
 
-// Want is a kind of waiting tasks in a queue.
-type Want struct {
+// WantedTasks is a kind of waiting tasks in a queue.
+type WantedTasks struct {
 	Tenant string `cbor:"1,keyasint"`
 	Queue  string `cbor:"2,keyasint"`
 	Kind   string `cbor:"3,keyasint"`
@@ -26,8 +26,8 @@ type Want struct {
 type Knock struct {
 	// Wants are the kinds of tasks that wait there for a worker. Poll asks for a poll in any case:
 	// there are entries to fetch, or the owner needs to know what the node has.
-	Wants []Want `cbor:"1,keyasint,omitempty"`
-	Poll  bool   `cbor:"2,keyasint,omitempty"`
+	Wants []WantedTasks `cbor:"1,keyasint,omitempty"`
+	Poll  bool          `cbor:"2,keyasint,omitempty"`
 }
 
 // Poll is sent by a node to an owner.
@@ -38,11 +38,11 @@ type Poll struct {
 	Stream model.RunID `cbor:"2,keyasint,omitzero"`
 	Seen   uint64      `cbor:"3,keyasint,omitempty"`
 	// Workers are all workers of the node.
-	Workers []Worker `cbor:"4,keyasint,omitempty"`
+	Workers []PollWorker `cbor:"4,keyasint,omitempty"`
 }
 
-// Worker is a worker of the polling node.
-type Worker struct {
+// PollWorker is a worker of the polling node.
+type PollWorker struct {
 	Name    string   `cbor:"1,keyasint"`
 	Tenants []string `cbor:"2,keyasint,omitempty"`
 	Queues  []string `cbor:"3,keyasint,omitempty"`
@@ -66,15 +66,15 @@ type Hold struct {
 	Report *model.TaskReport `cbor:"4,keyasint,omitempty"`
 }
 
-// Answer is the owner's answer to a poll.
-type Answer struct {
+// PollReply is the owner's answer to a poll.
+type PollReply struct {
 	Seq     uint64      `cbor:"1,keyasint"` // of the poll
 	Stream  model.RunID `cbor:"2,keyasint"`
 	Entries []Entry     `cbor:"3,keyasint,omitempty"`
 	// Wants are the tasks that still wait there and that the workers could take. Coming is how many
 	// more entries follow: the node should poll again at once.
-	Wants  []Want `cbor:"4,keyasint,omitempty"`
-	Coming int    `cbor:"5,keyasint,omitempty"`
+	Wants  []WantedTasks `cbor:"4,keyasint,omitempty"`
+	Coming int           `cbor:"5,keyasint,omitempty"`
 	// Strange are claims with news in the poll whose runs the owner does not own either.
 	Strange []model.ClaimRef `cbor:"6,keyasint,omitempty"`
 }
@@ -109,7 +109,7 @@ var decMode = func() cbor.DecMode {
 }()
 
 // Encode encodes one of the messages above.
-func Encode[T Knock | Poll | Answer](v *T) []byte {
+func Encode[T Knock | Poll | PollReply](v *T) []byte {
 	b, err := cbor.Marshal(v)
 	if err != nil {
 		panic(err) // cannot happen: every value of these types can be encoded
@@ -118,7 +118,7 @@ func Encode[T Knock | Poll | Answer](v *T) []byte {
 }
 
 // Decode decodes one of the messages above.
-func Decode[T Knock | Poll | Answer](b []byte) (*T, error) {
+func Decode[T Knock | Poll | PollReply](b []byte) (*T, error) {
 	v := new(T)
 	if err := decMode.Unmarshal(b, v); err != nil {
 		return nil, fmt.Errorf("what another node said: %w", err)

@@ -230,7 +230,7 @@ func (p *Post) hear(m *store.PeerMail) {
 	case word:
 		p.handler.Told(m.From, body)
 	case inquiry:
-		p.inquired(m)
+		p.handleInquiry(m)
 	case answer:
 		p.mu.Lock()
 		answered := p.calls[m.Re]

@@ -91,11 +91,11 @@ func TestPost(t *testing.T) {
 func TestLoanValues(t *testing.T) {
 	t.Parallel()
 	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: model.Address{Tenant: "t", Type: "x", Key: "k"}, Run: model.RunID{1}, ID: "task"}, Claim: 3}
-	in := peer.Answer{Seq: 1, Stream: model.RunID{2}, Entries: []peer.Entry{
+	in := peer.PollReply{Seq: 1, Stream: model.RunID{2}, Entries: []peer.Entry{
 		{N: 1, Worker: "w", Claim: &model.Claim{Ref: ref, Spec: &model.TaskSpec{Kind: "k"}, Input: model.Payload{Data: []byte("\xff")}, Attempt: 2, Canceled: true}},
 		{N: 2, Worker: "w", Settled: &ref, Refusal: &model.Failure{Kind: "not_owned", Message: "late"}},
 	}}
-	out, err := peer.Decode[peer.Answer](peer.Encode(&in))
+	out, err := peer.Decode[peer.PollReply](peer.Encode(&in))
 	if err != nil || out.Entries[0].Claim.Ref != ref || string(out.Entries[0].Claim.Input.Data) != "\xff" || !out.Entries[0].Claim.Canceled || *out.Entries[1].Settled != ref || out.Entries[1].Refusal.Message != "late" {
 		t.Errorf("%+v, %v", out, err)
 	}

@@ -9,7 +9,7 @@ import (
 // Config configures a board. The zero value is ready to use.
 type Config struct {
 	// Gate decides whether a task may start; nil lets every task start.
-	Gate Gate
+	Gate Admitter
 	// Weights are the shares of tenants. A tenant that is not listed has weight 1.
 	Weights map[string]int
 	// Grace is how long a claim may have no worker, after recovery or after its worker has left,
@@ -359,7 +359,7 @@ func (b *Board) Held(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 // Remove or Add. Reported returns whether the worker had the claim.
 func (b *Board) Reported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
 	b.advance(now)
-	t := b.claimed(claim)
+	t := b.findClaim(claim)
 	if t == nil || t.worker == nil || t.worker.id != id {
 		return false
 	}
@@ -369,8 +369,8 @@ func (b *Board) Reported(now model.Time, id WorkerID, claim model.ClaimRef) bool
 	return true
 }
 
-// claimed returns the task of a claim, if the claim still stands.
-func (b *Board) claimed(claim model.ClaimRef) *task {
+// findClaim returns the task of a claim, if the claim still stands.
+func (b *Board) findClaim(claim model.ClaimRef) *task {
 	t := b.tasks[keyOf(&claim.TaskRef)]
 	if t == nil || t.claim != claim.Claim || t.state < held {
 		return nil

@@ -115,7 +115,7 @@ func (b *Board) Due(now model.Time) []Due {
 // claim. A claim without a worker becomes its own.
 func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld bool) {
 	b.advance(now)
-	t, w := b.claimed(claim), b.workers[id]
+	t, w := b.findClaim(claim), b.workers[id]
 	switch {
 	case t == nil || w == nil || t.state == late || (t.worker != nil && t.worker != w):
 		return false
@@ -131,7 +131,7 @@ func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld 
 // Overdue reports whether Due has returned a deadline of a claim and the caller has not decided
 // yet. After another Held for the claim its deadlines start anew, so it is not overdue.
 func (b *Board) Overdue(claim model.ClaimRef) bool {
-	t := b.claimed(claim)
+	t := b.findClaim(claim)
 	return t != nil && t.state == late
 }
 

@@ -18,9 +18,9 @@ const (
 	Failed                   // the attempt failed
 )
 
-// Gate decides whether a task may start now: limits and breakers. The board calls it; the gate must
+// Admitter decides whether a task may start now: limits and breakers. The board calls it; the gate must
 // not call the board.
-type Gate interface {
+type Admitter interface {
 	// Take takes what the item needs, all or nothing. If the item may not start, it returns why,
 	// and when to ask again (0: after the caller has called Changed).
 	Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time)

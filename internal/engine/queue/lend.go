@@ -36,7 +36,7 @@ func (b *Board) Idle(id WorkerID) int {
 
 // Holds reports whether a claim stands without a report, and has no worker or the given one.
 func (b *Board) Holds(id WorkerID, claim model.ClaimRef) bool {
-	t := b.claimed(claim)
+	t := b.findClaim(claim)
 	return t != nil && t.state != reported && (t.worker == nil || t.worker.id == id)
 }
 

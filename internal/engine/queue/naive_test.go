@@ -11,7 +11,7 @@ import (
 
 // naive is the board as one would explain it: lists that are sorted whenever they are needed.
 type naive struct {
-	gate    Gate
+	gate    Admitter
 	weights map[string]int
 	grace   time.Duration
 	tasks   []*naiveTask
@@ -51,7 +51,7 @@ type naiveTenant struct {
 	keys  map[keyName]*share
 }
 
-func newNaive(gate Gate, weights map[string]int, grace time.Duration) *naive {
+func newNaive(gate Admitter, weights map[string]int, grace time.Duration) *naive {
 	return &naive{gate: gate, weights: weights, grace: grace, closed: map[string]model.Time{}, paused: map[siteName]bool{}, classes: map[string]*naiveShares{}}
 }
 
@@ -86,7 +86,7 @@ func (n *naive) load(id WorkerID) int {
 }
 
 func (w *naiveWorker) class() string {
-	return fmt.Sprintf("%q", []any{sorted(w.offer.Tenants), sorted(w.offer.Queues), sorted(w.offer.Kinds)})
+	return fmt.Sprintf("%q", []any{sortedNames(w.offer.Tenants), sortedNames(w.offer.Queues), sortedNames(w.offer.Kinds)})
 }
 
 func (w *naiveWorker) covers(it *Item) bool {
@@ -642,8 +642,8 @@ func (n *naive) stats() Stats {
 	}
 
 	for _, w := range n.workers {
-		for _, tenant := range sorted(w.offer.Tenants) {
-			for _, queue := range sorted(w.offer.Queues) {
+		for _, tenant := range sortedNames(w.offer.Tenants) {
+			for _, queue := range sortedNames(w.offer.Queues) {
 				at(tenant, queue).Workers++
 				at(tenant, queue).Slots += w.offer.Slots
 			}

@@ -111,7 +111,7 @@ func (b *Board) Join(now model.Time, id WorkerID, offer model.TaskOffer) {
 		b.workers[id] = w
 	}
 	old := w.class
-	c := b.class(sorted(offer.Tenants), sorted(offer.Queues), sorted(offer.Kinds))
+	c := b.class(sortedNames(offer.Tenants), sortedNames(offer.Queues), sortedNames(offer.Kinds))
 	c.workers++
 	b.detach(w)
 	w.class, w.slots = c, max(offer.Slots, 0)
@@ -121,7 +121,7 @@ func (b *Board) Join(now model.Time, id WorkerID, offer model.TaskOffer) {
 	}
 }
 
-func sorted(names []string) []string {
+func sortedNames(names []string) []string {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -157,7 +157,7 @@ func (b *Board) class(tenants, queues, kinds []string) *class {
 	for _, q := range queues {
 		b.byQueue[q] = append(b.byQueue[q], c)
 	}
-	lines := b.covered(c)
+	lines := b.coveredLines(c)
 	// Shares are assigned in this order.
 	slices.SortFunc(lines, func(x, y *line) int { return compareTasks(x.tasks.top(), y.tasks.top()) })
 	for _, ln := range lines {
@@ -169,7 +169,7 @@ func (b *Board) class(tenants, queues, kinds []string) *class {
 
 // dropClass removes a class whose last worker has left.
 func (b *Board) dropClass(c *class) {
-	for _, ln := range b.covered(c) {
+	for _, ln := range b.coveredLines(c) {
 		i := slices.IndexFunc(ln.leaves, func(lf *leaf) bool { return lf.cell.tenant.level.class == c })
 		lf := ln.leaves[i]
 		ln.leaves = slices.Delete(ln.leaves, i, i+1)
@@ -185,8 +185,8 @@ func (b *Board) dropClass(c *class) {
 	}
 }
 
-// covered returns the lines that a class covers.
-func (b *Board) covered(c *class) []*line {
+// coveredLines returns the lines that a class covers.
+func (b *Board) coveredLines(c *class) []*line {
 	var lines []*line
 	for _, tenant := range c.tenants {
 		for _, q := range c.queues {

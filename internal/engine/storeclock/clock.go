@@ -63,7 +63,7 @@ type Verdict struct {
 // copy of the part that is.
 type Clock struct {
 	cfg    Config
-	line   Line
+	line   Mapping
 	set    bool          // there has been a reading
 	agreed time.Duration // own time of the last reading that agreed
 	doubt  *doubt        // nil while the store's clock is trusted
@@ -84,11 +84,11 @@ func New(cfg Config, own time.Duration, wall model.Time) *Clock {
 	cfg.withDefaults()
 	offset := int64(wall) - own.Microseconds()
 
-	return &Clock{cfg: cfg, line: Line{at: own, from: offset, to: offset}}
+	return &Clock{cfg: cfg, line: Mapping{at: own, from: offset, to: offset}}
 }
 
-// Line returns the current mapping from the node's own time to the store's time.
-func (c *Clock) Line() Line { return c.line }
+// Mapping returns the current mapping from the node's own time to the store's time.
+func (c *Clock) Mapping() Mapping { return c.line }
 
 // Now returns the store's time at a moment of the node's own time.
 func (c *Clock) Now(own time.Duration) model.Time { return c.line.Now(own) }
@@ -115,7 +115,7 @@ func (c *Clock) Read(r Reading) Verdict {
 		// Adopt the upper bound: a time that is too early would cut the first sleeps short when it
 		// is corrected.
 		c.set, c.agreed, c.deletes = true, r.Got, r.Got+c.cfg.Persist
-		c.line = Line{at: r.Got, from: high, to: high}
+		c.line = Mapping{at: r.Got, from: high, to: high}
 
 		return Verdict{Change: Adopted, By: ahead}
 	}
@@ -125,7 +125,7 @@ func (c *Clock) Read(r Reading) Verdict {
 	}
 
 	// Make the smallest correction that the reading allows, so that a slow answer changes nothing.
-	c.line = Line{at: r.Got, from: ours, to: min(max(c.line.to, low), high)}
+	c.line = Mapping{at: r.Got, from: ours, to: min(max(c.line.to, low), high)}
 	c.agreed = r.Got
 	if c.doubt == nil {
 		return Verdict{By: ahead}
@@ -147,7 +147,7 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 	if d == nil || got-d.last > c.cfg.Persist/2 || !d.agrees(got, low, high, c.cfg.Jump) {
 		// Freeze the offset: a correction in progress belongs to the time before the jump.
 		ours := c.line.offset(got)
-		c.line = Line{at: got, from: ours, to: ours}
+		c.line = Mapping{at: got, from: ours, to: ours}
 		c.doubt = &doubt{low: low, high: high, since: got, last: got}
 
 		return v
@@ -163,7 +163,7 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 		return v
 	}
 	v.Change = Advanced
-	c.line = Line{at: got, from: low, to: low}
+	c.line = Mapping{at: got, from: low, to: low}
 	c.agreed, c.doubt = got, nil
 	c.deletes = got + c.cfg.Hold
 

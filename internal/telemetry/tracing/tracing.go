@@ -79,8 +79,8 @@ func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *
 	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall && !m.OneWay {
 		kind = trace.SpanKindClient // waits for the answer of the code
 	}
-	ctx, s := t.t.Start(remote(ctx, m.Trace), m.Kind.String()+" "+subject(m), trace.WithSpanKind(kind), trace.WithAttributes(named(m.To)))
-	if !ours(m.To) {
+	ctx, s := t.t.Start(remote(ctx, m.Trace), m.Kind.String()+" "+subject(m), trace.WithSpanKind(kind), trace.WithAttributes(attributeOf(m.To)))
+	if !isInternal(m.To) {
 		m.Trace = textOf(s.SpanContext())
 	}
 	return ctx, &Span{s}
@@ -91,7 +91,7 @@ func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Cont
 	if t == nil || len(ms) == 0 {
 		return ctx, nil
 	}
-	ctx, s := t.t.Start(ctx, ms[0].Kind.String()+" "+subject(ms[0]), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(named(ms[0].To), attrCount.Int(len(ms))))
+	ctx, s := t.t.Start(ctx, ms[0].Kind.String()+" "+subject(ms[0]), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributeOf(ms[0].To), attrCount.Int(len(ms))))
 	of := textOf(s.SpanContext())
 	for _, m := range ms {
 		m.Trace = of
@@ -99,16 +99,16 @@ func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Cont
 	return ctx, &Span{s}
 }
 
-// ours reports whether an execution is one of our own, such as a schedule. It lives forever, so
+// isInternal reports whether an execution is one of our own, such as a schedule. It lives forever, so
 // nothing of it belongs to a span; each execution that it starts has its own trace.
-func ours(a model.Address) bool { return strings.HasPrefix(a.Type, model.ReservedPrefix) }
+func isInternal(a model.Address) bool { return strings.HasPrefix(a.Type, model.ReservedPrefix) }
 
 // Run starts the span of a caller that starts an execution and waits for its end.
 func (t *Tracer) Run(ctx context.Context, m *model.Message) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
-	ctx, s := t.t.Start(ctx, "run "+nameOf(m.To), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(named(m.To)))
+	ctx, s := t.t.Start(ctx, "run "+nameOf(m.To), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributeOf(m.To)))
 	m.Trace = textOf(s.SpanContext())
 	return ctx, &Span{s}
 }
@@ -116,10 +116,10 @@ func (t *Tracer) Run(ctx context.Context, m *model.Message) (context.Context, *S
 // Begun creates a trace for an execution whose starter sent none, such as one of a schedule: that
 // of a new span without a parent.
 func (t *Tracer) Begun(a model.Address) string {
-	if t == nil || ours(a) {
+	if t == nil || isInternal(a) {
 		return ""
 	}
-	_, s := t.t.Start(context.Background(), "start "+nameOf(a), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(named(a)))
+	_, s := t.t.Start(context.Background(), "start "+nameOf(a), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributeOf(a)))
 	s.End()
 	return textOf(s.SpanContext())
 }
@@ -144,12 +144,12 @@ type Ended struct {
 
 // Closed creates the span of a run that has ended.
 func (t *Tracer) Closed(e *Ended) {
-	if t == nil || ours(e.Address) {
+	if t == nil || isInternal(e.Address) {
 		return
 	}
 	_, s := t.t.Start(within(e.Trace), "workflow "+e.Address.Type, trace.WithTimestamp(e.Began), trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(named(e.Address), attrRun.String(e.Run.String()), attrStatus.String(e.Status.String())))
-	ended(s, e.Until, e.Failure)
+		trace.WithAttributes(attributeOf(e.Address), attrRun.String(e.Run.String()), attrStatus.String(e.Status.String())))
+	endAt(s, e.Until, e.Failure)
 }
 
 // Receipt is a signal, promise or update that an execution has received.
@@ -171,7 +171,7 @@ func (t *Tracer) Received(r *Receipt) {
 	}
 	opts := []trace.SpanStartOption{
 		trace.WithTimestamp(r.At), trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(named(r.Address), attrRun.String(r.Run.String()), attrMessage.String(r.Name)),
+		trace.WithAttributes(attributeOf(r.Address), attrRun.String(r.Run.String()), attrMessage.String(r.Name)),
 	}
 	if link := parse(r.RunTrace); link.IsValid() {
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: link}))
@@ -198,12 +198,12 @@ func (t *Tracer) Operated(o *Operation) {
 		return
 	}
 	_, s := t.t.Start(within(o.Trace), "operation "+o.Name, trace.WithTimestamp(o.Handed), trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(named(o.Entity), attrMessage.String(o.Name), attrMailbox.Int64(max(o.Handed.Sub(o.Came), 0).Milliseconds())))
-	ended(s, o.Ended, o.Failure)
+		trace.WithAttributes(attributeOf(o.Entity), attrMessage.String(o.Name), attrMailbox.Int64(max(o.Handed.Sub(o.Came), 0).Milliseconds())))
+	endAt(s, o.Ended, o.Failure)
 }
 
-// ended ends a span that is created afterwards.
-func ended(s trace.Span, at time.Time, failure string) {
+// endAt ends a span that is created afterwards.
+func endAt(s trace.Span, at time.Time, failure string) {
 	if failure != "" {
 		s.SetStatus(codes.Error, failure)
 		s.SetAttributes(attrFailure.String(failure))
@@ -223,11 +223,11 @@ type Attempt struct {
 // Activity starts the span of an attempt. Spans that the code starts with the returned context are
 // its children.
 func (t *Tracer) Activity(ctx context.Context, a *Attempt) (context.Context, *Span) {
-	if t == nil || ours(a.Address) {
+	if t == nil || isInternal(a.Address) {
 		return ctx, nil
 	}
 	ctx, s := t.t.Start(remote(ctx, a.Trace), "activity "+a.Activity, trace.WithSpanKind(trace.SpanKindInternal),
-		trace.WithAttributes(attrActivity.String(a.Activity), attrAttempt.Int(a.Number), named(a.Address), attrRun.String(a.Run.String())))
+		trace.WithAttributes(attrActivity.String(a.Activity), attrAttempt.Int(a.Number), attributeOf(a.Address), attrRun.String(a.Run.String())))
 	return ctx, &Span{s}
 }
 
@@ -238,14 +238,14 @@ func (t *Tracer) Task(ctx context.Context, c *model.Claim) (context.Context, *Sp
 	}
 	ctx, s := t.t.Start(remote(ctx, c.Trace), "task "+c.Spec.Kind, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attrActivity.String(c.Spec.Kind), attrQueue.String(c.Spec.Queue), attrAttempt.Int(c.Attempt), attrRun.String(c.Ref.Run.String()),
-		attrWait.Int64(max(c.Claimed.Sub(c.Visible), 0).Milliseconds()), named(c.Ref.Address),
+		attrWait.Int64(max(c.Claimed.Sub(c.Visible), 0).Milliseconds()), attributeOf(c.Ref.Address),
 	))
 	return ctx, &Span{s}
 }
 
-// named returns the attribute for an address: the workflow, the activity of a standalone task, the
+// attributeOf returns the attribute for an address: the workflow, the activity of a standalone task, the
 // entity or the service.
-func named(a model.Address) attribute.KeyValue {
+func attributeOf(a model.Address) attribute.KeyValue {
 	if kind, ok := strings.CutPrefix(a.Type, model.TaskPrefix); ok {
 		return attrActivity.String(kind)
 	}
