@@ -30,7 +30,8 @@ type board struct {
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
-	loans map[queue.WorkerID]*lending.LockedWorker // the workers among them that belong to other nodes
+	// the workers among them that belong to other nodes
+	loans map[queue.WorkerID]*lending.LockedWorker
 	// lacked is what waited for a worker at the last proposal; see Unserved.
 	lacked   []queue.Want
 	lackedAt time.Time

@@ -107,8 +107,8 @@ func (p *Pool) beat() {
 	p.mu.Lock()
 }
 
-// sendBeats sends beats. It releases the lock during the call. Only one call is in flight at a time, so
-// an older progress cannot arrive after a newer one.
+// sendBeats sends beats. It releases the lock during the call. Only one call is in flight at a
+// time, so an older progress cannot arrive after a newer one.
 func (p *Pool) sendBeats(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
 	over := make(chan struct{})
 	defer close(over)
@@ -121,8 +121,8 @@ func (p *Pool) sendBeats(ctx context.Context, beats []api.Beat) ([]api.BeatReply
 	return replies, err
 }
 
-// sendLastProgress sends the last progress of a failed attempt before its report ends the claim: the next
-// attempt starts from it. Progress that cannot be sent within beatTimeout is dropped.
+// sendLastProgress sends the last progress of a failed attempt before its report ends the claim:
+// the next attempt starts from it. Progress that cannot be sent within beatTimeout is dropped.
 func (p *Pool) sendLastProgress(t *Task) {
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
 	defer cancel()

@@ -175,8 +175,8 @@ func (t *Task) seal() {
 	t.sealing = nil
 }
 
-// sealValue returns a value in its stored form. Sealing is code of users (encryption, blob stores), so
-// a panic in it becomes an error, as it does where outcomes are sealed.
+// sealValue returns a value in its stored form. Sealing is code of users (encryption, blob stores),
+// so a panic in it becomes an error, as it does where outcomes are sealed.
 func (t *Task) sealValue(ctx context.Context, v model.Payload) (sealed model.Payload, err error) {
 	defer func() {
 		if v := recover(); v != nil {

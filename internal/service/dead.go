@@ -140,8 +140,8 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	})
 }
 
-// digestOfRequeue digests what a requeue asks for. It includes the dead task: several dead tasks may
-// have the address of one run.
+// digestOfRequeue digests what a requeue asks for. It includes the dead task: several dead tasks
+// may have the address of one run.
 func digestOfRequeue(r *api.RequeueRequest) []byte {
 	parts := []string{"requeue", r.ID.Run.String(), r.ID.Task}
 	if r.Input != nil && r.Input.Comparable() {

@@ -15,8 +15,8 @@ import (
 // latePatience bounds how long a caller whose deadline has passed waits for an explanation.
 const latePatience = 200 * time.Millisecond
 
-// explainLate adds to the error of a caller whose deadline has passed why its request was not served. A
-// caller that canceled its context does not wait for an explanation.
+// explainLate adds to the error of a caller whose deadline has passed why its request was not
+// served. A caller that canceled its context does not wait for an explanation.
 func (s *Service) explainLate(ctx context.Context, a model.Address, err error) error {
 	if err == nil || !fault.Is(err, fault.Timeout) || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err

@@ -208,8 +208,8 @@ func digestOfPast(op string, r *api.PastRequest) []byte {
 	return digestOf(parts...)
 }
 
-// digestOf digests what a client asks for, where the resulting message depends on what is stored. So a
-// repeated request is recognized although its message may differ.
+// digestOf digests what a client asks for, where the resulting message depends on what is stored.
+// So a repeated request is recognized although its message may differ.
 func digestOf(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {

@@ -236,8 +236,8 @@ func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload,
 	return payloadOf(a, s.explainLate(ctx, m.To, err))
 }
 
-// payloadOf returns the answer of the code. An error of the code keeps its type, and an error of the
-// engine keeps its kind.
+// payloadOf returns the answer of the code. An error of the code keeps its type, and an error of
+// the engine keeps its kind.
 func payloadOf(a model.Answer, err error) (model.Payload, error) {
 	if f := a.Failure; f != nil && fault.ParseKind(f.Kind) == fault.Unclassified {
 		return model.Payload{}, f

@@ -124,8 +124,8 @@ func (k *Gatekeeper) resume(ref model.TaskRef) {
 	}
 }
 
-// restoreEarlier restores an orphan whose worker still executes its claim, after a later attempt that took
-// over its permits has ended. It reports whether there is one.
+// restoreEarlier restores an orphan whose worker still executes its claim, after a later attempt
+// that took over its permits has ended. It reports whether there is one.
 func (k *Gatekeeper) restoreEarlier(ref model.TaskRef) bool {
 	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return !k.busyWith(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim}) })
 	if len(left) == 0 {
@@ -234,7 +234,8 @@ func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
 	}
 }
 
-// orphanTasks returns the tasks of orphans in order, so that the behavior of a node is reproducible.
+// orphanTasks returns the tasks of orphans in order, so that the behavior of a node is
+// reproducible.
 func (k *Gatekeeper) orphanTasks() []model.TaskRef {
 	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
 }

@@ -74,8 +74,8 @@ func (c *circuit) refuse(group string, until model.Time, text string) (ok bool, 
 	return false, model.Reason{Code: model.WaitBreaker, Name: c.id.String(), Until: until, Detail: text}, until
 }
 
-// sharedBreaker returns a shared breaker as this node last saw it, with its configuration brought up to
-// date.
+// sharedBreaker returns a shared breaker as this node last saw it, with its configuration brought
+// up to date.
 func (g *Gate) sharedBreaker(now model.Time, id rule.BreakerID) *breaker.Breaker {
 	config := g.rules.BreakerConfig(id)
 	b := g.stored[id]
@@ -89,8 +89,8 @@ func (g *Gate) sharedBreaker(now model.Time, id rule.BreakerID) *breaker.Breaker
 	return b
 }
 
-// publish publishes the news of a circuit. It queues what a view reports to the shared breaker. For a
-// breaker of its own that has changed, it marks the row as dirty and wakes the refused groups.
+// publish publishes the news of a circuit. It queues what a view reports to the shared breaker. For
+// a breaker of its own that has changed, it marks the row as dirty and wakes the refused groups.
 func (g *Gate) publish(now model.Time, c *circuit, changed bool) {
 	if c.view != nil {
 		m, ok := c.view.Tell()

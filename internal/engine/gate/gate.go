@@ -505,8 +505,8 @@ func (g *Gate) configure(now model.Time, r *resource, n limit.Numbers) {
 	g.exchange(now, r)
 }
 
-// sortedResources returns all resources in canonical order, so that the messages of a walk over them do not
-// depend on the order of a map.
+// sortedResources returns all resources in canonical order, so that the messages of a walk over
+// them do not depend on the order of a map.
 func (g *Gate) sortedResources() []*resource {
 	return slices.SortedFunc(maps.Values(g.resources), func(a, b *resource) int { return a.id.Compare(b.id) })
 }

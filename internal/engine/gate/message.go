@@ -38,8 +38,8 @@ type Wants struct {
 	Over    int // permits that the place has in use beyond its lease
 }
 
-// CompareWants compares notes with the owner of a limit. w is what the owner believes this place wants,
-// after it has received everything that the place sent.
+// CompareWants compares notes with the owner of a limit. w is what the owner believes this place
+// wants, after it has received everything that the place sent.
 func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 	r := g.resource(now, id, g.numbers(id))
 	r.local.Believed(w.Permits, w.Tokens, w.Over)
@@ -190,8 +190,8 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	return nil
 }
 
-// ConfirmAsks says that the stored row now includes the first n Asks of a breaker. Adopt provides that
-// row.
+// ConfirmAsks says that the stored row now includes the first n Asks of a breaker. Adopt provides
+// that row.
 func (g *Gate) ConfirmAsks(id rule.BreakerID, n int) {
 	if g.unsent[id] = g.unsent[id][min(n, len(g.unsent[id])):]; len(g.unsent[id]) == 0 {
 		delete(g.unsent, id)

@@ -18,8 +18,8 @@ const (
 	Failed                   // the attempt failed
 )
 
-// Admitter decides whether a task may start now: limits and breakers. The board calls it; the gate must
-// not call the board.
+// Admitter decides whether a task may start now: limits and breakers. The board calls it; the gate
+// must not call the board.
 type Admitter interface {
 	// Take takes what the item needs, all or nothing. If the item may not start, it returns why,
 	// and when to ask again (0: after the caller has called Changed).

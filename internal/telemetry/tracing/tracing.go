@@ -99,8 +99,8 @@ func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Cont
 	return ctx, &Span{s}
 }
 
-// isInternal reports whether an execution is one of our own, such as a schedule. It lives forever, so
-// nothing of it belongs to a span; each execution that it starts has its own trace.
+// isInternal reports whether an execution is one of our own, such as a schedule. It lives forever,
+// so nothing of it belongs to a span; each execution that it starts has its own trace.
 func isInternal(a model.Address) bool { return strings.HasPrefix(a.Type, model.ReservedPrefix) }
 
 // Run starts the span of a caller that starts an execution and waits for its end.
@@ -243,8 +243,8 @@ func (t *Tracer) Task(ctx context.Context, c *model.Claim) (context.Context, *Sp
 	return ctx, &Span{s}
 }
 
-// attributeOf returns the attribute for an address: the workflow, the activity of a standalone task, the
-// entity or the service.
+// attributeOf returns the attribute for an address: the workflow, the activity of a standalone
+// task, the entity or the service.
 func attributeOf(a model.Address) attribute.KeyValue {
 	if kind, ok := strings.CutPrefix(a.Type, model.TaskPrefix); ok {
 		return attrActivity.String(kind)
