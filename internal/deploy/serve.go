@@ -80,7 +80,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 
 // writeFrame sends one history.
 func writeFrame(w io.Writer, data []byte) error {
-	if err := binary.Write(w, binary.BigEndian, uint32(len(data))); err != nil { //nolint:gosec // its caller has compared it with MaxHistory
+	size := uint32(len(data)) //nolint:gosec // its caller has compared it with MaxHistory
+	if err := binary.Write(w, binary.BigEndian, size); err != nil {
 		return err
 	}
 	_, err := w.Write(data)

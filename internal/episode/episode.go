@@ -75,7 +75,8 @@ func (s *Source) Failed(err error, args ...any) {
 		all = append(all, "failures", l.failures, "for", now.Sub(l.since).Round(time.Millisecond))
 	}
 	l.last = now
-	l.log.Log(context.Background(), slog.LevelWarn, l.failed, all...) //nolint:sloglint // a constant of the caller of New
+	//nolint:sloglint // a constant of the caller of New
+	l.log.Log(context.Background(), slog.LevelWarn, l.failed, all...)
 }
 
 // OK notes that the source works. The episode ends when no other source fails.
