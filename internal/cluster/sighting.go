@@ -54,8 +54,9 @@ func (m *Membership) watch(mono time.Duration) {
 	m.doubted = m.doubt
 
 	// A lease that was written since the last view lasts for longer than that view, or the store's
-	// clock has been back in between.
-	least := m.lastView.Add(m.cfg.TTL)
+	// clock has been back in between. If it is over already, this node has not looked for longer
+	// than a lease, and cannot tell what the clock did in that time.
+	least := max(m.lastView.Add(m.cfg.TTL), m.view.Now)
 	defer func() { m.lastView = m.view.Now }()
 
 	seen := make(map[model.NodeID]sighting, len(m.view.Members))

@@ -70,6 +70,10 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		return x, d
 	}
 
+	if m.Kind == model.MessageMailbox && x.readsSignals(&d, m) {
+		return x, d
+	}
+
 	if !x.Open() {
 		if m.Kind == model.MessageWatch {
 			d.bounce(m, x.Outcome)
@@ -121,7 +125,9 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 			x.park(&d)
 		}
-	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
+	case model.MessageMailbox:
+		x.manageSignal(&d, m, now, lim)
+	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an execution: only entities take a %s", m.To, m.Kind))
 	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite,
 		model.MessageGrant:
@@ -133,7 +139,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 
 // forCode reports whether a message is meant for the code of a workflow.
 func forCode(m *model.Message) bool {
-	return m.Kind == model.MessageSignal || m.Kind == model.MessageSettle || m.Kind == model.MessageUpdate
+	return m.Kind == model.MessageSignal || m.Kind == model.MessageSettle || m.Kind == model.MessageUpdate || m.Kind == model.MessageMailbox
 }
 
 // answers reports whether a message answers something, so that nobody waits for an answer to it.

@@ -166,13 +166,13 @@ func (j job) run() {
 			defer p.leave(false, nil)
 		}
 		if !a.dropped {
-			// never to come here: the run is not idle, whoever holds it next runs the step
-			j.m.outstanding.Add(1)
+			// the run is not idle: the next worker that holds it runs the step
+			j.m.skipped.Add(1)
 			r.running.Add(-1)
 		}
 		a.launched = false
-		r.mu.Unlock()
 		r.bodies.Add(-1)
+		r.giveBackLocked()
 		return
 	}
 

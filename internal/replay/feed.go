@@ -23,6 +23,9 @@ func (m *machine) feed() {
 		return
 	}
 
+	if len(m.r.drops) > 0 {
+		m.vanish(i)
+	}
 	if e.Kind.News() {
 		// even if nobody waited for it: the owner wants to know that no step has begun
 		m.unanswered = true
@@ -43,7 +46,7 @@ func (m *machine) feed() {
 		}
 	case model.EventLabeled:
 		m.labeled(e)
-	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed:
+	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed, model.EventSignalDropped:
 	default:
 		if carriedState(e) {
 			return
