@@ -15,16 +15,16 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// helloTimeout is how long a program may take until it says hello.
+// helloTimeout is how long a program may take to say hello.
 const helloTimeout = 30 * time.Second
 
-// maxChatter is how much a program may print before it says hello: its packages may print while
-// they are initialized.
+// maxChatter is how many bytes a program may print before it says hello: its packages may print
+// during initialization.
 const maxChatter = 1 << 20
 
 // Build is a program that replays histories with its code.
 type Build struct {
-	// Version that the program says it has; empty when it has none.
+	// Version is the version that the program reports; empty if it has none.
 	Version string
 
 	cmd *exec.Cmd
@@ -32,7 +32,7 @@ type Build struct {
 	out *bufio.Reader
 }
 
-// Start runs a program and waits for its greeting. What it prints to standard error goes to log.
+// Start runs a program and waits for its greeting. Its standard error goes to log.
 func Start(ctx context.Context, command []string, log io.Writer) (*Build, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), Env+"=1")
@@ -50,11 +50,11 @@ func Start(ctx context.Context, command []string, log io.Writer) (*Build, error)
 	}
 
 	b := &Build{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	// it may have ended by itself
+	// It may have ended already.
 	late := time.AfterFunc(helloTimeout, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	if err := b.hello(); err != nil {
-		_ = cmd.Process.Kill() // the reason is told; how it ends does not matter
+		_ = cmd.Process.Kill() // the caller gets the reason; how the process ends does not matter
 		_ = cmd.Wait()
 		return nil, fault.New(fault.Invalid, "%s does not answer: call embedded.AnswerDeployCheck first in its main function (%w)", command[0], err)
 	}
@@ -77,7 +77,7 @@ func (b *Build) hello() error {
 	return fmt.Errorf("it printed %d bytes and no greeting", read)
 }
 
-// Replay has the program replay a history.
+// Replay lets the program replay a history.
 func (b *Build) Replay(history []byte) (v Verdict, err error) {
 	if len(history) > MaxHistory {
 		return v, fault.New(fault.Exhausted, "the history has %d bytes, at most %d are replayed", len(history), MaxHistory)
@@ -95,7 +95,7 @@ func (b *Build) Replay(history []byte) (v Verdict, err error) {
 	return v, nil
 }
 
-// Close has the program end.
+// Close ends the program.
 func (b *Build) Close() error {
 	err := b.in.Close()
 	return errors.Join(err, b.cmd.Wait())

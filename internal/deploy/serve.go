@@ -13,26 +13,27 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Env is the variable that tells a program that it was started to replay histories.
+// Env is the environment variable that tells a program that it was started to replay histories.
 const Env = "PERDURE_DEPLOY_CHECK"
 
-// Asked reports whether this process was started to replay histories, and must not open a store.
+// Asked reports whether this process was started to replay histories. Then it must not open a
+// store.
 func Asked() bool { return os.Getenv(Env) != "" }
 
-// greeting is the first line of the answers. It grows when the protocol changes.
+// greeting is the first line of the answers. Its number grows when the protocol changes.
 const greeting = "perdure deploy-check 1 "
 
-// MaxHistory is how large a history may be as it is sent, in bytes.
+// MaxHistory is the maximum size of a history as it is sent, in bytes.
 const MaxHistory = 256 << 20
 
-// Verdict is what a build makes of a history.
+// Verdict is the result of a replay.
 type Verdict struct {
-	Kind string `json:"kind,omitempty"` // of the error; empty when the code fits
+	Kind string `json:"kind,omitempty"` // of the error; empty if the code fits
 	Text string `json:"text,omitempty"`
 }
 
-// Serve answers for a build until the other side has no more histories. The version of the build
-// goes with the greeting.
+// Serve answers for a build until the other side has no more histories. It sends the version of the
+// build with the greeting.
 func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) error) error {
 	hello, err := json.Marshal(version)
 	if err != nil {
@@ -61,7 +62,7 @@ func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) e
 	}
 }
 
-// readFrame reads one history; io.EOF when there is none.
+// readFrame reads one history; io.EOF after the last one.
 func readFrame(r io.Reader) ([]byte, error) {
 	var size uint32
 	if err := binary.Read(r, binary.BigEndian, &size); err != nil {
@@ -79,7 +80,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 
 // writeFrame sends one history.
 func writeFrame(w io.Writer, data []byte) error {
-	if err := binary.Write(w, binary.BigEndian, uint32(len(data))); err != nil { //nolint:gosec // its caller has compared it with MaxHistory
+	size := uint32(len(data)) //nolint:gosec // its caller has compared it with MaxHistory
+	if err := binary.Write(w, binary.BigEndian, size); err != nil {
 		return err
 	}
 	_, err := w.Write(data)

@@ -41,11 +41,12 @@ func at(typ string) model.Address {
 	return model.Address{Tenant: "default", Type: typ, Key: "k"}
 }
 
-// What keeps every process from working on a run comes before what its code waits for, and nothing
-// is called ready that no process can run.
+// A problem that keeps every process from working on a run comes before what its code waits for,
+// and a run that no process can run is never called ready.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	ready, signal := model.Reason{Code: model.WaitTurn}, model.Reason{Code: model.WaitSignal, Name: "word"}
+
 	for name, c := range map[string]struct {
 		run  diagnosis.Run
 		want string
@@ -77,7 +78,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Of a store that no process has open, what an execution waits for comes first.
+// For a store that no process has open, what an execution waits for comes first.
 func TestJudgeWithoutProcesses(t *testing.T) {
 	t.Parallel()
 	w := diagnosis.NewWorld(store.View{Now: now, Owners: []store.ShardOwner{{}}})
@@ -101,7 +102,7 @@ func (f noFlow) Refuses(*core.Task) (model.Reason, bool, error) {
 	return model.Reason{Code: model.WaitBreaker}, f.refused, nil
 }
 
-// A task that may begin is kept back by a paused queue, then by the lack of a worker, then by
+// A task that may start is held back by a paused queue, then by the lack of a worker, then by
 // limits and breakers.
 func TestTask(t *testing.T) {
 	t.Parallel()
@@ -125,7 +126,7 @@ func TestTask(t *testing.T) {
 	}
 }
 
-// People are told which code the live processes have.
+// The description lists the code of the live processes.
 func TestAlive(t *testing.T) {
 	t.Parallel()
 	got := strings.Join(town().Alive("default"), "\n")

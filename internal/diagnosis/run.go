@@ -6,21 +6,22 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Run is what is known of an open run.
+// Run is what is known about an open run.
 type Run struct {
 	Shard   model.ShardID
 	Address model.Address
-	// Task is set when the run is a task that stands alone. It needs no workflow code.
+	// Task is set if the run is a standalone task. Such a run needs no workflow code.
 	Task *model.TaskSpec
-	// Pin is the version that it is pinned to, where that matters (see World.NeedsPin).
+	// Pin is the version that the run is pinned to, where that matters (see World.NeedsPin).
 	Pin string
-	// Waits are what its owner says it waits for, or else what the store says, the main one first.
+	// Waits are the things that the run waits for, the main one first: as its owner says, or else
+	// as the store says.
 	Waits []model.Reason
 }
 
-// Judge returns why a run does not go on, the main reason first. What keeps every process from
-// working on it comes before what its code waits for, but for the lack of any process, which comes
-// last.
+// Judge returns why a run does not move, the main reason first. A problem that keeps every process
+// from working on the run comes before what its code waits for. The exception is that no process is
+// alive at all, which comes last.
 func (w *World) Judge(r *Run) []model.Reason {
 	waits := slices.Clone(r.Waits)
 	for i := range waits {
@@ -38,18 +39,18 @@ func (w *World) Judge(r *Run) []model.Reason {
 		return waits
 	}
 	if len(w.live) == 0 && len(waits) > 0 && waits[0].Code != model.WaitTurn {
-		// the store of a program that is stopped: people ask what its executions wait for
+		// This is the store of a stopped program: people ask what its executions wait for.
 		return append(waits, why)
 	}
 
-	// It is neither running nor ready, whatever its row says.
+	// The run is neither running nor ready, whatever its row says.
 	rest := slices.DeleteFunc(waits, func(o model.Reason) bool {
 		return o.Code == model.WaitTurn || o.Code == why.Code && o.Name == why.Name
 	})
 	return append([]model.Reason{why}, rest...)
 }
 
-// served says of a task that waits for a worker whether any process has one.
+// served adds to the reason of a task that waits for a worker whether any process has one.
 func (w *World) served(r *Run, why model.Reason) model.Reason {
 	if why.Code != model.WaitWorker {
 		return why
@@ -64,7 +65,7 @@ func (w *World) served(r *Run, why model.Reason) model.Reason {
 	return why
 }
 
-// queueOf is the queue that the detail of a reason names: "queue mails, activity".
+// queueOf returns the queue that the detail of a reason names: "queue mails, activity".
 func queueOf(detail string) (string, bool) {
 	const before, after = "queue ", ", activity"
 	if len(detail) <= len(before)+len(after) || detail[:len(before)] != before || detail[len(detail)-len(after):] != after {
@@ -73,7 +74,7 @@ func queueOf(detail string) (string, bool) {
 	return detail[len(before) : len(detail)-len(after)], true
 }
 
-// unreadable reports whether the row itself is the trouble: it is damaged, of a newer version, or
+// unreadable reports whether the row itself is the problem: it is damaged, of a newer version, or
 // refused by the store.
 func unreadable(c model.ReasonCode) bool {
 	return c == model.WaitPoison || c == model.WaitCorrupt || c == model.WaitNewer

@@ -5,15 +5,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Flow is what people have set for tasks: paused queues, limits and breakers.
+// Flow has the settings for tasks: paused queues, limits and breakers.
 type Flow interface {
-	// Paused tells that a queue is paused, and why.
+	// Paused reports whether a queue is paused, and why.
 	Paused(queue string) (model.Reason, bool)
-	// Refuses tells which limit or breaker keeps a task back.
+	// Refuses returns the limit or breaker that holds a task back.
 	Refuses(t *core.Task) (model.Reason, bool, error)
 }
 
-// Task is why an open task does not begin, from its history, the workers that are alive and the
+// Task returns why an open task does not start, from its history, the live workers and the
 // settings. Its owner knows more: how many tasks are before it.
 func (w *World) Task(tenant string, t *core.Task, flow Flow) (model.Reason, error) {
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// World is the nodes that are alive, with the code that they have and the shards that they own.
+// World is the live nodes, with their code and the shards that they own.
 type World struct {
 	view store.View
 	live []*store.Member
@@ -27,10 +27,10 @@ func NewWorld(view store.View) *World {
 	return w
 }
 
-// Now is the store's time of the view.
+// Now returns the store's time of the view.
 func (w *World) Now() model.Time { return w.view.Now }
 
-// Owner is the live node that owns a shard; nil when there is none.
+// Owner returns the live node that owns a shard; nil if no live node does.
 func (w *World) Owner(shard model.ShardID) *store.Member {
 	for _, o := range w.view.Owners {
 		if o.Shard != shard {
@@ -45,8 +45,8 @@ func (w *World) Owner(shard model.ShardID) *store.Member {
 	return nil
 }
 
-// NeedsPin reports whether the version that a run is pinned to decides who can continue it: some
-// node continues only runs of its own version of the workflow.
+// NeedsPin reports whether the version that a run is pinned to decides which node can continue it:
+// some node continues only runs of its own version of the workflow.
 func (w *World) NeedsPin(a model.Address) bool {
 	for _, m := range w.live {
 		if slices.ContainsFunc(m.Serves, func(s store.Served) bool { return runs(&s, a) && s.Pinned }) {
@@ -56,7 +56,7 @@ func (w *World) NeedsPin(a model.Address) bool {
 	return false
 }
 
-// Unowned is why nobody works on a shard; ok is false when a live node owns it.
+// Unowned returns why no node works on a shard. ok is false if a live node owns it.
 func (w *World) Unowned(shard model.ShardID) (why model.Reason, ok bool) {
 	if w.Owner(shard) != nil {
 		return why, false
@@ -71,8 +71,8 @@ func (w *World) Unowned(shard model.ShardID) (why model.Reason, ok bool) {
 	return why, true
 }
 
-// Lacks is why nobody can run the code of an execution, an entity or a service; ok is false when
-// the owner of its shard can. pin is the version that a run is pinned to; empty when it is not
+// Lacks returns why no node can run the code of an execution, an entity or a service. ok is false
+// if the owner of its shard can. pin is the version that a run is pinned to; empty if it is not
 // pinned.
 func (w *World) Lacks(shard model.ShardID, a model.Address, pin string) (why model.Reason, ok bool) {
 	owner := w.Owner(shard)
@@ -98,7 +98,7 @@ func (w *World) Lacks(shard model.ShardID, a model.Address, pin string) (why mod
 	return why, true
 }
 
-// Unserved is why no worker of any node executes a task; ok is false when one does.
+// Unserved returns why no worker of any node executes a task. ok is false if one does.
 func (w *World) Unserved(tenant string, t *model.TaskSpec) (why model.Reason, ok bool) {
 	for _, m := range w.live {
 		for i := range m.Serves {
@@ -113,11 +113,11 @@ func (w *World) Unserved(tenant string, t *model.TaskSpec) (why model.Reason, ok
 	}, true
 }
 
-// Missing is why no live node would run an execution, whichever shard it is in; ok is false when
-// one would. t is set for a task that stands alone.
+// Missing returns why no live node would run an execution, whatever its shard. ok is false if one
+// would. t is set for a standalone task.
 func (w *World) Missing(a model.Address, t *model.TaskSpec) (why model.Reason, ok bool) {
 	if len(w.live) == 0 {
-		return why, false // the store of a program that is stopped
+		return why, false // the store of a stopped program
 	}
 	if t != nil {
 		return w.Unserved(a.Tenant, t)
@@ -128,7 +128,7 @@ func (w *World) Missing(a model.Address, t *model.TaskSpec) (why model.Reason, o
 	return model.Reason{Code: model.WaitWorker, Name: a.Type, Where: "no live process has its code"}, true
 }
 
-// has reports whether a node has the code of an address, and the version that a run is pinned to.
+// has reports whether a node has the code of an address, in the version that a run is pinned to.
 func has(m *store.Member, a model.Address, pin string) bool {
 	return slices.ContainsFunc(m.Serves, func(s store.Served) bool {
 		return runs(&s, a) && (!s.Pinned || pin == "" || s.Version == pin)
@@ -144,13 +144,13 @@ func process(m *store.Member) string {
 	return fmt.Sprintf("%s:%d (%s)", m.Host, m.PID, m.ID)
 }
 
-// Bounds of what is said about the processes that are alive.
+// Bounds of the description of live processes.
 const (
 	maxProcesses = 8
 	maxNames     = 12
 )
 
-// Alive says of each live process which code it has for a tenant. It helps people to see what is
+// Alive describes which code each live process has for a tenant, so that people see what is
 // missing.
 func (w *World) Alive(tenant string) []string {
 	if len(w.live) == 0 {
@@ -168,7 +168,7 @@ func (w *World) Alive(tenant string) []string {
 	return lines
 }
 
-// codeOf lists the code that a node has.
+// codeOf lists the code of a node.
 func codeOf(m *store.Member, tenant string) string {
 	var workflows, entities, activities []string
 	for i := range m.Serves {

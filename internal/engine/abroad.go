@@ -4,15 +4,16 @@ import (
 	"context"
 	"maps"
 
+	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What a session has to do with runs of other nodes is a loan.Abroad. It is protected by the lock
-// of the session.
+// The claims of a session on runs of other nodes are in a loan.Abroad. The lock of the session
+// protects it.
 
-// executeAbroad hands over claims that another node has made. It reports false when the session has
-// ended; then it has none of them.
+// executeAbroad hands over claims that another node has made. It returns false if the session has
+// ended; then the session has none of them.
 func (s *TaskSession) executeAbroad(claims []model.Claim, from model.NodeID) bool {
 	s.mu.Lock()
 	s.abroad.Take(claims, from)
@@ -26,16 +27,16 @@ func (s *TaskSession) executeAbroad(claims []model.Claim, from model.NodeID) boo
 	return false
 }
 
-// unmake forgets who has handed over a claim that has ended, and returns it; zero for a claim of
-// this node.
+// unmake forgets which node has handed over an ended claim, and returns that node; zero for a claim
+// of this node.
 func (s *TaskSession) unmake(ref model.ClaimRef) model.NodeID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.abroad.Unmake(ref)
 }
 
-// moved notes that the shards of claims which are held are not ours any more, or have become so. It
-// returns those that have.
+// moved notes that the shards of held claims now belong to another node, or to this one. It returns
+// the claims that have come to this node.
 func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool) (come []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,22 +50,22 @@ func (s *TaskSession) regain(n int) {
 	s.mu.Unlock()
 }
 
-// note keeps what the owner of a claim, who is another node, is to hear.
+// note keeps news about a claim for the node that owns its run.
 func (s *TaskSession) note(ref model.ClaimRef, progress *model.Payload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.abroad.Note(ref, progress)
 }
 
-// sendAbroad has the owner of a claim, who is another node, told how it ended.
+// sendAbroad queues the report of a claim for the node that owns its run.
 func (s *TaskSession) sendAbroad(ref model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.abroad.Report(ref)
 }
 
-// homeward takes back a report that another node was to settle, because the run has become ours;
-// nil when there is none.
+// homeward takes back a report that another node was to settle, because this node now owns the run;
+// nil if there is no report.
 func (s *TaskSession) homeward(ref model.ClaimRef) *model.TaskReport {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +75,7 @@ func (s *TaskSession) homeward(ref model.ClaimRef) *model.TaskReport {
 	return s.reported[ref]
 }
 
-// told forgets news that the owner has heard, unless there is newer one.
+// told drops news that the owner has received, unless there is newer news.
 func (s *TaskSession) told(refs map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	s.abroad.Told(refs)
@@ -82,8 +83,8 @@ func (s *TaskSession) told(refs map[model.ClaimRef]uint64) {
 	s.heard.ring()
 }
 
-// Flush waits until the owners of claims, where they are other nodes, have been told what Beat was
-// given so far.
+// Flush waits until the other nodes that own the runs of held claims have received everything that
+// Beat was given so far.
 func (s *TaskSession) Flush(ctx context.Context) error {
 	s.mu.Lock()
 	last := s.abroad.Last()
@@ -106,7 +107,7 @@ func (s *TaskSession) Flush(ctx context.Context) error {
 	}
 }
 
-// abroadBy calls do for every claim that may be of another owner, and tells whether there is news
+// abroadBy calls do for each claim that may belong to another node, and says whether there is news
 // of it.
 func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 	s.mu.Lock()
@@ -117,17 +118,17 @@ func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 	}
 }
 
-// holdsAbroad lists to a node everything that the session has of shards that are not ours, or from
-// that node, with news and reports for the owner, if it is the owner, as far as there is room. It
-// returns which those are.
+// holdsAbroad lists what the session holds for a node: claims of shards that are not ours, and
+// claims from that node. If the node is the owner, it adds news and reports as far as there is
+// room, and returns which ones it added.
 func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.abroad.List(to, maps.Keys(s.held), maps.All(s.reported), foreign, owned, room)
+	return s.abroad.List(loan.Listing{To: to, Executes: maps.Keys(s.held), Reports: maps.All(s.reported), Foreign: foreign, Owned: owned, Room: room})
 }
 
-// lists has the session of a borrowed worker hold what its node says, and what is on its way to it.
-// It returns what it held before and does not hold any more.
+// lists sets what the session of a borrowed worker holds: the claims that its node lists, and the
+// ones in flight to it. It returns the claims that it no longer holds.
 func (s *TaskSession) lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +150,7 @@ func (s *TaskSession) lists(holds, waiting map[model.ClaimRef]bool) (gone []mode
 	return gone
 }
 
-// lets has the session of a borrowed worker forget a claim.
+// lets drops a claim from the session of a borrowed worker.
 func (s *TaskSession) lets(ref model.ClaimRef) {
 	s.mu.Lock()
 	delete(s.held, ref)

@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	ackBatch = 256         // so many acknowledged answers are removed without waiting for more
+	ackBatch = 256         // this many acknowledged answers are removed without waiting for more
 	ackMost  = 10_000      // further ones stay until the sweep
 	ackLast  = time.Second // how long a process that ends tries to remove the rest
 	ackEvery = clerkPoll   // how long acknowledged answers wait for others
 )
 
-// acknowledge notes that the caller of a request has the answer that another owner stored for it,
-// so that the stored answer can go.
+// acknowledge notes that the caller of a request has received the answer that another owner stored
+// for it, so that the stored answer can be removed.
 //
 // The id of the request was drawn for this one call, and the store took the request exactly once,
 // at the first attempt. The owner wrote the answer in the commit that consumed the request, or
 // later. So no copy of the request can appear after this. Where the clerk is not sure of that, it
-// acknowledges nothing, and the answer stays until the sweep finds that it is old: a late copy of
-// the request then finds it.
+// acknowledges nothing. The answer then stays until the sweep removes it because of its age, and a
+// late copy of the request finds it.
 func (k *clerk) acknowledge(key store.RequestKey) {
 	k.mu.Lock()
 	if len(k.acked) < ackMost {
@@ -49,12 +49,12 @@ func (k *clerk) tidy(ctx context.Context) {
 	k.mu.Unlock()
 
 	k.tidied = time.Now()
-	// when it fails, they stay until the owner sweeps
+	// If it fails, they stay until the owner sweeps.
 	_, err := k.eng.cfg.Store.Sweep(ctx, store.SweepRequest{Answered: keys})
 	note(ctx, k.eng.others.sweep, err)
 }
 
-// tidyLast removes what is left when the process ends.
+// tidyLast removes the remaining answers when the process ends.
 func (k *clerk) tidyLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackLast)
 	defer cancel()

@@ -12,12 +12,12 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// rememberer is a store that knows which answers it remembers, and loses answers to PutInbox.
+// rememberer is a store that counts the answers it remembers, and loses answers to PutInbox.
 type rememberer struct {
 	*memory.Store
 	mu   sync.Mutex
 	kept map[store.RequestKey]bool
-	lost int // so many calls of PutInbox take effect and return an error
+	lost int // this many calls of PutInbox take effect and return an error
 }
 
 func newRememberer() *rememberer {
@@ -57,7 +57,7 @@ func (r *rememberer) PutInbox(ctx context.Context, rows []store.InboxRow) error 
 	return err
 }
 
-// remembered is how many answers the store has.
+// remembered returns how many answers the store has.
 func (r *rememberer) remembered() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *rememberer) remembered() int {
 }
 
 // The store remembers the answer to a request without a request id only until its caller has it.
-// That of a request with one stays.
+// The answer to a request with an id stays.
 func TestAnswersGoWhenTheirCallersHaveThem(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,8 +115,8 @@ func TestAnswersGoWhenTheirCallersHaveThem(t *testing.T) {
 	})
 }
 
-// A caller of another process acknowledges the answer, unless a copy of its request may still be on
-// its way.
+// A caller of another process acknowledges the answer, unless a copy of its request may still be in
+// flight.
 func TestAcknowledgedAnswersOfOtherOwners(t *testing.T) {
 	t.Parallel()
 	for _, w := range []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// hesitant is a store whose commits take a moment, so that news comes in between.
+// hesitant is a store whose commits take a moment, so that news arrives in between.
 type hesitant struct{ store.Store }
 
 func (h hesitant) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
@@ -24,7 +24,7 @@ func (h hesitant) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 }
 
 // Code that runs ahead to its end leaves the worker once the engine has agreed, whether or not news
-// came first: nothing is left in memory.
+// arrived first: nothing stays in memory.
 func TestEndsThatRanAheadAreUnloaded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, endsThatRanAhead)

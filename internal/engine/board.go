@@ -18,9 +18,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// board is the task board of an incarnation: its lanes tell it of tasks, workers of their slots,
-// and it proposes who executes what. Everything in it follows from histories and from who is here,
-// so the next incarnation makes its own.
+// board is the task board of an incarnation. Lanes report tasks to it and workers report slots, and
+// it proposes which worker executes which task. Its contents follow from histories and from the
+// workers that are here, so the next incarnation builds its own.
 type board struct {
 	inc *incarnation
 
@@ -30,19 +30,21 @@ type board struct {
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
-	loans map[queue.WorkerID]*lending.Worker // those of the workers that belong to other nodes
-	// What waited for a worker when something was last proposed; see Unserved.
+	// the workers among them that belong to other nodes
+	loans map[queue.WorkerID]*lending.LockedWorker
+	// lacked is what waited for a worker at the last proposal; see Unserved.
 	lacked   []queue.Want
 	lackedAt time.Time
 
 	inline passages
 
-	woken []string   // groups that the gate has woken, and nobody has tried yet
+	woken []string   // groups that the gate has woken and that were not tried yet
 	moved bool       // there may be something to match
-	alarm model.Time // when the timer rings; zero when it does not
+	alarm model.Time // when the timer fires; zero if it is not set
 	timer *time.Timer
-	ended bool                             // the timer is not set any more
-	told  map[rule.BreakerID]breaker.State // what was counted of breakers, when somebody counts
+	ended bool // the timer is not set again
+	// the breaker states that the meter has counted; nil without a meter
+	told map[rule.BreakerID]breaker.State
 }
 
 func newBoard(inc *incarnation) *board {
@@ -56,15 +58,15 @@ func newBoard(inc *incarnation) *board {
 		}
 		return false, false
 	})
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.Worker{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.LockedWorker{}}
 }
 
-// Reserve is for lanes; see lane.Board.
+// Reserve implements lane.Board.
 func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
 	b.mu.Lock()
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
-		b.leaves(now, it.Ref) // it asks again once it is there
+		b.leaves(now, it.Ref) // it asks again once it is committed
 	}
 	b.settle(now)
 	name, loan := b.names[id], b.loans[id]
@@ -75,8 +77,8 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, name, ok
 }
 
-// leaves has a task that has not begun stand in no line any more. If it stood there for others of
-// its group, another one has to ask.
+// leaves removes a task that has not started from the gate's lines. If the task stood there for
+// other tasks of its group, another one must ask.
 func (b *board) leaves(now model.Time, ref model.TaskRef) {
 	if group := b.gate.Leave(now, ref); group != "" {
 		b.b.Changed(now, group)
@@ -84,7 +86,8 @@ func (b *board) leaves(now model.Time, ref model.TaskRef) {
 	}
 }
 
-// settle does what the gate asks for: groups are asked again, and what must survive is stored.
+// settle acts on the gate: the queue asks for woken groups again, and the flow stores what must
+// survive. The caller must hold the lock.
 func (b *board) settle(now model.Time) {
 	if woken := b.gate.Woken(); len(woken) > 0 {
 		b.b.Changed(now, woken...)
@@ -96,14 +99,14 @@ func (b *board) settle(now model.Time) {
 	}
 }
 
-// Look is for what keeps tasks back; see flow.Board.
+// Look implements flow.Board.
 func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	do(b.gate, b.b)
 }
 
-// Change is for what keeps tasks back.
+// Change implements flow.Board.
 func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,8 +115,8 @@ func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (
 	b.moved = b.moved || moved
 }
 
-// match proposes what can begin. Whoever was woken and could not be tried, because no worker is
-// free for it, makes room for those behind it.
+// match proposes the tasks that can start. A woken group that could not be tried, because no worker
+// is free for it, passes the wake-up to the groups behind it.
 func (b *board) match(now model.Time) []queue.Match {
 	matches := b.b.Match(now)
 	for range maxRounds {
@@ -124,6 +127,7 @@ func (b *board) match(now model.Time) []queue.Match {
 		matches = append(matches, b.b.Match(now)...)
 		woken := b.woken
 		b.woken = nil
+		// A group that is still open was not refused: no worker was free for it.
 		for _, group := range woken {
 			if !b.b.Closed(group) {
 				b.gate.Pass(group)
@@ -131,14 +135,14 @@ func (b *board) match(now model.Time) []queue.Match {
 		}
 	}
 
-	b.settle(now) // what the last round has woken is not forgotten
+	b.settle(now) // keeps the groups that the last round has woken
 	return matches
 }
 
-// maxRounds bounds how often groups are tried in one go; the rest is tried in the next one.
+// maxRounds bounds how often groups are tried in one call; the next call tries the rest.
 const maxRounds = 1000
 
-// Add is for lanes.
+// Add implements lane.Board.
 func (b *board) Add(now model.Time, it queue.Item) {
 	b.mu.Lock()
 	b.b.Add(now, it)
@@ -146,21 +150,23 @@ func (b *board) Add(now model.Time, it queue.Item) {
 	b.mu.Unlock()
 }
 
-// Proposed is for lanes.
+// Proposed implements lane.Board.
 func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Proposed(id, ref)
 }
 
-// Overdue is for lanes.
+// Overdue implements lane.Board.
 func (b *board) Overdue(claim model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Overdue(claim)
 }
 
-// Held is for lanes.
+// Held implements lane.Board.
+//
+//arch:parameters given by lane.Board
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
 	if _, _, maker := splitWorker(worker); b.gate.Book != nil && b.livesElsewhere(maker) {
@@ -170,11 +176,11 @@ func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 	b.gate.Maker = ""
 	b.gate.Held(it.Ref, claim, id)
 	b.settle(now)
-	b.moved = true // its deadlines
+	b.moved = true // its deadlines start
 	b.mu.Unlock()
 }
 
-// Remove is for lanes.
+// Remove implements lane.Board.
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Lock()
 	b.b.Remove(now, ref, how)
@@ -184,7 +190,7 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Unlock()
 }
 
-// Forget is for lanes.
+// Forget implements lane.Board.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.mu.Lock()
 	b.gate.Forgets = true
@@ -196,8 +202,8 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.mu.Unlock()
 }
 
-// settled tells that a worker of this node is done with a claim, and that this is durable or of no
-// interest to anybody.
+// settled says that a worker of this node is done with a claim, and that its end is durable or no
+// longer matters.
 func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 	if b.gate.Book == nil {
 		return
@@ -215,8 +221,8 @@ func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 	}
 }
 
-// KeptFor are the nodes whose workers execute what this one still counts, although the runs are not
-// here any more.
+// KeptFor returns the nodes whose workers execute claims that this node still counts, although it
+// no longer owns the runs.
 func (b *board) KeptFor() map[model.NodeID]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -232,7 +238,7 @@ func (b *board) KeptFor() map[model.NodeID]bool {
 	return nodes
 }
 
-// LetGo ends what is counted for workers of other nodes that are done, or gone.
+// LetGo frees what is counted for workers of other nodes that are done or gone.
 func (b *board) LetGo() {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
@@ -242,7 +248,7 @@ func (b *board) LetGo() {
 	b.Propose()
 }
 
-// RetryAfter is for lanes.
+// RetryAfter implements lane.Board.
 func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -250,7 +256,7 @@ func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	b.settle(now)
 }
 
-// Configure is for what keeps tasks back.
+// Configure implements flow.Board.
 func (b *board) Configure(now model.Time, s flow.Settings) {
 	b.mu.Lock()
 	b.reconfigure(now, s)
@@ -258,7 +264,7 @@ func (b *board) Configure(now model.Time, s flow.Settings) {
 	b.Propose()
 }
 
-// reconfigure is Configure without a proposal, with the lock held.
+// reconfigure is Configure without a proposal. The caller must hold the lock.
 func (b *board) reconfigure(now model.Time, s flow.Settings) {
 	b.inc.eng.flow.Configure(now, b.gate, b.b, s)
 	b.settle(now)
@@ -266,8 +272,9 @@ func (b *board) reconfigure(now model.Time, s flow.Settings) {
 	b.moved = true
 }
 
-// Find is for lanes. The name in a history ends in the node that the worker belonged to then; a
-// worker outlives the incarnations of its node.
+// Find implements lane.Board. The name in a history ends with the node that the worker belonged to
+// at the time. A worker outlives the incarnations of its node, so Find looks for the name without
+// the node.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
 	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
@@ -282,24 +289,25 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	return s.id, s.has(claim)
 }
 
-// Elsewhere is for lanes.
+// Elsewhere implements lane.Board.
 func (b *board) Elsewhere(name string) bool {
 	_, node, _ := splitWorker(name)
 	return b.livesElsewhere(node)
 }
 
+// livesElsewhere reports whether a node other than this one has that id and a lease.
 func (b *board) livesElsewhere(node string) bool {
 	alive := b.inc.alive.Load()
 	return alive != nil && node != b.inc.self.ID.String() && slices.Contains(*alive, node)
 }
 
-// Dropped is for lanes.
+// Dropped implements lane.Board.
 func (b *board) Dropped(_ string, claim model.ClaimRef) bool {
 	return b.inc.borrower != nil && b.inc.borrower.Dropped(claim)
 }
 
-// workerName is the name of a worker in histories. When another node has lent it, that is where it
-// works, and the claim is made by this one.
+// workerName returns the name of a worker in histories. It includes the node where the worker works
+// and, if that is another node, the node that made the claim.
 func workerName(name string, works, makes model.NodeID) string {
 	if works == makes {
 		return name + "@" + works.String()
@@ -307,8 +315,8 @@ func workerName(name string, works, makes model.NodeID) string {
 	return name + "@" + works.String() + "/" + makes.String()
 }
 
-// splitWorker is the name of a worker in its own words, the node where it works, and the one that
-// made the claim.
+// splitWorker splits such a name into the worker's own name, the node where it works, and the node
+// that made the claim.
 func splitWorker(name string) (worker, works, makes string) {
 	i := strings.LastIndexByte(name, '@')
 	if i < 0 {
@@ -322,7 +330,7 @@ func splitWorker(name string) (worker, works, makes string) {
 	return worker, works, makes
 }
 
-// Explain is for lanes.
+// Explain implements lane.Board.
 func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	b.mu.Lock()
 	why, ok := b.b.Explain(ref)
@@ -334,23 +342,24 @@ func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	return why, ok
 }
 
-// stats are the counts of the board.
+// stats returns the counts of the board.
 func (b *board) stats() queue.Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Stats()
 }
 
-// join adds a worker, or changes how much it may hold. That is read under the lock: who changes it,
-// joins it to a new board or has it leave may be somebody else each, and what the session says last
-// is what has to stand here. One that has left does not come back.
+// join adds a worker, or changes how much it may hold. It reads the number of slots under the lock
+// of the board: different goroutines may change it, join the worker to a new board or end its
+// session, and the board must end up with the latest state of the session. A worker that has left
+// does not come back.
 func (b *board) join(s *TaskSession) {
 	b.enlist(s)
 	b.Propose()
 }
 
-// enlist is join without a proposal. Who holds the lock of the borrower makes none: what is
-// proposed to a borrowed worker is counted there.
+// enlist is join without a proposal. A caller with the lock of the borrower must not propose: a
+// proposal to a borrowed worker takes that lock.
 func (b *board) enlist(s *TaskSession) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -363,7 +372,7 @@ func (b *board) enlist(s *TaskSession) {
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
 		node := b.inc.self.ID
-		if w, ok := s.worker.(*lending.Worker); ok {
+		if w, ok := s.worker.(*lending.LockedWorker); ok {
 			node, b.loans[s.id] = s.node, w
 			b.b.Lend(b.inc.eng.clock.now(), s.id, 0)
 		}
@@ -373,7 +382,7 @@ func (b *board) enlist(s *TaskSession) {
 	b.moved = true
 }
 
-// leave removes a worker that holds nothing any more.
+// leave removes a worker that no longer holds claims.
 func (b *board) leave(s *TaskSession) {
 	b.strike(s)
 	b.Propose()
@@ -386,29 +395,30 @@ func (b *board) strike(s *TaskSession) {
 	b.b.Leave(b.inc.eng.clock.now(), s.id)
 	delete(b.names, s.id)
 	delete(b.loans, s.id)
-	if b.ids[s.offer.Name] == s { // it may have come back under another node
+	if b.ids[s.offer.Name] == s { // it may have joined again under another node
 		delete(b.ids, s.offer.Name)
 	}
-	b.moved = true // what it may have left is nobody's, which has a deadline
+	b.moved = true // claims that it left behind have no worker now, which has a deadline
 }
 
-// Reported tells that a worker has a slot free again: what it has to say of the claim is on its
-// way.
+// Reported says that a worker has a free slot again: its report of the claim is in flight to the
+// lane.
 func (b *board) Reported(id queue.WorkerID, ref model.ClaimRef) {
 	b.mu.Lock()
 	b.moved = b.b.Reported(b.inc.eng.clock.now(), id, ref) || b.moved
 	b.mu.Unlock()
 }
 
-// Beat tells that a worker executes a claim.
+// Beat says that a worker executes a claim.
 func (b *board) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Beat(b.inc.eng.clock.now(), id, ref)
 }
 
-// Propose has lanes decide about what the board would like: claims of tasks by workers that wait
-// for them, deadlines that have passed.
+// Propose asks the lanes to decide about the proposals of the board: claims of tasks by free
+// workers, and deadlines that have passed. It does nothing if nothing has changed since the last
+// call.
 func (b *board) Propose() {
 	b.mu.Lock()
 	if !b.moved {
@@ -418,9 +428,11 @@ func (b *board) Propose() {
 	b.proposes()
 }
 
-// proposes is Propose with the lock held, which it gives away.
+// proposes is Propose with the lock held, which it releases. It computes everything with the lock
+// and calls lanes, workers and other nodes without it.
 func (b *board) proposes() {
 	now := b.inc.eng.clock.now()
+	// Inline attempts start below; all other matches become claims.
 	matches, begin := b.begun(b.match(now))
 	b.moved = len(b.woken) > 0
 	var due []queue.Due
@@ -431,6 +443,7 @@ func (b *board) proposes() {
 		wake = b.b.Wake()
 	}
 
+	// A page of the ledger may become due before anything on the board does.
 	if book := b.gate.Book; book != nil {
 		if t := book.Wake(); t != 0 && t <= now {
 			b.inc.eng.flow.WriteSoon()
@@ -442,19 +455,21 @@ func (b *board) proposes() {
 	if b.moved {
 		wake = now
 	}
+	// Remember the names for the histories, and count the claims per borrowed worker.
 	names := make([]string, len(matches))
 
-	var loans map[*lending.Worker]int
+	var loans map[*lending.LockedWorker]int
 	for i, m := range matches {
 		names[i] = b.names[m.Worker]
 		if len(b.loans) > 0 && b.loans[m.Worker] != nil {
 			if loans == nil {
-				loans = map[*lending.Worker]int{}
+				loans = map[*lending.LockedWorker]int{}
 			}
 			loans[b.loans[m.Worker]]++
 		}
 	}
 
+	// Look for missing workers now: a moment later, slots are free that are as good as taken.
 	waits := b.lacks()
 	if wake != 0 && (b.alarm == 0 || wake < b.alarm) && !b.ended {
 		b.alarm = wake
@@ -467,6 +482,7 @@ func (b *board) proposes() {
 	}
 
 	b.mu.Unlock()
+	// Without the lock: start inline attempts, and let the lanes decide.
 	for _, do := range begin {
 		do()
 	}
@@ -484,7 +500,7 @@ func (b *board) proposes() {
 	}
 }
 
-// tellOthers has other nodes hear that tasks wait here, and that slots are free for theirs.
+// tellOthers informs other nodes that tasks wait here, and that slots are free for their tasks.
 func (b *board) tellOthers(waits bool) {
 	if b.inc.borrower == nil {
 		return
@@ -497,8 +513,8 @@ func (b *board) tellOthers(waits bool) {
 	}
 }
 
-// Lend has workers of another node on the board with so many slots, and proposes what can begin
-// with them.
+// Lend gives the workers of another node the given numbers of slots on this board, and proposes the
+// tasks that can start with them.
 func (b *board) Lend(slots []loan.Slot) {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
@@ -509,7 +525,8 @@ func (b *board) Lend(slots []loan.Slot) {
 	b.proposes()
 }
 
-// Unlend takes the slots away again that have not been used, and returns what still waits for some.
+// Unlend takes unused slots away again, and returns the kinds of tasks that still wait for a
+// worker.
 func (b *board) Unlend(ids []queue.WorkerID) []queue.Want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -520,16 +537,16 @@ func (b *board) Unlend(ids []queue.WorkerID) []queue.Want {
 	return b.unservedNow()
 }
 
-// Unserved is what waits for a worker.
+// Unserved returns the kinds of tasks that wait for a worker.
 func (b *board) Unserved() []queue.Want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.unservedNow()
 }
 
-// lacks looks what waits for a worker, right after everything has been proposed that can be: a
-// moment later slots are free that are as good as taken. It reports whether other nodes should hear
-// of it, and is called with the lock held.
+// lacks records which tasks wait for a worker, right after a proposal: a moment later, slots are
+// free that are as good as taken. It reports whether to inform other nodes. The caller must hold
+// the lock.
 func (b *board) lacks() bool {
 	if b.inc.borrower == nil || !b.b.Waits() || !b.inc.borrower.HasOthers() {
 		return false
@@ -542,7 +559,8 @@ func (b *board) lacks() bool {
 	return true
 }
 
-// unservedNow is what waits for a worker, now or a moment ago. It is called with the lock held.
+// unservedNow returns the kinds of tasks that wait for a worker now or waited a moment ago. The
+// caller must hold the lock.
 func (b *board) unservedNow() []queue.Want {
 	if !b.b.Waits() {
 		return nil
@@ -553,21 +571,22 @@ func (b *board) unservedNow() []queue.Want {
 	return b.lacked
 }
 
-// Holds reports whether a claim is held by nobody or by the worker.
+// Holds reports whether a claim stands and has no worker or the given one.
 func (b *board) Holds(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Holds(id, ref)
 }
 
-// idle is how many slots of a worker nothing here needs.
+// idle returns how many slots of a worker no task here needs.
 func (b *board) idle(s *TaskSession) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Idle(s.id)
 }
 
-// lendOut takes idle slots of a worker from the board, for another node, at most so many.
+// lendOut takes at most the given number of idle slots of a worker from the board, for another
+// node.
 func (b *board) lendOut(s *TaskSession, most int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -580,7 +599,7 @@ func (b *board) lendOut(s *TaskSession, most int) int {
 	return n
 }
 
-// claim has lanes decide about claims: each about all of its own at once. names are those of the
+// claim asks each lane to decide about all of its claims at once. names are the names of the
 // workers.
 func (b *board) claim(matches []queue.Match, names []string) {
 	for i, s := range b.inc.lanes {
@@ -597,12 +616,12 @@ func (b *board) claim(matches []queue.Match, names []string) {
 	}
 }
 
-// held reports whether a deadline is one of a claim.
+// held reports whether a deadline is that of a claim.
 func held(k queue.DueKind) bool {
 	return k == queue.DueSilence || k == queue.DueToClose || k == queue.DueLost
 }
 
-// Reconsider is for what keeps tasks back.
+// Reconsider implements flow.Board.
 func (b *board) Reconsider() {
 	b.mu.Lock()
 	b.moved = true
@@ -610,6 +629,7 @@ func (b *board) Reconsider() {
 	b.Propose()
 }
 
+// rings is called by the timer.
 func (b *board) rings() {
 	b.mu.Lock()
 	b.alarm, b.moved = 0, true
@@ -617,12 +637,12 @@ func (b *board) rings() {
 	b.Propose()
 }
 
-// close ends the timer.
+// close stops the timer.
 func (b *board) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	b.ended = true // also if it rings at this moment
+	b.ended = true // also if it fires at this moment
 }

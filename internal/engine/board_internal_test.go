@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// keeping is a board with its gate, and a list of what should be so.
+// keeping is a board with its gate, and a list of what should be true.
 type keeping struct {
 	b       *board
 	now     model.Time
@@ -23,7 +23,7 @@ type keeping struct {
 	waiting []queue.Item
 	held    map[model.TaskRef]queue.Item
 	limits  map[string]int
-	perKey  int // how many of a key may run; 0 for any number
+	perKey  int // how many tasks of a key may run; 0 for any number
 	set     *rule.Set
 	paused  map[flow.Queue]string
 	slots   map[string]int
@@ -31,7 +31,7 @@ type keeping struct {
 
 var limitNames, queueNames = []string{"a", "b", "c"}, []string{"p", "q", "r"}
 
-// needs are what a task takes a permit of, and how many there are.
+// needs returns the limits that a task needs, with their sizes.
 func (k *keeping) needs(it *queue.Item) map[string]int {
 	n := map[string]int{}
 	for _, name := range it.Spec.Limits {
@@ -92,7 +92,7 @@ func (k *keeping) item(t *rapid.T) queue.Item {
 	return queue.Item{Ref: ref, Spec: spec, Input: in, Scheduled: k.now, Visible: k.now}
 }
 
-// begin tells that a proposal is committed, and that nothing that it needs is exceeded by that.
+// begin commits a proposal, and checks that no limit is exceeded by it.
 func (k *keeping) begin(t *rapid.T, it queue.Item, id queue.WorkerID) {
 	for name, most := range k.needs(&it) {
 		if n := k.uses(name); n >= most {
@@ -103,7 +103,7 @@ func (k *keeping) begin(t *rapid.T, it queue.Item, id queue.WorkerID) {
 	k.b.Held(k.now, it, 1, id, "")
 }
 
-// dispatch has begin what may, and finds what could and does not.
+// dispatch starts the tasks that may start, and finds tasks that could start and do not.
 func (k *keeping) dispatch(t *rapid.T) {
 	for _, m := range k.b.match(k.now) {
 		i := slices.IndexFunc(k.waiting, func(it queue.Item) bool { return it.Ref == m.Ref })
@@ -126,8 +126,8 @@ func (k *keeping) dispatch(t *rapid.T) {
 	}
 }
 
-// Whatever comes and goes, and however rules and pauses change meanwhile: no limit is exceeded, and
-// whoever could begin does.
+// Whatever joins and leaves, and however rules and pauses change in between: no limit is exceeded,
+// and every task that could start does.
 func TestBoardWithGate(t *testing.T) {
 	t.Parallel()
 	eng := New(Config{Store: memory.New(memory.Options{})})
@@ -210,8 +210,8 @@ func TestBoardWithGate(t *testing.T) {
 	})
 }
 
-// However long the line before it is of those that nobody can execute: who can begin does, in the
-// next round if need be.
+// However long the line of tasks that no worker can execute: a task behind them that can start does
+// so, in the next round if necessary.
 func TestLongLineThatIsPassedOver(t *testing.T) {
 	t.Parallel()
 	b := newBoard(&incarnation{eng: New(Config{Store: memory.New(memory.Options{})})})
@@ -262,7 +262,7 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	t.Error("the only one that could begin is forgotten")
 }
 
-// BenchmarkBoard is what a task costs the board that a waiting worker takes at once.
+// BenchmarkBoard measures what a task costs the board if an idle worker takes it at once.
 func BenchmarkBoard(b *testing.B) {
 	board := newBoard(&incarnation{eng: New(Config{Store: memory.New(memory.Options{})})})
 	board.b.Join(1, 1, model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: 10})

@@ -17,22 +17,23 @@ import (
 )
 
 const (
-	storePause = 50 * time.Millisecond // while the store is away
+	storePause = 50 * time.Millisecond // between attempts while the store is away
 	clerkPoll  = time.Second
-	// how long a run is taken to be there: one that is deleted has no end to be found
+	// How long to trust that a run exists: a deleted run never gets an outcome.
 	clerkTrust = 10 * time.Second
 )
 
-// clerk asks other owners by way of the store, and looks for their answers: when a hint comes, and
-// once a second as long as anything is awaited, with one query for all of it.
+// clerk sends requests to other owners through the store, and looks for their answers: when a hint
+// arrives, and once a second while an answer is awaited. One query covers everything that is
+// awaited.
 type clerk struct {
 	eng     *Engine
 	lookout *notify.Lookout
 
 	mu      sync.Mutex
 	replies map[store.RequestKey][]*call
-	acked   []store.RequestKey // answers that their callers have, see acknowledge
-	tidied  time.Time          // when the last of them were removed; belongs to the lookout
+	acked   []store.RequestKey // answers that their callers have received, see acknowledge
+	tidied  time.Time          // when the last of them were removed; only the lookout uses it
 	runs    map[store.RunKey][]*call
 	listens map[model.Address]*listening // see taskdata.go
 	// forgetting tells that a timer runs which removes entries of listens without listeners.
@@ -52,8 +53,8 @@ func (k *clerk) run(ctx context.Context) {
 	k.tidyLast(ctx)
 }
 
-// waits reports whether anything is awaited. Who awaits something says afterwards that it has
-// begun, so that none is overlooked.
+// waits reports whether anything is awaited. A caller registers first and calls Expect afterwards,
+// so that none is missed.
 func (k *clerk) waits() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,7 +67,7 @@ func (k *clerk) waits() bool {
 }
 
 func (k *clerk) look(ctx context.Context) {
-	defer k.tidy(ctx) // behind the answers: callers wait for those
+	defer k.tidy(ctx) // after the answers, because callers wait for those
 	k.lookAgain()
 	k.mu.Lock()
 	keys := make([]store.RequestKey, 0, len(k.replies))
@@ -96,7 +97,7 @@ func (k *clerk) look(ctx context.Context) {
 	}
 }
 
-// note tells a source how a call to the store went. One that ended with its context says nothing
+// note tells a source how a call to the store went. A call that ended with its context says nothing
 // about the store.
 func note(ctx context.Context, s *episode.Source, err error) {
 	switch {
@@ -107,8 +108,8 @@ func note(ctx context.Context, s *episode.Source, err error) {
 	}
 }
 
-// answered tells those who wait for a reply. The reply may be that to another request, which
-// somebody has sent under the same id: then this one is refused.
+// answered finishes the calls that wait for a reply. If the reply belongs to another request with
+// the same id, it refuses the call.
 func (k *clerk) answered(r store.Reply) {
 	a := lane.Remembered(&r)
 	k.mu.Lock()
@@ -135,9 +136,9 @@ func (k *clerk) closed(key store.RunKey, o model.Outcome) {
 	}
 }
 
-// put stores a request for the owner of an address under an id, and wakes it. It reports whether
-// the store took the request at the first attempt: after another one, an earlier attempt may still
-// be on its way to the store.
+// put stores a request for the owner of an address under an id, and wakes the owner. It reports
+// whether the store took the request at the first attempt. After a retry, an earlier attempt may
+// still be on its way to the store.
 func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (first bool, err error) {
 	shard := m.To.Shard(k.eng.cfg.Store.Info().Shards)
 	m.Node = k.eng.guest
@@ -152,14 +153,14 @@ func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (firs
 			k.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: shard})
 			return first, nil
 		}
-		// the same id: a repetition changes nothing
+		// The id is the same, so a repetition changes nothing.
 		if !transient(err) || !k.eng.pause(ctx, storePause) {
 			return false, fmt.Errorf("send %s to %s: %w", m.Kind, m.To, err)
 		}
 	}
 }
 
-// send asks the owner and waits for its answer. taken tells that an owner may have served the
+// send asks the owner and waits for its answer. taken says that an owner may have served the
 // request before, under the same id.
 func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.Answer, error) {
 	asked, id := *m, newID()
@@ -167,7 +168,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 		asked.RequestID, asked.Drawn, taken = newID().String(), true, false
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
-	refused := key // when the owner has no room for it, or the id belongs to another request
+	refused := key // the owner has no room, or the id belongs to another request
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}
 	c := newCall()
@@ -192,7 +193,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 		return model.Answer{}, err
 	}
 	if asked.Use() != nil {
-		// the store does not take a request whose answer it remembers, and nobody would hint
+		// The store does not take a request whose answer it already has, so no hint would arrive.
 		k.lookout.Nudge()
 	}
 	look := time.NewTicker(clerkTrust)
@@ -217,15 +218,15 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 	}
 }
 
-// limitReached is the error of an update that is not answered because its run has reached a limit;
-// nil when that is not known.
+// limitReached returns the error of an update that gets no answer because its run has reached a
+// limit; nil if that is not known.
 func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
 	if m.Kind != model.MessageUpdate {
 		return nil
 	}
 	row, err := k.eng.cfg.Store.LoadExecution(ctx, m.To.Shard(k.eng.cfg.Store.Info().Shards), m.To, m.ToRun)
 	if err != nil || row == nil {
-		return nil //nolint:nilerr // the answer may still come
+		return nil //nolint:nilerr // the answer may still arrive
 	}
 	return core.LimitReached(m.To, row.Blocked)
 }
@@ -238,7 +239,7 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 		row, err := k.eng.cfg.Store.LoadExecution(ctx, shard, a, run)
 		switch {
 		case fault.Is(err, fault.Unavailable):
-			if !k.eng.pause(ctx, storePause) { // to wait is what the caller wants
+			if !k.eng.pause(ctx, storePause) { // the caller wants to wait
 				return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
 			}
 			continue
@@ -268,8 +269,8 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 	}
 }
 
-// awaitRun waits for the end of a run. After a while without one the result is empty: whoever waits
-// must look whether the run is still there.
+// awaitRun waits for the end of a run. After a while it returns an empty result: the caller must
+// then check whether the run still exists.
 func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey) (lane.Result, error) {
 	c := newCall()
 	k.mu.Lock()
@@ -302,7 +303,7 @@ func without(calls []*call, c *call) []*call {
 	return slices.DeleteFunc(calls, func(other *call) bool { return other == c })
 }
 
-// forget takes one call out of those that wait for the same.
+// forget removes a call from the ones that wait for the same key.
 func forget[K comparable](waiting map[K][]*call, key K, c *call) {
 	left := without(waiting[key], c)
 	if len(left) == 0 {

@@ -12,24 +12,25 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// clock tells store time: the node's own time, corrected by the store's clock at every renewal. See
-// storeclock for what becomes of differences. It never goes back within an incarnation.
+// clock tells the store's time: the node's own time, corrected by the store's clock at each
+// renewal. Package storeclock describes how it treats differences. It never goes back within an
+// incarnation.
 type clock struct {
-	start  time.Time // of the process, with a monotonic reading
+	start  time.Time // start of the process, with a monotonic reading
 	asleep *suspension
 	face   atomic.Pointer[face]
 	drawn  atomic.Int64 // time of the last id, in 4096ths of a millisecond
 
 	cfg    storeclock.Config
-	mu     sync.Mutex // protects what follows
+	mu     sync.Mutex // protects keeper
 	keeper *storeclock.Clock
 }
 
-// face is what readers see of the clock. Time never goes back on one face. It may where a new one
-// begins: with a reset, and with the first reading, until which it went by the clock of the
-// machine. Readers that are late still look at the old one.
+// face is what readers see of the clock. Time never goes back on one face. It may where a new face
+// starts: after a reset, and at the first reading, before which the clock follows the machine. Slow
+// readers may still use the old face.
 type face struct {
-	line atomic.Pointer[storeclock.Line]
+	line atomic.Pointer[storeclock.Mapping]
 	last atomic.Int64
 }
 
@@ -41,8 +42,8 @@ func newClock(cfg storeclock.Config, suspended func() time.Duration) *clock {
 	return c
 }
 
-// reset forgets what is known of the store's clock. The next reading is adopted, even if time goes
-// back.
+// reset forgets what is known about the store's clock. The next reading is adopted, even if time
+// goes back.
 func (c *clock) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,18 +52,18 @@ func (c *clock) reset() {
 	c.publish(new(face))
 }
 
-// publish lets readers of a face see what the keeper has decided.
+// publish shows readers of a face what the keeper has decided.
 func (c *clock) publish(f *face) {
-	line := c.keeper.Line()
+	line := c.keeper.Mapping()
 	f.line.Store(&line)
 	c.face.Store(f)
 }
 
-// mono is the node's own time: since the process started, with the time that the machine was
-// suspended as far as it was noticed (see notice).
+// mono returns the node's own time: the time since the process started, including the time that the
+// machine was suspended as far as notice has found out.
 func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.passed() }
 
-// notice finds out whether the machine was suspended, and returns for how long since the process
+// notice checks whether the machine was suspended, and returns for how long since the process
 // started.
 func (c *clock) notice() time.Duration { return c.asleep.look() }
 
@@ -80,8 +81,8 @@ func (c *clock) read(sent, got time.Duration, at model.Time) storeclock.Verdict 
 	return v
 }
 
-// doubted reports whether the store's clock has jumped and is not followed, and mayDelete whether
-// things may be deleted because of their age.
+// doubted reports whether the store's clock has jumped and is not followed. mayDelete says whether
+// the node may delete things because of their age.
 func (c *clock) doubted() (doubted, mayDelete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,8 +90,8 @@ func (c *clock) doubted() (doubted, mayDelete bool) {
 	return c.keeper.InDoubt(), c.keeper.MayDelete(c.mono())
 }
 
-// deletesFrom is the node's own time from which things may be deleted; not ok while the store's
-// clock is in doubt.
+// deletesFrom returns the node's own time from which things may be deleted. ok is false while the
+// store's clock is in doubt.
 func (c *clock) deletesFrom() (own time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +99,7 @@ func (c *clock) deletesFrom() (own time.Duration, ok bool) {
 	return c.keeper.DeletesFrom()
 }
 
-// now is store time.
+// now returns the store's time.
 func (c *clock) now() model.Time {
 	f := c.face.Load()
 	t := int64(f.line.Load().Now(c.mono()))
@@ -113,9 +114,9 @@ func (c *clock) now() model.Time {
 	}
 }
 
-// newRun draws the id of a run: a UUIDv7 at store time, later than all before. Old runs are found
-// by it (store.OldestID), so it goes by the clock that tells how old they are, and not by that of
-// the machine, which may be wrong by years.
+// newRun draws the id of a run: a UUIDv7 at the store's time, later than all earlier ones. The
+// sweep finds old runs by it (store.OldestID), so it must follow the clock that decides about their
+// age, and not the clock of the machine, which may be wrong by years.
 func (c *clock) newRun() model.RunID {
 	now := int64(c.now())
 	tick := now/1000<<12 | now%1000<<12/1000

@@ -12,7 +12,7 @@ import (
 )
 
 // Ids of runs are in the order in which they are drawn, and as old as the store's clock says,
-// however wrong that of the machine is.
+// however wrong the machine's clock is.
 func TestRunIDs(t *testing.T) {
 	t.Parallel()
 	const at = model.Time(4_000_000_000_123_456) // a hundred years from now
@@ -29,7 +29,7 @@ func TestRunIDs(t *testing.T) {
 			if id.Compare(last) <= 0 {
 				t.Fatalf("%s comes after %s", uuid.UUID(id), uuid.UUID(last))
 			}
-			// Ids that are drawn faster than their time counts run ahead of it.
+			// Ids that are drawn faster than their time advances run ahead of it.
 			if id.Compare(store.OldestID(before)) < 0 || id.Compare(store.OldestID(c.now()+20_000)) >= 0 {
 				t.Fatalf("%s was drawn at %s", uuid.UUID(id), before)
 			}
@@ -38,8 +38,8 @@ func TestRunIDs(t *testing.T) {
 	}
 }
 
-// The machine's clock may be ahead of the store's by hours. What it said before the first reading
-// does not make time stand still.
+// The machine's clock may be hours ahead of the store's. Times from before the first reading do not
+// make time stand still.
 func TestTimeRunsFromTheFirstReading(t *testing.T) {
 	t.Parallel()
 	c := newClock(storeclock.Config{}, nil)

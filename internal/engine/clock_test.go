@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// The store's clock is put forward for good: when that is accepted, a task whose time has come by
-// it does not wait for as long again.
+// The store's clock is set forward permanently. When the node accepts that, a task that is due by
+// it does not wait for that long again.
 func TestClockIsPutForward(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node that gives up its runs waits for the tasks that are executed just now: for their reports,
-// and for what they write before. When those have come it waits no longer, whether its own worker
-// executes them or one of another node.
+// A node that gives up its runs waits for the tasks that are being executed: for their reports, and
+// for what they write before. Then it waits no longer, whether its own worker executes them or a
+// worker of another node.
 func TestRunsMoveWhenTheirTasksHaveEnded(t *testing.T) {
 	t.Parallel()
 	for _, lent := range []bool{false, true} {

@@ -29,47 +29,48 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// LeastRetainRequest is how long every node remembers request ids at least, and without a setting
-// of its own. Relays count on it, whichever node owns what they send to.
+// LeastRetainRequest is the minimum and the default time for which every node remembers request
+// ids. Relays rely on it, whichever node owns the address they send to.
 const LeastRetainRequest = 24 * time.Hour
 
-// Config of an engine. Zero fields take the defaults.
+// Config configures an engine. A zero field selects its default.
 type Config struct {
 	Store store.Store
 	// Hints wakes other nodes; nil for a node that is alone.
 	Hints notify.Hub
 	Log   *slog.Logger
-	// Version of the program, for people.
+	// Version of the program, for people to read.
 	Version string
-	// Meter counts and Tracer makes spans; nil when nobody looks.
+	// Meter counts and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// Guest only asks, beside the nodes of a shared store: it owns nothing, and workers that join
-	// it get nothing to do.
+	// Guest only sends requests to the nodes of a shared store: it owns no shard, and workers that
+	// join it get no work.
 	Guest bool
 
-	Lanes    int           // committers; 1
-	LeaseTTL time.Duration // 10 s
-	// until an answer to a commit is given up on (or up to a quarter sooner), and its outcome is
-	// unknown; 30 s
+	Lanes int // the number of committers; default 1
+	// LeaseTTL is how long other nodes wait before they take over from a silent one. Default 10 s.
+	LeaseTTL time.Duration
+	// CommitTimeout is how long a lane waits for the answer to a commit; it may give up a quarter
+	// earlier. Then the outcome of the commit is unknown. Default 30 s.
 	CommitTimeout time.Duration
-	InboxLimit    int           // inputs that wait for a lane; 65,536
-	InboxBytes    int           // of messages among them, and one more; 64 MiB
-	RetainRequest time.Duration // how long request ids are remembered; 24 h
-	// how long requests are kept that were refused and that nobody waits for; 30 days
+	InboxLimit    int           // inputs that wait for a lane; default 65,536
+	InboxBytes    int           // of the messages among them, plus one message; default 64 MiB
+	RetainRequest time.Duration // how long request ids are remembered; default 24 h
+	// RetainLetter is how long refused requests without a waiting caller are kept. Default 30 days.
 	RetainLetter time.Duration
-	// how long closed runs are kept whose workflow does not say; 30 days
+	// Retention is how long closed runs are kept if their workflow does not say. Default 30 days.
 	Retention  time.Duration
-	SweepEvery time.Duration // between two rounds that remove what nobody needs any more; 30 s
-	RetainDead time.Duration // how long dead tasks are kept; 90 days, negative for ever
-	RetainLogs time.Duration // how long lines that tasks have logged are kept; 7 days
-	// its Ref, Shards, Lanes, Retention and NewRun are set by the engine
+	SweepEvery time.Duration // between two sweeps, which remove expired rows; default 30 s
+	RetainDead time.Duration // how long dead tasks are kept; default 90 days, negative: forever
+	RetainLogs time.Duration // how long log lines of tasks are kept; default 7 days
+	// Lane configures the lanes. The engine sets its Ref, Shards, Lanes, Retention and NewRun.
 	Lane   lane.Config
 	Limits core.Limits
 
-	Clock storeclock.Config // when a jump of the store's clock is followed
-	// Suspended is how long the machine has been suspended in total; nil for what the system says.
-	// Tests simulate a suspend with it.
+	Clock storeclock.Config // when the engine follows a jump of the store's clock
+	// Suspended returns how long the machine has been suspended in total; nil asks the operating
+	// system. Tests simulate a suspension with it.
 	Suspended func() time.Duration
 }
 
@@ -82,6 +83,7 @@ func (c *Config) withDefaults() {
 	if c.Hints == nil {
 		c.Hints = notify.Nobody{}
 	}
+
 	if c.Lanes == 0 {
 		c.Lanes = 1
 	}
@@ -97,6 +99,7 @@ func (c *Config) withDefaults() {
 	if c.InboxBytes == 0 {
 		c.InboxBytes = 64 << 20
 	}
+
 	if c.RetainRequest == 0 {
 		c.RetainRequest = LeastRetainRequest
 	}
@@ -133,30 +136,30 @@ type Engine struct {
 	flow        *flow.Flow
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
-	guest       model.NodeID  // who asks, when it is no node
+	guest       model.NodeID  // the name of a guest, which is not a node
 	ready       chan struct{} // closed when the first incarnation serves
 	isReady     sync.Once
-	lives       map[model.NodeID]bool // the incarnations of this process; belongs to Run
-	stopped     chan struct{}         // closed when Run has returned: nobody answers any more
-	served      bell                  // rung when shards have become ours
-	failed      atomic.Pointer[error] // why Run has returned, unless it was told to
+	lives       map[model.NodeID]bool // the incarnations of this process; only Run uses it
+	stopped     chan struct{}         // closed when Run has returned: no answers come after that
+	served      bell                  // rung when this node has acquired shards
+	failed      atomic.Pointer[error] // why Run has returned, unless its context ended
 	stopping    chan struct{}         // closed by Stopping
 	stopOnce    sync.Once
 	// how far the store's clock was ahead of ours at the last renewal, in ns
 	skew atomic.Int64
 
-	// trouble is the store that cannot be used, whatever finds it: one episode for all loops that
-	// try again. refusals are commits that it refuses because of their rows.
+	// trouble logs that the store cannot be used: one episode for all loops that retry. refusals
+	// logs commits that the store refuses because of their rows.
 	trouble, refusals *episode.Log
-	lease             *episode.Source // to register and to renew, over all incarnations
+	lease             *episode.Source // registration and renewal, over all incarnations
 	others            struct{ acquire, fence, sweep, replies, outcomes *episode.Source }
 }
 
-// bell wakes everybody who listens. Who waits for something to become so listens first and looks
-// then, so that no ring is missed.
+// bell wakes all listeners. To wait for a condition, listen first and check the condition then, so
+// that no ring is missed.
 type bell struct {
 	mu   sync.Mutex
-	rung chan struct{} // nil when nobody listens
+	rung chan struct{} // nil without listeners
 }
 
 func (b *bell) listen() <-chan struct{} {
@@ -177,10 +180,10 @@ func (b *bell) ring() {
 	}
 }
 
-// besides are goroutines that go on beside those who began them, and end with the engine.
+// besides runs goroutines that outlive the call that started them, and end with the engine.
 type besides struct {
 	mu  sync.Mutex
-	ctx context.Context //nolint:containedctx // that of the engine; nil when it does not run
+	ctx context.Context //nolint:containedctx // that of the engine; nil while it does not run
 	wg  sync.WaitGroup
 }
 
@@ -190,7 +193,7 @@ func (b *besides) open(ctx context.Context) {
 	b.mu.Unlock()
 }
 
-// run begins one, unless the engine has ended.
+// run starts a goroutine, unless the engine has ended.
 func (b *besides) run(do func(ctx context.Context)) (begun bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -201,14 +204,14 @@ func (b *besides) run(do func(ctx context.Context)) (begun bool) {
 	return ctx != nil
 }
 
-// close begins no more of them.
+// close starts no further goroutines.
 func (b *besides) close() {
 	b.mu.Lock()
 	b.ctx = nil
 	b.mu.Unlock()
 }
 
-// await waits for a ring that was listened for. It reports false when ctx or the engine has ended.
+// await waits for a ring. It returns false if ctx or the engine has ended.
 func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
 	select {
 	case <-ring:
@@ -219,7 +222,7 @@ func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
 	return false
 }
 
-// New makes an engine; Run starts it.
+// New returns an engine; Run starts it.
 func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{
@@ -243,8 +246,8 @@ func New(cfg Config) *Engine {
 
 func (e *Engine) current() *incarnation { return e.inc.Load() }
 
-// Ready waits until the node serves for the first time: it has registered, and has what shards it
-// could get.
+// Ready waits until the node serves for the first time: it has registered, and owns the shards that
+// it could get.
 func (e *Engine) Ready(ctx context.Context) error {
 	select {
 	case <-e.ready:
@@ -257,8 +260,9 @@ func (e *Engine) Ready(ctx context.Context) error {
 // errStopping is the cause of an orderly end.
 var errStopping = errors.New("the node is stopping")
 
-// Run serves until ctx ends, then gives everything up in order and returns when all its goroutines
-// are gone.
+// Run serves until ctx ends. Then it gives everything up in order and returns when all of its
+// goroutines have ended. It returns an error only if the store can never be used again without
+// help.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.hangUp()
 	var wg sync.WaitGroup
@@ -275,6 +279,7 @@ func (e *Engine) Run(ctx context.Context) error {
 
 	defer e.flow.End()
 	defer e.cfg.Meter.Watch(e.states)()
+	// Each round is one incarnation.
 	pause := time.Duration(0)
 	var away error // why the node could not register the last time
 	for {
@@ -320,8 +325,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
-// fail ends the engine for a reason that it cannot do anything about. Somebody must, so people are
-// told: here once, and every caller from now on.
+// fail ends the engine with an error that it cannot handle itself. A person must, so it logs the
+// error once, and every later caller gets it.
 func (e *Engine) fail(err error) error {
 	e.failed.Store(&err)
 	if store.Final(err) {
@@ -333,7 +338,7 @@ func (e *Engine) fail(err error) error {
 	return err
 }
 
-// transient reports whether trying again may help.
+// transient reports whether a retry may help.
 func transient(err error) bool {
 	if store.Final(err) {
 		return false
@@ -357,7 +362,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pause waits before something is tried again. It reports false when ctx or the engine has ended.
+// pause waits before a retry. It returns false if ctx or the engine has ended.
 func (e *Engine) pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -370,7 +375,7 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// gaveUp is why a caller waits no longer: its own context has ended, or the engine has.
+// gaveUp returns why a caller no longer waits: its own context has ended, or the engine has.
 func (e *Engine) gaveUp(ctx context.Context, format string, args ...any) error {
 	kind, cause := fault.Unavailable, errStopping
 	if failed := e.failed.Load(); failed != nil {
@@ -381,9 +386,9 @@ func (e *Engine) gaveUp(ctx context.Context, format string, args ...any) error {
 	return fault.New(kind, format+": %w", append(args, cause)...)
 }
 
-// register begins an incarnation.
+// register starts an incarnation.
 func (e *Engine) register(ctx context.Context) (*incarnation, error) {
-	// No task may begin before it is known what keeps it back.
+	// No task may start before the node knows the settings that may hold it back.
 	if err := e.flow.Load(ctx, math.MaxInt64); err != nil {
 		return nil, err
 	}
@@ -404,6 +409,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.Gone}, reg.Epoch, sent),
 	}
 
+	// The lease was computed with a clock that was far off: do not rely on it.
 	if verdict.Change == storeclock.Adopted && verdict.By.Abs() > e.cfg.LeaseTTL/2 {
 		inc.member.Distrust(sent)
 	}
@@ -415,8 +421,8 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 
 	if e.cfg.Store.Info().Shared {
 		inc.borrower, inc.lender = lending.NewBorrower(self.ID, debts{loans{inc}}, inc.board), lending.NewLender(self.ID, loans{inc})
-		handler := peerHandler{lending.Handler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log}, inc}
-		inc.peers = peer.New(self.ID, e.cfg.Store, e.cfg.Hints, e.cfg.Log, handler)
+		handler := peerHandler{lending.PeerHandler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log}, inc}
+		inc.peers = peer.New(peer.Config{Self: self.ID, Mail: e.cfg.Store, Hints: e.cfg.Hints, Log: e.cfg.Log, Handler: handler})
 		inc.borrower.Connect(inc.peers)
 		inc.lender.Connect(inc.peers)
 	}

@@ -21,11 +21,10 @@ import (
 	"github.com/perdure/perdure/internal/store/sqlite"
 )
 
-// stepper is a worker whose every workflow records a number of steps, one after the other, and
-// completes.
+// stepper is a worker whose workflows record a number of steps, one after the other, and complete.
 type stepper struct {
 	steps   int
-	retain  time.Duration // the runs have a time of their own
+	retain  time.Duration // the runs set their own retention
 	session *engine.Session
 
 	mu  sync.Mutex
@@ -129,7 +128,7 @@ func TestThreeSteps(t *testing.T) {
 	}
 }
 
-// stores are those that have one process at a time.
+// stores are the ones that only one process may open.
 var stores = map[string]func(testing.TB) store.Store{
 	"memory": func(testing.TB) store.Store { return memory.New(memory.Options{}) },
 	"sqlite": func(t testing.TB) store.Store {
@@ -141,8 +140,8 @@ var stores = map[string]func(testing.TB) store.Store{
 	},
 }
 
-// BenchmarkThreeSteps is a workflow of three steps from start to result, 64 callers at a time;
-// cpu-µs is what this process spent.
+// BenchmarkThreeSteps measures a workflow of three steps from start to result, 64 callers at a
+// time; cpu-µs is what this process spent.
 func BenchmarkThreeSteps(b *testing.B) {
 	for name, openStore := range stores {
 		b.Run(name, func(b *testing.B) {

@@ -11,37 +11,37 @@ import (
 
 // EntityWorker has the code of entities and services. See api.EntityWorker for the protocol.
 type EntityWorker interface {
-	// Operate hands calls of one entity over. It must not block.
+	// Operate hands over calls of one entity. It must not block.
 	Operate(o model.Operations)
 }
 
-// entityWorkers are those that have joined this node, over all its incarnations.
+// entityWorkers holds the entity workers that have joined this node, over all of its incarnations.
 type entityWorkers struct {
 	roster[lane.WorkerID, EntitySession]
 }
 
-// call passes hand-overs of a lane on.
+// call passes the hand-overs of a lane to the workers.
 func (w *entityWorkers) call(calls []lane.OperateCall) {
 	for i := range calls {
 		c := &calls[i]
-		if s := w.get(-c.Worker); s != nil { // else it has left; the lane hears of it
+		if s := w.get(-c.Worker); s != nil { // otherwise it has left, and the lane is informed
 			s.hold(c.Operations.Generation, c.Operations.Generation)
 			s.worker.Operate(c.Operations)
 		}
 	}
 }
 
-// EntitySession is the side of the engine of a worker of entities.
+// EntitySession is the engine's side of an entity worker.
 type EntitySession struct {
 	eng    *Engine
-	id     lane.WorkerID // lanes know it as its negative, which no worker of workflows has
+	id     lane.WorkerID // lanes use its negative, which no workflow worker has
 	worker EntityWorker
 	offer  model.EntityOffer
 
-	holdings[uint64] // hand-overs, by their generations
+	holdings[uint64] // hand-overs, by generation
 }
 
-// JoinEntities adds a worker of entities.
+// JoinEntities adds an entity worker.
 func (e *Engine) JoinEntities(w EntityWorker, offer model.EntityOffer) *EntitySession {
 	s := e.entityWorkers.add(func(id lane.WorkerID) *EntitySession {
 		return &EntitySession{eng: e, id: id, worker: w, offer: offer}
@@ -52,7 +52,7 @@ func (e *Engine) JoinEntities(w EntityWorker, offer model.EntityOffer) *EntitySe
 	return s
 }
 
-// Operated hands in what came of calls; it waits while the engine is full.
+// Operated delivers the outcome of calls. It blocks while the engine is full.
 func (s *EntitySession) Operated(ctx context.Context, r model.Operated) error {
 	defer s.release(r.Generation, r.Generation)
 	inc := s.eng.current()
@@ -62,12 +62,12 @@ func (s *EntitySession) Operated(ctx context.Context, r model.Operated) error {
 	return inc.laneOf(r.Generation).inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.FinishCalls(now, -s.id, &r) }})
 }
 
-// Leave stops the flow of new calls, waits until those that are being made have been reported or
-// ctx ends, and ends the session.
+// Leave stops the flow of new calls, waits until the calls in flight have been reported or ctx
+// ends, and ends the session.
 func (s *EntitySession) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {
 		inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Withdraw(-s.id) })
-		inc.heed(ctx) // what they hand over until then is held
+		inc.heed(ctx) // the worker holds what they hand over until then
 	}
 
 	err := s.rest(ctx)
@@ -77,7 +77,7 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 
 	if inc := s.eng.current(); inc != nil {
 		inc.post(inc.serve)
-		for _, shell := range inc.lanes { // behind what it has reported
+		for _, shell := range inc.lanes { // after its last report
 			shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) }})
 		}
 	}
@@ -91,20 +91,19 @@ func (inc *incarnation) joinEntities(w *EntitySession) {
 	inc.everywhere(func(l *lane.Lane, now model.Time) { l.JoinEntities(now, -w.id, w.offer) })
 }
 
-// everywhere has each lane do something.
+// everywhere runs do on each lane.
 func (inc *incarnation) everywhere(do func(l *lane.Lane, now model.Time)) {
 	for _, s := range inc.lanes {
 		s.inbox.result(do)
 	}
 }
 
-// heed waits until each lane has done what it was told everywhere before, and has carried out what
-// it did before that; or until ctx ends.
+// heed waits until each lane has executed everything that was queued before, or until ctx ends.
 func (inc *incarnation) heed(ctx context.Context) {
 	for _, s := range inc.lanes {
 		c := newCall()
 		if s.inbox.put(ctx, op{token: c, do: func(*lane.Lane, model.Time) { c.finish(&lane.Answer{}) }}) != nil {
-			continue // it has ended, and hands nothing over; or ctx has
+			continue // the lane has ended and hands nothing over, or ctx has ended
 		}
 		select {
 		case <-c.done:
@@ -113,8 +112,8 @@ func (inc *incarnation) heed(ctx context.Context) {
 	}
 }
 
-// Call is Send of a call of an entity. A brief one is not sent again when it may have been made,
-// unless it is that of a view, which changes nothing.
+// Call is Send for a call of an entity. A brief call that may have been made is not sent again,
+// unless it calls a view, which changes nothing.
 func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.Answer, error) {
 	switch {
 	case !m.Brief:
@@ -129,7 +128,7 @@ func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.A
 		a, err := e.sendLocal(ctx, m, true, false)
 		switch {
 		case !errors.Is(err, lane.ErrNotOwner) && (inc == nil || !inc.serving()) && err == nil:
-			return model.Answer{}, lane.ErrInterrupted // whoever owns it by now knows nothing of it
+			return model.Answer{}, lane.ErrInterrupted // the new owner does not have this call
 		case !errors.Is(err, lane.ErrNotOwner):
 			return a.Answer, err
 		case e.cfg.Store.Info().Shared:

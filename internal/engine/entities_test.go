@@ -19,8 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// clerks have the code of an entity whose state is a list, and of a service that counts how often
-// it was called with what.
+// clerks has the code of an entity whose state is a list, and of a service that counts its calls by
+// input.
 type clerks struct {
 	session *engine.EntitySession
 	joined  chan struct{} // closed when there is a session
@@ -76,8 +76,8 @@ func stateOf(t testing.TB, st store.Store, a model.Address) string {
 	return string(got.Entity.State.Data)
 }
 
-// Calls are made once, wherever they come from, while nodes come, die and leave; those that are
-// kept in memory at most once.
+// Calls are made once, wherever they come from, while nodes join, die and leave. Calls that are
+// only in memory are made at most once.
 func TestEntitiesAmongNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestEntitiesAmongNodes(t *testing.T) {
 						}
 						break
 					}
-					m = r.nodes[2] // its own is gone
+					m = r.nodes[2] // its own node is gone
 				}
 
 				bell := model.Message{Kind: model.MessageCall, To: model.Address{Tenant: model.DefaultTenant, Type: "service:bell", Key: fmt.Sprint(i)}, Name: "ring", Input: model.TextPayload(fmt.Sprint(i)), Brief: true}
@@ -164,8 +164,8 @@ func TestEntitiesAmongNodes(t *testing.T) {
 	})
 }
 
-// A worker that leaves reports what it has; what is called afterwards waits for the next one. Who
-// gives up waiting before anybody has begun has called nothing.
+// A worker that leaves reports what it has; later calls wait for the next worker. A call whose
+// caller gives up before a worker has started it is not made.
 func TestEntityWorkerLeaves(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,8 +208,8 @@ func TestEntityWorkerLeaves(t *testing.T) {
 	})
 }
 
-// No call is lost with a worker that leaves in order, also if it may be made once only: what is
-// handed to it while it says so is reported as well.
+// No call is lost with a worker that leaves in order, even if it may be made only once: calls that
+// are handed to the worker while it leaves are reported as well.
 func TestEntityWorkerLeavesInOrder(t *testing.T) {
 	t.Parallel()
 	e, stop := open(t, memory.New(memory.Options{}))
@@ -243,8 +243,8 @@ func TestEntityWorkerLeavesInOrder(t *testing.T) {
 	callers.Wait()
 }
 
-// BenchmarkEntityCalls calls operations of entities on the memory store: of one, and of as many as
-// there are callers.
+// BenchmarkEntityCalls calls operations of entities on the memory store: of one entity, and of as
+// many as there are callers.
 func BenchmarkEntityCalls(b *testing.B) {
 	for _, many := range []bool{false, true} {
 		b.Run(map[bool]string{false: "one", true: "many"}[many], func(b *testing.B) {
@@ -270,7 +270,7 @@ func BenchmarkEntityCalls(b *testing.B) {
 	}
 }
 
-// hands make every call at once.
+// hands makes every call at once.
 type hands struct {
 	session *engine.EntitySession
 	joined  chan struct{}

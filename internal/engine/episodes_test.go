@@ -52,9 +52,9 @@ func (l *loglines) with(part string) (out []string) {
 	return out
 }
 
-// A store that is away for longer than a lease, while a hundred lanes and everything else try
-// again, is one episode in the log: a line when it begins, one a minute, and one when it ends. The
-// loss of the lease is a line of its own.
+// A store that is away for longer than a lease, while a hundred lanes and everything else retry, is
+// one episode in the log: a line when it starts, one per minute, and one when it ends. The loss of
+// the lease has its own line.
 func TestStoreAwayIsOneEpisodeInTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestStoreAwayIsOneEpisodeInTheLog(t *testing.T) {
 	})
 }
 
-// A row that the store refuses costs a line, not one for every half of a batch that it is found in.
+// A row that the store refuses costs one line, not one for each half of a batch that contains it.
 func TestRefusedCommitsAreOneEpisodeInTheLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

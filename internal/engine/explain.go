@@ -11,15 +11,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Explain says why the current run of an address does not move, as far as this node knows better
-// than the store. A node that cannot be sure of its lease knows nothing.
+// Explain returns why the current run of an address does not move, as far as this node knows more
+// than the store. A node that is not sure of its lease does not answer.
 func (e *Engine) Explain(ctx context.Context, a model.Address) ([]model.Reason, bool) {
 	reasons, ok := e.ExplainAll(ctx, []model.Address{a})[a]
 	return reasons, ok
 }
 
-// ExplainAll is Explain of many addresses: each lane is asked once. Those that this node knows
-// nothing of are absent.
+// ExplainAll is Explain for many addresses: it asks each lane once. The result does not contain
+// addresses that this node cannot explain.
 func (e *Engine) ExplainAll(ctx context.Context, all []model.Address) map[model.Address][]model.Reason {
 	inc := e.current()
 	if inc == nil {
@@ -39,7 +39,7 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 	found := map[model.Address][]model.Reason{}
 	for s, addresses := range byLane {
 		c := newCall()
-		told := map[model.Address][]model.Reason{} // the lane's until it has finished the call
+		told := map[model.Address][]model.Reason{} // belongs to the lane until the call is finished
 		err := s.inbox.put(ctx, op{token: c, do: func(l *lane.Lane, _ model.Time) {
 			for _, a := range addresses {
 				if reasons, ok := l.Explain(a); ok {
@@ -66,8 +66,8 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 	return found
 }
 
-// Self is this node and what its workers can run now, which the store hears with the next renewal
-// of the lease. ok is false while the node has no lease.
+// Self returns this node and what its workers can run now. The store learns that with the next
+// renewal of the lease. ok is false while the node has no lease.
 func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	inc := e.current()
 	if inc == nil {
@@ -76,25 +76,25 @@ func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
 	return inc.self.ID, e.serves(), true
 }
 
-// Ask asks the node that owns addresses why they do not move. It is for a node that does not own
-// them, and for a guest.
+// Ask asks the node that owns the addresses why they do not move. It is for a node that does not
+// own them, and for a guest.
 func (e *Engine) Ask(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
-	return peer.Ask(ctx, e.cfg.Store, e.cfg.Hints, owner, all)
+	return peer.Asker{Mail: e.cfg.Store, Hints: e.cfg.Hints}.Ask(ctx, owner, all)
 }
 
-// peerHandler hears what other processes say to an incarnation: nodes that lend and borrow workers,
-// and everybody who asks why runs do not move.
+// peerHandler receives the messages of other processes to an incarnation: nodes that lend and
+// borrow workers, and processes that ask why runs do not move.
 type peerHandler struct {
-	lending.Handler
+	lending.PeerHandler
 
 	inc *incarnation
 }
 
-// maxInquiries bounds the inquiries that are answered at the same time. Those beyond it get no
-// answer: whoever asked judges by what the store says.
+// maxInquiries bounds the inquiries that are answered at the same time. Further ones get no answer,
+// and the asking process judges by what the store says.
 const maxInquiries = 64
 
-// Inquired answers what another process asks about runs of this node. It does not block.
+// Inquired answers an inquiry of another process about runs of this node. It does not block.
 func (h peerHandler) Inquired(all []model.Address, answer func(map[model.Address][]model.Reason)) {
 	if h.inc.inquiries.Add(1) > maxInquiries {
 		h.inc.inquiries.Add(-1)
@@ -109,7 +109,7 @@ func (h peerHandler) Inquired(all []model.Address, answer func(map[model.Address
 	}
 }
 
-// Queues are the tasks of runs that this node owns, by queue.
+// Queues returns the tasks of runs that this node owns, by queue.
 func (h peerHandler) Queues() ([]peer.QueueCount, bool) {
 	if !h.inc.serving() {
 		return nil, false

@@ -8,12 +8,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// fateOf reads what has become of a claim: what lies behind it in the history of its run, as far as
-// that is needed.
+// fateOf reads what has become of a claim, from the part of its run's history after the claim.
 func fateOf(ctx context.Context, st store.Store, shard model.ShardID, ref model.ClaimRef) (core.Fate, error) {
 	x, err := st.LoadExecution(ctx, shard, ref.Address, ref.Run)
 	if err != nil || x == nil {
-		return core.Fate{Over: err == nil}, err // it was deleted
+		return core.Fate{Over: err == nil}, err // no run: it was deleted
 	}
 	var f core.Fate
 

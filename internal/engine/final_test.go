@@ -17,11 +17,11 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// mortal is a store that takes no writes any more once it is dead, and says so. Its last commit, or
-// its last refence, has an unknown outcome.
+// mortal is a store that takes no writes once it is dead, and says so. Its last commit, or its last
+// refence, has an unknown outcome.
 type mortal struct {
 	store.Store
-	dying atomic.Value // what it is to die of: commit, refence, renew
+	dying atomic.Value // what it dies of: commit, refence, renew
 	dead  atomic.Bool
 }
 
@@ -99,8 +99,8 @@ func (l *errorLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A store that takes no writes until it is opened again ends the node: people are told once, what
-// to do included, and nobody waits for ever.
+// A store that takes no writes until it is opened again ends the node. The node logs that once,
+// with what to do, and no caller waits without end.
 func TestFinalErrorOfTheStore(t *testing.T) {
 	t.Parallel()
 	for _, of := range []string{"commit", "refence", "renew"} {
@@ -166,7 +166,7 @@ func TestFinalErrorOfTheStore(t *testing.T) {
 	}
 }
 
-// forgetful is a store whose next commit and next refence are done, and nobody hears of it.
+// forgetful is a store whose next commit and next refence take effect, but return no answer.
 type forgetful struct {
 	store.Store
 	commit, refence atomic.Bool
@@ -188,7 +188,7 @@ func (f *forgetful) Refence(ctx context.Context, l store.LaneRef) (epoch, landed
 	return epoch, landed, err
 }
 
-// A store that can still be written to needs nobody: a node that has fenced itself says so, starts
+// A store that can still be written to needs no help: a node that has fenced itself logs it, starts
 // over, and serves when its old lease is over.
 func TestNodeThatFencedItself(t *testing.T) {
 	t.Parallel()

@@ -11,10 +11,10 @@ import (
 	"github.com/perdure/perdure/internal/notify"
 )
 
-// Flow is what people have set for tasks.
+// Flow returns the settings for tasks.
 func (e *Engine) Flow() *flow.Flow { return e.flow }
 
-// flowNode is the engine as its flow sees it; see flow.Node.
+// flowNode implements flow.Node.
 type flowNode struct{ e *Engine }
 
 func (n flowNode) Now() model.Time { return n.e.clock.now() }
@@ -49,7 +49,7 @@ func (n flowNode) Seat() *flow.Seat {
 
 func (n flowNode) Works() bool { return len(n.e.taskWorkers.all()) > 0 }
 
-// seatLife is an incarnation as its seat sees it; see flow.Life.
+// seatLife implements flow.Life.
 type seatLife struct{ inc *incarnation }
 
 func (l seatLife) Known(ctx context.Context) (shards []model.ShardID, ok bool, err error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// running is an engine that serves the store, until the test ends.
+// running is an engine that serves the store until the test ends.
 func running(t *testing.T, st *memory.Store) *Engine {
 	t.Helper()
 	e := New(Config{Store: st})
@@ -33,7 +33,7 @@ func running(t *testing.T, st *memory.Store) *Engine {
 	return e
 }
 
-// wantNobodyWaits demands that no lane remembers anybody who waits.
+// wantNobodyWaits checks that no lane remembers a waiting caller.
 func wantNobodyWaits(t *testing.T, e *Engine) {
 	t.Helper()
 	for _, s := range e.current().lanes {
@@ -53,8 +53,7 @@ func wantNobodyWaits(t *testing.T, e *Engine) {
 	}
 }
 
-// Who gives up waiting is forgotten at once, whenever that is: also before the lane knows that
-// anybody waits.
+// A caller that gives up waiting is forgotten at once, even before the lane knows that it waits.
 func TestCanceledWaitsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -33,9 +33,9 @@ func (s *slowStore) Commit(ctx context.Context, b *store.Batch) (store.Committed
 	return s.Store.Commit(ctx, b)
 }
 
-// TestCallersOfAFullEngineWaitOutside checks that while the store takes nothing, the engine keeps
-// so many bytes of requests and no more, although callers come and give up without end; and that it
-// goes on when the store does.
+// TestCallersOfAFullEngineWaitOutside checks that while the store takes nothing, the engine keeps a
+// bounded number of bytes of requests, although callers come and give up without end, and that it
+// continues when the store does.
 func TestCallersOfAFullEngineWaitOutside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestCallersOfAFullEngineWaitOutside(t *testing.T) {
 				inside++
 			}
 		}
-		// The lane has at most 8 MiB and the inbox has 8 MiB, and one request more each.
+		// The lane has at most 8 MiB and the inbox has 8 MiB, and one more request each.
 		if inside < 5 || inside > 10 {
 			t.Errorf("the engine has taken %d requests of 2 MiB", inside)
 		}

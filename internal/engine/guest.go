@@ -10,11 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/notify"
 )
 
-// newGuest is the name under which a guest is told that it is answered.
+// newGuest draws the name that owners use to notify a guest of their answers.
 func newGuest() model.NodeID { return model.NodeID(uuid.Must(uuid.NewV7())) }
 
 // visit is the life of a guest: it does not register, owns no shard and moves none, and asks the
-// owners by way of the store.
+// owners through the store.
 func (e *Engine) visit(ctx context.Context) error {
 	if !e.cfg.Store.Info().Shared {
 		return e.fail(fault.New(fault.Invalid, "a guest asks the nodes of a shared store: %s has none", e.cfg.Store.Info().URL))

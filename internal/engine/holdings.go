@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// holdings are what a worker has been handed and has not given back, with the generations of the
-// hand-overs. The zero value is empty.
+// holdings records what a worker has been handed and has not given back, with the generations of
+// the hand-overs. The zero value is empty.
 type holdings[K comparable] struct {
 	mu    sync.Mutex
 	held  map[K]uint64
-	empty chan struct{} // closed when nothing is held any more; nil while nobody waits for that
+	empty chan struct{} // closed when nothing is held; nil while no caller waits for that
 }
 
 func (h *holdings[K]) hold(k K, gen uint64) {
@@ -34,7 +34,7 @@ func (h *holdings[K]) release(k K, gen uint64) {
 	}
 }
 
-// rest waits until nothing is held any more. The error is why ctx ended before.
+// rest waits until nothing is held. The error says why ctx ended first.
 func (h *holdings[K]) rest(ctx context.Context) error {
 	h.mu.Lock()
 	if len(h.held) == 0 {

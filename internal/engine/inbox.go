@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// op is something for a lane to do: one of the two hot inputs, or any other as a function.
+// op is an input for a lane: one of the two hot inputs, or any other as a function.
 type op struct {
 	message *model.Message
 	fresh   bool // the request id of the message has never been used before
@@ -19,16 +19,16 @@ type op struct {
 	worker  lane.WorkerID
 	token   any
 	awaits  bool // the message is a start, and the token waits for the end
-	bytes   int  // of the message, set by the inbox
+	bytes   int  // of the message; the inbox sets it
 	report  *model.TaskReport
-	task    queue.WorkerID // whose report it is
+	task    queue.WorkerID // the worker that reports
 	do      func(l *lane.Lane, now model.Time)
 }
 
-// inbox is the bounded queue in front of a lane. Results of commits and reads have a line of their
-// own that is never full, so that a lane without room can always get on with what it has. The bytes
-// of messages are bounded as well as the number of ops. What workers report does not wait for
-// bytes: workers hold only so much, and callers wait for what they report.
+// inbox is the bounded queue in front of a lane. Results of commits and reads have their own line,
+// which is never full, so that a lane without room can always finish what it has. The inbox bounds
+// the bytes of messages as well as the number of ops. Reports of workers do not wait for bytes:
+// workers hold a limited amount, and callers wait for their reports.
 type inbox struct {
 	limit    int
 	maxBytes int
@@ -38,7 +38,7 @@ type inbox struct {
 	ops     []op
 	results []op
 	bytes   int           // of messages that were put and not applied yet
-	room    chan struct{} // closed when there is room again; nil when nobody waits
+	room    chan struct{} // closed when there is room again; nil while no caller waits
 	closed  error
 }
 
@@ -46,20 +46,20 @@ func newInbox(limit, maxBytes int) *inbox {
 	return &inbox{limit: limit, maxBytes: maxBytes, wake: make(chan struct{}, 1)}
 }
 
-// takes reports whether there is room for an op. The bytes that wait decide about a message, and
-// not its own, so a large one waits no longer than a small one, and one that is larger than the
-// limit goes as well.
+// takes reports whether there is room for an op. The bytes that already wait decide about a
+// message, not its own size. So a large message waits no longer than a small one, and a message
+// that is larger than the limit passes as well.
 func (b *inbox) takes(o *op) bool {
 	return len(b.ops) < b.limit && (o.message == nil || b.bytes < b.maxBytes)
 }
 
-// add adds an op at the end.
+// add appends an op.
 func (b *inbox) add(o op) {
 	b.ops = append(b.ops, o)
 	b.bytes += o.bytes
 }
 
-// put adds an op; it waits while the inbox is full.
+// put adds an op. It blocks while the inbox is full.
 func (b *inbox) put(ctx context.Context, o op) error {
 	if o.message != nil {
 		o.bytes = o.message.Size()
@@ -92,8 +92,8 @@ func (b *inbox) put(ctx context.Context, o op) error {
 	}
 }
 
-// putAll adds ops as there is room for them; it waits while there is none. It returns how many were
-// added.
+// putAll adds ops as there is room for them, and blocks while there is no room. It returns how many
+// were added.
 func (b *inbox) putAll(ctx context.Context, ops []op) (n int, err error) {
 	for n < len(ops) {
 		b.mu.Lock()
@@ -111,7 +111,7 @@ func (b *inbox) putAll(ctx context.Context, ops []op) (n int, err error) {
 	return n, nil
 }
 
-// follow adds an op behind those that were put, even when the inbox is full: it does not wait, and
+// follow adds an op after the ones that were put, even if the inbox is full. It does not block and
 // overtakes nothing.
 func (b *inbox) follow(o op) {
 	b.mu.Lock()
@@ -122,7 +122,7 @@ func (b *inbox) follow(o op) {
 	}
 }
 
-// result adds an op that must not wait. It reports false when the lane has ended.
+// result adds an op that must not wait. It returns false if the lane has ended.
 func (b *inbox) result(do func(l *lane.Lane, now model.Time)) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +141,7 @@ func (b *inbox) empty() bool {
 	return len(b.ops)+len(b.results) == 0
 }
 
-// len is how many ops wait.
+// len returns how many ops wait.
 func (b *inbox) len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,9 +155,9 @@ func (b *inbox) ring() {
 	}
 }
 
-// take empties the inbox; only the line of results when full is set. The given slices are used for
-// what comes next. The bytes of the ops that it returns count until applied is called, or for as
-// long as giveBack puts them back.
+// take empties the inbox, or only the line of results if full is set. The inbox reuses the given
+// slices. The bytes of the returned ops count until the caller calls applied; giveBack returns the
+// ops.
 func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,7 +170,7 @@ func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op)
 	return ops, results
 }
 
-// makeRoom tells those who wait for room to look again.
+// makeRoom wakes the callers that wait for room.
 func (b *inbox) makeRoom() {
 	if b.room != nil {
 		close(b.room)
@@ -178,7 +178,7 @@ func (b *inbox) makeRoom() {
 	}
 }
 
-// applied tells that the lane has messages of so many bytes that were taken.
+// applied says that the lane has applied taken messages of this many bytes.
 func (b *inbox) applied(bytes int) {
 	if bytes == 0 {
 		return
@@ -189,14 +189,14 @@ func (b *inbox) applied(bytes int) {
 	b.makeRoom()
 }
 
-// giveBack puts ops back that were taken and not used, before those that have come since.
+// giveBack puts back ops that were taken and not used, before the ones that have arrived since.
 func (b *inbox) giveBack(ops []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ops = append(slices.Clone(ops), b.ops...)
 }
 
-// close refuses everything from now on and returns what was left.
+// close refuses everything from now on, and returns what was left.
 func (b *inbox) close(why error) []op {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,8 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TestInboxGivesBack checks that ops which a lane had no room for come before those that were put
-// since.
+// TestInboxGivesBack checks that ops that a lane had no room for come before later ones.
 func TestInboxGivesBack(t *testing.T) {
 	t.Parallel()
 	b := newInbox(10, 1<<20)
@@ -40,13 +39,13 @@ func TestInboxGivesBack(t *testing.T) {
 	}
 }
 
-// large is an op with a message of about so many bytes.
+// large is an op with a message of about the given size.
 func large(n int) op {
 	return op{message: &model.Message{Kind: model.MessageSignal, Input: model.Payload{Data: make([]byte, n)}}}
 }
 
-// TestInboxBytesAreBounded checks that messages wait while those before them have too many bytes,
-// until the lane has them, and that nothing else waits.
+// TestInboxBytesAreBounded checks that messages wait while earlier ones have too many bytes, until
+// the lane has them, and that nothing else waits.
 func TestInboxBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +109,7 @@ func TestInboxBytesAreBounded(t *testing.T) {
 	})
 }
 
-// TestInboxOfManyLargeMessages checks that many messages which are put together go in portions.
+// TestInboxOfManyLargeMessages checks that many messages that are put together go in portions.
 func TestInboxOfManyLargeMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,56 +28,60 @@ type incarnation struct {
 	epoch int64
 	lanes []*laneShell
 	board *board
-	seat  *flow.Seat // among those who share limits
-	// How tasks are executed by workers of other nodes, here and there; nil when the store is
-	// opened by one process.
+	seat  *flow.Seat // among the nodes that share limits
+	// These let workers execute tasks of other nodes, in both directions. They are nil if only one
+	// process can open the store.
 	borrower *lending.Borrower
 	lender   *lending.Lender
 	peers    *peer.Post
-	alive    atomic.Pointer[[]string] // the nodes that have a lease, as of the last renewal
-	// by shard: 0 not ours, lane + 1, or -(lane + 1) while it is being given up
+	alive    atomic.Pointer[[]string] // the nodes with a lease, at the last renewal
+	// owner has an entry per shard: 0 if it is not ours, lane + 1 if it is, -(lane + 1) while this
+	// node gives it up.
 	owner []atomic.Int32
 
-	// validUntil is the mono time (ns) until which the lease surely holds.
+	// validUntil is the mono time (ns) until which the lease certainly holds.
 	validUntil atomic.Int64
 
-	// how long (ns) the machine had been suspended when the last renewal that was answered was sent
+	// leased is how long (ns) the machine had been suspended when the last answered renewal was
+	// sent.
 	leased   atomic.Int64
 	renewals bell // rung when a renewal was answered
-	// only touched by the members loop: how long the machine had been suspended when it looked last
+	// suspended is how long the machine had been suspended at the last look. Only the members loop
+	// uses it.
 	suspended time.Duration
 
-	sweeping atomic.Bool // a round is under way
+	sweeping atomic.Bool // a sweep is in progress
 
-	inquiries atomic.Int32 // that are being answered
-	// only touched by the members loop: lanes were told to delete nothing because of its age
+	inquiries atomic.Int32 // inquiries being answered
+	// keeps says that the lanes must not delete anything because of its age. Only the members loop
+	// uses it.
 	keeps bool
 
-	member *cluster.Membership // only touched by the members loop
-	owners []store.ShardOwner  // as of the last renewal; the same
+	member *cluster.Membership // only the members loop uses it
+	owners []store.ShardOwner  // as of the last renewal; only the members loop uses it
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
 	posted []func()
 
-	// only touched by the round of sweeps: how far the last round has looked through old dead
-	// letters
+	// swept is how far the last sweep has looked through old dead tasks and messages. Only the
+	// sweep uses it.
 	swept store.DeadPlace
 }
 
-// serving reports whether answers from memory may be given.
+// serving reports whether the node may answer from memory: its lease certainly holds.
 func (inc *incarnation) serving() bool {
 	inc.eng.clock.notice()
 
 	return int64(inc.eng.clock.mono()) < inc.validUntil.Load()
 }
 
-// laneOf is the lane that an activation came from.
+// laneOf returns the lane that an activation came from.
 func (inc *incarnation) laneOf(generation uint64) *laneShell {
 	return inc.lanes[generation%uint64(len(inc.lanes))]
 }
 
-// run serves until the lease is lost, which it returns as an error, or until ctx ends; then it
+// run serves until the lease is lost, which it returns as an error, or until ctx ends. Then it
 // drains and gives everything back.
 func (inc *incarnation) run(ctx context.Context) error {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -108,7 +112,8 @@ func (inc *incarnation) run(ctx context.Context) error {
 		for i := range all {
 			all[i] = model.ShardID(i)
 		}
-		// what workers hold from the life before is somebody else's until its shard is ours
+		// Claims that workers hold from the previous life count as another node's until their
+		// shards are ours.
 		inc.moved(all, false)
 		wg.Go(func() { inc.peers.Run(inner) })
 		wg.Go(func() { inc.borrower.Run(inner) })
@@ -124,7 +129,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 
 	orderly := cause == nil || errors.Is(cause, errStopping)
 	unstored := inc.gaveUpOnStore(cause)
-	// nothing of it is under way any more
+	// Nothing of this incarnation is in flight.
 	if orderly || unstored != nil || errors.Is(cause, errClockBack) {
 		inc.seat.Leave(ctx)
 		inc.unregister(ctx)
@@ -139,7 +144,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	return cause
 }
 
-// unregister frees the node's place at once, so that nobody has to wait for its lease.
+// unregister frees the node's place at once, so that other nodes do not have to wait for its lease.
 func (inc *incarnation) unregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -151,14 +156,15 @@ func (inc *incarnation) unregister(ctx context.Context) {
 	inc.eng.cfg.Log.Info("node unregistered", "node", inc.self.ID.String())
 }
 
-// end is called by a lane that has been fenced, and when the store must be opened again.
+// end stops the incarnation. A fenced lane calls it, and so does a renewal that finds that the
+// store must be opened again.
 func (inc *incarnation) end(why error) { inc.stop(why) }
 
-// drainLimit is how long a node that stops tries to give up its shards in order, as long as it has
-// its lease.
+// drainLimit is how long a stopping node tries to give up its shards in order, while it has its
+// lease.
 const drainLimit = 30 * time.Second
 
-// members is the loop of the membership: it renews the lease, fences the dead, and moves shards.
+// members is the loop of the membership: it renews the lease, fences dead nodes, and moves shards.
 func (inc *incarnation) members(ctx, inner context.Context) {
 	m := inc.member
 	timer := time.NewTimer(0)
@@ -196,7 +202,7 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 		}
 
 		inc.resume()
-		// without a lease there is nothing to give up any more
+		// Without a lease there is nothing left to give up.
 		if draining && (m.Drained() || !inc.serving()) {
 			inc.stop(errStopping)
 			return
@@ -215,8 +221,8 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 	}
 }
 
-// act carries out what the membership asks for. Calls to the store run beside the loop, so that a
-// slow one does not delay the next renewal.
+// act carries out what the membership asks for. Calls to the store run on other goroutines, so that
+// a slow one does not delay the next renewal.
 func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluster.Actions) {
 	if a.Lost != nil {
 		inc.stop(a.Lost)
@@ -280,7 +286,7 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 	}
 }
 
-// post hands something to the members loop; it never waits.
+// post queues a function for the members loop. It never blocks.
 func (inc *incarnation) post(do func()) {
 	inc.mu.Lock()
 	inc.posted = append(inc.posted, do)
@@ -352,7 +358,7 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r re
 	}
 }
 
-// orphaned reports whether a shard was that of another process that did not give it up.
+// orphaned reports whether another process owned a shard and did not give it up.
 func (inc *incarnation) orphaned(s model.ShardID) bool {
 	i := slices.IndexFunc(inc.owners, func(o store.ShardOwner) bool { return o.Shard == s })
 	return i >= 0 && !inc.owners[i].Node.IsZero() && !inc.eng.lives[inc.owners[i].Node]
@@ -396,7 +402,7 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 	inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
 }
 
-// laneShards are those of the shards that belong to a lane.
+// laneShards returns the shards among the given ones that belong to a lane.
 func (inc *incarnation) laneShards(index int, shards []model.ShardID) []model.ShardID {
 	var mine []model.ShardID
 	for _, s := range shards {
@@ -407,7 +413,7 @@ func (inc *incarnation) laneShards(index int, shards []model.ShardID) []model.Sh
 	return mine
 }
 
-// freed is told by a lane that shards have been given up.
+// freed is called by a lane that has given up shards.
 func (inc *incarnation) freed(shards []model.ShardID) {
 	shards = append([]model.ShardID(nil), shards...)
 	for _, s := range shards {
@@ -420,8 +426,8 @@ func (inc *incarnation) freed(shards []model.ShardID) {
 	})
 }
 
-// moved has workers know that shards have become ours, or are not ours any more, and with them the
-// claims that they hold.
+// moved tells the task workers that shards, and with them the claims they hold, have become ours or
+// belong to another node.
 func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 	if inc.lender == nil {
 		return
@@ -432,7 +438,7 @@ func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 	}
 
 	for _, s := range inc.eng.taskWorkers.own() {
-		// perhaps it is over, and who has ended it could not tell any more
+		// The claim may have ended without a message to the worker: let the lane check.
 		for _, ref := range s.moved(set, len(inc.owner), ours) {
 			if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
 				l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id) })
@@ -444,7 +450,7 @@ func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 	inc.lender.Nudge()
 }
 
-// lane of a shard that is ours; nil when it is not.
+// lane returns the lane of a shard that is ours; nil if it is not.
 func (inc *incarnation) lane(s model.ShardID) *laneShell {
 	if i := inc.owner[s].Load(); i > 0 {
 		return inc.lanes[i-1]
@@ -452,8 +458,8 @@ func (inc *incarnation) lane(s model.ShardID) *laneShell {
 	return nil
 }
 
-// keeper is the lane that decides about claims of a shard: also while the shard is being given up,
-// because that waits for them to end. Nil when it is not ours.
+// keeper returns the lane that decides about claims of a shard, also while this node gives the
+// shard up, because that waits for the claims to end. It is nil if the shard is not ours.
 func (inc *incarnation) keeper(s model.ShardID) *laneShell {
 	if i := inc.owner[s].Load(); i < 0 {
 		return inc.lanes[-i-1]
@@ -476,7 +482,8 @@ func (inc *incarnation) mailWaits() {
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.MailWaits() })
 }
 
-// MailHint tells the owner of a shard, whoever it is, that a request may wait for it in the store.
+// MailHint tells the owner of a shard, on this node or another, that a request may wait in the
+// store.
 func (e *Engine) MailHint(s model.ShardID) {
 	h := notify.Hint{Kind: notify.Mail, Shard: s}
 	if inc := e.current(); inc != nil && inc.lane(s) != nil {
@@ -486,7 +493,7 @@ func (e *Engine) MailHint(s model.ShardID) {
 	e.cfg.Hints.Publish(h)
 }
 
-// hinted is told by other nodes that something may have changed.
+// hinted receives the hints of other nodes that something may have changed.
 func (inc *incarnation) hinted(h notify.Hint) {
 	switch h.Kind {
 	case notify.Mail:
@@ -510,7 +517,7 @@ func (inc *incarnation) hinted(h notify.Hint) {
 	}
 }
 
-// hint tells other nodes that runs they wait for have closed, or that their requests are answered.
+// hint tells other nodes that runs they wait for have closed, or that their requests have answers.
 func (e *Engine) hint(hs []lane.Hint) {
 	for _, h := range hs {
 		e.cfg.Hints.Publish(notify.Hint{Kind: notify.Closed, Node: h.Node})
@@ -531,10 +538,10 @@ func (inc *incarnation) leave(w *Session) {
 	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 }
 
-// serve has others know what can be run here.
+// serve announces what the workers of this node can run.
 func (inc *incarnation) serve() { inc.member.Serve(inc.eng.serves()) }
 
-// serves is what the workers of the node can run now.
+// serves returns what the workers of the node can run now.
 func (e *Engine) serves() []store.Served {
 	var all []store.Served
 	for _, s := range e.workers.all() {

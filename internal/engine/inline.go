@@ -9,13 +9,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Attempts of steps that run where their workflow runs pass limits and breakers as tasks do: they
-// wait on the board, in a queue of their own that no user can name, for a worker that always has
-// room. What the board proposes to that worker begins at once, without a claim: such an attempt is
-// in no history before it has ended.
+// Attempts of steps that run where their workflow runs pass limits and breakers as tasks do. They
+// wait on the board, in a queue that users cannot name, for a worker that always has room. An
+// attempt that the board proposes to that worker starts at once, without a claim: it enters the
+// history only when it has ended.
 const inlineSlots = 1 << 30
 
-// passages are the attempts that wait on a board.
+// passages holds the attempts that wait on a board, and the offer of the inline worker.
 type passages struct {
 	waiting        map[model.TaskRef]passage
 	tenants, kinds []string
@@ -28,10 +28,9 @@ type passage struct {
 	begin func()
 }
 
-// attempts are the attempts that the boards of this process have let through and whose bodies
-// have not ended. They outlive an incarnation: a body goes on for a while when the node has
-// lost its lease, and it counts for its limits until it has ended. A board locks its own mutex
-// first.
+// attempts holds the attempts that the boards of this process have admitted and whose bodies have
+// not ended. They outlive an incarnation: a body continues for a while after the node has lost its
+// lease, and it counts for its limits until it has ended. A board locks its own mutex first.
 type attempts struct {
 	mu      sync.Mutex
 	running map[model.TaskRef]passage
@@ -52,17 +51,17 @@ func (a *attempts) remove(ref model.TaskRef) {
 	delete(a.running, ref)
 }
 
-// Pass lets an attempt through the limits and the breaker that its spec names, and calls begin
-// then, which must not block. It holds its permits until Passed, which also takes back one that has
-// not begun.
+// Pass waits until an attempt may pass the limits and the breaker that its spec names, and then
+// calls begin, which must not block. The attempt holds its permits until Passed. Passed also
+// withdraws an attempt that has not started.
 func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
-	if inc := s.eng.current(); inc != nil { // otherwise the run is taken from the worker
+	if inc := s.eng.current(); inc != nil { // otherwise the worker loses the run
 		inc.board.pass(ref, spec, input, begin)
 	}
 }
 
-// Passed ends what Pass began. The breaker lets nothing through for retryAfter if the attempt
-// failed and says so.
+// Passed ends what Pass started. If the attempt failed with a retryAfter, its breaker refuses all
+// calls for that long.
 func (s *Session) Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
 	// first: a board that begins now does not count it, or hears below that it has ended
 	s.eng.attempts.remove(ref)
@@ -71,7 +70,7 @@ func (s *Session) Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Pass
 	}
 }
 
-// Keeps says what keeps an attempt back; false when nothing does.
+// Keeps returns what holds an attempt back; false if nothing does.
 func (s *Session) Keeps(ref model.TaskRef) (model.Reason, bool) {
 	inc := s.eng.current()
 	if inc == nil {
@@ -160,7 +159,8 @@ func (b *board) passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passag
 	b.Propose()
 }
 
-// begun takes the attempts out of proposals that need no claim, and returns what begins them.
+// begun takes the inline attempts, which need no claim, out of the proposals, and returns the
+// functions that start them.
 func (b *board) begun(matches []queue.Match) (others []queue.Match, begin []func()) {
 	if len(b.inline.kinds) == 0 {
 		return matches, nil

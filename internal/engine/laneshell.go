@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// laneShell runs one lane: a loop that hands inputs to the state machine and carries out what it
-// asks for, a committer, and readers.
+// laneShell runs one lane: a loop that passes inputs to the state machine and carries out its
+// outputs, a committer, and readers.
 type laneShell struct {
 	eng     *Engine
 	inc     *incarnation
@@ -27,8 +27,8 @@ type laneShell struct {
 	loads   chan lane.Load
 	pages   pages
 	log     *slog.Logger
-	notices notices // of rows that cannot be read
-	// why the store did not take the last commit, for those who give up waiting
+	notices notices // of unreadable rows
+	// trouble is why the store refused the last commit, for callers that give up waiting.
 	trouble atomic.Pointer[error]
 	landed  bool // the lane has committed a batch itself: there is more to do
 	// unstored is what was not stored when the lane ended. It is read when run has returned.
@@ -36,9 +36,10 @@ type laneShell struct {
 
 	committing, refused *episode.Source
 	reading             [loaders]*episode.Source
-	refusedAt           time.Time // the last time; belongs to whoever commits
+	refusedAt           time.Time // time of the last refusal; only the committing goroutine uses it
 
-	// of commits, see bounded; belongs to whoever commits, and only one does at a time
+	// limit is the context of commits, see bounded. Only the committing goroutine uses it, and
+	// there is one at a time.
 	limit struct {
 		ctx    context.Context //nolint:containedctx // that of the last commit
 		cancel context.CancelFunc
@@ -79,6 +80,8 @@ func (s *laneShell) run(ctx context.Context) {
 	s.refused.Leave()
 }
 
+// loop is the life of a lane. Each round takes the waiting inputs, applies them, and carries out
+// what the lane asks for.
 func (s *laneShell) loop(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -96,7 +99,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		applied := 0
 		for i := range ops {
 			if i > 0 && s.lane.Full() {
-				s.inbox.giveBack(ops[i:]) // all of them may be more than the lane has room for
+				s.inbox.giveBack(ops[i:]) // they may be more than the lane has room for
 				full = true
 				break
 			}
@@ -123,7 +126,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		}
 
 		if full && !s.lane.Full() {
-			s.inbox.ring() // what was left there can be taken now
+			s.inbox.ring() // the ops that were left there can be taken now
 		}
 		if s.sleep(ctx, timer) {
 			continue
@@ -131,13 +134,13 @@ func (s *laneShell) loop(ctx context.Context) {
 		cause := context.Cause(ctx)
 		s.lane.Die(cause)
 		out = s.lane.Take(out)
-		_ = s.carryOut(ctx, &out) // it is dead, that is why we are here
+		_ = s.carryOut(ctx, &out) // the error is the one that ends the loop
 		s.abandon(cause)
 		return
 	}
 }
 
-// sleep waits for something to do. It reports false when the incarnation has ended.
+// sleep waits for an input or the next timer. It returns false if the incarnation has ended.
 func (s *laneShell) sleep(ctx context.Context, timer *time.Timer) bool {
 	wait := time.Hour
 	if at := s.lane.Wake(); at != 0 {
@@ -153,6 +156,7 @@ func (s *laneShell) sleep(ctx context.Context, timer *time.Timer) bool {
 	return ctx.Err() == nil
 }
 
+// apply passes one input to the lane.
 func (s *laneShell) apply(now model.Time, o *op) {
 	switch {
 	case o.awaits:
@@ -168,9 +172,10 @@ func (s *laneShell) apply(now model.Time, o *op) {
 	}
 }
 
-// fewRows are so little that the lane commits them itself when there is nothing else to do: two
-// switches of goroutines less for whoever is alone. What comes meanwhile could not be committed any
-// sooner. Many bytes may take long, and the lane has other things to do meanwhile.
+// A batch of at most fewRows rows and fewBytes bytes is committed by the lane itself if there is
+// nothing else to do. That saves a single caller two switches of goroutines, and inputs that arrive
+// during the commit could not be committed earlier anyway. A batch with more bytes may take long,
+// and the lane has other work in that time.
 const (
 	fewRows  = 4
 	fewBytes = 64 << 10
@@ -194,7 +199,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 			}
 			return nil
 		}
-		// First: the rest, which belongs to earlier batches, is done meanwhile.
+		// Start the commit first: the rest belongs to earlier batches and is done during it.
 		s.commits <- func(ctx context.Context) {
 			if res, err := s.commit(ctx, b); !store.Final(err) {
 				s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishCommit(now, res, err) })
@@ -213,6 +218,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		a.Token.(waiting).finish(a)
 	}
 
+	// A lane that is dead has answered its callers; nothing else of its output counts.
 	if out.Dead != nil {
 		return out.Dead
 	}
@@ -252,7 +258,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	return nil
 }
 
-// abandon answers what was still in the inbox when the incarnation ended.
+// abandon answers the inputs that were still in the inbox when the incarnation ended.
 func (s *laneShell) abandon(why error) {
 	s.unstored = s.lane.Unstored()
 	for _, o := range s.inbox.close(lane.ErrNotOwner) {
@@ -275,7 +281,7 @@ func (s *laneShell) abandon(why error) {
 	s.log.Debug("lane ended", "reason", why)
 }
 
-// committer does one thing at a time: the order of commits is the order in which the lane asks for
+// committer executes one call at a time, so commits happen in the order in which the lane asks for
 // them.
 func (s *laneShell) committer(ctx context.Context) {
 	for do := range s.commits {
@@ -283,7 +289,7 @@ func (s *laneShell) committer(ctx context.Context) {
 	}
 }
 
-// commit asks the store. A final error has ended the incarnation: whether the batch has landed is
+// commit asks the store. A final error ends the incarnation. Whether the batch has landed is then
 // found out by the process that opens the store again.
 func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	var begun time.Time
@@ -309,11 +315,11 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	return res, err
 }
 
-// calmAfter is how long no commit must be refused until an episode of refusals is over: while the
-// lane looks for the row that is refused, others succeed.
+// calmAfter is how long an episode of refusals lasts after the last refused commit: while the lane
+// looks for the refused row, other commits succeed.
 const calmAfter = time.Minute
 
-// committed logs how a commit went, as part of an episode.
+// committed logs the outcome of a commit, as part of an episode.
 func (s *laneShell) committed(ctx context.Context, b *store.Batch, err error) {
 	if err == nil {
 		s.committing.OK()
@@ -331,7 +337,7 @@ func (s *laneShell) committed(ctx context.Context, b *store.Batch, err error) {
 		s.committing.OK()
 		s.refusedAt = time.Now()
 		s.refused.Failed(err, "batch", b.Number)
-	case store.Fenced: // ends the incarnation, which says so
+	case store.Fenced: // ends the incarnation, which logs it
 	case store.Retryable, store.Away, store.Unknown:
 		if ctx.Err() == nil {
 			s.committing.Failed(err, "class", class.String())
@@ -339,9 +345,9 @@ func (s *laneShell) committed(ctx context.Context, b *store.Batch, err error) {
 	}
 }
 
-// bounded gives a commit its time: the limit, or up to a quarter less, because the context is used
-// again for the next ones. A context for each would cost a step 2 % of its time. A batch with many
-// bytes, or one that was not done in time before, has a limit of its own.
+// bounded gives a commit its time limit, or up to a quarter less, because several commits share a
+// context. A context for each commit would cost a step 2 % of its time. A batch with many bytes, or
+// one that ran out of time before, gets its own limit.
 func (s *laneShell) bounded(ctx context.Context, b *store.Batch) (context.Context, context.CancelFunc) {
 	limit := s.eng.cfg.CommitTimeout
 	if b.Bytes > fewBytes || b.Patience > 0 {
@@ -357,6 +363,8 @@ func (s *laneShell) bounded(ctx context.Context, b *store.Batch) (context.Contex
 	return s.limit.ctx, func() {}
 }
 
+// refence moves the fence of the lane after a commit with an unknown outcome, and tells the lane
+// whether the batch has landed.
 func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	brief, cancel := context.WithTimeout(ctx, s.eng.cfg.CommitTimeout)
 	epoch, landed, err := s.eng.cfg.Store.Refence(brief, ref)
@@ -381,13 +389,14 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishRefence(now, epoch, landed, err) })
 }
 
+// verify reads the executions that are in the way of refused starts, and gives them to the lane.
 func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	rows := make([]*store.Execution, len(starts))
 	var err error
 	for i := range starts {
 		rows[i], err = s.eng.cfg.Store.LoadExecution(ctx, starts[i].Shard, starts[i].Start.Address, model.RunID{})
-		// whatever it is, it is there: the start has not begun, and everything else of its batch
-		// goes on
+		// An unreadable execution exists: its start is refused, and the rest of the batch
+		// continues.
 		if fault.Is(err, fault.Corrupt) {
 			unread := store.Unread(starts[i].Shard, starts[i].Start.Address, err)
 			rows[i], err = &unread, nil
@@ -399,13 +408,13 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.FinishVerify(now, rows, err) })
 }
 
-// forget takes back the wait of a caller for the end of an execution, or for an answer.
+// forget withdraws a caller that waits for the end of an execution, or for an answer.
 func (s *laneShell) forget(a model.Address, token any) {
 	s.inbox.follow(op{do: func(l *lane.Lane, _ model.Time) { l.Forget(a, token) }})
 }
 
-// gaveUp is the error of a caller that waits no longer: it names what the store has to say, if that
-// is what it waited for.
+// gaveUp returns the error of a caller that no longer waits. It includes the error of the store if
+// the caller waited for that.
 func (s *laneShell) gaveUp(ctx context.Context, what string) error {
 	if t := s.trouble.Load(); t != nil {
 		return fault.New(fault.Unavailable, "%s: the store takes nothing (%v): %w", what, *t, context.Cause(ctx))

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// deaf is a store whose renewals get no answer while it is told so.
+// deaf is a store whose renewals get no answer while it is switched on.
 type deaf struct {
 	store.Store
 	deaf atomic.Bool
@@ -27,7 +27,7 @@ func (d *deaf) Renew(ctx context.Context, r store.RenewRequest) (store.View, err
 	return store.View{}, store.Errorf(store.Away, "renew", "%w", ctx.Err())
 }
 
-// waiter is a worker whose every workflow waits for a signal.
+// waiter is a worker whose workflows wait for a signal.
 type waiter struct{ session *engine.Session }
 
 func (w *waiter) Activate(a model.Activation) {
@@ -41,8 +41,8 @@ func (w *waiter) Evict(model.RunID, uint64, string)                    {}
 func (w *waiter) Query(model.RunID, uint64, model.Query)               {}
 func (*waiter) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
-// Answers from memory end by the node's own clock, before its lease does, when its renewals are not
-// answered; and come back with the first that is.
+// When its renewals are not answered, a node stops answering from memory before its lease ends, by
+// its own clock. It answers again after the first successful renewal.
 func TestExplainEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, explainEndsWithTheLease)
@@ -104,8 +104,8 @@ func explainEndsWithTheLease(t *testing.T) {
 	until(true)
 }
 
-// A node whose store does not answer any more can be stopped all the same: when its lease is over
-// there is nothing left to give up.
+// A node whose store no longer answers can still be stopped: when its lease is over, there is
+// nothing left to give up.
 func TestStopWithoutStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, stopWithoutStore)

@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// lossy is a shared store that loses some of the letters between nodes, and delivers some twice.
+// lossy is a shared store that loses some of the messages between nodes, and delivers some twice.
 type lossy struct {
 	common
 	mu          sync.Mutex
@@ -152,7 +152,9 @@ func withPair(t *testing.T, test func(t *testing.T, p *pair)) {
 	})
 }
 
-// sendTasks begins so many tasks; the key of each is the name and its number.
+// sendTasks starts the given number of tasks; the key of each is the name and its number.
+//
+//arch:parameters a helper of tests, called with literals
 func sendTasks(t *testing.T, e *engine.Engine, n int, name string, spec model.TaskSpec) {
 	t.Helper()
 	for i := range n {
@@ -162,7 +164,7 @@ func sendTasks(t *testing.T, e *engine.Engine, n int, name string, spec model.Ta
 	}
 }
 
-// completed waits until so many tasks have succeeded that were sent under a name.
+// completed waits until the given number of tasks with a name have succeeded.
 func completed(t *testing.T, e *engine.Engine, n int, name string) {
 	t.Helper()
 	for i := range n {
@@ -200,8 +202,7 @@ func execute(t *testing.T, e *engine.Engine, n int, spec model.TaskSpec) {
 	wg.Wait()
 }
 
-// Tasks of a node that has no worker for them are executed by the workers of another one, each
-// once.
+// Workers of another node execute the tasks of a node that has no worker for them, each once.
 func TestTasksOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -220,7 +221,7 @@ func TestTasksOfAnotherNode(t *testing.T) {
 	})
 }
 
-// Whatever of what nodes say is lost or comes twice, and whoever comes and goes meanwhile: every
+// Whatever messages between nodes are lost or duplicated, and whichever nodes join and leave: every
 // task ends, and none is executed twice without a reason.
 func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
 	t.Parallel()
@@ -267,8 +268,8 @@ func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
 	})
 }
 
-// Two nodes with the same workers share the tasks of one of them, as long as more wait there than
-// it has slots.
+// Two nodes with the same workers share the tasks of one of them, as long as more tasks wait there
+// than it has slots.
 func TestTasksAreShared(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -290,8 +291,8 @@ func TestTasksAreShared(t *testing.T) {
 	})
 }
 
-// A cancel reaches the worker at once, wherever it is; so does the end of a task that takes too
-// long, and heartbeats keep one alive that says something.
+// A cancel reaches the worker at once, wherever the worker is. So does the time-out of a task, and
+// heartbeats keep a task alive that sends them.
 func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -364,7 +365,7 @@ func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 	})
 }
 
-// A worker that executes a task of a run which moves goes on: its heartbeats, its progress and the
+// A worker that executes a task of a run that moves continues: its heartbeats, its progress and the
 // cancel find their way to the next owner.
 func TestTaskOfARunThatMoves(t *testing.T) {
 	t.Parallel()
@@ -416,8 +417,8 @@ func TestTaskOfARunThatMoves(t *testing.T) {
 	})
 }
 
-// A claim that a living node does not have begins again without an attempt; one whose node is gone
-// begins again with one.
+// A claim that a live node does not have starts again without consuming an attempt. A claim whose
+// node is gone starts again and consumes one.
 func TestLostClaimsOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
@@ -437,7 +438,8 @@ func TestLostClaimsOfAnotherNode(t *testing.T) {
 		}
 		settle()
 
-		// Nobody hears the other node any more: its answers, and its lease.
+		// The other nodes no longer receive anything from this node: neither its answers nor its
+		// lease.
 		p.st.change(func(s *lossy) { s.lose = 1 })
 		if _, err := p.owner.Send(t.Context(), submit("y", model.TaskSpec{})); err != nil {
 			t.Fatal(err)
@@ -457,7 +459,7 @@ func TestLostClaimsOfAnotherNode(t *testing.T) {
 	})
 }
 
-// Nodes that have nothing to say to each other say nothing.
+// Nodes that have nothing to say to each other send nothing.
 func TestIdleNodesSayNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -469,7 +471,7 @@ func TestIdleNodesSayNothing(t *testing.T) {
 		newHand(a, 100, done)
 		newHand(b, 100, done)
 		settle()
-		execute(t, a, 50, model.TaskSpec{}) // nor do those that have equal workers, with room
+		execute(t, a, 50, model.TaskSpec{}) // nor do nodes with equal workers and free slots
 		time.Sleep(time.Hour)
 		if n := w.st.calls.Load(); n != 0 {
 			t.Errorf("%d calls for letters", n)
@@ -477,12 +479,12 @@ func TestIdleNodesSayNothing(t *testing.T) {
 	})
 }
 
-// The owner of a run dies before a worker of another node has heard of its claim. The next owner
-// asks that node, and when it does not have the claim, the task begins anew, as if it had not been
+// The owner of a run dies before a worker of another node has received its claim. The next owner
+// asks that node. If it does not have the claim, the task starts anew, as if it had not been
 // claimed.
 func TestClaimThatNobodyHeardOf(t *testing.T) {
 	t.Parallel()
-	// the others are wanted by the next owner, so that the node hears of it anyway
+	// The next owner wants the other tasks, so that the node polls anyway.
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
@@ -531,17 +533,16 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 	})
 }
 
-// A workflow that does one thing after the other elsewhere does not wait for anything but the way
-// there.
+// A workflow that does one thing after the other on another node waits only for the transfer.
 func TestOneTaskAfterTheOther(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {
 		newHand(p.other, 3, done)
 		settle()
-		// The worst case: an answer that knows of nothing more comes together with the next knock.
+		// The worst case: an answer without further tasks arrives together with the next knock.
 		p.st.change(func(s *lossy) {
 			s.hold = func(m store.PeerMail) bool {
-				a, err := peer.Decode[peer.Answer](m.Body[1:])
+				a, err := peer.Decode[peer.PollReply](m.Body[1:])
 				return m.Body[0] == 'a' && err == nil && !slices.ContainsFunc(a.Entries, func(e peer.Entry) bool { return e.Claim != nil })
 			}
 		})
@@ -560,8 +561,8 @@ func TestOneTaskAfterTheOther(t *testing.T) {
 	})
 }
 
-// A node loses its lease while its worker executes tasks of another one. The worker hears once of
-// each that it is over, and all its slots are free again.
+// A node loses its lease while its worker executes tasks of another one. The worker learns once
+// about each claim that it is over, and all its slots are free again.
 func TestLenderThatStartsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -604,8 +605,8 @@ func TestLenderThatStartsOver(t *testing.T) {
 	})
 }
 
-// The owner of a run ends a claim and is gone before it has told the node whose worker executes it,
-// which then gets the run. The worker hears that it is over all the same.
+// The owner of a run ends a claim and dies before it has told the node whose worker executes it,
+// which then gets the run. The worker still learns that the claim is over.
 func TestLenderThatInherits(t *testing.T) {
 	t.Parallel()
 	withPair(t, func(t *testing.T, p *pair) {

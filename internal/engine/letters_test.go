@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// letters are all dead letters of a store.
+// letters returns all dead tasks of a store.
 func letters(t *testing.T, st store.Store) []store.DeadRow {
 	t.Helper()
 	page, err := st.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 1000})
@@ -42,8 +42,8 @@ func order(row *store.DeadRow, do model.LetterVerb) *model.Message {
 	return m
 }
 
-// Ten people press the button at the same time: there is one more task, and all of them are told
-// which. It is undone, requeued again and purged.
+// Ten people press the button at the same time: there is one more task, and all of them get the
+// same answer. It is undone, requeued again and purged.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
 	for name, openStore := range stores {
@@ -154,8 +154,8 @@ func make10(ctx context.Context, t *testing.T, e *engine.Engine, m *model.Messag
 	return runs
 }
 
-// The task of a workflow that has heard of its failure is requeued under an address of its own,
-// with the idempotency key that it had; undone, there and at the letter.
+// A dead task of a workflow that knows about its failure is requeued under its own address, with
+// its old idempotency key. The requeue is undone, there and at the dead task.
 func TestRequeueOfAStep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestRequeueOfAStep(t *testing.T) {
 		if a, err = e.Send(t.Context(), order(&dead, model.LetterRequeue)); err != nil {
 			t.Fatal(err)
 		}
-		// the letter is marked; whether the task has begun or is on its way, the next process finds
-		// it
+		// The dead task is marked. Whether the new task has started or is in flight, the next
+		// process finds it.
 		stop()
 		e, stop = open(t, st)
 		fail = false
@@ -231,7 +231,7 @@ func TestRequeueOfAStep(t *testing.T) {
 	})
 }
 
-// What is too old goes by itself, unless the run that it was requeued as is open.
+// Old dead tasks are removed automatically, unless the run that they were requeued as is open.
 func TestOldDeadLettersGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,8 +271,8 @@ func TestOldDeadLettersGo(t *testing.T) {
 	})
 }
 
-// The run that an old letter is requeued as is not there while the message that begins it is on its
-// way. The letter stays, and goes when the run has surely been removed.
+// The run of an old requeued dead task does not exist while the message that starts it is in
+// flight. The dead task stays, and is removed when the run has certainly been removed.
 func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// A run that is not there looks the same whether it has not begun or is gone.
+		// A missing run looks the same whether it has not started or is gone.
 		if _, err := e.Send(ctx, &model.Message{Kind: model.MessageDelete, To: to, Runs: []model.RunID{a.Run}}); err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +326,7 @@ func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
 	})
 }
 
-// A task and a workflow that waits for one say what the task waits for.
+// A task, and a workflow that waits for one, say what the task waits for.
 func TestTasksAreExplained(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -365,8 +365,8 @@ func TestTasksAreExplained(t *testing.T) {
 	})
 }
 
-// A letter whose requeued run is on its way to another shard is not settled: nobody has seen that
-// run end.
+// A dead task whose requeued run is in flight to another shard is not settled: that run has not
+// ended.
 func TestPurgeable(t *testing.T) {
 	t.Parallel()
 	now := model.Time(1_700_000_000_000_000)

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// loans is an incarnation as its lender sees it, and most of what its borrower does; see loan.Host
-// and lending.Owner.
+// loans implements loan.Host and lending.BorrowerNode for an incarnation: everything that its
+// lender needs, and most of what its borrower needs.
 type loans struct{ inc *incarnation }
 
 func (n loans) Alive(node model.NodeID) bool {
@@ -26,25 +26,25 @@ func (n loans) GiveBack(claims []model.ClaimRef) { n.inc.eng.giveBack(claims) }
 
 func (n loans) Serving() bool { return n.inc.serving() }
 
-func (n loans) Lane(claim model.ClaimRef) loan.Lane {
+func (n loans) Lane(claim model.ClaimRef) loan.ClaimLane {
 	if l := n.inc.lane(claim.Address.Shard(len(n.inc.owner))); l != nil {
 		return claimLane{l}
 	}
 	return nil
 }
 
-// debts is an incarnation as its borrower sees it. What workers of other nodes report of a shard
-// that is being given up is waited for.
+// debts is loans for the borrower. It also accepts reports for a shard that this node is giving up,
+// because giving up waits for them.
 type debts struct{ loans }
 
-func (n debts) Lane(claim model.ClaimRef) loan.Lane {
+func (n debts) Lane(claim model.ClaimRef) loan.ClaimLane {
 	if l := n.inc.keeper(claim.Address.Shard(len(n.inc.owner))); l != nil {
 		return claimLane{l}
 	}
 	return nil
 }
 
-func (n loans) Hire(w *lending.Worker, offer model.TaskOffer, node model.NodeID) loan.Hired {
+func (n loans) Hire(w *lending.LockedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired {
 	s := n.inc.eng.taskSession(w, offer, node)
 	n.inc.board.enlist(s)
 	return hired{n.inc, s}
@@ -59,7 +59,7 @@ func (n loans) Workers() []loan.Own {
 	return own
 }
 
-// claimLane is a lane as it is told of claims by other nodes; see loan.Lane.
+// claimLane implements loan.ClaimLane: a lane that receives messages about claims from other nodes.
 type claimLane struct{ s *laneShell }
 
 func (c claimLane) Attach(claim model.ClaimRef, id queue.WorkerID) {
@@ -79,7 +79,7 @@ func (c claimLane) Lose(claim model.ClaimRef) {
 	c.s.inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, claim, true, model.FailureLost) })
 }
 
-// hired is the session of a worker that another node lends; see loan.Hired.
+// hired implements loan.Hired: the session of a worker that another node lends.
 type hired struct {
 	inc *incarnation
 	s   *TaskSession
@@ -101,7 +101,7 @@ func (h hired) Dismiss() {
 	h.inc.board.strike(h.s)
 }
 
-// ownWorker is a worker of this node as its lender sees it; see loan.Own.
+// ownWorker implements loan.Own: a worker of this node as its lender sees it.
 type ownWorker struct {
 	inc *incarnation
 	s   *TaskSession

@@ -32,12 +32,12 @@ func (s shared) Info() store.Info {
 	return i
 }
 
-// quiet is a line on which nobody hears anything.
+// quiet is a line that loses every message.
 type quiet struct{ peer.Line }
 
 func (quiet) Tell(model.NodeID, []byte) {}
 
-// borrower is a node without lanes, to which others are known that have workers.
+// borrower is a node without lanes that knows other nodes with workers.
 func borrower(t *testing.T, others ...model.NodeID) *incarnation {
 	t.Helper()
 	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
@@ -67,20 +67,20 @@ func workItem(n int) queue.Item {
 }
 
 func pollOf(seq uint64, name string, lend int) *peer.Poll {
-	return &peer.Poll{Seq: seq, Workers: []peer.Worker{{
+	return &peer.Poll{Seq: seq, Workers: []peer.PollWorker{{
 		Name: name, Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Lend: lend,
 	}}}
 }
 
-// uses are the limits that tasks hold or wait for.
+// uses returns the limits that tasks hold or wait for.
 func uses(b *board) (list []flow.LimitUse) {
 	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { list = k.Uses(tasks) })
 	return list
 }
 
-// A worker comes or goes with a poll of its node at the moment at which something waits that nobody
-// has proposed yet, and a third node lends a slot for it. Whoever holds the lock of the borrowing
-// then must not be the one to propose it, because that takes the same lock.
+// A worker joins or leaves with a poll of its node at the moment when a task waits that was not
+// proposed yet, and a third node lends a slot for it. The goroutine with the lock of the borrower
+// must not propose it, because that takes the same lock.
 func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 	t.Parallel()
 	b, c := nodeID(2), nodeID(3)
@@ -91,11 +91,12 @@ func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 	go func() {
 		defer close(ended)
 		inc.board.Add(inc.eng.clock.now(), workItem(1))
-		inc.borrower.Polled(c, pollOf(1, "of c", 3), answered) // stays open: a claim is on its way
+		// stays open: a claim is being committed
+		inc.borrower.Polled(c, pollOf(1, "of c", 3), answered)
 		inc.board.Add(inc.eng.clock.now(), workItem(2))
-		inc.borrower.Polled(b, pollOf(1, "of b", 0), answered) // a worker comes
+		inc.borrower.Polled(b, pollOf(1, "of b", 0), answered) // a worker joins
 		inc.board.Add(inc.eng.clock.now(), workItem(3))
-		inc.borrower.Polled(b, &peer.Poll{Seq: 2}, answered) // and goes
+		inc.borrower.Polled(b, &peer.Poll{Seq: 2}, answered) // and leaves
 	}()
 
 	select {
@@ -109,8 +110,8 @@ func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 	}
 }
 
-// The run of a claim moves while the answer that hands it to another node is on its way. Only that
-// node can say whether the claim has arrived: until it does, the claim counts.
+// The run of a claim moves while the answer that hands the claim to another node is in flight. Only
+// that node can say whether the claim has arrived: until it does, the claim counts.
 func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +149,7 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 		}
 
 		b.Forget(now(), it.Ref)
-		// nothing is on its way any more, and the borrower has tidied up
+		// Nothing is in flight, and the borrower has tidied up.
 		time.Sleep(30 * time.Second)
 		b.LetGo()
 		if held() != 1 {
@@ -167,8 +168,8 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 	})
 }
 
-// The node that has made a claim dies, then the run moves on from the one that has counted it
-// since: it goes on to count there as long as the worker executes it.
+// The node that has made a claim dies, then the run moves away from the node that has counted the
+// claim since. That node still counts it as long as the worker executes it.
 func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	t.Parallel()
 	maker, c := nodeID(2), nodeID(3)
@@ -204,8 +205,8 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	}
 }
 
-// A node whose lease may have ended says nothing to those whose workers hold claims: they would
-// stop what the next owner has had them begin.
+// A node whose lease may have ended sends nothing to nodes whose workers hold claims: they would
+// stop what the next owner has started.
 func TestNoAnswerWithoutLease(t *testing.T) {
 	t.Parallel()
 	c := nodeID(3)
@@ -226,7 +227,7 @@ func TestNoAnswerWithoutLease(t *testing.T) {
 
 // laterLane is a lane that has no room for reports.
 type laterLane struct {
-	loan.Lane
+	loan.ClaimLane
 
 	reports int
 }
@@ -240,10 +241,10 @@ type laterOwner struct {
 	lane *laterLane
 }
 
-func (o laterOwner) Lane(model.ClaimRef) loan.Lane { return o.lane }
+func (o laterOwner) Lane(model.ClaimRef) loan.ClaimLane { return o.lane }
 
-// The lane of a run has no room for the report of a worker that another node lends. That node tells
-// it with every poll, so that the lane hears of it again.
+// The lane of a run has no room for the report of a worker that another node lends. That node
+// repeats it with each poll, so that the lane gets it again.
 func TestReportOfALentWorkerIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	c := nodeID(3)

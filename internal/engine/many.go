@@ -11,17 +11,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Sent is what became of one of many messages.
+// Sent is the outcome of one of many messages.
 type Sent struct {
 	Answer model.Answer
 	Err    error
 }
 
-// manyAtOnce bounds how many messages of one call go to other nodes at a time.
+// manyAtOnce bounds how many messages of one call are in flight to other nodes.
 const manyAtOnce = 64
 
-// SendMany is Send of many messages, in one go where this node owns their addresses: they share
-// commits, and nobody waits for each.
+// SendMany is Send for many messages. Where this node owns their addresses it queues them all at
+// once, so that they share commits.
 func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	sent := make([]Sent, len(ms))
 	b := &bundle{sent: sent, done: make(chan struct{})}
@@ -44,7 +44,7 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		ops[s] = append(ops[s], op{message: ms[i], fresh: fresh, token: part{b, i}})
 	}
 
-	b.left.Add(1) // ours: nobody is to think that all is done before all is begun
+	b.left.Add(1) // ours, so that done is not closed before all are queued
 	for s, ops := range ops {
 		for n, err := s.inbox.putAll(ctx, ops); err != nil && n < len(ops); n++ {
 			ops[n].token.(part).finish(&lane.Answer{Err: err})
@@ -93,16 +93,16 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	return sent
 }
 
-// bundle are calls of which nobody waits for one alone.
+// bundle collects the answers to many messages. Its caller waits for all of them.
 type bundle struct {
 	left atomic.Int64
 	done chan struct{}
 
 	mu   sync.Mutex
-	sent []Sent // nil once nobody waits any more
+	sent []Sent // nil once the caller has given up
 }
 
-// part is one of them.
+// part is one of the messages.
 type part struct {
 	b *bundle
 	i int
@@ -123,7 +123,7 @@ func (b *bundle) over() {
 	}
 }
 
-// lost gives a call an error that has no answer when nobody waits any longer.
+// lost gives an unanswered call an error when the caller gives up.
 func (b *bundle) lost(i int, why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +132,7 @@ func (b *bundle) lost(i int, why error) {
 	}
 }
 
-// abandon is what is known when nobody waits any longer.
+// abandon returns what is known when the caller gives up.
 func (b *bundle) abandon(why error) []Sent {
 	b.mu.Lock()
 	defer b.mu.Unlock()

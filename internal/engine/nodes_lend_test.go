@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A limit of 3 on three nodes, of which the first has no worker: its tasks are executed by those of
-// the others, which lend them. One of these is cut off in the middle, or the first one is and comes
-// back. Never more than 3 tasks are executed at a time; all end, and then all permits are free.
+// A limit of 3 on three nodes. The first has no worker: workers of the other nodes, which lend
+// them, execute its tasks. One of these is cut off in the middle, or the first one is and comes
+// back. At most 3 tasks are executed at a time; all end, and then all permits are free.
 func TestLimitOfLentWorkers(t *testing.T) {
 	t.Parallel()
 	for name, victim := range map[string]int{"a maker": 0, "a lender": 1} {
@@ -66,8 +66,8 @@ func limitOfLentWorkers(t *testing.T, victim int, long time.Duration) {
 	r.close()
 }
 
-// The same, and nobody dies: runs move while their tasks are executed, to nodes that borrow, lend,
-// or do both, and nodes that have made claims end. Every task is executed once.
+// The same without deaths: runs move while their tasks are executed, to nodes that borrow, lend, or
+// do both, and nodes that have made claims end. Every task is executed once.
 func TestLimitOfLentWorkersWhileRunsMove(t *testing.T) {
 	t.Parallel()
 	for _, long := range []time.Duration{2 * time.Second, 9 * time.Second, 14 * time.Second} {
@@ -75,7 +75,7 @@ func TestLimitOfLentWorkersWhileRunsMove(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				limitWhileRunsMove(t, long, func(r *ring, join func() *member) {
-					// each executes what the first one has claimed, and then gets the runs
+					// Each executes what the first one has claimed, and then gets the runs.
 					for range 4 {
 						join()
 						time.Sleep(20 * time.Second)
@@ -102,7 +102,7 @@ func TestLimitOfLentWorkersWhileRunsMove(t *testing.T) {
 	}
 }
 
-// leisurely is a store that takes its time to tell what there is in shards.
+// leisurely is a store that is slow to list the contents of shards.
 type leisurely struct{ store.Store }
 
 func (s leisurely) LoadRunnable(ctx context.Context, shards []model.ShardID, after store.RunKey, limit int) ([]store.RunHead, error) {
@@ -155,7 +155,7 @@ func permitsMoveToLender(t *testing.T, slow bool) {
 		t.Fatal(err)
 	}
 
-	serve := func(m *member) { // who serves a workflow gets runs, also those of tasks
+	serve := func(m *member) { // a node that serves a workflow gets runs, including those of tasks
 		s := &stepper{steps: 1, ran: map[string]int{}}
 		s.session = m.Join(s, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 	}

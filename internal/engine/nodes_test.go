@@ -21,8 +21,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// wire is the way of a node to the store that nodes share. Once it is cut, nothing gets through any
-// more, as if the node were dead or paused.
+// wire is the connection of a node to the shared store. Once it is cut, nothing gets through, as if
+// the node were dead or paused.
 type wire struct {
 	store.Store
 	cut *atomic.Bool
@@ -115,7 +115,7 @@ func newRing(t *testing.T) *ring {
 	return &ring{t: t, st: memory.New(memory.Options{}), hints: &notify.Local{}}
 }
 
-// join adds a node whose worker does what it is told.
+// join adds a node whose worker calls the given function.
 func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskReport) *member {
 	r.t.Helper()
 	m := &member{done: make(chan error, 1)}
@@ -131,10 +131,10 @@ func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskRepo
 	return m
 }
 
-// ofThree is what a task has that the limit of limitTo3 keeps back.
+// ofThree is the spec of a task that needs the limit of limitTo3.
 var ofThree = model.TaskSpec{Limits: []string{"three"}}
 
-// limitTo3 has a node set a limit: of the tasks that name it, three may run at a time.
+// limitTo3 sets a limit on a node: three of the tasks that name it may run at a time.
 func (r *ring) limitTo3(m *member) {
 	r.t.Helper()
 	l := rule.Limit{Name: "three", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 3}}
@@ -143,7 +143,8 @@ func (r *ring) limitTo3(m *member) {
 	}
 }
 
-// await waits at a node until a task has ended, however often it cannot say so because shards move.
+// await waits at a node until a task has ended, and repeats that while the node cannot answer
+// because shards move.
 func (r *ring) await(m *member, i int) error {
 	for {
 		res, err := m.Await(r.t.Context(), submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{})
@@ -157,7 +158,7 @@ func (r *ring) await(m *member, i int) error {
 	}
 }
 
-// awaitAll waits until so many tasks have ended.
+// awaitAll waits until the given number of tasks have ended.
 func (r *ring) awaitAll(m *member, tasks int) {
 	r.t.Helper()
 	for i := range tasks {
@@ -167,7 +168,7 @@ func (r *ring) awaitAll(m *member, tasks int) {
 	}
 }
 
-// allFree finds out whether all permits have come back a while after the last task has ended.
+// allFree checks that all permits have come back a while after the last task has ended.
 func (r *ring) allFree(m *member) {
 	r.t.Helper()
 	time.Sleep(30 * time.Second)
@@ -194,14 +195,13 @@ type counter struct {
 	now    map[string]*member
 	most   int
 	by     map[*member]int // that have ended
-	lost   int             // of a node that was cut off, for as long as nobody can know that it is
+	lost   int             // of a node that was cut off, until the others can know that
 	begins []time.Time
 }
 
 func newCounter() *counter { return &counter{now: map[string]*member{}, by: map[*member]int{}} }
 
-// work executes a task that takes so long. Of a node that was cut off meanwhile nobody hears how it
-// ended.
+// work executes a task that takes the given time. If its node is cut off, the outcome is lost.
 func (c *counter) work(m *member, claim model.Claim, long time.Duration) *model.TaskReport {
 	key := string(claim.Input.Data)
 	c.begin(m, key)
@@ -213,7 +213,7 @@ func (c *counter) work(m *member, claim model.Claim, long time.Duration) *model.
 	return &model.TaskReport{Output: claim.Input}
 }
 
-// worker is work as a node that joins is told to do it.
+// worker returns work as the function of a joining node.
 func (c *counter) worker(long time.Duration) func(*member, model.Claim) *model.TaskReport {
 	return func(m *member, claim model.Claim) *model.TaskReport { return c.work(m, claim, long) }
 }
@@ -244,11 +244,11 @@ func (c *counter) allWorked(t *testing.T, nodes ...*member) {
 	}
 }
 
-// outlive waits until others could know that a node was cut off, and then for the results of so
-// many tasks.
+// outlive waits until the other nodes could know that a node was cut off, and then for the results
+// of the given number of tasks.
 func (c *counter) outlive(t *testing.T, tasks int, patience time.Duration, results <-chan error) {
 	t.Helper()
-	time.Sleep(7 * time.Second) // nobody can know yet that it is gone
+	time.Sleep(7 * time.Second) // the others cannot know yet that it is gone
 	c.mu.Lock()
 	c.lost = 0
 	c.mu.Unlock()
@@ -281,7 +281,7 @@ func (c *counter) end(m *member, key string) {
 	c.by[m]++
 }
 
-// ended is how many a node has executed, and begun how many all of them have begun.
+// ended returns how many tasks a node has executed, and begun how many all of them have started.
 func (c *counter) ended(m *member) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -294,7 +294,7 @@ func (c *counter) begun() int {
 	return len(c.begins)
 }
 
-// cut has a node vanish, if it executes anything: that many.
+// cut makes a node vanish if it executes anything, and returns how many tasks that is.
 func (c *counter) cut(m *member) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,9 +308,9 @@ func (c *counter) cut(m *member) int {
 	return c.lost
 }
 
-// A limit of 3 on three nodes: never more than 3 tasks at a time, also while shards move and after
-// a node was cut off, whose claims count until they are lost. All of them get through, everybody
-// has some, and in the end nothing is left on the pages but for what the living keep.
+// A limit of 3 on three nodes: at most 3 tasks at a time, also while shards move and after a node
+// was cut off, whose claims count until they are lost. All tasks get through, every node executes
+// some, and in the end the pages contain only what live nodes keep.
 func TestLimitOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -359,8 +359,8 @@ func TestLimitOfSeveralNodes(t *testing.T) {
 	})
 }
 
-// Tasks that run for longer than a shard waits for them: their runs move, and they go on to hold
-// their permits until they have ended, wherever that is recorded.
+// Tasks that run for longer than a shard waits for them: their runs move, and they hold their
+// permits until they have ended, wherever that is recorded.
 func TestPermitsOfRunsThatMove(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -376,13 +376,13 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 		third := r.join(5, do)
 		time.Sleep(3 * time.Second)
 
-		// whoever is asked, in a process or beside them
+		// Ask in each process, and in one beside them.
 		for i, f := range []*flow.Flow{first.Flow(), second.Flow(), flow.Of(common{r.st})} {
 			s, err := f.Used(ctx, model.DefaultTenant)
 			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			// the last one gives no hints: nodes answer at different moments
+			// The last one gives no hints: nodes answer at different moments.
 			if n := s.Uses[0].Held; n != 3 && i < 2 || n == 0 {
 				t.Errorf("%d hold it", n)
 			}
@@ -396,7 +396,7 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 	})
 }
 
-// A rate over all nodes: in any stretch of time no more begin than the burst and what accrues.
+// A rate over all nodes: in any period at most the burst and what accrues may start.
 func TestRateOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -416,7 +416,7 @@ func TestRateOfSeveralNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		time.Sleep(3 * time.Second) // until everybody has heard of it
+		time.Sleep(3 * time.Second) // until all nodes know it
 		const tasks = 200
 		from := time.Now()
 
@@ -464,8 +464,8 @@ func (u *unsure) PutSetting(ctx context.Context, s store.Setting, expected int64
 	return version, err
 }
 
-// A failure is counted once although nobody knows whether it was stored: what takes four of them is
-// not opened by three.
+// A failure counts once although the outcome of its write is unknown: three failures do not open a
+// breaker that needs four.
 func TestFailuresOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -511,8 +511,8 @@ func TestFailuresOfUnknownOutcome(t *testing.T) {
 	})
 }
 
-// A breaker over all nodes: failures of all of them open it, for all of them, and one probe goes
-// through in all.
+// A breaker over all nodes: failures of all of them open it, for all of them, and only one probe
+// goes through in total.
 func TestBreakerOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -562,13 +562,13 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			if s := state(m); s.State != breaker.Open {
 				t.Errorf("node %d: %+v", i, s)
 			}
-			// each has a slot: some of the four, and what had begun by then
+			// Each has a slot: some of the four, and what had started by then.
 			if n := c.ended(m); n < 1 || n > 3 {
 				t.Errorf("node %d had %d calls", i, n)
 			}
 		}
 
-		if n := c.begun(); n > 4+2 { // each has a slot, and may begin one more before it hears
+		if n := c.begun(); n > 4+2 { // each has a slot, and may start one more before it knows
 			t.Errorf("%d calls, and four failures open it", n)
 		}
 		before := c.begun()
@@ -597,7 +597,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 
-		// What one of them is told by the other side, all of them go by; and what people do.
+		// A retry-after that one node receives applies to all nodes, and so does what people do.
 		if err := nodes[1].Flow().Pause(ctx, id, model.Time(time.Now().Add(time.Hour).UnixMicro()), "migration"); err != nil {
 			t.Fatal(err)
 		}

@@ -8,14 +8,14 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// notices remembers which rows were said to be unreadable, by the kind of read that meets them, so
-// that each episode is one line of the log.
+// notices remembers which unreadable rows were logged, by the kind of read that found them, so that
+// each problem is logged once.
 type notices struct {
 	mu   sync.Mutex
 	said map[lane.LoadKind]string
 }
 
-// news reports whether a text differs from the last one of the kind, and keeps it.
+// news reports whether a text differs from the last one of its kind, and keeps it.
 func (n *notices) news(k lane.LoadKind, text string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -29,7 +29,7 @@ func (n *notices) news(k lane.LoadKind, text string) bool {
 	return text != ""
 }
 
-// passedOver says which rows a read has passed over, once until they change.
+// passedOver logs the rows that a read has skipped, once until they change.
 func (s *laneShell) passedOver(k lane.LoadKind, err error) {
 	text := ""
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *laneShell) passedOver(k lane.LoadKind, err error) {
 	}
 }
 
-// setAside says that a row was moved out of the way.
+// setAside logs that the lane has set a row aside.
 func (s *laneShell) setAside(why string, newer bool) {
 	if newer {
 		s.eng.cfg.Meter.Add(telemetry.SetAside, 1, string(model.WaitNewer))

@@ -14,12 +14,13 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// watched reports whether anybody counts or traces what is committed.
+// watched reports whether there is a meter or a tracer for what is committed.
 func (e *Engine) watched() bool { return e.cfg.Meter != nil || e.cfg.Tracer != nil }
 
-// observe counts what has become durable, and makes the spans of what has ended with it.
+// observe counts what has become durable, and creates the spans of what has ended with it.
 func (e *Engine) observe(facts []lane.Fact) {
 	m, t := e.cfg.Meter, e.cfg.Tracer
+
 	for i := range facts {
 		f := &facts[i]
 		switch f.Kind {
@@ -32,7 +33,9 @@ func (e *Engine) observe(facts []lane.Fact) {
 		case lane.FactClosed:
 			m.Add(telemetry.RunsClosed, 1, f.Address.Type, f.Status.String())
 			m.Took(telemetry.RunSeconds, f.Took(), f.Address.Type)
-			t.Closed(f.Address, f.Run, f.Trace, f.Since.Std(), f.At.Std(), f.Status, telemetry.FailureWord(f.Failure))
+			t.Closed(&tracing.Ended{
+				Address: f.Address, Run: f.Run, Trace: f.Trace, Began: f.Since.Std(), Until: f.At.Std(), Status: f.Status, Failure: telemetry.FailureWord(f.Failure),
+			})
 		case lane.FactBlocked:
 			m.Add(telemetry.RunsBlocked, 1, f.Address.Type, f.Word)
 		case lane.FactStep:
@@ -90,7 +93,7 @@ func (e *Engine) observeAttempt(f *lane.Fact) {
 	}
 }
 
-// entityWord is an entity or a service as people name it: the prefix of entities is left out.
+// entityWord returns the name of an entity or service for people, without the prefix of entities.
 func entityWord(typ string) string { return strings.TrimPrefix(typ, model.EntityPrefix) }
 
 func (e *Engine) observeCall(f *lane.Fact) {
@@ -118,7 +121,7 @@ func (e *Engine) observeMessage(f *lane.Fact) {
 	}
 	switch f.Message {
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate:
-		e.cfg.Tracer.Received(f.Message, f.Name, f.Trace, f.Address, f.Run, f.Of, f.At.Std())
+		e.cfg.Tracer.Received(&tracing.Receipt{Kind: f.Message, Name: f.Name, From: f.Trace, Address: f.Address, Run: f.Run, RunTrace: f.Of, At: f.At.Std()})
 	default:
 	}
 }
@@ -136,10 +139,10 @@ func (e *Engine) observeCommit(b *store.Batch, took time.Duration, err error) {
 	}
 }
 
-// ok is the outcome of what the store did.
+// ok is the word for a successful call of the store.
 const ok = "ok"
 
-// word is the outcome of a call of the store.
+// word returns the outcome of a call of the store, for metrics.
 func word(err error) string {
 	if err != nil {
 		return "failed"
@@ -147,7 +150,7 @@ func word(err error) string {
 	return ok
 }
 
-// newTrace is for lanes; nil when nobody traces.
+// newTrace returns the function with which lanes create traces; nil without a tracer.
 func (e *Engine) newTrace() func(model.Address) string {
 	if e.cfg.Tracer == nil {
 		return nil
@@ -155,10 +158,10 @@ func (e *Engine) newTrace() func(model.Address) string {
 	return e.cfg.Tracer.Begun
 }
 
-// laneWait is how long those who gather metrics wait for a lane to tell how it stands.
+// laneWait is how long the collection of metrics waits for a lane to report its state.
 const laneWait = time.Second
 
-// states tells how the node stands.
+// states reports the metrics of the node.
 func (e *Engine) states(g *telemetry.States) {
 	if logged, ok := e.cfg.Store.(store.Logged); ok {
 		if bytes, _, err := logged.LogSize(); err == nil {
@@ -194,7 +197,7 @@ func (e *Engine) states(g *telemetry.States) {
 	inc.board.states(g)
 }
 
-// states tells how a lane stands. One that does not get round to it within the time is left out.
+// states reports the metrics of a lane. A lane that does not answer within laneWait is left out.
 func (s *laneShell) states(g *telemetry.States) {
 	g.Set(telemetry.LaneInbox, float64(s.inbox.len()))
 	told := make(chan lane.States, 1)
@@ -219,7 +222,7 @@ func (s *laneShell) states(g *telemetry.States) {
 	}
 }
 
-// states tells how queues, limits and breakers stand.
+// states reports the metrics of queues, limits and breakers.
 func (b *board) states(g *telemetry.States) {
 	now := b.inc.eng.clock.now()
 	b.mu.Lock()
@@ -271,7 +274,7 @@ func (b *board) states(g *telemetry.States) {
 	}
 }
 
-// watch counts the changes of breakers that the gate has just stored or heard of.
+// watch counts the state changes of breakers that the gate has just stored or adopted.
 func (b *board) watch(now model.Time) {
 	m := b.inc.eng.cfg.Meter
 	if m == nil {
@@ -288,24 +291,24 @@ func (b *board) watch(now model.Time) {
 	}
 }
 
-// countingGate counts what a gate keeps back.
+// countingGate counts the refusals of a gate.
 type countingGate struct {
-	queue.Gate
+	queue.Admitter
 
 	meter *telemetry.Meter
 }
 
 // Take counts refusals.
 func (c countingGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
-	ok, why, again = c.Gate.Take(now, it)
+	ok, why, again = c.Admitter.Take(now, it)
 	if !ok {
 		c.meter.Add(telemetry.LimitRefusals, 1, string(why.Code))
 	}
 	return ok, why, again
 }
 
-// counted is the gate for a board: itself, when nobody counts.
-func (e *Engine) counted(g queue.Gate) queue.Gate {
+// counted returns the gate for a board, with a counter if there is a meter.
+func (e *Engine) counted(g queue.Admitter) queue.Admitter {
 	if e.cfg.Meter == nil {
 		return g
 	}

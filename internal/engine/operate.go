@@ -10,17 +10,17 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// retainTombstones is how long a deleted setting is remembered, so that every node hears of it.
+// retainTombstones is how long a deleted setting is remembered, so that every node learns about it.
 const retainTombstones = 7 * 24 * time.Hour
 
-// Bounds of one round over old dead letters.
+// Bounds of one sweep over old dead tasks.
 const (
 	deadPage  = 200
 	deadPages = 5
 )
 
-// sweepDead purges dead letters that are too old, a few pages at a time. Those whose requeued run
-// is open stay; so that they do not keep the others, the next round goes on behind them.
+// sweepDead purges dead tasks that are too old, a few pages at a time. Dead tasks whose requeued
+// run is open stay. They must not block the others, so the next sweep continues after them.
 func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now model.Time) (purged int, err error) {
 	keep := inc.eng.cfg.RetainDead
 	if keep < 0 {
@@ -38,7 +38,7 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 		for i := range rows {
 			row := &rows[i]
 			if row.Body.Address.Key == "" {
-				continue // cannot be read: it is kept for people
+				continue // unreadable: kept for people
 			}
 			var run *store.Execution
 
@@ -74,22 +74,22 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 	return purged, nil
 }
 
-// OnItsWay is how long a run that a dead letter was requeued as, and that is not there, may be on
-// its way to its shard. After that it was deleted.
+// OnItsWay is how long the run of a requeued dead task may be in flight to its shard. If it does
+// not exist after that, it was deleted.
 const OnItsWay = time.Minute
 
-// Purgeable reports whether a dead letter may be removed as far as the run that it was requeued as
-// is concerned; nil when that is not there.
+// Purgeable reports whether a dead task may be removed, as far as the run that it was requeued as
+// is concerned. run is nil if that run does not exist.
 func Purgeable(row *store.DeadRow, run *store.Execution, now model.Time) bool {
 	q := row.Body.Requeued
 	return q.IsZero() || run != nil && run.Outcome.Status.Closed() || run == nil && now.Sub(q.At) >= OnItsWay
 }
 
-// maxLines bounds how many lines of tasks are looked at for one answer.
+// maxLines bounds how many lines of tasks are visited for one answer.
 const maxLines = 10_000
 
-// QueueCounts are the tasks of runs that this node owns, by queue; ok is false while it is not sure
-// of its lease.
+// QueueCounts returns the tasks of runs that this node owns, by queue. ok is false while the node
+// is not sure of its lease.
 func (e *Engine) QueueCounts() (counts []peer.QueueCount, ok bool) {
 	inc := e.current()
 	if inc == nil || !inc.serving() {
@@ -100,10 +100,10 @@ func (e *Engine) QueueCounts() (counts []peer.QueueCount, ok bool) {
 
 // AskQueues asks another node for its QueueCounts.
 func (e *Engine) AskQueues(ctx context.Context, node model.NodeID) ([]peer.QueueCount, error) {
-	return peer.AskQueues(ctx, e.cfg.Store, e.cfg.Hints, node)
+	return peer.Asker{Mail: e.cfg.Store, Hints: e.cfg.Hints}.AskQueues(ctx, node)
 }
 
-// counts are the tasks of the board by queue.
+// counts returns the tasks of the board by queue.
 func (b *board) counts() (counts []peer.QueueCount) {
 	b.mu.Lock()
 	stats, abandoned := b.b.Stats(), b.b.Abandoned(maxLines)
@@ -122,7 +122,7 @@ func (b *board) counts() (counts []peer.QueueCount) {
 	return counts
 }
 
-// OpenTasks are the open tasks of an open run, as its history tells.
+// OpenTasks returns the open tasks of an open run, from its history.
 func OpenTasks(start model.Start, events []model.Event) ([]*core.Task, error) {
 	x, err := core.Recover(start, model.Outcome{Status: model.Running}, events, nil)
 	if err != nil {

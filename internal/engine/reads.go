@@ -36,7 +36,7 @@ func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
 	}
 }
 
-// noteRead counts a read, and logs what went wrong with it.
+// noteRead counts a read and logs its failure.
 func (s *laneShell) noteRead(ctx context.Context, source *episode.Source, kind lane.LoadKind, err error) {
 	switch {
 	case store.Whole(err):
@@ -44,7 +44,7 @@ func (s *laneShell) noteRead(ctx context.Context, source *episode.Source, kind l
 		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(nil))
 		s.passedOver(kind, err)
 	case fault.Is(err, fault.Corrupt):
-		// the store works; what it holds there is set aside with this reason
+		// The store works. The lane sets the unreadable row aside with this reason.
 		source.OK()
 		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(err))
 		s.log.Warn("read failed", "error", err)
@@ -58,10 +58,10 @@ const (
 	eventPage      = 2000
 	eventPageBytes = 4 << 20
 
-	openReads = 8 // whose results are in memory and not yet in the hands of the lane
+	openReads = 8 // reads whose results are in memory and not yet applied by the lane
 )
 
-// pages bounds the memory of what is read for a lane: so many results of one page, and one of
+// pages bounds the memory of reads for a lane: openReads results of one page, and one result of
 // several pages. Readers wait until the lane has taken the results.
 type pages struct {
 	results chan struct{}
@@ -70,7 +70,7 @@ type pages struct {
 
 func newPages() pages { return pages{make(chan struct{}, openReads), make(chan struct{}, 1)} }
 
-// open begins a read; nil when ctx has ended.
+// open starts a read; nil if ctx has ended.
 func (p *pages) open(ctx context.Context) *pageRead {
 	select {
 	case p.results <- struct{}{}:
@@ -87,7 +87,7 @@ type pageRead struct {
 	large bool
 }
 
-// grow waits until the read may have a further page in memory. It reports false when ctx has ended.
+// grow waits until the read may have a further page in memory. It returns false if ctx has ended.
 func (r *pageRead) grow() bool {
 	if r.large {
 		return true
@@ -100,7 +100,7 @@ func (r *pageRead) grow() bool {
 	return r.large
 }
 
-// close tells that the result has been taken.
+// close says that the lane has taken the result.
 func (r *pageRead) close() {
 	<-r.pages.results
 	if r.large {
@@ -113,7 +113,9 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) lan
 	return read(ctx, st, ld, now, func() bool { return true })
 }
 
-// read makes a read, and asks before each further page.
+// read makes a read, and calls grow before each further page.
+//
+//arch:parameters Read with one more, which tests and the simulator do not need
 func read(ctx context.Context, st store.Store, ld lane.Load, now model.Time, grow func() bool) (r lane.LoadResult) {
 	switch ld.Kind {
 	case lane.LoadRun:
@@ -161,7 +163,7 @@ func readMail(ctx context.Context, st store.Store, ld lane.Load, now model.Time)
 	return r
 }
 
-// readEntity reads an entity with everything that waits for it.
+// readEntity reads an entity with its mailbox.
 func readEntity(ctx context.Context, st store.Store, ld lane.Load, grow func() bool) (r lane.LoadResult) {
 	key := store.EntityKey{Shard: ld.Shard, Address: ld.Address}
 	r.Entity, r.Err = st.LoadEntity(ctx, key, eventPage, eventPageBytes)
@@ -171,8 +173,8 @@ func readEntity(ctx context.Context, st store.Store, ld lane.Load, grow func() b
 	return r
 }
 
-// readMailbox reads what waits for an entity that is to be removed. Of the entity it only makes a
-// fingerprint, because nobody may be able to read it.
+// readMailbox reads the mailbox of an entity that is to be removed. It reads only a fingerprint of
+// the entity itself, which may be unreadable.
 func readMailbox(ctx context.Context, st store.Store, ld lane.Load, grow func() bool) (r lane.LoadResult) {
 	var print store.Fingerprint
 	r.Err = st.ReadRaw(ctx, ld.Shard, ld.Address, model.RunID{}, func(row store.RawRow) error {
@@ -188,6 +190,8 @@ func readMailbox(ctx context.Context, st store.Store, ld lane.Load, grow func() 
 }
 
 // readItems reads the rest of a mailbox.
+//
+//arch:parameters what a read of the store needs, and the callback that bounds its memory
 func readItems(ctx context.Context, st store.Store, key store.EntityKey, to *store.LoadedEntity, grow func() bool) error {
 	for {
 		last := int64(0)

@@ -13,10 +13,16 @@ import (
 // endless is a store whose runs have three pages.
 type endless struct{ store.Store }
 
+// LoadRun returns the first page.
+//
+//arch:parameters given by store.Store
 func (endless) LoadRun(context.Context, model.ShardID, model.Address, model.RunID, int, int) (store.Run, error) {
 	return store.Run{Execution: &store.Execution{}, Events: []model.Event{{Seq: 1}}, More: true}, nil
 }
 
+// LoadEvents returns the further pages.
+//
+//arch:parameters given by store.Store
 func (endless) LoadEvents(_ context.Context, _ store.RunKey, after int64, _, _ int) ([]model.Event, error) {
 	if after == 3 {
 		return nil, nil
@@ -24,8 +30,8 @@ func (endless) LoadEvents(_ context.Context, _ store.RunKey, after int64, _, _ i
 	return []model.Event{{Seq: after + 1}}, nil
 }
 
-// Readers wait until the lane has taken up what was read: for a further page when another read has
-// several, and for any page when there are many results.
+// Readers wait until the lane has taken what was read: for a further page if another read has
+// several, and for any page if there are many results.
 func TestOneLargeReadAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (w *watched) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 	return w.Store.Commit(ctx, b)
 }
 
-// seen is how often retention has looked, and how many runs each commit has removed.
+// seen returns how often retention has looked, and how many runs each commit has removed.
 func (w *watched) seen() (looks int, pages []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -64,8 +64,8 @@ func (w *watched) count(t interface{ Fatal(...any) }) int {
 	return int(n)
 }
 
-// serve runs an engine until the returned function is called. What it does every few seconds it
-// does once in a year, so that days pass quickly.
+// serve runs an engine until the returned function is called. It does once a year what an engine
+// does every few seconds, so that days pass quickly.
 func serve(t interface{ Fatal(...any) }, cfg engine.Config) (*engine.Engine, func()) {
 	cfg.LeaseTTL, cfg.SweepEvery = 10*365*day, time.Hour
 	cfg.Lane.TimerHorizon = 10 * 365 * day
@@ -97,8 +97,8 @@ func ended(t interface{ Fatal(...any) }, e *engine.Engine, key string) {
 	}
 }
 
-// Closed runs leave when their time is over and not before, a bounded page at a time, with their
-// events; others stay, and live work goes on.
+// Closed runs are removed when their time is over and not before, a bounded page at a time, with
+// their events. Other runs stay, and live work continues.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestRetention(t *testing.T) {
 		e, stop := serve(t, engine.Config{Store: st})
 		defer stop()
 		open := start("open")
-		open.To.Type = "other" // nobody runs it
+		open.To.Type = "other" // no worker runs it
 		send(t, e, open)
 		w := join(e, 1)
 		const runs = 250
@@ -146,7 +146,7 @@ func TestRetention(t *testing.T) {
 		join(e, 1)
 		ended(t, e, "0")
 
-		// While there is nothing to do, the store is asked about once a minute.
+		// While there is nothing to do, the engine asks the store about once a minute.
 		before, _ := st.seen()
 		time.Sleep(time.Hour)
 		if looks, _ := st.seen(); looks-before > 125 {
@@ -155,8 +155,8 @@ func TestRetention(t *testing.T) {
 	})
 }
 
-// Old runs that stay are passed over, a read at a time, and what lies behind them is found within a
-// few looks.
+// Old runs that stay are skipped, a read at a time, and the runs behind them are found within a few
+// looks.
 func TestRetentionBehindOpenRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestRetentionBehindOpenRuns(t *testing.T) {
 		const open, runs = 3500, 40
 		for i := range open {
 			m := start(fmt.Sprint("open ", i))
-			m.To.Type = "other" // nobody runs it
+			m.To.Type = "other" // no worker runs it
 			send(t, e, m)
 		}
 
@@ -197,8 +197,8 @@ func TestRetentionBehindOpenRuns(t *testing.T) {
 	})
 }
 
-// A page that comes while the address of a run is at work waits for it, and work that comes while a
-// run goes waits for that.
+// A page that arrives while the address of a run is busy waits for it, and an input that arrives
+// during the removal of a run waits for that.
 func TestRetentionBesideLiveWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestRetentionBesideLiveWork(t *testing.T) {
 		join(e, 1)
 		stopped, done := make(chan struct{}), make(chan int)
 
-		go func() { // the same key again and again, each run replaces the one before
+		go func() { // the same key again and again; each run replaces the previous one
 			n := 0
 			for {
 				select {
@@ -243,8 +243,8 @@ func TestRetentionBesideLiveWork(t *testing.T) {
 	})
 }
 
-// A process that dies between two pages, or whose commit of one does not land, leaves the rest to
-// the next.
+// A process that dies between two pages, or whose commit of one fails, leaves the rest to the next
+// process.
 func TestRetentionAfterACrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestRetentionAfterACrash(t *testing.T) {
 	})
 }
 
-// Forever keeps everything but what has a time of its own; that of a run counts however long the
+// Forever keeps everything except runs with their own retention, which counts however long the
 // others are kept.
 func TestRetentionOfItsOwn(t *testing.T) {
 	t.Parallel()
@@ -304,8 +304,8 @@ func TestRetentionOfItsOwn(t *testing.T) {
 	})
 }
 
-// Whatever is started, replaced, ended and left alone, for whatever time: an open run never leaves,
-// a closed one not before its time and soon after it.
+// Whatever is started, replaced, ended and left alone, for whatever time: an open run is never
+// removed, and a closed one not before its time and soon after it.
 func TestRetentionProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -330,7 +330,7 @@ type retentionStep struct {
 	time      time.Duration
 }
 
-// leaveByPolicy takes the steps and says what is wrong.
+// leaveByPolicy takes the steps and returns what is wrong.
 func leaveByPolicy(t *testing.T, keep time.Duration, steps []retentionStep) string {
 	const shards = 4
 	st := &watched{Store: memory.New(memory.Options{Shards: shards})}

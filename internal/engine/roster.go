@@ -6,15 +6,15 @@ import (
 	"sync"
 )
 
-// roster are the sessions of workers that have joined a node, over all its incarnations. The zero
-// value is empty.
+// roster holds the sessions of workers that have joined a node, over all of its incarnations. The
+// zero value is empty.
 type roster[ID ~int, S any] struct {
 	mu   sync.Mutex
 	next ID
 	byID map[ID]*S
 }
 
-// add has a session made under an id of its own, and keeps it.
+// add creates a session under a new id, and keeps it.
 func (r *roster[ID, S]) add(session func(ID) *S) *S {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,14 +33,14 @@ func (r *roster[ID, S]) remove(id ID) {
 	delete(r.byID, id)
 }
 
-// get is the session with the id; nil when it has left.
+// get returns the session with the id; nil if it has left.
 func (r *roster[ID, S]) get(id ID) *S {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byID[id]
 }
 
-// all are the sessions that are here now.
+// all returns the current sessions.
 func (r *roster[ID, S]) all() []*S {
 	r.mu.Lock()
 	defer r.mu.Unlock()

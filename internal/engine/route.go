@@ -13,15 +13,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// waiting is who is told an answer of a lane.
+// waiting receives an answer of a lane.
 type waiting interface{ finish(a *lane.Answer) }
 
-// call is somebody who waits for an answer of a lane.
+// call is a caller that waits for an answer of a lane.
 type call struct {
 	done   chan struct{}
 	once   sync.Once
 	answer lane.Answer
-	// what a reply in the store is compared with; nil where none is looked for
+	// asked is compared with a reply in the store; nil if no reply is looked for.
 	asked *model.Message
 	reply store.RequestKey // where that reply was found
 }
@@ -43,13 +43,13 @@ func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
 	})
 }
 
-// Send delivers a message of a client to its address, wherever it is owned, and returns the answer.
-// Losing the lease in between is not the caller's business: the message has a request id, so it is
-// simply sent again. When ctx ends first, it may or may not take effect. An error of the kinds
-// Exhausted and Blocked means that it has not been taken.
+// Send delivers a message of a client to its address, on any node, and returns the answer. The loss
+// of a lease does not concern the caller: the message has a request id, so Send sends it again. If
+// ctx ends first, the message may or may not take effect. An error of kind Exhausted or Blocked
+// means that it has no effect.
 func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
 	m, fresh := named(m)
-	taken := false // perhaps, by an owner that has lost its lease since
+	taken := false // an owner that has lost its lease since may have taken it
 	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
 		a, err := e.sendLocal(ctx, m, fresh, false)
 		if !errors.Is(err, lane.ErrNotOwner) {
@@ -60,8 +60,8 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 			answer, err := e.clerk.send(ctx, m, taken)
 			return answer, unsure(err, taken)
 		}
-		// The only node there can be is between two incarnations, or not ready yet. The first look
-		// was made without listening: look again.
+		// The only possible node is between two incarnations, or not ready yet. The first look was
+		// made without listening, so look again.
 		fresh = false
 		if served != nil && !e.await(ctx, served) {
 			return model.Answer{}, e.gaveUp(ctx, "send %s to %s: the node does not serve its shards", m.Kind, m.To)
@@ -69,8 +69,8 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 	}
 }
 
-// unsure turns a refusal of a message that an earlier owner may have taken into an error that does
-// not say so.
+// unsure changes a refusal into an error that does not promise "no effect", if an earlier owner may
+// have taken the message.
 func unsure(err error, taken bool) error {
 	if taken && (fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Blocked)) {
 		return fault.New(fault.Unavailable, "the node that had the message lost its lease, and the next one refuses it: %w", err)
@@ -78,25 +78,25 @@ func unsure(err error, taken bool) error {
 	return err
 }
 
-// Reach tells whether messages can be sent now: the store answers and, unless this is a guest, the
-// node has its lease.
+// Reach reports whether messages can be sent now: the store answers and, unless this is a guest,
+// the node has its lease.
 func (e *Engine) Reach(ctx context.Context) error {
 	if inc := e.current(); !e.cfg.Guest && (inc == nil || !inc.serving()) {
 		return fault.New(fault.Unavailable, "the node does not serve its shards")
 	}
-	// any read will do; this one finds nothing
+	// Any read will do; this one finds nothing.
 	if _, err := e.cfg.Store.LoadReplies(ctx, []store.RequestKey{{}}); err != nil {
 		return fault.New(fault.Unavailable, "the store does not answer: %w", err)
 	}
 	return nil
 }
 
-// Remembers is how long the answer to a request id is kept at least, by whichever node owns its
-// target.
+// Remembers returns the minimum time for which the answer to a request id is kept, whichever node
+// owns its target.
 func (e *Engine) Remembers() time.Duration { return LeastRetainRequest }
 
-// Query asks the code of the current run of an address, wherever it is owned. A node that cannot be
-// sure of its lease answers nothing: what it has in memory may be out of date.
+// Query asks the code of the current run of an address, on any node. A node that is not sure of its
+// lease does not answer: its memory may be out of date.
 func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, error) {
 	for tries := 0; ; tries++ {
 		served := e.served.listen()
@@ -114,8 +114,7 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 		case ctx.Err() != nil && err != nil:
 			return model.Answer{}, err
 		case ctx.Err() != nil:
-			// what somebody answers who is not sure to be the owner is no answer, also for the last
-			// time
+			// An answer from a node that may not be the owner does not count, even now.
 			more = false
 		case tries > 2:
 			more = e.pause(ctx, storePause)
@@ -127,14 +126,14 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 	}
 }
 
-// Execute is Send of a start and Await of the chain that has the key then. When this node owns the
-// shard and the start begins the execution, as is usual, the owner is asked once.
+// Execute is Send of a start, and then Await of the execution that has the key. If this node owns
+// the shard and the start begins the execution, as is usual, it asks the lane only once.
 func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, error) {
 	m, fresh := named(m)
 	switch a, err := e.sendLocal(ctx, m, fresh, true); {
 	case a.Result != nil:
 		return *a.Result, nil
-	case a.Begun: // and its owner is gone
+	case a.Begun: // but its owner is gone
 	case errors.Is(err, lane.ErrNotOwner) || fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
 		if _, err := e.Send(ctx, m); err != nil {
 			return lane.Result{}, err
@@ -145,8 +144,8 @@ func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, er
 	return e.Await(ctx, m.To, model.RunID{})
 }
 
-// named gives a message a request id if repeating it could do harm. fresh tells that no id can have
-// been used before.
+// named gives a message a request id, if sending it twice could do harm. fresh says that the id was
+// never used before.
 func named(m *model.Message) (_ *model.Message, fresh bool) {
 	if m.RequestID != "" {
 		return m, false
@@ -159,7 +158,7 @@ func named(m *model.Message) (_ *model.Message, fresh bool) {
 	return &c, true
 }
 
-// repeatable messages change nothing the second time, even without a request id.
+// repeatable reports whether a message changes nothing the second time, even without a request id.
 func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
@@ -180,14 +179,13 @@ func repeatable(m *model.Message) bool {
 	return false
 }
 
-// awaited reports whether the answer to a message may come long after the message has been
-// accepted.
+// awaited reports whether the answer may arrive long after the message was accepted.
 func awaited(m *model.Message) bool {
 	return m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall
 }
 
-// sendLocal asks the owner if it is this node: for the answer to a message or, for a start that
-// awaits, for the end of what it begins.
+// sendLocal asks the owner if it is this node. It waits for the answer to the message or, for a
+// start that awaits, for the end of the execution.
 func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits bool) (lane.Answer, error) {
 	inc := e.current()
 	if inc == nil {
@@ -221,8 +219,8 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	}
 }
 
-// Await waits for the end of an execution: of the run if it is given, else of the last run of the
-// chain.
+// Await waits for the end of an execution: of the given run, or of the last run of the chain if run
+// is zero.
 func (e *Engine) Await(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
 	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
 		r, err := e.awaitLocal(ctx, a, run)
@@ -245,8 +243,8 @@ func (e *Engine) Await(ctx context.Context, a model.Address, run model.RunID) (l
 	}
 }
 
-// awaitLocal registers with the owner first and looks at the store afterwards, so that an end in
-// between is heard.
+// awaitLocal registers with the owner first and looks at the store afterwards, so that it does not
+// miss an end in between.
 func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
 	inc := e.current()
 	if inc == nil {
@@ -273,7 +271,7 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 	select {
 	case <-registered.done:
 	case <-ctx.Done():
-		forget() // it is behind the registration, which is still made
+		forget() // queued after the registration, which still happens
 		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
 	}
 

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// A refusal tells that a message was not taken, unless an earlier owner may have taken it.
+// A refusal says that a message has no effect, unless an earlier owner may have taken it.
 func TestRefusalOfWhatMayHaveBeenTaken(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[fault.Kind]fault.Kind{

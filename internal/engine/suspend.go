@@ -7,25 +7,26 @@ import (
 	"github.com/perdure/perdure/internal/cluster/host"
 )
 
-// suspension measures how long the machine has been suspended. Go's monotonic clock stops meanwhile
-// on most systems, so everything that is measured with it has to add this.
+// suspension measures how long the machine has been suspended. On most systems Go's monotonic clock
+// stops during that time, so durations that are measured with it must add this.
 type suspension struct {
 	source func() time.Duration // total of the machine; it never decreases
-	cheap  bool                 // the source costs nothing: it is asked every time
+	cheap  bool                 // the source costs nothing: ask it every time
 	start  time.Time
-	before time.Duration // what the source said at the start
-	// by how much the wall clock was ahead of the monotonic one at the last look, in ns
+	before time.Duration // the source's value at the start
+	// gap is how far the wall clock was ahead of the monotonic one at the last look, in ns.
 	gap   atomic.Int64
-	total atomic.Int64 // ns since the start, as of the last look
+	total atomic.Int64 // ns since the start, at the last look
 }
 
-// newSuspension measures from now on; source is the system when it is nil.
+// newSuspension measures from now on. A nil source asks the operating system.
 func newSuspension(start time.Time, source func() time.Duration) *suspension {
 	s := &suspension{source: source, cheap: source != nil, start: start}
 	if source == nil {
 		s.source = host.Suspended
 	}
-	// it says too little when the process is interrupted while it reads the two clocks
+	// The source returns too little if the process is interrupted between its reads of the two
+	// clocks.
 	for range 5 {
 		s.before = max(s.before, s.source())
 	}
@@ -33,13 +34,12 @@ func newSuspension(start time.Time, source func() time.Duration) *suspension {
 	return s
 }
 
-// suspicious is by how much the wall clock must gain on the monotonic one before the system is
-// asked.
+// suspicious is how much the wall clock must gain on the monotonic one before look asks the
+// operating system.
 const suspicious = 20 * time.Millisecond
 
-// look finds out whether the machine has been suspended. To ask the system takes two system calls,
-// so that is only done when the wall clock has moved against the monotonic one, as it does in a
-// suspend.
+// look finds out whether the machine has been suspended. Asking takes two system calls, so look
+// asks only if the wall clock has moved against the monotonic one, as it does during a suspension.
 func (s *suspension) look() time.Duration {
 	if !s.cheap {
 		now := time.Now()
@@ -47,7 +47,7 @@ func (s *suspension) look() time.Duration {
 		if (gap - time.Duration(s.gap.Load())).Abs() < suspicious {
 			return s.passed()
 		}
-		// afterwards, so that nobody else skips the question before it is answered
+		// Store it afterwards, so that no other caller skips the question before it is answered.
 		defer s.gap.Store(int64(gap))
 	}
 
@@ -62,5 +62,5 @@ func (s *suspension) look() time.Duration {
 	}
 }
 
-// passed is what the last look has found.
+// passed returns what the last look has found.
 func (s *suspension) passed() time.Duration { return time.Duration(s.total.Load()) }

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// A node that was suspended for longer than its lease gives no answers from memory before it has
-// renewed it, although its monotonic clock says that no time has passed.
+// A node that was suspended for longer than its lease does not answer from memory before it has
+// renewed the lease, although its monotonic clock says that no time has passed.
 func TestSuspendEndsAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

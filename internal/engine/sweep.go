@@ -11,16 +11,15 @@ import (
 
 const (
 	sweepRows = 5000 // in one transaction
-	// retainPeerMail is how long letters of nodes are kept that nobody has taken: their receiver is
-	// gone.
+	// retainPeerMail is how long unread messages between nodes are kept: their receiver is gone.
 	retainPeerMail = time.Minute
 
-	sweepShare = 9 // for every moment that a sweep takes, so many pass without one
+	sweepShare = 9 // a sweep is followed by a pause this many times as long
 )
 
-// sweep removes what nobody needs any more, in bounded steps with pauses, until nothing is left or
-// the incarnation ends. It takes a tenth of the time at most: what it removes came into the store
-// by commits that cost more.
+// sweep removes expired rows, in bounded steps with pauses, until nothing is left or the
+// incarnation ends. It takes at most a tenth of the time: the commits that wrote these rows cost
+// more.
 func (inc *incarnation) sweep(ctx context.Context) {
 	defer inc.sweeping.Store(false)
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Tidy() })

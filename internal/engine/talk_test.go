@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// answerer is a worker that answers queries at once, and updates when it is told to.
+// answerer is a worker that answers queries at once, and updates when the test allows it.
 type answerer struct {
 	session *engine.Session
 	asked   atomic.Int64
@@ -63,7 +63,7 @@ func query(key string) *model.Message {
 	return &model.Message{Kind: model.MessageQuery, To: start(key).To, Name: "q", Input: model.Payload{Data: []byte("42")}}
 }
 
-// shut is a deaf store that lets nobody in meanwhile either.
+// shut is a deaf store that refuses registrations as well.
 type shut struct{ deaf }
 
 func (s *shut) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
@@ -73,8 +73,8 @@ func (s *shut) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl ti
 	return store.Registration{}, store.Errorf(store.Away, "register", "shut")
 }
 
-// A node that cannot be sure of its lease answers no query, does not ask its workers without end,
-// and answers again when it can.
+// A node that is not sure of its lease answers no query, does not ask its workers without end, and
+// answers again when it can.
 func TestQueryWithoutLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -129,8 +129,8 @@ func (c common) Info() store.Info {
 	return i
 }
 
-// Several callers of one process wait for the answer to the same request, wherever its execution is
-// owned: that one of them gives up is nothing to the others.
+// Several callers of one process wait for the answer to the same request, whichever node owns its
+// execution. If one of them gives up, the others are not affected.
 func TestCallersOfOneRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -246,8 +246,8 @@ func (w *slowCode) Evict(model.RunID, uint64, string)                    {}
 func (w *slowCode) Query(model.RunID, uint64, model.Query)               {}
 func (*slowCode) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
-// An update that was accepted is sent again under its id when the node loses its lease: its caller
-// hears the answer, and nothing of the loss.
+// An accepted update is sent again under its id when the node loses its lease: its caller gets the
+// answer and does not notice the loss.
 func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

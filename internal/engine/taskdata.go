@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Write stores what a claim writes beside the history, wherever its run is owned, and returns when
-// it is durable. When the outcome is unknown, the same write may be made again: what was written is
-// left out. NotOwned tells that the claim is over; then nothing is written.
+// Write stores what a claim writes beside the history, whichever node owns its run, and returns
+// when it is durable. If the outcome is unknown, the caller may repeat the write: the owner skips
+// what it has. An error of kind NotOwned means that the claim is over; then nothing is written.
 func (s *TaskSession) Write(ctx context.Context, w *model.TaskWrite) error {
 	if !s.holds(w.Ref) {
 		return fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", w.Ref.TaskRef)
@@ -31,20 +31,20 @@ func (s *TaskSession) States(ctx context.Context, ref model.ClaimRef) ([]store.T
 	return st.LoadTaskData(ctx, store.RunKey{Shard: ref.Address.Shard(st.Info().Shards), Run: ref.Run}, store.States(ref.ID))
 }
 
-// watchAgain is how often a listener says to another node that it listens. It is less than half of
-// the time for which that node tells it.
+// watchAgain is how often a listener renews its interest with another node. It is less than half of
+// the time for which that node sends it hints.
 const watchAgain = 50 * time.Second
 
-// Changed returns a channel that is closed when something of the execution has been committed
-// since, or when it is time to look again for another reason. Whoever waits for something calls it
-// first and looks then, so that no change is missed. stop must be called. An engine that has ended
-// tells nobody anything: that is an error.
+// Changed returns a channel that is closed when something of the execution has been committed, or
+// when it is time to look again for another reason. To wait for a condition, the caller calls
+// Changed first and checks the condition then, so that it misses no change. The caller must call
+// stop. Changed returns an error if the engine has ended.
 func (e *Engine) Changed(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
 	if changed, stop, err = e.listen(ctx, a); err != nil {
 		return nil, nil, err
 	}
 	select {
-	case <-e.stopped: // who listens when it ends is rung for; who comes later hears it here
+	case <-e.stopped: // earlier listeners are woken by hangUp
 		stop()
 		return nil, nil, e.gaveUp(ctx, "listen to %s", a)
 	default:
@@ -53,7 +53,7 @@ func (e *Engine) Changed(ctx context.Context, a model.Address) (changed <-chan s
 }
 
 func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
-	served := e.served.listen() // before the look: the next ring may be a long time off
+	served := e.served.listen() // before the look: the next ring may be far away
 	if inc := e.current(); inc != nil {
 		if s := inc.lane(a.Shard(len(inc.owner))); s != nil {
 			c, err := s.watch(ctx, a)
@@ -66,20 +66,20 @@ func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan st
 		}
 	}
 
-	if !e.cfg.Store.Info().Shared { // the only node there can be is between two incarnations
+	if !e.cfg.Store.Info().Shared { // the only possible node is between two incarnations
 		return served, func() {}, nil
 	}
 	return e.clerk.changed(ctx, a)
 }
 
-// hangUp has everybody look who listens: the engine has ended.
+// hangUp wakes all listeners: the engine has ended.
 func (e *Engine) hangUp() {
 	close(e.stopped)
 	e.served.ring()
 	e.clerk.lookAgain()
 }
 
-// watch has a call finished by the next change of an address.
+// watch returns a call that the next change of an address finishes.
 func (s *laneShell) watch(ctx context.Context, a model.Address) (*call, error) {
 	c, registered := newCall(), newCall()
 	err := s.inbox.put(ctx, op{token: registered, do: func(l *lane.Lane, _ model.Time) {
@@ -99,20 +99,20 @@ func (s *laneShell) watch(ctx context.Context, a model.Address) (*call, error) {
 
 func (s *laneShell) unwatch(a model.Address, c *call) {
 	select {
-	case <-c.done: // it is not listed any more
+	case <-c.done: // it is no longer listed
 	default:
 		s.inbox.follow(op{do: func(l *lane.Lane, _ model.Time) { l.Unwatch(a, c) }})
 	}
 }
 
-// listening is who waits for changes of an execution that another node owns.
+// listening holds the calls that wait for changes of an execution that another node owns.
 type listening struct {
 	calls []*call
-	said  time.Time // when its owner was told last that we listen
+	said  time.Time // when the owner last learned that we listen
 }
 
-// changed listens to an execution that another node owns: its owner is told, and hints when there
-// is something; without one we look every second.
+// changed listens to an execution that another node owns. It informs the owner, which sends a hint
+// after each change. Without hints the clerk looks every second.
 func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, func(), error) {
 	c := newCall()
 	now := time.Now()
@@ -149,8 +149,8 @@ func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, 
 	return c.done, stop, nil
 }
 
-// forgetListensLater forgets addresses without listeners after a while. Until then the owner
-// need not be told again if another listener comes. The caller has the lock.
+// forgetListensLater drops addresses without listeners after a while. Until then, another listener
+// need not inform the owner again. The caller must hold the lock.
 func (k *clerk) forgetListensLater() {
 	if k.forgetting {
 		return
@@ -179,7 +179,7 @@ func (k *clerk) forgetListensLater() {
 	})
 }
 
-// lookAgain has everybody look who listens.
+// lookAgain wakes all listeners.
 func (k *clerk) lookAgain() {
 	k.mu.Lock()
 	var calls []*call

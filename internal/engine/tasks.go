@@ -15,20 +15,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// taskWorkers are those that have joined this node, over all its incarnations.
+// taskWorkers holds the task workers that have joined this node, over all of its incarnations.
 type taskWorkers struct {
 	roster[queue.WorkerID, TaskSession]
 }
 
-// own are those of this node that take tasks, and not those that it has borrowed or that only give
-// something back.
+// own returns the workers of this node that take tasks: not the borrowed ones, and not the sessions
+// that only give claims back.
 func (w *taskWorkers) own() []*TaskSession {
 	return slices.DeleteFunc(w.all(), func(s *TaskSession) bool { return !s.node.IsZero() || len(s.offer.Tenants) == 0 })
 }
 
-// call passes calls of a lane on. Those that hand claims to the same worker are one, in the place
-// of the first: nothing that comes before or between them is about these claims. It returns the
-// claims of workers that left while these were on their way to the store.
+// call passes calls of a lane to the workers. It combines the claims for the same worker into one
+// call, at the place of the first: no call before or between them concerns these claims. It returns
+// the claims of workers that left while the claims were being committed.
 func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	var s *TaskSession
 	for i := range calls {
@@ -47,7 +47,7 @@ func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 			s.stop(c.Ref, c.Canceled)
 		case c.Kind == lane.TaskSettled:
 			s.settled(c.Ref, c.Err)
-		case c.Claim != nil: // otherwise it has been handed over with an earlier one
+		case c.Claim != nil: // otherwise it was handed over with an earlier one
 			claims := claimsOf(calls[i:], c.Worker)
 			if !s.execute(claims) {
 				for j := range claims {
@@ -60,7 +60,7 @@ func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	return left
 }
 
-// claimsOf takes the claims out of calls to a worker.
+// claimsOf takes the claims for a worker out of the calls.
 func claimsOf(calls []lane.TaskCall, id queue.WorkerID) []model.Claim {
 	n := 0
 	for i := range calls {
@@ -78,28 +78,28 @@ func claimsOf(calls []lane.TaskCall, id queue.WorkerID) []model.Claim {
 	return claims
 }
 
-// TaskSession is a task worker's side of the engine.
+// TaskSession is the engine's side of a task worker.
 type TaskSession struct {
 	eng    *Engine
 	id     queue.WorkerID
 	worker model.TaskWorker
 	offer  model.TaskOffer
-	node   model.NodeID // of a worker that is borrowed from another node; zero for our own
+	node   model.NodeID // the lending node of a borrowed worker; zero for our own
 
 	mu     sync.Mutex
 	slots  int
 	abroad loan.Abroad
-	// rung when owners elsewhere have been told something
+	// heard is rung when owners on other nodes have received news.
 	heard    bell
-	held     map[model.ClaimRef]bool              // whether it should come to an end
-	reported map[model.ClaimRef]*model.TaskReport // and not settled
-	// closed when both are empty; nil while the session lasts
+	held     map[model.ClaimRef]bool              // claims, and whether they were canceled
+	reported map[model.ClaimRef]*model.TaskReport // reports that are not settled
+	// idle is closed when both are empty; nil while no caller waits for that.
 	idle    chan struct{}
-	leaving bool // takes nothing more
+	leaving bool // takes no further claims
 	over    bool
 }
 
-// JoinTasks adds a task worker. The name of the offer must be its own.
+// JoinTasks adds a task worker. The name in the offer must be unique.
 func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSession {
 	s := e.taskSession(w, offer, model.NodeID{})
 	if inc := e.current(); inc != nil {
@@ -118,8 +118,8 @@ func (e *Engine) taskSession(w model.TaskWorker, offer model.TaskOffer, node mod
 	})
 }
 
-// giveBack returns claims of workers that left while these were on their way to the store. It is
-// done like a report of a worker: also when the shard moves meanwhile.
+// giveBack returns claims of workers that left while the claims were being committed. It reports
+// them as a worker would, so it works even if the shard moves at the same time.
 func (e *Engine) giveBack(refs []model.ClaimRef) {
 	if len(refs) == 0 {
 		return
@@ -128,21 +128,21 @@ func (e *Engine) giveBack(refs []model.ClaimRef) {
 	e.beside.run(func(ctx context.Context) {
 		for _, ref := range refs {
 			if s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}) != nil {
-				break // the engine ends; they count as lost
+				break // the engine ends; the claims count as lost
 			}
 		}
-		_ = s.Leave(ctx) // the same
+		_ = s.Leave(ctx) // an error means the same
 	})
 }
 
-// nobody executes nothing.
+// nobody is a worker that executes nothing.
 type nobody struct{}
 
 func (nobody) Execute([]model.Claim)                 {}
 func (nobody) Stop(model.ClaimRef, model.StopReason) {}
 func (nobody) Settled(model.ClaimRef, error)         {}
 
-// execute hands claims over. It reports false when the session has ended.
+// execute hands over claims. It returns false if the session has ended.
 func (s *TaskSession) execute(claims []model.Claim) bool {
 	s.mu.Lock()
 	if s.leaving || s.over {
@@ -157,13 +157,14 @@ func (s *TaskSession) execute(claims []model.Claim) bool {
 	return true
 }
 
-// has reports whether the worker has been handed the claim, and what it reports is not settled.
+// has reports whether the worker executes the claim, or has reported it and the report is not
+// settled.
 func (s *TaskSession) has(claim model.ClaimRef) bool {
 	executes, reported := s.at(claim)
 	return executes || reported
 }
 
-// at reports whether the worker executes the claim, and whether it has said how it ended, and that
+// at reports whether the worker executes the claim, and whether it has reported it and the report
 // is not settled.
 func (s *TaskSession) at(claim model.ClaimRef) (executes, reported bool) {
 	s.mu.Lock()
@@ -181,7 +182,7 @@ func (s *TaskSession) holds(claim model.ClaimRef) bool {
 	return held
 }
 
-// reports reports whether the worker has said how the claim ended, and that is not settled.
+// reports reports whether the worker has an unsettled report of the claim.
 func (s *TaskSession) reports(claim model.ClaimRef) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,8 +212,8 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	}
 }
 
-// done tells the board that nothing more is to come of a claim. The report, if there was one, tells
-// what came of the attempt.
+// done tells the board that a claim is finished. The report, if there is one, has the outcome of
+// the attempt.
 func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
 	how := queue.Neither
 	switch {
@@ -231,14 +232,14 @@ func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
 	}
 }
 
-// rejoin has the board know how many slots there are now.
+// rejoin tells the board the current number of slots.
 func (s *TaskSession) rejoin() {
 	if inc := s.eng.current(); inc != nil {
 		inc.board.join(s)
 	}
 }
 
-// rest tells whoever leaves that nothing is left to wait for.
+// rest wakes Leave if nothing is left to wait for. The caller must hold the lock.
 func (s *TaskSession) rest() {
 	if s.idle != nil && len(s.held)+len(s.reported) == 0 {
 		close(s.idle)
@@ -246,9 +247,9 @@ func (s *TaskSession) rest() {
 	}
 }
 
-// Report hands in how a claim ended; it waits while the engine is full. When ctx ends first, it is
-// handed in all the same as soon as that is possible: it is a fact, the board counts on it, and
-// nobody else would tell of it.
+// Report delivers the outcome of a claim. It blocks while the engine is full. If ctx ends first,
+// the report is still delivered as soon as possible: it is a fact that the board relies on, and no
+// other party could report it.
 func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	s.mu.Lock()
 	if s.over {
@@ -277,7 +278,7 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	return err
 }
 
-// resend hands in a report that nobody waits for. It reports false when the engine has ended.
+// resend delivers a report in the background. It returns false if the engine has ended.
 func (s *TaskSession) resend(r *model.TaskReport, moves bool) bool {
 	return s.eng.beside.run(func(ctx context.Context) {
 		if err := s.send(ctx, r, moves); err != nil {
@@ -286,10 +287,11 @@ func (s *TaskSession) resend(r *model.TaskReport, moves bool) bool {
 	})
 }
 
-// reportAgain is how long a report waits that the owner of the run has no room for.
+// reportAgain is how long to wait before a report is repeated because the owner of the run had no
+// room.
 const reportAgain = 5 * time.Second
 
-// reportLater hands in a report again after a while, unless it has been settled meanwhile.
+// reportLater delivers a report again after a pause, unless it is settled by then.
 func (s *TaskSession) reportLater(r *model.TaskReport) {
 	s.eng.beside.run(func(ctx context.Context) {
 		if !s.eng.pause(ctx, reportAgain) || !s.reports(r.Ref) {
@@ -301,8 +303,8 @@ func (s *TaskSession) reportLater(r *model.TaskReport) {
 	})
 }
 
-// send hands a report to whoever owns the run. A shard that is being given up waits for it, unless
-// it moves already: then its next owner is told.
+// send delivers a report to the owner of the run. A shard that this node is giving up waits for it,
+// unless the shard already moves: then the report goes to its next owner.
 func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool) error {
 	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
 		if inc := s.eng.current(); inc != nil {
@@ -336,7 +338,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 	}
 }
 
-// mail sends a report of nobody to another node, which owns the run by now.
+// mail sends a report of a session without a worker to the node that owns the run by now.
 func (s *TaskSession) mail(r *model.TaskReport) {
 	report := *r
 	s.eng.beside.run(func(ctx context.Context) {
@@ -345,12 +347,14 @@ func (s *TaskSession) mail(r *model.TaskReport) {
 	})
 }
 
-// ReportMessage is a report as a message. It has the claim as request id, so that it takes effect
+// ReportMessage converts a report into a message. Its request id is the claim, so it takes effect
 // once.
 func ReportMessage(r *model.TaskReport) *model.Message {
 	return &model.Message{Kind: model.MessageReport, To: r.Ref.Address, ToRun: r.Ref.Run, RequestID: r.Ref.RequestID(), Report: r}
 }
 
+// settled ends a report: it is durable, or err says why it does not count. ErrLater and ErrNotOwner
+// are not final; then the report is delivered again.
 func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	again := errors.Is(err, lane.ErrNotOwner)
 	s.mu.Lock()
@@ -358,15 +362,15 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 
 	if errors.Is(err, lane.ErrLater) {
 		s.mu.Unlock()
-		if r != nil { // else it was a repetition, of which the first has been settled
+		if r != nil { // otherwise it was a repetition, and the first report is settled
 			s.reportLater(r)
-		} else if w, ok := s.worker.(*lending.Worker); ok {
-			w.Unsettled(ref) // its node has the report, and tells it with every poll
+		} else if w, ok := s.worker.(*lending.LockedWorker); ok {
+			w.Unsettled(ref) // its node has the report and repeats it with each poll
 		}
 		return
 	}
 
-	if r != nil && again { // the owner was another one by then: it is told, as soon as there is one
+	if r != nil && again { // the shard had moved: deliver it to the next owner
 		s.mu.Unlock()
 		s.resend(r, true)
 		return
@@ -377,20 +381,20 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	s.rest()
 	s.mu.Unlock()
 
-	if w, ok := s.worker.(*lending.Worker); ok && again {
-		w.Unsettled(ref) // it goes on there, with what it holds here
+	if w, ok := s.worker.(*lending.LockedWorker); ok && again {
+		w.Unsettled(ref) // it continues there, with what it holds here
 		return
 	}
 
 	s.done(ref, r)
-	if !again { // else it was a repetition, of which the first has been settled
+	if !again { // otherwise it was a repetition, and the first report is settled
 		s.worker.Settled(ref, err)
 	}
 }
 
-// Beat tells that a claim is being executed, and how far it is, if that is news. It reports whether
-// the claim is still the worker's, and whether it should come to an end. What is to be heard by
-// another node, because that owns the run, is told soon; Flush waits for that.
+// Beat says that a claim is being executed, with its progress if that has changed. It reports
+// whether the worker still has the claim, and whether the claim was canceled. If another node owns
+// the run, Beat queues the news for it; Flush waits until it has arrived.
 func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *model.Payload) (held, canceled bool, err error) {
 	s.mu.Lock()
 	canceled, held = s.held[ref]
@@ -412,14 +416,14 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 		p := *progress
 		err = l.inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, p) }})
 		if errors.Is(err, lane.ErrNotOwner) {
-			err = nil // the next beat has it
+			err = nil // the next beat delivers it
 		}
 	}
 
 	return held, canceled, err
 }
 
-// free is how many claims the worker may hold, and whether it is here at all.
+// free returns how many claims the worker may hold, and whether its session is open.
 func (s *TaskSession) free() (slots int, here bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -429,7 +433,7 @@ func (s *TaskSession) free() (slots int, here bool) {
 	return max(0, s.slots-s.abroad.Slots()), true
 }
 
-// takes is how many claims the worker would take, if it had none.
+// takes returns how many claims the worker would accept if it had none.
 func (s *TaskSession) takes() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -448,13 +452,13 @@ func (s *TaskSession) Slots(n int) {
 	if inc := s.eng.current(); inc != nil {
 		inc.board.join(s)
 		if turned {
-			inc.post(inc.serve) // others see that it begins nothing, or begins again
+			inc.post(inc.serve) // others learn that it starts no tasks, or starts tasks again
 		}
 	}
 }
 
-// Leave ends the session once everything is reported and settled, or when ctx ends: what is still
-// held then is given back.
+// Leave ends the session once everything is reported and settled, or when ctx ends: then it gives
+// back the claims that are still held.
 func (s *TaskSession) Leave(ctx context.Context) error {
 	s.Slots(0)
 	err := s.quiet(ctx)
@@ -469,7 +473,7 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 	return err
 }
 
-// remove has the engine forget the session.
+// remove removes the session from the engine.
 func (s *TaskSession) remove() {
 	s.eng.taskWorkers.remove(s.id)
 	if inc := s.eng.current(); inc != nil {
@@ -478,7 +482,7 @@ func (s *TaskSession) remove() {
 }
 
 // quiet waits until nothing is held and every report is settled, and ends the session at that
-// moment: a claim that comes later is given back.
+// moment: a later claim is given back.
 func (s *TaskSession) quiet(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -491,7 +495,7 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 		if s.idle == nil {
 			s.idle = make(chan struct{})
 		}
-		idle := s.idle // of everybody who waits
+		idle := s.idle // shared by all waiting callers
 		s.mu.Unlock()
 
 		select {
@@ -502,9 +506,9 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 	}
 }
 
-// giveBack returns what is still held, so that others may begin it at once. It waits for that a
-// moment only; but the session is kept until all reports are settled, because nobody else would
-// tell of them: an owner that is another node waits as long as this one lives.
+// giveBack returns the claims that are still held, so that other workers may start them at once. It
+// waits only for the commit time-out, but the session stays until all reports are settled, because
+// no other party would deliver them: an owner on another node waits as long as this node lives.
 func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Lock()
 	s.leaving = true
@@ -521,13 +525,13 @@ func (s *TaskSession) giveBack(ctx context.Context) {
 		defer s.remove()
 		for _, ref := range left {
 			if !s.holds(ref) {
-				continue // it was reported meanwhile, which must not be lost over this
+				continue // reported in the meantime, and that report must not be lost
 			}
 			if err := s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}); err != nil {
-				return // the engine ends; they count as lost
+				return // the engine ends; the claims count as lost
 			}
 		}
-		_ = s.quiet(ctx) // the same
+		_ = s.quiet(ctx) // an error means the same
 	})
 	if begun {
 		<-brief.Done()

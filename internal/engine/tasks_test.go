@@ -18,11 +18,10 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// hand is a task worker that does what it is told: do is called for each claim, in a goroutine of
-// its own.
+// hand is a task worker that calls do for each claim, on its own goroutine.
 type hand struct {
 	session *engine.TaskSession
-	do      func(c model.Claim) *model.TaskReport // nil: nothing is reported
+	do      func(c model.Claim) *model.TaskReport // nil: no report
 
 	mu      sync.Mutex
 	claims  []model.Claim
@@ -34,7 +33,7 @@ type hand struct {
 func newHand(e *engine.Engine, slots int, do func(c model.Claim) *model.TaskReport) *hand {
 	h := &hand{do: do, settled: map[model.ClaimRef]error{}}
 	h.news = sync.NewCond(&h.mu)
-	h.mu.Lock() // what waits may be handed over before it has returned
+	h.mu.Lock() // waiting tasks may be handed over before JoinTasks has returned
 	defer h.mu.Unlock()
 	h.session = e.JoinTasks(h, model.TaskOffer{
 		Name: fmt.Sprintf("hand-%p", h), Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: slots,
@@ -71,7 +70,7 @@ func (h *hand) Settled(ref model.ClaimRef, err error) {
 	h.mu.Unlock()
 }
 
-// until waits for something to become so.
+// until waits for a condition.
 func (h *hand) until(cond func() bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,7 +98,7 @@ func TestTaskAlone(t *testing.T) {
 		e, stop := open(t, st)
 		defer stop()
 		ctx := t.Context()
-		// Nobody is here: it waits.
+		// No worker is here: it waits.
 		if _, err := e.Send(ctx, submit("early", model.TaskSpec{})); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +268,7 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
-// A worker that went away with its node has lost its attempt, and another one begins at once.
+// A worker that vanished with its node has lost its attempt, and another one starts at once.
 func TestTaskOfAWorkerThatIsGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -282,7 +281,7 @@ func TestTaskOfAWorkerThatIsGone(t *testing.T) {
 		}
 
 		h.until(func() bool { return len(h.claims) == 1 })
-		stop() // without a word of the worker
+		stop() // without a message of the worker
 		e, stop = open(t, st)
 		defer stop()
 		began := time.Now()
@@ -296,8 +295,8 @@ func TestTaskOfAWorkerThatIsGone(t *testing.T) {
 	})
 }
 
-// A workflow schedules a task and goes on with its outcome. Whoever schedules hears of it once,
-// however the worker fares.
+// A workflow schedules a task and continues with its outcome. It gets the outcome once, whatever
+// happens to the worker.
 func TestTaskOfAWorkflow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -366,8 +365,8 @@ func (s slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, erro
 	return s.Store.Commit(ctx, b)
 }
 
-// A worker leaves while the claim that names it is on its way to the store. Nobody is handed it, so
-// it is given back: at once, and without consuming an attempt.
+// A worker leaves while the claim that names it is being committed. The claim is handed to no
+// worker, so it is given back: at once, and without consuming an attempt.
 func TestLeaveWhileClaimed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -381,7 +380,7 @@ func TestLeaveWhileClaimed(t *testing.T) {
 			began <- err
 		}()
 
-		synctest.Wait() // the commit is under way
+		synctest.Wait() // the commit is in flight
 		if err := first.session.Leave(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -401,7 +400,7 @@ func TestLeaveWhileClaimed(t *testing.T) {
 	})
 }
 
-// A worker whose report cannot be committed while it leaves does not take it along.
+// A report that cannot be committed while its worker leaves is not lost.
 func TestLeaveBeforeSettled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -415,7 +414,7 @@ func TestLeaveBeforeSettled(t *testing.T) {
 
 		first.until(func() bool { return len(first.claims) == 1 })
 		st.deaf.deaf.Store(true)
-		time.Sleep(time.Minute) // the lease is lost, and nobody is let in
+		time.Sleep(time.Minute) // the lease is lost, and no node can register
 		brief, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := first.session.Leave(brief); !fault.Is(err, fault.Timeout) {
@@ -431,8 +430,8 @@ func TestLeaveBeforeSettled(t *testing.T) {
 	})
 }
 
-// Whoever changes the slots of a worker that has left meanwhile does not bring it back: it would be
-// given claims, and they back, for ever.
+// A change of the slots of a worker that has left does not bring it back: it would get claims and
+// give them back without end.
 func TestSlotsAfterLeave(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -458,8 +457,8 @@ func TestSlotsAfterLeave(t *testing.T) {
 	})
 }
 
-// A report whose worker waits no longer is handed in when somebody can take it: the task is not
-// executed once more.
+// A report whose worker no longer waits is delivered when a node can take it: the task is not
+// executed again.
 func TestReportThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -474,7 +473,7 @@ func TestReportThatNobodyWaitsFor(t *testing.T) {
 
 		h.until(func() bool { return len(h.claims) == 1 })
 		st.deaf.deaf.Store(true)
-		time.Sleep(time.Minute) // the lease is lost, and nobody is let in
+		time.Sleep(time.Minute) // the lease is lost, and no node can register
 		brief, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := h.session.Report(brief, model.TaskReport{Ref: h.claims[0].Ref, Output: model.Payload{Data: []byte("1")}}); err != nil {
@@ -504,8 +503,8 @@ func (c *closing) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 	return c.Store.Commit(ctx, b)
 }
 
-// A report for a quarantined run for which the lane has no room counts all the same: the session
-// makes it again until the quarantine is over.
+// A report for a quarantined run that the lane has no room for still counts: the session repeats it
+// until the quarantine is over.
 func TestReportLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

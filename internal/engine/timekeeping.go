@@ -11,12 +11,11 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// errClockBack ends an incarnation whose time is too far ahead: what is in memory waits for times
-// that are hours away.
+// errClockBack ends an incarnation whose time is too far ahead: its memory waits for times that are
+// hours away.
 var errClockBack = errors.New("the store's clock went back and stays there")
 
-// readClock takes in what the store's clock showed, and tells lanes and membership what follows
-// from it.
+// readClock takes in what the store's clock showed, and informs the lanes and the membership.
 func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 	verdict := inc.eng.clock.read(sent, got, at)
 	inc.eng.judge(verdict)
@@ -32,10 +31,10 @@ func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 	inc.member.Doubt(doubted, verdict.By)
 }
 
-// judge reports what a reading of the store's clock has changed: one line when an episode begins
+// judge reports what a reading of the store's clock has changed: one line when an episode starts
 // and one when it ends.
 func (e *Engine) judge(v storeclock.Verdict) {
-	if v.Change != storeclock.Adopted { // before, there was no time of the node to compare with
+	if v.Change != storeclock.Adopted { // at the first reading the node has no time to compare with
 		e.skew.Store(int64(v.By))
 	}
 	log, by := e.cfg.Log, v.By.Round(time.Millisecond)
@@ -54,7 +53,8 @@ func (e *Engine) judge(v storeclock.Verdict) {
 	}
 }
 
-// keepAll tells the lanes when they may delete nothing because of its age, and when they may again.
+// keepAll tells the lanes when they must not delete anything because of its age, and when they may
+// again.
 func (inc *incarnation) keepAll() {
 	_, may := inc.eng.clock.doubted()
 	if inc.keeps == !may {
@@ -64,8 +64,8 @@ func (inc *incarnation) keepAll() {
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.KeepAll(!may) })
 }
 
-// wakeSleepers has everything look at the time that sleeps until one: those sleeps were measured
-// before time moved.
+// wakeSleepers wakes everything that sleeps until a time: those sleeps were computed before time
+// moved.
 func (inc *incarnation) wakeSleepers() {
 	inc.board.rings()
 	for _, s := range inc.lanes {
@@ -73,8 +73,8 @@ func (inc *incarnation) wakeSleepers() {
 	}
 }
 
-// resume notices that the machine was suspended. Timers of the process stood still, and the lease
-// may be over: it is renewed at once.
+// resume notices that the machine was suspended. The timers of the process stood still and the
+// lease may be over, so it renews the lease at once.
 func (inc *incarnation) resume() {
 	asleep := inc.eng.clock.notice()
 	if asleep-inc.suspended < suspicious {
@@ -86,16 +86,16 @@ func (inc *incarnation) resume() {
 	inc.wakeSleepers()
 }
 
-// awaitLease waits until the lease is renewed if the machine was suspended and the lease ended
-// meanwhile. Fences would stop a commit of a node that was declared dead; this saves it from
-// finding out by a failure.
+// awaitLease waits for the renewal of a lease that ended while the machine was suspended. Fences
+// would stop the commit of a node that was declared dead; this only saves the node from learning it
+// by a failed commit.
 func (inc *incarnation) awaitLease(ctx context.Context) {
 	for inc.overslept() {
 		renewed := inc.renewals.listen()
 		if !inc.overslept() {
 			return
 		}
-		inc.post(func() {}) // have the members loop look at the time
+		inc.post(func() {}) // make the members loop look at the time
 		select {
 		case <-renewed:
 		case <-ctx.Done():
@@ -104,8 +104,8 @@ func (inc *incarnation) awaitLease(ctx context.Context) {
 	}
 }
 
-// overslept reports whether the lease ended while the machine was suspended, and was not renewed
-// since.
+// overslept reports whether the lease ended while the machine was suspended, and has not been
+// renewed since.
 func (inc *incarnation) overslept() bool {
 	slept := inc.eng.clock.notice() - time.Duration(inc.leased.Load())
 

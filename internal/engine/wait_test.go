@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// sluggish is a store that takes its time to hand out shards.
+// sluggish is a store that is slow to hand out shards.
 type sluggish struct {
 	store.Store
 	takes time.Duration
@@ -24,13 +24,13 @@ func (s *sluggish) Acquire(ctx context.Context, node model.NodeID, epoch int64, 
 	return s.Store.Acquire(ctx, node, epoch, shards)
 }
 
-// Who asks before the node has its shards, on a store that only it can serve, is answered at the
-// moment that it has them: nobody looks again and again.
+// On a store that only one node can serve, a caller that asks before the node has its shards gets
+// its answer at the moment that it has them, without polling.
 func TestCallsWaitForShards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		const takes = 12345678 * time.Nanosecond // no multiple of any pause
+		const takes = 12345678 * time.Nanosecond // not a multiple of any pause
 		e := engine.New(engine.Config{Store: &sluggish{memory.New(memory.Options{}), takes}})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -65,7 +65,7 @@ func TestCallsWaitForShards(t *testing.T) {
 	})
 }
 
-// Who waits for shards that never come hears it when the node stops.
+// A caller that waits for shards that never come gets an error when the node stops.
 func TestCallsEndWithTheNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestCallsEndWithTheNode(t *testing.T) {
 	})
 }
 
-// Who listens to an execution hears when the node has its shards, and when it ends; who comes later
-// hears that it has ended. Nobody waits for one that is no more.
+// A listener to an execution is woken when the node has its shards, and when the node ends. A later
+// listener gets the error that it has ended. No listener waits for a node that is gone.
 func TestListenersEndWithTheNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestListenersEndWithTheNode(t *testing.T) {
 		<-early
 		owned := listen()
 		cancel()
-		<-owned // its lane is no more, and nobody else is there yet
+		<-owned // its lane is gone, and there is no other node yet
 
 		for err := error(nil); err == nil; {
 			var changed <-chan struct{}

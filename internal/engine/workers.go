@@ -10,11 +10,11 @@ import (
 
 // Worker runs the code of workflows. No method may block. See api.Worker for the protocol.
 type Worker interface {
-	// Activate hands a run over.
+	// Activate hands over a run.
 	Activate(a model.Activation)
-	// Deliver brings the events that follow.
+	// Deliver delivers the next events.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
-	// Retry tells that the back-off of a step is over.
+	// Retry says that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
 	// Evict takes a run back.
 	Evict(run model.RunID, generation uint64, reason string)
@@ -24,14 +24,14 @@ type Worker interface {
 	Recall(a model.Address, run model.RunID, generation uint64, q model.Query)
 }
 
-// workers are those that have joined this node, over all its incarnations.
+// workers holds the workers that have joined this node, over all of its incarnations.
 type workers struct{ roster[lane.WorkerID, Session] }
 
-// call passes a call of a lane on.
+// call passes a call of a lane to its worker.
 func (w *workers) call(c *lane.Call) {
 	s := w.get(c.Worker)
 	if s == nil {
-		return // has left; the lane hears of it
+		return // it has left; the lane is informed
 	}
 
 	switch c.Kind {
@@ -52,7 +52,7 @@ func (w *workers) call(c *lane.Call) {
 	}
 }
 
-// Session is a worker's side of the engine.
+// Session is the engine's side of a workflow worker.
 type Session struct {
 	eng    *Engine
 	id     lane.WorkerID
@@ -73,7 +73,7 @@ func (e *Engine) Join(w Worker, offer model.Offer) *Session {
 	return s
 }
 
-// Report hands in a turn; it waits while the engine is full.
+// Report delivers a turn. It blocks while the engine is full.
 func (s *Session) Report(ctx context.Context, t model.Turn) error {
 	inc := s.eng.current()
 	if inc == nil {
@@ -92,14 +92,16 @@ func (s *Session) Release(run model.RunID, generation uint64, seen int64, waits 
 	if inc == nil {
 		return
 	}
-	// It must not overtake a turn that was reported before: that may start the very timer the run
-	// waits for.
+	// It must not overtake a turn that was reported before: that turn may start the timer that the
+	// run waits for.
 	inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) {
 		l.Release(now, s.id, &model.Turn{Run: run, Generation: generation, Seen: seen, Waits: waits})
 	}})
 }
 
-// Answer hands in what the code answered to a query.
+// Answer delivers the code's answer to a query.
+//
+//arch:parameters the protocol of workers, see api.Session
 func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Payload, f *model.Failure) {
 	if inc := s.eng.current(); inc != nil {
 		inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) {
@@ -108,7 +110,7 @@ func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Paylo
 	}
 }
 
-// Leave stops the flow of new work, waits until nothing is held any more or ctx ends, and ends the
+// Leave stops the flow of new work, waits until the worker holds no runs or ctx ends, and ends the
 // session.
 func (s *Session) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {

@@ -1,12 +1,12 @@
-// Package episode logs a failure that repeats as one episode instead of one line per attempt.
+// Package episode logs a repeated failure as one episode instead of one line per attempt.
 //
-// An episode begins with the first failure of any of its sources and ends when none of them fails.
-// It logs a line when it begins, one per minute with a count while failures go on, and one when it
-// ends, with its duration and the number of failures. A loop that retries asks [Log.Source] for a
-// source of its own: while one loop still fails, the success of another does not end the episode.
+// An episode starts with the first failure of any of its sources and ends when none of them fails.
+// It logs a line when it starts, one per minute with a count while failures continue, and one when
+// it ends, with its duration and the number of failures. A loop that retries asks [Log.Source] for
+// its own source: while one loop still fails, the success of another does not end the episode.
 //
 // All methods are safe for concurrent use. The package never retries, and it starts no goroutine:
-// a reminder is logged by the failure that finds it due.
+// the failure that finds a reminder due logs it.
 package episode
 
 import (
@@ -19,31 +19,30 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// remindAfter is the shortest time between two lines of an episode that goes on.
+// remindAfter is the minimum time between two lines of a continuing episode.
 const remindAfter = time.Minute
 
 // Log logs the episodes of one kind of failure.
 type Log struct {
 	log    *slog.Logger
-	failed string // message while it fails
-	ended  string // message when it is over
+	failed string // message of failures
+	ended  string // message of the end
 
 	mu       sync.Mutex
 	failing  map[*Source]time.Time // with the time of the last failure
 	failures int
-	worked   bool // a source has worked again since the last failure
+	worked   bool // a source has worked since the last failure
 	since    time.Time
 	last     time.Time // of the last line
 }
 
 // New returns a log of episodes. failed is the message of the first line and of reminders,
-// recovered that of the last line.
+// recovered is the message of the last line.
 func New(log *slog.Logger, failed, recovered string) *Log {
 	return &Log{log: log, failed: failed, ended: recovered, failing: map[*Source]time.Time{}}
 }
 
-// Source is one loop that retries. A source that is not failing costs its OK nothing but an atomic
-// load.
+// Source is one loop that retries. OK of a source that is not failing costs one atomic load.
 type Source struct {
 	log     *Log
 	args    []any
@@ -76,14 +75,15 @@ func (s *Source) Failed(err error, args ...any) {
 		all = append(all, "failures", l.failures, "for", now.Sub(l.since).Round(time.Millisecond))
 	}
 	l.last = now
-	l.log.Log(context.Background(), slog.LevelWarn, l.failed, all...) //nolint:sloglint // a constant of the caller of New
+	//nolint:sloglint // a constant of the caller of New
+	l.log.Log(context.Background(), slog.LevelWarn, l.failed, all...)
 }
 
 // OK notes that the source works. The episode ends when no other source fails.
 func (s *Source) OK() { s.end(true) }
 
 // Leave takes the source out of the episode without a success: its loop has ended. The episode
-// counts as recovered when another source has worked since the last failure.
+// counts as recovered if another source has worked since the last failure.
 func (s *Source) Leave() { s.end(false) }
 
 func (s *Source) end(recovered bool) {
@@ -106,9 +106,9 @@ func (s *Source) end(recovered bool) {
 	l.close(message, s.args)
 }
 
-// Forget takes sources out of the episode that have not failed for two minutes. A loop that had
-// something to do once may not try again for hours; its owner calls this when something else has
-// shown that what failed works.
+// Forget takes sources out of the episode that have not failed for two minutes. A loop may not try
+// again for hours. Its owner calls Forget when something else has shown that the failing operation
+// works.
 func (l *Log) Forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func (l *Log) Forget() {
 	}
 }
 
-// close logs the end of the episode if no source fails any more.
+// close logs the end of the episode if no source fails.
 func (l *Log) close(message string, args []any) {
 	if len(l.failing) > 0 {
 		return

@@ -25,8 +25,8 @@ var clocks = []mutant{
 	{
 		name:  "a node steps to the store's time instead of slewing",
 		file:  "internal/engine/storeclock/clock.go",
-		old:   "c.line = Line{at: r.Got, from: ours, to: min(max(c.line.to, low), high)}",
-		new:   "c.line = Line{at: r.Got, from: low, to: low}",
+		old:   "c.line = Mapping{at: r.Got, from: ours, to: min(max(c.line.to, low), high)}",
+		new:   "c.line = Mapping{at: r.Got, from: low, to: low}",
 		tests: append(clockTests("TestSleepBesideSlowRenewals$"), pureClock...),
 	},
 	{
@@ -39,8 +39,8 @@ var clocks = []mutant{
 	{
 		name:  "the first reading puts the node behind the store",
 		file:  "internal/engine/storeclock/clock.go",
-		old:   "c.line = Line{at: r.Got, from: high, to: high}",
-		new:   "c.line = Line{at: r.Got, from: low, to: low}",
+		old:   "c.line = Mapping{at: r.Got, from: high, to: high}",
+		new:   "c.line = Mapping{at: r.Got, from: low, to: low}",
 		tests: pureClock,
 	},
 	{

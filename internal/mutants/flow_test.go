@@ -138,7 +138,7 @@ var flow = []mutant{
 	{
 		name:  "nobody listens to Retry-After",
 		file:  "internal/engine/gate/circuit.go",
-		old:   "		g.told(now, c, c.owner.RetryAfter(now, until))\n",
+		old:   "		g.publish(now, c, c.owner.RetryAfter(now, until))\n",
 		new:   "",
 		tests: [][]string{sim},
 	},

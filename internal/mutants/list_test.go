@@ -466,8 +466,8 @@ var common = []mutant{
 	{
 		name:  "those who begin to wait put the next look for answers off",
 		file:  "internal/notify/lookout.go",
-		old:   "			if asleep { // else",
-		new:   "			if true { // else",
+		old:   "			if asleep { // if it is awake",
+		new:   "			if true { // if it is awake",
 		tests: [][]string{{"./internal/crash", "-run", "TestAnswersAreFoundWithoutHints$"}},
 	},
 	{

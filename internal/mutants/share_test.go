@@ -54,14 +54,14 @@ var share = []mutant{
 	{
 		name:  "a page is handed over without what others have told it",
 		file:  "internal/engine/ledger/book.go",
-		old:   "owners: p.owners, letters: instead.letters, seen",
+		old:   "owners: p.owners, messages: instead.messages, seen",
 		new:   "owners: p.owners, seen",
 		tests: [][]string{shared},
 	},
 	{
 		name:  "a want that crosses a grant stays on the page",
 		file:  "internal/engine/ledger/book.go",
-		old:   "			b.Gate.Believed(now, id, want, tokens, over)\n",
+		old:   "			b.Gate.CompareWants(now, id, gate.Wants{Permits: want, Tokens: tokens, Over: over})\n",
 		new:   "			_ = b\n",
 		tests: [][]string{shared, {"./internal/engine/ledger", "-run", "TestWantThatCrossesAGrant$"}},
 	},
@@ -138,8 +138,8 @@ var share = []mutant{
 	{
 		name:  "nobody counts the claims of the dead",
 		file:  "internal/engine/flow/gatekeeper.go",
-		old:   "				k.Hold(now, it)\n				// it goes on to count",
-		new:   "				// it goes on to count",
+		old:   "				k.Hold(now, it)\n				// it must still count",
+		new:   "				// it must still count",
 		tests: [][]string{{"./internal/engine/flow", "-run", "TestClaimOfANodeThatIsNoMore$"}},
 	},
 	{
@@ -159,7 +159,7 @@ var share = []mutant{
 	{
 		name:  "a page is written and not looked at",
 		file:  "internal/engine/flow/pages.go",
-		old:   "			f.seen(now, k, n, body)\n",
+		old:   "			f.showPage(now, k, n, body)\n",
 		new:   "",
 		tests: [][]string{shared},
 	},

@@ -46,7 +46,7 @@ var tasks = []mutant{
 	{
 		name:  "a report of a lent worker for which there is no room is forgotten",
 		file:  "internal/engine/tasks.go",
-		old:   "			w.Unsettled(ref) // its node has the report, and tells it with every poll\n",
+		old:   "			w.Unsettled(ref) // its node has the report and repeats it with each poll\n",
 		new:   "			_ = w\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestReportOfALentWorkerIsMadeAgain$"}},
 	},

@@ -9,21 +9,21 @@ import (
 	"github.com/perdure/perdure/internal/store/sqlite"
 )
 
-// SchemaStatus is how far the schema of a store is.
+// SchemaStatus is the state of a store's schema.
 type SchemaStatus struct {
 	URL     string `json:"url"`
-	Version int    `json:"version"` // of the store; 0 when it is not there yet
-	Latest  int    `json:"latest"`  // that this build knows
+	Version int    `json:"version"` // of the store; 0 if it has no schema yet
+	Latest  int    `json:"latest"`  // the version that this build knows
 	Shards  int    `json:"shards"`
 }
 
-// Schemas are the versions of the schemas that this build reads and writes, by kind of store.
+// Schemas returns the versions of the schemas that this build reads and writes, by kind of store.
 func Schemas() (map[string]int, error) {
 	latest, err := postgres.Latest()
 	return map[string]int{"file": sqlite.Latest(), "postgres": latest}, err
 }
 
-// CheckSchema tells how far the schema of a store is; it changes nothing.
+// CheckSchema returns the state of a store's schema. It changes nothing.
 func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 	switch scheme, _, _ := strings.Cut(cfg.URL, ":"); scheme {
 	case "file":
@@ -40,7 +40,7 @@ func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 	return SchemaStatus{}, fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)
 }
 
-// Migrate brings the schema of a store up to date.
+// Migrate upgrades the schema of a store.
 func Migrate(ctx context.Context, cfg Config) (SchemaStatus, error) {
 	st, err := OpenStore(ctx, cfg)
 	if err != nil {

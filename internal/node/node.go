@@ -1,5 +1,5 @@
-// Package node wires a node together: it is the only room that knows all the others. Opening one
-// reads top to bottom: store, hints, engine, service; closing goes the other way.
+// Package node wires a node together: it is the only package that imports all the others. Open
+// reads from top to bottom: store, hints, engine, service. Close goes the other way.
 package node
 
 import (
@@ -30,18 +30,18 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// Config of a node. Zero fields take the defaults.
+// Config configures a node. A zero field selects its default.
 type Config struct {
 	// URL names the store: memory:, file:<path>, or postgres://…
 	URL string
-	// Schema is the PostgreSQL schema; perdure by default.
+	// Schema is the PostgreSQL schema. Default "perdure".
 	Schema string
-	// Shards of a store that is being created; the default of the store otherwise.
+	// Shards is the number of shards of a new store. Default: that of the store.
 	Shards int
-	// ReadOnly opens a store beside its owner, for looking only.
+	// ReadOnly opens a store beside its owner, only to read it.
 	ReadOnly bool
-	// Guest opens a shared store beside its nodes, for asking: it owns nothing and does not upgrade
-	// the schema. A store that only one process may open is opened as usual.
+	// Guest opens a shared store beside its nodes, only to send requests: it owns no shard and does
+	// not upgrade the schema. A store that only one process may open is opened as usual.
 	Guest bool
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
@@ -52,20 +52,21 @@ type Config struct {
 	Version     string
 	Lanes       int
 	LeaseTTL    time.Duration
-	Retention   time.Duration // of executions that have ended; 30 days
-	MaxPayload  int           // bytes of an input or output; 2 MiB
-	MaxHistory  int           // bytes of the history of a run; 50 MiB
-	// bytes that wait for the code of a run; 16 MiB, or a third of MaxHistory if that is less
+	Retention   time.Duration // of closed executions; default 30 days
+	MaxPayload  int           // bytes of an input or output; default 2 MiB
+	MaxHistory  int           // bytes of the history of a run; default 50 MiB
+	// MaxUnread bounds the bytes that wait for the code of a run. Default 16 MiB, or a third of
+	// MaxHistory if that is less.
 	MaxUnread  int
-	MaxLoaded  int // bytes of histories in memory; 256 MiB
+	MaxLoaded  int // bytes of histories in memory; default 256 MiB
 	RetainDead time.Duration
-	// RetainRequest is how long request ids are remembered; 24 h, which is also the least.
+	// RetainRequest is how long request ids are remembered. Default and minimum 24 h.
 	RetainRequest time.Duration
 	Lane          lane.Config
-	// Meter counts and Tracer makes spans; nil when nobody looks.
+	// Meter counts and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// Wrap puts something around the store, such as injected faults. For tests.
+	// Wrap wraps the store, for example to inject faults. For tests.
 	Wrap func(store.Store) store.Store
 }
 
@@ -75,7 +76,7 @@ type Node struct {
 	engine  *engine.Engine
 	service *service.Service
 	hints   closer
-	unwatch func() // the service tells the meter nothing any more
+	unwatch func() // ends the service's reports to the meter
 	stop    context.CancelFunc
 	done    chan error
 }
@@ -105,7 +106,7 @@ func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
 	case "postgres", "postgresql":
 		return postgres.Open(ctx, postgres.Config{
 			URL: cfg.URL, Schema: cfg.Schema, Shards: cfg.Shards, Lease: cfg.LeaseTTL,
-			// Whether the server keeps what it acknowledges is for the nodes to judge.
+			// The nodes decide whether the server keeps what it acknowledges.
 			NoMigrate: cfg.NoMigrate || cfg.ReadOnly || cfg.Guest, AllowUnsafe: cfg.AllowUnsafe || cfg.ReadOnly || cfg.Guest,
 		})
 	}
@@ -119,37 +120,37 @@ func unknownURL(url string) error {
 		"use memory:, file:<path> or postgres://user@host/database")
 }
 
-// longestRequest bounds how long request ids are remembered: they are rows.
+// longestRequest bounds how long request ids are remembered: each is a row.
 const longestRequest = 366 * 24 * time.Hour
 
-// check refuses numbers that make no sense before anything is opened.
+// check refuses impossible settings before anything is opened.
 func (cfg *Config) check() error {
 	switch {
 	case cfg.Retention != 0 && cfg.Retention < model.MinRetention:
 		return fault.New(fault.Invalid, "a retention time of %s: at least %s", cfg.Retention, model.MinRetention)
 	case cfg.RetainRequest != 0 && cfg.RetainRequest < engine.LeastRetainRequest:
-		return fault.New(fault.Invalid, "request ids remembered for %s: at least %s, because messages of transactions are repeated for so long", cfg.RetainRequest, engine.LeastRetainRequest)
+		return fault.New(fault.Invalid, "request ids remembered for %s: at least %s, because messages of transactions may be repeated for that long", cfg.RetainRequest, engine.LeastRetainRequest)
 	case cfg.RetainRequest > longestRequest:
 		return fault.New(fault.Invalid, "request ids remembered for %s: at most %s", cfg.RetainRequest, longestRequest)
 	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest:
-		// so long would nobody take over from a process that died
+		// Until the lease ends, no node takes over from a dead process.
 		return fault.New(fault.Invalid, "a lease of %s: at most %s", cfg.LeaseTTL, cluster.Longest)
 	case cfg.Shards < 0 || cfg.Shards > model.MaxShards:
 		return fault.New(fault.Invalid, "%d shards: at least 1 and at most %d", cfg.Shards, model.MaxShards)
 	case cfg.MaxPayload < 0:
-		return fault.New(fault.Invalid, "payloads of at most %d bytes: that is less than nothing", cfg.MaxPayload)
+		return fault.New(fault.Invalid, "the limit of payloads is %d bytes, must be >= 0", cfg.MaxPayload)
 	case cfg.MaxHistory < 0 || cfg.MaxUnread < 0:
-		return fault.New(fault.Invalid, "histories of at most %d bytes, of which %d may be unread: that is less than nothing", cfg.MaxHistory, cfg.MaxUnread)
+		return fault.New(fault.Invalid, "the limit of histories is %d bytes, of unread events %d bytes; both must be >= 0", cfg.MaxHistory, cfg.MaxUnread)
 	case cfg.MaxLoaded < 0:
-		return fault.New(fault.Invalid, "at most %d bytes of histories in memory: that is less than nothing", cfg.MaxLoaded)
+		return fault.New(fault.Invalid, "the limit of histories in memory is %d bytes, must be >= 0", cfg.MaxLoaded)
 	case cfg.MaxUnread > cfg.limits().Bytes/2:
-		return fault.New(fault.Invalid, "%d bytes that wait for the code of a run: at most half of its history of %d, because the next run begins with them", cfg.MaxUnread, cfg.limits().Bytes)
+		return fault.New(fault.Invalid, "%d bytes may wait for the code of a run: at most half of its history of %d bytes, because the next run starts with them", cfg.MaxUnread, cfg.limits().Bytes)
 	}
 
 	return nil
 }
 
-// limits are what one run may hold.
+// limits returns the limits of one run.
 func (cfg *Config) limits() core.Limits {
 	lim := core.DefaultLimits
 	lim.Bytes = cmp.Or(cfg.MaxHistory, lim.Bytes)
@@ -220,8 +221,8 @@ func (n *Node) openHints(cfg Config, st store.Store) (notify.Hub, error) {
 	return hub, nil
 }
 
-// askAsReader has a process that only reads ask the nodes. It connects for hints when it asks for
-// the first time: most commands never do.
+// askAsReader lets a process that only reads ask the nodes. It connects for hints at the first
+// question: most commands never ask one.
 func (n *Node) askAsReader(cfg Config) {
 	hub := sync.OnceValues(func() (notify.Hub, error) { return n.openHints(cfg, n.store) })
 	n.service.AskBy(func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
@@ -229,18 +230,18 @@ func (n *Node) askAsReader(cfg Config) {
 		if err != nil {
 			return nil, err
 		}
-		return peer.Ask(ctx, n.store, hints, owner, all)
+		return peer.Asker{Mail: n.store, Hints: hints}.Ask(ctx, owner, all)
 	})
 	n.service.AskQueuesBy(func(ctx context.Context, node model.NodeID) ([]peer.QueueCount, error) {
 		hints, err := hub()
 		if err != nil {
 			return nil, err
 		}
-		return peer.AskQueues(ctx, n.store, hints, node)
+		return peer.Asker{Mail: n.store, Hints: hints}.AskQueues(ctx, node)
 	})
 }
 
-// waitReady waits until the engine serves, has failed for good, or ctx ends.
+// waitReady waits until the engine serves, has failed, or ctx ends.
 func (n *Node) waitReady(ctx context.Context) error {
 	ready := make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
@@ -259,13 +260,13 @@ func (n *Node) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// Backend is what the doors and the SDK speak to.
+// Backend returns the interface that the SDK and all entry points use.
 func (n *Node) Backend() api.Backend { return n.service }
 
-// Store is the open store, for commands that look behind the API.
+// Store returns the open store, for commands that look behind the API.
 func (n *Node) Store() store.Store { return n.store }
 
-// Search finds every stored value in which a text occurs, all as of one moment.
+// Search finds every stored value that contains a text, all at the same moment.
 func (n *Node) Search(ctx context.Context, text string, found func(value []byte) error) error {
 	s, ok := n.store.(store.Searcher)
 	if !ok {
@@ -282,7 +283,7 @@ func (n *Node) Stopping() {
 	}
 }
 
-// Close drains, flushes and frees everything, then closes the store.
+// Close drains the engine, writes what is left and frees everything, then closes the store.
 func (n *Node) Close() error {
 	var err error
 	if n.unwatch != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sweeping tells before when request ids are forgotten.
+// sweeping records the time before which request ids are forgotten.
 type sweeping struct {
 	store.Store
 	before atomic.Int64
@@ -24,8 +24,8 @@ func (s *sweeping) Sweep(ctx context.Context, r store.SweepRequest) (int, error)
 	return s.Store.Sweep(ctx, r)
 }
 
-// Request ids are remembered for a day, or for longer. Less is refused: relays of every process
-// rely on a day.
+// Request ids are remembered for a day or longer. Less is refused: relays of every process rely on
+// a day.
 func TestRetainRequest(t *testing.T) {
 	t.Parallel()
 	for keep, want := range map[time.Duration]time.Duration{0: 24 * time.Hour, 48 * time.Hour: 48 * time.Hour} {

@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// Lookout is for whoever expects something that a hint would tell of. It looks when it is told to,
-// and because hints may be lost, also once in a while as long as anything is expected. While
-// nothing is, it sleeps.
+// Lookout looks for something that a hint announces. It looks when it is nudged. Hints may be lost,
+// so it also looks at regular intervals while anything is expected. While nothing is expected, it
+// sleeps.
 type Lookout struct {
 	now   chan struct{} // capacity 1: look now
 	begun chan struct{} // capacity 1: something is expected
 }
 
-// NewLookout makes a lookout; Run has it look.
+// NewLookout returns a lookout; Run operates it.
 func NewLookout() *Lookout {
 	return &Lookout{now: make(chan struct{}, 1), begun: make(chan struct{}, 1)}
 }
 
-// Nudge has it look now. It does not wait.
+// Nudge makes it look now. It does not wait.
 func (l *Lookout) Nudge() { ring(l.now) }
 
-// Expect tells that something is expected: said when expects reports it already, so that it is not
-// overlooked. It does not wait.
+// Expect says that something is expected. The caller must call it after its expects function
+// returns true, so that the expectation is not missed. It does not wait.
 func (l *Lookout) Expect() { ring(l.begun) }
 
 func ring(c chan struct{}) {
@@ -32,7 +32,7 @@ func ring(c chan struct{}) {
 	}
 }
 
-// Run looks until ctx ends. After each look it asks whether anything is expected still.
+// Run looks until ctx ends. After each look it checks whether anything is still expected.
 func (l *Lookout) Run(ctx context.Context, every time.Duration, expects func() bool, look func(ctx context.Context)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -47,7 +47,7 @@ func (l *Lookout) Run(ctx context.Context, every time.Duration, expects func() b
 		case <-ctx.Done():
 			return
 		case <-l.begun:
-			if asleep { // else the next look is due already, and those who come must not put it off
+			if asleep { // if it is awake, the next look is already due and must not be delayed
 				tick.Reset(every)
 				asleep = false
 			}

@@ -32,7 +32,7 @@ func watch(t *testing.T) *watched {
 	return w
 }
 
-// after lets time pass and compares how often it has looked meanwhile.
+// after lets time pass and checks how often the lookout has looked.
 func (w *watched) after(t *testing.T, d time.Duration, want int64) {
 	t.Helper()
 	before := w.looks.Load()
@@ -60,7 +60,7 @@ func TestLookout(t *testing.T) {
 	})
 }
 
-// Whoever comes again and again does not put off the next look.
+// Repeated calls of Expect do not delay the next look.
 func TestLookoutIsNotPutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

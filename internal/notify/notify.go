@@ -1,7 +1,7 @@
 // Package notify carries wake-up hints between nodes.
 //
-// A hint is never the truth: whoever gets one looks at the store. Hints may be lost, doubled,
-// delayed and reordered; losing all of them costs latency and nothing else.
+// A hint is never the truth: the receiver looks at the store. Hints may be lost, duplicated,
+// delayed and reordered. Losing all of them only costs latency.
 package notify
 
 import (
@@ -17,9 +17,9 @@ type Kind uint8
 const (
 	Mail       Kind = iota + 1 // messages or requests wait for Shard
 	Closed                     // something that Node waits for has happened
-	Membership                 // nodes have come or gone, shards have been freed
+	Membership                 // nodes have joined or left, or shards are free
 	Settings                   // Node has changed settings
-	Peer                       // letters of other nodes wait for Node
+	Peer                       // messages of other nodes wait for Node
 )
 
 // Hint is a wake-up.
@@ -29,16 +29,16 @@ type Hint struct {
 	Node  model.NodeID
 }
 
-// Hub passes hints on to every subscriber of every node, the publisher's own ones included or not.
+// Hub passes hints to every subscriber of every node. It may or may not include the subscribers of
+// the publisher.
 type Hub interface {
-	// Publish never blocks and never fails; a hint that cannot be sent is dropped.
+	// Publish never blocks and never fails. It drops a hint that cannot be sent.
 	Publish(h Hint)
-	// Subscribe has fn called for every hint until the returned function is called. fn must not
-	// block.
+	// Subscribe calls fn for every hint until the returned function is called. fn must not block.
 	Subscribe(fn func(Hint)) (unsubscribe func())
 }
 
-// Nobody is the hub of a node that is alone.
+// Nobody is the hub of a node that is alone: it has no subscribers.
 type Nobody struct{}
 
 // Publish drops the hint.
@@ -47,7 +47,7 @@ func (Nobody) Publish(Hint) {}
 // Subscribe never calls fn.
 func (Nobody) Subscribe(func(Hint)) func() { return func() {} }
 
-// Local passes hints on within one process, for several nodes in it.
+// Local passes hints within one process, for several nodes in it.
 type Local struct {
 	mu   sync.Mutex
 	next int

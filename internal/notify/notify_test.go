@@ -22,7 +22,7 @@ func TestLocal(t *testing.T) {
 	hub.Publish(one)
 	hub.Publish(two)
 	leaveA()
-	leaveA() // again is fine
+	leaveA() // a second call is fine
 	hub.Publish(three)
 	leaveB()
 	hub.Publish(one)
@@ -34,7 +34,7 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// A subscriber may publish, subscribe and leave from within its call: no lock is held meanwhile.
+// A subscriber may publish, subscribe and leave from within its call: no lock is held then.
 func TestLocalCallsBack(t *testing.T) {
 	t.Parallel()
 	var hub notify.Local

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// beatDue is when the engine must hear of the claim next; zero when it need not.
+// beatDue returns when the claim needs its next heartbeat; zero if it needs none.
 func (t *Task) beatDue() time.Time {
 	if t.claim.Spec.Silence <= 0 {
 		return time.Time{}
@@ -16,7 +16,7 @@ func (t *Task) beatDue() time.Time {
 	return t.beaten.Add(t.claim.Spec.Silence / 3)
 }
 
-// progressDue is when progress is told.
+// progressDue returns when to send waiting progress: at most once per progressEvery.
 func (p *Pool) progressDue() time.Time {
 	now := time.Now()
 	if next := p.beatenAt.Add(progressEvery); next.After(now) {
@@ -25,10 +25,10 @@ func (p *Pool) progressDue() time.Time {
 	return now
 }
 
-// armLocked has the next beat sent no later than at a time.
+// armLocked schedules the next beat no later than the given time.
 func (p *Pool) armLocked(at time.Time) {
 	if at.IsZero() || p.closed || p.beating != nil || !p.beatAt.IsZero() && !at.Before(p.beatAt) {
-		return // while one is on its way, it looks for what is due afterwards
+		return // the beat in flight schedules the next one when it returns
 	}
 	p.beatAt = at
 	d := max(time.Until(at), 0)
@@ -39,14 +39,14 @@ func (p *Pool) armLocked(at time.Time) {
 	}
 }
 
-// beat tells the engine that everything we have is being executed, and hears what is not ours any
-// more.
+// beat sends one heartbeat for all claims that the pool holds, and stops the tasks that the engine
+// says are no longer ours.
 func (p *Pool) beat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.beatAt = time.Time{}
 	if p.closed || p.beating != nil || p.session == nil || !p.beatNeeded() {
-		return // whoever changes that looks for what is due
+		return // the call that changes one of these schedules the next beat
 	}
 	p.helpers.Add(1)
 	defer p.helpers.Done()
@@ -57,7 +57,7 @@ func (p *Pool) beat() {
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
 	sent := time.Now()
-	replies, err := p.tell(ctx, beats)
+	replies, err := p.sendBeats(ctx, beats)
 	cancel()
 
 	if err != nil || len(replies) != len(beats) {
@@ -74,6 +74,8 @@ func (p *Pool) beat() {
 		cause error
 	}
 
+	// Mark what was sent, and collect the tasks to stop. Their contexts end below, without the
+	// lock: that may run code of users.
 	var stopped []ended
 	for i, t := range tasks {
 		t.beaten = sent
@@ -106,9 +108,9 @@ func (p *Pool) beat() {
 	p.mu.Lock()
 }
 
-// tell makes a call that beats. It gives the lock away meanwhile; nobody else makes one, so that no
-// older progress comes behind a newer one.
-func (p *Pool) tell(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
+// sendBeats sends beats. It releases the lock during the call. Only one call is in flight at a
+// time, so an older progress cannot arrive after a newer one.
+func (p *Pool) sendBeats(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
 	over := make(chan struct{})
 	defer close(over)
 	session, sent := p.session, time.Now()
@@ -120,9 +122,9 @@ func (p *Pool) tell(ctx context.Context, beats []api.Beat) ([]api.BeatReply, err
 	return replies, err
 }
 
-// tellLast tells how far an attempt came that did not succeed, before its report does away with the
-// claim: the next one begins there. What cannot be told in time is left out.
-func (p *Pool) tellLast(t *Task) {
+// sendLastProgress sends the last progress of a failed attempt before its report ends the claim:
+// the next attempt starts from it. Progress that cannot be sent within beatTimeout is dropped.
+func (p *Pool) sendLastProgress(t *Task) {
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
 	defer cancel()
 	p.mu.Lock()
@@ -138,9 +140,9 @@ func (p *Pool) tellLast(t *Task) {
 		case p.beating != nil:
 			wait = p.beating
 		default:
-			_, err := p.tell(ctx, []api.Beat{{Claim: t.claim.Ref, Progress: t.progress}})
+			_, err := p.sendBeats(ctx, []api.Beat{{Claim: t.claim.Ref, Progress: t.progress}})
 			if err != nil && p.ctx.Err() == nil {
-				p.log.Warn("the last progress of a task is not heard; the next attempt begins before it", "activity", t.claim.Spec.Kind, "error", err)
+				p.log.Warn("the last progress of a task was lost; its next attempt starts from an earlier one", "activity", t.claim.Spec.Kind, "error", err)
 			}
 			t.progress = nil
 			p.armAgain()
@@ -160,7 +162,7 @@ func (p *Pool) tellLast(t *Task) {
 	}
 }
 
-// beatNeeded reports whether anything that we have needs a beat.
+// beatNeeded reports whether any claim needs a beat.
 func (p *Pool) beatNeeded() bool {
 	for _, t := range p.held {
 		if t.claim.Spec.Silence > 0 || t.progress != nil {
@@ -170,7 +172,7 @@ func (p *Pool) beatNeeded() bool {
 	return false
 }
 
-// armAgain looks for the next beat that is due.
+// armAgain schedules the next beat that is due.
 func (p *Pool) armAgain() {
 	for _, t := range p.held {
 		p.armLocked(t.beatDue())
@@ -180,8 +182,8 @@ func (p *Pool) armAgain() {
 	}
 }
 
-// patience is how long to wait after a beat that failed: a ninth of the shortest time-out, so that
-// it can fail a few times.
+// patience returns the pause after a failed beat: a ninth of the shortest heartbeat time-out, so
+// that a few beats can fail before the engine takes a task away.
 func (p *Pool) patience() time.Duration {
 	pause := progressEvery
 	for _, t := range p.held {

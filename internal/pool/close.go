@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Close takes nothing new, lets what runs come to an end until ctx ends, and gives back what does
-// not: its context ends, and a handler that goes on all the same is left alone. Afterwards the
-// engine knows of no claim of ours. The error names what was left alone.
+// Close takes no new claims and lets running tasks finish until ctx ends. Then it ends the contexts
+// of the tasks that still run and gives their claims back. It abandons handlers that ignore this;
+// the error names them. When Close returns, the engine has no claim of this pool left.
 func (p *Pool) Close(ctx context.Context) error {
 	idle := p.drain()
 	ended := true
@@ -45,14 +45,14 @@ func (p *Pool) Close(ctx context.Context) error {
 	p.end()
 	p.helpers.Wait()
 	if len(left) > 0 {
-		return fault.New(fault.Timeout, "%d tasks ignore that their context has ended; they were given back, and their code goes on: %s", len(left), strings.Join(left, ", "))
+		return fault.New(fault.Timeout, "%d tasks ignore the end of their context; their claims were given back, but their code still runs: %s", len(left), strings.Join(left, ", "))
 	}
 
 	return err
 }
 
-// drain takes nothing new, and gives back what waits for a slot. The channel is closed when nothing
-// is busy.
+// drain stops taking claims and gives back the claims that wait for a slot. It returns a channel
+// that is closed when no task is busy.
 func (p *Pool) drain() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ func (p *Pool) drain() <-chan struct{} {
 	if p.idle == nil {
 		p.idle = make(chan struct{})
 	}
-	idle := p.idle // of everybody who closes
+	idle := p.idle // shared by all callers of Close
 
 	var back []model.TaskReport
 	for _, t := range p.line {
@@ -77,7 +77,7 @@ func (p *Pool) drain() <-chan struct{} {
 	return idle
 }
 
-// interrupt ends the contexts of everything that runs.
+// interrupt ends the contexts of all running tasks.
 func (p *Pool) interrupt() {
 	p.mu.Lock()
 	busy := make([]*Task, 0, len(p.busy))
@@ -90,8 +90,8 @@ func (p *Pool) interrupt() {
 	}
 }
 
-// abandon gives back what goes on although its context has ended, and counts it no more. It returns
-// the names of the activities.
+// abandon gives back the claims of tasks that ignore the end of their context, and stops counting
+// them. It returns the names of their activities.
 func (p *Pool) abandon() (left []string) {
 	p.mu.Lock()
 	var back []model.TaskReport
@@ -101,7 +101,7 @@ func (p *Pool) abandon() (left []string) {
 		}
 		if t.state != reporting {
 			left = append(left, t.claim.Spec.Kind)
-			p.log.Warn("a task ignores that its context has ended; it is left alone", "activity", t.claim.Spec.Kind, "attempt", t.claim.Attempt)
+			p.log.Warn("a task ignores the end of its context; the pool abandons it", "activity", t.claim.Spec.Kind, "attempt", t.claim.Attempt)
 		}
 		t.state = gone
 		p.drop(t)
@@ -121,7 +121,7 @@ func (p *Pool) abandon() (left []string) {
 	return left
 }
 
-// end stops everything that goes on by itself.
+// end stops the timers and helper goroutines of the pool.
 func (p *Pool) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,19 +1,20 @@
-// Package pool executes tasks for an engine: the worker's side of a queue.
+// Package pool executes tasks for an engine: it is the worker's side of a queue.
 //
-// A Pool holds claims and executes as many of them at a time as it has slots, each on a goroutine
-// of its own; a pool that holds nothing has no goroutine and no timer. It promises:
+// A Pool holds claims and executes as many of them at a time as it has slots, each on its own
+// goroutine. A pool without claims has no goroutine and no timer. It promises:
 //
-//   - Every claim that it took ends in one report, or in none if it is not the pool's any more:
-//     whatever its handler does, also when that panics, ends its goroutine or never returns.
-//   - It beats for all claims at a third of the shortest heartbeat time-out among them, in one
-//     call, as long as it holds them: until the report is handed in, also while it drains.
-//   - What a task writes (states, lines, streamed items) is told in the order in which it was
-//     written, once, and before the report of its attempt.
-//   - Under pressure it takes no more than it has: it asks for nothing once a level has reached its
-//     high mark, and goes on once it has come down to the low one.
-//   - Close takes nothing new, lets what runs come to an end, and gives back what does not, without
+//   - Every claim ends in one report, or in no report if the pool has lost the claim. This holds
+//     whatever the handler does: panic, end its goroutine, or never return.
+//   - The pool beats for all of its claims in one call, at a third of the shortest heartbeat
+//     time-out among them. It does so for as long as it holds them: until the report is delivered,
+//     and also while the pool drains.
+//   - The engine gets what a task writes (states, log lines, streamed items) in the order in which
+//     the task wrote it, once, and before the report of the attempt.
+//   - Under pressure the pool stops asking for claims: when a level reaches its high mark, until
+//     the level has come down to its low mark.
+//   - Close takes no new claims, lets running tasks finish, and gives back the others without
 //     consuming an attempt.
 //
-// What tasks are made of (types, payload settings, policies) is not its business; see package
+// The pool does not care about the types, payload settings and policies of tasks; see package
 // perdure.
 package pool

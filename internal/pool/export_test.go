@@ -1,12 +1,12 @@
 package pool
 
-// WithMemory has the pool ask level how full the memory is.
+// WithMemory makes the pool call level to learn how full the memory is.
 func (c Config) WithMemory(level func() float64) Config {
 	c.memory, c.collect = level, func() {}
 	return c
 }
 
-// WithCollector has the pool call collect for the garbage to be collected.
+// WithCollector makes the pool call collect instead of collecting garbage.
 func (c Config) WithCollector(collect func()) Config {
 	c.collect = collect
 	return c
@@ -15,10 +15,10 @@ func (c Config) WithCollector(collect func()) Config {
 // Gate is a gate, for tests of its rule.
 type Gate struct{ g gate }
 
-// NewGate makes a gate with marks.
+// NewGate returns a gate with marks.
 func NewGate(high, low float64) *Gate { return &Gate{gate{high: high, low: low}} }
 
-// Level says how high it stands, and reports whether the gate is shut.
+// Level sets the level and reports whether the gate is shut.
 func (g *Gate) Level(v float64) bool {
 	g.g.level(v)
 	return g.g.shut

@@ -6,15 +6,15 @@ import (
 	"runtime/metrics"
 )
 
-// gate has two marks, so that a level which moves about one of them does not open and shut it all
-// the time. Without a high mark it is always open.
+// gate opens and shuts by a level. It has two marks, so that a level near one of them does not open
+// and shut it all the time. A gate without a high mark is always open.
 type gate struct {
 	high, low float64
 	shut      bool
 }
 
-// level says how high it stands. The gate shuts at the high mark or above, opens at the low mark or
-// below, and does nothing in between.
+// level sets the current level. The gate shuts at the high mark or above, opens at the low mark or
+// below, and does not change in between.
 func (g *gate) level(v float64) {
 	switch {
 	case g.high <= 0:
@@ -25,9 +25,9 @@ func (g *gate) level(v float64) {
 	}
 }
 
-// memory is how much of the memory that the process may have (GOMEMLIMIT) is in use; 0 when there
-// is no limit. What the runtime has free and has not returned to the system is there for the next
-// task, so it does not count.
+// memory returns the share of the process's memory limit (GOMEMLIMIT) that is in use; 0 if there is
+// no limit. Memory that the runtime has free but has not returned to the system is available to the
+// next task, so it does not count.
 func memory() float64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit <= 0 || limit == math.MaxInt64 {

@@ -15,25 +15,25 @@ import (
 	"github.com/perdure/perdure/internal/pool"
 )
 
-// engine is a stand-in for the real one. It hands out claims, checks what a worker promises, and
-// remembers what it is told.
+// engine is a stand-in for the real one. It hands out claims, checks the promises of a worker, and
+// records what the pool reports.
 type engine struct {
 	p *pool.Pool
 
 	mu       sync.Mutex
-	slots    int // as the pool says
+	slots    int // that the pool has asked for
 	told     []int
 	claims   map[model.ClaimRef]*model.Claim // that the pool has
 	reports  []model.TaskReport
-	ended    map[model.ClaimRef]int // reports, by claim
+	ended    map[model.ClaimRef]int // number of reports, by claim
 	beats    [][]api.Beat
-	lost     map[model.ClaimRef]bool // the next beat tells
+	lost     map[model.ClaimRef]bool // the next beat says so
 	cancels  map[model.ClaimRef]bool
 	deaf     bool          // beats fail
-	full     chan struct{} // reports wait for it
+	full     chan struct{} // reports wait until it is closed
 	left     bool
 	handed   int
-	jobs     map[model.ClaimRef]*job // that run
+	jobs     map[model.ClaimRef]*job // whose handlers run
 	problems []string
 	slotsMax int
 
@@ -105,7 +105,7 @@ func (e *engine) polite(ctx context.Context, t *pool.Task) (model.Payload, error
 	}
 }
 
-// obstinate waits for the test, whatever becomes of its context.
+// obstinate waits for the test and ignores the end of its context.
 func (e *engine) obstinate(ctx context.Context, t *pool.Task) (model.Payload, error) {
 	return (<-e.enter(ctx, t).do)()
 }
@@ -120,7 +120,7 @@ func exits() (model.Payload, error) {
 	return model.Payload{}, nil
 }
 
-// nobodysError is an error that is there although nothing is.
+// nobodysError is an error whose nil pointer panics when it is printed.
 type nobodysError struct{ inner error }
 
 func (e *nobodysError) Error() string { return e.inner.Error() }
@@ -173,7 +173,7 @@ func (e *engine) Beat(_ context.Context, beats []api.Beat) ([]api.BeatReply, err
 	return replies, nil
 }
 
-// Write takes what a task writes: items whose number is known are left out.
+// Write accepts what a task writes. It skips items whose number it has.
 func (e *engine) Write(_ context.Context, w model.TaskWrite) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -234,7 +234,7 @@ func ref(n int) model.ClaimRef {
 	return model.ClaimRef{TaskRef: model.TaskRef{Address: model.Address{Tenant: "default", Type: "wf", Key: fmt.Sprint(n)}, Run: model.RunID{1}, ID: "s"}, Claim: int64(n)}
 }
 
-// room is how many claims the pool may still get.
+// room returns how many more claims the pool may get.
 func (e *engine) room() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -271,7 +271,7 @@ func (e *engine) finish(r model.ClaimRef, do func() (model.Payload, error)) {
 	synctest.Wait()
 }
 
-// take has the pool lose a claim.
+// take makes the pool lose a claim.
 func (e *engine) take(r model.ClaimRef) {
 	e.mu.Lock()
 	delete(e.claims, r)

@@ -10,47 +10,49 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What waits before it is told, and for how long.
+// How much the pool collects before it writes, and for how long.
 const (
-	linesAfter = time.Second            // a line waits at most so long for others
-	itemsAfter = 100 * time.Millisecond // a streamed item, for which somebody may wait, less
+	linesAfter = time.Second            // a log line waits at most this long for others
+	itemsAfter = 100 * time.Millisecond // a streamed item less: a reader may wait for it
 
-	fullItems = 64 // as many are told at once
+	fullItems = 64 // this many are written at once
 	fullBytes = 64 << 10
-	mostItems = 1024 // more are not kept in memory: lines are dropped, and whoever streams waits
+	mostItems = 1024 // no more are kept in memory: further log lines are dropped, and Stream blocks
 	mostBytes = 1 << 20
 )
 
-// notes are what a task has written and the engine has not taken yet, in order. A task that writes
-// nothing has none. Guarded by the mutex of the pool.
+// notes holds what a task has written and the engine has not accepted yet, in order. A task that
+// writes nothing has no notes. The mutex of the pool guards it.
 type notes struct {
 	queue  []note
 	first  int64 // the number of the first one
 	bytes  int
-	flying int // how many of the first are being told
-	// how many of the first may have been written: their numbers are theirs, whatever becomes of
-	// those who wait
-	tried   int
-	single  int // how many of the first are told one by one, because together they were refused
+	flying int // how many of the first are being written
+	// tried is how many of the first may already be written: they keep their numbers even if the
+	// caller stops waiting.
+	tried int
+	// single is how many of the first are written one by one, because the engine refused them
+	// together.
+	single  int
 	sending chan struct{}
 	timer   *time.Timer
-	due     time.Time     // when the timer fires; zero when it does not
-	room    chan struct{} // closed when there is room again; nil while nobody waits for it
+	due     time.Time     // when the timer fires; zero if it is not armed
+	room    chan struct{} // closed when there is room again; nil while no caller waits for it
 
-	mute    bool // the engine keeps no more lines
-	dropped int  // lines that were not kept
+	mute    bool // the engine refuses further lines of this task
+	dropped int  // lines that were dropped
 
-	states map[string]model.Payload // as they were read, or set since
+	states map[string]model.Payload // as read from the engine, or set since
 	read   bool
 }
 
-// note is one thing that is to be told.
+// note is one item to write.
 type note struct {
 	item model.TaskItem
-	done chan error // told what became of it; nil when nobody waits
+	done chan error // receives the outcome; nil if no caller waits
 }
 
-// notesLocked are the notes of a task that may write.
+// notesLocked returns the notes of a task, if the task may still write.
 func (t *Task) notesLocked() (*notes, error) {
 	if t.state != running || t.pool.closed {
 		return nil, ErrLost
@@ -68,15 +70,15 @@ func (n *notes) add(it model.TaskItem, done chan error) {
 
 func (n *notes) full() bool { return len(n.queue) >= mostItems || n.bytes >= mostBytes }
 
-// Log has a line told soon. It never waits: when the engine takes nothing, lines are dropped, and
-// the log of the process says how many.
+// Log queues a log line. It never blocks: when the engine is too slow, lines are dropped, and the
+// log of the process says how many.
 func (t *Task) Log(it model.TaskItem) {
 	p := t.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, err := t.notesLocked()
 	if err != nil {
-		return // nobody has the claim any more
+		return // the claim is lost
 	}
 	if n.mute || n.full() {
 		n.dropped++
@@ -86,7 +88,7 @@ func (t *Task) Log(it model.TaskItem) {
 	t.tellNotesLocked(linesAfter)
 }
 
-// Stream has an item told soon. It waits while too many wait already.
+// Stream queues an item. It blocks while too many items are queued.
 func (t *Task) Stream(ctx context.Context, it model.TaskItem) error {
 	p := t.pool
 	p.mu.Lock()
@@ -122,8 +124,8 @@ func (t *Task) Stream(ctx context.Context, it model.TaskItem) error {
 	}
 }
 
-// Set changes the state of the task, and returns when that is durable. Everything that was written
-// before it is told before it. When ctx ends first, it may or may not be so.
+// Set changes a state of the task and returns once the change is durable. Everything that the task
+// wrote earlier is written first. If ctx ends before that, the change may or may not take place.
 func (t *Task) Set(ctx context.Context, it model.TaskItem) error {
 	p := t.pool
 	done := make(chan error, 1)
@@ -148,7 +150,8 @@ func (t *Task) Set(ctx context.Context, it model.TaskItem) error {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// else it has a number that the engine may know
+	// Remove the item if it was never sent. An item that was sent has a number that the engine may
+	// know.
 	if i := slices.IndexFunc(n.queue, func(o note) bool { return o.done == done }); i >= n.tried {
 		n.bytes -= n.queue[i].item.Size()
 		n.queue = slices.Delete(n.queue, i, i+1)
@@ -157,7 +160,7 @@ func (t *Task) Set(ctx context.Context, it model.TaskItem) error {
 	return context.Cause(ctx)
 }
 
-// State is the value of a state: what an earlier attempt has set, or this one.
+// State returns the value of a state as an earlier attempt or this one has set it.
 func (t *Task) State(ctx context.Context, name string) (v model.Payload, ok bool, err error) {
 	p := t.pool
 	p.mu.Lock()
@@ -182,7 +185,7 @@ func (t *Task) State(ctx context.Context, name string) (v model.Payload, ok bool
 			for i := range states {
 				n.states[states[i].Name] = states[i].Value
 			}
-			for name, v := range earlier { // set while that was read: what was read may be older
+			for name, v := range earlier { // set during the read, so the read may be older
 				n.remember(&model.TaskItem{Kind: model.ItemSet, Name: name, Value: v})
 			}
 		}
@@ -201,8 +204,8 @@ func (t *Task) readStates(ctx context.Context) ([]api.TaskState, error) {
 	}
 }
 
-// remember notes a state that has changed. One that is removed stays as an empty value, so that it
-// is told from one that was not read.
+// remember records a changed state. A removed state stays as an empty value, so that it differs
+// from one that was not read.
 func (n *notes) remember(it *model.TaskItem) {
 	if it.Kind > model.ItemClear {
 		return
@@ -230,11 +233,11 @@ func lostOr(err error) error {
 	return err
 }
 
-// tellNotesLocked has notes told after a while, or at once when there are enough of them.
+// tellNotesLocked schedules a write after the given time, or at once if enough has collected.
 func (t *Task) tellNotesLocked(after time.Duration) {
 	n := t.notes
 	if n.sending != nil {
-		return // whoever tells looks for what is next
+		return // the sender looks for more before it ends
 	}
 
 	if after == 0 || len(n.queue) >= fullItems || n.bytes >= fullBytes {
@@ -262,7 +265,7 @@ func (t *Task) notesDue() {
 	t.sendLocked()
 }
 
-// sendLocked begins to tell what there is.
+// sendLocked starts the sender, unless it runs.
 func (t *Task) sendLocked() {
 	n, p := t.notes, t.pool
 	if n.sending != nil || p.closed || len(n.queue) == 0 {
@@ -272,8 +275,8 @@ func (t *Task) sendLocked() {
 	p.helpers.Go(t.send)
 }
 
-// send tells notes until there are none, or nobody takes them any more. It is the only one who does
-// for the task, so that they stay in order.
+// send writes notes until none are left or the engine no longer accepts them. A task has one sender
+// at a time, so the notes stay in order.
 func (t *Task) send() {
 	p, n := t.pool, t.notes
 	p.mu.Lock()
@@ -288,12 +291,12 @@ func (t *Task) send() {
 
 		switch kind := fault.KindOf(err); {
 		case err == nil:
-			n.took(nil)
+			n.settle(nil)
 			pause = 100 * time.Millisecond
 		case t.state == gone || kind == fault.NotOwned:
 			n.giveUp(ErrLost)
 		case kind == fault.Unavailable || kind == fault.Timeout || kind == fault.Canceled:
-			n.flying = 0 // it is told again: what was written is left out by its number
+			n.flying = 0 // write again: the engine skips by number what it has
 			p.mu.Unlock()
 			select {
 			case <-time.After(pause):
@@ -301,14 +304,15 @@ func (t *Task) send() {
 			}
 			p.mu.Lock()
 			pause = min(2*pause, 5*time.Second)
-		case n.flying > 1: // one of them is too much: the others are not to suffer from it
+		case n.flying > 1:
+			// the engine refused them together: try one by one, so that only the bad one fails
 			n.single, n.flying = n.flying, 0
 		default:
 			if last := n.queue[0]; last.done == nil {
 				n.mute = n.mute || last.item.Kind == model.ItemLog && kind == fault.Exhausted
-				p.log.Warn("what a task has written is not kept", "activity", t.claim.Spec.Kind, "kind", last.item.Kind.String(), "error", err)
+				p.log.Warn("the engine refused what a task wrote; it is dropped", "activity", t.claim.Spec.Kind, "kind", last.item.Kind.String(), "error", err)
 			}
-			n.took(err)
+			n.settle(err)
 		}
 	}
 
@@ -317,7 +321,7 @@ func (t *Task) send() {
 	}
 
 	if n.dropped > 0 {
-		p.log.Warn("lines that a task has logged are dropped", "activity", t.claim.Spec.Kind, "lines", n.dropped)
+		p.log.Warn("log lines of a task are dropped", "activity", t.claim.Spec.Kind, "lines", n.dropped)
 		n.dropped = 0
 	}
 
@@ -325,7 +329,7 @@ func (t *Task) send() {
 	n.sending = nil
 }
 
-// next takes those that are told together: somebody who waits for the outcome is told alone.
+// next returns the items to write together. An item with a waiting caller is written alone.
 func (n *notes) next() []model.TaskItem {
 	most := min(len(n.queue), model.MaxTaskItems)
 	if n.single > 0 {
@@ -350,8 +354,8 @@ func (n *notes) next() []model.TaskItem {
 	return items
 }
 
-// took forgets those that were told.
-func (n *notes) took(err error) {
+// settle removes the items that were just written, or refused with err.
+func (n *notes) settle(err error) {
 	k := n.flying
 	for i := range n.queue[:k] {
 		o := &n.queue[i]
@@ -377,13 +381,13 @@ func (n *notes) took(err error) {
 	}
 }
 
-// giveUp forgets everything: nobody takes it any more.
+// giveUp drops everything: the engine no longer accepts it.
 func (n *notes) giveUp(err error) {
 	n.flying = len(n.queue)
-	n.took(err)
+	n.settle(err)
 }
 
-// write gives values their stored form and has the engine write them.
+// write seals the values and asks the engine to write them.
 func (t *Task) write(items []model.TaskItem, first int64) error {
 	p := t.pool
 	select {
@@ -399,7 +403,7 @@ func (t *Task) write(items []model.TaskItem, first int64) error {
 			if items[i].Kind == model.ItemLog || items[i].Value.Size() == 0 {
 				continue
 			}
-			sealed, err := t.sealed(ctx, items[i].Value)
+			sealed, err := t.sealValue(ctx, items[i].Value)
 			if err != nil {
 				return err
 			}
@@ -410,9 +414,9 @@ func (t *Task) write(items []model.TaskItem, first int64) error {
 	return p.session.Write(ctx, model.TaskWrite{Ref: t.claim.Ref, First: first, Items: items})
 }
 
-// tellNotes tells what the task has written before its report does away with the claim. What cannot
-// be told in time is left out.
-func (p *Pool) tellNotes(t *Task) {
+// flushNotes writes the remaining notes before the report ends the claim. Notes that cannot be
+// written within beatTimeout are dropped.
+func (p *Pool) flushNotes(t *Task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := t.notes
@@ -436,6 +440,6 @@ func (p *Pool) tellNotes(t *Task) {
 	timeout.Stop()
 	p.mu.Lock()
 	if left := len(n.queue); left > 0 {
-		p.log.Warn("what a task has written is not heard; it is left out", "activity", t.claim.Spec.Kind, "items", left)
+		p.log.Warn("the engine did not accept in time what a task wrote; it is dropped", "activity", t.claim.Spec.Kind, "items", left)
 	}
 }

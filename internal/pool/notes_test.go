@@ -26,7 +26,7 @@ func set(name, value string) model.TaskItem {
 	return model.TaskItem{Kind: model.ItemSet, Name: name, Value: model.Payload{Data: []byte(value)}}
 }
 
-// texts are what the engine has of a claim.
+// texts returns what the engine has from a claim.
 func (e *engine) texts(r model.ClaimRef) (out []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -36,14 +36,14 @@ func (e *engine) texts(r model.ClaimRef) (out []string) {
 	return out
 }
 
-// calls is how often something was written.
+// calls returns how often the pool wrote.
 func (e *engine) calls() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.writes
 }
 
-// refuses has writes answered so.
+// refuses sets the answer to writes.
 func (e *engine) refuses(f func(model.TaskWrite) error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -83,13 +83,13 @@ func TestNotesAreToldSoonAndTogether(t *testing.T) {
 			t.Fatalf("%s is told after a tenth of a second", got)
 		}
 		task.Log(line("d"))
-		// at once, behind what was written before
+		// at once, after what was written before
 		if err := task.Set(t.Context(), set("n", "1")); err != nil {
 			t.Fatal(err)
 		}
 
 		task.Log(line("e"))
-		e.finish(r, succeed) // the last ones, before the report
+		e.finish(r, succeed) // writes the last ones, before the report
 		if got := fmt.Sprint(e.texts(r)); got != "[a b c d n1 e]" || e.reportOf(r) == nil {
 			t.Fatalf("%s is told at the end", got)
 		}
@@ -110,15 +110,15 @@ func TestNothingIsToldOfATaskThatWritesNothing(t *testing.T) {
 	})
 }
 
-// While the engine is away, a task goes on; whoever wants to be sure waits; when it is back,
-// everything is there once.
+// While the engine is away, a task continues, and a caller of Set waits. When the engine is back,
+// it has everything once.
 func TestNotesWhileTheEngineIsAway(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
 		lose := 3
 
-		e.refuses(func(model.TaskWrite) error { // it is written, and the answer is lost
+		e.refuses(func(model.TaskWrite) error { // the write happens, but its answer is lost
 			if lose--; lose >= 0 {
 				return fault.New(fault.Unavailable, "away")
 			}
@@ -145,8 +145,9 @@ func TestNotesWhileTheEngineIsAway(t *testing.T) {
 	})
 }
 
-// A state is written, the answer is lost, and whoever set it goes away before it is told again: its
-// number stays its own, so that what is set next is not taken for a repetition.
+// A state is written, the answer is lost, and its caller stops waiting before the pool repeats the
+// write. The state keeps its number, so that the engine does not take the next write for a
+// repetition.
 func TestNotesOfThoseWhoDoNotWait(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
@@ -175,7 +176,7 @@ func TestNotesOfThoseWhoDoNotWait(t *testing.T) {
 	})
 }
 
-// A panic in code that seals values is an error of what was written, and of nothing else.
+// A panic in code that seals values fails that write, and nothing else.
 func TestPanicInSealingNotes(t *testing.T) {
 	cfg := pool.Config{Seal: func(_ context.Context, _ string, p model.Payload) (model.Payload, error) {
 		if string(p.Data) == "bad" {
@@ -202,7 +203,7 @@ func TestPanicInSealingNotes(t *testing.T) {
 	})
 }
 
-// More lines than fit are dropped; whoever streams waits until there is room.
+// Lines beyond the limit are dropped; Stream blocks until there is room.
 func TestNotesAreBounded(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
@@ -236,7 +237,7 @@ func TestNotesAreBounded(t *testing.T) {
 	})
 }
 
-// What is refused is left out, and nothing else is; whoever waits for it hears why.
+// A refused item is dropped, and nothing else is. A caller that waits for it gets the error.
 func TestRefusedNotes(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
@@ -267,14 +268,14 @@ func TestRefusedNotes(t *testing.T) {
 	})
 }
 
-// A task that is another worker's by now writes nothing, and is told so.
+// A task that another worker has by now cannot write, and gets an error.
 func TestNotesOfALostTask(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("deaf", model.TaskSpec{})
 		task := e.task(r)
 		task.Log(line("a"))
 		e.mu.Lock()
-		delete(e.claims, r) // nobody tells the pool
+		delete(e.claims, r) // without a message to the pool
 		e.lost[r] = true
 		e.mu.Unlock()
 		if err := task.Set(t.Context(), set("n", "1")); !errors.Is(err, pool.ErrLost) {
@@ -291,8 +292,7 @@ func TestNotesOfALostTask(t *testing.T) {
 	})
 }
 
-// Whatever the engine does with calls, what it has in the end is what the task wrote, in order,
-// once.
+// Whatever the engine does with calls, in the end it has what the task wrote, in order, once.
 func TestNotesArriveOnceInOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// states tells how the pool stands.
+// states reports the metrics of the pool.
 func (p *Pool) states(g *telemetry.States) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -30,14 +30,14 @@ func (p *Pool) states(g *telemetry.States) {
 	closed("draining", p.draining)
 }
 
-// failureWord is how an attempt failed, for its span; empty when it did not. To give a claim back
-// is no failure.
+// failureWord returns the kind of failure for the span of an attempt; empty if it did not fail.
+// Giving a claim back is not a failure.
 func failureWord(err error, returned bool) string {
 	if _, back := errors.AsType[*GiveBack](err); back {
 		return ""
 	}
 	if err == nil && !returned {
-		return "error" // its goroutine was ended
+		return "error" // the handler ended its goroutine
 	}
 	if err == nil {
 		return ""

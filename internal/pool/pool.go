@@ -17,45 +17,47 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// Config is what a pool works with. The zero value of each optional field is its default.
+// Config configures a pool. The zero value of an optional field selects its default.
 type Config struct {
-	Handlers map[string]Handler // by kind
-	// Slots is how many tasks run at once. Default 100.
+	Handlers map[string]Handler // by kind of task; required
+	// Slots is the number of tasks that run at once. Default 100.
 	Slots int
-	// Prefetch is how many more are claimed before there is a slot for them. Default none.
+	// Prefetch is the number of claims that the pool takes in advance, before it has a slot for
+	// them. Default 0.
 	Prefetch int
-	// HighLoad and LowLoad are shares of what it may hold: at the high one it takes nothing more,
-	// until it has come down to the low one. Default: no marks.
+	// HighLoad and LowLoad are shares of Capacity. At the high mark the pool takes no new claims
+	// until it has come down to the low mark. Default 0: no marks.
 	HighLoad, LowLoad float64
-	// HighMemory and LowMemory are the same for the memory of the process, as a share of its limit.
-	// Default 0.9 and 0.8, or eight ninths of the high one; without a limit they mean nothing.
+	// HighMemory and LowMemory are the same for the memory of the process, as a share of
+	// GOMEMLIMIT. Default 0.9 and 0.8; if only the high mark is set, the low mark is eight ninths
+	// of it. Without a memory limit they have no effect.
 	HighMemory, LowMemory float64
-	// Seal gives progress and other values that tasks write their stored form; nil when they have
-	// it.
+	// Seal converts progress and other values that tasks write to their stored form; nil if they
+	// already have it.
 	Seal func(ctx context.Context, kind string, p model.Payload) (model.Payload, error)
-	// Logger hears what an operator should know. Default: nobody.
+	// Logger receives messages for operators. Default: none.
 	Logger *slog.Logger
-	// Meter counts and Tracer makes spans; nil when nobody looks.
+	// Meter counts and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
-	// Base is the root of the contexts of all tasks; context.Background() by default.
+	// Base is the root of the contexts of all tasks. Default context.Background().
 	Base context.Context //nolint:containedctx // it is one
 
 	memory  func() float64 // for tests
-	collect func()         // the same
+	collect func()         // for tests
 }
 
-// How long things take.
+// Intervals and time-outs.
 const (
-	progressEvery = time.Second      // between two beats that are sent because of progress
+	progressEvery = time.Second      // between two beats that carry progress
 	memoryEvery   = 2 * time.Second  // between two looks at the memory
-	beatTimeout   = 10 * time.Second // of a call that beats
-	grace         = time.Second      // for handlers to return once their context has ended
+	beatTimeout   = 10 * time.Second // of one call
+	grace         = time.Second      // for a handler to return once its context has ended
 	leaveTimeout  = 5 * time.Second
-	backAfter     = 5 * time.Second // before what nobody here can execute is claimed again
+	backAfter     = 5 * time.Second // before a task without code here may be claimed again
 )
 
-// Pool executes tasks. It implements api.TaskWorker; none of those methods blocks.
+// Pool executes tasks. It implements api.TaskWorker; the methods of that interface do not block.
 type Pool struct {
 	cfg Config
 	log *slog.Logger
@@ -67,33 +69,33 @@ type Pool struct {
 
 	mu      sync.Mutex
 	session api.TaskSession
-	held    map[model.ClaimRef]*Task // all that the engine thinks we have
+	held    map[model.ClaimRef]*Task // all claims that the engine attributes to this pool
 	line    []*Task                  // those of them that wait for a slot
-	// those whose handler runs or whose outcome is being handed in, and handlers of claims that
-	// were lost
+	// busy holds the tasks whose handler runs or whose report is being delivered, including
+	// handlers of lost claims.
 	busy     map[*Task]struct{}
-	lost     int // how many of the busy ones are lost
-	handing  int // reports of claims that never began
-	told     int // how many claims we may hold, as the engine knows
+	lost     int // how many of the busy tasks are lost
+	handing  int // reports in flight of claims that never started
+	told     int // the capacity that the engine last received
 	telling  bool
 	paused   bool
 	draining bool
 	closed   bool
-	idle     chan struct{} // closed when nothing is busy, once it drains
+	idle     chan struct{} // closed when no task is busy; set once the pool drains
 
 	load, memory gate
-	littered     bool            // a task has ended since the garbage was collected for the gate
-	looks        *time.Timer     // at the memory; nil while nobody looks
-	beats        *time.Timer     // nil until the first
-	beatAt       time.Time       // when they are due; zero when not
-	beatenAt     time.Time       // when the last one was sent
-	beating      chan struct{}   // closed when the call that beats is over; nil while there is none
-	unheard      *episode.Source // beats that fail
-	unsealed     *episode.Source // progress that cannot be given its stored form
+	littered     bool            // a task has ended since the last garbage collection for the gate
+	looks        *time.Timer     // the next look at the memory; nil if none is scheduled
+	beats        *time.Timer     // the next beat; nil until the first
+	beatAt       time.Time       // when the next beat is due; zero if none is
+	beatenAt     time.Time       // when the last beat was sent
+	beating      chan struct{}   // closed when the beat in flight is over; nil while there is none
+	unheard      *episode.Source // failing beats
+	unsealed     *episode.Source // progress that cannot be sealed
 	unwatch      func()          // nil until Serve
 }
 
-// New makes a pool. It can be given claims at once; what it reports waits for Serve.
+// New returns a pool. It accepts claims at once; its reports wait for Serve.
 func New(cfg Config) *Pool {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 100
@@ -101,7 +103,7 @@ func New(cfg Config) *Pool {
 	if cfg.HighMemory <= 0 {
 		cfg.HighMemory, cfg.LowMemory = 0.9, 0.8
 	}
-	if cfg.LowMemory <= 0 { // no process comes down to nothing: it would never take a task again
+	if cfg.LowMemory <= 0 { // a low mark of 0 is never reached: the gate would stay shut
 		cfg.LowMemory = cfg.HighMemory * 8 / 9
 	}
 	if cfg.Logger == nil {
@@ -113,7 +115,7 @@ func New(cfg Config) *Pool {
 
 	if cfg.memory == nil {
 		if cfg.memory = memory; cfg.memory() == 0 {
-			cfg.HighMemory = 0 // there is no limit: nobody needs to look
+			cfg.HighMemory = 0 // without a limit there is nothing to watch
 		}
 	}
 
@@ -126,23 +128,23 @@ func New(cfg Config) *Pool {
 		load: gate{high: cfg.HighLoad, low: cfg.LowLoad}, memory: gate{high: cfg.HighMemory, low: cfg.LowMemory},
 	}
 
-	p.unheard = episode.New(p.log, "heartbeats of tasks are not heard; they are sent again", "heartbeats of tasks are heard again").Source()
+	p.unheard = episode.New(p.log, "heartbeats of tasks fail; they are sent again", "heartbeats of tasks arrive again").Source()
 	p.unsealed = episode.New(p.log, "progress of tasks cannot be stored", "progress of tasks can be stored again").Source()
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
 
-// Capacity is how many claims it may hold.
+// Capacity returns how many claims the pool may hold: slots and prefetch together.
 func (p *Pool) Capacity() int { return p.cfg.Slots + p.cfg.Prefetch }
 
-// Load is how many handlers run.
+// Load returns how many handlers run.
 func (p *Pool) Load() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.busy)
 }
 
-// Serve gives the pool the session to report to.
+// Serve gives the pool the session to report to. The caller must call it once.
 func (p *Pool) Serve(s api.TaskSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +157,7 @@ func (p *Pool) Serve(s api.TaskSession) {
 
 // ---- api.TaskWorker
 
-// Execute takes claims.
+// Execute accepts claims.
 func (p *Pool) Execute(claims []model.Claim) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,11 +166,12 @@ func (p *Pool) Execute(claims []model.Claim) {
 		c := &claims[i]
 		h, known := p.cfg.Handlers[c.Spec.Kind]
 		switch {
-		case p.closed || p.held[c.Ref] != nil: // the session is over, or it was told twice
+		case p.closed || p.held[c.Ref] != nil:
+			// the pool is closed, or the engine sent the claim twice
 		case p.draining:
 			back = append(back, model.TaskReport{Ref: c.Ref, Returned: true})
 		case !known:
-			p.log.Warn("there is no code for a task; it is given back", "activity", c.Spec.Kind, "queue", c.Spec.Queue)
+			p.log.Warn("this worker has no code for a task; it gives the task back", "activity", c.Spec.Kind, "queue", c.Spec.Queue)
 			back = append(back, model.TaskReport{Ref: c.Ref, Returned: true, After: backAfter})
 		default:
 			p.admit(&Task{pool: p, claim: c, run: h, limit: limitOf(c)})
@@ -179,7 +182,7 @@ func (p *Pool) Execute(claims []model.Claim) {
 	p.measure()
 }
 
-// admit takes a claim.
+// admit starts a claim or puts it in line for a slot.
 func (p *Pool) admit(t *Task) {
 	if t.claim.Canceled {
 		p.handAll([]model.TaskReport{t.canceledReport()})
@@ -197,7 +200,7 @@ func (p *Pool) admit(t *Task) {
 	p.armLocked(t.beatDue())
 }
 
-// startNext gives free slots to those in line.
+// startNext gives free slots to the tasks in line.
 func (p *Pool) startNext() {
 	for len(p.line) > 0 && len(p.busy) < p.cfg.Slots {
 		t := p.line[0]
@@ -214,25 +217,25 @@ func (p *Pool) start(t *Task) {
 	go p.execute(t)
 }
 
-// execute runs a handler to its end, whatever that is.
+// execute runs a handler and delivers its outcome, however the handler ends.
 func (p *Pool) execute(t *Task) {
 	var (
 		out      model.Payload
 		err      error
 		returned bool
 	)
-	defer func() { // also when the handler ends its goroutine
+	defer func() { // runs also if the handler ends its goroutine
 		if !returned {
 			err = replay.ExitFailure("activity " + t.claim.Spec.Kind)
 		}
-		p.finished(t, out, err)
+		p.finish(t, out, err)
 	}()
 	out, err = t.call()
 	returned = true
 }
 
-// finished hands in the outcome of a handler, if anybody wants it, and frees its slot.
-func (p *Pool) finished(t *Task, out model.Payload, err error) {
+// finish delivers the outcome of a handler unless the claim is lost, and frees the slot.
+func (p *Pool) finish(t *Task, out model.Payload, err error) {
 	t.cancel(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -246,16 +249,16 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 		}
 		r := t.report(out, err)
 		if r.Failure != nil || r.Returned {
-			p.tellLast(t)
+			p.sendLastProgress(t)
 		}
 		if wrote {
-			p.tellNotes(t)
+			p.flushNotes(t)
 		}
 		p.hand(p.ctx, r)
 		p.mu.Lock()
 	}
 
-	if _, counts := p.busy[t]; !counts { // it was left alone
+	if _, counts := p.busy[t]; !counts { // Close has abandoned it
 		return
 	}
 	delete(p.busy, t)
@@ -272,14 +275,14 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 	p.rest()
 }
 
-// drop takes a claim out of what the engine thinks we have.
+// drop removes a claim from the ones that we hold.
 func (p *Pool) drop(t *Task) {
 	if p.held[t.claim.Ref] == t {
 		delete(p.held, t.claim.Ref)
 	}
 }
 
-// rest tells whoever waits for it that nothing is busy.
+// rest closes the idle channel if no task is busy.
 func (p *Pool) rest() {
 	if p.idle != nil && len(p.busy) == 0 && p.handing == 0 {
 		close(p.idle)
@@ -287,7 +290,7 @@ func (p *Pool) rest() {
 	}
 }
 
-// hand hands a report in, once there is somebody to hand it to.
+// hand delivers a report. It waits for the session first.
 func (p *Pool) hand(ctx context.Context, r model.TaskReport) {
 	select {
 	case <-p.joined:
@@ -299,7 +302,7 @@ func (p *Pool) hand(ctx context.Context, r model.TaskReport) {
 	}
 }
 
-// handAll hands in reports of claims whose handlers never began.
+// handAll delivers reports of claims whose handlers never started.
 func (p *Pool) handAll(reports []model.TaskReport) {
 	if len(reports) == 0 || p.closed {
 		return
@@ -316,7 +319,8 @@ func (p *Pool) handAll(reports []model.TaskReport) {
 	})
 }
 
-// Stop tells a handler that its outcome is not wanted any more, or that it may come to an end.
+// Stop tells the pool that a claim is lost, or that its task was canceled. A lost task no longer
+// has a claim; a canceled one may still report.
 func (p *Pool) Stop(claim model.ClaimRef, why model.StopReason) {
 	p.mu.Lock()
 	t := p.held[claim]
@@ -331,12 +335,12 @@ func (p *Pool) Stop(claim model.ClaimRef, why model.StopReason) {
 	}
 }
 
-// stopLocked returns the cause with which the context of the task is to be ended, without the lock;
-// nil when it is not.
+// stopLocked applies a stop. It returns the cause to end the task's context with; nil if the
+// context stays. The caller ends the context after it has released the lock.
 func (p *Pool) stopLocked(t *Task, why model.StopReason) error {
 	was := t.state
 	if was == reporting {
-		return nil // it has come to an end
+		return nil // the handler has returned
 	}
 
 	if was == waiting {
@@ -355,22 +359,22 @@ func (p *Pool) stopLocked(t *Task, why model.StopReason) error {
 	p.drop(t)
 	t.state = gone
 	p.lost++
-	time.AfterFunc(grace, func() { p.overstayed(t) })
+	time.AfterFunc(grace, func() { p.warnOverstay(t) })
 
 	return ErrLost
 }
 
-// overstayed tells of a handler that goes on although its context has ended. Its slot is not free.
-func (p *Pool) overstayed(t *Task) {
+// warnOverstay logs a handler that ignores the end of its context. Its slot stays occupied.
+func (p *Pool) warnOverstay(t *Task) {
 	p.mu.Lock()
 	_, runs := p.busy[t]
 	p.mu.Unlock()
 	if runs {
-		p.log.Warn("a task ignores that its context has ended; its slot is not free", "activity", t.claim.Spec.Kind, "attempt", t.claim.Attempt)
+		p.log.Warn("a task ignores the end of its context; its slot stays occupied", "activity", t.claim.Spec.Kind, "attempt", t.claim.Attempt)
 	}
 }
 
-// Settled hears what has become of a report.
+// Settled receives the outcome of a report.
 func (p *Pool) Settled(claim model.ClaimRef, err error) {
 	if err != nil {
 		p.log.Info("the outcome of a task came too late", "task", claim.String(), "error", err)
@@ -379,7 +383,7 @@ func (p *Pool) Settled(claim model.ClaimRef, err error) {
 
 // ---- pressure
 
-// measure looks how high things stand after something has changed.
+// measure updates the levels after a change.
 func (p *Pool) measure() {
 	p.load.level(float64(len(p.held)+p.lost) / float64(p.Capacity()))
 	if p.looks == nil && p.memory.high > 0 && !p.closed && (len(p.held) > 0 || p.memory.shut) {
@@ -388,7 +392,7 @@ func (p *Pool) measure() {
 	p.tellLocked()
 }
 
-// look looks at the memory, as long as there is something to do or to wait for.
+// look checks the memory. It repeats while the pool holds claims or its gate is shut.
 func (p *Pool) look() {
 	v := p.cfg.memory()
 	if p.mayBeGarbage(v) {
@@ -404,17 +408,18 @@ func (p *Pool) look() {
 
 	switch {
 	case p.memory.shut && !was:
-		p.log.Warn("the memory of the process is full; no more tasks are taken", "share", v)
+		p.log.Warn("the memory of the process is full; the pool takes no further tasks", "share", v)
 	case was && !p.memory.shut:
-		p.log.Info("the memory of the process is free again; tasks are taken", "share", v)
+		p.log.Info("the process has memory again; the pool takes tasks", "share", v)
 	}
 
 	p.measure()
 }
 
-// mayBeGarbage reports whether the garbage should be collected before the gate goes by the level:
-// to shut it for what nobody uses would stop a process that has room, and one that takes no tasks
-// allocates nothing, so that nothing would have the runtime collect what the last ones have left.
+// mayBeGarbage reports whether to collect garbage before the gate acts on the level. Shutting the
+// gate because of garbage would stop a process that has room. Opening it again needs a collection
+// too: a process that takes no tasks allocates nothing, so the runtime would never collect what the
+// last tasks left behind.
 func (p *Pool) mayBeGarbage(v float64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -425,7 +430,7 @@ func (p *Pool) mayBeGarbage(v float64) bool {
 	return true
 }
 
-// Pause takes no more tasks until Resume; those that run go on.
+// Pause stops taking tasks until Resume. Running tasks continue.
 func (p *Pool) Pause() { p.pause(true) }
 
 // Resume undoes Pause.
@@ -438,7 +443,7 @@ func (p *Pool) pause(on bool) {
 	p.measure()
 }
 
-// want is how many claims it may hold now.
+// want returns how many claims the pool may hold now.
 func (p *Pool) want() int {
 	if p.draining || p.paused || p.load.shut || p.memory.shut {
 		return 0
@@ -446,8 +451,8 @@ func (p *Pool) want() int {
 	return max(p.Capacity()-p.lost, 0)
 }
 
-// tellLocked has the engine told how many claims the pool may hold, if that has changed: by a
-// goroutine of its own, because the engine may be calling us.
+// tellLocked tells the engine how many claims the pool may hold, if that has changed. It does so on
+// another goroutine, because the engine may be calling us.
 func (p *Pool) tellLocked() {
 	if p.telling || p.closed || p.session == nil || p.want() == p.told {
 		return

@@ -111,7 +111,7 @@ func TestTaskWithoutCodeIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestAttemptEndsInTime has an attempt take longer than it may.
+// TestAttemptEndsInTime lets an attempt take longer than it may.
 func TestAttemptEndsInTime(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{ToClose: time.Minute})
@@ -124,8 +124,8 @@ func TestAttemptEndsInTime(t *testing.T) {
 	})
 }
 
-// TestCancel reaches the handler, whose report counts, and one that waits in line, which never
-// begins.
+// TestCancel cancels a running handler, whose report counts, and a task that waits in line, which
+// never starts.
 func TestCancel(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {
 		a, b := e.claim("polite", model.TaskSpec{}), e.claim("polite", model.TaskSpec{})
@@ -150,8 +150,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestLostClaimIsNotReported lets claims be lost: while the handler runs, while it waits in line. A
-// handler that goes on keeps its slot, and the engine is told.
+// TestLostClaimIsNotReported loses claims while the handler runs and while it waits in line. A
+// handler that continues keeps its slot, and the engine learns about that.
 func TestLostClaimIsNotReported(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {
 		a, b := e.claim("deaf", model.TaskSpec{}), e.claim("polite", model.TaskSpec{})
@@ -178,8 +178,8 @@ func TestLostClaimIsNotReported(t *testing.T) {
 	})
 }
 
-// TestBeats demands beats for all claims at a third of the shortest time-out, and none when nobody
-// needs one.
+// TestBeats expects beats for all claims at a third of the shortest time-out, and no beats when no
+// claim needs one.
 func TestBeats(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 2}, func(t *testing.T, e *engine) {
 		a := e.claim("polite", model.TaskSpec{})
@@ -225,7 +225,7 @@ func TestBeats(t *testing.T) {
 	})
 }
 
-// TestBeatsAreSentAgain has beats that nobody hears.
+// TestBeatsAreSentAgain lets beats fail.
 func TestBeatsAreSentAgain(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		e.locked(func() { e.deaf = true })
@@ -245,8 +245,8 @@ func TestBeatsAreSentAgain(t *testing.T) {
 	})
 }
 
-// TestProgressJoinsTheNextBeat reports progress often: the last of it is told, at most once a
-// second.
+// TestProgressJoinsTheNextBeat reports progress often: the pool sends the last value, at most once
+// a second.
 func TestProgressJoinsTheNextBeat(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprint(sealed), func(t *testing.T) {
@@ -290,9 +290,9 @@ func TestProgressJoinsTheNextBeat(t *testing.T) {
 	}
 }
 
-// TestLastProgressIsToldBeforeTheReport has attempts fail, snooze and be given back right after
-// they have reported progress, which the next one begins with; and when they succeed, nobody needs
-// it.
+// TestLastProgressIsToldBeforeTheReport lets attempts fail, snooze and be given back right after
+// they have reported progress: the next attempt starts with it. When an attempt succeeds, the pool
+// drops its progress.
 func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		for name, c := range map[string]struct {
@@ -316,7 +316,7 @@ func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 
 				bubble(t, cfg, func(t *testing.T, e *engine) {
 					r := e.claim("polite", model.TaskSpec{})
-					// the first is told at once, the others would be told in a second
+					// the first is sent at once, the others would be sent in a second
 					for i := range 3 {
 						if err := e.jobs[r].t.Progress(model.Payload{Data: fmt.Append(nil, i)}); err != nil {
 							t.Fatal(err)
@@ -347,8 +347,8 @@ func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 	}
 }
 
-// TestPanicInSealing is a mistake of whoever provides keys or stores: the progress is not told,
-// everything else goes on.
+// TestPanicInSealing panics in the code that seals values: the progress is dropped, everything else
+// continues.
 func TestPanicInSealing(t *testing.T) {
 	cfg := pool.Config{Seal: func(_ context.Context, _ string, p model.Payload) (model.Payload, error) {
 		if string(p.Data) == "bad" {
@@ -378,8 +378,7 @@ func TestPanicInSealing(t *testing.T) {
 	})
 }
 
-// TestCloseTwice has two wait for the end, and both hear of it: when all is done, and when
-// something goes on for ever.
+// TestCloseTwice closes twice. Both calls return: when all tasks are done, and when one never ends.
 func TestCloseTwice(t *testing.T) {
 	for _, kind := range []string{"polite", "deaf"} {
 		t.Run(kind, func(t *testing.T) {
@@ -406,7 +405,7 @@ func TestCloseTwice(t *testing.T) {
 	}
 }
 
-// TestDrain lets what runs come to an end, and takes nothing new. Beats go on meanwhile.
+// TestDrain lets running tasks finish and takes no new ones. Beats continue.
 func TestDrain(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {
 		a, b := e.claim("polite", model.TaskSpec{Silence: 3 * time.Second}), e.claim("polite", model.TaskSpec{})
@@ -420,7 +419,7 @@ func TestDrain(t *testing.T) {
 		if e.slots != 0 || len(e.beats) < 9 {
 			t.Errorf("%d slots, %d beats", e.slots, len(e.beats))
 		}
-		c := e.claim("polite", model.TaskSpec{}) // was on its way
+		c := e.claim("polite", model.TaskSpec{}) // was already in flight
 		if got := e.reportOf(c); got == nil || !got.Returned {
 			t.Errorf("what comes late is not given back: %+v", got)
 		}
@@ -434,8 +433,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestDrainGivesBack ends the time of a drain: claims are given back without consuming an attempt,
-// also that of a handler that goes on.
+// TestDrainGivesBack lets the time of a drain run out: claims are given back without consuming an
+// attempt, including the claim of a handler that continues.
 func TestDrainGivesBack(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		a, b := e.claim("polite", model.TaskSpec{}), e.claim("deaf", model.TaskSpec{})
@@ -454,15 +453,15 @@ func TestDrainGivesBack(t *testing.T) {
 		if cause := context.Cause(job.ctx); !errors.Is(cause, pool.ErrShutdown) {
 			t.Errorf("the context ended with %v", cause)
 		}
-		e.finish(b, succeed) // is not heard
+		e.finish(b, succeed) // has no effect
 		if len(e.reports) != 2 {
 			t.Errorf("%d reports", len(e.reports))
 		}
 	})
 }
 
-// TestWorkThatIsDoneCountsAfterTheDeadline has a handler that finishes what it does when its
-// context ends.
+// TestWorkThatIsDoneCountsAfterTheDeadline has a handler that completes its work when its context
+// ends.
 func TestWorkThatIsDoneCountsAfterTheDeadline(t *testing.T) {
 	run := func(ctx context.Context, _ *pool.Task) (model.Payload, error) {
 		<-ctx.Done()
@@ -479,7 +478,7 @@ func TestWorkThatIsDoneCountsAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// TestFullEngine has reports wait: beats go on, and the slot is not free.
+// TestFullEngine delays reports: beats continue, and the slot stays occupied.
 func TestFullEngine(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1}, func(t *testing.T, e *engine) {
 		e.full = make(chan struct{})
@@ -498,8 +497,7 @@ func TestFullEngine(t *testing.T) {
 	})
 }
 
-// TestHighMemoryAlone has a high mark only: below it there is a low one that a process can come
-// down to.
+// TestHighMemoryAlone sets only a high mark: the default low mark is one that a process can reach.
 func TestHighMemoryAlone(t *testing.T) {
 	var level atomic.Value
 	level.Store(0.7)
@@ -521,8 +519,8 @@ func TestHighMemoryAlone(t *testing.T) {
 	})
 }
 
-// TestMemoryFullOfGarbage has the memory be full of what nobody uses: that shuts nothing, and a
-// process that is shut and has nothing to do collects what its last tasks have left.
+// TestMemoryFullOfGarbage fills the memory with garbage. That does not shut the gate, and a process
+// with a shut gate and no tasks collects what its last tasks have left.
 func TestMemoryFullOfGarbage(t *testing.T) {
 	var used, garbage atomic.Int64 // in hundredths
 	collections := atomic.Int64{}
@@ -609,7 +607,7 @@ func TestPressure(t *testing.T) {
 		for _, r := range rs[4:] {
 			e.finish(r, succeed)
 		}
-		level.Store(0.1) // with nothing to do it still looks
+		level.Store(0.1) // it still looks while it is idle
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if e.slots != 10 {
@@ -621,7 +619,7 @@ func TestPressure(t *testing.T) {
 	})
 }
 
-// TestIdlePoolCostsNothing: nothing wakes it.
+// TestIdlePoolCostsNothing checks that no timer wakes an idle pool.
 func TestIdlePoolCostsNothing(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1000}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{Silence: 30 * time.Second})

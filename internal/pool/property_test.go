@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/pool"
 )
 
-// TestGate is E44: between the marks nothing changes; it shuts at the high mark only, and opens at
-// the low one only.
+// TestGate is E44: between the marks nothing changes. The gate shuts only at the high mark and
+// opens only at the low one.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -39,10 +39,9 @@ func TestGate(t *testing.T) {
 	})
 }
 
-// TestPool lets random things happen to a pool. E43: its load stays within its slots and comes back
-// to 0, whatever handlers do. E45: when it has been closed it holds no claim; those whose time was
-// over are given back without consuming an attempt; every claim that was not lost is reported
-// exactly once.
+// TestPool does random things to a pool. E43: its load stays within its slots and returns to 0,
+// whatever handlers do. E45: a closed pool holds no claim; claims whose time ran out are given back
+// without consuming an attempt; each claim that was not lost is reported exactly once.
 func TestPool(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		slots := rapid.IntRange(1, 4).Draw(rt, "slots")
@@ -63,7 +62,7 @@ func TestPool(t *testing.T) {
 func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error {
 	e := newEngine(cfg)
 	outcomes := []func() (model.Payload, error){succeed, failed, panics, exits, snoozes}
-	var gone []*job // whose handlers go on when the pool is closed
+	var gone []*job // whose handlers continue after the pool is closed
 
 	for _, b := range steps {
 		pick := int(b >> 3)
@@ -98,7 +97,7 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 
 	before := len(e.reports)
 	had := e.all()
-	_ = e.close(drain) // names what was left alone
+	_ = e.close(drain) // the error names the abandoned ones
 	synctest.Wait()
 	if load := e.p.Load(); load != 0 {
 		return fmt.Errorf("load %d when it is closed", load)
@@ -139,7 +138,7 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 	return e.err()
 }
 
-// running are the claims whose handlers run, in the order in which they were handed out.
+// running returns the claims whose handlers run, in the order in which they were handed out.
 func (e *engine) running() (rs []model.ClaimRef) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -151,7 +150,7 @@ func (e *engine) running() (rs []model.ClaimRef) {
 	return rs
 }
 
-// all are the claims that the pool has.
+// all returns the claims that the pool has.
 func (e *engine) all() (rs []model.ClaimRef) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

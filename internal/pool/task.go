@@ -12,33 +12,33 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Why the context of a task ends, beside replay.ErrCanceled and replay.ErrTimeout.
+// Causes of the end of a task's context, in addition to replay.ErrCanceled and replay.ErrTimeout.
 var (
-	// ErrLost tells that nobody wants the outcome from this worker any more: the task timed out,
-	// somebody else has it, or its workflow gave up on it or has ended.
-	ErrLost = fault.New(fault.Conflict, "the task is not this worker's any more: it timed out, another one has it, or its workflow does not wait for it")
-	// ErrShutdown tells that the worker closes; the task goes on elsewhere.
+	// ErrLost means that the engine no longer accepts the outcome from this worker: the task timed
+	// out, another worker has it, or its workflow gave up on it or has ended.
+	ErrLost = fault.New(fault.Conflict, "the task no longer belongs to this worker: it timed out, another worker has it, or its workflow no longer waits for it")
+	// ErrShutdown means that the worker closes; another worker will execute the task.
 	ErrShutdown = fault.New(fault.Unavailable, "the worker shuts down: the task is given back")
 )
 
 // Handler executes tasks of one kind.
 type Handler struct {
-	// Run does the work. Its context ends when the outcome is not wanted any more, when the attempt
-	// takes too long, and when the worker closes.
+	// Run does the work. Its context ends when the claim is lost, when the attempt takes too long,
+	// and when the worker closes.
 	Run func(ctx context.Context, t *Task) (model.Payload, error)
-	// Owner is what Task.Owner returns.
+	// Owner is the value that Task.Owner returns.
 	Owner any
-	// Worth decides whether an error is worth another attempt; nil when every one is.
+	// Worth decides whether an error is worth another attempt; nil if every error is.
 	Worth func(error) bool
 }
 
-// GiveBack is an error by which a handler gives its claim back, without consuming an attempt.
+// GiveBack is an error with which a handler gives its claim back without consuming an attempt.
 type GiveBack struct {
-	After time.Duration // when it may be claimed again
-	Err   error         // why, for the log; nil when the task itself asked for it
+	After time.Duration // the pause before it may be claimed again
+	Err   error         // the reason, for the log; nil if the task asked for it
 }
 
-// Error says what was asked for; it is seen where there is no claim to give back.
+// Error describes the request. Users see it only where there is no claim to give back.
 func (g *GiveBack) Error() string {
 	if g.Err != nil {
 		return g.Err.Error()
@@ -46,7 +46,7 @@ func (g *GiveBack) Error() string {
 	return fmt.Sprintf("asks to be tried again in %s, which only a queued activity can", g.After)
 }
 
-// Unwrap is why.
+// Unwrap returns the reason.
 func (g *GiveBack) Unwrap() error { return g.Err }
 
 // Task is a claim that a pool holds.
@@ -54,39 +54,40 @@ type Task struct {
 	pool   *Pool
 	claim  *model.Claim
 	run    Handler
-	limit  time.Duration   // of the attempt; 0 for none
+	limit  time.Duration   // of the attempt; 0 for no limit
 	ctx    context.Context //nolint:containedctx // it is the unit of work
 	cancel context.CancelCauseFunc
-	values taskContext // what the handler gets, with the contexts above inside
+	values taskContext // the context that the handler gets, which wraps ctx
 
 	received time.Time
-	late     bool // its handler returned because the attempt took too long
+	late     bool // the handler returned because the attempt took too long
 
 	// Guarded by the mutex of the pool.
 	state    taskState
-	beaten   time.Time      // when the engine last heard of it
-	progress *model.Payload // to be told by the next beat
-	next     *model.Payload // has not got its stored form yet
-	sealing  chan struct{}  // closed when nobody seals it any more; nil while nobody does
-	notes    *notes         // what it has written and the engine has not taken; nil until it writes
+	beaten   time.Time      // when the engine last received a beat
+	progress *model.Payload // for the next beat
+	next     *model.Payload // the latest progress that is not sealed yet
+	sealing  chan struct{}  // closed when sealing ends; nil while no goroutine seals
+	notes    *notes         // writes that the engine has not accepted; nil until the first
 }
 
+// taskState says how far a task is.
 type taskState uint8
 
 const (
 	waiting   taskState = iota // for a slot
 	running                    // its handler runs
 	reporting                  // its handler has returned
-	gone                       // it is not ours any more, although its handler may still run
+	gone                       // the claim is lost, although the handler may still run
 )
 
-// Claim is what was claimed.
+// Claim returns the claim of the task.
 func (t *Task) Claim() *model.Claim { return t.claim }
 
-// Owner is whatever the handler of the task belongs to.
+// Owner returns the owner that its Handler names.
 func (t *Task) Owner() any { return t.run.Owner }
 
-// taskContext is the context of a handler. It is part of the task, because there is one for each.
+// taskContext is the context of a handler. It is embedded in the task to save an allocation.
 type taskContext struct {
 	replay.ClaimContext
 
@@ -95,7 +96,7 @@ type taskContext struct {
 
 type taskKey struct{}
 
-// Value finds the task, the step that it is, or what the contexts around it hold.
+// Value returns the task, its step, or a value of the enclosing contexts.
 func (c *taskContext) Value(key any) any {
 	if _, ok := key.(taskKey); ok {
 		return c.task
@@ -103,13 +104,13 @@ func (c *taskContext) Value(key any) any {
 	return c.ClaimContext.Value(key)
 }
 
-// From is the task that a context belongs to, nil outside of tasks.
+// From returns the task that a context belongs to; nil outside of tasks.
 func From(ctx context.Context) *Task {
 	t, _ := ctx.Value(taskKey{}).(*Task)
 	return t
 }
 
-// Err is why the context of the task has ended; nil while it has not.
+// Err returns why the context of the task has ended; nil while it has not.
 func (t *Task) Err() error {
 	if t.ctx.Err() == nil {
 		return nil
@@ -117,8 +118,8 @@ func (t *Task) Err() error {
 	return context.Cause(t.ctx)
 }
 
-// Progress has the next beat tell how far the task has come. Of several within a short time the
-// last one is told.
+// Progress records how far the task has come; the next beat carries it. If a task reports several
+// times within a second, only the last value is sent.
 func (t *Task) Progress(v model.Payload) error {
 	if err := t.Err(); err != nil {
 		return err
@@ -145,9 +146,9 @@ func (t *Task) Progress(v model.Payload) error {
 	return nil
 }
 
-// seal gives progress its stored form, on a goroutine of its own: that may take its time, and beats
-// must not wait for it. It does not end with the context of the task, because what was reported
-// before that counts.
+// seal converts progress to its stored form. It runs on its own goroutine because sealing may be
+// slow and beats must not wait for it. It continues after the task's context has ended: progress
+// that was reported before the end counts.
 func (t *Task) seal() {
 	p := t.pool
 	p.mu.Lock()
@@ -158,7 +159,7 @@ func (t *Task) seal() {
 		t.next = nil
 		p.mu.Unlock()
 		ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
-		sealed, err := t.sealed(ctx, v)
+		sealed, err := t.sealValue(ctx, v)
 		cancel()
 		p.mu.Lock()
 		if err != nil {
@@ -174,9 +175,9 @@ func (t *Task) seal() {
 	t.sealing = nil
 }
 
-// sealed is a value in its stored form. That is made by code of users (encryption, stores of
-// blobs): a panic in it is an error, as it is where outcomes are sealed.
-func (t *Task) sealed(ctx context.Context, v model.Payload) (sealed model.Payload, err error) {
+// sealValue returns a value in its stored form. Sealing is code of users (encryption, blob stores),
+// so a panic in it becomes an error, as it does where outcomes are sealed.
+func (t *Task) sealValue(ctx context.Context, v model.Payload) (sealed model.Payload, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = replay.PanicFailure(v)
@@ -185,14 +186,14 @@ func (t *Task) sealed(ctx context.Context, v model.Payload) (sealed model.Payloa
 	return t.pool.cfg.Seal(ctx, t.claim.Spec.Kind, v)
 }
 
-// call runs the handler and turns a panic into an error. Errors are code of users as well: one that
-// panics when it is asked what it says (a nil of a type that does not expect it) is asked here for
-// the first time, where that harms nobody.
+// call runs the handler and turns a panic into an error. The error values are code of users as
+// well: an error whose Error method panics (a nil of a type that does not expect it) must panic
+// here, where call recovers it, rather than in report.
 func (t *Task) call() (out model.Payload, err error) {
 	ctx, span := t.pool.cfg.Tracer.Task(t.ctx, t.claim)
 	returned := false
 	if span != nil {
-		// the last one: it hears of panics, too
+		// deferred first, so it runs last and sees panics, too
 		defer func() { span.End(failureWord(err, returned)) }()
 	}
 
@@ -218,7 +219,7 @@ func (t *Task) call() (out model.Payload, err error) {
 	return out, err
 }
 
-// report is how the claim ended.
+// report builds the report of how the claim ended.
 func (t *Task) report(out model.Payload, err error) model.TaskReport {
 	r := model.TaskReport{Ref: t.claim.Ref}
 	back, asked := errors.AsType[*GiveBack](err)
@@ -237,16 +238,15 @@ func (t *Task) report(out model.Payload, err error) model.TaskReport {
 		}
 		r.Failure.Permanent = r.Failure.Permanent || !t.worth(err, r.Failure)
 		if d, ok := replay.RetryAfterOf(err); ok {
-			r.RetryAfter = max(d, 1) // 0 is what the policy says
+			r.RetryAfter = max(d, 1) // 0 means the interval of the policy
 		}
 	}
 
 	return r
 }
 
-// worth asks the policy of the activity, unless whoever scheduled the task gave another one. One
-// that panics has no opinion, so that another attempt is made, and people see why in what is
-// recorded.
+// worth asks the retry policy of the activity, unless the scheduler of the task gave another
+// policy. A policy that panics counts as "try again", and the recorded failure says so.
 func (t *Task) worth(err error, recorded *model.Failure) (again bool) {
 	if t.run.Worth == nil || t.claim.Spec.Retry.Given {
 		return true
@@ -260,12 +260,12 @@ func (t *Task) worth(err error, recorded *model.Failure) (again bool) {
 	return t.run.Worth(err)
 }
 
-// canceledReport is that of a task which was asked to end before its handler had begun.
+// canceledReport is the report of a task that was canceled before its handler started.
 func (t *Task) canceledReport() model.TaskReport {
 	return model.TaskReport{Ref: t.claim.Ref, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "canceled before it began", Permanent: true}}
 }
 
-// limitOf is how long an attempt may take, by the owner's clock.
+// limitOf returns how long an attempt may take, by the owner's clock.
 func limitOf(c *model.Claim) time.Duration {
 	if c.Deadline != 0 {
 		return max(c.Deadline.Std().Sub(c.Claimed.Std()), 1)

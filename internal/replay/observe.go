@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // states tells how the worker stands.
@@ -25,7 +26,7 @@ func (w *Worker) observed(ctx context.Context, a *ask) (inner context.Context, e
 	if s := StepFrom(ctx); s != nil {
 		attempt = s.attempt
 	}
-	ctx, span := w.cfg.Tracer.Activity(ctx, start.Trace, start.Address, start.Run, a.name, attempt)
+	ctx, span := w.cfg.Tracer.Activity(ctx, &tracing.Attempt{Trace: start.Trace, Address: start.Address, Run: start.Run, Activity: a.name, Number: attempt})
 	begun := time.Now()
 	return ctx, func(err error) {
 		w.cfg.Meter.Took(telemetry.ActivitySeconds, time.Since(begun), a.name)

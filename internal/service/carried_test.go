@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What a run that begins with a past has from there counts like what it has recorded itself.
+// Events that a run carries from its past count like the ones that it has recorded itself.
 func TestStateAndPinOfAPast(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)

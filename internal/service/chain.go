@@ -9,12 +9,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// maxChain bounds how far an explanation follows what waits for what.
+// maxChain bounds how many links an explanation follows.
 const maxChain = 8
 
-// follow follows the main reason of a run to its cause: a child, the section that holds a lock, the
-// entity or the execution that is to answer. What cannot be read ends the chain: it is an
-// explanation, and not the answer itself.
+// follow follows the main reason of a run to its cause: a child, the section that holds a lock, or
+// the entity or execution that must answer. A link that cannot be read ends the chain: the chain
+// only explains, it is not the answer itself.
 func (j *judge) follow(ctx context.Context, of *model.Start, reasons []model.Reason) (chain []api.Link) {
 	seen := map[model.Address]bool{of.Address: true}
 	for len(reasons) > 0 && len(chain) < maxChain {
@@ -38,7 +38,7 @@ func (j *judge) follow(ctx context.Context, of *model.Start, reasons []model.Rea
 	return chain
 }
 
-// next is the execution or the entity that a reason is about.
+// next returns the execution or entity that a reason is about.
 func (j *judge) next(ctx context.Context, tenant string, r *model.Reason) (a model.Address, ok bool) {
 	switch r.Code {
 	case model.WaitChild, model.WaitAnswer:
@@ -60,7 +60,8 @@ func (j *judge) next(ctx context.Context, tenant string, r *model.Reason) (a mod
 	}
 }
 
-// why is why an execution or an entity does not move; ok is false when it is not known, or does.
+// why returns why an execution or entity does not move. ok is false if that is unknown, or if it
+// moves.
 func (j *judge) why(ctx context.Context, a model.Address) (reasons []model.Reason, ok bool) {
 	if a.IsEntity() {
 		info, err := j.entityAt(ctx, a)
@@ -77,8 +78,8 @@ func (j *judge) why(ctx context.Context, a model.Address) (reasons []model.Reaso
 	return reasons, err == nil && len(reasons) > 0
 }
 
-// aliveFor says which code the live processes have, when the execution or what it waits for lacks
-// some.
+// aliveFor lists the code of the live processes, if the execution or a link of its chain lacks
+// code.
 func (j *judge) aliveFor(d *api.Description) []string {
 	lacks := func(r *model.Reason) bool { return r.Code == model.WaitWorker || r.Code == model.WaitElsewhere }
 	for i := range d.Reasons {
@@ -94,7 +95,7 @@ func (j *judge) aliveFor(d *api.Description) []string {
 	return nil
 }
 
-// nameOf is an address as people write it.
+// nameOf returns an address as people write it.
 func nameOf(a model.Address) string {
 	return strings.TrimPrefix(a.Type, model.EntityPrefix) + "/" + a.Key
 }

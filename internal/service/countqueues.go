@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxCounted bounds how many open executions are looked through to count queues.
+	// maxCounted bounds how many open executions a count of queues visits.
 	maxCounted = 100_000
-	// maxHistories bounds how many histories are read for it.
+	// maxHistories bounds how many histories it reads.
 	maxHistories = 2000
 )
 
 // AskQueuesFunc asks a node for the tasks of its runs, by queue.
 type AskQueuesFunc func(ctx context.Context, node model.NodeID) ([]peer.QueueCount, error)
 
-// AskQueuesBy has the service ask other nodes about queues; see AskBy.
+// AskQueuesBy sets how the service asks other nodes about queues; see AskBy.
 func (s *Service) AskQueuesBy(ask AskQueuesFunc) { s.askQueues = ask }
 
 // census collects queues by name.
@@ -34,7 +34,7 @@ type census struct {
 	list   api.QueueList
 }
 
-// at is the entry of a queue.
+// at returns the entry of a queue, and creates it if necessary.
 func (c *census) at(name string) *api.QueueInfo {
 	i := slices.IndexFunc(c.list.Queues, func(q api.QueueInfo) bool { return q.Name == name })
 	if i < 0 {
@@ -73,8 +73,8 @@ func (s *Service) ListQueues(ctx context.Context, tenant string) (api.QueueList,
 	return c.list, nil
 }
 
-// askQueues asks every node that owns shards. ok is false unless all shards have a live owner, and
-// all of these have answered.
+// askQueues asks every node that owns shards. ok is false unless all shards have a live owner and
+// all owners have answered.
 func (j *judge) askQueues(ctx context.Context) (counts []peer.QueueCount, ok bool) {
 	s := j.service
 	own := model.NodeID{}
@@ -108,7 +108,7 @@ func (j *judge) askQueues(ctx context.Context) (counts []peer.QueueCount, ok boo
 			}
 		case s.askQueues != nil && s.store.Info().Shared:
 			wg.Go(func() {
-				// else the store is looked through
+				// Without its answer, the census reads the store.
 				if more, err := s.askQueues(ctx, node); err == nil {
 					add(more)
 				}
@@ -119,7 +119,7 @@ func (j *judge) askQueues(ctx context.Context) (counts []peer.QueueCount, ok boo
 	return counts, answered == len(owners)
 }
 
-// add adds up what the nodes have counted.
+// add adds up the counts of the nodes.
 func (c *census) add(counts []peer.QueueCount) {
 	for i := range counts {
 		n := &counts[i]
@@ -137,8 +137,8 @@ func (c *census) add(counts []peer.QueueCount) {
 	}
 }
 
-// look counts the open tasks in the store: those that stand alone, and those of workflows, which
-// their histories tell.
+// look counts the open tasks in the store: standalone tasks, and tasks of workflows, which it finds
+// in their histories.
 func (c *census) look(ctx context.Context) error {
 	s := c.judge.service
 	q := store.Query{Tenant: c.tenant, Statuses: []model.Status{model.Running}, Limit: maxPage}
@@ -161,7 +161,7 @@ func (c *census) look(ctx context.Context) error {
 
 			open, err := c.judge.openTasks(ctx, row)
 			switch {
-			case fault.Is(err, fault.NotFound): // it has left meanwhile
+			case fault.Is(err, fault.NotFound): // deleted since it was listed
 			case fault.Is(err, fault.Corrupt):
 				c.count(row, nil)
 			case err != nil:
@@ -182,8 +182,8 @@ func (c *census) look(ctx context.Context) error {
 	}
 }
 
-// count counts the open tasks of a run. A task that stands alone and whose history was not read is
-// open, and no more is known of it.
+// count counts the open tasks of a run. A standalone task without a history is counted as open,
+// because nothing else is known about it.
 func (c *census) count(row *store.Execution, open []*core.Task) {
 	if len(open) == 0 && row.Start.Task != nil {
 		q := c.at(row.Start.Task.Queue)

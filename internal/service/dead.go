@@ -48,7 +48,7 @@ func (s *Service) CountDead(ctx context.Context, r api.DeadRequest) (int64, erro
 	return s.store.CountDead(ctx, q)
 }
 
-// GroupDead groups dead tasks by what they have in common.
+// GroupDead groups dead tasks by activity and failure.
 func (s *Service) GroupDead(ctx context.Context, r api.DeadRequest) ([]api.DeadGroup, error) {
 	q, err := s.deadQuery(&r)
 	if err != nil {
@@ -72,11 +72,11 @@ func (s *Service) ShowDead(ctx context.Context, id api.DeadID) (api.DeadTask, er
 	return deadTask(row), nil
 }
 
-// appears is how long is waited for what another shard does with a message that is on its way to
-// it. It takes effect in any case.
+// appears is how long the service waits for the effect of a message that is in flight to another
+// shard. The message takes effect in any case.
 const appears = 5 * time.Second
 
-// Requeue schedules a dead task anew.
+// Requeue schedules a dead task again.
 func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.RequeueReply, error) {
 	v := s.check("requeue")
 	v.requestID(r.RequestID)
@@ -91,7 +91,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	if err != nil {
 		return api.RequeueReply{}, err
 	}
-	want := askedRequeue(&r)
+	want := digestOfRequeue(&r)
 	if reply, repeated, err := s.requeuedBefore(ctx, row, r.RequestID, want); repeated || err != nil {
 		return reply, err
 	}
@@ -101,14 +101,14 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	o := &model.LetterOrder{Do: model.LetterRequeue, Ref: ref, Input: r.Input}
 
 	if r.Again {
-		if err := s.settledRequeue(ctx, &d); err != nil {
+		if err := s.checkRequeueClosed(ctx, &d); err != nil {
 			return api.RequeueReply{}, err
 		}
 		o.Count, o.Run = row.Requeued, before.Run
 	}
 
 	if r.DryRun {
-		if row.Requeued > o.Count && before.IsZero() { // as the owner would refuse it
+		if row.Requeued > o.Count && before.IsZero() { // the owner would refuse it in the same way
 			return api.RequeueReply{}, fault.New(fault.Conflict, "the dead letter of %s was requeued %d times, and what followed was undone: requeue it again", ref, row.Requeued)
 		}
 		if row.Requeued > o.Count {
@@ -140,21 +140,21 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	})
 }
 
-// askedRequeue is what a request to requeue asks for. The dead task is part of it: several of them
+// digestOfRequeue digests what a requeue asks for. It includes the dead task: several dead tasks
 // may have the address of one run.
-func askedRequeue(r *api.RequeueRequest) []byte {
+func digestOfRequeue(r *api.RequeueRequest) []byte {
 	parts := []string{"requeue", r.ID.Run.String(), r.ID.Task}
 	if r.Input != nil && r.Input.Comparable() {
 		parts = append(parts, string(r.Input.Digest()))
 	} else if r.Input != nil {
 		parts = append(parts, "another input")
 	}
-	return asked(parts...)
+	return digestOf(parts...)
 }
 
-// requeuedBefore finds out whether a requeue is one that was served before, and what it was
-// answered then. What has become of the letter since does not matter: the count that the request
-// was about, and whether that run is open, are not those of now.
+// requeuedBefore finds out whether a requeue repeats an earlier request, and what the answer was.
+// The current state of the dead task does not matter: its count and its run may have changed since
+// that request.
 func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, request string, want []byte) (reply api.RequeueReply, repeated bool, err error) {
 	if request == "" {
 		return reply, false, nil
@@ -180,7 +180,8 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	d := deadTask(row)
 
 	ref := d.Ref()
-	for n := row.Requeued; n > 0 && row.Body.Requeued.Run != a.Run; n-- { // an earlier one
+	// the answer is about an earlier requeue
+	for n := row.Requeued; n > 0 && row.Body.Requeued.Run != a.Run; n-- {
 		reply.Address = ref.RequeueAddress(row.Body.Spec.Kind, n)
 		if run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, a.Run); err != nil || run != nil && run.Start.Address == reply.Address {
 			return reply, true, err
@@ -207,7 +208,7 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 		return fault.New(fault.Conflict, "undo: dead task %s is not requeued", &d)
 	}
 	o := &model.LetterOrder{Do: model.LetterUndo, Ref: d.Ref(), Count: row.Requeued, Run: q.Run}
-	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, Letter: o, Asked: asked("undo", r.ID.Run.String(), r.ID.Task)}); err != nil {
+	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, Letter: o, Asked: digestOf("undo", r.ID.Run.String(), r.ID.Task)}); err != nil {
 		return err
 	}
 
@@ -217,7 +218,7 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 	})
 }
 
-// PurgeDead removes a dead task.
+// PurgeDead removes a dead task. It does nothing if there is no such task.
 func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	row, err := s.deadRow(ctx, "purge", id)
 	if fault.Is(err, fault.NotFound) {
@@ -227,15 +228,16 @@ func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 		return err
 	}
 	d := deadTask(row)
-	if err := s.settledRequeue(ctx, &d); err != nil {
+	if err := s.checkRequeueClosed(ctx, &d); err != nil {
 		return err
 	}
 	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: d.Ref(), Count: d.Requeued, Run: d.Body.Requeued.Run}})
 	return err
 }
 
-// settledRequeue says why a dead task cannot be touched: the run that it was requeued as is open.
-func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
+// checkRequeueClosed returns an error if a dead task cannot be touched, because the run that it was
+// requeued as is open.
+func (s *Service) checkRequeueClosed(ctx context.Context, d *api.DeadTask) error {
 	q := d.Body.Requeued
 	if q.IsZero() {
 		return nil
@@ -246,8 +248,8 @@ func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
 	}
 
 	var now model.Time
-	if run == nil { // it has not begun yet, or has been deleted
-		// the time of the requeue is the store's, and the clock of this machine may be another
+	if run == nil { // it has not started yet, or was deleted
+		// The time of the requeue is the store's, and the clock of this machine may differ.
 		view, err := s.store.Members(ctx)
 		if err != nil {
 			return err
@@ -261,8 +263,8 @@ func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
 	return nil
 }
 
-// retryTask schedules a task anew that has ended and did not complete: one that failed is requeued,
-// one that was cancelled begins again.
+// retryTask schedules a closed task again that did not complete. A failed task is requeued; a
+// cancelled one starts again.
 func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastReply, error) {
 	v := s.check("retry")
 	v.past(r)
@@ -316,8 +318,8 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 	return reply, err
 }
 
-// await waits for a message to take effect. When that takes longer than usual, nobody waits for it:
-// it will.
+// await waits for a message to take effect. After appears it stops waiting: the message will take
+// effect later.
 func (s *Service) await(ctx context.Context, done func(ctx context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, appears)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/service"
 )
 
-// bury has a task die. It returns the worker that it died of, how it was submitted, and its letter.
+// bury lets a task die. It returns the worker that failed it, its submission, and the dead task.
 func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, api.DeadID) {
 	t.Helper()
 	w := &hopeless{session: make(chan api.TaskSession, 1)}
@@ -34,7 +34,7 @@ func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, 
 }
 
 // A task that was requeued with another input, cancelled and retried is still the one that was
-// submitted: whoever submits it again finds it. Who submits the other input does not.
+// submitted: submitting it again finds it. A submission with the other input does not.
 func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -68,7 +68,7 @@ func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	if err := s.Cancel(ctx, api.CancelRequest{Target: api.Target{Address: r.Address}}); err != nil {
 		t.Fatal(err)
 	}
-	r.Reuse = model.ReuseIfFailed // a submission of its own, which begins with what it says
+	r.Reuse = model.ReuseIfFailed // a new submission, which starts with its own input
 	for existing := range 2 {
 		if reply, err := s.Start(ctx, r); err != nil || reply.Existing != (existing == 1) {
 			t.Errorf("submitted with the other input when it was over: %+v, %v", reply, err)
@@ -76,7 +76,7 @@ func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
 	}
 }
 
-// A letter that was requeued, and requeued again, which was undone, has no run that could be the
+// A dead task that was requeued, and requeued again, which was undone, has no run that could be the
 // answer: it is requeued again or not at all, and a dry run says so.
 func TestRequeueOfWhatWasUndone(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func (v *validator) entity(a model.Address) {
 
 // Call calls an operation, a view or an RPC.
 func (s *Service) Call(ctx context.Context, r api.CallRequest) (model.Payload, error) {
-	m, err := s.called(&r)
+	m, err := s.callMessage(&r)
 	if err != nil {
 		return model.Payload{}, err
 	}
@@ -37,11 +37,11 @@ func (s *Service) Call(ctx context.Context, r api.CallRequest) (model.Payload, e
 	ctx, span := s.tracer.Send(ctx, m)
 	a, err := s.engine.Call(ctx, m, r.View)
 	span.End(failureOf(err))
-	return answered(a, s.late(ctx, m.To, err))
+	return payloadOf(a, s.explainLate(ctx, m.To, err))
 }
 
-// called is the message of a call, if it is in order.
-func (s *Service) called(r *api.CallRequest) (*model.Message, error) {
+// callMessage validates a call and returns its message.
+func (s *Service) callMessage(r *api.CallRequest) (*model.Message, error) {
 	v := s.check("call " + r.Name)
 	v.entity(r.Address)
 	v.name("operation", r.Name)
@@ -58,7 +58,7 @@ func (s *Service) called(r *api.CallRequest) (*model.Message, error) {
 	return m, v.err()
 }
 
-// Entity reads what is committed of an entity.
+// Entity reads the committed state of an entity.
 func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, error) {
 	v := s.check("entity")
 	v.entity(a)
@@ -72,8 +72,8 @@ func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, 
 	return j.entityAt(ctx, a)
 }
 
-// entityAt is how an entity stands. Its owner is asked first: what it no longer holds is in the
-// store by then.
+// entityAt describes an entity. It asks the owner first: whatever the owner no longer holds is in
+// the store by then.
 func (j *judge) entityAt(ctx context.Context, a model.Address) (api.EntityInfo, error) {
 	j.ask(ctx, []model.Address{a})
 	s := j.service
@@ -151,8 +151,8 @@ func (s *Service) Unlock(ctx context.Context, r api.UnlockRequest) error {
 	return err
 }
 
-// Mailbox asks the owner for what waits for an entity, or has it do something with one call. Where
-// nobody owns the entity, a list has what is stored.
+// Mailbox asks the owner for the mailbox of an entity, or lets it act on one call. If no live node
+// owns the entity, a list contains what is stored.
 func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
 	v := s.check("mailbox")
 	v.entity(r.Address)
@@ -163,7 +163,7 @@ func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Call
 		return model.Calls{}, err
 	}
 	if r.Do == model.MailboxList {
-		owned, err := s.owned(ctx, r.Address)
+		owned, err := s.hasOwner(ctx, r.Address)
 		if err != nil || !owned {
 			return s.storedCalls(ctx, r.Address, err)
 		}
@@ -177,8 +177,8 @@ func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Call
 	return model.DecodeCalls(a.Output)
 }
 
-// owned reports whether somebody can be asked about an address.
-func (s *Service) owned(ctx context.Context, a model.Address) (bool, error) {
+// hasOwner reports whether a live node can be asked about an address.
+func (s *Service) hasOwner(ctx context.Context, a model.Address) (bool, error) {
 	if s.engine == nil {
 		return false, nil
 	}
@@ -190,7 +190,7 @@ func (s *Service) owned(ctx context.Context, a model.Address) (bool, error) {
 	return err == nil && diagnosis.NewWorld(view).Owner(s.shard(a)) != nil, err
 }
 
-// storedCalls is the part of a mailbox that is stored.
+// storedCalls returns the stored part of a mailbox.
 func (s *Service) storedCalls(ctx context.Context, a model.Address, err error) (model.Calls, error) {
 	if err != nil {
 		return model.Calls{}, err

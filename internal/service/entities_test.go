@@ -24,7 +24,7 @@ func holder(run byte) model.Link {
 	return model.Link{Address: model.Address{Tenant: "default", Type: "move", Key: "t-1"}, Run: model.RunID{15: run}, ID: "lock"}
 }
 
-// keep stores an entity, with what waits for it.
+// keep stores an entity with its mailbox.
 func (f *shelf) keep(n model.Entity, waiting ...model.Message) {
 	f.t.Helper()
 	n.Version, n.Changed = 1, f.now
@@ -55,8 +55,8 @@ func texts(rs []model.Reason) (all []string) {
 	return all
 }
 
-// Why something waits for an entity is told also by those who do not own it, and by those who look
-// at an execution that waits for it.
+// Nodes that do not own an entity can also say why its mailbox does not move, and so does the
+// description of an execution that waits for it.
 func TestWhyEntitiesDoNotMove(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -136,7 +136,7 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	why("shared", "waits for the lock of account/shared, held by order/2 ("+row.Run.String()+")")
 	waits([]string{"waits for the answer of account/own to call deposit", "waits for account/own: calls before it are being made"}, calls("own"))
 	waits([]string{"waits for the answer of account/shared to call deposit"}, calls("shared"))
-	// One of its coroutines may keep another one out, for ever if it waits for that.
+	// One of its coroutines may keep another one out, without end if it waits for that one.
 	again := model.Message{Kind: model.MessageLock, From: model.Link{Address: of, Run: row.Run, ID: "lock of a coroutine"}}
 	f.keep(model.Entity{Address: account("twice"), Holder: section, Held: f.now, Epoch: 8}, again)
 	waits([]string{"waits for the lock of account/own"}, forLock("own"))
@@ -194,7 +194,7 @@ func TestListEntities(t *testing.T) {
 	wantKind(t, "a cursor that is none", err, fault.Invalid)
 }
 
-// What cannot be called or looked at is refused with a sentence, and nothing is sent.
+// Invalid calls and reads are refused with a sentence, and nothing is sent.
 func TestEntityRequestsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := live(t, service.Limits{})

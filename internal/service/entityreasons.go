@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// entity is why what waits for an entity does not move. Its owner knows best; otherwise its row,
-// its mailbox and the code of the nodes tell. Calls that are only in the memory of the owner are
-// not known here then.
+// entity returns why the mailbox of an entity does not move. Its owner knows best. Without its
+// answer, the row, the mailbox and the code of the nodes decide; calls that are only in the memory
+// of the owner are then unknown.
 func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	a := info.Entity.Address
 	told, known := j.told[a]
@@ -24,7 +24,7 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	if why, ok := j.world.Unowned(shard); ok {
 		reasons := []model.Reason{why}
 		if out {
-			// whichever node will own it
+			// It holds for any node that will own it.
 			reasons = append(reasons, core.EntityReason(&info.Entity, true))
 		}
 		return reasons
@@ -43,7 +43,7 @@ func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	return []model.Reason{core.EntityReason(&info.Entity, out)}
 }
 
-// holders names the sections that hold the locks for which a run waits.
+// holders names the sections that hold the locks that a run waits for.
 func (j *judge) holders(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
 	if len(reasons) == 0 || reasons[0].Code != model.WaitLock {
 		return reasons, nil // the page shows the main reason
@@ -51,8 +51,8 @@ func (j *judge) holders(ctx context.Context, of *model.Start, reasons []model.Re
 	return j.throughEntities(ctx, of, reasons)
 }
 
-// throughEntities adds what the entities wait for that a run waits for, by a lock or a call: who
-// holds the lock, and why a call is not made.
+// throughEntities adds why the entities that a run waits for, by a lock or a call, do not move:
+// which section holds the lock, and why the call is not made.
 func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
 	all, asked := reasons, 0
 	for i, r := range reasons {
@@ -69,7 +69,7 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 			return reasons, err
 		}
 		if asked == 1 {
-			all = slices.Clone(reasons) // its owner may have them as well
+			all = slices.Clone(reasons) // the owner may share the slice
 		}
 		own := info.Entity.Holder.Run == of.Run
 
@@ -77,7 +77,7 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 			asks := func(it model.MailboxItem) bool {
 				return it.Message.Kind == model.MessageLock && it.Message.From.Run == of.Run
 			}
-			// else it is about to hear that the lock is its own
+			// Otherwise the run is about to learn that it has the lock.
 			if !own || slices.ContainsFunc(info.Waiting, asks) {
 				all[i] = core.EntityReason(&info.Entity, true)
 			}
@@ -94,7 +94,7 @@ func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []
 	return all, nil
 }
 
-// entityOf is the entity or the service that a reason is about.
+// entityOf returns the entity or service that a reason is about.
 func entityOf(tenant string, r model.Reason) (a model.Address, ok bool) {
 	name, key, ok := strings.Cut(r.Name, "/") // names have no slash
 	a = model.Address{Tenant: tenant, Type: name, Key: key}

@@ -58,7 +58,7 @@ func (f *shelf) commit(b store.Batch) {
 	}
 }
 
-// put stores a run with carried signals and so many stored events.
+// put stores a run with carried signals and the given number of stored events.
 func (f *shelf) put(a model.Address, carried, events int, change ...func(*model.Start)) store.RunKey {
 	f.t.Helper()
 	f.runs++
@@ -104,7 +104,7 @@ func (f *shelf) close(key store.RunKey, status model.Status) {
 	}}}})
 }
 
-// live is a service with an engine that runs.
+// live is a service with a running engine.
 func live(t *testing.T, limits service.Limits) *service.Service {
 	t.Helper()
 	return run(t, engine.Config{Store: memory.New(memory.Options{Shards: shards})}, limits)

@@ -21,7 +21,7 @@ func (s *Service) flow() *flow.Flow {
 	return s.engine.Flow()
 }
 
-// Limits lists the limits of a tenant.
+// Limits lists the limits of a tenant, with the tasks that hold and wait for them.
 func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus, error) {
 	st, err := s.flow().Used(ctx, tenant)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 	return list, nil
 }
 
-// SetLimit makes or changes a limit.
+// SetLimit creates or changes a limit.
 func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQueue bool) error {
 	l.Tenant = ""
 	if l.Per == rule.Shared {
@@ -70,7 +70,7 @@ func (s *Service) DeleteLimit(ctx context.Context, tenant, name string) error {
 	return s.flow().DeleteLimit(ctx, tenant, name)
 }
 
-// Breakers lists circuit breakers.
+// Breakers lists the circuit breakers of a tenant.
 func (s *Service) Breakers(ctx context.Context, tenant string) ([]api.BreakerStatus, error) {
 	st, err := s.flow().State(ctx, tenant)
 	if err != nil {
@@ -110,7 +110,7 @@ func breakerRule(name string, c *breaker.Config) api.Breaker {
 	}
 }
 
-// SetBreaker makes or changes a rule for circuit breakers.
+// SetBreaker creates or changes a rule for circuit breakers.
 func (s *Service) SetBreaker(ctx context.Context, tenant string, b api.Breaker) error {
 	v := s.check("breaker " + b.Name)
 	v.name("breaker", b.Name)
@@ -139,7 +139,7 @@ func (s *Service) DeleteBreaker(ctx context.Context, tenant, name string) error 
 
 // TripBreaker opens a breaker.
 func (s *Service) TripBreaker(ctx context.Context, tenant, name, why string) error {
-	if err := s.named("trip breaker", name, why); err != nil {
+	if err := s.checkNamed("trip breaker", name, why); err != nil {
 		return err
 	}
 	return s.flow().Trip(ctx, rule.BreakerID{Tenant: tenant, Name: name}, why)
@@ -147,15 +147,17 @@ func (s *Service) TripBreaker(ctx context.Context, tenant, name, why string) err
 
 // ResetBreaker closes a breaker.
 func (s *Service) ResetBreaker(ctx context.Context, tenant, name string) error {
-	if err := s.named("reset breaker", name, ""); err != nil {
+	if err := s.checkNamed("reset breaker", name, ""); err != nil {
 		return err
 	}
 	return s.flow().Reset(ctx, rule.BreakerID{Tenant: tenant, Name: name})
 }
 
-// PauseBreaker lets nothing through a breaker before a time.
+// PauseBreaker makes a breaker refuse everything before the given time.
+//
+//arch:parameters given by api.Backend
 func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error {
-	if err := s.named("pause breaker", name, why); err != nil {
+	if err := s.checkNamed("pause breaker", name, why); err != nil {
 		return err
 	}
 	if until < 0 || until > model.MaxTime {
@@ -164,8 +166,8 @@ func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until m
 	return s.flow().Pause(ctx, rule.BreakerID{Tenant: tenant, Name: name}, until, why)
 }
 
-// named checks the name of something that is operated, and the reason.
-func (s *Service) named(op, name, why string) error {
+// checkNamed checks the name and the reason of an operator's order.
+func (s *Service) checkNamed(op, name, why string) error {
 	v := s.check(strings.TrimSpace(op + " " + name))
 	_, what, _ := strings.Cut(op, " ")
 	v.name(what, name)
@@ -173,7 +175,7 @@ func (s *Service) named(op, name, why string) error {
 	return v.err()
 }
 
-// Queues lists queues.
+// Queues lists the queues of a tenant.
 func (s *Service) Queues(ctx context.Context, tenant string) ([]api.QueueStatus, error) {
 	st, err := s.flow().State(ctx, tenant)
 	if err != nil {
@@ -200,9 +202,9 @@ func (s *Service) Queues(ctx context.Context, tenant string) ([]api.QueueStatus,
 	return list, nil
 }
 
-// PauseQueue has no task of a queue begin.
+// PauseQueue starts no further tasks of a queue.
 func (s *Service) PauseQueue(ctx context.Context, tenant, name, why string) error {
-	if err := s.named("pause queue", name, why); err != nil {
+	if err := s.checkNamed("pause queue", name, why); err != nil {
 		return err
 	}
 	return s.flow().PauseQueue(ctx, tenant, name, why)
@@ -210,7 +212,7 @@ func (s *Service) PauseQueue(ctx context.Context, tenant, name, why string) erro
 
 // ResumeQueue undoes PauseQueue.
 func (s *Service) ResumeQueue(ctx context.Context, tenant, name string) error {
-	if err := s.named("resume queue", name, ""); err != nil {
+	if err := s.checkNamed("resume queue", name, ""); err != nil {
 		return err
 	}
 	return s.flow().ResumeQueue(ctx, tenant, name)

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A history is event 0, made from the start, those that came with the start, those that are stored,
-// and, once the run is closed, one more, made from its outcome. Whatever the size of a page, all of
+// A history is event 0, built from the start, then the carried events, the stored ones and, once
+// the run is closed, one more that is built from its outcome. Whatever the size of a page, all of
 // them come, once and in order.
 func TestHistoryPaging(t *testing.T) {
 	t.Parallel()
@@ -38,6 +38,9 @@ func TestHistoryPaging(t *testing.T) {
 	}
 }
 
+// readAll reads a history in pages, and checks that it is complete and in order.
+//
+//arch:parameters a helper of tests, called with literals
 func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed bool) {
 	t.Helper()
 	what := fmt.Sprintf("%s of %d events, closed %v, by %d", a.Key, total, closed, limit)
@@ -88,7 +91,7 @@ func (f *shelf) readAll(t *testing.T, a model.Address, limit, total int, closed 
 		t.Errorf("%s: last event %+v", what, last)
 	}
 
-	// Whoever has had everything gets nothing more, however often it asks and however far ahead.
+	// A reader that has everything gets nothing more, however often it asks and however far ahead.
 	for _, beyond := range []int64{last.Seq, last.Seq + 1, last.Seq + 1000} {
 		page, err := f.svc.History(t.Context(), api.HistoryRequest{Target: api.Target{Address: a}, After: beyond, Limit: limit})
 		if err != nil || len(page.Events) != 0 || page.More {
@@ -113,7 +116,7 @@ func TestHistoryOfARun(t *testing.T) {
 	}
 }
 
-// A long history comes in pages of the service's own size, whatever is asked for.
+// A long history comes in pages of the service's own size, whatever the caller asks for.
 func TestLongHistory(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)

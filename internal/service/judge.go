@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// maxExplained bounds the tasks and entities whose reasons are told of one run.
+	// maxExplained bounds the tasks and entities whose reasons are given for one run.
 	maxExplained = 20
-	// askPatience bounds how long the service waits for what another node knows. Then it judges by
-	// the store.
+	// askPatience bounds how long the service waits for the answer of another node. After that it
+	// judges by the store.
 	askPatience = time.Second
 )
 
-// AskFunc asks a node why addresses that it owns do not move. What it does not know is absent from
-// the result.
+// AskFunc asks a node why addresses that it owns do not move. The result does not contain addresses
+// that the node cannot explain.
 type AskFunc func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error)
 
-// AskBy has the service ask other nodes. Without it, it judges what they own by the store alone. It
-// is called before anybody uses the service.
+// AskBy sets how the service asks other nodes. Without it, the service judges their executions by
+// the store alone. The caller must call it before the service is used.
 func (s *Service) AskBy(ask AskFunc) { s.ask = ask }
 
-// judge collects the facts by which diagnosis judges runs of a tenant. What it has found out once
-// counts for all runs that it is asked about, so that a page asks each node once.
+// judge collects the facts by which diagnosis judges runs of a tenant. It keeps them for all runs
+// that it is asked about, so that a page asks each node once.
 type judge struct {
 	service *Service
 	tenant  string
@@ -43,14 +43,14 @@ type judge struct {
 	outlook *flow.Outlook
 }
 
-// judge looks at the nodes that are alive.
+// judge returns a judge with the current members.
 func (s *Service) judge(ctx context.Context, tenant string) (*judge, error) {
 	view, err := s.store.Members(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if s.engine != nil {
-		if id, serves, ok := s.engine.Self(); ok { // the store hears of it with the next renewal
+		if id, serves, ok := s.engine.Self(); ok { // the store learns it with the next renewal
 			for i := range view.Members {
 				if view.Members[i].ID == id {
 					view.Members[i].Serves = serves
@@ -61,8 +61,8 @@ func (s *Service) judge(ctx context.Context, tenant string) (*judge, error) {
 	return &judge{service: s, tenant: tenant, world: diagnosis.NewWorld(view), told: map[model.Address][]model.Reason{}}, nil
 }
 
-// ask asks the owners of addresses what they know of them: this node its lanes, other nodes by way
-// of the store. An owner that does not answer in time is left out.
+// ask asks the owners of addresses what they know about them: the lanes of this node directly,
+// other nodes through the store. It leaves out an owner that does not answer in time.
 func (j *judge) ask(ctx context.Context, all []model.Address) {
 	own := model.NodeID{}
 	if e := j.service.engine; e != nil {
@@ -88,7 +88,7 @@ func (j *judge) ask(ctx context.Context, all []model.Address) {
 	var wg sync.WaitGroup
 	for owner, addresses := range others {
 		wg.Go(func() {
-			// An error means that the owner cannot be asked. The store knows the rest.
+			// An error means that the owner cannot be asked. Then the store decides.
 			found, _ := j.service.ask(ctx, owner, addresses)
 			mu.Lock()
 			defer mu.Unlock()
@@ -98,8 +98,8 @@ func (j *judge) ask(ctx context.Context, all []model.Address) {
 	wg.Wait()
 }
 
-// askWithin is how long owners are waited for: half of what the caller has left at most, so that
-// the store can still be looked at.
+// askWithin returns how long to wait for owners: at most half of the caller's remaining time, so
+// that there is time left to read the store.
 func askWithin(ctx context.Context) time.Duration {
 	if end, ok := ctx.Deadline(); ok {
 		return min(askPatience, time.Until(end)/2)
@@ -107,8 +107,8 @@ func askWithin(ctx context.Context) time.Duration {
 	return askPatience
 }
 
-// run is why an open run does not move. open are its tasks, if they have been read; the judge reads
-// them otherwise where they matter.
+// run returns why an open run does not move. open are its open tasks, if read is true; otherwise
+// the judge reads them where they matter.
 func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task, read bool) (reasons []model.Reason, err error) {
 	a := row.Start.Address
 	waits, known := j.told[a]
@@ -133,8 +133,8 @@ func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task
 	return j.permits(ctx, j.world.Judge(&r)), nil
 }
 
-// permits names those who hold the limits that a run waits for. Its owner knows only its own share
-// of a limit that several nodes have. Whoever cannot be asked in time is not named.
+// permits names the holders of the limits that a run waits for. The owner of the run knows only its
+// own share of a shared limit. Holders on nodes that cannot be asked in time are not named.
 func (j *judge) permits(ctx context.Context, reasons []model.Reason) []model.Reason {
 	for i := range reasons {
 		if reasons[i].Code != model.WaitPermit || !j.service.store.Info().Shared {
@@ -150,7 +150,8 @@ func (j *judge) permits(ctx context.Context, reasons []model.Reason) []model.Rea
 	return reasons
 }
 
-// openTasks are the open tasks of a run. A run that never scheduled one costs a look at an index.
+// openTasks returns the open tasks of a run. For a run that never scheduled a task it only reads an
+// index.
 func (j *judge) openTasks(ctx context.Context, row *store.Execution) ([]*core.Task, error) {
 	if row.Start.Task == nil {
 		key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
@@ -163,7 +164,7 @@ func (j *judge) openTasks(ctx context.Context, row *store.Execution) ([]*core.Ta
 	return j.service.openTasks(ctx, row)
 }
 
-// throughTasks puts the reasons of open tasks in the place of the waits for them.
+// throughTasks replaces the waits for open tasks by the reasons of those tasks.
 func (j *judge) throughTasks(ctx context.Context, row *store.Execution, waits []model.Reason, open []*core.Task) (_ []model.Reason, err error) {
 	if len(open) == 0 || row.Blocked != nil {
 		return waits, nil
@@ -178,8 +179,8 @@ func (j *judge) throughTasks(ctx context.Context, row *store.Execution, waits []
 		return waits, err
 	}
 
-	// What code waits for that is in the memory of a node is known to that node alone. An open task
-	// is what it most likely is.
+	// Only the node with the run in memory knows what its code waits for. An open task is the most
+	// likely answer.
 	waits = nil
 	for _, t := range open[:min(len(open), maxExplained)] {
 		if r, _ := why(t); !slices.Contains(waits, r) {
@@ -189,7 +190,7 @@ func (j *judge) throughTasks(ctx context.Context, row *store.Execution, waits []
 	return waits, err
 }
 
-// page is why the open runs of a page do not move. Their owners are asked once for all of them.
+// page returns why the open runs of a page do not move. It asks each owner once for all of them.
 func (j *judge) page(ctx context.Context, rows []store.Execution, tell func(i int, owner model.NodeID, reasons []model.Reason)) error {
 	var all []model.Address
 	for i := range rows {
@@ -210,9 +211,9 @@ func (j *judge) page(ctx context.Context, rows []store.Execution, tell func(i in
 		}
 
 		switch {
-		case fault.Is(err, fault.NotFound): // it has left meanwhile
+		case fault.Is(err, fault.NotFound): // deleted since it was listed
 		case fault.Is(err, fault.Corrupt):
-			// of one row: the others are listed all the same
+			// One bad row does not stop the list.
 			tell(i, j.owner(row), []model.Reason{model.Unreadable(err)})
 		case err != nil:
 			return err
@@ -223,7 +224,7 @@ func (j *judge) page(ctx context.Context, rows []store.Execution, tell func(i in
 	return nil
 }
 
-// owner is the node that owns a run; zero when no live one does.
+// owner returns the node that owns a run; zero if no live node does.
 func (j *judge) owner(row *store.Execution) model.NodeID {
 	if m := j.world.Owner(row.Shard); m != nil {
 		return m.ID
@@ -231,7 +232,7 @@ func (j *judge) owner(row *store.Execution) model.NodeID {
 	return model.NodeID{}
 }
 
-// outlook is what people have set for tasks, read when the first task needs it.
+// outlook has the settings for tasks. It reads them when the first task needs them.
 type outlook struct {
 	ctx context.Context //nolint:containedctx // of one question
 	j   *judge
@@ -244,15 +245,15 @@ func (o outlook) load() (err error) {
 	return err
 }
 
-// Paused is for diagnosis.
+// Paused implements diagnosis.Outlook.
 func (o outlook) Paused(queue string) (model.Reason, bool) {
 	if o.load() != nil {
-		return model.Reason{}, false // Refuses says so
+		return model.Reason{}, false // Refuses returns the error
 	}
 	return o.j.outlook.Paused(o.j.tenant, queue)
 }
 
-// Refuses is for diagnosis.
+// Refuses implements diagnosis.Outlook.
 func (o outlook) Refuses(t *core.Task) (model.Reason, bool, error) {
 	if err := o.load(); err != nil {
 		return model.Reason{}, false, err
@@ -260,7 +261,7 @@ func (o outlook) Refuses(t *core.Task) (model.Reason, bool, error) {
 	return o.j.outlook.Refuses(o.ctx, o.j.tenant, t.Spec, &t.Input)
 }
 
-// storedReasons say why an open run does not move, as far as the store knows.
+// storedReasons returns why an open run does not move, as far as the store knows.
 func storedReasons(row *store.Execution) []model.Reason {
 	switch {
 	case row.Outcome.Status.Closed():
@@ -273,8 +274,8 @@ func storedReasons(row *store.Execution) []model.Reason {
 	return []model.Reason{{Code: model.WaitTurn}}
 }
 
-// pin is the version that an execution is pinned to: by what it has recorded, or by the past that
-// it began with.
+// pin returns the version that an execution is pinned to: by its own history, or by the past that
+// it started with.
 func (s *Service) pin(ctx context.Context, row *store.Execution) (pin string, err error) {
 	own, err := s.store.LoadEventsOf(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, model.EventPinned, math.MaxInt64, 1)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// latePatience bounds how long a caller whose deadline has passed waits to hear why.
+// latePatience bounds how long a caller whose deadline has passed waits for an explanation.
 const latePatience = 200 * time.Millisecond
 
-// late adds to the error of a caller whose deadline has passed why the thing did not happen. A
-// caller that gave up by itself does not wait for an explanation.
-func (s *Service) late(ctx context.Context, a model.Address, err error) error {
+// explainLate adds to the error of a caller whose deadline has passed why its request was not
+// served. A caller that canceled its context does not wait for an explanation.
+func (s *Service) explainLate(ctx context.Context, a model.Address, err error) error {
 	if !tooLate(ctx, err) {
 		return err
 	}
@@ -70,8 +70,8 @@ func because(err error, links []api.Link) error {
 	return fault.New(fault.Timeout, "%w; %s", err, strings.Join(texts, "; "))
 }
 
-// whyLate is why an execution or an entity has not done what a caller waited for, and what that
-// waits for in turn. It is empty when that is not known.
+// whyLate returns why an execution or entity has not done what a caller waited for, and the chain
+// of its causes. It is empty if that is unknown.
 func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	j, err := s.judge(ctx, a.Tenant)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	if a.IsEntity() {
 		reasons = j.lateEntity(ctx, a)
 	} else {
-		reasons, _ = j.why(ctx, a) // none when it does not exist, or cannot be read
+		reasons, _ = j.why(ctx, a) // empty if it does not exist, or cannot be read
 	}
 
 	if len(reasons) == 0 {
@@ -97,8 +97,8 @@ func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	return append(chain, j.follow(ctx, &model.Start{Address: a}, reasons)...)
 }
 
-// lateEntity is why an entity has not answered. The call of a caller that gave up no longer waits
-// for it, so the reason may be one that nothing in its mailbox shows.
+// lateEntity returns why an entity has not answered. The call of a caller that gave up may no
+// longer wait, so its mailbox may not show the reason.
 func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason {
 	info, err := j.entityAt(ctx, a)
 	if err != nil {

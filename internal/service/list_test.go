@@ -19,8 +19,8 @@ func keys(ds []api.Description) (ks []string) {
 	return ks
 }
 
-// A listing comes newest first, in pages that continue where the one before ended, also when
-// executions start meanwhile.
+// A list comes newest first, in pages that continue where the previous one ended, also when
+// executions start in between.
 func TestListPaging(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -62,7 +62,7 @@ func TestListPaging(t *testing.T) {
 	}
 }
 
-// Executions that started at the same moment are told apart by their run.
+// Executions that started at the same moment are distinguished by their run.
 func TestListOfEqualTimes(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -138,7 +138,7 @@ func TestListSelects(t *testing.T) {
 	}
 }
 
-// A cursor is opaque, but whatever has its form is safe.
+// A cursor is opaque, but any text of its form is safe.
 func TestForgedCursors(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -185,7 +185,7 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("reasons %v, %v, want its turn", d.Reasons, err)
 	}
 
-	// Its owner is dead: nobody knows who is next.
+	// Its owner is dead, and the next owner is unknown.
 	f.now += 120_000_000
 	if d, err = f.svc.Describe(t.Context(), target); err != nil || !d.Owner.IsZero() || d.Reasons[0].Code != model.WaitOwner {
 		t.Errorf("owner %s, reasons %v, %v, want no owner", d.Owner, d.Reasons, err)

@@ -11,24 +11,24 @@ import (
 
 var _ api.Mailer = (*Service)(nil)
 
-// Cluster is the id of the store.
+// Cluster returns the id of the store.
 func (s *Service) Cluster() string { return s.store.Info().Cluster }
 
-// Compose is the message of a request.
+// Compose returns the message of a request.
 func (s *Service) Compose(r api.Request) (model.Message, error) {
 	var m *model.Message
 	var err error
 	switch r := r.(type) {
 	case *api.StartRequest:
-		m, err = s.start(r)
+		m, err = s.startMessage(r)
 	case *api.SignalRequest:
-		m, err = s.signal(r)
+		m, err = s.signalMessage(r)
 	case *api.SettleRequest:
-		m, err = s.settle(r)
+		m, err = s.settleMessage(r)
 	case *api.CancelRequest:
-		m, err = s.ordered(model.MessageCancel, r)
+		m, err = s.orderMessage(model.MessageCancel, r)
 	case *api.CallRequest:
-		m, err = s.called(r)
+		m, err = s.callMessage(r)
 	}
 
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 	return *m, nil
 }
 
-// Reach tells whether the engine serves and its store answers.
+// Reach reports whether the engine serves and its store answers.
 func (s *Service) Reach(ctx context.Context) error {
 	if s.engine == nil {
 		return fault.New(fault.Unavailable, "the store is open for reading only")
@@ -45,7 +45,7 @@ func (s *Service) Reach(ctx context.Context) error {
 	return s.engine.Reach(ctx)
 }
 
-// Remembers is how long request ids are kept.
+// Remembers returns how long request ids are kept.
 func (s *Service) Remembers() time.Duration {
 	if s.engine == nil {
 		return 0
@@ -64,12 +64,12 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	return err
 }
 
-// inboxStore is a store whose inbox takes requests from transactions of anybody in its database.
+// inboxStore is a store whose inbox accepts requests from any transaction in its database.
 type inboxStore interface {
 	TransactionInbox() (here, put string)
 }
 
-// Inbox is that of the store.
+// Inbox returns the inbox of the store, if it has one.
 func (s *Service) Inbox() (api.Inbox, bool) {
 	st, ok := s.store.(inboxStore)
 	if !ok || s.engine == nil {
@@ -86,7 +86,7 @@ func (s *Service) Hint(shard model.ShardID) {
 	}
 }
 
-// DeadLetters are those of the inbox.
+// DeadLetters returns the refused and unreadable messages that the inbox keeps.
 func (s *Service) DeadLetters(ctx context.Context, after model.RunID, limit int) ([]api.DeadLetter, error) {
 	rows, err := s.store.LoadDeadLetters(ctx, after, limit)
 	letters := make([]api.DeadLetter, 0, len(rows))

@@ -45,7 +45,7 @@ func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 
 	places := make([]int, 0, len(rs))
 	for i := range rs {
-		m, err := s.start(&rs[i])
+		m, err := s.startMessage(&rs[i])
 		if err != nil {
 			replies[i].Err = err
 			continue

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/service"
 )
 
-// A worker that names no tenant serves the default one, as lists are of that one then.
+// A worker that names no tenant serves the default one, as lists do.
 func TestOffersWithoutATenant(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

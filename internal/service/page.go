@@ -13,7 +13,7 @@ const (
 	maxPage     = 1000
 )
 
-// pageSize is how much a page has that was asked for with a limit.
+// pageSize returns the size of a page for a requested limit.
 func pageSize(limit int) int {
 	if limit <= 0 {
 		return defaultPage
@@ -21,14 +21,14 @@ func pageSize(limit int) int {
 	return min(limit, maxPage)
 }
 
-// cursor is a place in a list as a text: a time, a run, and what else tells rows apart.
+// cursor encodes a place in a list: a time, a run, and whatever else distinguishes rows.
 func cursor(at model.Time, run model.RunID, rest string) string {
 	raw := binary.BigEndian.AppendUint64(nil, uint64(at))
 	raw = append(raw, run[:]...)
 	return base64.RawURLEncoding.EncodeToString(append(raw, rest...))
 }
 
-// parseCursor reads what cursor has written.
+// parseCursor decodes a cursor.
 func parseCursor(op, text string) (at model.Time, run model.RunID, rest string, err error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) < 8+len(run) {

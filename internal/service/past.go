@@ -19,11 +19,11 @@ import (
 
 const (
 	maxRead    = 64 << 20 // bytes of a history that is read to be cut
-	resetTries = 10       // how often the history of a run that moves on is read again
+	resetTries = 10       // how often the history of a moving run is read again
 	deletePage = 500      // runs per commit
 )
 
-// Fork begins another execution with the past of a run.
+// Fork starts another execution with the past of a run.
 func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
 	to := r.Source.Address
 	to.Key = r.Key
@@ -45,13 +45,13 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	}
 
 	m := &model.Message{
-		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past, Asked: askedPast("fork", &r),
+		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past, Asked: digestOfPast("fork", &r),
 	}
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 
-// Retry goes on with an execution that has ended and did not complete. A task is scheduled anew: it
-// has no step to go on from.
+// Retry continues a closed execution that did not complete. A task is scheduled again: it has no
+// step to continue from.
 func (s *Service) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
 	if strings.HasPrefix(r.Source.Address.Type, model.TaskPrefix) {
 		return s.retryTask(ctx, &r)
@@ -59,7 +59,7 @@ func (s *Service) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, 
 	return s.takeOver(ctx, "retry", history.Retry, r)
 }
 
-// Reset has a run give way to one that begins from an earlier place.
+// Reset replaces a run by one that starts from an earlier place.
 func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
 	v := s.check("reset")
 	v.workflow(r.Source.Address, "a place to begin from: requeue it, or submit it again")
@@ -69,8 +69,8 @@ func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, 
 	return s.takeOver(ctx, "reset", history.Reset, r)
 }
 
-// takeOver begins a run in place of the current one. An open run may go on while its history is
-// read; then it is read again.
+// takeOver starts a run in place of the current one. An open run may continue while its history is
+// read; then takeOver reads it again.
 func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r api.PastRequest) (api.PastReply, error) {
 	v := s.check(op)
 	v.past(&r)
@@ -106,15 +106,15 @@ func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r 
 
 		m := &model.Message{
 			Kind: model.MessageStart, To: h.Start.Address, ToRun: h.Start.Run, Input: h.Start.Input, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
-			Asked: askedPast(op, &r),
+			Asked: digestOfPast(op, &r),
 		}
 
 		if try > 1 && r.RequestID != "" {
-			// the refusal of the try before is remembered
+			// The owner remembers its refusal of the previous try.
 			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, try)
 		}
 		reply, a, err := s.beginAnswered(ctx, m, plan, r.DryRun)
-		// nothing has gone on: the request id belongs to another request
+		// A misused request id is a conflict too, but reading again does not help.
 		misused := a.Failure != nil && a.Failure.Type == model.FailureMisused
 		if !open || !fault.Is(err, fault.Conflict) || misused || try == resetTries {
 			return reply, err
@@ -148,7 +148,7 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 		case e.Target.Tenant != to.Tenant:
 			v.wrong("event %d is about %s, of another tenant", e.Seq, e.Target)
 		default:
-			v.address(e.Target) // it may be asked for its outcome
+			v.address(e.Target) // its outcome may be asked for
 		}
 		if e.Kind == model.EventLabeled {
 			v.label(e.Name, string(e.Output.Data))
@@ -172,19 +172,19 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 
 	m := &model.Message{
 		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
-		Asked: asked("import", h.Start.Address.Path(), h.Start.Run.String(), strconv.Itoa(len(h.Events)), h.Outcome.Status.String()),
+		Asked: digestOf("import", h.Start.Address.Path(), h.Start.Run.String(), strconv.Itoa(len(h.Events)), h.Outcome.Status.String()),
 	}
 
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 
-// begin asks the owner to begin a run with a past.
+// begin asks the owner to start a run with a past.
 func (s *Service) begin(ctx context.Context, m *model.Message, p *history.Plan, dry bool) (api.PastReply, error) {
 	reply, _, err := s.beginAnswered(ctx, m, p, dry)
 	return reply, err
 }
 
-// beginAnswered is begin with what the owner answered.
+// beginAnswered is begin, and also returns the owner's answer.
 func (s *Service) beginAnswered(ctx context.Context, m *model.Message, p *history.Plan, dry bool) (api.PastReply, model.Answer, error) {
 	reply := api.PastReply{Address: m.To, Position: p.Position, Total: p.Total, Blanks: p.Blanks, Added: p.Added, Again: p.Again}
 	if dry {
@@ -195,8 +195,8 @@ func (s *Service) beginAnswered(ctx context.Context, m *model.Message, p *histor
 	return reply, a, err
 }
 
-// askedPast is what a request about a past asks for, in the words of whoever made it.
-func askedPast(op string, r *api.PastRequest) []byte {
+// digestOfPast digests what a request about a past asks for, as the client worded it.
+func digestOfPast(op string, r *api.PastRequest) []byte {
 	parts := []string{op, r.Source.Address.Path(), r.Source.Run.String(), r.Before, strconv.FormatInt(r.After, 10), strconv.FormatBool(r.Placed)}
 	for i := range r.Edits {
 		e := &r.Edits[i]
@@ -205,12 +205,12 @@ func askedPast(op string, r *api.PastRequest) []byte {
 			parts = append(parts, string(e.Output.Digest()))
 		}
 	}
-	return asked(parts...)
+	return digestOf(parts...)
 }
 
-// asked digests what a client asks for, where the message that it becomes depends on what is
-// stored.
-func asked(parts ...string) []byte {
+// digestOf digests what a client asks for, where the resulting message depends on what is stored.
+// So a repeated request is recognized although its message may differ.
+func digestOf(parts ...string) []byte {
 	h := sha256.New()
 	for _, p := range parts {
 		h.Write(binary.AppendUvarint(nil, uint64(len(p))))
@@ -219,7 +219,7 @@ func asked(parts ...string) []byte {
 	return h.Sum(nil)[:16]
 }
 
-// cut makes the past.
+// cut builds the past of the new run.
 func (s *Service) cut(ctx context.Context, h *model.History, mode history.Mode, r *api.PastRequest) (*history.Plan, error) {
 	c := history.Request{Mode: mode, Before: r.Before, After: r.After, Placed: r.Placed, Child: s.childOf(ctx)}
 	for _, e := range r.Edits {
@@ -228,7 +228,7 @@ func (s *Service) cut(ctx context.Context, h *model.History, mode history.Mode, 
 	return history.Cut(h, &c)
 }
 
-// childOf tells how the current run of an address stands.
+// childOf returns a function that looks up the status of the current run of an address.
 func (s *Service) childOf(ctx context.Context) func(model.Address) (model.Status, bool, error) {
 	return func(a model.Address) (model.Status, bool, error) {
 		row, err := s.store.LoadExecution(ctx, s.shard(a), a, model.RunID{})
@@ -239,7 +239,7 @@ func (s *Service) childOf(ctx context.Context) func(model.Address) (model.Status
 	}
 }
 
-// read reads the whole history of a run as it is committed.
+// read reads the whole committed history of a run.
 func (s *Service) read(ctx context.Context, op string, t api.Target) (*model.History, error) {
 	row, err := s.execution(ctx, op, t)
 	if err != nil {
@@ -259,7 +259,8 @@ func (s *Service) readRun(ctx context.Context, op string, row *store.Execution) 
 		}
 
 		if len(page) == 0 {
-			// Whoever was deleted meanwhile has lost events, not only its row.
+			// A run that was deleted during the read has lost events, not only its row: check that
+			// it still exists.
 			_, err := s.execution(ctx, op, api.Target{Address: row.Start.Address, Run: row.Start.Run})
 			return h, err
 		}
@@ -293,8 +294,8 @@ func (v *validator) past(r *api.PastRequest) {
 	}
 }
 
-// Delete removes a closed execution. The oldest runs go first and the current one last, so that
-// what is left after a failure is found again.
+// Delete removes a closed execution. It deletes the oldest runs first and the current one last, so
+// that a repeated call after a failure finds the rest.
 func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteReply, error) {
 	v := s.check("delete")
 	v.requestID(r.RequestID)
@@ -331,7 +332,7 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 	}
 
 	for n, page := range slices.Collect(slices.Chunk(runs, deletePage)) {
-		m := &model.Message{Kind: model.MessageDelete, To: r.Target.Address, Runs: page, RequestID: r.RequestID, Asked: asked("delete", r.Target.Run.String())}
+		m := &model.Message{Kind: model.MessageDelete, To: r.Target.Address, Runs: page, RequestID: r.RequestID, Asked: digestOf("delete", r.Target.Run.String())}
 		if n > 0 && r.RequestID != "" {
 			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, n+1)
 		}
@@ -343,10 +344,10 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 	return reply, nil
 }
 
-// chain is the runs that had the address before a run, and itself, oldest first: those that led to
-// it, and those that it replaced. One that is gone does not end it: the runs around it name each
-// other, from both sides, and the first one is known to all of them. What replaced it is the only
-// way to a run that did not lead to anything.
+// chain returns the runs that had the address before a run, and the run itself, oldest first: the
+// runs that led to it, and the ones that it replaced. A deleted run does not end the chain: the
+// runs around it name each other from both sides, and all of them know the first one. A run that
+// led to nothing can only be found through the run that replaced it.
 func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunID, error) {
 	a, last := row.Start.Address, row.Start.Run
 	looked := map[model.RunID]bool{{}: true, last: true}
@@ -368,7 +369,7 @@ func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunI
 		}
 	}
 
-	// ids are in the order in which runs began
+	// Ids are in the order in which runs started.
 	slices.SortFunc(before, func(x, y model.RunID) int { return bytes.Compare(x[:], y[:]) })
 	return append(before, last), nil
 }

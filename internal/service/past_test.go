@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What is wrong with a request about a past is said before anything is done.
+// Problems of a request about a past are reported before anything is done.
 func TestPastRefusals(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -104,7 +104,7 @@ func TestImportRefusals(t *testing.T) {
 	}
 }
 
-// A delete takes the whole chain, the oldest run first, or only the run that is named.
+// A delete removes the whole chain, the oldest run first, or only the named run.
 func TestDeleteOfAChain(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -115,7 +115,7 @@ func TestDeleteOfAChain(t *testing.T) {
 		key := f.put(a, 0, 0, func(s *model.Start) {
 			switch {
 			case i == 0:
-			case i%3 == 0: // a start that took its place, not one that went on
+			case i%3 == 0: // a start that replaced it, not one that continued
 				s.Replaced = runs[i-1]
 			default:
 				s.Previous = runs[i-1]
@@ -140,7 +140,7 @@ func TestDeleteOfAChain(t *testing.T) {
 	wantKind(t, "a delete of what is open", err, fault.Conflict)
 }
 
-// A run that left before its time does not hide those that are older: they go as well.
+// A run that was removed early does not hide older ones: they are deleted as well.
 func TestDeleteOfAChainWithAGap(t *testing.T) {
 	t.Parallel()
 	for gap := range 6 {
@@ -150,8 +150,8 @@ func TestDeleteOfAChainWithAGap(t *testing.T) {
 		id := func(n int) model.RunID { return model.RunID{0: 1, 15: byte(n + 1)} }
 
 		var keys []store.RunKey
-		// 0; 1 took its place and continued as 2 and 3; 3 was reset to 4; 4 failed and was retried
-		// as 5, and that as 6
+		// Run 1 replaced run 0 and continued as 2 and 3; 3 was reset to 4; 4 failed and was retried
+		// as 5, and that as 6.
 		for i := range 7 {
 			key := f.put(a, 0, 0, func(s *model.Start) {
 				switch {
@@ -176,7 +176,7 @@ func TestDeleteOfAChainWithAGap(t *testing.T) {
 		f.commit(store.Batch{Deletes: []store.RunKey{keys[gap]}})
 		var want []model.RunID
 		for i, key := range keys {
-			if i != gap && !(gap == 1 && i == 0) { // nobody else knows what a run has replaced
+			if i != gap && !(gap == 1 && i == 0) { // only run 1 knows what it has replaced
 				want = append(want, key.Run)
 			}
 		}

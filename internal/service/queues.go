@@ -26,7 +26,7 @@ func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerI
 		}
 		host := fmt.Sprintf("%s:%d", m.Host, m.PID)
 
-		own := map[string]int{} // the place of the worker that runs workflows, by version
+		own := map[string]int{} // index of the workflow worker, by version
 		for _, w := range m.Serves {
 			if w.Tenant != tenant {
 				continue
@@ -58,7 +58,7 @@ func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerI
 	return all, nil
 }
 
-// openTasks are the open tasks of a run, as its history tells.
+// openTasks returns the open tasks of a run, from its history.
 func (s *Service) openTasks(ctx context.Context, row *store.Execution) ([]*core.Task, error) {
 	h, err := s.readRun(ctx, "describe", row)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Service) openTasks(ctx context.Context, row *store.Execution) ([]*core.
 	return engine.OpenTasks(row.Start, h.Events[len(row.Start.Carried):])
 }
 
-// tasks tells how open tasks of a run stand.
+// tasks describes open tasks of a run.
 func (s *Service) tasks(ctx context.Context, row *store.Execution, open []*core.Task) ([]api.Task, error) {
 	if len(open) == 0 {
 		return nil, nil

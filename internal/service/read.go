@@ -38,8 +38,8 @@ func (s *Service) execution(ctx context.Context, op string, t api.Target) (*stor
 	return row, nil
 }
 
-// State reads what the code of an execution has set: the last value of the name, in its history or
-// carried over from the run before.
+// State reads a state that the code of an execution has set: the last value in its history, or the
+// one carried over from the previous run.
 func (s *Service) State(ctx context.Context, t api.Target, name string) (p model.Payload, ok bool, err error) {
 	v := s.check("state " + name)
 	v.name("state", name)
@@ -85,14 +85,14 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 	return p, ok, nil
 }
 
-// Describe tells how an execution stands.
+// Describe describes an execution.
 func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, error) {
 	v := s.check("describe")
 	v.address(t.Address)
 	if err := v.err(); err != nil {
 		return api.Description{}, err
 	}
-	// Its owner is asked first: what it no longer holds is in the store by then.
+	// Ask the owner first: whatever it no longer holds is in the store by then.
 	j, err := s.judge(ctx, t.Address.Tenant)
 	if err != nil {
 		return api.Description{}, err
@@ -124,7 +124,7 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	}
 	for _, tm := range timers {
 		if core.OwnTimer(tm.ID) {
-			continue // the start tells of it
+			continue // the start has it
 		}
 		d.Timers = append(d.Timers, api.Timer{ID: tm.ID, Due: tm.Due})
 	}
@@ -152,7 +152,7 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	return d, nil
 }
 
-// countEvents counts the events of a run: event 0, the carried ones, and those stored.
+// countEvents counts the events of a run: event 0, the carried ones, and the stored ones.
 func (s *Service) countEvents(ctx context.Context, key store.RunKey, carried int64) (int64, error) {
 	last := carried
 	for {
@@ -171,8 +171,8 @@ func describe(row *store.Execution) api.Description {
 	return api.Description{Shard: row.Shard, Start: row.Start, Outcome: row.Outcome, Current: row.Current, Reasons: storedReasons(row)}
 }
 
-// History returns a page of events. The first event is made from the start and the last from the
-// outcome of the run.
+// History returns a page of events. The first event is built from the start of the run and the last
+// from its outcome.
 func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.HistoryPage, error) {
 	row, err := s.execution(ctx, "history", r.Target)
 	if err != nil {
@@ -214,8 +214,8 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 
 	if row.Outcome.Status.Closed() && !page.More {
 		if last == r.After && last > int64(len(row.Start.Carried)) {
-			// Nothing is stored behind it: either it is the last one stored, or whoever asks has
-			// had the end already.
+			// Nothing is stored after it. Either it is the last stored event, or the caller has
+			// already seen the end.
 			own, err := s.store.LoadEvents(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, last-1, 1, 1)
 			if err != nil || len(own) == 0 {
 				return page, err
@@ -230,7 +230,7 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 	return page, nil
 }
 
-// label adds the labels that runs have now to their descriptions.
+// label adds the current labels of runs to their descriptions.
 func (s *Service) label(ctx context.Context, keys []store.RunKey, to []*api.Description) error {
 	labels, err := s.store.LoadLabels(ctx, keys)
 	if err != nil || len(labels) == 0 {
@@ -258,7 +258,7 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 	}
 
 	v := s.check("list")
-	// What cannot be in a store cannot be looked for.
+	// A text that a store cannot contain cannot be searched for.
 	for _, part := range [...][2]string{{"the tenant", q.Tenant}, {"the key", q.Key}, {"the beginning of the key", q.KeyPrefix}} {
 		if part[1] != "" {
 			v.text(part[0], part[1], s.limits.Key)

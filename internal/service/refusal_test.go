@@ -15,7 +15,7 @@ import (
 type call struct {
 	name string
 	do   func(ctx context.Context, s *service.Service, t api.Target) error
-	// writes tells that it needs the engine.
+	// writes says that it needs the engine.
 	writes bool
 }
 
@@ -47,8 +47,8 @@ var calls = []call{
 	}, false},
 }
 
-// Every operation refuses an address that cannot be one, with a sentence that says what is wrong
-// with which part.
+// Every operation refuses an impossible address, with a sentence that says what is wrong with which
+// part.
 func TestInvalidAddresses(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -87,14 +87,14 @@ func TestInvalidAddresses(t *testing.T) {
 		}
 	}
 
-	// What is odd but fine.
+	// Odd but valid.
 	for _, k := range []string{"a/b", " ", "ß", "\U0001f980", "..", "'; drop table runs", "\u200b", long(512), "%"} {
 		err := calls[len(calls)-1].do(t.Context(), f.svc, api.Target{Address: model.Address{Tenant: "default", Type: "order", Key: k}})
 		wantKind(t, "key "+k, err, fault.NotFound)
 	}
 }
 
-// All problems are told at once.
+// All problems are reported at once.
 func TestAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -253,7 +253,7 @@ func TestLimits(t *testing.T) {
 	wantKind(t, "payload", start("12345", "123", 11), fault.Invalid)
 }
 
-// A service without an engine only reads; the rest is refused as such, after it was found valid.
+// A service without an engine only reads. It refuses the rest as such, after validation.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -351,7 +351,7 @@ func (*closer) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
 func (w *closer) Evict(model.RunID, uint64, string) {}
 
-// The id of a run of another tenant opens nothing, not even when it lies in the same shard.
+// The run id of another tenant gives no access, even if it lies in the same shard.
 func TestRunOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	s := live(t, service.Limits{})

@@ -25,10 +25,10 @@ type rawHeader struct {
 	Store    string `json:"store"`
 }
 
-// remove takes an execution away that nothing else can end, or an entity that cannot be read: its
-// rows are exported as they stand, the locks that an execution holds are freed, and the owner
-// removes the rows in one commit. Every part may be repeated, so a removal that failed half-way is
-// made again.
+// remove removes an execution that cannot be ended otherwise, or an entity that cannot be read. It
+// exports the rows as they are, frees the locks of the execution, and lets the owner remove the
+// rows in one commit. Each part may be repeated, so the caller can repeat a removal that failed
+// half-way.
 func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteReply, error) {
 	a := r.Target.Address
 	v := s.check("delete")
@@ -65,7 +65,8 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 		return api.DeleteReply{}, err
 	}
 
-	// One that can still be ended in order is: its parent, its watchers and its locks hear of it.
+	// If the execution can still be ended in order, do that: its parent, its watchers and its locks
+	// are then informed.
 	end := api.CancelRequest{Target: r.Target, Reason: "removed by an operator"}
 	if err := s.order(ctx, model.MessageTerminate, &end); err == nil || fault.Is(err, fault.Conflict) {
 		end.Reason = ""
@@ -91,13 +92,13 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 type rawExport struct {
 	service *Service
 	target  api.Target
-	to      io.Writer // nil when nobody wants to see them
+	to      io.Writer // nil for a dry run
 	begun   bool      // there is something to write
 	runs    []model.RunID
 	print   store.Fingerprint
 }
 
-// write reads everything.
+// write reads and writes everything.
 func (x *rawExport) write(ctx context.Context) error {
 	a := x.target.Address
 	for _, run := range x.find(ctx) {
@@ -109,9 +110,9 @@ func (x *rawExport) write(ctx context.Context) error {
 	return nil
 }
 
-// find names the runs that the target has. They name each other, so as a rule each of them is found
-// by its id. Where one of them cannot be read it is the zero run, which stands for all of them, and
-// the store looks at every run of the shard.
+// find returns the runs of the target. Runs name each other, so usually each is found by its id. If
+// one of them cannot be read, find returns the zero run, which stands for all: then the store looks
+// at every run of the shard.
 func (x *rawExport) find(ctx context.Context) []model.RunID {
 	t, all := x.target, []model.RunID{{}}
 	if t.Address.IsEntity() || !t.Run.IsZero() {
@@ -128,7 +129,7 @@ func (x *rawExport) find(ctx context.Context) []model.RunID {
 	return runs
 }
 
-// row writes a row, behind a first line that says what it is about.
+// row writes a row. Before the first one it writes a header line.
 func (x *rawExport) row(row store.RawRow) error {
 	if !x.begun {
 		x.begun = true
@@ -156,7 +157,7 @@ func (x *rawExport) line(v any) error {
 	return x.wrap(json.NewEncoder(x.to).Encode(v))
 }
 
-// flush has a writer that holds lines back pass them on, before anything is removed.
+// flush flushes a buffered writer, before anything is removed.
 func (x *rawExport) flush() error {
 	to, buffered := x.to.(interface{ Flush() error })
 	if !buffered {
@@ -165,7 +166,7 @@ func (x *rawExport) flush() error {
 	return x.wrap(to.Flush())
 }
 
-// wrap says that the export has failed; nil when it has not.
+// wrap adds to an error that the export has failed; nil stays nil.
 func (x *rawExport) wrap(err error) error {
 	if err == nil {
 		return nil
@@ -173,8 +174,8 @@ func (x *rawExport) wrap(err error) error {
 	return fault.New(fault.Unavailable, "export of the rows of %s: %w", x.target.Address, err)
 }
 
-// unlockAll frees what runs of an address hold. Which entities that is only the entities themselves
-// tell, because the history cannot be read.
+// unlockAll frees the locks that runs of an address hold. Only the entities themselves know which
+// locks these are, because the history cannot be read.
 func (s *Service) unlockAll(ctx context.Context, a model.Address, runs []model.RunID) error {
 	q := store.EntityQuery{Tenant: a.Tenant, Locked: true, Limit: 500}
 	for {
@@ -190,7 +191,7 @@ func (s *Service) unlockAll(ctx context.Context, a model.Address, runs []model.R
 			}
 			err := s.Unlock(ctx, api.UnlockRequest{Address: n.Address, Epoch: n.Epoch})
 			if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Blocked) {
-				return err // else it was freed meanwhile, or cannot be read itself
+				return err // otherwise it was freed by now, or cannot be read itself
 			}
 		}
 
@@ -201,7 +202,7 @@ func (s *Service) unlockAll(ctx context.Context, a model.Address, runs []model.R
 	}
 }
 
-// parentOf is the step that waits for an execution, as far as its start can be read.
+// parentOf returns the step that waits for an execution, if its start can be read.
 func (s *Service) parentOf(ctx context.Context, t api.Target) model.Link {
 	row, err := s.store.LoadExecution(ctx, s.shard(t.Address), t.Address, t.Run)
 	if err != nil || row == nil || row.Outcome.Status.Closed() {
@@ -219,8 +220,7 @@ func wayOut(err error) error {
 	return err
 }
 
-// stuck says why an open execution cannot be ended in order; nil when it can, as far as anybody
-// knows.
+// stuck returns why an open execution cannot be ended in order; nil if it can, as far as known.
 func (s *Service) stuck(ctx context.Context, op string, start *model.Start) error {
 	a := start.Address
 	d, err := s.Describe(ctx, api.Target{Address: a, Run: start.Run})

@@ -1,5 +1,6 @@
-// Package service implements api.Backend: one method per operation, each of which validates,
-// authorises and then asks the engine, or reads the store. It holds no state of its own.
+// Package service implements api.Backend: one method per operation. Each method validates and
+// authorizes its request, and then asks the engine or reads the store. The package holds no state
+// of its own.
 package service
 
 import (
@@ -15,23 +16,24 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// Service is the engine and the store behind the one interface that all doors speak.
+// Service puts the engine and the store behind the one interface that all entry points use.
 type Service struct {
 	engine *engine.Engine
 	store  store.Store
 	limits Limits
-	tracer *tracing.Tracer // nil when nobody traces
+	tracer *tracing.Tracer // nil without tracing
 
-	ask       AskFunc // nil when other nodes cannot be asked
+	ask       AskFunc // nil if other nodes cannot be asked
 	askQueues AskQueuesFunc
 }
 
-// New makes a service. engine may be nil for a service that only reads.
+// New returns a service. e may be nil for a service that only reads.
 func New(e *engine.Engine, st store.Store, limits Limits) *Service {
 	return &Service{engine: e, store: st, limits: limits.withDefaults()}
 }
 
-// Trace has the service make spans of what it is asked to send. It is called before anybody asks.
+// Trace makes the service create spans for what it sends. The caller must call it before the
+// service is used.
 func (s *Service) Trace(t *tracing.Tracer) { s.tracer = t }
 
 var _ api.Backend = (*Service)(nil)
@@ -46,10 +48,10 @@ func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, err
 	ctx, span := s.tracer.Send(ctx, m)
 	a, err := s.engine.Send(ctx, m)
 	span.End(failureOf(err))
-	return a, s.late(ctx, m.To, err)
+	return a, s.explainLate(ctx, m.To, err)
 }
 
-// failureOf is the kind of an error, for spans.
+// failureOf returns the kind of an error, for spans.
 func failureOf(err error) string {
 	if err == nil {
 		return ""
@@ -61,9 +63,9 @@ func readOnly(m *model.Message) error {
 	return fault.New(fault.Denied, "%s of %s: the store is open for reading only", m.Kind, m.To)
 }
 
-// Start begins an execution or attaches to the one that has the key.
+// Start starts an execution or attaches to the one that has the key.
 func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply, error) {
-	m, err := s.start(&r)
+	m, err := s.startMessage(&r)
 	if err != nil {
 		return api.StartReply{}, err
 	}
@@ -71,9 +73,9 @@ func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 	return api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, err
 }
 
-// Run is Start, and Await of the execution.
+// Run is Start, and then Await of the execution.
 func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, error) {
-	m, err := s.start(&r)
+	m, err := s.startMessage(&r)
 	if err != nil {
 		return api.Result{}, err
 	}
@@ -87,11 +89,11 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	} else {
 		span.End(failureOf(err))
 	}
-	return api.Result{Run: end.Run, Outcome: end.Outcome}, s.late(ctx, m.To, err)
+	return api.Result{Run: end.Run, Outcome: end.Outcome}, s.explainLate(ctx, m.To, err)
 }
 
-// start is the message of a request to start an execution, if it is in order.
-func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
+// startMessage validates a request to start an execution and returns its message.
+func (s *Service) startMessage(r *api.StartRequest) (*model.Message, error) {
 	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task, Terms: r.Terms}
 	v := s.check("start " + r.Address.Type)
 	v.address(r.Address)
@@ -115,14 +117,14 @@ func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
 
 // Signal sends a signal.
 func (s *Service) Signal(ctx context.Context, r api.SignalRequest) error {
-	m, err := s.signal(&r)
+	m, err := s.signalMessage(&r)
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
 	return err
 }
 
-func (s *Service) signal(r *api.SignalRequest) (*model.Message, error) {
+func (s *Service) signalMessage(r *api.SignalRequest) (*model.Message, error) {
 	v := s.check("signal " + r.Name)
 	v.workflow(r.Target.Address, "signals")
 	v.name("signal", r.Name)
@@ -135,14 +137,14 @@ func (s *Service) signal(r *api.SignalRequest) (*model.Message, error) {
 
 // Settle resolves or rejects a promise.
 func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
-	m, err := s.settle(&r)
+	m, err := s.settleMessage(&r)
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
 	return err
 }
 
-func (s *Service) settle(r *api.SettleRequest) (*model.Message, error) {
+func (s *Service) settleMessage(r *api.SettleRequest) (*model.Message, error) {
 	v := s.check("settle promise " + r.Name)
 	v.workflow(r.Target.Address, "promises")
 	v.name("promise", r.Name)
@@ -161,12 +163,12 @@ func (s *Service) Cancel(ctx context.Context, r api.CancelRequest) error {
 	return s.order(ctx, model.MessageCancel, &r)
 }
 
-// Terminate ends an execution.
+// Terminate ends an execution at once.
 func (s *Service) Terminate(ctx context.Context, r api.CancelRequest) error {
 	return s.order(ctx, model.MessageTerminate, &r)
 }
 
-// Pause has nobody continue an execution.
+// Pause stops an execution from continuing until Resume.
 func (s *Service) Pause(ctx context.Context, r api.CancelRequest) error {
 	return s.order(ctx, model.MessagePause, &r)
 }
@@ -176,17 +178,17 @@ func (s *Service) Resume(ctx context.Context, r api.CancelRequest) error {
 	return s.order(ctx, model.MessageResume, &r)
 }
 
-// order tells an execution what an operator wants, and why.
+// order sends an operator's order to an execution, with its reason.
 func (s *Service) order(ctx context.Context, kind model.MessageKind, r *api.CancelRequest) error {
-	m, err := s.ordered(kind, r)
+	m, err := s.orderMessage(kind, r)
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
 	return wayOut(err)
 }
 
-// ordered is the message of an order, if it is in order.
-func (s *Service) ordered(kind model.MessageKind, r *api.CancelRequest) (*model.Message, error) {
+// orderMessage validates an order and returns its message.
+func (s *Service) orderMessage(kind model.MessageKind, r *api.CancelRequest) (*model.Message, error) {
 	v := s.check(kind.String())
 	v.address(r.Target.Address)
 	v.reason(r.Reason)
@@ -212,7 +214,7 @@ func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payloa
 	if r.RequestID != "" {
 		m.RequestID = model.UpdateIDs + r.RequestID
 	}
-	return answered(s.send(ctx, m))
+	return payloadOf(s.send(ctx, m))
 }
 
 // Query asks the code of an execution.
@@ -231,12 +233,12 @@ func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload,
 	ctx, span := s.tracer.Send(ctx, m)
 	a, err := s.engine.Query(ctx, m)
 	span.End(failureOf(err))
-	return answered(a, s.late(ctx, m.To, err))
+	return payloadOf(a, s.explainLate(ctx, m.To, err))
 }
 
-// answered is what the code answered. An error of its own keeps its type, those of the engine their
-// kind.
-func answered(a model.Answer, err error) (model.Payload, error) {
+// payloadOf returns the answer of the code. An error of the code keeps its type, and an error of
+// the engine keeps its kind.
+func payloadOf(a model.Answer, err error) (model.Payload, error) {
 	if f := a.Failure; f != nil && fault.ParseKind(f.Kind) == fault.Unclassified {
 		return model.Payload{}, f
 	}
@@ -253,13 +255,13 @@ func (s *Service) Await(ctx context.Context, t api.Target) (api.Result, error) {
 	if s.engine == nil {
 		return api.Result{}, fault.New(fault.Denied, "await %s: the store is open for reading only", t.Address)
 	}
-	if !t.Run.IsZero() { // the engine finds a run by its id alone: it must be one of this address
+	if !t.Run.IsZero() { // the engine finds a run by its id alone, so check the address
 		if _, err := s.execution(ctx, "await", t); err != nil {
 			return api.Result{}, err
 		}
 	}
 	r, err := s.engine.Await(ctx, t.Address, t.Run)
-	return api.Result{Run: r.Run, Outcome: r.Outcome}, s.late(ctx, t.Address, err)
+	return api.Result{Run: r.Run, Outcome: r.Outcome}, s.explainLate(ctx, t.Address, err)
 }
 
 // JoinTasks adds a worker that executes tasks.
@@ -287,7 +289,7 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 	return taskSession{s.engine.JoinTasks(w, offer), s}, nil
 }
 
-// Join adds a worker.
+// Join adds a workflow worker.
 func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Session, error) {
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "the store is open for reading only")

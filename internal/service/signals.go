@@ -54,7 +54,7 @@ func (s *Service) aboutSignals(ctx context.Context, m *model.Message, looks bool
 	if err != nil {
 		return model.Answer{}, err
 	}
-	owned, err := s.owned(ctx, m.To)
+	owned, err := s.hasOwner(ctx, m.To)
 	if err != nil {
 		return model.Answer{}, err
 	}

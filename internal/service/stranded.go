@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Stranded returns those open executions of a page that go on only when somebody changes something,
-// with the reason. It looks through all open ones, whatever they wait for: one that sleeps for a
-// month is stranded now, if no process has its code any more.
+// Stranded returns the open executions of a page that continue only after a person changes
+// something, with the reason. It looks at all open executions, whatever they wait for: one that
+// sleeps for a month is stranded now if no process has its code.
 func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.ListPage, error) {
 	page, err := s.List(ctx, api.ListRequest{Tenant: tenant, Statuses: []model.Status{model.Running}, Limit: maxPage, Cursor: cursor, Explain: true})
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.List
 	return page, nil
 }
 
-// Missing is why no live process would run an execution, or a task.
+// Missing returns why no live process would run an execution or a task.
 func (s *Service) Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error) {
 	j, err := s.judge(ctx, a.Tenant)
 	if err != nil {

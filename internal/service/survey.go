@@ -10,23 +10,23 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// Bounds of a survey: it reads the store when somebody gathers metrics.
+// Bounds of a survey: it reads the store when metrics are collected.
 const (
-	// gathering waits no longer; the numbers of the last survey count then
+	// A collection of metrics waits no longer than surveyWait; then it uses the last survey.
 	surveyWait = 2 * time.Second
-	surveyRest = 20     // a survey is followed by a pause of so many times what it took
-	surveyMost = 20_000 // open executions that are looked at, the newest first
+	surveyRest = 20     // a survey is followed by a pause this many times as long
+	surveyMost = 20_000 // open executions that are visited, the newest first
 )
 
-// survey counts the executions that go on only when somebody changes something, for metrics.
+// survey counts, for metrics, the executions that continue only after a person changes something.
 type survey struct {
 	mu    sync.Mutex
 	next  time.Time
 	found map[model.ReasonCode]int
 }
 
-// Observe has a meter show what is stranded of the shards that this node owns, until stop. It is
-// the same judgement as that of Stranded, so the numbers of all nodes add up to that list.
+// Observe reports to a meter what is stranded in the shards that this node owns, until stop is
+// called. It judges as Stranded does, so the numbers of all nodes add up to that list.
 func (s *Service) Observe(m *telemetry.Meter) (stop func()) {
 	if m == nil || s.engine == nil {
 		return func() {}
@@ -42,7 +42,8 @@ func (s *Service) Observe(m *telemetry.Meter) (stop func()) {
 	})
 }
 
-// counts are those of the last survey. A new one is made when the last is old enough.
+// counts returns the counts of the last survey. It makes a new survey if the last one is old
+// enough.
 func (v *survey) counts(s *Service) map[model.ReasonCode]int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -60,7 +61,7 @@ func (v *survey) counts(s *Service) map[model.ReasonCode]int {
 	return v.found
 }
 
-// countStranded counts what Stranded lists of the shards of this node, by reason.
+// countStranded counts what Stranded lists for the shards of this node, by reason.
 func (s *Service) countStranded(ctx context.Context) (map[model.ReasonCode]int, error) {
 	own, _, ok := s.engine.Self()
 	if !ok {

@@ -135,8 +135,8 @@ func TestTaskOffersAreChecked(t *testing.T) {
 	wantKind(t, "of a store that is only read", err, fault.Denied)
 }
 
-// A report with a time that cannot be is refused before anything is done about it: the claim is
-// still the worker's.
+// A report with an impossible time is refused before anything is done about it: the worker keeps
+// the claim.
 func TestReportsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := live(t, service.Limits{})
@@ -182,7 +182,7 @@ func TestReportsAreChecked(t *testing.T) {
 	}
 }
 
-// hopeless fails every task that it is given.
+// hopeless fails every task that it gets.
 type hopeless struct{ session chan api.TaskSession }
 
 func (w *hopeless) Execute(claims []model.Claim) {
@@ -197,8 +197,8 @@ func (w *hopeless) Execute(claims []model.Claim) {
 func (*hopeless) Stop(model.ClaimRef, model.StopReason) {}
 func (*hopeless) Settled(model.ClaimRef, error)         {}
 
-// deadTask is a task of a tenant that has failed for good, under the key 1: who has failed it, its
-// address, and the id of its dead letter.
+// deadTask returns a task of a tenant that has failed permanently, under the key 1: the worker that
+// failed it, its address, and the id of the dead task.
 func deadTask(t *testing.T, s *service.Service, tenant string) (*hopeless, model.Address, api.DeadID) {
 	t.Helper()
 	ctx := t.Context()
@@ -221,7 +221,7 @@ func deadTask(t *testing.T, s *service.Service, tenant string) (*hopeless, model
 	return w, a, dead.Tasks[0].ID
 }
 
-// requeue has a dead task scheduled anew, and waits for the end of its execution.
+// requeue schedules a dead task again, and waits for the end of its execution.
 func requeue(t *testing.T, s *service.Service, id api.DeadID, a model.Address) {
 	t.Helper()
 	if _, err := s.Requeue(t.Context(), api.RequeueRequest{ID: id}); err != nil {
@@ -232,7 +232,7 @@ func requeue(t *testing.T, s *service.Service, id api.DeadID, a model.Address) {
 	}
 }
 
-// The id of a dead task of another tenant opens nothing, and changes nothing.
+// The id of a dead task of another tenant gives no access, and changes nothing.
 func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -248,7 +248,7 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	_, err = s.Requeue(ctx, api.RequeueRequest{ID: id})
 	wantKind(t, "requeue", err, fault.NotFound)
 	wantKind(t, "undo", s.UndoRequeue(ctx, api.UndoRequest{ID: id}), fault.NotFound)
-	if err := s.PurgeDead(ctx, id); err != nil { // as one that is gone
+	if err := s.PurgeDead(ctx, id); err != nil { // as for a missing one
 		t.Error(err)
 	}
 	id.Tenant = "acme"
@@ -257,15 +257,15 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	}
 }
 
-// A requeue whose answer was lost is asked for again, with its request id: while its run is open,
-// and when that has ended. It is answered as it was, and nothing else begins.
+// A requeue whose answer was lost is repeated with its request id: while its run is open, and after
+// the run has ended. It gets the same answer, and nothing else starts.
 func TestRequeueAgainIsRepeated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := live(t, service.Limits{})
 	w, a, id := deadTask(t, s, "default")
 	requeue(t, s, id, a)
-	gone := <-w.session // nothing is reported from now on
+	gone := <-w.session // no reports from now on
 	again := api.RequeueRequest{ID: id, Again: true, RequestID: "mine"}
 	first, err := s.Requeue(ctx, again)
 	if err != nil || first.Existing {
@@ -290,8 +290,8 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 	repeated("when it has ended")
 }
 
-// Whether the run of a requeue may still be on its way is a matter of the store's clock: that of
-// whoever asks may be wrong by hours.
+// The store's clock decides whether the run of a requeue may still be in flight: the clock of the
+// caller may be wrong by hours.
 func TestRequeuedRunThatIsGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestRequeuedRunThatIsGone(t *testing.T) {
 	})
 }
 
-// hands keep what they are given.
+// hands keeps what it gets.
 type hands struct {
 	claims  chan model.Claim
 	settled chan error
@@ -325,7 +325,7 @@ func (w *hands) Execute(claims []model.Claim) {
 func (*hands) Stop(model.ClaimRef, model.StopReason) {}
 func (w *hands) Settled(_ model.ClaimRef, err error) { w.settled <- err }
 
-// slow takes commits only when it may.
+// slow takes commits only when the test allows it.
 type slow struct {
 	store.Store
 	gate atomic.Pointer[chan struct{}]
@@ -338,8 +338,8 @@ func (s *slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, err
 	return s.Store.Commit(ctx, b)
 }
 
-// Progress of one task waits for a store that takes nothing. The others are heard all the same, so
-// that none of them times out.
+// Progress of one task waits for a store that takes nothing. The heartbeats of the others still
+// arrive, so that none of them times out.
 func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -393,8 +393,8 @@ func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 	})
 }
 
-// Whoever does not own a task tells why it waits all the same, from its history, the settings and
-// who serves which queue.
+// A process that does not own a task can still say why it waits, from its history, the settings and
+// the workers of its queue.
 func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 	t.Parallel()
 	f := newShelf(t)
@@ -436,7 +436,7 @@ func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 	why(model.TaskSpec{}, "waits in queue gpu, which is paused: deploy")
 }
 
-// sharedMemory is a store that says that other nodes may have it, and counts what they are asked.
+// sharedMemory is a store that says that nodes share it, and counts the questions to nodes.
 type sharedMemory struct {
 	*memory.Store
 
@@ -456,8 +456,8 @@ func (s *sharedMemory) PutSetting(ctx context.Context, row store.Setting, expect
 	return s.Store.PutSetting(ctx, row, expected)
 }
 
-// A page of tasks asks the nodes once who holds limits, and not at all when none of them waits for
-// one, or nobody wants to know.
+// A page of tasks asks the nodes once who holds limits, and not at all if no task waits for a
+// limit, or if the caller does not ask for reasons.
 func TestAPageAsksOnceWhoHoldsLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,11 +13,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// lookEvery is how often a store is looked at that is open for reading only: nobody tells of
-// changes.
+// lookEvery is how often the service polls a store that is open for reading only, where no engine
+// reports changes.
 const lookEvery = 500 * time.Millisecond
 
-// sealed is by how much a value may grow when it gets its stored form.
+// sealed is how much a value may grow when it is sealed.
 const sealed = 1 << 10
 
 // write checks what a claim writes.
@@ -71,19 +71,19 @@ func statesOf(rows []store.TaskDatum) []api.TaskState {
 	return states
 }
 
-// task is a task that something is read of.
+// task is a task whose data are read.
 type task struct {
 	key  store.RunKey
 	row  *store.Execution
 	step string // empty for all tasks of a workflow
 
-	// What its history tells, as far as it was read.
+	// What its history says, as far as it was read.
 	read             int64 // the last position
 	scheduled, ended bool
 }
 
-// heard takes in events of the run.
-func (k *task) heard(events []model.Event) {
+// note takes in events of the run.
+func (k *task) note(events []model.Event) {
 	for i := range events {
 		switch e := &events[i]; {
 		case e.ID != k.step:
@@ -95,7 +95,7 @@ func (k *task) heard(events []model.Event) {
 	}
 }
 
-// taskOf finds a task. The step of a workflow may be left out where all of its tasks can be read.
+// taskOf finds a task. The step may be empty if all tasks of a workflow can be read.
 func (s *Service) taskOf(ctx context.Context, op string, t *api.TaskTarget, all bool) (*task, error) {
 	row, err := s.execution(ctx, op, t.Target)
 	if err != nil {
@@ -123,7 +123,7 @@ func (s *Service) TaskStates(ctx context.Context, t api.TaskTarget) (api.TaskSta
 	return api.TaskStatesReply{Run: k.key.Run, States: statesOf(rows)}, err
 }
 
-// TaskLogs returns lines of a task.
+// TaskLogs returns log lines of a task.
 func (s *Service) TaskLogs(ctx context.Context, r api.TaskLogsRequest) (page api.TaskLogsPage, err error) {
 	k, err := s.taskOf(ctx, "logs", &r.TaskTarget, !r.Wait)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Service) TaskLogs(ctx context.Context, r api.TaskLogsRequest) (page api
 
 	page.Run, page.Cursor = k.key.Run, r.After
 	limit := pageSize(r.Limit)
-	page.Ended, err = s.follow(ctx, k, r.Wait, func() (n int, err error) {
+	page.Ended, err = s.follow(ctx, k, pageRead{wait: r.Wait, limit: limit, read: func() (n int, err error) {
 		rows, err := s.store.LoadLogs(ctx, k.key, k.step, place, limit)
 		for i := range rows {
 			l := &rows[i]
@@ -147,7 +147,7 @@ func (s *Service) TaskLogs(ctx context.Context, r api.TaskLogsRequest) (page api
 			page.Cursor = logCursor(place)
 		}
 		return len(rows), err
-	}, limit)
+	}})
 
 	return page, err
 }
@@ -164,7 +164,7 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 
 	page.Run = k.key.Run
 	limit := pageSize(r.Limit)
-	page.Ended, err = s.follow(ctx, k, r.Wait, func() (int, error) {
+	page.Ended, err = s.follow(ctx, k, pageRead{wait: r.Wait, limit: limit, read: func() (int, error) {
 		rows, err := s.store.LoadTaskData(ctx, k.key, store.Streamed(k.step, r.After, limit))
 		for i := range rows {
 			it, bad := rows[i].StreamItem()
@@ -174,31 +174,38 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 			page.Items = append(page.Items, it)
 		}
 		return len(rows), err
-	}, limit)
+	}})
 
 	return page, err
 }
 
-// follow reads a page: what is there, or, if it is to wait, what comes next. It reports whether the
+// pageRead is how follow reads a page: read appends what is there and returns how much that was.
+type pageRead struct {
+	wait  bool // for what comes next, if nothing is there
+	limit int
+	read  func() (int, error)
+}
+
+// follow reads a page: what is there, or, if wait is true, what comes next. It reports whether the
 // task has ended and the page is the last.
-func (s *Service) follow(ctx context.Context, k *task, wait bool, read func() (int, error), limit int) (ended bool, err error) {
+func (s *Service) follow(ctx context.Context, k *task, p pageRead) (ended bool, err error) {
 	for {
-		// before the look, so that nothing is missed in between
-		changed, stop, err := s.changed(ctx, k, wait)
+		// Listen before the read, so that no change in between is missed.
+		changed, stop, err := s.changed(ctx, k, p.wait)
 		if err != nil {
 			return false, err
 		}
 
-		n, err := read()
+		n, err := p.read()
 		if err == nil && n == 0 && k.step != "" {
 			if ended, err = s.taskEnded(ctx, k); ended && err == nil {
-				n, err = read() // what was written before it ended
+				n, err = p.read() // what it wrote before it ended
 			}
 		}
 
-		if err != nil || n > 0 || ended || !wait {
+		if err != nil || n > 0 || ended || !p.wait {
 			stop()
-			return ended && n < limit, err
+			return ended && n < p.limit, err
 		}
 
 		select {
@@ -211,7 +218,7 @@ func (s *Service) follow(ctx context.Context, k *task, wait bool, read func() (i
 	}
 }
 
-// changed tells of the next change of the execution.
+// changed returns a channel that reports the next change of the execution.
 func (s *Service) changed(ctx context.Context, k *task, wait bool) (<-chan struct{}, func(), error) {
 	switch {
 	case !wait:
@@ -224,13 +231,13 @@ func (s *Service) changed(ctx context.Context, k *task, wait bool) (<-chan struc
 	return again, func() { timer.Stop() }, nil
 }
 
-// taskEnded reports whether a task has ended, so that it writes nothing more.
+// taskEnded reports whether a task has ended, so that it will not write again.
 func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 	at := api.Target{Address: k.row.Start.Address, Run: k.key.Run}
 	row, err := s.execution(ctx, "follow", at)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return true, nil // it has been removed meanwhile
+		return true, nil // it was removed
 	case err != nil || row.Outcome.Status.Closed():
 		return err == nil, err
 	case row.Start.Task != nil:
@@ -238,11 +245,11 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 	}
 
 	if k.read == 0 {
-		k.heard(row.Start.Carried)
+		k.note(row.Start.Carried)
 		k.read = int64(len(row.Start.Carried))
 	}
 
-	for !k.ended { // whoever follows for long reads each event once
+	for !k.ended { // a long-lived follower reads each event once
 		page, err := s.store.LoadEvents(ctx, k.key, k.read, historyPage, 4<<20)
 		if err != nil {
 			return false, err
@@ -250,7 +257,7 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 		if len(page) == 0 {
 			break
 		}
-		k.heard(page)
+		k.note(page)
 		k.read = page[len(page)-1].Seq
 	}
 
@@ -260,7 +267,7 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 	return k.ended, nil
 }
 
-// logCursor is a place among log lines as text.
+// logCursor encodes a place among log lines.
 func logCursor(p store.LogPlace) string {
 	b := binary.BigEndian.AppendUint64(nil, uint64(p.At))
 	b = binary.BigEndian.AppendUint64(b, uint64(p.Epoch))

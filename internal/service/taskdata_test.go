@@ -14,20 +14,23 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// counted is a store that counts the events it gives out.
+// counted is a store that counts the events it returns.
 type counted struct {
 	store.Store
 	events atomic.Int64
 }
 
+// LoadEvents counts.
+//
+//arch:parameters given by store.Store
 func (c *counted) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) ([]model.Event, error) {
 	page, err := c.Store.LoadEvents(ctx, key, after, limit, maxBytes)
 	c.events.Add(int64(len(page)))
 	return page, err
 }
 
-// Whoever follows a task of a workflow that does much else reads each event of its history once,
-// and hears when the task has ended, in each way.
+// A follower of a task in a busy workflow reads each event of the history once, and learns when the
+// task has ended, however it ended.
 func TestFollowReadsTheHistoryOnce(t *testing.T) {
 	t.Parallel()
 	for _, how := range []model.Event{

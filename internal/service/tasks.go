@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// taskSession is the engine as a task worker sees it.
+// taskSession adapts the engine to a task worker.
 type taskSession struct {
 	*engine.TaskSession
 
@@ -33,7 +33,7 @@ func (s taskSession) States(ctx context.Context, claim model.ClaimRef) ([]api.Ta
 	return statesOf(rows), err
 }
 
-// Report hands in how a claim ended.
+// Report delivers the outcome of a claim.
 func (s taskSession) Report(ctx context.Context, r model.TaskReport) error {
 	for _, d := range []time.Duration{r.After, r.RetryAfter} {
 		if d < 0 || d > model.MaxTaskTime {
@@ -43,8 +43,8 @@ func (s taskSession) Report(ctx context.Context, r model.TaskReport) error {
 	return s.TaskSession.Report(ctx, r)
 }
 
-// Beat tells that claims are being executed. All of them are heard before any progress is handed
-// in: that waits while the engine is full, and none of them is silent meanwhile.
+// Beat says that claims are being executed. It sends all heartbeats before any progress: progress
+// blocks while the engine is full, and no claim must time out because of that.
 func (s taskSession) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
 	replies := make([]api.BeatReply, len(beats))
 	for i := range beats {

@@ -12,11 +12,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Limits bound what a request may bring. Zero fields take the defaults.
+// Limits bounds the sizes of requests. A zero field selects its default.
 type Limits struct {
-	Name    int // bytes of a name; 200
-	Key     int // bytes of a key; 512
-	Payload int // bytes of a payload; 2 MiB
+	Name    int // bytes of a name; default 200
+	Key     int // bytes of a key; default 512
+	Payload int // bytes of a payload; default 2 MiB
 }
 
 func (l Limits) withDefaults() Limits {
@@ -45,7 +45,7 @@ func (v *validator) wrong(format string, args ...any) {
 	v.problems = append(v.problems, fmt.Errorf(format, args...))
 }
 
-// err is all problems as one error of kind Invalid.
+// err returns all problems as one error of kind Invalid.
 func (v *validator) err() error {
 	if len(v.problems) == 0 {
 		return nil
@@ -59,20 +59,20 @@ func (v *validator) text(what, s string, most int) {
 	}
 }
 
-// fine reports whether a text is one that may be stored.
+// fine reports whether a text may be stored.
 func fine(s string, most int) bool {
 	if s == "" || len(s) > most {
 		return false
 	}
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f { // not plain: look closer
+		if c := s[i]; c < ' ' || c >= 0x7f { // not plain ASCII: look closer
 			return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 		}
 	}
 	return true
 }
 
-// explain says what is wrong with a text.
+// explain adds what is wrong with a text.
 func (v *validator) explain(what, s string, most int) {
 	switch {
 	case s == "":
@@ -103,7 +103,8 @@ func (v *validator) address(a model.Address) {
 	v.text("the key", a.Key, v.limits.Key)
 }
 
-// workflow checks the address of an execution that something is wanted from which only code has.
+// workflow checks the address of an execution that must be a workflow, because only workflow code
+// has what the request is about.
 func (v *validator) workflow(a model.Address, what string) {
 	v.address(a)
 	if strings.HasPrefix(a.Type, model.TaskPrefix) {
@@ -122,8 +123,7 @@ func (v *validator) size(what string, n int) {
 	}
 }
 
-// label checks a label; that it is not there is in order.
-// reason checks why somebody orders something.
+// reason checks the reason of an order.
 func (v *validator) reason(text string) {
 	v.size("reason", len(text))
 	if !utf8.ValidString(text) {
@@ -131,6 +131,7 @@ func (v *validator) reason(text string) {
 	}
 }
 
+// label checks a label.
 func (v *validator) label(name, value string) {
 	if err := model.CheckLabel(name, value); err != nil {
 		v.problems = append(v.problems, err)
@@ -160,7 +161,7 @@ func (v *validator) requestID(id string) {
 	}
 }
 
-// offer checks names that a worker offers.
+// offer checks the names that a worker offers.
 func (v *validator) offer(what string, names []string) {
 	if len(names) == 0 {
 		v.wrong("it offers no %s", what)
@@ -170,7 +171,7 @@ func (v *validator) offer(what string, names []string) {
 	}
 }
 
-// terms checks what a start says about the times of an execution.
+// terms checks the terms of a start, which set the times of an execution.
 func (v *validator) terms(r *api.StartRequest) {
 	t := r.Terms
 	if t == nil {
@@ -189,7 +190,7 @@ func (v *validator) terms(r *api.StartRequest) {
 	}
 }
 
-// task checks whether a start is that of a task, and then what it says.
+// task checks whether a start is that of a task, and then its spec.
 func (v *validator) task(r *api.StartRequest) {
 	t := r.Task
 	switch kind, named := strings.CutPrefix(r.Address.Type, model.TaskPrefix); {

@@ -96,7 +96,7 @@ func newKeeper(b *board) *keeper {
 
 func (k *keeper) rules() *rule.Set { return k.sets[len(k.sets)-1] }
 
-// Take is for the board; see queue.Gate.
+// Take is for the board; see queue.Admitter.
 func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	_, goesOn := k.kept[it.Ref]
 	delete(k.kept, it.Ref)

@@ -29,7 +29,7 @@ type purse struct {
 	creditor *loan.Creditor
 	pace     loan.Pace
 	others   loan.Others
-	polls    []*loan.Poll // that are under way
+	polls    []*loan.OpenPoll // that are under way
 	// A round of each machine that is scheduled, and when.
 	rounds, looks int64
 	leaving       []bool // by shard: it is being given up, and the lane still decides about its claims
@@ -222,7 +222,7 @@ func (u *purse) round() {
 }
 
 // poll asks an owner once.
-func (u *purse) poll(p *loan.Poll) {
+func (u *purse) poll(p *loan.OpenPoll) {
 	s, from := u.inc.p.s, u.inc.self.ID
 	u.polls = append(u.polls, p)
 	s.did(opPolled)
@@ -237,14 +237,14 @@ func (u *purse) poll(p *loan.Poll) {
 	}
 	u.after(u.pace.CallTimeout, func() { u.failed(p) })
 	u.tell(p.Node, func(to *purse) {
-		to.polled(from, &p.Letter, func(a *peer.Answer) {
+		to.polled(from, &p.Letter, func(a *peer.PollReply) {
 			to.tell(from, func(*purse) { u.heard(p, a) })
 		})
 	})
 }
 
 // polled takes a poll of another node.
-func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.Answer)) {
+func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) {
 	terms, taken := u.debtor.Polled(u.now(), from, p, answer)
 	if !taken {
 		return
@@ -262,7 +262,7 @@ func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.Answer
 }
 
 // under reports whether a poll is under way, and ends it.
-func (u *purse) under(p *loan.Poll) bool {
+func (u *purse) under(p *loan.OpenPoll) bool {
 	i := slices.Index(u.polls, p)
 	if i >= 0 {
 		u.polls = slices.Delete(u.polls, i, i+1)
@@ -271,7 +271,7 @@ func (u *purse) under(p *loan.Poll) bool {
 }
 
 // failed ends a poll that was not answered in time.
-func (u *purse) failed(p *loan.Poll) {
+func (u *purse) failed(p *loan.OpenPoll) {
 	if u.under(p) {
 		s := u.inc.p.s
 		s.did(opPollFailed)
@@ -284,7 +284,7 @@ func (u *purse) failed(p *loan.Poll) {
 }
 
 // heard takes an answer, unless it comes too late or twice.
-func (u *purse) heard(p *loan.Poll, a *peer.Answer) {
+func (u *purse) heard(p *loan.OpenPoll, a *peer.PollReply) {
 	if !u.under(p) {
 		return
 	}
@@ -295,14 +295,13 @@ func (u *purse) heard(p *loan.Poll, a *peer.Answer) {
 	fresh := u.creditor.Heard(u.now(), p, a)
 	got := loan.CarryOut(host{u}, p.Node, fresh)
 	u.checkTaken(p, got)
-	home, kept := p.Home(a, got)
-	loan.Regain(home)
-	u.creditor.Done(u.now(), p, a, len(fresh), kept)
+	loan.Regain(p.Home(a, got))
+	u.creditor.Done(u.now(), p, a)
 }
 
 // checkTaken checks that workers of the node execute no more for other owners than they have slots. A
 // claim may come although no slot is lent for it any more: its poll was answered before it was stored.
-func (u *purse) checkTaken(p *loan.Poll, got map[loan.Own]int) {
+func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 	s := u.inc.p.s
 	for _, x := range p.Lent() {
 		h := x.Own.(ownHand).h
@@ -349,7 +348,7 @@ func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 	})
 }
 
-// Alive is for both machines; see loan.Node.
+// Alive is for both machines; see loan.Party.
 func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node) }
 
 // LookAround is for both machines.
@@ -368,7 +367,7 @@ func (u *purse) GiveBack(refs []model.ClaimRef) {
 func (u *purse) Serving() bool { return !u.inc.ended && u.inc.serving() }
 
 // Lane is for the debtor: a shard that is being given up waits for what workers of other nodes report.
-func (u *purse) Lane(ref model.ClaimRef) loan.Lane {
+func (u *purse) Lane(ref model.ClaimRef) loan.ClaimLane {
 	if shard := ref.Address.Shard(len(u.leaving)); u.leaving[shard] && !u.inc.ended {
 		return claimLane{u, u.inc.shells[int(shard)%len(u.inc.shells)]}
 	}
@@ -436,7 +435,7 @@ func (u *purse) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 func (u *purse) KeptFor() map[model.NodeID]bool { return nil }
 
 // Hire is for the debtor.
-func (u *purse) Hire(w *loan.Worker, offer model.TaskOffer, node model.NodeID) loan.Hired {
+func (u *purse) Hire(w *loan.BorrowedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired {
 	p := u.inc.p
 	p.nextHand++
 	g := &guest{u: u, w: w, id: p.nextHand, name: offer.Name, held: map[model.ClaimRef]bool{}}
@@ -452,7 +451,7 @@ func (u *purse) Hire(w *loan.Worker, offer model.TaskOffer, node model.NodeID) l
 // guest is the session of a worker of another node.
 type guest struct {
 	u    *purse
-	w    *loan.Worker
+	w    *loan.BorrowedWorker
 	id   queue.WorkerID
 	name string
 	held map[model.ClaimRef]bool
@@ -517,7 +516,7 @@ func (g *guest) call(c *lane.TaskCall) {
 type host struct{ *purse }
 
 // Lane is for the creditor.
-func (n host) Lane(ref model.ClaimRef) loan.Lane {
+func (n host) Lane(ref model.ClaimRef) loan.ClaimLane {
 	shard := ref.Address.Shard(len(n.leaving))
 	if n.inc.ended || !n.inc.owner[shard] {
 		return nil
@@ -600,7 +599,7 @@ func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool,
 			}
 		}
 	}
-	return o.h.abroad.List(to, slices.Values(o.h.refs()), reports, foreign, owned, room)
+	return o.h.abroad.List(loan.Listing{To: to, Executes: slices.Values(o.h.refs()), Reports: reports, Foreign: foreign, Owned: owned, Room: room})
 }
 
 // Told is for the creditor.

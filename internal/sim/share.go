@@ -217,7 +217,7 @@ func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p 
 	if k.observe(now, id); k.watch(id).state == breaker.Closed {
 		return
 	}
-	permit := k.g.Passed(ref)
+	permit := k.g.BreakerPermit(ref)
 	if permit.Probe == 0 || permit.Lease <= now {
 		s.fail("E35: %s passes breaker %s on %s, which is %s, without a probe", ref, id, k.b.inc.name(), k.watch(id).state)
 	}

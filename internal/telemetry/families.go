@@ -1,16 +1,16 @@
 package telemetry
 
-// Kind is how the values of a family are to be read.
+// Kind says how to read the values of a family.
 type Kind uint8
 
 // Kinds of families.
 const (
 	Counter   Kind = iota + 1 // only grows, from zero at the start of the process
-	Gauge                     // how something stands when it is asked for
-	Histogram                 // how often values came below bounds, and their sum
+	Gauge                     // a current state, read when the metrics are collected
+	Histogram                 // how many values were at most each bound, and their sum
 )
 
-// String is the word of Prometheus.
+// String returns the word that Prometheus uses.
 func (k Kind) String() string {
 	switch k {
 	case Counter:
@@ -34,8 +34,8 @@ type Family struct {
 // ID names a family.
 type ID int
 
-// Families. What is counted at a commit is counted once, by the node that made it, whatever crashes
-// before or after.
+// Families. A metric that is counted at a commit is counted once, by the node that made the commit,
+// whatever crashes before or after.
 const (
 	RunsStarted ID = iota
 	RunsClosed
@@ -139,162 +139,163 @@ const (
 	labelState   = "state"
 )
 
-// named are the labels whose values programs and people choose. The others are words of a list.
+// named has the labels whose values programs and people choose. The other labels have words from
+// fixed lists.
 var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true, labelEntity: true, labelOperation: true}
 
-// Other stands for the names that are too many.
+// Other stands for the names beyond maxSeries.
 const Other = "_other"
 
 // Bounds of histograms.
 var (
-	// of a commit
+	// of commits
 	quick = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
-	// of what waits for, or is done by, a worker
+	// of waits for a worker, and of its work
 	usual = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 	// of workflows
 	long = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 86400}
-	// of things in a batch
+	// of numbers in a batch
 	many = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}
 )
 
-// families is the table; docs/observability.md has the same, and a test compares them.
+// families is the table. docs/observability.md has the same table, and a test compares them.
 var families = [numFamilies]Family{
-	RunsStarted: {"perdure_workflow_runs_started_total", "Runs of workflows that began.", Counter, []string{labelWorkflow}, nil},
+	RunsStarted: {"perdure_workflow_runs_started_total", "Workflow runs that started.", Counter, []string{labelWorkflow}, nil},
 	RunsClosed: {
-		"perdure_workflow_runs_closed_total", "Runs of workflows that ended, by how: completed, failed, canceled, continued, terminated.", Counter,
+		"perdure_workflow_runs_closed_total", "Workflow runs that ended, by status: completed, failed, canceled, continued, terminated.", Counter,
 		[]string{labelWorkflow, labelStatus},
 		nil,
 	},
 	RunSeconds: {"perdure_workflow_run_seconds", "Time from the start of a run to its end.", Histogram, []string{labelWorkflow}, long},
 	RunsLarge: {
-		"perdure_workflow_runs_large_total", "Runs whose history has reached four fifths of the bytes that it may have.", Counter,
+		"perdure_workflow_runs_large_total", "Runs whose history has reached four fifths of its limit in bytes.", Counter,
 		[]string{labelWorkflow},
 		nil,
 	},
 	RunsBlocked: {
-		"perdure_workflow_runs_blocked_total", "Times that a run stopped until somebody changes something: replay_mismatch, wrong_type, quarantined, corrupt, newer_version, history_limit, no_worker.", Counter,
+		"perdure_workflow_runs_blocked_total", "Runs that stopped until a person changes something, by reason: replay_mismatch, wrong_type, quarantined, corrupt, newer_version, history_limit, no_worker.", Counter,
 		[]string{labelWorkflow, labelReason},
 		nil,
 	},
 	RunsLoaded: {"perdure_workflow_runs_loaded", "Runs whose code is in the memory of this process.", Gauge, nil, nil},
 	RunsStranded: {
-		"perdure_workflow_runs_stranded", "Open executions and tasks of shards that this node owns and that go on only when somebody changes something, by reason, as perdure workflow stranded lists them.",
+		"perdure_workflow_runs_stranded", "Open executions and tasks in the shards of this node that continue only after a person changes something, by reason, as perdure workflow stranded lists them.",
 		Gauge,
 		[]string{labelReason},
 		nil,
 	},
-	RunsQuarantined: {"perdure_workflow_runs_quarantined", "Addresses that this node keeps apart because the store refuses their rows or cannot read them.", Gauge, nil, nil},
-	RunsRemoved:     {"perdure_runs_removed_total", "Closed runs, of tasks as well, that were removed by retention or by hand.", Counter, nil, nil},
+	RunsQuarantined: {"perdure_workflow_runs_quarantined", "Addresses that this node has quarantined because the store refuses their rows or cannot read them.", Gauge, nil, nil},
+	RunsRemoved:     {"perdure_runs_removed_total", "Closed runs, including tasks, that were removed by retention or by hand.", Counter, nil, nil},
 	Turns:           {"perdure_workflow_turns_total", "Turns of workflow code that were committed.", Counter, nil, nil},
 
 	ActivityAttempts: {
-		"perdure_activity_attempts_total", "Attempts of activities that ran beside their workflow, by how they ended: completed, retried, failed.", Counter,
+		"perdure_activity_attempts_total", "Attempts of activities that ran beside their workflow, by outcome: completed, retried, failed.", Counter,
 		[]string{labelActivity, labelOutcome},
 		nil,
 	},
 	ActivitySeconds:   {"perdure_activity_attempt_seconds", "Time that such an attempt took.", Histogram, []string{labelActivity}, usual},
-	ActivitySlots:     {"perdure_activity_slots", "How many of them may run at once in this process.", Gauge, nil, nil},
-	ActivitySlotsBusy: {"perdure_activity_slots_busy", "How many run.", Gauge, nil, nil},
-	ActivitiesWaiting: {"perdure_activities_waiting", "How many wait for a slot.", Gauge, nil, nil},
+	ActivitySlots:     {"perdure_activity_slots", "How many of these attempts may run at once in this process.", Gauge, nil, nil},
+	ActivitySlotsBusy: {"perdure_activity_slots_busy", "How many of these attempts run.", Gauge, nil, nil},
+	ActivitiesWaiting: {"perdure_activities_waiting", "How many of these attempts wait for a slot.", Gauge, nil, nil},
 
-	TasksSubmitted: {"perdure_tasks_submitted_total", "Tasks that came into being, by themselves or as steps of workflows.", Counter, []string{labelActivity, labelQueue}, nil},
-	TasksClaimed:   {"perdure_task_claims_total", "Attempts of tasks that were given to a worker.", Counter, []string{labelActivity, labelQueue}, nil},
-	TaskPickup:     {"perdure_task_pickup_seconds", "Time from when an attempt may begin to when a worker has it.", Histogram, []string{labelActivity, labelQueue}, usual},
+	TasksSubmitted: {"perdure_tasks_submitted_total", "Tasks that were created, on their own or as steps of workflows.", Counter, []string{labelActivity, labelQueue}, nil},
+	TasksClaimed:   {"perdure_task_claims_total", "Attempts of tasks that a worker claimed.", Counter, []string{labelActivity, labelQueue}, nil},
+	TaskPickup:     {"perdure_task_pickup_seconds", "Time from when an attempt may start to when a worker has it.", Histogram, []string{labelActivity, labelQueue}, usual},
 	TaskAttempts: {
-		"perdure_task_attempts_total", "Attempts of tasks that ended, by how: completed, failed, timed_out, lost, returned, canceled.", Counter,
+		"perdure_task_attempts_total", "Attempts of tasks that ended, by outcome: completed, failed, timed_out, lost, returned, canceled.", Counter,
 		[]string{labelActivity, labelQueue, labelOutcome},
 		nil,
 	},
 	TaskSeconds: {"perdure_task_attempt_seconds", "Time from the claim of an attempt to its end, as the owner of the task sees it.", Histogram, []string{labelActivity, labelQueue}, usual},
-	TaskRetries: {"perdure_task_retries_total", "Attempts that failed or timed out and are made again.", Counter, []string{labelActivity, labelQueue}, nil},
+	TaskRetries: {"perdure_task_retries_total", "Attempts that failed or timed out and are retried.", Counter, []string{labelActivity, labelQueue}, nil},
 	TaskFailures: {
 		"perdure_task_failures_total", "Attempts that failed, by the kind of failure: error, permanent, panic, canceled, worker_lost, poison, attempts_spent, history_limit, or a kind of engine error.", Counter,
 		[]string{labelActivity, labelQueue, labelKind},
 		nil,
 	},
 	TaskTimeouts: {
-		"perdure_task_timeouts_total", "Time-outs of tasks, by which: schedule_to_start, start_to_close, heartbeat, schedule_to_close.", Counter,
+		"perdure_task_timeouts_total", "Time-outs of tasks, by kind: schedule_to_start, start_to_close, heartbeat, schedule_to_close.", Counter,
 		[]string{labelActivity, labelQueue, labelTimeout},
 		nil,
 	},
-	TasksDead:    {"perdure_dead_tasks_total", "Tasks that failed for good and became dead letters.", Counter, []string{labelActivity, labelQueue}, nil},
-	DeadRequeued: {"perdure_dead_tasks_requeued_total", "Dead letters that were requeued.", Counter, []string{labelActivity, labelQueue}, nil},
-	DeadRemoved:  {"perdure_dead_tasks_removed_total", "Dead letters that were removed.", Counter, nil, nil},
+	TasksDead:    {"perdure_dead_tasks_total", "Tasks that failed permanently and became dead tasks.", Counter, []string{labelActivity, labelQueue}, nil},
+	DeadRequeued: {"perdure_dead_tasks_requeued_total", "Dead tasks that were requeued.", Counter, []string{labelActivity, labelQueue}, nil},
+	DeadRemoved:  {"perdure_dead_tasks_removed_total", "Dead tasks that were removed.", Counter, nil, nil},
 	Tasks: {
 		"perdure_tasks", "Open tasks of runs that this node owns: waiting for a worker, delayed (by a back-off or a delay), claimed.", Gauge,
 		[]string{labelQueue, labelState},
 		nil,
 	},
-	TaskOldest:   {"perdure_task_oldest_seconds", "How long the task waits that has waited longest.", Gauge, []string{labelQueue}, nil},
+	TaskOldest:   {"perdure_task_oldest_seconds", "How long the oldest waiting task has waited.", Gauge, []string{labelQueue}, nil},
 	QueuePaused:  {"perdure_queue_paused", "1 while a queue is paused.", Gauge, []string{labelQueue}, nil},
 	QueueWorkers: {"perdure_queue_workers", "Workers of this node that serve a queue.", Gauge, []string{labelQueue}, nil},
-	QueueSlots:   {"perdure_queue_slots", "Their slots, but for those that tasks of other nodes have just now.", Gauge, []string{labelQueue}, nil},
+	QueueSlots:   {"perdure_queue_slots", "Slots of these workers, without the ones that tasks of other nodes use at the moment.", Gauge, []string{labelQueue}, nil},
 
 	PoolSlots:   {"perdure_pool_slots", "How many tasks this process may execute at once.", Gauge, nil, nil},
-	PoolBusy:    {"perdure_pool_slots_busy", "How many it executes.", Gauge, nil, nil},
-	PoolWaiting: {"perdure_pool_waiting", "Tasks that it has claimed and that wait for a slot.", Gauge, nil, nil},
-	PoolLost:    {"perdure_pool_lost", "Tasks that go on although nobody wants their outcome: their slots are not free.", Gauge, nil, nil},
-	PoolClosed:  {"perdure_pool_closed", "1 while the process takes no more tasks, by why: load, memory, paused, draining.", Gauge, []string{labelReason}, nil},
+	PoolBusy:    {"perdure_pool_slots_busy", "How many tasks this process executes.", Gauge, nil, nil},
+	PoolWaiting: {"perdure_pool_waiting", "Tasks that this process has claimed and that wait for a slot.", Gauge, nil, nil},
+	PoolLost:    {"perdure_pool_lost", "Tasks that still run although their claim is lost: their slots are not free.", Gauge, nil, nil},
+	PoolClosed:  {"perdure_pool_closed", "1 while the process takes no further tasks, by reason: load, memory, paused, draining.", Gauge, []string{labelReason}, nil},
 
-	BreakerState:       {"perdure_breaker_state", "1 for the state in which a circuit breaker is: closed, open, half_open.", Gauge, []string{labelBreaker, labelState}, nil},
-	BreakerTransitions: {"perdure_breaker_transitions_total", "Changes of the state of a circuit breaker that this node has come to know, by what it became.", Counter, []string{labelBreaker, labelState}, nil},
+	BreakerState:       {"perdure_breaker_state", "1 for the current state of a circuit breaker: closed, open, half_open.", Gauge, []string{labelBreaker, labelState}, nil},
+	BreakerTransitions: {"perdure_breaker_transitions_total", "Changes of the state of a circuit breaker that this node has seen, by the new state.", Counter, []string{labelBreaker, labelState}, nil},
 	LimitHolders:       {"perdure_limit_holders", "Tasks of this node that hold a permit of a limit, over all its keys.", Gauge, []string{labelLimit}, nil},
 	LimitWaiters:       {"perdure_limit_waiters", "Groups of tasks of this node that wait for a limit, over all its keys.", Gauge, []string{labelLimit}, nil},
-	LimitPermits:       {"perdure_limit_permits", "Permits of a limit that this node may give, over all its keys that are in use.", Gauge, []string{labelLimit}, nil},
-	LimitRefusals:      {"perdure_limit_refusals_total", "Times that a task was kept back, by what: limit, rate, breaker.", Counter, []string{labelReason}, nil},
+	LimitPermits:       {"perdure_limit_permits", "Permits of a limit that this node may hand out, over all keys in use.", Gauge, []string{labelLimit}, nil},
+	LimitRefusals:      {"perdure_limit_refusals_total", "Times that a task was held back, by cause: limit, rate, breaker.", Counter, []string{labelReason}, nil},
 
 	ScheduleTicks: {
-		"perdure_schedule_ticks_total", "What became of ticks of schedules: fired, triggered, backfilled, skipped (another one was open), missed, failed.", Counter,
+		"perdure_schedule_ticks_total", "Ticks of schedules, by outcome: fired, triggered, backfilled, skipped (another execution was open), missed, failed.", Counter,
 		[]string{labelSchedule, labelOutcome},
 		nil,
 	},
 	TimersFired:   {"perdure_timers_fired_total", "Timers of workflows that fired.", Counter, nil, nil},
 	TimerLateness: {"perdure_timer_lateness_seconds", "Time from when a timer was due to when it fired.", Histogram, nil, quick},
 	Messages: {
-		"perdure_messages_total", "Messages to executions and entities that were decided about, but for calls, by kind, and whether they took effect (applied) or not (refused).", Counter,
+		"perdure_messages_total", "Messages to executions and entities that were decided about, except calls, by kind, and whether they took effect (applied) or not (refused).", Counter,
 		[]string{labelKind, labelOutcome},
 		nil,
 	},
 
 	EntityCalls: {
-		"perdure_entity_calls_total", "Calls of operations, views and RPCs, by how they ended: completed, failed, refused (the mailbox was full, or the section did not hold the lock).", Counter,
+		"perdure_entity_calls_total", "Calls of operations, views and RPCs, by outcome: completed, failed, refused (the mailbox was full, or the section did not hold the lock).", Counter,
 		[]string{labelEntity, labelOperation, labelOutcome},
 		nil,
 	},
-	EntityCallSeconds:   {"perdure_entity_call_seconds", "Time from when a call came to the owner of the entity to when it had been made.", Histogram, []string{labelEntity, labelOperation}, usual},
-	EntityHandOver:      {"perdure_entity_handover_seconds", "Time that a worker had the calls of an entity that were handed over together.", Histogram, []string{labelEntity}, usual},
+	EntityCallSeconds:   {"perdure_entity_call_seconds", "Time from when a call reached the owner of the entity to when it had ended.", Histogram, []string{labelEntity, labelOperation}, usual},
+	EntityHandOver:      {"perdure_entity_handover_seconds", "How long a worker had the calls of an entity that were handed over together.", Histogram, []string{labelEntity}, usual},
 	EntityHandOverCalls: {"perdure_entity_handover_calls", "Calls that were handed over together.", Histogram, []string{labelEntity}, many},
 	EntityCallsWaiting:  {"perdure_entity_calls_waiting", "Calls that wait for entities of this node and that no worker has.", Gauge, []string{labelEntity}, nil},
 	EntitiesLoaded:      {"perdure_entities_loaded", "Entities and services, by key, that this node has in memory.", Gauge, []string{labelEntity}, nil},
 	LockWait:            {"perdure_lock_wait_seconds", "Time from when a section asked an entity for its lock to when it got it.", Histogram, []string{labelEntity}, long},
-	LockHeld:            {"perdure_lock_held_seconds", "Time for which a section had the lock of an entity, by how it ended: released, or taken by an operator.", Histogram, []string{labelEntity, labelOutcome}, long},
-	LocksHeld:           {"perdure_locks_held", "Locked entities that this node has in memory: all that somebody waits for, and those that were called a moment ago.", Gauge, []string{labelEntity}, nil},
+	LockHeld:            {"perdure_lock_held_seconds", "How long a section had the lock of an entity, by how it ended: released, or taken by an operator.", Histogram, []string{labelEntity, labelOutcome}, long},
+	LocksHeld:           {"perdure_locks_held", "Locked entities that this node has in memory: all with waiting calls or sections, and the ones that were called recently.", Gauge, []string{labelEntity}, nil},
 	LockWaiters:         {"perdure_lock_waiters", "Sections that wait for the lock of an entity of this node.", Gauge, []string{labelEntity}, nil},
 
 	Commits: {
-		"perdure_commits_total", "Commits of batches, by what the store said: ok, retryable, away, unknown, refused, fenced.", Counter,
+		"perdure_commits_total", "Commits of batches, by the answer of the store: ok, retryable, away, unknown, refused, fenced.", Counter,
 		[]string{labelOutcome},
 		nil,
 	},
 	CommitSeconds: {"perdure_commit_seconds", "Time that a commit took.", Histogram, nil, quick},
 	CommitRows:    {"perdure_commit_rows", "Rows that a commit wrote.", Histogram, nil, many},
 	CommitInputs:  {"perdure_commit_inputs", "Inputs (turns, messages, timers, reports) that shared a commit.", Histogram, nil, many},
-	Refences:      {"perdure_refences_total", "Times that a lane moved its fence, because it is not known whether a commit landed.", Counter, nil, nil},
+	Refences:      {"perdure_refences_total", "Times that a lane moved its fence, because the outcome of a commit was unknown.", Counter, nil, nil},
 	Reads:         {"perdure_reads_total", "Reads that lanes made: ok or failed.", Counter, []string{labelOutcome}, nil},
-	SetAside:      {"perdure_rows_set_aside_total", "Rows that cannot be read and were set aside: corrupt ones, and those that only a newer version reads.", Counter, []string{labelReason}, nil},
+	SetAside:      {"perdure_rows_set_aside_total", "Unreadable rows that were set aside, by reason: corrupt rows, and rows that only a newer version reads.", Counter, []string{labelReason}, nil},
 	Renewals:      {"perdure_lease_renewals_total", "Renewals of the lease of this node: ok or failed.", Counter, []string{labelOutcome}, nil},
 	ClockJumps:    {"perdure_store_clock_jumps_total", "Jumps of the store's clock that this node has noticed.", Counter, nil, nil},
 	ClockAhead: {
-		"perdure_store_clock_ahead_seconds", "How far the store's clock is ahead of this node's time, beyond what the way of an answer explains; negative when it is behind.",
+		"perdure_store_clock_ahead_seconds", "How far the store's clock is ahead of this node's time, beyond what the round trip explains; negative if it is behind.",
 		Gauge, nil, nil,
 	},
-	LeaseLeft:   {"perdure_lease_left_seconds", "How long the lease of this node surely holds; 0 when it has none.", Gauge, nil, nil},
+	LeaseLeft:   {"perdure_lease_left_seconds", "How long the lease of this node certainly holds; 0 without a lease.", Gauge, nil, nil},
 	ShardsOwned: {"perdure_shards_owned", "Shards that this node owns.", Gauge, nil, nil},
 	LaneBytes:   {"perdure_lane_held_bytes", "Bytes of inputs that wait or are not committed.", Gauge, nil, nil},
 	LaneInbox:   {"perdure_lane_inbox", "Inputs that wait for a lane to take them.", Gauge, nil, nil},
-	Nodes:       {"perdure_nodes", "Nodes that have a lease, as this one knows.", Gauge, nil, nil},
+	Nodes:       {"perdure_nodes", "Nodes with a lease, as far as this node knows.", Gauge, nil, nil},
 	StoreLog:    {"perdure_store_log_bytes", "Size of the write-ahead log of an SQLite store.", Gauge, nil, nil},
 }
 
-// Families is the table.
+// Families returns the table.
 func Families() []Family { return families[:] }

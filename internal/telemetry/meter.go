@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxLabels is the most that a family has.
+// maxLabels is the maximum number of labels of a family.
 const maxLabels = 3
 
 // maxSeries bounds how many combinations of labels a family keeps apart.
@@ -16,7 +16,7 @@ const maxSeries = 1000
 
 type labels [maxLabels]string
 
-// Meter counts. All methods may be called by anybody at any time, also on a nil one.
+// Meter counts. All methods are safe for concurrent use, also on a nil meter.
 type Meter struct {
 	families [numFamilies]counted
 
@@ -25,7 +25,7 @@ type Meter struct {
 	next    int
 }
 
-// New makes a meter on which everything stands at zero.
+// New returns a meter with all values at zero.
 func New() *Meter {
 	m := &Meter{sources: map[int]func(*States){}}
 	for id := range families {
@@ -42,14 +42,14 @@ type counted struct {
 	series map[labels]*series
 }
 
-// series are the numbers of one combination of labels.
+// series holds the numbers of one combination of labels.
 type series struct {
 	count   atomic.Int64   // of a counter or histogram
 	sum     atomic.Uint64  // of a histogram: the bits of a float
-	buckets []atomic.Int64 // one for each bound: values up to it and above the one before
+	buckets []atomic.Int64 // one for each bound: values up to it and above the previous one
 }
 
-// Add adds to a counter. The labels are those of the family, in their order.
+// Add adds to a counter. The values are those of the family's labels, in order.
 func (m *Meter) Add(id ID, n int64, values ...string) {
 	if m == nil || n == 0 {
 		return
@@ -82,14 +82,15 @@ func (m *Meter) Observe(id ID, v float64, values ...string) {
 	s.count.Add(1)
 }
 
-// Took adds a time to a histogram. A clock that went back took no time.
+// Took adds a duration to a histogram. A negative duration, from a clock that went back, counts as
+// zero.
 func (m *Meter) Took(id ID, d time.Duration, values ...string) {
 	if m != nil {
 		m.Observe(id, max(d, 0).Seconds(), values...)
 	}
 }
 
-// at finds the numbers of a combination of labels.
+// at returns the numbers of a combination of labels.
 func (f *counted) at(values []string) *series {
 	var key labels
 	copy(key[:], values)
@@ -122,7 +123,7 @@ func (f *counted) at(values []string) *series {
 	return s
 }
 
-// crowded is the combination that counts when there are too many.
+// crowded returns the combination to use when there are too many.
 func (f *Family) crowded(key labels) labels {
 	for i, label := range f.Labels {
 		if named[label] {
@@ -132,7 +133,7 @@ func (f *Family) crowded(key labels) labels {
 	return key
 }
 
-// Watch has states asked for whenever metrics are gathered, until it is stopped.
+// Watch calls tell whenever metrics are collected, until stop is called.
 func (m *Meter) Watch(tell func(*States)) (stop func()) {
 	if m == nil {
 		return func() {}
@@ -149,12 +150,12 @@ func (m *Meter) Watch(tell func(*States)) (stop func()) {
 	}
 }
 
-// States collects gauges. What several tell of the same is added up.
+// States collects gauges. Values that several sources set for the same labels are added up.
 type States struct {
 	values [numFamilies]map[labels]float64
 }
 
-// Set tells how something stands.
+// Set sets the value of a gauge.
 func (g *States) Set(id ID, v float64, values ...string) {
 	var key labels
 	copy(key[:], values)
@@ -168,18 +169,19 @@ func (g *States) Set(id ID, v float64, values ...string) {
 	g.values[id][key] += v
 }
 
-// Sample is a value, or the values of a histogram, as of now.
+// Sample is the current value of a counter or gauge, or the current values of a histogram.
 type Sample struct {
 	ID     ID
 	Labels []string
 	Value  float64 // of a counter or gauge
-	// Count, Sum and Buckets are of a histogram. Buckets are how many values were up to each bound.
+	// Count, Sum and Buckets belong to a histogram. Buckets has the number of values up to each
+	// bound.
 	Count   uint64
 	Sum     float64
 	Buckets map[float64]uint64
 }
 
-// Gather tells all values.
+// Gather passes all values to tell.
 func (m *Meter) Gather(tell func(Sample)) {
 	for id := range m.families {
 		m.families[id].gather(ID(id), tell)
@@ -213,7 +215,7 @@ func (f *counted) gather(id ID, tell func(Sample)) {
 			continue
 		}
 
-		// The count is read first: a value that comes meanwhile may be in a bucket and not in the
+		// Read the count first: a value that arrives in between may be in a bucket and not in the
 		// count, never the other way round.
 		sample.Count, sample.Buckets = uint64(s.count.Load()), make(map[float64]uint64, len(s.buckets))
 		var upTo uint64
@@ -222,13 +224,15 @@ func (f *counted) gather(id ID, tell func(Sample)) {
 			sample.Buckets[f.of.Bounds[i]] = upTo
 		}
 
-		sample.Count = max(sample.Count, upTo) // buckets of Prometheus never exceed the count
+		// Prometheus requires that buckets never exceed the count
+		sample.Count = max(sample.Count, upTo)
 		sample.Sum = math.Float64frombits(s.sum.Load())
 		tell(sample)
 	}
 }
 
-// of are the labels that the family has. What is no text must not spoil the whole scrape.
+// of returns the values of the family's labels. Invalid UTF-8 in one value must not break the whole
+// scrape.
 func (l labels) of(f *Family) []string {
 	values := make([]string, len(f.Labels))
 	for i := range values {

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// gather is everything that a meter tells, as text.
+// gather returns all values of a meter as text.
 func gather(m *telemetry.Meter) map[string]string {
 	all := map[string]string{}
 	m.Gather(func(s telemetry.Sample) {
@@ -100,7 +100,7 @@ func TestMeterTogether(t *testing.T) {
 	}
 }
 
-// Whoever may be observed does not ask whether somebody observes; that must not cost anything.
+// Code that can be observed does not check for a meter; a nil meter must cost nothing.
 func TestNobodyPays(t *testing.T) {
 	var nobody *telemetry.Meter
 	somebody := telemetry.New()

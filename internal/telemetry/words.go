@@ -5,8 +5,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// FailureWord is the kind of a failure as a word of a list, for labels and spans: never anything
-// that user code has written.
+// FailureWord returns the kind of a failure as a word from a fixed list, for labels and spans. It
+// never contains text of user code.
 func FailureWord(f *model.Failure) string {
 	if f == nil {
 		return ""

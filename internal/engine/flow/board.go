@@ -11,56 +11,56 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Node is the process that a Flow is part of.
+// Node is the process that a Flow belongs to.
 type Node interface {
-	// Now is store time.
+	// Now returns the store's time.
 	Now() model.Time
-	// Beside runs something in a goroutine of its own, which ends with the node. It reports false
-	// when the node has ended.
+	// Beside runs do on a goroutine that ends with the node. It returns false if the node has
+	// ended.
 	Beside(do func(ctx context.Context)) (begun bool)
-	// Await waits until it has received something; who waits first receives first. It reports false
-	// when ctx has ended.
+	// Await waits until ready delivers a value; callers are served in order. It returns false if
+	// ctx ended first.
 	Await(ctx context.Context, ready <-chan struct{}) bool
-	// Pause waits before something is tried again. It reports false when ctx or the node has ended.
+	// Pause waits before a retry. It returns false if ctx or the node has ended.
 	Pause(ctx context.Context, d time.Duration) bool
-	// Hint has other nodes look at the settings.
+	// Hint makes other nodes look at the settings.
 	Hint()
-	// Seat is that of the life that the node lives now; nil when it executes nothing.
+	// Seat returns the seat of the node's current life; nil if the node executes nothing.
 	Seat() *Seat
-	// Works reports whether anybody here executes tasks.
+	// Works reports whether a worker on this node executes tasks.
 	Works() bool
 }
 
-// Board has the tasks and the gate of one life of the node. Its lock protects both; what it hands
-// out is used under the lock and not kept.
+// Board has the tasks and the gate of one life of the node. Its lock protects both. Callbacks must
+// not keep what they are given beyond the call.
 type Board interface {
 	// Look calls do with the lock held.
 	Look(do func(k *Gatekeeper, tasks *queue.Board))
-	// Change calls do with the lock held, and then, still with the lock, does what the gate asks
-	// for: groups that were woken are to be tried, and Flow collects what is to be stored. When do
-	// reports so, there may be something to propose in any case.
+	// Change calls do with the lock held. Then, still with the lock, it acts on the gate: it queues
+	// woken groups to be tried again, and lets Flow collect what must be stored. If do returns
+	// true, the board also looks for tasks to propose.
 	Change(now model.Time, do func(k *Gatekeeper, tasks *queue.Board) (moved bool))
-	// Configure calls Flow.Configure with the lock held, does what the gate asks for, and proposes
-	// what can begin.
+	// Configure calls Flow.Configure with the lock held, acts on the gate as Change does, and
+	// proposes the tasks that can start.
 	Configure(now model.Time, s Settings)
-	// Propose has lanes decide about what can begin, if anything has changed since that was last
-	// looked for.
+	// Propose asks the lanes to decide about tasks that can start, if anything has changed since
+	// the last time.
 	Propose()
-	// Reconsider is Propose whether or not anything has changed: the time at which a page is due
-	// may be another one now.
+	// Reconsider is Propose even if nothing has changed: the time at which a page is due may be
+	// different now.
 	Reconsider()
 }
 
-// Settings are what people have set, and what nodes have written about it. Breakers and Pages are
-// those that somebody else has changed; nil for a breaker that is to begin anew.
+// Settings are the settings of people, and what nodes have written about them. Breakers and Pages
+// contain the ones that another node has changed. A nil breaker resets it.
 type Settings struct {
 	Rules    *rule.Set
-	Paused   map[Queue]string // and why
+	Paused   map[Queue]string // with the reason
 	Breakers map[rule.BreakerID][]byte
 	Pages    map[int][]byte
 }
 
-// Queue is a queue of a tenant.
+// Queue names a queue of a tenant.
 type Queue struct{ Tenant, Name string }
 
 func (q Queue) compare(o Queue) int {

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// flushOne stores the state of a breaker, or takes over that of somebody who was faster. It is
-// called in turn.
+// flushOne stores the state of a breaker. If another node was faster, it adopts that node's state
+// instead. The caller must hold the turn.
 func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
 	key := store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}
 	f.mu.Lock()
@@ -43,7 +43,8 @@ func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
 	return nil
 }
 
-// askOne applies what views of this node tell a breaker that nodes share. It is called in turn.
+// askOne applies the reports of this node's views to a shared breaker and stores it. The caller
+// must hold the turn.
 func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 	s := f.seat()
 	key := store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}
@@ -61,7 +62,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 	if stored {
 		var err error
 		if x, err = breaker.Decode(row.Body); err != nil {
-			f.log.Error("the state of a circuit breaker cannot be read; it begins anew", "breaker", id.Name, "error", err)
+			f.log.Error("the state of a circuit breaker cannot be read; the breaker starts closed", "breaker", id.Name, "error", err)
 			x = breaker.New(config, now)
 		}
 		if x.Status(now).Config != config {
@@ -89,6 +90,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 		if err != nil {
 			return err
 		}
+		// Another node was faster. put has read its state; saveAll calls askOne again.
 		if !landed {
 			f.mu.Lock()
 			f.again = true
@@ -97,6 +99,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 		}
 	}
 
+	// Later asks may have arrived during the write. They stay for the next round.
 	f.mu.Lock()
 	if rest := f.asks[id][len(told):]; len(rest) > 0 {
 		f.asks[id], f.again = rest, true
@@ -107,7 +110,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 	f.mu.Unlock()
 	var err error
 	s.board.Change(now, func(k *Gatekeeper, _ *queue.Board) (moved bool) {
-		k.Told(id, len(told))
+		k.ConfirmAsks(id, len(told))
 		if changed {
 			if err = k.Adopt(now, id, body); err != nil {
 				return false

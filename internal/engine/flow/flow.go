@@ -24,10 +24,10 @@ import (
 const (
 	settingLimit   = "limit"         // a rule, as JSON
 	settingBreaker = "breaker"       // a rule, as JSON
-	settingState   = "breaker_state" // how a breaker stands, as it encodes itself
-	settingQueue   = "queue"         // a queue that is paused
+	settingState   = "breaker_state" // the state of a breaker, in its own encoding
+	settingQueue   = "queue"         // a paused queue
 	settingPage    = "limit_page"    // a page of the ledger of limits, see package ledger
-	settingFound   = "limit_found"   // which claims of dead nodes a node has found, see found
+	settingFound   = "limit_found"   // the claims of dead nodes that a node has found, see found
 )
 
 // pausedQueue is the body of a settingQueue.
@@ -35,55 +35,54 @@ type pausedQueue struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Flow is what people have set for tasks while nodes run: limits, breakers, paused queues. A rule
-// belongs to the tenant that has set it, and selects tasks of that tenant. Every process reads the
-// settings when it begins and when the counter of settings has grown; whoever changes one applies
-// it at once.
+// Flow holds the settings for tasks while nodes run: limits, breakers, paused queues. A rule
+// belongs to the tenant that has set it, and selects tasks of that tenant. Each process reads the
+// settings when it starts and when the settings counter has grown. The process that changes a
+// setting applies it at once.
 //
-// How a breaker stands is a setting, too, and so are the pages of the ledger that nodes share
-// limits by. They are written beside the hot path, by whoever has something to add, if they have
-// the version that he knows; otherwise somebody else was faster, and it is added to what he has
-// written.
+// The state of a shared breaker is a setting, too, and so are the pages of the ledger through which
+// nodes share limits. Nodes write them outside the hot path and by compare-and-set: if another node
+// has written a newer version, the node reads it and adds its own change to that.
 //
-// Where only one process can have the store, a breaker is in its memory, and what is stored is its
-// state when that has changed. What a crash can lose then is a change of the last moment: an
-// opening, which the next failures bring about again, or that a probe is under way.
+// Where only one process can use the store, its breakers live in memory, and Flow stores their
+// states when they change. A crash can then lose the last change: the opening of a breaker, which
+// the next failures repeat, or the fact that a probe is in flight.
 type Flow struct {
 	store                  store.Store
 	log                    *slog.Logger
 	saves, loads, searches *episode.Source
-	node                   Node // nil for one that only reads
+	node                   Node // nil if this Flow only reads
 	timeout                time.Duration
 
-	// turn has a token, which whoever reads or changes settings takes: one at a time, since it
-	// waits for the store.
+	// turn holds one token. A goroutine must take it to read or change settings, because it waits
+	// for the store.
 	turn chan struct{}
 
 	mu     sync.Mutex
-	upTo   int64 // the counter up to which settings are known
+	upTo   int64 // the settings counter up to which all settings are known
 	all    map[store.SettingKey]store.Setting
 	rules  *rule.Set
 	paused map[Queue]string
-	dirty  map[rule.BreakerID][]byte // states that are to be stored
+	dirty  map[rule.BreakerID][]byte // states to store
 	asks   map[rule.BreakerID][]breaker.ToOwner
-	saving bool  // somebody writes
+	saving bool  // saveAll runs
 	again  bool  // there may be more to write
-	look   bool  // others may have written something
-	asked  int64 // the question that is to be answered, see uses.go; 0 for none
+	look   bool  // other nodes may have written something
+	asked  int64 // the question to answer, see uses.go; 0 for none
 }
 
-// Config of a Flow. All fields are needed, unless it only reads.
+// Config configures a Flow. All fields are required, except where noted.
 type Config struct {
 	Store store.Store
 	Log   *slog.Logger
-	// Trouble gets what fails because the store cannot be used; nil for one that only reads.
+	// Trouble logs failures of the store; nil for a Flow that only reads.
 	Trouble *episode.Log
-	Node    Node // nil for one that only reads
-	// Timeout is how long an answer of the store is waited for.
+	Node    Node // nil for a Flow that only reads
+	// Timeout is how long to wait for an answer of the store.
 	Timeout time.Duration
 }
 
-// New makes a Flow; it knows nothing before Load.
+// New returns a Flow. It has no settings before Load.
 func New(cfg Config) *Flow {
 	if cfg.Trouble == nil {
 		cfg.Trouble = episode.New(cfg.Log, "the store cannot be used", "the store can be used again")
@@ -99,10 +98,10 @@ func New(cfg Config) *Flow {
 	return f
 }
 
-// Of reads settings of a store that no node of this process serves.
+// Of returns a Flow that reads the settings of a store that no node of this process serves.
 func Of(st store.Store) *Flow { return New(Config{Store: st, Log: slog.New(slog.DiscardHandler)}) }
 
-// seat is that of the life of the node; nil when this process executes nothing.
+// seat returns the seat of the node's current life; nil if this process executes nothing.
 func (f *Flow) seat() *Seat {
 	if f.node == nil {
 		return nil
@@ -110,7 +109,7 @@ func (f *Flow) seat() *Seat {
 	return f.node.Seat()
 }
 
-// now is store time.
+// now returns the store's time.
 func (f *Flow) now(ctx context.Context) (model.Time, error) {
 	if f.seat() != nil {
 		return f.node.Now(), nil
@@ -119,7 +118,7 @@ func (f *Flow) now(ctx context.Context) (model.Time, error) {
 	return v.Now, err
 }
 
-// enter waits for its turn.
+// enter waits for the turn. The caller must call leave when it is done.
 func (f *Flow) enter(ctx context.Context) (leave func(), err error) {
 	if !f.await(ctx, f.turn) {
 		return nil, fault.New(fault.KindOf(ctx.Err()), "settings: %w", context.Cause(ctx))
@@ -127,10 +126,10 @@ func (f *Flow) enter(ctx context.Context) (leave func(), err error) {
 	return f.leave, nil
 }
 
-// leave lets the next one have its turn.
+// leave passes the turn on.
 func (f *Flow) leave() { f.turn <- struct{}{} }
 
-// await waits until it has received something. It reports false when ctx has ended.
+// await waits until ready delivers a value. It returns false if ctx ended first.
 func (f *Flow) await(ctx context.Context, ready <-chan struct{}) bool {
 	if f.node != nil {
 		return f.node.Await(ctx, ready)
@@ -159,7 +158,7 @@ func (f *Flow) Load(ctx context.Context, counter int64) error {
 	return f.refresh(ctx)
 }
 
-// refresh reads what has changed and applies it. It is called in turn.
+// refresh reads what has changed and applies it. The caller must hold the turn.
 func (f *Flow) refresh(ctx context.Context) error {
 	f.mu.Lock()
 	after := f.upTo
@@ -186,7 +185,7 @@ func (f *Flow) refresh(ctx context.Context) error {
 
 	for _, s := range changes.Changed {
 		if old, ok := f.all[s.SettingKey]; s.Version <= old.Version || s.Deleted && !ok {
-			continue // our own
+			continue // this process wrote it
 		}
 		changed[s.SettingKey] = true
 		if s.Deleted {
@@ -202,7 +201,8 @@ func (f *Flow) refresh(ctx context.Context) error {
 	return nil
 }
 
-// record remembers a setting that this process has changed, and applies it. It is called in turn.
+// record remembers and applies a setting that this process has changed. The caller must hold the
+// turn.
 func (f *Flow) record(s store.Setting) {
 	f.mu.Lock()
 	if s.Deleted {
@@ -215,14 +215,14 @@ func (f *Flow) record(s store.Setting) {
 	f.hint()
 }
 
-// hint has others look at the settings.
+// hint makes other nodes look at the settings.
 func (f *Flow) hint() {
 	if f.node != nil {
 		f.node.Hint()
 	}
 }
 
-// apply has the node act on settings that have changed. It is called in turn.
+// apply makes the node act on changed settings. The caller must hold the turn.
 func (f *Flow) apply(changed map[store.SettingKey]bool) {
 	f.mu.Lock()
 	rules, states, pages := f.rules == nil, map[rule.BreakerID][]byte{}, map[int][]byte{}
@@ -250,7 +250,7 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 		}
 	}
 
-	f.paused = f.pauses()
+	f.paused = f.pausedQueues()
 	s, set, paused := f.seat(), f.rules, f.paused
 	f.mu.Unlock()
 
@@ -262,8 +262,8 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 	}
 }
 
-// Configure has the tasks of a board pass by settings from now on. It is called with the lock of
-// the board, and never waits.
+// Configure applies settings to the tasks of a board. The caller must hold the lock of the board;
+// Configure never waits.
 func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Settings) {
 	if s.Rules != k.rules {
 		k.rules = s.Rules
@@ -271,17 +271,17 @@ func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Se
 	}
 
 	for _, n := range slices.Sorted(maps.Keys(s.Pages)) {
-		f.seen(now, k, n, s.Pages[n])
+		f.showPage(now, k, n, s.Pages[n])
 	}
 
 	for _, id := range slices.SortedFunc(maps.Keys(s.Breakers), compareBreakers) {
 		if err := k.Adopt(now, id, s.Breakers[id]); err != nil {
-			f.log.Error("the state of a circuit breaker cannot be read; it goes on as it was", "breaker", id.Name, "error", err)
+			f.log.Error("the state of a circuit breaker cannot be read; the breaker keeps its last state", "breaker", id.Name, "error", err)
 		}
 	}
 
 	f.Collect(k)
-	f.adopted(s.Breakers)
+	f.dropDirty(s.Breakers)
 	for _, q := range slices.SortedFunc(maps.Keys(k.paused), Queue.compare) {
 		if _, still := s.Paused[q]; !still {
 			tasks.Resume(q.Tenant, q.Name)
@@ -294,20 +294,20 @@ func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Se
 	k.paused = s.Paused
 }
 
-// adopted tells that breakers have got other states: what they had come to by themselves is not to
-// be stored any more. It is called with the lock of the board.
-func (f *Flow) adopted(states map[rule.BreakerID][]byte) {
+// dropDirty drops states that wait to be stored, for breakers that have just adopted another state.
+// The caller must hold the lock of the board.
+func (f *Flow) dropDirty(states map[rule.BreakerID][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, row := range states {
-		// else it is what a former incarnation has not stored yet
+		// An equal state is one that an earlier life of this node has not stored yet: it stays.
 		if !bytes.Equal(f.dirty[id], row) {
 			delete(f.dirty, id)
 		}
 	}
 }
 
-// Equip has a new life of the node act on everything that is known.
+// Equip applies everything that is known to a new life of the node.
 func (f *Flow) Equip(s *Seat) {
 	f.await(context.Background(), f.turn)
 	defer f.leave()
@@ -326,24 +326,23 @@ func (f *Flow) Equip(s *Seat) {
 	}
 
 	maps.Copy(states, f.dirty)
-	clear(f.asks) // of the node that this one was before
+	clear(f.asks) // they belong to the previous life
 	set, paused := f.rules, f.paused
 	f.mu.Unlock()
 	s.board.Configure(f.node.Now(), Settings{set, paused, states, pages})
 }
 
-// parse makes a set of the rules that are known. One that does not fit those that are older is left
-// out: of two people who change rules at the same moment, neither sees that the other's contradicts
-// his.
+// parse builds a set from the known rules. It leaves out a rule that contradicts an older one: two
+// people who change rules at the same moment do not see each other's change.
 func (f *Flow) parse() (*rule.Set, []error) {
-	limits, breakers, problems := f.stored()
+	limits, breakers, problems := f.storedRules()
 	set, unfit := rule.Fit(limits, breakers)
 	return set, append(problems, unfit...)
 }
 
-// stored are the rules that are known, the oldest first.
-func (f *Flow) stored() (limits []rule.Limit, breakers []rule.Breaker, problems []error) {
-	for _, s := range f.sorted() {
+// storedRules returns the known rules, the oldest first, and the ones that cannot be read.
+func (f *Flow) storedRules() (limits []rule.Limit, breakers []rule.Breaker, problems []error) {
+	for _, s := range f.sortedSettings() {
 		switch s.Kind {
 		case settingLimit:
 			l, err := readLimit(&s)
@@ -365,7 +364,7 @@ func (f *Flow) stored() (limits []rule.Limit, breakers []rule.Breaker, problems 
 	return limits, breakers, problems
 }
 
-func (f *Flow) sorted() []store.Setting {
+func (f *Flow) sortedSettings() []store.Setting {
 	return slices.SortedFunc(maps.Values(f.all), func(a, b store.Setting) int { return cmp.Compare(a.Version, b.Version) })
 }
 
@@ -385,7 +384,7 @@ func readBreaker(s *store.Setting) (b rule.Breaker, err error) {
 	return b, nil
 }
 
-// readSetting reads the body of a setting into a value.
+// readSetting decodes the body of a setting.
 func readSetting(s *store.Setting, into any) error {
 	if s.Damaged != nil {
 		return fault.New(fault.Corrupt, "setting %s: %s", s.SettingKey, s.Damaged.Why)
@@ -396,27 +395,28 @@ func readSetting(s *store.Setting, into any) error {
 	return nil
 }
 
-// pauses are the queues that are paused, and why.
-func (f *Flow) pauses() map[Queue]string {
+// pausedQueues returns the paused queues with their reasons.
+func (f *Flow) pausedQueues() map[Queue]string {
 	paused := map[Queue]string{}
 	for key, s := range f.all {
 		if key.Kind == settingQueue {
 			var p pausedQueue
-			_ = json.Unmarshal(s.Body, &p) // it is paused whatever it says
+			_ = json.Unmarshal(s.Body, &p) // the queue is paused even if the reason is unreadable
 			paused[Queue{key.Tenant, key.Name}] = p.Why
 		}
 	}
 	return paused
 }
 
-// Heard is told with every renewal how far the counter of settings is.
+// Heard learns the settings counter with each lease renewal, and reads the settings if it has
+// grown.
 func (f *Flow) Heard(counter int64) {
 	f.mu.Lock()
 	news := counter > f.upTo
 	f.mu.Unlock()
 	if news {
 		f.node.Beside(func(ctx context.Context) {
-			// whoever comes next waits for its turn
+			// the next caller waits for the turn
 			ctx, cancel := context.WithTimeout(ctx, f.timeout)
 			defer cancel()
 			if err := f.Load(ctx, counter); err == nil {

@@ -32,8 +32,7 @@ func newFlow(st store.Store) *flow.Flow {
 	return flow.New(flow.Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: guest{}, Timeout: time.Minute})
 }
 
-// hasty is a store in which two people write at the same moment: neither has seen what the other
-// writes.
+// hasty is a store where two people write at the same moment: neither has seen the other's write.
 type hasty struct {
 	store.Store
 	meet *sync.WaitGroup
@@ -45,8 +44,8 @@ func (s hasty) PutSetting(ctx context.Context, x store.Setting, expected int64) 
 	return s.Store.PutSetting(ctx, x, expected)
 }
 
-// Of two people who make rules at the same moment that contradict each other, one succeeds, and the
-// other one's rule is not there.
+// Two people set contradicting rules at the same moment. One succeeds, and the other's rule is
+// removed.
 func TestContradictingRules(t *testing.T) {
 	t.Parallel()
 	mem, ctx := memory.New(memory.Options{}), t.Context()
@@ -77,7 +76,7 @@ func TestContradictingRules(t *testing.T) {
 	}
 }
 
-// Who only reads changes nothing.
+// A Flow that only reads refuses changes.
 func TestReaderIsRefused(t *testing.T) {
 	t.Parallel()
 	err := flow.Of(memory.New(memory.Options{})).PauseQueue(t.Context(), model.DefaultTenant, "mail", "because")

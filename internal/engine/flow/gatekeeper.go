@@ -13,36 +13,37 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Gatekeeper is the gate of a node as its board asks it. What the gate has found out about a task
-// is kept with the task, as its Note, and shared by tasks that need the same; a task that needs
-// nothing costs nothing.
+// Gatekeeper is the gate of a node as its board uses it. It keeps what the gate works out about a
+// task with the task, as its Note. Tasks with the same needs share it, and a task without needs
+// costs nothing.
 //
-// Where other nodes share the store, it also knows whose permit a claim uses: that of the node that
-// made it, for as long as its worker executes the task, whoever owns the run meanwhile, and whether
-// the worker is the node's own or was lent by another one. So when a run moves, its claims go on to
-// hold here what they hold (orphans) until the worker has reported and that is settled; and a claim
-// that is found and was made by another node that is alive holds nothing here (foreign). When that
-// node dies, it does: somebody has to count it, until it is recorded that it is lost.
+// Where nodes share the store, it also knows which node's permit a claim uses: the permit of the
+// node that made the claim, for as long as its worker executes the task. This holds even if another
+// node owns the run by now, and also if the worker was lent by another node. So when a run moves
+// away, its claims keep what they hold here (orphans) until the worker has reported and the report
+// is settled. And a claim found here that another live node has made holds nothing here (foreign).
+// When that node dies, it does: some node must count the claim until the store records that it is
+// lost.
 type Gatekeeper struct {
 	*gate.Gate
-	Book *ledger.Book // nil when nobody else shares the store
-	// at reports whether a worker on this node's board, its own or one that another node lends it,
-	// executes a claim, or has reported it and that is not settled.
+	Book *ledger.Book // nil if no other node shares the store
+	// at reports whether a worker on this node's board, its own or a lent one, executes a claim, or
+	// has reported it and the report is not settled.
 	at func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool)
 
 	claims  map[model.TaskRef]ours
 	orphans map[model.TaskRef]*orphan
-	// orphans whose task was let through again, with what they hold; their workers may still be at
-	// it
+	// resumed holds orphans whose task was admitted again and took over their permits. Their
+	// workers may still execute it.
 	resumed map[model.TaskRef][]*orphan
 	foreign map[model.TaskRef]counted
 
-	// What people have set, as it was last heard of.
+	// The current settings.
 	rules  *rule.Set
 	paused map[Queue]string
 
-	// What the board is being told just now: which other node has made a claim, or that a task
-	// leaves memory.
+	// Context of the board's current call: Maker is the other node that has made the claim, and
+	// Forgets says that a task leaves memory.
 	Maker   string
 	Forgets bool
 }
@@ -53,15 +54,15 @@ type ours struct {
 	worker queue.WorkerID
 }
 
-// counted is a claim that another node counts, which has made it, and who executes it, if that is
+// counted is a claim that another node has made and counts, with the worker that executes it if
 // known here.
 type counted struct {
 	node string
 	ours
 }
 
-// orphan is a claim that this node counts although its run is not here, or has not heard yet that
-// it ended.
+// orphan is a claim that this node counts although its run has moved away, or although its end is
+// not settled.
 type orphan struct {
 	item   queue.Item
 	claim  int64
@@ -69,7 +70,7 @@ type orphan struct {
 	how    queue.Outcome
 }
 
-// NewGatekeeper makes the gatekeeper of a board.
+// NewGatekeeper returns the gatekeeper of a board.
 func NewGatekeeper(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (executes, reported bool)) *Gatekeeper {
 	k := &Gatekeeper{Book: book, at: at, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, resumed: map[model.TaskRef][]*orphan{}, foreign: map[model.TaskRef]counted{}}
 	if book != nil {
@@ -80,19 +81,19 @@ func NewGatekeeper(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (e
 	return k
 }
 
-func (k *Gatekeeper) item(it *queue.Item) gate.Item {
+func (k *Gatekeeper) item(it *queue.Item) gate.Task {
 	p, _ := it.Note.(*gate.Plan)
-	return gate.Item{Ref: it.Ref, Spec: it.Spec, Input: it.Input, Plan: p}
+	return gate.Task{Ref: it.Ref, Spec: it.Spec, Input: it.Input, Plan: p}
 }
 
-// note keeps what was found out.
+// note keeps the plan with the task.
 func note(it *queue.Item, p *gate.Plan) {
 	if old, _ := it.Note.(*gate.Plan); old != p {
 		it.Note = p
 	}
 }
 
-// Take is for the board; see queue.Gate.
+// Take implements queue.Admitter.
 func (k *Gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	k.resume(it.Ref)
 	g := k.item(it)
@@ -101,7 +102,7 @@ func (k *Gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Re
 	return ok, why, again
 }
 
-// Hold is for the board.
+// Hold implements queue.Admitter.
 func (k *Gatekeeper) Hold(now model.Time, it *queue.Item) {
 	if k.Maker != "" {
 		k.foreign[it.Ref] = counted{node: k.Maker}
@@ -115,7 +116,7 @@ func (k *Gatekeeper) Hold(now model.Time, it *queue.Item) {
 	note(it, g.Plan)
 }
 
-// resume has the next attempt of a task that is back go on with what one holds that was given up.
+// resume lets a task that is back take over the permits of its earlier, given-up attempt.
 func (k *Gatekeeper) resume(ref model.TaskRef) {
 	if o := k.orphans[ref]; o != nil {
 		delete(k.orphans, ref)
@@ -123,10 +124,10 @@ func (k *Gatekeeper) resume(ref model.TaskRef) {
 	}
 }
 
-// earlier has an attempt count again whose worker is still at it, when a later one of the task,
-// which went on with what it held, is over. It reports whether there is one.
-func (k *Gatekeeper) earlier(ref model.TaskRef) bool {
-	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return !k.has(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim}) })
+// restoreEarlier restores an orphan whose worker still executes its claim, after a later attempt
+// that took over its permits has ended. It reports whether there is one.
+func (k *Gatekeeper) restoreEarlier(ref model.TaskRef) bool {
+	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return !k.busyWith(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim}) })
 	if len(left) == 0 {
 		delete(k.resumed, ref)
 		return false
@@ -135,19 +136,19 @@ func (k *Gatekeeper) earlier(ref model.TaskRef) bool {
 	return true
 }
 
-// has reports whether a worker has to do with a claim.
-func (k *Gatekeeper) has(id queue.WorkerID, claim model.ClaimRef) bool {
+// busyWith reports whether a worker executes a claim or has an unsettled report of it.
+func (k *Gatekeeper) busyWith(id queue.WorkerID, claim model.ClaimRef) bool {
 	executes, reported := k.at(id, claim)
 	return executes || reported
 }
 
-// Held remembers who has a claim that holds something.
+// Held remembers which worker has a claim that holds something.
 func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	if k.Book == nil {
 		return
 	}
 
-	// a run may come back with the claim that was given up
+	// The run may have come back with the claim that was given up.
 	if left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return o.claim == claim }); len(left) > 0 {
 		k.resumed[ref] = left
 	} else {
@@ -166,9 +167,9 @@ func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	}
 }
 
-// Give is for the board. A permit that others share is free when it is durable that the claim has
-// ended, and not before; and none is while its worker executes the task, and has not been told that
-// it is over: that may never become durable, or not before the run has moved.
+// Give implements queue.Admitter. A shared permit becomes free only when the end of the claim is
+// durable. It also stays taken while the worker executes the task and does not know that the task
+// is over: the end may never become durable, or only after the run has moved.
 func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	if k.Book != nil {
 		if _, counted := k.foreign[it.Ref]; counted {
@@ -186,7 +187,7 @@ func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 			}
 		}
 
-		if k.earlier(it.Ref) {
+		if k.restoreEarlier(it.Ref) {
 			return
 		}
 	}
@@ -195,15 +196,15 @@ func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	k.Gate.Give(now, &g, outcomes[how])
 }
 
-// Settled ends what a claim holds whose worker is done with it. It reports whether it held anything
-// that only the worker kept.
+// Settled frees what an orphan claim holds, because its worker is done with it. It reports whether
+// anything became free.
 func (k *Gatekeeper) Settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	o := k.orphans[ref.TaskRef]
 	if o == nil || o.claim != ref.Claim {
 		return false
 	}
 	delete(k.orphans, ref.TaskRef)
-	if k.earlier(ref.TaskRef) {
+	if k.restoreEarlier(ref.TaskRef) {
 		return false
 	}
 	if o.how != queue.Neither {
@@ -214,7 +215,8 @@ func (k *Gatekeeper) Settled(now model.Time, ref model.ClaimRef, how queue.Outco
 	return true
 }
 
-// Orphans are the workers that execute what this node counts although the runs are not here.
+// Orphans returns the workers that execute claims which this node counts although their runs have
+// moved away.
 func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
 	return func(yield func(queue.WorkerID) bool) {
 		for _, o := range k.orphans {
@@ -232,35 +234,35 @@ func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
 	}
 }
 
-// kept are the tasks of orphans, in order: what a node does follows from what it has seen, and from
-// nothing else.
-func (k *Gatekeeper) kept() []model.TaskRef {
+// orphanTasks returns the tasks of orphans in order, so that the behavior of a node is
+// reproducible.
+func (k *Gatekeeper) orphanTasks() []model.TaskRef {
 	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
 }
 
-// LetGo ends what is counted for workers that are done, or gone. It reports whether there was any.
+// LetGo frees what orphans hold whose workers are done or gone. It reports whether there were any.
 func (k *Gatekeeper) LetGo(now model.Time) (any bool) {
-	for _, ref := range k.kept() {
+	for _, ref := range k.orphanTasks() {
 		o := k.orphans[ref]
 		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
-		if !k.has(o.worker, claim) && k.Settled(now, claim, queue.Neither) {
+		if !k.busyWith(o.worker, claim) && k.Settled(now, claim, queue.Neither) {
 			any = true
 		}
 	}
 	return any
 }
 
-// RetryAfter has a breaker of a task let nothing through before a time.
+// RetryAfter makes the breaker of a task refuse calls before the given time.
 func (k *Gatekeeper) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	g := k.item(it)
 	k.Gate.RetryAfter(now, &g, until)
 }
 
-// SetRules has tasks pass by other rules. Those that are executed count for them as well.
+// SetRules applies new rules. Tasks that already run count towards them as well.
 func (k *Gatekeeper) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board) {
 	k.Gate.SetRules(now, rules)
 	tasks.Taken(func(it *queue.Item) { k.Hold(now, it) })
-	for _, ref := range k.kept() {
+	for _, ref := range k.orphanTasks() {
 		g := k.item(&k.orphans[ref].item)
 		k.Gate.Hold(now, &g)
 	}
@@ -270,7 +272,7 @@ func (k *Gatekeeper) SetRules(now model.Time, rules *rule.Set, tasks *queue.Boar
 	}
 }
 
-// Inherit has this node count the claims in its shards that were made by nodes which are no more.
+// Inherit makes this node count the claims in its shards that dead nodes have made.
 func (k *Gatekeeper) Inherit(now model.Time, alive map[string]bool, tasks *queue.Board) {
 	var gone map[model.TaskRef]ours
 	for ref, c := range k.foreign {
@@ -287,14 +289,14 @@ func (k *Gatekeeper) Inherit(now model.Time, alive map[string]bool, tasks *queue
 		tasks.Taken(func(it *queue.Item) {
 			if c, mine := gone[it.Ref]; mine {
 				k.Hold(now, it)
-				// it goes on to count here when the run moves once more
+				// it must still count here if the run moves again
 				k.Held(it.Ref, c.claim, c.worker)
 			}
 		})
 	}
 }
 
-// Group is for the board.
+// Group implements queue.Admitter.
 func (k *Gatekeeper) Group(it *queue.Item) string {
 	g := k.item(it)
 	name := k.Gate.Group(&g)

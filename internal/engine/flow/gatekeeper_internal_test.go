@@ -46,16 +46,16 @@ func takes(t *testing.T, now model.Time, k *Gatekeeper, it *queue.Item) (ok bool
 	return ok, why
 }
 
-// An attempt whose run has moved away goes on to hold its permit. When the run comes back, the next
-// attempt is let through with that. If it comes to nothing, the permit is not free before the
-// worker of the first attempt is done.
+// An attempt whose run has moved away keeps its permit. When the run comes back, the next attempt
+// takes over that permit. If that attempt ends early, the permit stays taken until the worker of
+// the first attempt is done.
 func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
 	set := oneAtATime(t)
 	for _, later := range []string{"comes to nothing", "is executed, too", "is executed while rules change", "was claimed by a node that is no more", "is the same one"} {
 		t.Run(later, func(t *testing.T) {
-			at := map[model.ClaimRef]bool{} // what workers are at
+			at := map[model.ClaimRef]bool{} // claims that workers execute
 			k := NewGatekeeper(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (executes, reported bool) { return at[c], false })
 			k.SetRules(now, set, queue.New(queue.Config{Gate: k}))
 			it, other := limited("it"), limited("other")
@@ -113,9 +113,9 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 }
 
 // A node that is alone gives a permit to the next task as soon as it has decided that a claim has
-// ended, if its worker is done. A worker that executes the task keeps it until it is told: the
-// decision may be undone, because its row cannot be written, and the run may move with the claim
-// before another one is made.
+// ended, if the worker is done. If a worker still executes the task, the permit stays taken until
+// the worker is informed: the decision may be undone because its row cannot be written, and the run
+// may move with the claim before another decision.
 func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
@@ -143,8 +143,7 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 	}
 }
 
-// A claim that another node has made is counted there, until that node is no more; then it is
-// counted here, where its run is.
+// The node that made a claim counts it until that node dies. Then the owner of the run counts it.
 func TestClaimOfANodeThatIsNoMore(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)

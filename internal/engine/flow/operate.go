@@ -16,12 +16,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// maxTries is how often a change is made again that others have got ahead of.
+// maxTries is how often a write is retried when another node was faster.
 const maxTries = 10
 
-// change stores a setting, or removes it, as make says when it has seen the one that there is (nil
-// for none). It returns false for a change that is not needed. Others may get ahead of it: then it
-// is made again.
+// change stores or removes a setting. make gets the current setting (nil for none) and returns the
+// new body, nil to remove it, or needed = false to leave it. If another node changes the setting at
+// the same moment, change reads it and calls make again.
 func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *store.Setting) (body []byte, needed bool, err error)) error {
 	if f.node == nil {
 		return fault.New(fault.Denied, "setting %s: the store is open for reading only", key)
@@ -73,20 +73,20 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 	}
 }
 
-// keep undoes a rule that contradicts one which somebody else has made at the same moment: of the
-// two, the later one, which sees the other. It is called in turn.
+// keep removes a rule that contradicts another one that was set at the same moment. The later of
+// the two goes, because only it sees the other. The caller must hold the turn.
 func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	if made.Deleted || made.Kind != settingLimit && made.Kind != settingBreaker {
 		return nil
 	}
 	if err := f.refresh(ctx); err != nil {
-		return fault.New(fault.KindOf(err), "%s %s is set, but not whether it fits all others: %w", made.Kind, made.Name, err)
+		return fault.New(fault.KindOf(err), "%s %s is set, but it is unknown whether it contradicts other rules: %w", made.Kind, made.Name, err)
 	}
 	var limits []rule.Limit
 	var breakers []rule.Breaker
 	f.mu.Lock()
 
-	for _, s := range f.sorted() {
+	for _, s := range f.sortedSettings() {
 		if s.Version > made.Version {
 			break
 		}
@@ -115,14 +115,14 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	if err == nil {
 		f.record(undone)
 	}
-	// if it could not be undone, somebody has changed it since, or it is left out by everybody, and
-	// logged
+	// If it could not be removed, another node has changed it since, or all nodes leave it out and
+	// log that.
 	return conflict
 }
 
-// SetLimit makes a rule of a tenant, or takes the place of the one of that name. It is refused when
-// it does not fit the other rules, and nothing is changed then. A rule for a queue that nobody
-// knows is refused as well, unless anyQueue.
+// SetLimit creates a rule of a tenant or replaces the one of that name. It refuses a rule that
+// contradicts other rules; then nothing changes. It also refuses a rule for a queue that no worker
+// serves and no task waits in, unless anyQueue is true.
 func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQueue bool) error {
 	l.Tenant = tenant
 	body, err := json.Marshal(l)
@@ -144,25 +144,25 @@ func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQue
 				return nil, false, fault.WithHint(err, "those that workers serve, or that tasks wait in here: %s", strings.Join(known, ", "))
 			}
 		}
-		limits, breakers := f.own(tenant)
+		limits, breakers := f.rulesOf(tenant)
 		limits = slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Name == l.Name })
 		_, err = rule.NewSet(append(limits, l), breakers)
 		return body, true, err
 	})
 }
 
-// own are the rules of a tenant. Those of others neither contradict them nor count.
-func (f *Flow) own(tenant string) ([]rule.Limit, []rule.Breaker) {
+// rulesOf returns the rules of a tenant. Rules of other tenants cannot contradict them.
+func (f *Flow) rulesOf(tenant string) ([]rule.Limit, []rule.Breaker) {
 	f.mu.Lock()
-	limits, breakers, _ := f.stored()
+	limits, breakers, _ := f.storedRules()
 	f.mu.Unlock()
 	return slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Tenant != tenant }),
 		slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return o.Tenant != tenant })
 }
 
-// queues are those of a tenant that workers of any node serve, or that tasks wait in here. There
-// are none when this is a node without workers of its own, which may well be the first of several
-// that are being deployed: it cannot tell a mistake from a queue that is yet to come.
+// queues returns the queues of a tenant that workers of any node serve, or that tasks wait in here.
+// It returns none on a node without workers of its own: such a node may be the first of a
+// deployment, so it cannot tell a mistake from a queue whose workers come later.
 func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err error) {
 	s := f.seat()
 	if f.node == nil || s != nil && !f.node.Works() {
@@ -195,7 +195,7 @@ func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err e
 	return slices.Compact(known), nil
 }
 
-// DeleteLimit removes a rule. Tasks that name it wait from then on, until there is one again.
+// DeleteLimit removes a rule. Tasks that name it wait until a rule of that name exists again.
 func (f *Flow) DeleteLimit(ctx context.Context, tenant, name string) error {
 	return f.remove(ctx, tenant, settingLimit, name)
 }
@@ -209,7 +209,7 @@ func (f *Flow) remove(ctx context.Context, tenant, kind, name string) error {
 	})
 }
 
-// ruleName is the name of the setting of a breaker rule: that of the breaker.
+// ruleName returns the name of the setting of a breaker rule, which is the name of the breaker.
 func ruleName(b *rule.Breaker) string {
 	if b.Kind != "" {
 		return rule.KindBreaker(b.Kind)
@@ -217,7 +217,7 @@ func ruleName(b *rule.Breaker) string {
 	return b.Name
 }
 
-// SetBreaker makes a rule for breakers, or takes the place of the one for the same.
+// SetBreaker creates a rule for breakers or replaces the one of the same name.
 func (f *Flow) SetBreaker(ctx context.Context, tenant string, b rule.Breaker) error {
 	b.Tenant = tenant
 	body, err := json.Marshal(b)
@@ -225,25 +225,25 @@ func (f *Flow) SetBreaker(ctx context.Context, tenant string, b rule.Breaker) er
 		return fault.New(fault.Invalid, "breaker %s: %w", ruleName(&b), err)
 	}
 	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingBreaker, Name: ruleName(&b)}, func(*store.Setting) ([]byte, bool, error) {
-		limits, breakers := f.own(tenant)
+		limits, breakers := f.rulesOf(tenant)
 		breakers = slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return ruleName(&o) == ruleName(&b) })
 		_, err = rule.NewSet(limits, append(breakers, b))
 		return body, true, err
 	})
 }
 
-// DeleteBreaker removes a rule. Breakers that tasks name have the defaults then.
+// DeleteBreaker removes a rule. Breakers that tasks name then have the defaults.
 func (f *Flow) DeleteBreaker(ctx context.Context, tenant, name string) error {
 	return f.remove(ctx, tenant, settingBreaker, name)
 }
 
-// Trip opens a breaker; one that there is not is made.
+// Trip opens a breaker. It creates the breaker if there is none.
 func (f *Flow) Trip(ctx context.Context, id rule.BreakerID, why string) error {
 	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Breaker) { o.Trip(now, why) })
 }
 
-// Pause lets nothing through a breaker before a time; one in the past ends the pause. A breaker
-// that there is not is made.
+// Pause makes a breaker refuse everything before the given time; a time in the past ends the pause.
+// It creates the breaker if there is none.
 func (f *Flow) Pause(ctx context.Context, id rule.BreakerID, until model.Time, why string) error {
 	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Breaker) { o.PauseUntil(now, until, why) })
 }
@@ -261,7 +261,7 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 	}
 
 	if f.node != nil {
-		if err := f.flush(ctx); err != nil { // what happened here comes before
+		if err := f.flush(ctx); err != nil { // write first what has happened here before
 			return err
 		}
 	}
@@ -281,7 +281,7 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 			if o.Status(now).Config != config {
 				o.Configure(now, config)
 			}
-		case !create && !f.uses(now, id):
+		case !create && !f.usesBreaker(now, id):
 			return nil, false, fault.New(fault.NotFound, "there is no breaker %s", id)
 		}
 
@@ -291,8 +291,8 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 	})
 }
 
-// uses reports whether a task of this process has used a breaker.
-func (f *Flow) uses(now model.Time, id rule.BreakerID) bool {
+// usesBreaker reports whether a task of this process has used a breaker.
+func (f *Flow) usesBreaker(now model.Time, id rule.BreakerID) bool {
 	s := f.seat()
 	if s == nil {
 		return false
@@ -301,7 +301,7 @@ func (f *Flow) uses(now model.Time, id rule.BreakerID) bool {
 	return slices.ContainsFunc(breakers, func(s gate.BreakerStatus) bool { return s.ID == id })
 }
 
-// PauseQueue has no task of a queue begin until ResumeQueue; those that run go on.
+// PauseQueue starts no further tasks of a queue until ResumeQueue. Running tasks continue.
 func (f *Flow) PauseQueue(ctx context.Context, tenant, name, why string) error {
 	body, err := json.Marshal(pausedQueue{Why: why})
 	if err != nil {
@@ -312,33 +312,33 @@ func (f *Flow) PauseQueue(ctx context.Context, tenant, name, why string) error {
 	})
 }
 
-// ResumeQueue undoes PauseQueue; it is no mistake when the queue is not paused.
+// ResumeQueue undoes PauseQueue. It does nothing if the queue is not paused.
 func (f *Flow) ResumeQueue(ctx context.Context, tenant, name string) error {
 	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingQueue, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
 		return nil, old != nil, nil
 	})
 }
 
-// State is how the flow of the tasks of a tenant stands.
+// State describes the flow of the tasks of a tenant.
 type State struct {
 	Now      model.Time
 	Limits   []rule.Limit   // by name
 	Rules    []rule.Breaker // by name
 	Breakers []gate.BreakerStatus
-	// Uses are the limits that tasks hold or wait for, in all processes, if they were asked; Known
-	// is false when none could be.
+	// Uses are the limits that tasks hold or wait for, in all processes that answered. Known is
+	// false if no process could be asked.
 	Uses  []LimitUse
 	Known bool
-	// Queues are those that this process knows; Here is false when it executes no tasks and so
-	// knows nothing of that.
+	// Queues are the queues that this process knows. Here is false if this process executes no
+	// tasks; then Queues is empty.
 	Here   bool
 	Queues []queue.QueueStats
-	Paused map[string]string // queues, and why
+	Paused map[string]string // by queue, with the reason
 }
 
-// Used is State with the uses of limits, for which all nodes are asked.
+// Used returns State with the uses of limits. It asks all nodes for them.
 func (f *Flow) Used(ctx context.Context, tenant string) (State, error) {
-	uses, known, err := f.everybody(ctx)
+	uses, known, err := f.askNodes(ctx)
 	if err != nil {
 		return State{}, err
 	}
@@ -352,7 +352,7 @@ func (f *Flow) Used(ctx context.Context, tenant string) (State, error) {
 	return s, err
 }
 
-// State reads how the flow of the tasks of a tenant stands. Nobody is asked for it.
+// State returns the state of the flow of a tenant's tasks. It asks no other node.
 func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -367,7 +367,7 @@ func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 		return s, err
 	}
 	f.mu.Lock()
-	limits, rules, _ := f.stored()
+	limits, rules, _ := f.storedRules()
 	stored := f.states(tenant)
 	s.Paused = map[string]string{}
 
@@ -424,7 +424,7 @@ func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 	return s, nil
 }
 
-// states are the stored states of the breakers of a tenant.
+// states returns the stored states of the breakers of a tenant.
 func (f *Flow) states(tenant string) map[rule.BreakerID][]byte {
 	rows := map[rule.BreakerID][]byte{}
 	for key, s := range f.all {

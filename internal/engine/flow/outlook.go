@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Outlook is what whoever does not own the run of a task can tell about what keeps it back: from
-// the settings, and from what other nodes say of limits. It is a moment.
+// Outlook tells what holds a task back, on a node that does not own its run. It uses the settings
+// and the answers of other nodes about limits. It is a snapshot.
 type Outlook struct {
 	flow   *Flow
 	now    model.Time
@@ -44,15 +44,15 @@ func (f *Flow) Outlook(ctx context.Context, tenant string) (*Outlook, error) {
 	return &Outlook{flow: f, now: now, rules: f.rules, paused: f.paused, states: f.states(tenant)}, nil
 }
 
-// Paused tells that the queue of a task is, and why.
+// Paused reports whether a queue is paused, and why.
 func (o *Outlook) Paused(tenant, queue string) (model.Reason, bool) {
 	why, ok := o.paused[Queue{tenant, queue}]
 	return model.Reason{Code: model.WaitPaused, Name: queue, Detail: why}, ok
 }
 
-// Refuses tells what a task that has a worker would not get past: a limit that nobody has defined,
-// its breaker, a limit that is taken. The nodes are asked about the latter, once, if the task needs
-// any.
+// Refuses returns what a task with a worker would not pass: an undefined limit, its breaker, or a
+// limit without free permits. It asks the nodes about the last one, once, if the task needs a
+// limit.
 func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSpec, input *model.Payload) (why model.Reason, ok bool, err error) {
 	needs := o.rules.Resolve(tenant, spec, input)
 	if i := slices.IndexFunc(needs, func(u rule.Use) bool { return u.Missing }); i >= 0 {
@@ -77,7 +77,7 @@ func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSp
 	}
 
 	if !o.asked {
-		if o.uses, _, err = o.flow.everybody(ctx); err != nil {
+		if o.uses, _, err = o.flow.askNodes(ctx); err != nil {
 			return why, false, err
 		}
 		o.asked = true
@@ -98,11 +98,11 @@ func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSp
 	return why, false, nil
 }
 
-// Holders tells who has the permits of a limit, by the name that reasons have for it: all nodes are
-// asked, once. ok is false when nobody is known to hold one.
+// Holders describes which tasks have the permits of a limit. name is the name that reasons use for
+// the limit. Holders asks all nodes, once. ok is false if no holder is known.
 func (o *Outlook) Holders(ctx context.Context, name string) (text string, ok bool, err error) {
 	if !o.asked {
-		if o.uses, _, err = o.flow.everybody(ctx); err != nil {
+		if o.uses, _, err = o.flow.askNodes(ctx); err != nil {
 			return "", false, err
 		}
 		o.asked = true
@@ -115,10 +115,10 @@ func (o *Outlook) Holders(ctx context.Context, name string) (text string, ok boo
 	return "", false, nil
 }
 
-// maxNamed are the holders of a limit that a reason names.
+// maxNamed is the number of holders that a reason names.
 const maxNamed = 3
 
-// heldBy tells who has the permits.
+// heldBy describes the holders.
 func (u *LimitUse) heldBy() string {
 	text := fmt.Sprintf("all %d are held", u.Held)
 	var names []string

@@ -21,18 +21,17 @@ func pageNumber(key store.SettingKey) (n int, ok bool) {
 	return n, err == nil && n >= 0 && n < ledger.Pages
 }
 
-// seen has the book of a gate look at a page that is stored. It is called with the lock of the
-// board.
-func (f *Flow) seen(now model.Time, k *Gatekeeper, n int, body []byte) {
+// showPage shows a stored page to the book of a gate. The caller must hold the lock of the board.
+func (f *Flow) showPage(now model.Time, k *Gatekeeper, n int, body []byte) {
 	if k.Book == nil {
 		return
 	}
 	if err := k.Book.Seen(now, n, body); err != nil {
-		f.log.Error("the limits of tasks cannot be read; what waits for them goes on waiting", "page", n, "error", err)
+		f.log.Error("the limits of tasks cannot be read; tasks that need them keep waiting", "page", n, "error", err)
 	}
 }
 
-// writePages writes what is due. It is called in turn.
+// writePages writes the pages that are due. The caller must hold the turn.
 func (f *Flow) writePages(ctx context.Context) error {
 	s := f.seat()
 	if s == nil || !f.store.Info().Shared {
@@ -42,8 +41,8 @@ func (f *Flow) writePages(ctx context.Context) error {
 	due := s.due()
 	for _, n := range due {
 		if f.seat() != s {
-			// that life is over: its book hears no more of what others write, and a page of it
-			// would wipe that out
+			// That life is over. Its book no longer sees what others write, so a page from it would
+			// overwrite their changes.
 			return nil
 		}
 		if err := f.writePage(ctx, s.board, n); err != nil {
@@ -68,7 +67,7 @@ func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
 	b.Look(func(k *Gatekeeper, _ *queue.Board) { body, needed, err = k.Book.Compose(now, n) })
 
 	if err != nil {
-		f.log.Error("the limits of tasks cannot be read; what waits for them goes on waiting", "page", n, "error", err)
+		f.log.Error("the limits of tasks cannot be read; tasks that need them keep waiting", "page", n, "error", err)
 		return nil
 	}
 
@@ -81,13 +80,13 @@ func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
 		return err
 	case landed:
 		b.Change(now, func(k *Gatekeeper, _ *queue.Board) bool {
-			f.seen(now, k, n, body)
+			f.showPage(now, k, n, body)
 			return true
 		})
 	}
 
 	f.mu.Lock()
-	// there may be more, and if somebody else was faster, it is all still to be written
+	// There may be more to write. If another node was faster, everything is still to be written.
 	f.again = true
 	f.mu.Unlock()
 	return nil

@@ -46,8 +46,7 @@ func (d *desk) Reconsider()                                                  {}
 func (d *desk) Configure(model.Time, Settings)                               {}
 func (d *desk) Change(_ model.Time, do func(*Gatekeeper, *queue.Board) bool) { do(d.keeper, d.tasks) }
 
-// shared is a store that others share. What it is to do before the next page is written, it does
-// once.
+// shared is a store that nodes share. It calls before once, before the next page is written.
 type shared struct {
 	*memory.Store
 	before func()
@@ -67,12 +66,12 @@ func (s *shared) PutSetting(ctx context.Context, x store.Setting, expected int64
 	return s.Store.PutSetting(ctx, x, expected)
 }
 
-// A life of a node that ends while it writes pages writes no further one: its book has not seen
-// what others have written since, and would wipe it out.
+// If the life of a node ends while it writes pages, it writes no further page: its book has not
+// seen what other nodes have written since, and would overwrite it.
 func TestPagesOfALifeThatEnds(t *testing.T) {
 	t.Parallel()
 	var limits []rule.Limit
-	for i := range 8 { // they stand on several pages
+	for i := range 8 { // they are on several pages
 		limits = append(limits, rule.Limit{Name: fmt.Sprint("limit", i), Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}})
 	}
 	set, err := rule.NewSet(limits, nil)
@@ -103,7 +102,7 @@ func TestPagesOfALifeThatEnds(t *testing.T) {
 	}
 	theirs := map[store.SettingKey][]byte{}
 
-	st.before = func() { // somebody else takes everything, and this life ends
+	st.before = func() { // another node takes everything, and this life ends
 		for _, n := range ask(other) {
 			body, needed, err := other.keeper.Book.Compose(deskTime, n)
 			if err != nil || !needed {

@@ -18,18 +18,18 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Life is one life of a node, from its registration to its end, as far as a Seat has to do with it.
+// Life is one life of a node, from its registration to its end, as far as a Seat needs it.
 type Life interface {
-	// Known are the shards of which every claim is known to the board. It reports false when this
-	// life ends.
+	// Known returns the shards whose claims the board knows completely. ok is false if this life
+	// ends.
 	Known(ctx context.Context) (shards []model.ShardID, ok bool, err error)
-	// LookAround has the members looked at soon. It never waits.
+	// LookAround makes the node look at the members soon. It never waits.
 	LookAround()
 }
 
-// Seat is the place of one life of a node among those that share limits. It brings the ledger up to
-// date with who there is: what the dead had is free when everybody has counted their claims, and
-// what this node has is given back when it ends in order.
+// Seat is the place of one life of a node among the nodes that share limits. It tells the ledger
+// which nodes are alive. The permits of a dead node become free when all owners have counted its
+// claims. The permits of this node are returned when it ends in order.
 type Seat struct {
 	flow  *Flow
 	place limit.Place
@@ -37,37 +37,38 @@ type Seat struct {
 	life  Life
 
 	searching atomic.Bool // for claims of dead nodes
-	// places that were on pages of the ledger when the last view came; only touched by Viewed
+	// listed holds the places that were on pages of the ledger at the last view. Only Viewed uses
+	// it.
 	listed map[limit.Place]bool
 }
 
-// NewSeat makes the seat of a life that begins. The place is its epoch.
+// NewSeat returns the seat of a new life. The place is its epoch.
 func (f *Flow) NewSeat(place limit.Place, b Board, life Life) *Seat {
 	return &Seat{flow: f, place: place, board: b, life: life}
 }
 
-// status is how breakers and queues stand here.
+// status returns the state of the breakers and queues of this node.
 func (s *Seat) status(now model.Time) (breakers []gate.BreakerStatus, queues queue.Stats) {
 	s.board.Look(func(k *Gatekeeper, tasks *queue.Board) { breakers, queues = k.Breakers(now), tasks.Stats() })
 	return breakers, queues
 }
 
-// uses are the limits that tasks of this node hold or wait for.
+// uses returns the limits that tasks of this node hold or wait for.
 func (s *Seat) uses() (list []LimitUse) {
 	s.board.Look(func(k *Gatekeeper, tasks *queue.Board) { list = k.Uses(tasks) })
 	return list
 }
 
-// due are the pages for which something may have to be written now.
+// due returns the pages that may have to be written now.
 func (s *Seat) due() (pages []int) {
 	now := s.flow.node.Now()
 	s.board.Look(func(k *Gatekeeper, _ *queue.Board) { pages = k.Book.Due(now) })
 	return pages
 }
 
-// found is what a node says while the ledger names nodes that are no more: it has looked at the
-// claims of these shards, and counts those that the dead have made; that stands on pages which are
-// stored. When all owners of shards have said so, the permits of the dead are free.
+// found is the statement that a node stores while the ledger names dead nodes: it has read the
+// claims of these shards and counts the ones that the dead nodes have made, on stored pages. When
+// the owners of all shards have said so, the permits of the dead nodes are free.
 type found struct {
 	Shards []model.ShardID
 	Dead   []limit.Place
@@ -77,9 +78,9 @@ func foundKey(place limit.Place) store.SettingKey {
 	return store.SettingKey{Kind: settingFound, Name: strconv.FormatInt(int64(place), 10)}
 }
 
-// Viewed brings the limits up to date with who there is, after a renewal, when the node owns so
-// many shards. It reports whether the members should be looked at again soon. One calls it at a
-// time.
+// Viewed updates the limits with the members of the cluster, after a lease renewal. owned is the
+// number of shards that this node owns. Viewed reports whether the node should look at the members
+// again soon. The caller must not call it concurrently.
 func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
 	f := s.flow
 	if !f.store.Info().Shared {
@@ -103,8 +104,8 @@ func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
 			switch {
 			case alive[p]:
 			case s.listed[p]:
-				// a node that is on a page was a member before; this view was taken after it was
-				// seen there
+				// The node was on a page, so it had registered before. This view is later and does
+				// not list it: it is dead.
 				dead = append(dead, p)
 			default:
 				again = true
@@ -134,7 +135,7 @@ func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
 	return again
 }
 
-// clean are those of the dead whose claims have been found by the owners of all shards.
+// clean returns the dead places whose claims the owners of all shards have found.
 func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Place) map[limit.Place]bool {
 	if len(dead) == 0 {
 		return nil
@@ -163,7 +164,7 @@ func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Pla
 	return all
 }
 
-// search says which claims of the dead this node has found; nothing when there are none.
+// search stores which claims of dead nodes this node has found; nothing if there are no dead nodes.
 func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []limit.Place, owned int) error {
 	f := s.flow
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
@@ -181,11 +182,12 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 		if shards = known; len(shards) >= owned || try == maxTries {
 			break
 		}
-		if !f.node.Pause(ctx, 20*time.Millisecond) { // they are being read
+		if !f.node.Pause(ctx, 20*time.Millisecond) { // some are still being read
 			return nil
 		}
 	}
 
+	// The claims that the board has found must stand on stored pages before this node says so.
 	var mark ledger.Mark
 	s.board.Look(func(k *Gatekeeper, _ *queue.Board) {
 		k.Book.Post()
@@ -224,13 +226,13 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 	}
 
 	if _, err = f.put(ctx, store.Setting{SettingKey: key, Body: body}); err == nil {
-		s.life.LookAround() // to look at it
+		s.life.LookAround() // so that others see it
 	}
 	return err
 }
 
-// forgetFound removes what this node has said about claims of the dead, since there are none to be
-// found, and what nodes have said that are no more.
+// forgetFound removes this node's statement about claims of dead nodes, since no dead nodes are
+// left, and the statements of dead nodes.
 func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[limit.Place]bool) error {
 	obsolete := func() []store.Setting {
 		f.mu.Lock()
@@ -247,10 +249,11 @@ func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[lim
 	}
 	defer leave()
 
-	for _, s := range obsolete() { // as they are now that it is its turn
+	for _, s := range obsolete() { // as they are now, with the turn
 		_, err := f.store.DeleteSetting(ctx, s.SettingKey, s.Version)
 		if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
-			// somebody has changed it; whoever forgot it here would not hear of it again
+			// Another node has changed it. Without the refresh this node would never see the
+			// change.
 			err = f.refresh(ctx)
 		} else if err == nil {
 			f.mu.Lock()
@@ -265,8 +268,8 @@ func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[lim
 	return nil
 }
 
-// Leave gives back what this node has, before it ends in order. When that does not succeed, others
-// find out that it is no more.
+// Leave returns the permits of this node before an orderly end. If it fails, the other nodes find
+// out later that this node is gone.
 func (s *Seat) Leave(ctx context.Context) {
 	f := s.flow
 	if !f.store.Info().Shared {
@@ -279,7 +282,7 @@ func (s *Seat) Leave(ctx context.Context) {
 
 	for range maxTries {
 		if err := f.flush(ctx); err != nil {
-			f.log.Warn("cannot give back permits; others wait until they have found out that this node is gone", "error", err)
+			f.log.Warn("cannot give back permits; other nodes wait until they notice that this node is gone", "error", err)
 			return
 		}
 		if len(s.due()) == 0 {

@@ -15,9 +15,9 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// A node forgets what it has said about claims of the dead while it comes to know a later version
-// of it: one that it had written itself, and whose answer was lost. It can say something again
-// afterwards: whoever never could would keep the permits of the dead for ever.
+// A node removes its statement about claims of dead nodes while a later version arrives: one that
+// it wrote itself and whose answer was lost. It can make a statement again afterwards. Otherwise
+// the permits of dead nodes would never become free.
 func TestForgetWhatHasChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestForgetWhatHasChanged(t *testing.T) {
 
 		forgot := make(chan error, 1)
 		go func() { forgot <- f.forgetFound(ctx, 1, map[limit.Place]bool{1: true}) }()
-		synctest.Wait() // until it waits for its turn
+		synctest.Wait() // until it waits for the turn
 		if _, err := st.PutSetting(ctx, said, f.all[said.SettingKey].Version); err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +68,7 @@ func (quiet) Known(context.Context) ([]model.ShardID, bool, error) {
 }
 func (quiet) LookAround() {}
 
-// heralded is a store that tells when somebody says that he has counted the claims of the dead.
+// heralded is a store that announces when a node says that it has counted the claims of dead nodes.
 type heralded struct {
 	shared
 	said func()
@@ -81,8 +81,8 @@ func (s *heralded) PutSetting(ctx context.Context, x store.Setting, expected int
 	return s.shared.PutSetting(ctx, x, expected)
 }
 
-// A node says that it has counted the claims of the dead when that stands on a page which is
-// stored, and not before: others would take their permits.
+// A node says that it has counted the claims of dead nodes only when that is on a stored page. If
+// it said so earlier, others would take their permits.
 func TestCountedBeforeItIsSaid(t *testing.T) {
 	t.Parallel()
 	set, ctx := oneAtATime(t), t.Context()
@@ -101,7 +101,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 		t.Fatalf("pages %v are due", due)
 	}
 
-	st.before = func() { // somebody else is faster
+	st.before = func() { // another node is faster
 		other.keeper.Take(deskTime, limited("other"))
 		other.keeper.Book.Post()
 		body, needed, err := other.keeper.Book.Compose(deskTime, due[0])
@@ -124,7 +124,7 @@ func TestCountedBeforeItIsSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.ContainsFunc(entries, func(e ledger.Entry) bool {
+		if !slices.ContainsFunc(entries, func(e ledger.LimitEntry) bool {
 			return slices.ContainsFunc(e.Leases, func(l limit.Lease) bool { return l.Place == 1 && l.Permits+l.Over == 1 })
 		}) {
 			t.Errorf("it is said that the claim is counted, and the page is %+v", entries)

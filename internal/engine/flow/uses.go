@@ -19,34 +19,35 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Who holds a limit and who waits for it is in the memory of nodes. Whoever wants to know asks by a
-// setting, and each node answers by one of its own. Both stay: the next question takes their place.
+// Only the memory of each node knows which tasks hold a limit and which wait for it. A node that
+// wants to know writes a question as a setting, and each node answers with a setting of its own.
+// Both stay until the next question replaces them.
 const (
 	settingAsk  = "limit_ask"  // a question; its version is its number
 	settingUses = "limit_uses" // an answer, by epoch
 )
 
 const (
-	maxUses = 20 // holders and waiters of a limit that are named
-	// keys of a limit that are named, those that most wait for; an answer is a setting, and not to
-	// grow without bound
+	maxUses = 20 // maxUses bounds the named holders and waiters of a limit.
+	// maxKeys bounds the named keys of a limit; the keys with most waiters are named. An answer is
+	// a setting and must not grow without bound.
 	maxKeys = 1000
 	askWait = 4 * time.Second // a node without hints looks every two seconds
 	askPoll = 10 * time.Millisecond
 )
 
-// LimitUse is who holds a limit, or one key of it, and who waits for it.
+// LimitUse says which tasks hold a limit, or one key of it, and which wait for it.
 type LimitUse struct {
 	Resource      rule.Resource
 	Held, Waiting int
-	// Holders and Waiters are some of them; those who wait longest first.
+	// Holders and Waiters are some of them. Tasks that wait longest come first.
 	Holders []model.TaskRef
 	Waiters []gate.Waiter
-	// Keys is set where this is so many other keys of the limit together, none of which is named.
+	// Keys is set if this is the sum of that many other keys, none of them named.
 	Keys int
 }
 
-// limit is which limit this is about, whatever the key.
+// limit returns the limit without the key.
 func (u *LimitUse) limit() rule.Resource {
 	r := u.Resource
 	r.Key = ""
@@ -59,8 +60,8 @@ type answer struct {
 	Uses []LimitUse
 }
 
-// Uses are those of this node. The gate knows who holds a limit and which groups wait for it, the
-// board how many tasks are in those.
+// Uses returns the uses of this node. The gate knows which tasks hold a limit and which groups wait
+// for it; the board knows how many tasks those groups have.
 func (k *Gatekeeper) Uses(tasks *queue.Board) (list []LimitUse) {
 	kept := tasks.Kept(maxUses)
 	for _, s := range k.Limits() {
@@ -78,7 +79,7 @@ func (k *Gatekeeper) Uses(tasks *queue.Board) (list []LimitUse) {
 		}
 	}
 
-	return merged(list)
+	return mergeUses(list)
 }
 
 func (u *LimitUse) add(o *LimitUse) {
@@ -93,9 +94,9 @@ func (u *LimitUse) add(o *LimitUse) {
 	u.Holders, u.Waiters = u.Holders[:min(len(u.Holders), maxUses)], u.Waiters[:min(len(u.Waiters), maxUses)]
 }
 
-// everybody asks all nodes who holds what. Those that do not answer in time are left out. here is
-// false when nobody can be asked.
-func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err error) {
+// askNodes asks all nodes which tasks hold what. It leaves out nodes that do not answer in time.
+// here is false if no node could be asked.
+func (f *Flow) askNodes(ctx context.Context) (list []LimitUse, here bool, err error) {
 	seat := f.seat()
 	if seat != nil {
 		list, here = seat.uses(), true
@@ -150,12 +151,12 @@ func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err e
 		}
 	}
 
-	return merged(list), here, nil
+	return mergeUses(list), here, nil
 }
 
-// merged adds up what nodes say of the same key of a limit, and names so many keys of a limit at
-// most.
-func merged(list []LimitUse) []LimitUse {
+// mergeUses adds up the answers of several nodes about the same key of a limit, and names at most
+// maxKeys keys of each limit.
+func mergeUses(list []LimitUse) []LimitUse {
 	slices.SortStableFunc(list, compareUses)
 	all := list[:0]
 	for i := range list {
@@ -172,7 +173,7 @@ func merged(list []LimitUse) []LimitUse {
 		for n < len(all) && all[n].limit() == all[0].limit() {
 			n++
 		}
-		out = append(out, named(all[:n])...)
+		out = append(out, nameKeys(all[:n])...)
 		all = all[n:]
 	}
 
@@ -183,8 +184,8 @@ func compareUses(a, b LimitUse) int {
 	return cmp.Or(a.limit().Compare(b.limit()), cmp.Compare(min(a.Keys, 1), min(b.Keys, 1)), a.Resource.Compare(b.Resource))
 }
 
-// named are the uses of a limit, of which those are put together that are too many to be named.
-func named(uses []LimitUse) []LimitUse {
+// nameKeys sums up the uses of a limit beyond the first maxKeys.
+func nameKeys(uses []LimitUse) []LimitUse {
 	if len(uses) <= maxKeys {
 		return uses
 	}
@@ -201,9 +202,10 @@ func named(uses []LimitUse) []LimitUse {
 	return uses
 }
 
-// question asks, and returns its number. Of several who ask at the same moment one is enough; that
-// of somebody who asked earlier is not, because it may have been answered then. So the questions
-// before are read first: whoever gets ahead of this one has asked since.
+// question asks the other nodes and returns the number of the question. If several nodes ask at the
+// same moment, one question is enough. An older question is not, because it may already have been
+// answered. So question reads the earlier questions first: a node that still gets ahead has asked
+// since.
 func (f *Flow) question(ctx context.Context) (int64, error) {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -222,8 +224,8 @@ func (f *Flow) question(ctx context.Context) (int64, error) {
 	return f.all[key].Version, nil
 }
 
-// reply answers the last question, or does so again when nobody knows whether the answer was
-// stored. It is called in turn.
+// reply answers the last question, or answers again if the outcome of the write is unknown. The
+// caller must hold the turn.
 func (f *Flow) reply(ctx context.Context) error {
 	seat := f.seat()
 	f.mu.Lock()
@@ -249,8 +251,8 @@ func (f *Flow) reply(ctx context.Context) error {
 	return err
 }
 
-// obsolete are settings of nodes that are no more, and what this one has said about claims of the
-// dead when there are none, in order. It is called with the lock.
+// obsolete returns the settings of dead nodes, and this node's statement about claims of dead
+// nodes, in order. The caller must hold the lock.
 func (f *Flow) obsolete(place limit.Place, alive map[limit.Place]bool) (old []store.Setting) {
 	for _, key := range slices.SortedFunc(maps.Keys(f.all), store.SettingKey.Compare) {
 		if key.Kind != settingFound && key.Kind != settingUses {

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// Of a limit with very many keys those are named that most tasks wait for. The others are counted,
-// and none is lost when several nodes answer.
+// For a limit with very many keys, the answer names the keys with most waiting tasks. It counts the
+// others, and loses none when several nodes answer.
 func TestUsesOfManyKeys(t *testing.T) {
 	t.Parallel()
 	const keys, nodes = 3 * maxKeys, 3
@@ -32,14 +32,14 @@ func TestUsesOfManyKeys(t *testing.T) {
 			list = append(list, u)
 		}
 		list = append(list, LimitUse{Resource: rule.Resource{Name: "mail", Tenant: "t"}, Held: 2}, LimitUse{Resource: rule.Resource{Name: "customer", Tenant: "other", Key: "k00001"}, Held: 3})
-		answer := merged(list)
+		answer := mergeUses(list)
 		if len(answer) != maxKeys+1+2 {
 			t.Fatalf("a node names %d keys", len(answer))
 		}
 		answers = append(answers, answer...)
 	}
 
-	all := merged(answers)
+	all := mergeUses(answers)
 	if len(all) != maxKeys+1+2 {
 		t.Fatalf("%d keys are named", len(all))
 	}
@@ -71,7 +71,7 @@ func TestUsesOfManyKeys(t *testing.T) {
 	}
 }
 
-// deaf is a store that nodes share, and cannot write to so many times.
+// deaf is a shared store whose first writes fail.
 type deaf struct {
 	shared
 	times int
@@ -85,8 +85,8 @@ func (s *deaf) PutSetting(ctx context.Context, x store.Setting, expected int64) 
 	return s.shared.PutSetting(ctx, x, expected)
 }
 
-// A node that cannot store its answer to who holds limits does so when it can: whoever asks would
-// wait for it in vain, and leave it out.
+// A node that cannot store its answer about limits retries until it can. Otherwise the asking node
+// would wait and then leave it out.
 func TestAnswerThatIsNotStored(t *testing.T) {
 	t.Parallel()
 	set, err := rule.NewSet(nil, nil)
@@ -112,8 +112,8 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 	}
 }
 
-// Whoever asks later asks anew: answers to an earlier question tell how things stood then. A
-// process that only reads has not followed the questions of others.
+// A later question is asked anew: answers to an earlier question are out of date. A process that
+// only reads has not followed the questions of others.
 func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
 	t.Parallel()
 	st := &shared{Store: memory.New(memory.Options{})}
@@ -127,8 +127,8 @@ func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
 	}
 }
 
-// Only whoever wants to know who holds limits asks the nodes: rules, breakers and queues are there
-// without them, also while one of them does not answer.
+// Only Used asks the nodes about limits. State returns rules, breakers and queues without asking,
+// even while a node does not answer.
 func TestNobodyIsAskedWithoutNeed(t *testing.T) {
 	t.Parallel()
 	st := &deaf{shared: shared{Store: memory.New(memory.Options{})}, times: 1}

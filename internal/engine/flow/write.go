@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Collect has stored, soon, what a gate has to tell: states of breakers, and what goes to those who
-// share limits and breakers. It is called with the lock of the board, after everything that has
-// changed the gate, and never waits. It reports whether breakers have changed.
+// Collect takes what a gate reports and schedules its write: states of breakers, and messages to
+// shared limits and breakers. The board calls it with its lock held, after each change of the gate;
+// it never waits. It reports whether breakers have changed.
 func (f *Flow) Collect(k *Gatekeeper) (breakers bool) {
 	rows, err := k.Dirty()
 	if err != nil {
@@ -34,7 +34,7 @@ func (f *Flow) Collect(k *Gatekeeper) (breakers bool) {
 	return len(rows) > 0
 }
 
-// save has states of breakers stored, soon. It never waits.
+// save schedules the write of breaker states. It never waits.
 func (f *Flow) save(rows []gate.Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,11 +44,11 @@ func (f *Flow) save(rows []gate.Row) {
 	f.begin()
 }
 
-// WriteSoon has pages that are due written, and breakers that nodes share. It never waits.
+// WriteSoon schedules the write of due pages and shared breakers. It never waits.
 func (f *Flow) WriteSoon() { f.ask(nil) }
 
-// ask has pages and breakers that nodes share written, soon: with what there is to tell, or because
-// a page is due. It never waits.
+// ask schedules the write of pages and shared breakers, with new messages or because a page is due.
+// It never waits.
 func (f *Flow) ask(asks []gate.Ask) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,7 @@ func (f *Flow) ask(asks []gate.Ask) {
 	f.begin()
 }
 
-// Nudged is told by another node that it has changed settings.
+// Nudged learns from another node that settings have changed.
 func (f *Flow) Nudged() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,14 +66,14 @@ func (f *Flow) Nudged() {
 	f.begin()
 }
 
-// begin has somebody write what there is to write. It is called with the lock.
+// begin starts saveAll unless it runs. The caller must hold the lock.
 func (f *Flow) begin() {
 	if f.again = true; !f.saving {
 		f.saving = f.node.Beside(f.saveAll)
 	}
 }
 
-// saveAll stores what is to be stored until nothing is left.
+// saveAll stores what must be stored until nothing is left.
 func (f *Flow) saveAll(ctx context.Context) {
 	for pause := time.Duration(0); ; {
 		f.mu.Lock()
@@ -97,7 +97,7 @@ func (f *Flow) saveAll(ctx context.Context) {
 		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 		f.saves.Failed(err, "again_in", pause)
 		f.mu.Lock()
-		f.again, f.look = true, true // it may have landed all the same
+		f.again, f.look = true, true // the write may have landed
 		f.mu.Unlock()
 
 		if !f.node.Pause(ctx, pause) {
@@ -109,7 +109,7 @@ func (f *Flow) saveAll(ctx context.Context) {
 	}
 }
 
-// flush stores what is to be stored now.
+// flush stores what must be stored now.
 func (f *Flow) flush(ctx context.Context) error {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -151,8 +151,8 @@ func compareBreakers(a, b rule.BreakerID) int {
 	return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
 }
 
-// put writes a setting that nodes write by themselves, if it is still the one that is known;
-// otherwise that is read and applied. It is called in turn.
+// put writes a setting that nodes maintain, if no other node has changed it. Otherwise it reads and
+// applies the change, and returns landed = false. The caller must hold the turn.
 func (f *Flow) put(ctx context.Context, s store.Setting) (landed bool, err error) {
 	f.mu.Lock()
 	version := f.all[s.SettingKey].Version
@@ -176,6 +176,6 @@ func (f *Flow) End() {
 	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
 	defer cancel()
 	if err := f.flush(ctx); err != nil {
-		f.log.Warn("the state of circuit breakers cannot be stored; what changed last is lost", "error", err)
+		f.log.Warn("the state of circuit breakers cannot be stored; the last change is lost", "error", err)
 	}
 }

@@ -9,18 +9,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// circuit is a breaker as this node sees it: the machine itself, or a view of one that others
-// share.
+// circuit is a breaker as this node sees it: the breaker itself (owner), or a view of one that
+// nodes share. Exactly one of the two is set.
 type circuit struct {
 	id    rule.BreakerID
 	owner *breaker.Breaker
 	view  *breaker.View
-	// groups were refused and are to be woken.
+	// groups were refused; the next change of the breaker wakes them.
 	groups []string
+	// listed says that the circuit is in Gate.dirty.
 	listed bool
 }
 
-// circuitOf finds the breaker of a plan, or makes it; nil when it has none.
+// circuitOf returns the breaker of a plan and creates it if necessary; nil if the plan has none.
 func (g *Gate) circuitOf(now model.Time, p *Plan) *circuit {
 	if p.breaker.IsZero() {
 		return nil
@@ -36,7 +37,7 @@ func (g *Gate) circuit(now model.Time, id rule.BreakerID) *circuit {
 			c.owner = breaker.New(g.rules.BreakerConfig(id), now)
 		} else {
 			c.view = breaker.NewView()
-			c.view.Receive(now, g.stand(now, id).News(now))
+			c.view.Receive(now, g.sharedBreaker(now, id).News(now))
 		}
 		g.circuits[id] = c
 	}
@@ -65,7 +66,7 @@ func (c *circuit) done(now model.Time, p breaker.Permit, how breaker.Outcome) (c
 	return false
 }
 
-// refuse remembers who is to be woken, and says why.
+// refuse remembers which group to wake, and returns the refusal.
 func (c *circuit) refuse(group string, until model.Time, text string) (ok bool, why model.Reason, again model.Time) {
 	if !slices.Contains(c.groups, group) {
 		c.groups = append(c.groups, group)
@@ -73,8 +74,9 @@ func (c *circuit) refuse(group string, until model.Time, text string) (ok bool, 
 	return false, model.Reason{Code: model.WaitBreaker, Name: c.id.String(), Until: until, Detail: text}, until
 }
 
-// stand is a breaker that others share as it was last seen, with the numbers of today.
-func (g *Gate) stand(now model.Time, id rule.BreakerID) *breaker.Breaker {
+// sharedBreaker returns a shared breaker as this node last saw it, with its configuration brought
+// up to date.
+func (g *Gate) sharedBreaker(now model.Time, id rule.BreakerID) *breaker.Breaker {
 	config := g.rules.BreakerConfig(id)
 	b := g.stored[id]
 	if b == nil {
@@ -87,9 +89,9 @@ func (g *Gate) stand(now model.Time, id rule.BreakerID) *breaker.Breaker {
 	return b
 }
 
-// told passes on what a view has to tell, or has a breaker that was changed stored, and wakes those
-// whom it had refused.
-func (g *Gate) told(now model.Time, c *circuit, changed bool) {
+// publish publishes the news of a circuit. It queues what a view reports to the shared breaker. For
+// a breaker of its own that has changed, it marks the row as dirty and wakes the refused groups.
+func (g *Gate) publish(now model.Time, c *circuit, changed bool) {
 	if c.view != nil {
 		m, ok := c.view.Tell()
 		if !ok {
@@ -100,10 +102,10 @@ func (g *Gate) told(now model.Time, c *circuit, changed bool) {
 		g.asks = append(g.asks, Ask{Breaker: c.id, ToOwner: m})
 		g.unsent[c.id] = append(g.unsent[c.id], m)
 
-		// What this node has seen itself it acts on at once, as it will be stored unless somebody
-		// else gets ahead. Probes are given out by what is stored alone.
+		// This node acts on its own observations at once: they will be stored unless another node
+		// writes first. Only the stored breaker grants probes.
 		if m.Ask = false; len(m.Reports) > 0 || !m.RetryAfter.IsZero() {
-			b := g.stand(now, c.id)
+			b := g.sharedBreaker(now, c.id)
 			b.Receive(now, &m)
 			if c.view.Receive(now, b.News(now)) {
 				g.wakeCircuit(c)
@@ -129,16 +131,16 @@ func (g *Gate) wakeCircuit(c *circuit) {
 	c.groups = nil
 }
 
-// RetryAfter is what the other side of a task has said: nobody is to call it before the time. The
-// task names the breaker; without one nothing happens.
-func (g *Gate) RetryAfter(now model.Time, it *Item, until model.Time) {
+// RetryAfter records that the callee asked for no calls before the given time. It applies to the
+// breaker that the task names; without one nothing happens.
+func (g *Gate) RetryAfter(now model.Time, it *Task, until model.Time) {
 	c := g.circuitOf(now, g.planOf(it))
 	switch {
 	case c == nil:
 	case c.owner != nil:
-		g.told(now, c, c.owner.RetryAfter(now, until))
+		g.publish(now, c, c.owner.RetryAfter(now, until))
 	default:
 		c.view.RetryAfter(until)
-		g.told(now, c, false)
+		g.publish(now, c, false)
 	}
 }

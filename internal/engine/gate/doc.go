@@ -1,28 +1,34 @@
-// Package gate keeps tasks back on a node: it holds the limits and circuit breakers that they have
-// to pass, and lets a task through all of them or through none. A dispatcher asks it with Take
-// before it hands a task to a worker, and tells it with Give how that ended.
+// Package gate decides which tasks of a node may start. It holds the limits and the circuit
+// breakers that tasks must pass, and it lets a task through all of them or through none. The
+// dispatcher calls Take before it hands a task to a worker, and Give when the task ends.
 //
-// It is a state machine without clock, randomness, goroutine and I/O, used by one goroutine at a
-// time. What it has to tell the owners of limits that other nodes share is collected (Out), and
-// what they say comes back (Receive): see package ledger. Where the gate is the owner itself,
-// nothing is told. In the same way it tells breakers that nodes share how calls have ended and that
-// it wants a probe (Asks), and hears how they stand (Adopt, Answer).
+// The gate is a state machine without a clock, randomness, goroutines or I/O. One goroutine uses it
+// at a time. Limits may be shared with other nodes; package ledger describes how. The gate collects
+// its messages to the owners of shared limits (Out) and accepts their replies (Receive). For limits
+// that the gate owns itself it sends no messages. Shared breakers work the same way: the gate
+// reports how calls ended and asks for probes (Asks), and learns the state of the breaker (Adopt,
+// Answer).
 //
-// A task passes in this order: the breaker must not hold it back; then the limits in their
-// canonical order; then the breaker gives its permit. It waits at the first one that refuses, in
-// line there, and keeps nothing that another task of this node could use meanwhile; other nodes do
-// not get what it has passed (see package limit on pins), so that no two nodes wait for each other.
-// Being refused consumes nothing, an attempt least of all.
+// A task passes in this order. First the breaker must not hold it back. Then the limits are tried
+// in their canonical order. Last, the breaker grants a permit. The task waits in line at the first
+// limit that refuses. While it waits, it keeps nothing that another task of this node could use. It
+// does keep other nodes from taking the limits it has already passed (see package limit on pins),
+// so two nodes cannot deadlock. A refusal consumes nothing, in particular no attempt.
 //
-// What it promises, referred to by tests:
+// The gate promises the following; tests refer to the numbers:
 //
-//	G1  All or nothing: a refused task holds nothing, and a task that was let through holds every limit until it is given back, once.
-//	G2  A refusal has a reason that names what refuses, who holds it or until when, and the time to ask again; zero means that Woken will tell.
-//	G3  Whoever could pass because of a change is woken: the first in line for each permit that became free, everybody when a breaker or the rules change.
-//	    Groups are woken, not tasks: the dispatcher tries tasks of a woken group until one is refused, which puts the whole group where that one waits.
-//	G4  Rules may change at any time. Who holds a limit keeps it; whoever asks from then on passes by the new rules. Those who are through count for new limits when they
-//	    are told again (Hold).
+//	G1  All or nothing: a refused task holds nothing. An admitted task holds all of its
+//	    limits until it is given back, once.
+//	G2  A refusal has a reason that names what refuses and who holds it or until when,
+//	    and the time to ask again. A zero time means that Woken reports the group.
+//	G3  A change wakes the tasks that it may let through: the first in line for each
+//	    permit that became free, and every waiting task when a breaker or the rules
+//	    change. The gate wakes groups, not tasks: the dispatcher tries tasks of a woken
+//	    group until one is refused, and then the whole group waits where that one does.
+//	G4  Rules may change at any time. A task keeps the limits that it holds. Later tasks
+//	    pass by the new rules. Admitted tasks count towards new limits once the
+//	    dispatcher calls Hold for them again.
 //
-// A task that has asked and is not dispatched any more (it was cancelled, or another node has it)
-// must be given back too, so that it leaves the line.
+// The dispatcher must also give back a task that has asked and will not be dispatched (it was
+// cancelled, or another node has it), so that the task leaves the line.
 package gate

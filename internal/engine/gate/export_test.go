@@ -1,4 +1,4 @@
 package gate
 
-// Size is how many limits are kept.
+// Size returns how many limits the gate keeps.
 func (g *Gate) Size() int { return len(g.resources) }

@@ -13,97 +13,102 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Item is a task as the gate sees it.
-type Item struct {
+// Task is a task as the gate sees it.
+type Task struct {
 	Ref   model.TaskRef
 	Spec  *model.TaskSpec
 	Input *model.Payload
-	// Plan is what the gate has found out about the task. Whoever keeps it between two calls spares
-	// the gate to find it out again.
+	// Plan caches what the gate has worked out about the task. A caller that keeps it between two
+	// calls saves the gate from working it out again.
 	Plan *Plan
 }
 
-// Plan is what a task has to pass by the rules of a version. Tasks that need the same share it.
+// Plan lists what a task must pass under one version of the rules. Tasks with the same needs share
+// a plan.
 type Plan struct {
 	gate    *Gate
 	version int64
 	uses    []use
-	missing string // a limit that it names and that no rule defines
+	missing string // a limit that the task names and no rule defines
 	breaker rule.BreakerID
 	group   string
 }
 
-// use is a limit of a plan, with its machine once it was looked up.
+// use is a limit of a plan, with its resource once the gate has looked it up.
 type use struct {
 	rule.Use
 	r *resource
 }
 
-// entry is a task that holds or waits.
-type entry struct {
+// admission is a task that holds or waits for limits.
+type admission struct {
 	ref     model.TaskRef
 	holds   bool
 	held    []*resource
 	breaker *circuit
 	permit  breaker.Permit
-	// queued is the group that it waits with, since when.
-	queued *group
+	// queued is the group that the task waits with; since is when it started to wait.
+	queued *taskGroup
 	since  model.Time
 }
 
-// group is the tasks of a group that wait. They need the same, so they wait at the same place:
-// where the last of them was refused.
-type group struct {
+// taskGroup is the set of waiting tasks with the same needs. They wait at the same place: where the
+// last of them was refused.
+type taskGroup struct {
 	name    string
 	waiting int
-	// at is the limit in whose line it stands, passed are those before it, which are pinned, each
-	// once per task. Without at it stands nowhere: it is about to be tried again, or its breaker
-	// keeps it back.
+	// at is the limit that the group stands in line for. passed holds the limits before it, each
+	// pinned once per waiting task. Without at the group stands in no line: the dispatcher is about
+	// to try it again, or its breaker holds it back.
 	at     *resource
 	passed []*resource
-	// ready tells that the dispatcher tries it by itself as soon as it can; see Pass.
+	// ready says that the dispatcher tries the group on its own as soon as it can; see Pass.
 	ready bool
 }
 
-// Gate is the machine.
+// Gate holds the limits and breakers of a node. See the package comment.
 type Gate struct {
 	home      limit.Place
-	owns      func(rule.Resource) bool // nil: everything is owned here
+	owns      func(rule.Resource) bool // nil: this node owns every limit
 	rules     *rule.Set
 	version   int64
 	resources map[rule.Resource]*resource
 	circuits  map[rule.BreakerID]*circuit
-	entries   map[model.TaskRef]*entry
-	groups    map[string]*group
-	plans     map[string]*Plan // of this version, by group
-	none      *Plan            // of those that need nothing
-	free      []*entry
-	sweepAt   int
-	woken     []string
-	out       []Message
-	dirty     []*circuit
-	asks      []Ask
-	// that others share, as they were seen last, with what this node has to tell them
-	stored   map[rule.BreakerID]*breaker.Breaker
-	unsent   map[rule.BreakerID][]breaker.ToOwner // of that what is not stored yet
-	numbered int64                                // what breakers were told so far
+	entries   map[model.TaskRef]*admission
+	groups    map[string]*taskGroup
+	plans     map[string]*Plan // of this version of the rules, by group
+	none      *Plan            // the plan of tasks that need nothing
+	// entries to use again
+	free []*admission
+	// the number of resources that triggers the next sweep
+	sweepAt int
+	woken   []string
+	out     []Message
+	dirty   []*circuit
+	asks    []Ask
+	// stored holds the shared breakers in their last known state, including reports of this node
+	// that are not stored yet.
+	stored map[rule.BreakerID]*breaker.Breaker
+	unsent map[rule.BreakerID][]breaker.ToOwner // reports of this node that are not stored yet
+	// the number of the last report to a shared breaker
+	numbered int64
 }
 
-// New is the gate of a node that is home to the owners of all limits and breakers, if owns is nil.
-// Otherwise others share them: the node is a place among others, owns tells for which limits it is
-// the owner at the time, and it has views of breakers.
+// New returns an empty gate. With a nil owns function the node owns all limits and breakers.
+// Otherwise nodes share them: the node is one place among others, owns says which limits it owns at
+// the moment, and the node has only views of the breakers.
 func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 	g := &Gate{
-		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*entry{},
-		groups: map[string]*group{}, plans: map[string]*Plan{}, sweepAt: minSweep, stored: map[rule.BreakerID]*breaker.Breaker{}, unsent: map[rule.BreakerID][]breaker.ToOwner{},
+		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*admission{},
+		groups: map[string]*taskGroup{}, plans: map[string]*Plan{}, sweepAt: minSweep, stored: map[rule.BreakerID]*breaker.Breaker{}, unsent: map[rule.BreakerID][]breaker.ToOwner{},
 	}
 	g.none = &Plan{gate: g}
 	return g
 }
 
-// Take lets a task through everything, or tells what refuses and when to ask again. Who was let
-// through stays so until Give.
-func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time) {
+// Take lets a task through everything, or returns what refuses and when to ask again. An admitted
+// task keeps its limits until Give. Calling Take again for it changes nothing.
+func (g *Gate) Take(now model.Time, it *Task) (ok bool, why model.Reason, again model.Time) {
 	e := g.entries[it.Ref]
 	if e != nil && e.holds {
 		return true, why, 0
@@ -124,6 +129,7 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 		return false, model.Reason{Code: model.WaitPermit, Name: p.missing, Detail: "no limit of that name is defined"}, 0
 	}
 
+	// Ask the breaker first, without taking a permit: an open breaker must not use up limits.
 	c := g.circuitOf(now, p)
 	if c != nil {
 		if until, text := c.until(now); now < until {
@@ -139,7 +145,7 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 
 	if c != nil {
 		a := c.allow(now, it.Spec.ToClose)
-		g.told(now, c, a.Changed)
+		g.publish(now, c, a.Changed)
 		if !a.OK {
 			g.unpin(now, e)
 			return c.refuse(p.group, a.Until, a.Why)
@@ -149,14 +155,14 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 
 	e.holds = true
 	for _, r := range e.held {
-		r.local.Take(it.Ref) // it was reached, and nobody came in between
+		r.local.Take(it.Ref) // cannot fail: reach pinned it in this same call
 		r.local.Pin(-1)
 		r.name(it.Ref)
 	}
 
 	g.leave(now, e)
 	if q := g.groups[p.group]; q != nil {
-		g.rouse(q.name) // the next of them may pass, or has to stand in line
+		g.rouse(q.name) // the next task of the group may pass, or must wait in line
 	}
 	for _, r := range e.held {
 		g.exchange(now, r)
@@ -165,9 +171,10 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 	return true, why, 0
 }
 
-// Hold lets a task through that was let through before: its claim was found when this node came to
-// own it, or rules have come that it did not have to pass when it was. What it held it keeps.
-func (g *Gate) Hold(now model.Time, it *Item) {
+// Hold records a task that was admitted before: this node has just come to own the task and found
+// its claim, or new rules apply that the task did not have to pass at the time. The task keeps what
+// it already holds.
+func (g *Gate) Hold(now model.Time, it *Task) {
 	e, p := g.entries[it.Ref], g.planOf(it)
 	if e == nil {
 		if p == g.none {
@@ -195,14 +202,14 @@ func (g *Gate) Hold(now model.Time, it *Item) {
 		return
 	}
 
-	// The permit of its breaker is not known any more; its outcome counts for nothing, as that of
-	// any late one.
+	// The gate no longer knows the task's breaker permit, so the breaker will ignore its outcome,
+	// as it ignores every late outcome.
 	e.breaker, e.permit = g.circuitOf(now, p), breaker.Permit{}
 }
 
-// Give ends what Take began: the task holds nothing and stands in no line. How it ended counts for
-// its breaker.
-func (g *Gate) Give(now model.Time, it *Item, how breaker.Outcome) {
+// Give undoes Take: the task holds nothing and stands in no line. how tells the breaker how the
+// task ended.
+func (g *Gate) Give(now model.Time, it *Task, how breaker.Outcome) {
 	e := g.entries[it.Ref]
 	if e == nil {
 		return
@@ -217,16 +224,16 @@ func (g *Gate) Give(now model.Time, it *Item, how breaker.Outcome) {
 	}
 
 	if e.breaker != nil {
-		g.told(now, e.breaker, e.breaker.done(now, e.permit, how))
+		g.publish(now, e.breaker, e.breaker.done(now, e.permit, how))
 	}
 	delete(g.entries, it.Ref)
-	*e = entry{held: e.held[:0]}
+	*e = admission{held: e.held[:0]}
 	g.free = append(g.free, e)
 	g.sweep(now)
 }
 
-// Leave is Give for a task that has not been let through: it stands in no line any more. It returns
-// its group if none of it stands in line now, so that another one has to ask.
+// Leave removes a task that was not admitted from its line. If no other task of its group stands in
+// line, Leave returns the name of the group: the dispatcher must then ask for another task of it.
 func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 	e := g.entries[ref]
 	if e == nil || e.holds {
@@ -235,25 +242,26 @@ func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
 	if q := e.queued; q != nil && q.waiting == 1 {
 		group = q.name
 	}
-	g.Give(now, &Item{Ref: ref}, breaker.Neither)
+	g.Give(now, &Task{Ref: ref}, breaker.Neither)
 	return group
 }
 
-// Group names items that are let through or kept back together: what is true of one of them is true
-// of all.
-func (g *Gate) Group(it *Item) string { return g.planOf(it).group }
+// Group returns the name of the item's group. The gate admits or refuses all items of a group
+// alike.
+func (g *Gate) Group(it *Task) string { return g.planOf(it).group }
 
-// Woken are groups of which an item could pass now, because something became free or has changed.
-// They are told once.
+// Woken returns the groups whose tasks may pass now, because something became free or has changed.
+// It returns each of them once.
 func (g *Gate) Woken() []string {
 	w := g.woken
 	g.woken = nil
 	return w
 }
 
-// Pass tells that a group which was woken could not be tried: no worker is free for its tasks, or
-// they are paused, or wait under another name by now. Whoever stands behind it is woken instead.
-// The dispatcher tries it as soon as it can, so it is not woken again before it was refused.
+// Pass says that the dispatcher could not try a woken group: no worker is free for its tasks, they
+// are paused, or they now wait under another name. The gate wakes the next group in line instead.
+// It does not wake this group again until a task of it was refused; the dispatcher tries it as soon
+// as it can.
 func (g *Gate) Pass(name string) {
 	if q := g.groups[name]; q != nil && q.at != nil && !q.ready {
 		q.ready = true
@@ -261,24 +269,24 @@ func (g *Gate) Pass(name string) {
 	}
 }
 
-// enter makes an entry, or takes one that is not used any more.
-func (g *Gate) enter(ref model.TaskRef) *entry {
-	var e *entry
+// enter adds an entry for a task. It reuses a free entry if there is one.
+func (g *Gate) enter(ref model.TaskRef) *admission {
+	var e *admission
 	if n := len(g.free); n > 0 {
 		e, g.free = g.free[n-1], g.free[:n-1]
 	} else {
-		e = &entry{}
+		e = &admission{}
 	}
 	e.ref = ref
 	g.entries[ref] = e
 	return e
 }
 
-// maxPlans bounds how many plans are kept to be shared.
+// maxPlans bounds the number of shared plans. Beyond it the gate starts a new table.
 const maxPlans = 1 << 14
 
-// planOf is what the task has to pass by the rules of today.
-func (g *Gate) planOf(it *Item) *Plan {
+// planOf returns the plan of a task under the current rules.
+func (g *Gate) planOf(it *Task) *Plan {
 	if it.Plan != nil && it.Plan.gate == g && it.Plan.version == g.version {
 		return it.Plan
 	}
@@ -291,6 +299,8 @@ func (g *Gate) planOf(it *Item) *Plan {
 		return g.none
 	}
 
+	// The group name lists what the task needs. Each part has its length in front, so two different
+	// lists cannot give the same name.
 	var group strings.Builder
 	part := func(s string) {
 		group.WriteString(strconv.Itoa(len(s)))
@@ -315,7 +325,7 @@ func (g *Gate) planOf(it *Item) *Plan {
 		p = known
 	} else {
 		if len(g.plans) >= maxPlans {
-			clear(g.plans) // those that are in use go on; equal ones are made again
+			clear(g.plans) // plans in use stay valid; equal ones are built again
 		}
 		g.plans[p.group] = p
 	}
@@ -324,15 +334,17 @@ func (g *Gate) planOf(it *Item) *Plan {
 	return p
 }
 
-// reach walks along the limits of a task and pins them, into held. It returns the one that refuses,
-// at which its group then waits, or nil.
-func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
-	// The group lets go of what it keeps without telling anybody, because it is most likely taken
+// reach walks along the limits of a task and pins each one that has room; they end up in e.held. If
+// a limit refuses, the group of the task waits there and reach returns that limit; otherwise it
+// returns nil.
+func (g *Gate) reach(now model.Time, e *admission, p *Plan) *resource {
+	// Release what the group keeps, without a message to the owners: most likely the walk takes it
 	// up again at once.
 	q := g.groups[p.group]
 	g.count(q, -1)
 	e.held = e.held[:0]
-	// all of them ask at once, so that owners hear the same number each time, or rather nothing
+	// The whole group asks at once. So the owner sees the same number each time, and usually there
+	// is no message to send.
 	waiting := 1
 
 	if q != nil {
@@ -344,14 +356,14 @@ func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
 
 	for i := range p.uses {
 		r := g.resourceOf(now, &p.uses[i])
-		if !r.has() {
+		if !r.available() {
 			r.local.Wait(waiting)
 			g.exchange(now, r)
 			r.local.Wait(-waiting)
 
-			if !r.has() {
+			if !r.available() {
 				if q == nil {
-					q = &group{name: p.group}
+					q = &taskGroup{name: p.group}
 					g.groups[p.group] = q
 				}
 				if e.queued == nil {
@@ -361,7 +373,7 @@ func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
 				for _, r := range e.held {
 					r.local.Pin(-1)
 				}
-				g.count(q, 1) // as it was: step goes on from there
+				g.count(q, 1) // count as before: step continues from there
 				g.step(now, q, r, e.held)
 				e.held = e.held[:0]
 				return r
@@ -377,8 +389,8 @@ func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
 	return nil
 }
 
-// count adds a group to the numbers of those who wait, or takes it away.
-func (g *Gate) count(q *group, sign int) {
+// count adds a group to the waiting and pin counts of its limits (sign 1) or removes it (sign -1).
+func (g *Gate) count(q *taskGroup, sign int) {
 	if q == nil || q.at == nil {
 		return
 	}
@@ -388,8 +400,8 @@ func (g *Gate) count(q *group, sign int) {
 	}
 }
 
-// step moves a group to the line of a limit, or to none.
-func (g *Gate) step(now model.Time, q *group, to *resource, passed []*resource) {
+// step moves a group into the line of another limit, or out of all lines if to is nil.
+func (g *Gate) step(now model.Time, q *taskGroup, to *resource, passed []*resource) {
 	if q == nil || q.at == nil && to == nil {
 		return
 	}
@@ -414,12 +426,12 @@ func (g *Gate) step(now model.Time, q *group, to *resource, passed []*resource) 
 
 	if was != nil && was != to {
 		g.exchange(now, was)
-		g.wake(was) // the group does not use what it may have been woken for
+		g.wake(was) // the group does not use the permit that it may have been woken for
 	}
 }
 
-// leave ends the wait of a task. A group of which nobody waits is forgotten.
-func (g *Gate) leave(now model.Time, e *entry) {
+// leave ends the wait of a task. The gate drops a group with no waiting task.
+func (g *Gate) leave(now model.Time, e *admission) {
 	q := e.queued
 	if q == nil {
 		return
@@ -442,8 +454,8 @@ func (g *Gate) leave(now model.Time, e *entry) {
 	}
 }
 
-// unpin lets go of what a task has reached.
-func (g *Gate) unpin(now model.Time, e *entry) {
+// unpin releases the limits that a task has reached.
+func (g *Gate) unpin(now model.Time, e *admission) {
 	for _, r := range e.held {
 		r.local.Pin(-1)
 		g.exchange(now, r)
@@ -452,14 +464,14 @@ func (g *Gate) unpin(now model.Time, e *entry) {
 	e.held = e.held[:0]
 }
 
-// SetRules changes the rules. Everybody who waits is woken.
+// SetRules changes the rules and wakes every waiting group.
 func (g *Gate) SetRules(now model.Time, s *rule.Set) {
 	g.rules = s
 	g.version++
 	g.none = &Plan{gate: g, version: g.version}
 	clear(g.plans)
 
-	for _, r := range g.sorted() {
+	for _, r := range g.sortedResources() {
 		n, ok := s.Numbers(r.id)
 		if ok && (n != r.local.Numbers() || r.owner != nil && n != r.owner.Numbers()) {
 			g.configure(now, r, n)
@@ -476,10 +488,10 @@ func (g *Gate) SetRules(now model.Time, s *rule.Set) {
 	}) {
 		c := g.circuits[id]
 		if c.view != nil {
-			g.hear(now, id, breaker.Permit{}, false)
+			g.updateView(now, id, breaker.Permit{}, false)
 		} else if n := s.BreakerConfig(id); n != c.owner.Status(now).Config {
 			c.owner.Configure(now, n)
-			g.told(now, c, true)
+			g.publish(now, c, true)
 		}
 		g.wakeCircuit(c)
 	}
@@ -493,7 +505,8 @@ func (g *Gate) configure(now model.Time, r *resource, n limit.Numbers) {
 	g.exchange(now, r)
 }
 
-// sorted are all resources in canonical order: what a walk over them sends must not depend on luck.
-func (g *Gate) sorted() []*resource {
+// sortedResources returns all resources in canonical order, so that the messages of a walk over
+// them do not depend on the order of a map.
+func (g *Gate) sortedResources() []*resource {
 	return slices.SortedFunc(maps.Values(g.resources), func(a, b *resource) int { return a.id.Compare(b.id) })
 }

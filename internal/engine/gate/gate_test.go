@@ -31,8 +31,8 @@ func named(name string, concurrency int) rule.Limit {
 	return rule.Limit{Name: name, Per: rule.PerName, Numbers: limit.Numbers{Concurrency: concurrency}}
 }
 
-func item(n int, spec model.TaskSpec) *gate.Item {
-	return &gate.Item{Ref: model.TaskRef{Address: model.Address{Tenant: "acme", Type: "task:x", Key: fmt.Sprint(n)}, ID: model.TaskStep}, Spec: &spec}
+func item(n int, spec model.TaskSpec) *gate.Task {
+	return &gate.Task{Ref: model.TaskRef{Address: model.Address{Tenant: "acme", Type: "task:x", Key: fmt.Sprint(n)}, ID: model.TaskStep}, Spec: &spec}
 }
 
 func open(t testing.TB, s *rule.Set) *gate.Gate {
@@ -41,7 +41,8 @@ func open(t testing.TB, s *rule.Set) *gate.Gate {
 	return g
 }
 
-// G1, G2: a task that needs two limits gets both or none, and hears who holds what it lacks.
+// G1, G2: a task that needs two limits gets both or none, and the refusal names who holds the
+// limit.
 func TestAllOrNothing(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{named("a", 2), named("b", 1)}))
@@ -88,13 +89,13 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-// A woken task that cannot go on because of another limit passes the wake-up on.
+// A woken task that another limit refuses passes the wake-up on.
 func TestWakeUpIsPassedOn(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{named("a", 1), named("b", 1)}))
 	holdsA, holdsB := item(1, model.TaskSpec{Limits: []string{"a"}}), item(2, model.TaskSpec{Limits: []string{"b"}})
 	both, onlyA := item(3, model.TaskSpec{Limits: []string{"a", "b"}}), item(4, model.TaskSpec{Limits: []string{"a"}})
-	for _, it := range []*gate.Item{holdsA, holdsB, both, onlyA} {
+	for _, it := range []*gate.Task{holdsA, holdsB, both, onlyA} {
 		g.Take(t0, it)
 	}
 	g.Give(t0, holdsA, breaker.Succeeded)
@@ -112,7 +113,7 @@ func TestWakeUpIsPassedOn(t *testing.T) {
 		t.Fatal("nobody holds a")
 	}
 
-	// Who leaves the line passes it on, too.
+	// A task that leaves the line passes it on, too.
 	third := item(5, model.TaskSpec{Limits: []string{"b"}})
 	g.Take(t0, third)
 	g.Give(t0, holdsB, breaker.Succeeded)
@@ -149,14 +150,14 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// Every value of the input has a limit of its own; an unknown limit keeps a task back until
-// somebody defines it.
+// Each value of the input has its own limit. A limit that no rule defines holds a task back until a
+// rule defines it.
 func TestKeysAndUnknownLimits(t *testing.T) {
 	t.Parallel()
 	perCustomer := rule.Limit{Name: "customer", Per: rule.PerKey, Key: "input.customer", Numbers: limit.Numbers{Concurrency: 1}}
 	g := open(t, rules(t, []rule.Limit{perCustomer}))
 
-	of := func(n int, customer string) *gate.Item {
+	of := func(n int, customer string) *gate.Task {
 		it := item(n, model.TaskSpec{})
 		it.Input = &model.Payload{Data: fmt.Appendf(nil, `{"customer": %q}`, customer)}
 		return it
@@ -187,7 +188,7 @@ func TestKeysAndUnknownLimits(t *testing.T) {
 func TestRulesChange(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{named("a", 1)}))
-	items := make([]*gate.Item, 4)
+	items := make([]*gate.Task, 4)
 	for i := range items {
 		items[i] = item(i, model.TaskSpec{Limits: []string{"a"}})
 		if ok, _, _ := g.Take(t0, items[i]); ok != (i == 0) {
@@ -221,13 +222,13 @@ func TestRulesChange(t *testing.T) {
 	g.Give(t0, items[3], breaker.Succeeded)
 }
 
-// An open breaker keeps back what names it, and nothing else; it lets one probe through; it is to
-// be stored whenever its state changes.
+// An open breaker holds back the tasks that name it and no others. It lets one probe through. The
+// gate asks to store it whenever its state changes.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 2, Reset: 10 * time.Second, Successes: 1}
 	g := open(t, rules(t, []rule.Limit{named("a", 1)}, rule.Breaker{Kind: "http.*", Config: config}))
-	call := func(n int) *gate.Item { return item(n, model.TaskSpec{Kind: "http.get", Limits: []string{"a"}}) }
+	call := func(n int) *gate.Task { return item(n, model.TaskSpec{Kind: "http.get", Limits: []string{"a"}}) }
 	for i := range 2 {
 		it := call(i)
 		if ok, why, _ := g.Take(t0, it); !ok {
@@ -249,7 +250,7 @@ func TestBreaker(t *testing.T) {
 	}
 	g.Give(at(time.Second), item(12, model.TaskSpec{Kind: "other"}), breaker.Succeeded)
 
-	// Another node takes over with what was stored.
+	// Another node takes over the stored row.
 	g2 := open(t, rules(t, []rule.Limit{named("a", 5)}, rule.Breaker{Kind: "http.*", Config: config}))
 	if err := g2.Adopt(t0, rule.BreakerID{Tenant: "acme", Name: "activity:http.get"}, rows[0].Data); err != nil {
 		t.Fatal(err)
@@ -278,8 +279,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// What the other side says keeps everybody back, and so does a state that somebody else has stored;
-// whoever was kept back is woken by the next one.
+// A retry-after of the callee holds all tasks back, and so does an adopted state. The next change
+// wakes the tasks that were held back.
 func TestStoredState(t *testing.T) {
 	t.Parallel()
 	g := open(t, nil)
@@ -327,7 +328,7 @@ func TestStoredState(t *testing.T) {
 	}
 }
 
-// Claims that are found after a restart hold their limits, whatever there is by now.
+// Claims that are found after a restart hold their limits, even if the limits are full by now.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{named("a", 1)}))
@@ -350,7 +351,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// Limits of keys that nobody uses any more are forgotten.
+// The gate drops the limits of keys that no task uses.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	g := open(t, rules(t, []rule.Limit{named("a", 1), {Name: "all", Numbers: limit.Numbers{Concurrency: 10}}}))
@@ -368,13 +369,13 @@ func TestSweep(t *testing.T) {
 
 func BenchmarkTakeGive(b *testing.B) {
 	g := open(b, rules(b, []rule.Limit{{Name: "all", Numbers: limit.Numbers{Concurrency: 40}}, named("key", 1)}, rule.Breaker{Kind: "*", Config: breaker.Config{Failures: 100}}))
-	items := make([]*gate.Item, 10_000)
+	items := make([]*gate.Task, 10_000)
 	for i := range items {
 		items[i] = item(i, model.TaskSpec{Kind: "k", Queue: "q", Limits: []string{fmt.Sprint("key/", i)}})
 	}
 
 	now := t0
-	for _, it := range items { // all keys are known
+	for _, it := range items { // the gate has a resource for each key
 		g.Take(now, it)
 		g.Give(now, it, breaker.Succeeded)
 	}
@@ -415,15 +416,14 @@ func BenchmarkRefused(b *testing.B) {
 	}
 }
 
-// Two nodes have come to the same generation of a breaker, each with a probe of its own. When one
-// takes over the state of the other, its call must not be taken for the probe that the other has
-// under way: there would be two (E35).
+// Two nodes have reached the same generation of a breaker, each with its own probe. When one adopts
+// the state of the other, its call must not pass for the other's probe: there would be two (E35).
 func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	t.Parallel()
 	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})
 	spec := model.TaskSpec{Breaker: "b"}
 
-	probing := func() (g *gate.Gate, probe *gate.Item, row []byte) {
+	probing := func() (g *gate.Gate, probe *gate.Task, row []byte) {
 		g = open(t, set)
 		for n, now := range []model.Time{t0, at(time.Second)} {
 			probe = item(n, spec)
@@ -455,9 +455,9 @@ func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 	}
 }
 
-// G3: who waits because a breaker that nodes share was asked for a probe is woken by the answer
-// also when there is none, and hears until when to wait: whoever has the probe may be dead, and
-// nobody tells when its lease ends.
+// G3: a task waits because a shared breaker was asked for a probe. The answer wakes it even if it
+// grants no probe, and says until when to wait: the node with the probe may be dead, and no message
+// announces the end of its lease.
 func TestNoProbeIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	config := breaker.Config{Failures: 1, Probes: 1, Reset: time.Second, Lease: time.Minute}
@@ -481,7 +481,7 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 		}
 	}
 
-	// as this node knows it: it does not know that somebody has got the probe
+	// As this node knows it: it does not know yet that another node has the probe.
 	open := breaker.New(config, t0)
 	open.Trip(t0, "")
 	adopt(open, t0)
@@ -494,7 +494,7 @@ func TestNoProbeIsAnAnswer(t *testing.T) {
 		t.Fatalf("asked %+v", asks)
 	}
 	g.Woken()
-	g.Told(id, 1)
+	g.ConfirmAsks(id, 1)
 	adopt(b, at(3*time.Second))
 	g.Answer(at(3*time.Second), id, breaker.Permit{})
 	if len(g.Woken()) == 0 {

@@ -12,17 +12,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// LimitStatus is how a limit stands on this node.
+// LimitStatus is the state of a limit on this node.
 type LimitStatus struct {
 	Resource rule.Resource
 	Numbers  limit.Numbers
-	// Holders are the tasks of this node that hold it, by name; Waiters those that were refused and
-	// wait for it, who came first first. Each stands for its group: what else is in that was never
-	// asked about.
+	// Holders are the tasks of this node that hold the limit, sorted by name. Waiters are the tasks
+	// that it has refused, in the order of their arrival. Each waiter stands for its group: the
+	// gate was never asked about the other tasks of the group.
 	Holders []model.TaskRef
 	Waiters []Waiter
-	Groups  []string // of the waiters
-	// Block is how many permits this node may give.
+	Groups  []string // the groups of the waiters
+	// Block is the number of permits that this node may hand out.
 	Block int
 }
 
@@ -32,13 +32,13 @@ type Waiter struct {
 	Since model.Time
 }
 
-// BreakerStatus is how a breaker stands.
+// BreakerStatus is the state of a breaker.
 type BreakerStatus struct {
 	ID rule.BreakerID
 	breaker.Status
 }
 
-// Limits lists those that are in use on this node, in canonical order.
+// Limits lists the limits that are in use on this node, in canonical order.
 func (g *Gate) Limits() []LimitStatus {
 	var list []LimitStatus
 	waiting, groups := map[*resource][]Waiter{}, map[*resource][]string{}
@@ -49,7 +49,7 @@ func (g *Gate) Limits() []LimitStatus {
 		}
 	}
 
-	for _, r := range g.sorted() {
+	for _, r := range g.sortedResources() {
 		s := LimitStatus{Resource: r.id, Numbers: r.local.Numbers(), Holders: holders(r), Block: r.local.Block()}
 		s.Waiters, s.Groups = waiting[r], groups[r]
 		slices.Sort(s.Groups)
@@ -63,22 +63,22 @@ func (g *Gate) Limits() []LimitStatus {
 	return list
 }
 
-// Passed is the permit that a task has of its breaker; zero when it needs none, or was let through
-// before this node knew it.
-func (g *Gate) Passed(ref model.TaskRef) breaker.Permit {
+// BreakerPermit returns the permit that a task has from its breaker. It is zero if the task has no
+// breaker, or if it was admitted before this node came to own it.
+func (g *Gate) BreakerPermit(ref model.TaskRef) breaker.Permit {
 	if e := g.entries[ref]; e != nil {
 		return e.permit
 	}
 	return breaker.Permit{}
 }
 
-// Breakers lists those that this node has used, by name.
+// Breakers lists the breakers that this node has used, sorted by name.
 func (g *Gate) Breakers(now model.Time) []BreakerStatus {
 	var list []BreakerStatus
 	for c := range maps.Values(g.circuits) {
 		b := c.owner
 		if b == nil {
-			b = g.stand(now, c.id)
+			b = g.sharedBreaker(now, c.id)
 		}
 		list = append(list, BreakerStatus{c.id, b.Status(now)})
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Message is what this node tells the owner of a limit that others share.
+// Message is a message of this node to the owner of a shared limit.
 type Message struct {
 	Resource rule.Resource
 	ToOwner  limit.ToOwner
 }
 
-// Out are messages for owners, in their order. They are told once.
+// Out returns the messages for owners, in order. It returns each of them once.
 func (g *Gate) Out() []Message {
 	m := g.out
 	g.out = nil
 	return m
 }
 
-// Receive takes what the owner of a limit says to this place.
+// Receive applies a message from the owner of a limit to this place.
 func (g *Gate) Receive(now model.Time, id rule.Resource, m limit.ToPlace) {
 	r := g.resource(now, id, g.numbers(id))
 	if r.local.Receive(m) {
@@ -31,23 +31,30 @@ func (g *Gate) Receive(now model.Time, id rule.Resource, m limit.ToPlace) {
 	g.exchange(now, r)
 }
 
-// Believed takes what the owner of a limit believes that this place wants, when everything that the
-// place has told has been heard.
-func (g *Gate) Believed(now model.Time, id rule.Resource, want int, tokens int64, over int) {
+// Wants is what the owner of a limit believes that a place wants.
+type Wants struct {
+	Permits int
+	Tokens  int64
+	Over    int // permits that the place has in use beyond its lease
+}
+
+// CompareWants compares notes with the owner of a limit. w is what the owner believes this place
+// wants, after it has received everything that the place sent.
+func (g *Gate) CompareWants(now model.Time, id rule.Resource, w Wants) {
 	r := g.resource(now, id, g.numbers(id))
-	r.local.Believed(want, tokens, over)
+	r.local.Believed(w.Permits, w.Tokens, w.Over)
 	g.exchange(now, r)
 }
 
-// Own makes this node the owner of limits: of those that are given, and of all it knows for which
-// owns is true now. What their owners have said is known here; told is what they have not heard
-// yet.
+// Own makes this node the owner of the given limits, and of every other limit on this node for
+// which owns is now true. The gate already has all replies of the previous owners. told are the
+// messages that they have not received yet.
 func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told []Message, fresh func(limit.Numbers) *limit.Owner) {
 	for id, o := range owners {
 		g.resource(now, id, o.Numbers()).owner = o
 	}
 
-	owned := g.sorted()
+	owned := g.sortedResources()
 	for _, r := range owned {
 		if r.owner == nil && g.owns(r.id) {
 			r.owner = fresh(r.local.Numbers())
@@ -64,17 +71,17 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 			continue
 		}
 		if n, ok := g.rules.Numbers(r.id); ok && n != r.owner.Numbers() {
-			g.deliver(r, r.owner.Configure(now, n)) // the rules have changed since
+			g.deliver(r, r.owner.Configure(now, n)) // the rules changed in between
 		}
 		g.exchange(now, r)
 	}
 }
 
-// Disown ends the ownership of limits, which go on with what is returned: those of the given ones
-// that somebody uses or whose tokens are not all there.
+// Disown ends the ownership of the chosen limits. It returns the owners that must live on
+// elsewhere: limits that are in use, or whose tokens have not all returned.
 func (g *Gate) Disown(now model.Time, which func(rule.Resource) bool) map[rule.Resource]*limit.Owner {
 	owners := map[rule.Resource]*limit.Owner{}
-	for _, r := range g.sorted() {
+	for _, r := range g.sortedResources() {
 		if r.owner == nil || !which(r.id) {
 			continue
 		}
@@ -88,32 +95,34 @@ func (g *Gate) Disown(now model.Time, which func(rule.Resource) bool) map[rule.R
 	return owners
 }
 
-// Shared reports whether a task that was let through holds a limit whose owner lives elsewhere.
+// Shared reports whether an admitted task holds a limit that another node owns.
 func (g *Gate) Shared(ref model.TaskRef) bool {
 	e := g.entries[ref]
 	return e != nil && slices.ContainsFunc(e.held, func(r *resource) bool { return r.owner == nil })
 }
 
-// Holds reports whether a task was let through something.
+// Holds reports whether a task was admitted through at least one limit or breaker.
 func (g *Gate) Holds(ref model.TaskRef) bool {
 	e := g.entries[ref]
 	return e != nil && e.holds
 }
 
+// numbers returns the configured numbers of a limit, zero if no rule defines it.
 func (g *Gate) numbers(id rule.Resource) limit.Numbers {
 	n, _ := g.rules.Numbers(id)
 	return n
 }
 
-// Row is what is to be stored of a breaker.
+// Row is the stored form of a breaker.
 type Row struct {
 	Breaker rule.BreakerID
 	Data    []byte
 }
 
-// Dirty are the breakers that have changed in a way that must survive, their states and probes,
-// where this node is their owner: nobody else has the store. Limits need nothing then: their
-// holders are found again (Hold). They are told once.
+// Dirty returns the breakers whose state or probes have changed and must be stored. It returns each
+// change once. It matters only where this node owns the breakers because no other node uses the
+// store. Limits need no rows in that case: after a restart the dispatcher finds their holders again
+// (Hold).
 func (g *Gate) Dirty() (list []Row, err error) {
 	for _, c := range g.dirty {
 		c.listed = false
@@ -127,21 +136,21 @@ func (g *Gate) Dirty() (list []Row, err error) {
 	return list, nil
 }
 
-// Ask is what this node tells a breaker that others share.
+// Ask is a message of this node to a shared breaker.
 type Ask struct {
 	Breaker rule.BreakerID
 	ToOwner breaker.ToOwner
 }
 
-// Asks are messages for breakers that others share, in their order. They are told once.
+// Asks returns the messages for shared breakers, in order. It returns each of them once.
 func (g *Gate) Asks() []Ask {
 	a := g.asks
 	g.asks = nil
 	return a
 }
 
-// Adopt gives a breaker another state, which somebody has stored; nil for none, so that it begins
-// anew. Where this node is its owner, calls under way count for nothing any more.
+// Adopt replaces the state of a breaker by a stored row; nil resets the breaker. If this node owns
+// the breaker, the outcomes of calls in flight no longer count.
 func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	b := breaker.New(g.rules.BreakerConfig(id), now)
 	if row != nil {
@@ -155,12 +164,12 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	}
 
 	if g.owns != nil {
-		for _, m := range g.unsent[id] { // it comes on top of that
+		for _, m := range g.unsent[id] { // not part of the stored row yet
 			m.Ask = false
 			b.Receive(now, &m)
 		}
 		g.stored[id] = b
-		g.hear(now, id, breaker.Permit{}, false)
+		g.updateView(now, id, breaker.Permit{}, false)
 		return nil
 	}
 
@@ -171,9 +180,9 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	}
 
 	c.owner = b
-	for _, e := range g.entries { // in any order: each is told the same
+	for _, e := range g.entries { // the order does not matter: all get the same
 		if e.breaker == c {
-			e.permit = breaker.Permit{} // its number may be that of somebody else's call by now
+			e.permit = breaker.Permit{} // another call may have the same number by now
 		}
 	}
 
@@ -181,28 +190,29 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	return nil
 }
 
-// Told tells that a number of Asks of a breaker, the first ones, are part of what is stored. Adopt
-// says what that is.
-func (g *Gate) Told(id rule.BreakerID, n int) {
+// ConfirmAsks says that the stored row now includes the first n Asks of a breaker. Adopt provides
+// that row.
+func (g *Gate) ConfirmAsks(id rule.BreakerID, n int) {
 	if g.unsent[id] = g.unsent[id][min(n, len(g.unsent[id])):]; len(g.unsent[id]) == 0 {
 		delete(g.unsent, id)
 	}
 }
 
-// Answer tells what came of an Ask: the breaker stands as it was adopted last, and this node was
-// given the probe, unless it is zero.
+// Answer delivers the reply to an Ask. The breaker is in the state that was last adopted, and this
+// node may send the given probe unless it is zero.
 func (g *Gate) Answer(now model.Time, id rule.BreakerID, probe breaker.Permit) {
-	g.hear(now, id, probe, true)
+	g.updateView(now, id, probe, true)
 }
 
-func (g *Gate) hear(now model.Time, id rule.BreakerID, probe breaker.Permit, answer bool) {
+// updateView updates the view of a shared breaker.
+func (g *Gate) updateView(now model.Time, id rule.BreakerID, probe breaker.Permit, answer bool) {
 	c := g.circuits[id]
 	if c == nil {
 		return
 	}
-	n := g.stand(now, id).News(now)
+	n := g.sharedBreaker(now, id).News(now)
 	n.Probe, n.Answer = probe, answer
 	c.view.Receive(now, n)
-	g.wakeCircuit(c) // also when it refuses: who was told to wait for news hears until when
-	g.told(now, c, false)
+	g.wakeCircuit(c) // also if it refuses: waiting groups learn until when
+	g.publish(now, c, false)
 }

@@ -14,8 +14,8 @@ import (
 
 var names = []string{"a", "b", "c"}
 
-// One node against a list: a task passes exactly if all its limits have a permit left, and whoever
-// could pass has been woken.
+// The gate of one node against a simple model: a task passes exactly if all of its limits have a
+// permit left, and the gate has woken each task that could pass.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for range 4 {
@@ -40,10 +40,10 @@ func checkOneNode(t *rapid.T) {
 
 	g := gate.New(1, nil)
 	g.SetRules(t0, set())
-	var waiting, holding []*gate.Item
+	var waiting, holding []*gate.Task
 	made := 0
 
-	could := func(it *gate.Item) bool {
+	could := func(it *gate.Task) bool {
 		for _, n := range it.Spec.Limits {
 			held := 0
 			for _, h := range holding {
@@ -58,7 +58,7 @@ func checkOneNode(t *rapid.T) {
 		return true
 	}
 
-	try := func(it *gate.Item) bool {
+	try := func(it *gate.Task) bool {
 		want := could(it)
 		ok, why, _ := g.Take(t0, it)
 		if ok != want {
@@ -70,7 +70,7 @@ func checkOneNode(t *rapid.T) {
 		return ok
 	}
 
-	// As a dispatcher does: groups that are woken are tried until one is refused.
+	// Do as a dispatcher does: try woken groups until a task is refused.
 	dispatch := func() {
 		for n := 0; ; n++ {
 			woken := g.Woken()
@@ -158,12 +158,12 @@ func checkOneNode(t *rapid.T) {
 	}
 }
 
-// Trying again what is refused tells the owner nothing new, however many wait.
+// Trying refused tasks again sends the owner nothing new, however many wait.
 func TestRefusalsAreSilent(t *testing.T) {
 	t.Parallel()
 	g := gate.New(1, func(rule.Resource) bool { return false })
 	g.SetRules(t0, rules(t, []rule.Limit{named("a", 1), named("b", 1)}))
-	items := make([]*gate.Item, 100)
+	items := make([]*gate.Task, 100)
 
 	sent := 0
 	for i := range items {

@@ -10,30 +10,31 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// minSweep is from how many resources on it is worth looking for those that nobody uses.
+// minSweep is the number of resources below which sweep does not look for unused ones.
 const minSweep = 1 << 14
 
-// maxNamed is how many holders a refusal names.
+// maxNamed is the number of holders that a refusal names.
 const maxNamed = 3
 
 // resource is a limit as this node sees it.
 type resource struct {
 	id    rule.Resource
 	local *limit.Local
-	owner *limit.Owner // nil when it lives elsewhere
-	// line are the groups that wait, with some that do so no more.
-	line []*group
-	// named are some holders, for people.
+	owner *limit.Owner // nil if another node owns the limit
+	// line holds the waiting groups in order. Some of them may have left; see trim.
+	line []*taskGroup
+	// named holds a few holders to name in refusals.
 	named []model.TaskRef
 	gone  bool
 }
 
-func (r *resource) has() bool {
+// available reports whether the node has a permit and a token left to hand out.
+func (r *resource) available() bool {
 	permit, token := r.local.Lacks()
 	return !permit && !token
 }
 
-// resourceOf finds the machine of a limit, or makes it.
+// resourceOf returns the resource of a limit and creates it if necessary.
 func (g *Gate) resourceOf(now model.Time, u *use) *resource {
 	if u.r != nil && !u.r.gone {
 		return u.r
@@ -54,7 +55,8 @@ func (g *Gate) resource(now model.Time, id rule.Resource, n limit.Numbers) *reso
 	return r
 }
 
-// exchange lets a local and its owner talk: here, or by what is told others (Out).
+// exchange passes messages between the local part of a limit and its owner: directly if the owner
+// is here, otherwise by queueing them in Out.
 func (g *Gate) exchange(now model.Time, r *resource) {
 	for {
 		m, ok := r.local.Tell()
@@ -76,7 +78,7 @@ func (g *Gate) exchange(now model.Time, r *resource) {
 	}
 }
 
-// deliver hands what an owner here says to the only place it knows.
+// deliver hands the messages of a local owner to this place, the only one that a local owner has.
 func (g *Gate) deliver(r *resource, sends []limit.Send) {
 	for _, s := range sends {
 		if s.To == g.home && r.local.Receive(s.ToPlace) {
@@ -85,7 +87,7 @@ func (g *Gate) deliver(r *resource, sends []limit.Send) {
 	}
 }
 
-// wake tells of those first in line, as many as there are permits for.
+// wake wakes the groups at the head of the line, as many as there are free permits.
 func (g *Gate) wake(r *resource) {
 	if len(r.line) == 0 {
 		return
@@ -107,14 +109,15 @@ func (g *Gate) wake(r *resource) {
 	}
 }
 
+// rouse adds a group to the woken ones.
 func (g *Gate) rouse(group string) {
 	if n := len(g.woken); n == 0 || g.woken[n-1] != group {
 		g.woken = append(g.woken, group)
 	}
 }
 
-// trim forgets groups that do not wait here any more: at the head always, elsewhere when they are
-// the most.
+// trim drops groups that no longer wait here: always at the head of the line, and everywhere else
+// once they outnumber the waiting ones.
 func (r *resource) trim() {
 	k := 0
 	for k < len(r.line) && r.line[k].at != r {
@@ -123,9 +126,9 @@ func (r *resource) trim() {
 	r.line = r.line[k:]
 
 	if len(r.line) > 2*r.local.Waiting()+16 {
-		// A group that has left and come again stands in line twice; the first place counts.
-		seen := make(map[*group]bool, r.local.Waiting())
-		r.line = slices.DeleteFunc(r.line, func(q *group) bool {
+		// A group that left and came back stands in line twice; its first place counts.
+		seen := make(map[*taskGroup]bool, r.local.Waiting())
+		r.line = slices.DeleteFunc(r.line, func(q *taskGroup) bool {
 			if q.at != r || seen[q] {
 				return true
 			}
@@ -135,11 +138,11 @@ func (r *resource) trim() {
 	}
 }
 
-// refusal is why a task does not pass here.
+// refusal returns why a task does not pass here, and when to ask again.
 func (r *resource) refusal(now model.Time) (why model.Reason, again model.Time) {
 	n := r.local.Numbers()
 	if permit, _ := r.local.Lacks(); permit {
-		return model.Reason{Code: model.WaitPermit, Name: r.id.String(), Detail: r.held(n.Concurrency)}, 0
+		return model.Reason{Code: model.WaitPermit, Name: r.id.String(), Detail: r.describeHolders(n.Concurrency)}, 0
 	}
 	why = model.Reason{Code: model.WaitRate, Name: r.id.String(), Detail: n.String()}
 	if r.owner != nil {
@@ -151,8 +154,8 @@ func (r *resource) refusal(now model.Time) (why model.Reason, again model.Time) 
 	return why, again
 }
 
-// held tells who holds the permits, as far as this place knows.
-func (r *resource) held(of int) string {
+// describeHolders describes who holds the permits, as far as this node knows.
+func (r *resource) describeHolders(of int) string {
 	if len(r.named) == 0 && r.local.Held() > 0 {
 		r.named = holders(r)
 		r.named = slices.Clip(r.named[:min(len(r.named), maxNamed)])
@@ -180,7 +183,7 @@ func (r *resource) held(of int) string {
 	return b.String()
 }
 
-// holders in the order of their names.
+// holders returns the holders of a limit in the order of their names.
 func holders(r *resource) []model.TaskRef {
 	list := r.local.Holders()
 	slices.SortFunc(list, model.TaskRef.Compare)
@@ -199,8 +202,8 @@ func (r *resource) unname(ref model.TaskRef) {
 	}
 }
 
-// sweep forgets resources that nobody uses, once there are twice as many as there were in use the
-// last time.
+// sweep drops unused resources. It runs when there are twice as many resources as were left after
+// the last run.
 func (g *Gate) sweep(now model.Time) {
 	if len(g.resources) < g.sweepAt {
 		return
@@ -210,7 +213,7 @@ func (g *Gate) sweep(now model.Time) {
 	for _, r := range g.resources {
 		switch {
 		case !r.local.Idle():
-		case r.owner != nil: // nobody hears of it, so the order is nobody's concern
+		case r.owner != nil: // sends no message, so any order will do
 			g.forget(now, r)
 		default:
 			distant = append(distant, r)
@@ -224,7 +227,8 @@ func (g *Gate) sweep(now model.Time) {
 	g.sweepAt = max(minSweep, 2*len(g.resources))
 }
 
-// forget gives back what is leased of an idle resource, and drops it when nothing is left to know.
+// forget returns the leased permits of an idle resource to its owner, and drops the resource if
+// nothing about it is left to remember.
 func (g *Gate) forget(now model.Time, r *resource) {
 	r.local.Drain()
 	g.exchange(now, r)
@@ -234,9 +238,9 @@ func (g *Gate) forget(now model.Time, r *resource) {
 	}
 }
 
-// Rest gives back what is leased of limits that nobody uses.
+// Rest returns the leased permits of all unused limits.
 func (g *Gate) Rest(now model.Time) {
-	for _, r := range g.sorted() {
+	for _, r := range g.sortedResources() {
 		if r.local.Idle() {
 			g.forget(now, r)
 		}

@@ -9,48 +9,49 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Book is the side of a node: what it has to tell the owners on the pages, and what it knows of its
-// leases.
+// Book is the ledger as one node sees it: the messages that it has for the owners on the pages, and
+// the leases that it has.
 //
-// The engine has it look at every version of a page that it comes to know (Seen), and writes what
-// it composes (Compose, then Seen), if the page has not been changed in between. It asks for pages
-// that are Due after every call, and at Wake.
+// The engine shows the book every version of a page that it reads (Seen). It writes what the book
+// composes (Compose, then Seen) if the page has not changed in between. It asks for the Due pages
+// after every call, and at the time of Wake.
 type Book struct {
-	// Gate is the gate whose limits are on the pages. After every call to it, Post.
+	// Gate is the gate whose limits are on the pages. The engine must call Post after every call to
+	// it.
 	Gate *gate.Gate
 
-	place  limit.Place
-	rules  *rule.Set
-	alone  bool
-	leaves bool
-	clean  map[limit.Place]bool
-	sheets [Pages]sheet
+	place   limit.Place
+	rules   *rule.Set
+	alone   bool
+	leaving bool
+	clean   map[limit.Place]bool
+	sheets  [Pages]sheet
 }
 
 // sheet is a page as the node knows it.
 type sheet struct {
-	places []limit.Place // that are named on it
+	places []limit.Place // all places that the page names
 	body   []byte
-	// queue is what is to be told, flight what is in a write that may have landed, under the number
-	// seq.
+	// queue holds messages to send. flight holds the messages of a write that may have landed; the
+	// write has the number seq.
 	queue, flight []gate.Message
 	seq           int64
-	posted        int64 // messages so far
+	posted        int64 // messages so far, including queue and flight
 	accounts      map[rule.Resource]*limit.Account
-	sole          bool       // the gate is the owner
-	export        *page      // what the gate was the owner of, which is to be written
-	wake          model.Time // when tokens accrue that this place waits for; zero for never
+	sole          bool       // the gate owns the limits of the page
+	export        *page      // what the gate owned and must now be written back
+	wake          model.Time // when this place gets tokens that it waits for; zero for never
 	due           bool       // there may be something to write
 }
 
-// New is the book of a place that has nothing.
+// New returns the book of a place without leases.
 func New(place limit.Place) *Book {
 	b := &Book{place: place}
 	b.Gate = gate.New(place, func(id rule.Resource) bool { return b.sheets[PageOf(id)].sole })
 	return b
 }
 
-// Post takes over what the gate has to tell. It reports whether there was anything.
+// Post takes the gate's new messages. It reports whether there were any.
 func (b *Book) Post() bool {
 	out := b.Gate.Out()
 	for _, m := range out {
@@ -62,7 +63,7 @@ func (b *Book) Post() bool {
 	return len(out) > 0
 }
 
-// Mark is how much has been posted so far.
+// Mark returns how much has been posted so far, per page.
 func (b *Book) Mark() (m Mark) {
 	for i := range b.sheets {
 		m[i] = b.sheets[i].posted
@@ -70,11 +71,11 @@ func (b *Book) Mark() (m Mark) {
 	return m
 }
 
-// Mark is a moment of a book.
+// Mark is a point in the sequence of posted messages, for Landed.
 type Mark [Pages]int64
 
-// Landed reports whether everything that was posted before the mark stands on pages that are
-// stored, or on pages that only this node knows.
+// Landed reports whether everything that was posted before the mark is on a stored page, or on a
+// page that this node keeps in memory.
 func (b *Book) Landed(m *Mark) bool {
 	for i := range b.sheets {
 		if s := &b.sheets[i]; s.posted-int64(len(s.queue)+len(s.flight)) < m[i] {
@@ -84,7 +85,7 @@ func (b *Book) Landed(m *Mark) bool {
 	return true
 }
 
-// SetRules has pages go by other numbers. The gate is told by whoever tells the book.
+// SetRules applies new numbers to the pages. The caller must set the rules of the gate as well.
 func (b *Book) SetRules(rules *rule.Set) {
 	b.rules = rules
 	for i := range b.sheets {
@@ -92,7 +93,7 @@ func (b *Book) SetRules(rules *rule.Set) {
 	}
 }
 
-// SetAlone tells whether there is any other node.
+// SetAlone says whether this node is the only one.
 func (b *Book) SetAlone(alone bool) {
 	if alone != b.alone {
 		b.alone = alone
@@ -102,8 +103,8 @@ func (b *Book) SetAlone(alone bool) {
 	}
 }
 
-// Clean tells which places will never speak again, and that every claim that they have made is
-// counted by others, on pages that are stored. What they have is free.
+// Clean names the places that are dead for certain, and whose claims other nodes have all counted
+// on stored pages. The ledger frees what they had leased.
 func (b *Book) Clean(places map[limit.Place]bool) {
 	b.clean = places
 	for i := range b.sheets {
@@ -112,7 +113,7 @@ func (b *Book) Clean(places map[limit.Place]bool) {
 	}
 }
 
-// Places are all that the pages name, but for this one.
+// Places returns all places that the pages name, except this one.
 func (b *Book) Places() map[limit.Place]bool {
 	all := map[limit.Place]bool{}
 	for i := range b.sheets {
@@ -124,7 +125,7 @@ func (b *Book) Places() map[limit.Place]bool {
 	return all
 }
 
-// Due are pages for which something may have to be written now.
+// Due returns the pages that may have to be written now.
 func (b *Book) Due(now model.Time) (pages []int) {
 	for i := range b.sheets {
 		if s := &b.sheets[i]; s.due || s.wake != 0 && s.wake <= now {
@@ -134,7 +135,7 @@ func (b *Book) Due(now model.Time) (pages []int) {
 	return pages
 }
 
-// Wake is when a page is due by itself; zero for never.
+// Wake returns when a page becomes due because of time alone; zero for never.
 func (b *Book) Wake() (wake model.Time) {
 	for i := range b.sheets {
 		if t := b.sheets[i].wake; t != 0 && (wake == 0 || t < wake) {
@@ -144,10 +145,10 @@ func (b *Book) Wake() (wake model.Time) {
 	return wake
 }
 
-// Leave gives back what nobody needs, and has pages written that only this node knows: it is about
-// to end in order.
+// Leave prepares an orderly shutdown: it returns the unused permits and makes the pages due that
+// only this node knows.
 func (b *Book) Leave(now model.Time) {
-	b.leaves = true
+	b.leaving = true
 	for i := range b.sheets {
 		if b.sheets[i].sole {
 			b.handOver(now, i)
@@ -160,8 +161,8 @@ func (b *Book) Leave(now model.Time) {
 	}
 }
 
-// Compose is what is to be written instead of the page that was seen last; needed is false when it
-// can stay as it is.
+// Compose returns what to write instead of the last seen page. needed is false if the page can stay
+// as it is.
 func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, err error) {
 	s := &b.sheets[number]
 	s.wake = 0
@@ -169,15 +170,16 @@ func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, er
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { s.due = needed }() // also when it is written: that may be in vain
+	defer func() { s.due = needed }() // also if needed: the write may fail
 	for _, place := range sortedPlaces(b.clean) {
 		needed = p.lapse(now, place) || needed
 	}
 
 	switch {
 	case p.sole == b.place && s.sole:
+	// The page is in the memory of another node: leave messages for it.
 	case p.sole != 0 && p.sole != b.place:
-		needed = b.write(s, p) || needed
+		needed = b.postMessages(s, p) || needed
 	default:
 		if s.export != nil {
 			if p, err = s.export.copy(p); err != nil {
@@ -197,8 +199,8 @@ func (b *Book) Compose(now model.Time, number int) (body []byte, needed bool, er
 	return body, true, err
 }
 
-// write puts what is to be told on a page as letters, once.
-func (b *Book) write(s *sheet, p *page) bool {
+// postMessages puts the waiting messages on a page, once.
+func (b *Book) postMessages(s *sheet, p *page) bool {
 	if len(s.flight) == 0 && len(s.queue) > 0 {
 		s.seq++
 		s.flight, s.queue = s.queue, nil
@@ -207,26 +209,27 @@ func (b *Book) write(s *sheet, p *page) bool {
 		return false
 	}
 	for i := range s.flight {
-		p.letters = append(p.letters, letter{s.flight[i].Resource, b.place, s.flight[i].ToOwner})
+		p.messages = append(p.messages, message{s.flight[i].Resource, b.place, s.flight[i].ToOwner})
 	}
 	p.seen[b.place] = s.seq
 	return true
 }
 
-// apply does everything on a page that is due.
+// apply performs everything that is due on a page whose owners are up to date.
 func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
-	changed = b.write(s, p)
+	changed = b.postMessages(s, p)
 	heard := map[rule.Resource]bool{}
-	// all of them before anybody is served: who tells last may hold what the first one wants
-	for _, l := range p.letters {
+	// Note all messages before serving any of them: the last message may return what the first one
+	// wants.
+	for _, l := range p.messages {
 		n, _ := b.rules.Numbers(l.id)
 		p.owner(now, l.id, n).Note(now, l.place, l.told)
 		heard[l.id] = true
 	}
 
-	p.letters = nil
+	p.messages = nil
 	mine := false
-	for _, id := range p.sorted() {
+	for _, id := range p.sortedLimits() {
 		o := p.owners[id]
 		if n, ok := b.rules.Numbers(id); ok && n != o.Numbers() {
 			o.Configure(now, n)
@@ -245,17 +248,19 @@ func (b *Book) apply(now model.Time, s *sheet, p *page) (changed bool) {
 	}
 
 	switch {
-	case b.leaves && !mine && len(s.flight) == 0 && p.seen[b.place] > 0:
+	// This node is leaving and has nothing on the page: take its name off.
+	case b.leaving && !mine && len(s.flight) == 0 && p.seen[b.place] > 0:
 		delete(p.seen, b.place)
 		changed = true
-	case b.alone && !b.leaves && s.export == nil && (changed || mine) && !p.shared(b.place):
+	// This node is alone: take the whole page into memory.
+	case b.alone && !b.leaving && s.export == nil && (changed || mine) && !p.shared(b.place):
 		p.sole, changed = b.place, true
 	}
 
 	return changed
 }
 
-// Seen has the book look at a page that was read, or written by Compose. What is known already
+// Seen shows the book a page that was read, or written after Compose. Seeing the same page again
 // changes nothing.
 func (b *Book) Seen(now model.Time, number int, body []byte) error {
 	s := &b.sheets[number]
@@ -270,6 +275,7 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 		s.due = s.due || b.clean[l]
 	})
 
+	// The write has landed, whatever its caller was told: the page has its number.
 	if len(s.flight) > 0 && p.seen[b.place] >= s.seq {
 		for i := range s.flight {
 			s.account(s.flight[i].Resource).Told(s.flight[i].ToOwner)
@@ -279,11 +285,11 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 
 	switch {
 	case s.sole && p.sole == b.place:
-		if len(p.letters) > 0 {
+		if len(p.messages) > 0 {
 			b.handOver(now, number)
 		}
 		return nil
-	case s.sole: // somebody takes this node for dead, and it will hear that it is
+	case s.sole: // another node takes this one for dead; the engine will find out soon
 		s.sole = false
 		b.Gate.Disown(now, func(id rule.Resource) bool { return PageOf(id) == number })
 		return nil
@@ -300,10 +306,11 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 	if p.sole == b.place {
 		b.takeOver(now, number, p)
 		switch {
-		case b.leaves: // it was taken while this node had not begun to leave
+		case b.leaving: // the page was taken before this node started to leave
 			b.handOver(now, number)
 			b.Gate.Rest(now)
-		case len(p.letters) > 0: // others have written before this node has heard that it was taken
+		case len(p.messages) > 0:
+			// other nodes wrote messages before this node knew that it has the page
 			b.handOver(now, number)
 		}
 	}
@@ -313,9 +320,9 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 	return nil
 }
 
-// look finds what this place was granted and what is wanted back.
+// look finds on the page what this place was granted and what others want back.
 func (b *Book) look(now model.Time, s *sheet, p *page) {
-	for _, id := range p.sorted() {
+	for _, id := range p.sortedLimits() {
 		if slices.ContainsFunc(p.owners[id].Leases(), func(l limit.Lease) bool { return l.Place == b.place }) {
 			s.account(id)
 		}
@@ -331,8 +338,8 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 	b.Post()
 	for _, id := range sortedAccounts(s.accounts) {
 		a := s.accounts[id]
-		if want, tokens, over := a.Believed(); (want > 0 || tokens > 0 || over > 0) && !s.tells(id) {
-			b.Gate.Believed(now, id, want, tokens, over)
+		if want, tokens, over := a.Believed(); (want > 0 || tokens > 0 || over > 0) && !s.pending(id) {
+			b.Gate.CompareWants(now, id, gate.Wants{Permits: want, Tokens: tokens, Over: over})
 		}
 		if a.IsZero() {
 			delete(s.accounts, id)
@@ -342,13 +349,13 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 	s.rewake(now, p)
 }
 
-// tells reports whether something is to be told about a limit, or is on its way.
-func (s *sheet) tells(id rule.Resource) bool {
+// pending reports whether a message about a limit is queued or in flight.
+func (s *sheet) pending(id rule.Resource) bool {
 	about := func(m gate.Message) bool { return m.Resource == id }
 	return slices.ContainsFunc(s.queue, about) || slices.ContainsFunc(s.flight, about)
 }
 
-// rewake finds when tokens accrue that this place waits for.
+// rewake computes when this place gets tokens that it waits for.
 func (s *sheet) rewake(now model.Time, p *page) {
 	s.wake = 0
 	for id, a := range s.accounts {
@@ -367,10 +374,10 @@ func (b *Book) takeOver(now model.Time, number int, p *page) {
 	b.Post()
 	told := s.queue
 	s.queue = nil
-	b.Gate.Own(now, p.owners, told, func(n limit.Numbers) *limit.Owner { return p.fresh(now, n) })
+	b.Gate.Own(now, p.owners, told, func(n limit.Numbers) *limit.Owner { return p.newOwner(now, n) })
 }
 
-// handOver has the gate be the owner no more: the page is written with what it knows.
+// handOver ends the gate's ownership of a page. The next write puts the owners back on the page.
 func (b *Book) handOver(now model.Time, number int) {
 	s := &b.sheets[number]
 	owners := b.Gate.Disown(now, func(id rule.Resource) bool { return PageOf(id) == number })
@@ -385,10 +392,10 @@ func (b *Book) handOver(now model.Time, number int) {
 	}
 }
 
-// copy is the page that is to take the place of one that only this node knew. What it hands over
-// may be written more than once, so it is left as it is.
+// copy returns the page to write in place of one that only this node knew. The write may be
+// repeated, so copy leaves p as it is.
 func (p *page) copy(instead *page) (*page, error) {
-	body, err := (&page{owners: p.owners, letters: instead.letters, seen: instead.seen, emptied: instead.emptied}).encode()
+	body, err := (&page{owners: p.owners, messages: instead.messages, seen: instead.seen, emptied: instead.emptied}).encode()
 	if err != nil {
 		return nil, err
 	}

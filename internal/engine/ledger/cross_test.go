@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node asks for more while the write is under way by which it is granted everything. What it has
-// asked for is on the page then, and nothing of it is needed: it takes that back, so that others,
-// who want permits, are given those that lie idle here.
+// A node asks for more permits while the write that grants it everything is in flight. Its request
+// is then on the page although the node does not need it. The node withdraws the request, so that
+// other nodes get the permits that are unused here.
 func TestWantThatCrossesAGrant(t *testing.T) {
 	t.Parallel()
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 2}}}, nil)
@@ -23,7 +23,7 @@ func TestWantThatCrossesAGrant(t *testing.T) {
 	b.Gate.SetRules(t0, rules)
 	b.SetRules(rules)
 
-	items := []*gate.Item{
+	items := []*gate.Task{
 		{Ref: model.TaskRef{ID: "t"}, Spec: &model.TaskSpec{Limits: []string{"a"}}},
 		{Ref: model.TaskRef{ID: "u"}, Spec: &model.TaskSpec{Limits: []string{"a"}}},
 	}

@@ -1,30 +1,32 @@
 // Package ledger shares the limits of tasks between the nodes of a store. It is a state machine
-// without clock, randomness, goroutine and I/O: the engine reads and writes its pages.
+// without a clock, randomness, goroutines or I/O: the engine reads and writes its pages.
 //
-// The ledger is a fixed number of pages in the store, and a limit is on the page of its address. A
-// page holds the owners of its limits (see package limit): who has leased how many permits. Nobody
-// is sent a message. A node that has something to tell an owner applies it to the page and writes
-// that by compare-and-set; whoever was faster is read first, and it is applied to what he has
-// written. What a node was granted, and what is wanted back, it reads on the page. So a limit has
-// one writer at a time, whoever that is, and moving shards and dying nodes move no owner.
+// The ledger is a fixed number of pages in the store. A limit lives on the page of its address. A
+// page holds the owners of its limits (see package limit), which record how many permits each node
+// has leased. Nodes do not send each other messages. A node applies its own messages to the page
+// and writes the page by compare-and-set. If another node was faster, it reads the new page and
+// applies its messages to that one. On the page it also reads which permits it was granted and
+// which ones others want back. So a limit has one writer at a time, and no owner has to move when
+// shards move or nodes die.
 //
-// A node is a place of the ledger by its epoch, for one incarnation. A permit that is leased to a
-// place is used by tasks that this very place has claimed. So three things make a limit hold:
+// In the ledger, a node is a place: its epoch, which is unique for one incarnation. Only tasks that
+// this place has claimed use a permit that is leased to it. Three rules keep a limit:
 //
-//   - a place begins a task only with a permit that is leased to it on a page that is stored;
-//   - it gives a permit back when nobody of its own executes the task any more, wherever the run
-//     has moved meanwhile;
-//   - the lease of a place that is no more ends when every claim it has made has been found by
-//     whoever owns the run now, and is counted there (Hold, limit.ToOwner.Over); until then it
-//     stands. See Clean.
+//   - A place starts a task only with a permit that is leased to it on a stored page.
+//   - It gives a permit back when none of its workers executes the task any longer, even if the run
+//     has moved to another node since.
+//   - The lease of a dead place ends only when the new owners of its runs have found and counted
+//     every claim that the place made (Hold, limit.ToOwner.Over). See Clean.
 //
-// A node that is alone need not write: it takes whole pages (Sole), and is the owner of what is on
-// them in its memory. When somebody else wants something of a page, he says so on it, and gets the
-// page back with its owners.
+// A node that is alone does not have to write for each change. It takes whole pages (sole) and
+// keeps their owners in memory. When another node needs a page, it writes its message on it, and
+// the first node writes the owners back.
 //
-// What it promises, referred to by tests:
+// The ledger promises the following; tests refer to the numbers:
 //
-//	D1  Nodes together never let more tasks hold a limit than it allows, whatever is delayed, lost, or written by others in between, and whoever dies.
-//	D2  No permit is lost: when holders finish and pages are written and read, everybody who waits gets through.
-//	D3  What a place tells takes effect once, also when nobody knows whether a write has landed.
+//	D1  All nodes together never let more tasks hold a limit than it allows, whatever is
+//	    delayed, lost or written by others in between, and whichever node dies.
+//	D2  No permit is lost: when holders finish and pages are written and read, every
+//	    waiting task gets through.
+//	D3  A message of a place takes effect once, even if the outcome of a write is unknown.
 package ledger

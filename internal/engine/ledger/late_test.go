@@ -11,8 +11,8 @@ import (
 )
 
 // A node takes a whole page, and the answer to that write is lost. Before it reads the page,
-// another node has left a letter on it. It hands the page over at once: nobody writes a second
-// letter.
+// another node leaves a message on it. The first node hands the page over at once, without waiting
+// for a second message.
 func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 	t.Parallel()
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 2}}}, nil)
@@ -20,11 +20,11 @@ func TestLetterOnAPageThatWasTakenUnheard(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	node := func(place limit.Place, task string) (*ledger.Book, *gate.Item) {
+	node := func(place limit.Place, task string) (*ledger.Book, *gate.Task) {
 		b := ledger.New(place)
 		b.Gate.SetRules(t0, rules)
 		b.SetRules(rules)
-		it := &gate.Item{Ref: model.TaskRef{ID: task}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
+		it := &gate.Task{Ref: model.TaskRef{ID: task}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
 		b.Gate.Take(t0, it)
 		b.Post()
 		return b, it

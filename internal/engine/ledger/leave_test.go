@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node begins to leave while the write is under way by which it takes a whole page. It gives the
-// page back all the same, and others need not find out that it is gone.
+// A node starts to leave while the write that takes a whole page is in flight. It still gives the
+// page back, so other nodes do not have to wait until it is declared dead.
 func TestLeaveWhileAPageIsTaken(t *testing.T) {
 	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}}}, nil)
 	if err != nil {
@@ -21,7 +21,7 @@ func TestLeaveWhileAPageIsTaken(t *testing.T) {
 	b.Gate.SetRules(t0, rules)
 	b.SetRules(rules)
 	b.SetAlone(true)
-	it := &gate.Item{Ref: model.TaskRef{ID: "t"}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
+	it := &gate.Task{Ref: model.TaskRef{ID: "t"}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
 	b.Gate.Take(t0, it)
 	b.Post()
 	due := b.Due(t0)

@@ -26,21 +26,21 @@ type row struct {
 	body    []byte
 }
 
-// write is one that is under way.
+// write is a write in flight.
 type write struct {
 	page    int
 	body    []byte
-	version int64 // that it expects
+	version int64 // the version it expects
 }
 
-// node is a book, and the tasks that its place has let through or keeps waiting.
+// node is a book with the tasks that its place has admitted or keeps waiting.
 type node struct {
 	place   limit.Place
 	book    *ledger.Book
 	known   [ledger.Pages]int64
 	flight  *write
-	waiting []*gate.Item
-	holding []*gate.Item
+	waiting []*gate.Task
+	holding []*gate.Task
 }
 
 // GoString is for the log of a property.
@@ -48,12 +48,11 @@ func (n *node) GoString() string {
 	return fmt.Sprintf("place %d, %d hold, %d wait", n.place, len(n.holding), len(n.waiting))
 }
 
-// dead is a node that is no more. What it has claimed or found is found by others, and counts until
-// then.
+// dead is a dead node. Its claims count until other nodes have found them.
 type dead struct {
 	place  limit.Place
-	claims []*gate.Item
-	marks  map[*node]*ledger.Mark // of those who have found some
+	claims []*gate.Task
+	marks  map[*node]*ledger.Mark // of the nodes that have found some
 }
 
 // GoString is for the log of a property.
@@ -66,10 +65,10 @@ type world struct {
 	rows    [ledger.Pages]row
 	nodes   []*node
 	dead    []*dead
-	limbo   []*gate.Item // claims that nobody has found yet
+	limbo   []*gate.Task // claims that no node has found yet
 	clean   map[limit.Place]bool
 	numbers map[string]limit.Numbers
-	most    map[string]int // that may hold it, by any of the rules there were
+	most    map[string]int // how many may hold it, by any of the rules so far
 	began   map[string][]model.Time
 	rules   *rule.Set
 	epochs  limit.Place
@@ -107,7 +106,7 @@ func (w *world) spawn() {
 	w.read(n)
 }
 
-// read has a node look at everything that has changed.
+// read shows a node everything that has changed.
 func (w *world) read(n *node) {
 	for p := range w.rows {
 		w.look(n, p)
@@ -123,7 +122,7 @@ func (w *world) look(n *node, page int) {
 	}
 }
 
-// compose begins a write, if one is needed.
+// compose starts a write, if one is needed.
 func (w *world) compose(n *node, page int) {
 	if n.flight != nil {
 		return
@@ -137,8 +136,8 @@ func (w *world) compose(n *node, page int) {
 	}
 }
 
-// land is the store's side of a write. Whoever is not told reads later what came of it, who was too
-// late at once.
+// land applies a write to the store. A node that gets no answer reads the result later. A node that
+// was too late reads it at once.
 func (w *world) land(n *node, told bool) {
 	f := n.flight
 	if f == nil {
@@ -161,7 +160,7 @@ func (w *world) land(n *node, told bool) {
 	w.look(n, f.page)
 }
 
-func (w *world) try(n *node, it *gate.Item) bool {
+func (w *world) try(n *node, it *gate.Task) bool {
 	ok, _, _ := n.book.Gate.Take(w.now, it)
 	n.book.Post()
 	if ok {
@@ -175,16 +174,16 @@ func (w *world) try(n *node, it *gate.Item) bool {
 
 func (w *world) arrive(n *node, limits []string) {
 	w.made++
-	it := &gate.Item{Ref: model.TaskRef{Address: model.Address{Tenant: "acme", Type: "task:x", Key: fmt.Sprint(w.made)}, ID: model.TaskStep}, Spec: &model.TaskSpec{Limits: limits}}
+	it := &gate.Task{Ref: model.TaskRef{Address: model.Address{Tenant: "acme", Type: "task:x", Key: fmt.Sprint(w.made)}, ID: model.TaskStep}, Spec: &model.TaskSpec{Limits: limits}}
 	if !w.try(n, it) {
 		n.waiting = append(n.waiting, it)
 	}
 }
 
-// dispatch tries what was woken, and those who were told a time.
+// dispatch tries the woken groups, and the tasks whose time has come.
 func (w *world) dispatch(n *node) {
 	woken := n.book.Gate.Woken()
-	n.waiting = slices.DeleteFunc(n.waiting, func(it *gate.Item) bool {
+	n.waiting = slices.DeleteFunc(n.waiting, func(it *gate.Task) bool {
 		timed := slices.ContainsFunc(it.Spec.Limits, func(l string) bool { return w.numbers[l].Rate > 0 })
 		return (timed || slices.Contains(woken, n.book.Gate.Group(it))) && w.try(n, it)
 	})
@@ -197,7 +196,7 @@ func (w *world) finish(n *node, i int) {
 	n.book.Post()
 }
 
-// kill ends a node; a write of it may land all the same.
+// kill ends a node. A write of it may still land.
 func (w *world) kill(n *node, lands bool) {
 	if f := n.flight; f != nil && lands && w.rows[f.page].version == f.version {
 		w.rows[f.page] = row{f.version + 1, f.body}
@@ -207,7 +206,7 @@ func (w *world) kill(n *node, lands bool) {
 	w.dead = append(w.dead, &dead{n.place, n.holding, map[*node]*ledger.Mark{}})
 }
 
-// find has a node count what dead ones have claimed.
+// find makes a node count the claims of dead nodes.
 func (w *world) find(n *node, all bool) {
 	for len(w.limbo) > 0 {
 		it := w.limbo[0]
@@ -226,11 +225,11 @@ func (w *world) find(n *node, all bool) {
 	}
 }
 
-// settle tells everybody which of the dead may be forgotten.
+// settle tells all nodes which dead places may be dropped.
 func (w *world) settle() {
 	w.dead = slices.DeleteFunc(w.dead, func(d *dead) bool {
-		w.clean[d.place] = false // it is known, and that it may not be forgotten yet
-		if slices.ContainsFunc(d.claims, func(it *gate.Item) bool { return slices.Contains(w.limbo, it) }) {
+		w.clean[d.place] = false // the place is dead but may not be dropped yet
+		if slices.ContainsFunc(d.claims, func(it *gate.Task) bool { return slices.Contains(w.limbo, it) }) {
 			return false
 		}
 		for n, m := range d.marks {
@@ -251,7 +250,7 @@ func (w *world) settle() {
 func (w *world) check() {
 	for _, l := range names {
 		held := 0
-		count := func(it *gate.Item) {
+		count := func(it *gate.Task) {
 			if slices.Contains(it.Spec.Limits, l) {
 				held++
 			}
@@ -271,7 +270,7 @@ func (w *world) check() {
 	}
 }
 
-// drain lets everything come to its end: D2.
+// drain lets every task finish: D2.
 func (w *world) drain() {
 	if len(w.nodes) == 0 {
 		w.spawn()
@@ -323,10 +322,10 @@ func (w *world) drain() {
 	}
 }
 
-// Several nodes that come, die and take each other for alone, with several limits per task; pages
-// are written and read at any time, writes are lost or land unseen. Never more holders than
-// allowed, never more beginnings than the rate; and when nothing else happens, everybody gets
-// through.
+// Several nodes join, die and believe to be alone, with several limits per task. Pages are written
+// and read at any time; writes are lost or land without an answer. There are never more holders
+// than allowed and never more starts than the rate allows, and when nothing else happens, every
+// task gets through.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -418,8 +417,7 @@ func check(t *rapid.T, edit bool) {
 		steps["rules"] = func(*rapid.T) { w.setRules(draw) }
 	}
 
-	// A node does one thing after the other, so what it writes next is begun when the last write
-	// has ended; "lose" is a write that never arrives.
+	// A node has one write in flight at a time. "lose" is a write that never arrives.
 	t.Repeat(steps)
 	w.drain()
 

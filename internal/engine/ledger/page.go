@@ -12,43 +12,43 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Pages is how many there are. Limits of one page are written together.
+// Pages is the number of pages. Limits of one page are written together.
 const Pages = 64
 
-// PageOf is the page of a limit.
+// PageOf returns the page of a limit.
 func PageOf(id rule.Resource) int { return int(id.Address().Shard(Pages)) }
 
-// version of the stored form. A build refuses what it does not know, rather than to forget a part
-// of it.
+// version is the version of the stored form. A build refuses a version that it does not know, so
+// that it cannot drop fields it does not understand.
 const version = 1
 
-// page is a page that can be worked on.
+// page is a decoded page.
 type page struct {
-	// sole is the place that has the whole page in its memory, so that the owners here are out of
-	// date; zero for none. letters are what others have told meanwhile: the owners hear it when
-	// they are back.
-	sole    limit.Place
-	letters []letter
-	// seen is the number of the last messages that were applied, by place.
+	// sole is the place that keeps the whole page in its memory, zero for none. While it does, the
+	// owners here are out of date. messages are what other places left for the owners;
+	// the owners receive them when they are back on the page.
+	sole     limit.Place
+	messages []message
+	// seen is the number of the last applied messages, by place.
 	seen   map[limit.Place]int64
 	owners map[rule.Resource]*limit.Owner
-	// emptied is when a place was lost with the whole page: nobody knows how many tokens were spent
-	// up to then.
+	// emptied is when a place died that had the whole page. The number of tokens it had spent until
+	// then is unknown.
 	emptied model.Time
 }
 
-// letter is what a place has told the owner of a limit.
-type letter struct {
+// message is a message of a place to the owner of a limit.
+type message struct {
 	id    rule.Resource
 	place limit.Place
 	told  limit.ToOwner
 }
 
-// stored is a page as its row has it.
-type stored struct {
+// storedPage is the row of a page.
+type storedPage struct {
 	Version int                   `cbor:"1,keyasint"`
 	Sole    limit.Place           `cbor:"2,keyasint,omitempty"`
-	Letters []storedLetter        `cbor:"3,keyasint,omitempty"`
+	Letters []storedMessage       `cbor:"3,keyasint,omitempty"`
 	Seen    map[limit.Place]int64 `cbor:"4,keyasint,omitempty"`
 	Owners  []storedOwner         `cbor:"5,keyasint,omitempty"`
 	Emptied model.Time            `cbor:"6,keyasint,omitempty"`
@@ -68,7 +68,7 @@ type storedOwner struct {
 	Data []byte     `cbor:"2,keyasint"`
 }
 
-type storedLetter struct {
+type storedMessage struct {
 	Name  storedName    `cbor:"1,keyasint"`
 	Place limit.Place   `cbor:"2,keyasint"`
 	Told  limit.ToOwner `cbor:"3,keyasint"`
@@ -80,7 +80,7 @@ func decode(body []byte) (*page, error) {
 	if body == nil {
 		return p, nil
 	}
-	var s stored
+	var s storedPage
 	if err := cbor.Unmarshal(body, &s); err != nil {
 		return nil, fault.New(fault.Corrupt, "page of the limits: %w", err)
 	}
@@ -100,17 +100,17 @@ func decode(body []byte) (*page, error) {
 	}
 
 	for _, l := range s.Letters {
-		p.letters = append(p.letters, letter{l.Name.id(), l.Place, l.Told})
+		p.messages = append(p.messages, message{l.Name.id(), l.Place, l.Told})
 	}
 	return p, nil
 }
 
 func (p *page) encode() ([]byte, error) {
-	s := stored{Version: version, Sole: p.sole, Seen: p.seen, Emptied: p.emptied}
-	for _, l := range p.letters {
-		s.Letters = append(s.Letters, storedLetter{nameOf(l.id), l.place, l.told})
+	s := storedPage{Version: version, Sole: p.sole, Seen: p.seen, Emptied: p.emptied}
+	for _, l := range p.messages {
+		s.Letters = append(s.Letters, storedMessage{nameOf(l.id), l.place, l.told})
 	}
-	for _, id := range p.sorted() {
+	for _, id := range p.sortedLimits() {
 		data, err := p.owners[id].Encode()
 		if err != nil {
 			return nil, err
@@ -120,22 +120,22 @@ func (p *page) encode() ([]byte, error) {
 	return cbor.Marshal(s)
 }
 
-func (p *page) sorted() []rule.Resource {
+func (p *page) sortedLimits() []rule.Resource {
 	return slices.SortedFunc(maps.Keys(p.owners), rule.Resource.Compare)
 }
 
-// owner finds that of a limit, or makes one.
+// owner returns the owner of a limit and creates it if necessary.
 func (p *page) owner(now model.Time, id rule.Resource, n limit.Numbers) *limit.Owner {
 	o := p.owners[id]
 	if o == nil {
-		o = p.fresh(now, n)
+		o = p.newOwner(now, n)
 		p.owners[id] = o
 	}
 	return o
 }
 
-// fresh is an owner that nobody has asked yet.
-func (p *page) fresh(now model.Time, n limit.Numbers) *limit.Owner {
+// newOwner returns a new owner without leases. After a lost page it starts without tokens.
+func (p *page) newOwner(now model.Time, n limit.Numbers) *limit.Owner {
 	o := limit.NewOwner(n, now)
 	if p.emptied > 0 {
 		o.Empty(p.emptied)
@@ -143,13 +143,13 @@ func (p *page) fresh(now model.Time, n limit.Numbers) *limit.Owner {
 	return o
 }
 
-// places are all that the page names.
+// places visits all places that the page names, some more than once.
 func (p *page) places(visit func(limit.Place)) {
 	if p.sole != 0 {
 		visit(p.sole)
 	}
-	for i := range p.letters {
-		visit(p.letters[i].place)
+	for i := range p.messages {
+		visit(p.messages[i].place)
 	}
 	for s := range p.seen {
 		visit(s)
@@ -161,16 +161,16 @@ func (p *page) places(visit func(limit.Place)) {
 	}
 }
 
-// lapse ends everything that a place has.
+// lapse removes everything that a place has on the page.
 func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 	if _, has := p.seen[place]; has {
 		delete(p.seen, place)
 		changed = true
 	}
 
-	if n := len(p.letters); n > 0 {
-		p.letters = slices.DeleteFunc(p.letters, func(l letter) bool { return l.place == place })
-		changed = changed || len(p.letters) < n
+	if n := len(p.messages); n > 0 {
+		p.messages = slices.DeleteFunc(p.messages, func(l message) bool { return l.place == place })
+		changed = changed || len(p.messages) < n
 	}
 
 	if p.sole == place {
@@ -179,7 +179,7 @@ func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 		return true
 	}
 
-	for _, id := range p.sorted() {
+	for _, id := range p.sortedLimits() {
 		o := p.owners[id]
 		if slices.ContainsFunc(o.Leases(), func(l limit.Lease) bool { return l.Place == place }) {
 			o.Lost(now, place)
@@ -190,7 +190,7 @@ func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
 	return changed
 }
 
-// shared reports whether another place has or wants something.
+// shared reports whether another place has or wants a permit of this page.
 func (p *page) shared(place limit.Place) bool {
 	other := false
 	for _, o := range p.owners {
@@ -199,15 +199,16 @@ func (p *page) shared(place limit.Place) bool {
 	return other
 }
 
-// Entry is how a limit stands on its page, for people.
-type Entry struct {
+// LimitEntry is the state of a limit on its page, for people to read.
+type LimitEntry struct {
 	Resource rule.Resource
 	Numbers  limit.Numbers
 	Leases   []limit.Lease
 }
 
-// Read lists the limits on a page, and the place that has all of it in its memory, zero for none.
-func Read(body []byte) (list []Entry, sole limit.Place, err error) {
+// Read lists the limits on a page. If a place keeps the whole page in its memory, Read returns that
+// place and no list.
+func Read(body []byte) (list []LimitEntry, sole limit.Place, err error) {
 	p, err := decode(body)
 	if err != nil || p.sole != 0 {
 		if p != nil {
@@ -215,9 +216,9 @@ func Read(body []byte) (list []Entry, sole limit.Place, err error) {
 		}
 		return nil, sole, err
 	}
-	for _, id := range p.sorted() {
+	for _, id := range p.sortedLimits() {
 		o := p.owners[id]
-		list = append(list, Entry{id, o.Numbers(), o.Leases()})
+		list = append(list, LimitEntry{id, o.Numbers(), o.Leases()})
 	}
 	return list, 0, nil
 }

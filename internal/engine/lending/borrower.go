@@ -15,39 +15,39 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// KnockPause is how long the board waits between two looks for what waits.
+// KnockPause is the minimum time between two looks for waiting tasks.
 const KnockPause = 5 * time.Millisecond
 
-// Owner is the life of a node that borrows.
-type Owner interface {
-	loan.Node
-	// Serving reports whether its lease surely holds.
+// BorrowerNode is the life of a node that borrows.
+type BorrowerNode interface {
+	loan.Party
+	// Serving reports whether its lease certainly holds.
 	Serving() bool
-	// Hire has a worker of another node on the board, with no slots yet.
-	Hire(w *Worker, offer model.TaskOffer, node model.NodeID) loan.Hired
+	// Hire puts a worker of another node on the board, without slots.
+	Hire(w *LockedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired
 }
 
-// Board is that of the owner, with the tasks that wait and the workers that may have them.
+// Board is the board of the owner, with the waiting tasks and the workers.
 type Board interface {
 	loan.Board
 	Proposer
 }
 
-// Proposer is the part of a board that proposes tasks to workers; no lock of this package may be
-// held meanwhile.
+// Proposer is the part of a board that proposes tasks to workers. The caller must not hold a lock
+// of this package.
 type Proposer interface {
-	// Propose proposes what can begin.
+	// Propose proposes the tasks that can start.
 	Propose()
-	// Lend has workers of another node have so many slots.
+	// Lend sets the number of slots of workers of another node.
 	Lend(slots []loan.Slot)
-	// LetGo ends what is counted for workers of other nodes that are done, or gone.
+	// LetGo frees what is counted for workers of other nodes that are done or gone.
 	LetGo()
 }
 
-// Borrower runs the loan.Debtor of a node: it has its lock, its rounds and its timers.
+// Borrower runs the loan.Debtor of a node: its lock, its rounds and its timers.
 type Borrower struct {
 	self   model.NodeID
-	owner  Owner
+	owner  BorrowerNode
 	board  Board
 	line   peer.Line
 	kick   chan struct{} // capacity 1: there is something to do
@@ -57,20 +57,20 @@ type Borrower struct {
 	debtor *loan.Debtor
 }
 
-// hirer is an owner as the machine sees it.
+// hirer adapts an Owner to the machine.
 type hirer struct {
-	Owner
+	BorrowerNode
 
 	b *Borrower
 }
 
-// Hire has a worker on the board whose calls take the lock of the borrower.
-func (h hirer) Hire(w *loan.Worker, offer model.TaskOffer, node model.NodeID) loan.Hired {
-	return h.Owner.Hire(&Worker{h.b, w}, offer, node)
+// Hire puts a worker on the board whose calls take the lock of the borrower.
+func (h hirer) Hire(w *loan.BorrowedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired {
+	return h.BorrowerNode.Hire(&LockedWorker{h.b, w}, offer, node)
 }
 
-// NewBorrower makes the borrower of a node. It has to be connected before it runs.
-func NewBorrower(self model.NodeID, owner Owner, board Board) *Borrower {
+// NewBorrower returns the borrower of a node. The caller must connect it before it runs.
+func NewBorrower(self model.NodeID, owner BorrowerNode, board Board) *Borrower {
 	b := &Borrower{self: self, owner: owner, board: board, kick: make(chan struct{}, 1)}
 	b.debtor = loan.NewDebtor(loan.DebtorConfig{
 		Owner: hirer{owner, b}, Board: board, Pace: loan.Standard, Nudge: b.Nudge,
@@ -79,10 +79,10 @@ func NewBorrower(self model.NodeID, owner Owner, board Board) *Borrower {
 	return b
 }
 
-// Connect has it talk to other nodes on a line.
+// Connect sets the line to other nodes.
 func (b *Borrower) Connect(line peer.Line) { b.line = line }
 
-// HasOthers reports whether other nodes have workers for tasks.
+// HasOthers reports whether other nodes have task workers.
 func (b *Borrower) HasOthers() bool {
 	others := b.others.Load()
 	return others != nil && len(*others) > 0
@@ -94,7 +94,7 @@ func (b *Borrower) Covered(w queue.Want) bool {
 	return others != nil && others.Cover(w)
 }
 
-// Nudge has it look around: something may wait for a worker.
+// Nudge makes the borrower look around soon: a task may wait for a worker.
 func (b *Borrower) Nudge() {
 	select {
 	case b.kick <- struct{}{}:
@@ -132,8 +132,8 @@ func (b *Borrower) Run(ctx context.Context) {
 	}
 }
 
-// round knocks where it is time to. It reports whether to look again after a while although nothing
-// happens.
+// round sends the knocks that are due. It reports whether to look again after a while even if
+// nothing happens.
 func (b *Borrower) round() (again bool) {
 	b.mu.Lock()
 	calls, again := b.debtor.Round(time.Now())
@@ -144,7 +144,7 @@ func (b *Borrower) round() (again bool) {
 	return again
 }
 
-// Seen takes in who is there.
+// Seen takes in the members.
 func (b *Borrower) Seen(v *store.View) {
 	others := loan.OthersOf(v, b.self)
 	b.others.Store(&others)
@@ -170,26 +170,25 @@ func (b *Borrower) close() {
 	b.debtor.Close()
 }
 
-// Found is told of a claim that a worker of another living node has, if anybody has: that node is
-// asked.
+// Found reports a claim that a worker of another live node may have. The borrower asks that node.
 func (b *Borrower) Found(node model.NodeID, ref model.ClaimRef) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.debtor.Found(time.Now(), node, ref)
 }
 
-// Dropped reports whether the node of a claim has said, when nothing could be on its way to it any
-// more, that it does not have it.
+// Dropped reports whether the node of a claim has said that it does not have it, at a time when the
+// claim could no longer be in flight to it.
 func (b *Borrower) Dropped(ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.debtor.Dropped(ref)
 }
 
-// Polled takes a poll of another node.
+// Polled takes in a poll of another node.
 func (b *Borrower) Polled(from model.NodeID, p *peer.Poll, answer func([]byte)) {
 	b.mu.Lock()
-	terms, taken := b.debtor.Polled(time.Now(), from, p, func(a *peer.Answer) { answer(peer.Encode(a)) })
+	terms, taken := b.debtor.Polled(time.Now(), from, p, func(a *peer.PollReply) { answer(peer.Encode(a)) })
 	b.mu.Unlock()
 	if !taken {
 		return

@@ -1,17 +1,17 @@
-// Package lending runs the machines of package loan in a node: a Borrower has the tasks of the node
-// executed by workers of other nodes, and a Lender has its workers execute tasks of others. The
-// machines decide; here are their locks, goroutines and timers, and the line to other nodes.
+// Package lending runs the machines of package loan in a node. A Borrower lets workers of other
+// nodes execute the tasks of this node, and a Lender lets the workers of this node execute tasks of
+// others. The machines decide; this package has their locks, goroutines and timers, and the line to
+// other nodes.
 //
-// The engine has one Borrower and one Lender for each life of its node, where others share the
-// store.
+// The engine has one Borrower and one Lender for each life of its node, if nodes share the store.
 //
 // Locks, in the order in which they are taken:
 //
-//   - that of a Borrower or a Lender, then that of the board, then that of a worker's session.
-//     Neither of the first two is held while the other is taken.
-//   - A method that proposes something to workers (Proposer, and loan.Slots.Rejoin) is called with
-//     no lock of this package held: a proposal to a borrowed worker is counted by its Borrower
-//     (Worker.Expect).
-//   - The board calls Worker.Expect, Found, Dropped and Covered with its own lock not held;
-//     HasOthers, Wanted and Nudge take no lock.
+//   - The lock of a Borrower or a Lender, then the lock of the board, then the lock of a worker's
+//     session. A goroutine never holds the lock of a Borrower and of a Lender at the same time.
+//   - Methods that propose to workers (Proposer, and loan.Slots.Rejoin) are called without a lock
+//     of this package: a proposal to a borrowed worker is counted by its Borrower (Worker.Expect),
+//     which takes the lock.
+//   - The board calls Worker.Expect, Found, Dropped and Covered without its own lock. HasOthers,
+//     Wanted and Nudge take no lock.
 package lending

@@ -7,15 +7,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Handler hears what other nodes say; see peer.Handler.
-type Handler struct {
+// PeerHandler implements peer.Handler: it receives the messages of other nodes.
+type PeerHandler struct {
 	Borrower *Borrower
 	Lender   *Lender
 	Log      *slog.Logger
 }
 
-// Asked hears questions of other nodes: they lend.
-func (h Handler) Asked(from model.NodeID, question []byte, answer func([]byte)) {
+// Asked receives questions of other nodes, which are polls: they lend.
+func (h PeerHandler) Asked(from model.NodeID, question []byte, answer func([]byte)) {
 	p, err := peer.Decode[peer.Poll](question)
 	if err != nil {
 		h.Log.Warn("cannot read what another node asks; is it of another version?", "node", from.String(), "error", err)
@@ -24,8 +24,8 @@ func (h Handler) Asked(from model.NodeID, question []byte, answer func([]byte)) 
 	h.Borrower.Polled(from, p, answer)
 }
 
-// Told hears words of other nodes: they would like to borrow.
-func (h Handler) Told(from model.NodeID, word []byte) {
+// Told receives notes of other nodes, which are knocks: they want to borrow.
+func (h PeerHandler) Told(from model.NodeID, word []byte) {
 	k, err := peer.Decode[peer.Knock](word)
 	if err != nil {
 		h.Log.Warn("cannot read what another node says; is it of another version?", "node", from.String(), "error", err)

@@ -12,33 +12,33 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Lender runs the loan.Creditor of a node: it has its lock, its rounds, and a goroutine for each
-// poll.
+// Lender runs the loan.Creditor of a node: its lock, its rounds, and a goroutine for each poll.
 type Lender struct {
 	host   loan.Host
 	line   peer.Line
 	kick   chan struct{} // capacity 1: there is something to do
-	wanted atomic.Bool   // some owner has something for free slots
+	wanted atomic.Bool   // an owner has tasks for free slots
 	calls  sync.WaitGroup
 
 	mu       sync.Mutex
 	creditor *loan.Creditor
 }
 
-// NewLender makes the lender of a node. It has to be connected before it runs.
+// NewLender returns the lender of a node. The caller must connect it before it runs.
 func NewLender(self model.NodeID, host loan.Host) *Lender {
 	d := &Lender{host: host, kick: make(chan struct{}, 1)}
 	d.creditor = loan.NewCreditor(loan.CreditorConfig{Self: self, Host: host, Pace: loan.Standard, Nudge: d.Nudge})
 	return d
 }
 
-// Connect has it talk to other nodes on a line.
+// Connect sets the line to other nodes.
 func (d *Lender) Connect(line peer.Line) { d.line = line }
 
-// Wanted reports whether some owner has something for free slots.
+// Wanted reports whether an owner has tasks for free slots.
 func (d *Lender) Wanted() bool { return d.wanted.Load() }
 
-// Nudge has it look around: slots may be free, or a worker may have something to report.
+// Nudge makes the lender look around soon: slots may be free, or a worker may have something to
+// report.
 func (d *Lender) Nudge() {
 	select {
 	case d.kick <- struct{}{}:
@@ -46,7 +46,7 @@ func (d *Lender) Nudge() {
 	}
 }
 
-// with calls do with the lock held, and tells the board whether free slots are of interest.
+// with calls do with the lock held, and updates Wanted for the board.
 func (d *Lender) with(do func(c *loan.Creditor)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,7 +75,7 @@ func (d *Lender) Run(ctx context.Context) {
 	}
 }
 
-// close waits for the polls that are under way. All slots are the workers' own again.
+// close waits for the polls in flight. Then all slots belong to the workers again.
 func (d *Lender) close() {
 	d.calls.Wait()
 	d.mu.Lock()
@@ -85,25 +85,25 @@ func (d *Lender) close() {
 	}
 }
 
-// Seen takes in who is there and who owns what.
+// Seen takes in the members and the owners of shards.
 func (d *Lender) Seen(v *store.View) {
 	var home []loan.Lent
 	d.with(func(c *loan.Creditor) { home = c.Seen(v) })
 	loan.Regain(home)
 }
 
-// Knocked takes a word of an owner.
+// Knocked takes in a knock of an owner.
 func (d *Lender) Knocked(from model.NodeID, k *peer.Knock) {
 	d.with(func(c *loan.Creditor) { c.Knocked(from, k) })
 }
 
-// Over tells the node that has made a claim soon that it has ended, if that does not own the run
-// any more.
+// Over informs the node that has made an ended claim, soon, if that node no longer owns the run.
 func (d *Lender) Over(ref model.ClaimRef, maker model.NodeID) {
 	d.with(func(c *loan.Creditor) { c.Over(ref, maker) })
 }
 
-// round begins the polls that are due. It returns how long nothing is due by itself; 0 for ever.
+// round starts the polls that are due. It returns how long to wait until another is due by time; 0
+// for never.
 func (d *Lender) round(ctx context.Context) time.Duration {
 	d.mu.Lock()
 	polls, wait := d.creditor.Round(time.Now())
@@ -115,13 +115,13 @@ func (d *Lender) round(ctx context.Context) time.Duration {
 }
 
 // poll asks an owner once.
-func (d *Lender) poll(ctx context.Context, p *loan.Poll) {
+func (d *Lender) poll(ctx context.Context, p *loan.OpenPoll) {
 	brief, cancel := context.WithTimeout(ctx, loan.Standard.CallTimeout)
 	raw, err := d.line.Call(brief, p.Node, peer.Encode(&p.Letter))
 	cancel()
-	var a *peer.Answer
+	var a *peer.PollReply
 	if err == nil {
-		a, err = peer.Decode[peer.Answer](raw)
+		a, err = peer.Decode[peer.PollReply](raw)
 	}
 
 	if err != nil {
@@ -132,7 +132,6 @@ func (d *Lender) poll(ctx context.Context, p *loan.Poll) {
 
 	var fresh []peer.Entry
 	d.with(func(c *loan.Creditor) { fresh = c.Heard(time.Now(), p, a) })
-	home, kept := p.Home(a, loan.CarryOut(d.host, p.Node, fresh))
-	loan.Regain(home)
-	d.with(func(c *loan.Creditor) { c.Done(time.Now(), p, a, len(fresh), kept) })
+	loan.Regain(p.Home(a, loan.CarryOut(d.host, p.Node, fresh)))
+	d.with(func(c *loan.Creditor) { c.Done(time.Now(), p, a) })
 }

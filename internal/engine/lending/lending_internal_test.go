@@ -22,11 +22,11 @@ var (
 	claim           = model.ClaimRef{TaskRef: model.TaskRef{Address: model.Address{Tenant: want.Tenant, Type: "task:work", Key: "k"}, ID: model.TaskStep}, Claim: 1}
 )
 
-// lent is the worker of the host as a poll has it, with a slot for whoever is asked.
-var lent = []peer.Worker{{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Lend: 1}}
+// lent is the worker of the host in a poll, with one slot for the polled owner.
+var lent = []peer.PollWorker{{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Lend: 1}}
 
-// owner is a node with one task, for which it has no worker: board, lane and session of the
-// borrowed worker in one.
+// owner is a node with one task and no worker for it: board, lane and session of the borrowed
+// worker in one.
 type owner struct {
 	t        *testing.T
 	borrower *Borrower
@@ -35,7 +35,7 @@ type owner struct {
 	mu        sync.Mutex
 	waits     bool // the task waits for a worker
 	held      bool // the claim is held
-	worker    *Worker
+	worker    *LockedWorker
 	reports   int
 	given     []model.ClaimRef
 	proposals int
@@ -47,7 +47,7 @@ func newOwner(t *testing.T) *owner {
 	return o
 }
 
-// proposes counts proposals. It reports false when a proposal would wait for a lock that its caller
+// proposes counts proposals. It returns false if a proposal would wait for a lock that its caller
 // holds.
 func (o *owner) proposes() bool {
 	if o.alone {
@@ -81,7 +81,8 @@ func (o *owner) Lend(slots []loan.Slot) {
 	if begins {
 		w.Expect(1)
 		if !o.alone {
-			go w.Execute([]model.Claim{{Ref: claim}}) // as its lane does, once it is stored
+			// as its lane does, once the claim is committed
+			go w.Execute([]model.Claim{{Ref: claim}})
 		}
 	}
 }
@@ -109,7 +110,7 @@ func (*owner) KeptFor() map[model.NodeID]bool           { return nil }
 func (*owner) Alive(model.NodeID) bool                   { return true }
 func (*owner) Serving() bool                             { return true }
 func (*owner) LookAround()                               {}
-func (o *owner) Lane(model.ClaimRef) loan.Lane           { return o }
+func (o *owner) Lane(model.ClaimRef) loan.ClaimLane      { return o }
 func (*owner) Attach(_ model.ClaimRef, _ queue.WorkerID) {}
 func (*owner) Progress(model.ClaimRef, model.Payload)    {}
 func (*owner) Lose(model.ClaimRef)                       {}
@@ -128,18 +129,18 @@ func (o *owner) Report(r *model.TaskReport, _ queue.WorkerID) {
 	go o.worker.Settled(r.Ref, nil)
 }
 
-func (o *owner) Hire(w *Worker, _ model.TaskOffer, _ model.NodeID) loan.Hired {
+func (o *owner) Hire(w *LockedWorker, _ model.TaskOffer, _ model.NodeID) loan.Hired {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.worker = w
 	return o
 }
 
-// poll has the host poll; the answer is nil when there is none yet.
-func (o *owner) poll(p *peer.Poll) (answer *peer.Answer) {
+// poll makes the host poll; the answer is nil if there is none yet.
+func (o *owner) poll(p *peer.Poll) (answer *peer.PollReply) {
 	o.borrower.Polled(hostID, p, func(body []byte) {
 		var err error
-		if answer, err = peer.Decode[peer.Answer](body); err != nil {
+		if answer, err = peer.Decode[peer.PollReply](body); err != nil {
 			o.t.Error(err)
 		}
 	})
@@ -151,14 +152,14 @@ func (*owner) Lists(_, _ map[model.ClaimRef]bool) []model.ClaimRef { return nil 
 func (*owner) Lets(model.ClaimRef)                                 {}
 func (*owner) Dismiss()                                            {}
 
-// host is a node with one worker of one slot, which ends what it gets after a second.
+// host is a node with one worker of one slot, which ends a claim after a second.
 type host struct {
 	lender *Lender
 
 	mu             sync.Mutex
 	lent           int
 	held, reported bool
-	told           bool // the report is on its way
+	told           bool // the report is in flight
 	taken, settled int
 }
 
@@ -168,15 +169,15 @@ func newHost() *host {
 	return h
 }
 
-func (*host) Alive(model.NodeID) bool       { return true }
-func (*host) LookAround()                   {}
-func (*host) GiveBack([]model.ClaimRef)     {}
-func (*host) Lane(model.ClaimRef) loan.Lane { return nil }
-func (h *host) Workers() []loan.Own         { return []loan.Own{h} }
-func (*host) Offer() *model.TaskOffer       { return &offer }
-func (*host) Rejoin()                       {}
-func (*host) Deliver(model.ClaimRef)        {}
-func (*host) Stop(model.ClaimRef, bool)     {}
+func (*host) Alive(model.NodeID) bool            { return true }
+func (*host) LookAround()                        {}
+func (*host) GiveBack([]model.ClaimRef)          {}
+func (*host) Lane(model.ClaimRef) loan.ClaimLane { return nil }
+func (h *host) Workers() []loan.Own              { return []loan.Own{h} }
+func (*host) Offer() *model.TaskOffer            { return &offer }
+func (*host) Rejoin()                            {}
+func (*host) Deliver(model.ClaimRef)             {}
+func (*host) Stop(model.ClaimRef, bool)          {}
 
 func (h *host) Idle() int {
 	h.mu.Lock()
@@ -255,23 +256,23 @@ func (h *host) Settle(model.ClaimRef, error) {
 	h.reported = false
 }
 
-// line joins the two. It loses answers, and has some come twice.
+// line connects the two. It loses answers, and duplicates some messages.
 type line struct {
 	o     *owner
 	h     *host
-	lose  func(a *peer.Answer) bool
+	lose  func(a *peer.PollReply) bool
 	twice bool
 }
 
 func (l *line) Call(ctx context.Context, _ model.NodeID, question []byte) ([]byte, error) {
 	answers := make(chan []byte, 1)
-	Handler{Borrower: l.o.borrower}.Asked(hostID, question, func(body []byte) {
-		if a, err := peer.Decode[peer.Answer](body); err != nil || !l.lose(a) {
+	PeerHandler{Borrower: l.o.borrower}.Asked(hostID, question, func(body []byte) {
+		if a, err := peer.Decode[peer.PollReply](body); err != nil || !l.lose(a) {
 			answers <- body
 		}
 	})
 	if l.twice {
-		Handler{Borrower: l.o.borrower}.Asked(hostID, question, func([]byte) { l.o.t.Error("the same poll is answered twice") })
+		PeerHandler{Borrower: l.o.borrower}.Asked(hostID, question, func([]byte) { l.o.t.Error("the same poll is answered twice") })
 	}
 	select {
 	case body := <-answers:
@@ -281,10 +282,10 @@ func (l *line) Call(ctx context.Context, _ model.NodeID, question []byte) ([]byt
 	}
 }
 
-func (l *line) Tell(_ model.NodeID, word []byte) { Handler{Lender: l.h.lender}.Told(ownerID, word) }
+func (l *line) Tell(_ model.NodeID, word []byte) { PeerHandler{Lender: l.h.lender}.Told(ownerID, word) }
 
-// A task goes to a worker of another node and its report comes back, although every answer is lost
-// the first time and every poll comes twice. The slot is the worker's own again then.
+// A task goes to a worker of another node and its report comes back, although each answer is lost
+// the first time and each poll arrives twice. Afterwards the slot belongs to the worker again.
 func TestTaskGoesAndComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -292,7 +293,7 @@ func TestTaskGoesAndComesBack(t *testing.T) {
 		var mu sync.Mutex
 		var lost []string
 
-		l := &line{o: o, h: h, twice: true, lose: func(a *peer.Answer) bool {
+		l := &line{o: o, h: h, twice: true, lose: func(a *peer.PollReply) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, e := range a.Entries {
@@ -322,7 +323,7 @@ func TestTaskGoesAndComesBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		cancel()
 		running.Wait()
-		// a lane knows a report that comes again
+		// A lane recognizes a repeated report.
 		if h.taken != 1 || o.reports == 0 || h.settled != 1 {
 			t.Errorf("the task was handed over %d times, reported %d times and settled %d times", h.taken, o.reports, h.settled)
 		}
@@ -335,11 +336,11 @@ func TestTaskGoesAndComesBack(t *testing.T) {
 	})
 }
 
-// A proposal to a borrowed worker is counted under the lock of the borrower. So nothing is proposed
-// while that is held: not when a worker comes, goes, or dies with its node.
+// A proposal to a borrowed worker is counted under the lock of the borrower. So nothing may be
+// proposed while that lock is held: not when a worker joins, leaves, or dies with its node.
 func TestNothingIsProposedUnderTheLock(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // no timer rings before the test is over
+	synctest.Test(t, func(t *testing.T) { // no timer fires before the test is over
 		o := newOwner(t)
 		o.alone = true
 		if o.poll(&peer.Poll{Seq: 1, Workers: lent}) != nil {
@@ -359,8 +360,8 @@ func TestNothingIsProposedUnderTheLock(t *testing.T) {
 	})
 }
 
-// A node that has heard of a claim and does not list it does not execute it: the claim is given
-// back. One that may be on its way to the node is not.
+// A node that was sent a claim and does not list it does not execute it: the claim is given back. A
+// claim that may be in flight to the node is not.
 func TestClaimThatIsNotListedIsGivenBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -7,43 +7,43 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Worker is a worker of another node, as the board and the lanes see it: a loan.Worker under the
-// lock of its borrower.
-type Worker struct {
+// LockedWorker is a worker of another node, as the board and the lanes see it: a
+// loan.BorrowedWorker under the lock of its borrower.
+type LockedWorker struct {
 	b *Borrower
-	w *loan.Worker
+	w *loan.BorrowedWorker
 }
 
-// Expect tells that so many claims by a borrowed worker are on their way to the store.
-func (w *Worker) Expect(count int) {
+// Expect says that the given number of claims by the worker are being committed.
+func (w *LockedWorker) Expect(count int) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.w.Expect(count)
 }
 
-// Execute is for lanes.
-func (w *Worker) Execute(claims []model.Claim) {
+// Execute implements model.TaskWorker.
+func (w *LockedWorker) Execute(claims []model.Claim) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.w.Execute(time.Now(), claims)
 }
 
-// Stop is for lanes.
-func (w *Worker) Stop(ref model.ClaimRef, why model.StopReason) {
+// Stop implements model.TaskWorker.
+func (w *LockedWorker) Stop(ref model.ClaimRef, why model.StopReason) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.w.Stop(time.Now(), ref, why == model.StopCanceled)
 }
 
-// Settled is for lanes.
-func (w *Worker) Settled(ref model.ClaimRef, err error) {
+// Settled implements model.TaskWorker.
+func (w *LockedWorker) Settled(ref model.ClaimRef, err error) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.w.Settled(time.Now(), ref, err)
 }
 
-// Unsettled is told that a report came to the wrong owner: its node tells the right one.
-func (w *Worker) Unsettled(ref model.ClaimRef) {
+// Unsettled says that a report reached the wrong owner: its node sends it to the right one.
+func (w *LockedWorker) Unsettled(ref model.ClaimRef) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
 	w.w.Unsettled(time.Now(), ref)

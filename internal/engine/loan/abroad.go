@@ -7,45 +7,46 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Abroad is what a worker has to do with runs of other nodes: which of its slots they use, and what
-// they have not been told yet. What the worker executes and has reported is known to its session,
-// which passes it in. The zero value is a worker that has nothing abroad.
+// Abroad records what a worker has to do with runs of other nodes: which of its slots they use, and
+// what their owners do not know yet. The session of the worker knows which claims the worker
+// executes and has reported, and passes them in. The zero value is a worker without claims of other
+// nodes.
 type Abroad struct {
 	lent int                     // slots that another node may use now
-	held map[model.ClaimRef]bool // claims that the board of this node does not know of
-	// makers are the nodes that have handed over what is held or reported. Each counts its claims
-	// as long as they are listed to it, whoever owns the runs meanwhile.
+	held map[model.ClaimRef]bool // claims that the board of this node does not know
+	// makers are the nodes that have handed over the held or reported claims. A maker counts its
+	// claims as long as they are listed to it, even if another node owns the runs by now.
 	makers map[model.ClaimRef]model.NodeID
-	// reported are claims whose report another node has to settle, and whether it has not been told
-	// yet.
+	// reported are claims whose report another node must settle. The value is true until that node
+	// has received the report.
 	reported map[model.ClaimRef]bool
 	news     map[model.ClaimRef]News
 	seq      uint64
 }
 
-// News is what the owner of a claim is to hear of it.
+// News is what the owner of a claim must learn about it.
 type News struct {
 	Seq      uint64 // 0 for none
 	Beat     bool
 	Progress *model.Payload
 }
 
-// Fresh is a claim that may be of another owner, and whether there is news of it.
+// Fresh is a claim that may belong to another owner, and whether there is news of it.
 type Fresh struct {
 	Ref  model.ClaimRef
 	News bool
 }
 
-// Slots is how many slots of the worker are lent, or taken by claims of other owners.
+// Slots returns how many slots of the worker are lent, or taken by claims of other owners.
 func (a *Abroad) Slots() int { return a.lent + len(a.held) }
 
-// Lend notes that another node may use so many more slots, or fewer.
+// Lend changes the number of slots that another node may use by n.
 func (a *Abroad) Lend(n int) { a.lent += n }
 
-// Lent is how many slots another node may use now.
+// Lent returns how many slots another node may use now.
 func (a *Abroad) Lent() int { return a.lent }
 
-// Take notes that claims which another node has made take slots.
+// Take records that claims of another node take slots.
 func (a *Abroad) Take(claims []model.Claim, maker model.NodeID) {
 	if a.makers == nil {
 		a.makers = map[model.ClaimRef]model.NodeID{}
@@ -56,7 +57,7 @@ func (a *Abroad) Take(claims []model.Claim, maker model.NodeID) {
 	}
 }
 
-// Untake takes that back: the worker leaves.
+// Untake undoes Take: the worker leaves.
 func (a *Abroad) Untake(claims []model.Claim) {
 	for i := range claims {
 		a.Free(claims[i].Ref)
@@ -71,9 +72,10 @@ func (a *Abroad) hold(ref model.ClaimRef) {
 	a.held[ref] = true
 }
 
-// Free ends what the worker has of a claim that it does not execute any more. It reports whether a
-// slot is free by that, because the claim was one of another owner. News of it is not told any
-// more: the owner would be polled for it again and again, and hear nothing.
+// Free drops a claim that the worker no longer executes. It reports whether that frees a slot,
+// because the claim belonged to another owner. It also drops news of the claim: a poll lists only
+// claims that the worker has, so this node would poll the owner again and again and never deliver
+// the news.
 func (a *Abroad) Free(ref model.ClaimRef) bool {
 	delete(a.news, ref)
 	if len(a.held) == 0 || !a.held[ref] {
@@ -86,16 +88,16 @@ func (a *Abroad) Free(ref model.ClaimRef) bool {
 // Holds reports whether a claim takes a slot for another owner.
 func (a *Abroad) Holds(ref model.ClaimRef) bool { return a.held[ref] }
 
-// Unmake forgets who has handed over a claim that has ended, and returns it; zero for a claim of
-// this node.
+// Unmake forgets which node has handed over an ended claim, and returns that node; zero for a claim
+// of this node.
 func (a *Abroad) Unmake(ref model.ClaimRef) model.NodeID {
 	maker := a.makers[ref]
 	delete(a.makers, ref)
 	return maker
 }
 
-// Moved notes that the shards of claims which the worker executes are not ours any more, or have
-// become so. It returns those that have.
+// Moved notes that the shards of claims that the worker executes now belong to another node, or to
+// this one. It returns the claims that have come to this node.
 func (a *Abroad) Moved(executes iter.Seq[model.ClaimRef], shard func(model.ClaimRef) bool, ours bool) (come []model.ClaimRef) {
 	for ref := range executes {
 		switch {
@@ -110,7 +112,7 @@ func (a *Abroad) Moved(executes iter.Seq[model.ClaimRef], shard func(model.Claim
 	return come
 }
 
-// Note keeps what the owner of a claim, which is another node, is to hear.
+// Note keeps news for the node that owns the run of a claim.
 func (a *Abroad) Note(ref model.ClaimRef, progress *model.Payload) {
 	if a.news == nil {
 		a.news = map[model.ClaimRef]News{}
@@ -124,14 +126,14 @@ func (a *Abroad) Note(ref model.ClaimRef, progress *model.Payload) {
 	a.news[ref] = n
 }
 
-// NewsOf is what the owner of a claim is to hear.
+// NewsOf returns the news of a claim.
 func (a *Abroad) NewsOf(ref model.ClaimRef) News { return a.news[ref] }
 
-// Last is the number of the last news.
+// Last returns the number of the last news.
 func (a *Abroad) Last() uint64 { return a.seq }
 
-// Untold reports whether there is progress up to a number of news that no owner has heard. News of
-// claims that the worker does not execute is forgotten.
+// Untold reports whether there is progress, up to the given number, that its owner has not
+// received. It drops the news of claims that the worker does not execute.
 func (a *Abroad) Untold(last uint64, executes func(model.ClaimRef) bool) (untold bool) {
 	for ref, n := range a.news {
 		if !executes(ref) {
@@ -143,7 +145,7 @@ func (a *Abroad) Untold(last uint64, executes func(model.ClaimRef) bool) (untold
 	return untold
 }
 
-// Report has the owner of a claim, which is another node, told how it ended.
+// Report queues the report of a claim for the node that owns its run.
 func (a *Abroad) Report(ref model.ClaimRef) {
 	if a.reported == nil {
 		a.reported = map[model.ClaimRef]bool{}
@@ -151,19 +153,19 @@ func (a *Abroad) Report(ref model.ClaimRef) {
 	a.reported[ref] = true
 }
 
-// Homeward takes back a report that another node was to settle, because the run has become ours. It
-// reports false when there is none.
+// Homeward takes back a report that another node was to settle, because this node now owns the run.
+// It returns false if there is no report.
 func (a *Abroad) Homeward(ref model.ClaimRef) bool {
 	_, abroad := a.reported[ref]
 	delete(a.reported, ref)
 	return abroad
 }
 
-// Settled forgets a report.
+// Settled drops a report.
 func (a *Abroad) Settled(ref model.ClaimRef) { delete(a.reported, ref) }
 
-// Told forgets news that the owner has heard, unless there is newer one: a report that was made
-// while a heartbeat of the same claim was on its way has not been heard.
+// Told drops news that the owner has received, unless there is newer news: a report that was made
+// while a heartbeat of the same claim was in flight has not arrived.
 func (a *Abroad) Told(refs map[model.ClaimRef]uint64) {
 	for ref, seq := range refs {
 		switch {
@@ -175,10 +177,10 @@ func (a *Abroad) Told(refs map[model.ClaimRef]uint64) {
 	}
 }
 
-// toldReport stands for the report of a claim among the numbers of news that were told.
+// toldReport stands for the report of a claim among the numbers of news.
 const toldReport = 0
 
-// All are the claims that may be of another owner.
+// All returns the claims that may belong to another owner.
 func (a *Abroad) All() []Fresh {
 	all := make([]Fresh, 0, len(a.held)+len(a.news)+len(a.reported))
 	for ref, fresh := range a.reported {
@@ -195,37 +197,49 @@ func (a *Abroad) All() []Fresh {
 	return all
 }
 
-// List is what a node is told: everything of runs that are foreign, or from that node, with news
-// and reports of what it owns, as far as there is room. It returns which those are.
-func (a *Abroad) List(
-	to model.NodeID, executes iter.Seq[model.ClaimRef], reports iter.Seq2[model.ClaimRef, *model.TaskReport], foreign, owned func(model.ClaimRef) bool, room *int,
-) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
+// Listing is the input of Abroad.List.
+type Listing struct {
+	To model.NodeID // the node that is polled
+	// Executes and Reports are what the session of the worker knows: the claims that the worker
+	// executes, and its reports that are not settled.
+	Executes iter.Seq[model.ClaimRef]
+	Reports  iter.Seq2[model.ClaimRef, *model.TaskReport]
+	// Foreign reports whether another node owns the run of a claim, and Owned whether To does.
+	Foreign, Owned func(model.ClaimRef) bool
+	// Room is how many bytes of progress and outputs fit. List subtracts what it uses.
+	Room *int
+}
+
+// List returns what a poll tells a node: all claims of foreign runs and all claims from that node,
+// with news and reports for what it owns as far as there is room. sent says which news and reports
+// are included.
+func (a *Abroad) List(l Listing) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	sent = map[model.ClaimRef]uint64{}
-	for ref := range executes {
-		abroad := foreign(ref)
-		if !abroad && a.makers[ref] != to {
+	for ref := range l.Executes {
+		abroad := l.Foreign(ref)
+		if !abroad && a.makers[ref] != l.To {
 			continue
 		}
 		h := peer.Hold{Ref: ref}
-		if n := a.news[ref]; n.Seq != 0 && abroad && owned(ref) && (n.Progress == nil || *room > 0) {
+		if n := a.news[ref]; n.Seq != 0 && abroad && l.Owned(ref) && (n.Progress == nil || *l.Room > 0) {
 			h.Beat, h.Progress = n.Beat, n.Progress
 			if n.Progress != nil {
-				*room -= n.Progress.Size()
+				*l.Room -= n.Progress.Size()
 			}
 			sent[ref] = n.Seq
 		}
 		holds = append(holds, h)
 	}
 
-	for ref, r := range reports {
-		abroad := foreign(ref)
-		if !abroad && a.makers[ref] != to {
+	for ref, r := range l.Reports {
+		abroad := l.Foreign(ref)
+		if !abroad && a.makers[ref] != l.To {
 			continue
 		}
 		h := peer.Hold{Ref: ref}
-		if _, ours := a.reported[ref]; ours && abroad && *room > 0 && owned(ref) {
+		if _, ours := a.reported[ref]; ours && abroad && *l.Room > 0 && l.Owned(ref) {
 			h.Report = r
-			*room -= r.Output.Size()
+			*l.Room -= r.Output.Size()
 			sent[ref] = toldReport
 		}
 		holds = append(holds, h)

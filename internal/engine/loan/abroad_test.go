@@ -16,8 +16,8 @@ var (
 
 func always(model.ClaimRef) bool { return true }
 
-// A report is made while a heartbeat of the same claim is on its way to the owner. The answer to
-// the heartbeat says nothing about the report, which is told at once.
+// A report is made while a heartbeat of the same claim is in flight to the owner. The answer to the
+// heartbeat says nothing about the report, which is sent at once.
 func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	t.Parallel()
 	var a loan.Abroad
@@ -25,7 +25,7 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	a.Note(claim.Ref, nil)
 	room := 1 << 20
 	none := maps.All(map[model.ClaimRef]*model.TaskReport{})
-	holds, sent := a.List(maker, slices.Values([]model.ClaimRef{claim.Ref}), none, always, always, &room)
+	holds, sent := a.List(loan.Listing{To: maker, Executes: slices.Values([]model.ClaimRef{claim.Ref}), Reports: none, Foreign: always, Owned: always, Room: &room})
 	if len(holds) != 1 || !holds[0].Beat {
 		t.Fatalf("%+v, want the heartbeat", holds)
 	}
@@ -37,7 +37,7 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 		t.Errorf("%+v, want a report that is news", all)
 	}
 	report := map[model.ClaimRef]*model.TaskReport{claim.Ref: {Ref: claim.Ref}}
-	holds, sent = a.List(maker, slices.Values([]model.ClaimRef(nil)), maps.All(report), always, always, &room)
+	holds, sent = a.List(loan.Listing{To: maker, Executes: slices.Values([]model.ClaimRef(nil)), Reports: maps.All(report), Foreign: always, Owned: always, Room: &room})
 	if len(holds) != 1 || holds[0].Report == nil {
 		t.Fatalf("%+v, want the report", holds)
 	}
@@ -51,8 +51,8 @@ func TestReportIsToldAfterAHeartbeat(t *testing.T) {
 	}
 }
 
-// A claim ends before its last heartbeat was told. The heartbeat is not news any more: nothing
-// would carry it to the owner, which would be polled for it for ever.
+// A claim ends before its last heartbeat was sent. The heartbeat is dropped: no poll would carry
+// it, and this node would poll the owner for it without end.
 func TestNewsEndsWithItsClaim(t *testing.T) {
 	t.Parallel()
 	var a loan.Abroad

@@ -13,22 +13,22 @@ import (
 
 const (
 	mostLent     = 1000
-	progressSize = 4 << 20 // of what one poll tells, beyond one more
+	progressSize = 4 << 20 // bounds the progress of one poll, plus one more
 )
 
-// CreditorConfig is what a Creditor needs.
+// CreditorConfig configures a Creditor.
 type CreditorConfig struct {
 	Self model.NodeID
 	Host Host
 	Pace Pace
-	// Nudge is called when a round should be made soon.
+	// Nudge asks the caller to call Round soon.
 	Nudge func()
 }
 
-// Creditor is how workers of a node execute tasks of runs that other nodes own. It polls an owner
-// that has knocked while slots are free for what waits there, and one whose claims are held here;
-// with the poll goes what the workers have to report. A report is a fact that the owner decides
-// about as about any other: the same one twice counts once.
+// Creditor lets workers of a node execute tasks of runs that other nodes own. It polls an owner
+// that has knocked, while slots are free for the tasks that wait there, and an owner whose claims
+// are held here. A poll carries the reports of the workers. The owner decides about a report as
+// about any other: a repeated report counts once.
 type Creditor struct {
 	cfg   CreditorConfig
 	view  *store.View
@@ -36,37 +36,39 @@ type Creditor struct {
 	ended map[model.ClaimRef]time.Time
 }
 
-// loan is what there is between this node and an owner.
+// loan is the state between this node and an owner.
 type loan struct {
 	node   model.NodeID
 	seq    uint64 // of the last poll
 	stream model.RunID
 	seen   uint64
 	wants  []queue.Want
-	// what it has knocked for while it was being asked: its answer may not know of that
-	since   []peer.Want
+	// since is what the owner has knocked for during a poll: the answer to the poll may not include
+	// it.
+	since   []peer.WantedTasks
 	poll    bool // at once
 	calling bool
 	polled  time.Time // when the last answered poll was sent
-	after   time.Time // no poll before
+	after   time.Time // no poll before this time
 	pause   time.Duration
-	kept    []Lent // slots that stay lent, because claims for them are on their way
+	kept    []Lent // slots that stay lent, because claims for them are in flight
 }
 
 // Lent are slots of a worker that an owner may use.
 type Lent struct {
 	Own   Own
 	Count int
-	// it has got more claims than slots were lent: a claim may come after its poll was answered
+	// More says that the worker got more claims than slots were lent: a claim may arrive after its
+	// poll was answered.
 	More bool
 }
 
-// NewCreditor makes a Creditor.
+// NewCreditor returns a Creditor.
 func NewCreditor(cfg CreditorConfig) *Creditor {
 	return &Creditor{cfg: cfg, loans: map[model.NodeID]*loan{}, ended: map[model.ClaimRef]time.Time{}}
 }
 
-// Wanted reports whether some owner has something for free slots.
+// Wanted reports whether an owner has tasks for free slots.
 func (c *Creditor) Wanted() bool {
 	for _, l := range c.loans {
 		if len(l.wants) > 0 {
@@ -76,22 +78,22 @@ func (c *Creditor) Wanted() bool {
 	return false
 }
 
-// Close forgets all owners, when no poll is under way any more. It returns the slots that stay
-// lent: they are the workers' own again, because workers outlive this life of the node.
+// Close drops all owners. The caller must call it after the last poll has ended. It returns the
+// slots that are still lent: they belong to the workers again, which outlive this life of the node.
 func (c *Creditor) Close() (home []Lent) {
-	for _, l := range c.sorted() {
+	for _, l := range c.sortedLoans() {
 		home = append(home, l.kept...)
 	}
 	clear(c.loans)
 	return home
 }
 
-// Seen takes in which nodes there are and who owns what. It returns slots that were lent to nodes
+// Seen takes in the members and the owners of shards. It returns the slots that were lent to nodes
 // that are gone.
 func (c *Creditor) Seen(v *store.View) (home []Lent) {
 	c.view = v
-	for _, l := range c.sorted() {
-		if !l.calling && !c.lives(l.node) {
+	for _, l := range c.sortedLoans() {
+		if !l.calling && !c.isAlive(l.node) {
 			delete(c.loans, l.node)
 			home = append(home, l.kept...)
 		}
@@ -100,15 +102,15 @@ func (c *Creditor) Seen(v *store.View) (home []Lent) {
 	return home
 }
 
-func (c *Creditor) lives(node model.NodeID) bool {
+func (c *Creditor) isAlive(node model.NodeID) bool {
 	return slices.ContainsFunc(c.view.Members, func(m store.Member) bool { return m.ID == node })
 }
 
-// Knocked takes a word of an owner.
+// Knocked takes in a knock of an owner.
 func (c *Creditor) Knocked(from model.NodeID, k *peer.Knock) {
 	l := c.loan(from)
 	if len(k.Wants) > 0 {
-		l.want(k.Wants)
+		l.setWants(k.Wants)
 		if l.calling {
 			l.since = k.Wants
 		}
@@ -127,26 +129,26 @@ func (c *Creditor) loan(node model.NodeID) *loan {
 	return l
 }
 
-// sorted are all loans, in the order of their nodes.
-func (c *Creditor) sorted() []*loan {
+// sortedLoans returns all loans, in the order of their nodes.
+func (c *Creditor) sortedLoans() []*loan {
 	return slices.SortedFunc(maps.Values(c.loans), func(a, b *loan) int { return compareNodes(a.node, b.node) })
 }
 
-func (l *loan) want(wants []peer.Want) {
+func (l *loan) setWants(wants []peer.WantedTasks) {
 	l.wants = l.wants[:0]
 	for _, w := range wants {
 		l.wants = append(l.wants, queue.Want(w))
 	}
 }
 
-// owner is who owns the run of a claim, as far as this node knows.
+// owner returns the node that owns the run of a claim, as far as this node knows.
 func (c *Creditor) owner(ref model.ClaimRef) model.NodeID {
 	return c.view.Owners[ref.Address.Shard(len(c.view.Owners))].Node
 }
 
-// Round returns the polls that are due, and how long nothing is due by itself; 0 for ever. Each
-// poll ends with a call of Failed, or of Heard and Done.
-func (c *Creditor) Round(now time.Time) (polls []*Poll, wait time.Duration) {
+// Round returns the polls that are due, and how long to wait until another is due by time; 0 for
+// never. Each poll ends with a call of Failed, or of Heard and Done.
+func (c *Creditor) Round(now time.Time) (polls []*OpenPoll, wait time.Duration) {
 	if c.view == nil {
 		return nil, 0
 	}
@@ -158,13 +160,13 @@ func (c *Creditor) Round(now time.Time) (polls []*Poll, wait time.Duration) {
 	}
 
 	workers := c.cfg.Host.Workers()
-	held, news := c.held(workers)
+	held, news := c.heldNodes(workers)
 	maps.DeleteFunc(c.ended, func(_ model.ClaimRef, at time.Time) bool { return now.Sub(at) > c.cfg.Pace.RememberFor })
 	for node := range held {
 		c.loan(node)
 	}
 
-	for _, l := range c.sorted() {
+	for _, l := range c.sortedLoans() {
 		if l.calling {
 			continue
 		}
@@ -191,9 +193,9 @@ func (c *Creditor) Round(now time.Time) (polls []*Poll, wait time.Duration) {
 	return polls, wait
 }
 
-// held are the nodes that own runs of which workers hold something, and those that are to hear
-// news. What has become ours is delivered.
-func (c *Creditor) held(workers []Own) (held, news map[model.NodeID]bool) {
+// heldNodes returns the nodes that own runs of held claims, and the ones that must receive news. It
+// delivers news of runs that this node owns by now.
+func (c *Creditor) heldNodes(workers []Own) (held, news map[model.NodeID]bool) {
 	held, news = map[model.NodeID]bool{}, map[model.NodeID]bool{}
 	for _, s := range workers {
 		s.Each(func(ref model.ClaimRef, fresh bool) {
@@ -209,19 +211,19 @@ func (c *Creditor) held(workers []Own) (held, news map[model.NodeID]bool) {
 	return held, news
 }
 
-// lendable reports whether some worker has free slots for what an owner wants.
+// lendable reports whether a worker has free slots for what an owner wants.
 func (l *loan) lendable(workers []Own) bool {
-	return slices.ContainsFunc(workers, func(s Own) bool { return l.wantsOf(s) && s.Idle() > 0 })
+	return slices.ContainsFunc(workers, func(s Own) bool { return l.wantsTasksOf(s) && s.Idle() > 0 })
 }
 
-func (l *loan) wantsOf(s Own) bool {
+func (l *loan) wantsTasksOf(s Own) bool {
 	return slices.ContainsFunc(l.wants, func(w queue.Want) bool { return covers(s.Offer(), w) })
 }
 
-// Over has the node that made a claim polled soon, if that does not know that the claim has ended
-// because it does not own the run any more: its permit is free.
+// Over schedules a poll of the node that made an ended claim, if that node no longer owns the run:
+// it does not know that the claim has ended and its permit is free.
 func (c *Creditor) Over(ref model.ClaimRef, maker model.NodeID) {
-	if c.view == nil || c.owner(ref) == maker || !c.lives(maker) {
+	if c.view == nil || c.owner(ref) == maker || !c.isAlive(maker) {
 		return
 	}
 	c.loan(maker).poll = true

@@ -12,27 +12,27 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// WantLines is how many lines of waiting tasks are looked at.
+// WantLines is how many lines of waiting tasks the board visits.
 const WantLines = 256
 
 const answerBytes = 4 << 20
 
-// DebtorConfig is what a Debtor needs.
+// DebtorConfig configures a Debtor.
 type DebtorConfig struct {
 	Owner Owner
 	Board Board
 	Pace  Pace
-	// Nudge is called when a round should be made soon.
+	// Nudge asks the caller to call Round soon.
 	Nudge func()
-	// NewStream makes up the name of a stream of entries.
+	// NewStream draws the name of a stream of entries.
 	NewStream func() model.RunID
 }
 
-// Debtor is how the tasks of a node get to workers of other nodes. It knocks at nodes whose workers
-// could take what nobody here can; they poll, and lend some of their slots until they are answered.
-// A worker that has polled is on the board like any other, under its name in histories, but with no
-// more slots than are lent just now. What the lanes tell it is kept in a stream until a poll says
-// that it has arrived.
+// Debtor brings the tasks of a node to workers of other nodes. It knocks at nodes whose workers
+// could take tasks that no worker here can. They poll, and lend some of their slots until the
+// answer. A worker that has polled is on the board like any other, under its name in histories, but
+// only with the slots that are lent at the moment. The Debtor keeps what the lanes send to it in a
+// stream until a poll says that it has arrived.
 type Debtor struct {
 	cfg     DebtorConfig
 	others  Others
@@ -41,7 +41,7 @@ type Debtor struct {
 	closed  bool
 }
 
-// Others are the workers of other nodes that take tasks. It does not change once it is made.
+// Others are the workers of other nodes that take tasks. The value is immutable.
 type Others []offered
 
 // offered is a worker of another node that takes tasks.
@@ -56,7 +56,7 @@ func (o *offered) covers(w queue.Want) bool {
 	return o.tenant == w.Tenant && slices.Contains(o.queues, w.Queue) && slices.Contains(o.kinds, w.Kind)
 }
 
-// OthersOf are those that a view names, beside the workers of a node itself.
+// OthersOf returns the workers that a view names, without the ones of node self.
 func OthersOf(v *store.View, self model.NodeID) (others Others) {
 	for i := range v.Members {
 		m := &v.Members[i]
@@ -77,35 +77,36 @@ func (others Others) Cover(w queue.Want) bool {
 	return slices.ContainsFunc(others, func(o offered) bool { return o.covers(w) })
 }
 
-// unheard is a claim of a worker of a living node that has not been heard of here.
+// unheard is a claim of a worker of a live node that this node has no news about.
 type unheard struct {
 	node  model.NodeID
 	since time.Time
 }
 
-// NewDebtor makes a Debtor.
+// NewDebtor returns a Debtor.
 func NewDebtor(cfg DebtorConfig) *Debtor {
 	return &Debtor{cfg: cfg, nodes: map[model.NodeID]*neighbour{}, unheard: map[model.ClaimRef]unheard{}}
 }
 
-// Call is a knock for a node.
-type Call struct {
+// KnockCall is a knock for a node.
+type KnockCall struct {
 	Node  model.NodeID
 	Knock peer.Knock
 }
 
-// Round returns where to knock now, and whether to look again after Pace.PendAgain although nothing
-// happens. The caller has the board propose what can begin afterwards.
-func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
+// Round returns the nodes to knock at now, and whether to call it again after Pace.PendAgain even
+// if nothing happens. Afterwards the caller must let the board propose.
+func (d *Debtor) Round(now time.Time) (calls []KnockCall, again bool) {
 	pace, board := &d.cfg.Pace, d.cfg.Board
 	at := func(node model.NodeID) *peer.Knock {
-		i := slices.IndexFunc(calls, func(c Call) bool { return c.Node == node })
+		i := slices.IndexFunc(calls, func(c KnockCall) bool { return c.Node == node })
 		if i < 0 {
-			i, calls = len(calls), append(calls, Call{Node: node})
+			i, calls = len(calls), append(calls, KnockCall{Node: node})
 		}
 		return &calls[i].Knock
 	}
 
+	// Tasks without a worker: knock at the nodes that could take them.
 	if len(d.others) > 0 {
 		for _, w := range board.Unserved() {
 			again = true
@@ -113,44 +114,47 @@ func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
 		}
 	}
 
+	// Claims that a live node may have: ask it to poll.
 	for ref, o := range d.unheard {
 		if !board.Holds(0, ref) {
 			delete(d.unheard, ref)
 			continue
 		}
 		again = true
-		if n := d.nodes[o.node]; n == nil || now.Sub(n.spoke()) >= pace.KnockAgain {
+		if n := d.nodes[o.node]; n == nil || now.Sub(n.lastContact()) >= pace.KnockAgain {
 			at(o.node).Poll = true
 		}
 	}
 
 	kept := board.KeptFor()
-	// its permits are free when the worker is done, of which only its node can tell
+	// Permits of a moved run become free when its worker is done. Only the worker's node knows
+	// when.
 	for node := range kept {
 		again = true
-		if n := d.nodes[node]; n != nil && now.Sub(n.spoke()) >= pace.KnockAgain {
+		if n := d.nodes[node]; n != nil && now.Sub(n.lastContact()) >= pace.KnockAgain {
 			at(node).Poll = true
 		}
 	}
 
+	// Nodes with entries to fetch, and nodes to forget.
 	for _, n := range d.neighbours() {
 		node := n.node
 		n.tidy(now)
-		if wait := now.Sub(n.spoke()); n.answer == nil && len(n.pending) > 0 {
-			// What was in an answer has arrived, unless the answer is lost; then the node asks
-			// again by itself.
+		if wait := now.Sub(n.lastContact()); n.answer == nil && len(n.pending) > 0 {
+			// Entries of an answer have arrived, unless the answer was lost; then the node asks
+			// again on its own.
 			if unsent := n.last > n.sent; unsent && (!n.coming || wait >= pace.PendAgain) || wait >= pace.KnockAgain {
 				at(node).Poll = true
 			}
 		}
-		if n.idle() && !kept[node] && now.Sub(n.spoke()) >= pace.ForgetAfter {
+		if n.idle() && !kept[node] && now.Sub(n.lastContact()) >= pace.ForgetAfter {
 			d.forget(n)
 		} else if len(n.workers) > 0 {
 			again = true
 		}
 	}
 
-	slices.SortFunc(calls, func(a, b Call) int { return compareNodes(a.Node, b.Node) })
+	slices.SortFunc(calls, func(a, b KnockCall) int { return compareNodes(a.Node, b.Node) })
 	for i := range calls {
 		n, k := d.neighbour(calls[i].Node), &calls[i].Knock
 		n.knocked, n.knows, n.coming = now, n.knows || len(k.Wants) > 0, true
@@ -159,19 +163,19 @@ func (d *Debtor) Round(now time.Time) (calls []Call, again bool) {
 	return calls, again
 }
 
-// knockFor tells the nodes that something waits whose workers could take it, unless they know.
+// knockFor tells the nodes whose workers could take a waiting task about it, unless they know.
 func (d *Debtor) knockFor(now time.Time, w queue.Want, at func(model.NodeID) *peer.Knock) {
 	for i := range d.others {
 		o := &d.others[i]
-		if n := d.nodes[o.node]; !o.draining && !o.nodeDraining && o.covers(w) && (n == nil || !n.knows || now.Sub(n.spoke()) >= d.cfg.Pace.KnockAgain) {
-			if k := at(o.node); !slices.Contains(k.Wants, peer.Want(w)) {
-				k.Wants = append(k.Wants, peer.Want(w))
+		if n := d.nodes[o.node]; !o.draining && !o.nodeDraining && o.covers(w) && (n == nil || !n.knows || now.Sub(n.lastContact()) >= d.cfg.Pace.KnockAgain) {
+			if k := at(o.node); !slices.Contains(k.Wants, peer.WantedTasks(w)) {
+				k.Wants = append(k.Wants, peer.WantedTasks(w))
 			}
 		}
 	}
 }
 
-// neighbours are the nodes that have to do with this one, in order.
+// neighbours returns the nodes that have to do with this one, in order.
 func (d *Debtor) neighbours() []*neighbour {
 	return slices.SortedFunc(maps.Values(d.nodes), func(a, b *neighbour) int { return compareNodes(a.node, b.node) })
 }
@@ -181,7 +185,7 @@ func compareNodes(a, b model.NodeID) int { return bytes.Compare(a[:], b[:]) }
 func (d *Debtor) neighbour(node model.NodeID) *neighbour {
 	n := d.nodes[node]
 	if n == nil {
-		n = &neighbour{d: d, node: node, workers: map[string]*Worker{}, stream: d.cfg.NewStream()}
+		n = &neighbour{d: d, node: node, workers: map[string]*BorrowedWorker{}, stream: d.cfg.NewStream()}
 		d.nodes[node] = n
 	}
 	return n
@@ -189,12 +193,12 @@ func (d *Debtor) neighbour(node model.NodeID) *neighbour {
 
 // Gone is what a Debtor has learned from a view.
 type Gone struct {
-	Lost []model.ClaimRef // went with the node of their worker
-	Back []model.ClaimRef // were never told to that node
+	Lost []model.ClaimRef // lost together with the node of their worker
+	Back []model.ClaimRef // never sent to that node
 }
 
-// Seen takes in which nodes there are. After it the caller has the board let go (LetGo), gives back
-// and loses (Lane.Lose) what the result says, and makes a round if there are others.
+// Seen takes in which nodes there are. Afterwards the caller must call Board.LetGo, give back and
+// lose (Lane.Lose) the returned claims, and call Round if there are others.
 func (d *Debtor) Seen(v *store.View, others Others) (g Gone) {
 	d.others = others
 	alive := map[model.NodeID]bool{}
@@ -220,7 +224,7 @@ func (d *Debtor) Seen(v *store.View, others Others) (g Gone) {
 	return g
 }
 
-// forget takes the workers of a node from the board.
+// forget removes the workers of a node from the board.
 func (d *Debtor) forget(n *neighbour) {
 	for _, name := range slices.Sorted(maps.Keys(n.workers)) {
 		n.dismiss(name)
@@ -236,8 +240,7 @@ func (d *Debtor) Close() {
 	}
 }
 
-// Found is told of a claim that a worker of another living node has, if anybody has: the machine
-// asks that node.
+// Found reports a claim that a worker of another live node may have. The Debtor asks that node.
 func (d *Debtor) Found(now time.Time, node model.NodeID, ref model.ClaimRef) {
 	if _, known := d.unheard[ref]; !known {
 		d.unheard[ref] = unheard{node, now}
@@ -245,28 +248,28 @@ func (d *Debtor) Found(now time.Time, node model.NodeID, ref model.ClaimRef) {
 	}
 }
 
-// Dropped reports whether the node of a claim has said, when nothing could be on its way to it any
-// more, that it does not have it.
+// Dropped reports whether the node of a claim has said that it does not have it, at a time when the
+// claim could no longer be in flight to it.
 func (d *Debtor) Dropped(ref model.ClaimRef) bool {
 	o, known := d.unheard[ref]
 	n := d.nodes[o.node]
 	if !known || n == nil || n.heard.Before(o.since.Add(d.cfg.Pace.SureAfter)) || n.listed[ref] {
 		return false
 	}
-	return !slices.ContainsFunc(n.pending, func(e entry) bool { return e.Claim != nil && e.Claim.Ref == ref })
+	return !slices.ContainsFunc(n.pending, func(e datedEntry) bool { return e.Claim != nil && e.Claim.Ref == ref })
 }
 
-// Terms are what follows from a poll.
+// Terms is the result of a poll.
 type Terms struct {
-	Missing []model.ClaimRef // claims that the node does not have, although it was told
-	Lend    []Slot           // what its workers lend
+	Missing []model.ClaimRef // claims that the node does not have, although they were sent
+	Lend    []Slot           // the slots that its workers lend
 }
 
-// Polled takes a poll of another node. When it reports true, the caller gives back what is missing,
-// has the board let go (LetGo) and lend the slots (Lend), and then calls Reply.
-func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer func(*peer.Answer)) (t Terms, taken bool) {
+// Polled takes in a poll of another node. If taken is true, the caller must give back the missing
+// claims, call Board.LetGo and Board.Lend, and then call Reply.
+func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) (t Terms, taken bool) {
 	if d.closed || !d.cfg.Owner.Alive(from) {
-		d.cfg.Owner.LookAround() // it may have come since; it asks again
+		d.cfg.Owner.LookAround() // it may have joined since; it asks again
 		return t, false
 	}
 	n := d.neighbour(from)
@@ -276,14 +279,14 @@ func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer f
 	n.seq, n.heard, n.answer, n.coming = p.Seq, now, answer, false
 	n.strange = nil
 	if p.Stream == n.stream {
-		n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.N <= p.Seen })
+		n.pending = slices.DeleteFunc(n.pending, func(e datedEntry) bool { return e.N <= p.Seen })
 	}
 	t.Missing, t.Lend = n.take(p)
 	return t, true
 }
 
-// Reply answers a poll unless claims for it are on their way to the store. Then it reports true,
-// and the caller calls Late after Pace.AnswerWait.
+// Reply answers a poll, unless claims for it are being committed. Then it returns true, and the
+// caller must call Late after Pace.AnswerWait.
 func (d *Debtor) Reply(now time.Time, from model.NodeID, seq uint64) (waits bool) {
 	n := d.nodes[from]
 	if n == nil || n.answer == nil || n.seq != seq {
@@ -296,10 +299,10 @@ func (d *Debtor) Reply(now time.Time, from model.NodeID, seq uint64) (waits bool
 	return true
 }
 
-// Late answers a poll although claims are on their way to the store.
+// Late answers a poll even if claims are being committed.
 func (d *Debtor) Late(now time.Time, from model.NodeID, seq uint64) {
 	if n := d.nodes[from]; n != nil && n.answer != nil && n.seq == seq {
 		n.reply(now)
-		n.expected = 0 // what does not come was not to be
+		n.expected = 0 // claims that have not arrived by now are not expected
 	}
 }

@@ -14,40 +14,41 @@ import (
 type neighbour struct {
 	d       *Debtor
 	node    model.NodeID
-	workers map[string]*Worker
-	listed  map[model.ClaimRef]bool // by its last poll
+	workers map[string]*BorrowedWorker
+	listed  map[model.ClaimRef]bool // the claims of its last poll
 	seq     uint64                  // of that poll
 	heard   time.Time
 
 	stream  model.RunID
-	last    uint64  // number of the last entry
-	sent    uint64  // of the last one that was in an answer
-	pending []entry // not seen yet
+	last    uint64       // number of the last entry
+	sent    uint64       // number of the last entry that was in an answer
+	pending []datedEntry // entries that no poll has acknowledged
 
-	answer   func(*peer.Answer) // to the poll that is open; nil when there is none
-	expected int                // claims on their way to the store
+	answer   func(*peer.PollReply) // answers the open poll; nil if there is none
+	expected int                   // claims and reports that are being committed
 	strange  []model.ClaimRef
 
-	knows   bool // that something waits: it comes by itself when it has slots
-	coming  bool // it has been told to come at once
+	knows   bool // it knows that tasks wait, and polls on its own when it has slots
+	coming  bool // it was asked to poll at once
 	knocked time.Time
 }
 
-// entry is something for a worker of another node, and when it came.
-type entry struct {
+// datedEntry is an entry for a worker of another node, with its time.
+type datedEntry struct {
 	peer.Entry
 	at time.Time
 }
 
-// spoke is when the two nodes last had to do with each other.
-func (n *neighbour) spoke() time.Time {
+// lastContact returns when the two nodes last exchanged a message.
+func (n *neighbour) lastContact() time.Time {
 	if n.knocked.After(n.heard) {
 		return n.knocked
 	}
 	return n.heard
 }
 
-// idle reports whether nothing is known of the node that could not be found out again.
+// idle reports whether this node remembers nothing about the neighbour that it could not find out
+// again.
 func (n *neighbour) idle() bool {
 	if len(n.pending) > 0 || n.answer != nil {
 		return false
@@ -60,7 +61,7 @@ func (n *neighbour) idle() bool {
 	return true
 }
 
-// end tells which claims have gone with a node, and which of them were never told to it.
+// end returns the claims that were lost with a dead node, and the ones that were never sent to it.
 func (n *neighbour) end() (lost, untold []model.ClaimRef) {
 	waiting := map[model.ClaimRef]bool{}
 	for i := range n.pending {
@@ -79,18 +80,18 @@ func (n *neighbour) end() (lost, untold []model.ClaimRef) {
 	return lost, untold
 }
 
-// dismiss takes a worker of the node from the board.
+// dismiss removes a worker of the node from the board.
 func (n *neighbour) dismiss(name string) {
 	w := n.workers[name]
 	delete(n.workers, name)
 	w.session.Dismiss()
 }
 
-// take compares what the workers of a node hold with what they should. It returns claims that they
-// do not have, although they have been told, and how many slots they lend.
+// take compares what the workers of a node hold with what they should hold. It returns claims that
+// they do not have although they were sent, and how many slots they lend.
 func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 	board := n.d.cfg.Board
-	waiting := map[string]map[model.ClaimRef]bool{} // claims that are on their way to them
+	waiting := map[string]map[model.ClaimRef]bool{} // claims in flight to them
 	for i := range n.pending {
 		if e := &n.pending[i]; e.Claim != nil {
 			if waiting[e.Worker] == nil {
@@ -116,11 +117,11 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 		}
 
 		for _, ref := range w.session.Lists(holds, waiting[pw.Name]) {
-			// a lane that has found it there since believes that the worker has it
+			// A lane that has found the claim there since believes that the worker has it.
 			w.known[ref] = true
 		}
 		for j := range pw.Holds {
-			w.holds(&pw.Holds[j])
+			w.noteHold(&pw.Holds[j])
 		}
 
 		for ref := range w.known {
@@ -140,7 +141,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(n.workers)) {
-		if !here[name] { // it has left; whatever was told it since then is given back there
+		if !here[name] { // it has left; its node gives back entries that arrive there later
 			w := n.workers[name]
 			for ref := range w.known {
 				if !waiting[name][ref] && board.Holds(w.session.ID(), ref) {
@@ -154,27 +155,26 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 	return missing, lend
 }
 
-// worker is a worker of the node as it is on the board.
-func (n *neighbour) worker(pw *peer.Worker) *Worker {
+// worker returns a worker of the node as it is on the board, and hires it if it is new.
+func (n *neighbour) worker(pw *peer.PollWorker) *BorrowedWorker {
 	w := n.workers[pw.Name]
 	offer := model.TaskOffer{Name: pw.Name, Tenants: pw.Tenants, Queues: pw.Queues, Kinds: pw.Kinds, Version: pw.Version}
 	if w == nil {
-		w = &Worker{n: n, known: map[model.ClaimRef]bool{}, reports: map[model.ClaimRef]bool{}, offer: offer}
+		w = &BorrowedWorker{n: n, known: map[model.ClaimRef]bool{}, reports: map[model.ClaimRef]bool{}, offer: offer}
 		w.session = n.d.cfg.Owner.Hire(w, offer, n.node)
 		n.workers[pw.Name] = w
 	}
 	return w
 }
 
-// reply answers the poll that is open. The slots that were lent and not used are the node's own
-// again.
+// reply answers the open poll. Lent slots that were not used belong to the node again.
 func (n *neighbour) reply(now time.Time) {
 	cfg := &n.d.cfg
-	a := peer.Answer{Seq: n.seq, Stream: n.stream, Strange: n.strange}
+	a := peer.PollReply{Seq: n.seq, Stream: n.stream, Strange: n.strange}
 	wants := cfg.Board.Unlend(n.ids())
 
-	// somebody else may own the runs by now, and have made claims that look as if they were over
-	// from here
+	// Without a lease another node may own the runs by now, and have made claims that look ended
+	// from here. So do not answer.
 	if !cfg.Owner.Serving() {
 		n.answer = nil
 		return
@@ -194,7 +194,7 @@ func (n *neighbour) reply(now time.Time) {
 	a.Coming += max(n.expected, 0)
 	for _, w := range wants {
 		if n.covers(w) {
-			a.Wants = append(a.Wants, peer.Want(w))
+			a.Wants = append(a.Wants, peer.WantedTasks(w))
 		}
 	}
 
@@ -204,22 +204,22 @@ func (n *neighbour) reply(now time.Time) {
 	answer(&a)
 }
 
-// tidy forgets claims that have ended.
+// tidy drops claims that have ended.
 func (n *neighbour) tidy(now time.Time) {
-	n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.Claim != nil && n.over(&e, now) })
+	n.pending = slices.DeleteFunc(n.pending, func(e datedEntry) bool { return e.Claim != nil && n.over(&e, now) })
 	for _, w := range n.workers {
 		for ref := range w.known {
 			if n.d.cfg.Owner.Lane(ref) == nil || !n.d.cfg.Board.Holds(w.session.ID(), ref) {
-				delete(w.known, ref) // when it is listed again, the lane is asked
+				delete(w.known, ref) // if it is listed again, the lane checks it
 			}
 		}
 	}
 }
 
-// over reports whether the claim of an entry is not to be executed any more. That of a run which
-// has moved is told for a while: its next owner waits for longer before it believes that nobody has
-// it.
-func (n *neighbour) over(e *entry, now time.Time) bool {
+// over reports whether the claim of an entry should no longer be executed. The claim of a run that
+// has moved is still sent for a while: its next owner waits longer than that before it decides that
+// no worker has it.
+func (n *neighbour) over(e *datedEntry, now time.Time) bool {
 	w := n.workers[e.Worker]
 	if w == nil {
 		return false // the node gives it back, because the worker has left
@@ -234,7 +234,7 @@ func (n *neighbour) over(e *entry, now time.Time) bool {
 		return false
 	}
 
-	// else it may have arrived, and counts until the node has said what it holds
+	// An entry that was sent may have arrived. It counts until the node has listed what it holds.
 	if e.N > n.sent && !n.listed[ref] {
 		w.session.Lets(ref)
 	}
@@ -259,14 +259,15 @@ func (n *neighbour) covers(want queue.Want) bool {
 	return false
 }
 
-// push adds an entry for the node. When no poll is open it is asked to come for it.
+// push adds an entry for the node.
 func (n *neighbour) push(now time.Time, e peer.Entry) {
 	n.last++
 	e.N = n.last
-	n.pending = append(n.pending, entry{e, now})
+	n.pending = append(n.pending, datedEntry{e, now})
 }
 
-func (n *neighbour) pushed(now time.Time) {
+// flush answers the open poll, or schedules a knock so that the node fetches its entries.
+func (n *neighbour) flush(now time.Time) {
 	switch {
 	case n.answer != nil && n.expected <= 0:
 		n.reply(now)

@@ -2,25 +2,26 @@ package loan
 
 import "time"
 
-// Pace says how long the machines wait for what.
+// Pace holds the intervals of the machines.
 type Pace struct {
-	KnockAgain time.Duration // before a silent node is told once more that something waits
-	PendAgain  time.Duration // the same for a node that is to fetch something
-	// until a poll is answered although claims are on their way to the store
+	KnockAgain time.Duration // between two knocks at a silent node about waiting tasks
+	PendAgain  time.Duration // between two knocks at a node with entries to fetch
+	// AnswerWait is how long a poll waits for claims that are being committed.
 	AnswerWait  time.Duration
 	ForgetAfter time.Duration // of silence, for a node that holds nothing
-	// until a claim that a node does not list is not on its way to it any more
+	// SureAfter is how long a claim may be in flight to a node that does not list it.
 	SureAfter   time.Duration
-	TellMoved   time.Duration // for which a claim of a run that has moved is still told
+	TellMoved   time.Duration // how long a claim of a moved run is still sent
 	CallTimeout time.Duration // of a poll
-	PollEvery   time.Duration // while something of the other node is held
-	FirstPause  time.Duration // after a poll that brought nothing, doubled each time
-	// claims that have ended, so that a late answer does not begin them again
+	PollEvery   time.Duration // while a claim of the other node is held
+	FirstPause  time.Duration // after a poll without result, doubled each time
+	// RememberFor is how long ended claims are remembered, so that a late answer does not start
+	// them again.
 	RememberFor time.Duration
 }
 
-// Standard is the pace of production, for leases of ten seconds. Nobody waits for an answer as long
-// as SureAfter: a poll ends after CallTimeout, and a node that pauses for longer loses its lease.
+// Standard is the pace of production, for leases of ten seconds. No node waits for an answer as
+// long as SureAfter: a poll ends after CallTimeout, and a node that pauses longer loses its lease.
 // TellMoved leaves room for the call and for the clocks of two nodes.
 var Standard = Pace{
 	KnockAgain: 5 * time.Second, PendAgain: time.Second, AnswerWait: 250 * time.Millisecond, ForgetAfter: time.Minute,
@@ -28,7 +29,7 @@ var Standard = Pace{
 	FirstPause: 100 * time.Millisecond, RememberFor: time.Minute,
 }
 
-// For is the same pace for leases of another length.
+// For returns the same pace for leases of another length.
 func (p Pace) For(ttl time.Duration) Pace {
 	scaled := func(d time.Duration) time.Duration {
 		return max(1, time.Duration(float64(d)*float64(ttl)/float64(10*time.Second)))

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Poll is a poll of an owner that is under way.
-type Poll struct {
+// OpenPoll is a poll of an owner in flight.
+type OpenPoll struct {
 	Node   model.NodeID
 	Letter peer.Poll
 
@@ -18,24 +18,26 @@ type Poll struct {
 	lent   []Lent
 	sent   []map[model.ClaimRef]uint64 // by worker, in the order of lent
 	began  time.Time
-	wanted bool // something waited there when it began
+	wanted bool   // tasks waited there when it started
+	fresh  int    // new entries of the answer
+	kept   []Lent // slots that stay lent, because claims for them are in flight
 }
 
-// compose lends slots to an owner, and puts together what it is told.
-func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *Poll {
-	p := &Poll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept))}
+// compose lends slots to an owner, and builds the message of the poll.
+func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *OpenPoll {
+	p := &OpenPoll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept))}
 	p.Letter = peer.Poll{Seq: l.seq, Stream: l.stream, Seen: l.seen}
 	l.kept = nil
 
 	room := progressSize
 	for _, s := range workers {
 		offer := s.Offer()
-		w := peer.Worker{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Version: offer.Version}
+		w := peer.PollWorker{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Version: offer.Version}
 		i := slices.IndexFunc(p.lent, func(x Lent) bool { return x.Own == s })
 		if i < 0 {
 			i, p.lent, p.sent = len(p.lent), append(p.lent, Lent{Own: s}), append(p.sent, nil)
 		}
-		if l.wantsOf(s) {
+		if l.wantsTasksOf(s) {
 			p.lent[i].Count += s.LendOut(mostLent - p.lent[i].Count)
 		}
 		w.Lend = p.lent[i].Count
@@ -49,25 +51,25 @@ func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *Poll {
 	return p
 }
 
-// Lent are the slots that the owner may use until the poll ends.
-func (p *Poll) Lent() []Lent { return p.lent }
+// Lent returns the slots that the owner may use until the poll ends.
+func (p *OpenPoll) Lent() []Lent { return p.lent }
 
-// Failed ends a poll that was not answered, when its slots are the workers' own again.
-func (c *Creditor) Failed(now time.Time, p *Poll) {
+// Failed ends a poll without an answer. The caller must have called Regain for its slots.
+func (c *Creditor) Failed(now time.Time, p *OpenPoll) {
 	p.loan.calling, p.loan.poll = false, true
 	c.rest(now, p.loan)
 	c.cfg.Nudge()
 }
 
-// rest puts the next poll off.
+// rest delays the next poll.
 func (c *Creditor) rest(now time.Time, l *loan) {
 	l.pause = min(max(2*l.pause, c.cfg.Pace.FirstPause), c.cfg.Pace.PollEvery)
 	l.after = now.Add(l.pause)
 }
 
-// Heard takes the answer to a poll. The caller has the workers do what the entries say (CarryOut),
-// ends the loan of the slots that were not used (Home), and then calls Done.
-func (c *Creditor) Heard(now time.Time, p *Poll, a *peer.Answer) (fresh []peer.Entry) {
+// Heard takes in the answer to a poll, and returns its new entries. The caller must let the workers
+// execute them (CarryOut), end the loan of the unused slots (Home, Regain), and then call Done.
+func (c *Creditor) Heard(now time.Time, p *OpenPoll, a *peer.PollReply) (fresh []peer.Entry) {
 	for i, refs := range p.sent {
 		for _, ref := range a.Strange {
 			delete(refs, ref)
@@ -76,7 +78,7 @@ func (c *Creditor) Heard(now time.Time, p *Poll, a *peer.Answer) (fresh []peer.E
 	}
 
 	if len(a.Strange) > 0 {
-		c.cfg.Host.LookAround() // somebody else owns the run
+		c.cfg.Host.LookAround() // another node owns the run
 	}
 	l := p.loan
 	if a.Stream != l.stream {
@@ -100,29 +102,29 @@ func (c *Creditor) Heard(now time.Time, p *Poll, a *peer.Answer) (fresh []peer.E
 		fresh = append(fresh, e)
 	}
 
-	l.want(append(slices.Clip(a.Wants), l.since...))
-	l.since = nil
+	l.setWants(append(slices.Clip(a.Wants), l.since...))
+	l.since, p.fresh = nil, len(fresh)
 	return fresh
 }
 
-// Home are the slots that an owner has not used, and Kept those that stay lent because claims for
-// them are on their way. got is how many claims each worker has got, in the order of CarryOut.
-func (p *Poll) Home(a *peer.Answer, got map[Own]int) (home, kept []Lent) {
+// Home returns the slots that the owner has not used. Slots stay lent if claims for them are in
+// flight. got is how many claims each worker got from CarryOut.
+func (p *OpenPoll) Home(a *peer.PollReply, got map[Own]int) (home []Lent) {
 	coming := a.Coming
 	for _, x := range p.lent {
 		if n := max(0, min(coming, x.Count-got[x.Own])); n > 0 {
 			coming -= n
 			x.Count -= n
-			kept = append(kept, Lent{Own: x.Own, Count: n})
+			p.kept = append(p.kept, Lent{Own: x.Own, Count: n})
 		}
 		x.More = got[x.Own] > x.Count
 		home = append(home, x)
 	}
-	return home, kept
+	return home
 }
 
-// Regain ends the loan of slots. It has the board of the node propose, so a caller with a lock
-// around the machine does not hold it.
+// Regain ends the loan of slots. The board of the node then proposes, so the caller must not hold a
+// lock around the machine.
 func Regain(home []Lent) {
 	for _, x := range home {
 		if x.Count > 0 {
@@ -134,22 +136,22 @@ func Regain(home []Lent) {
 	}
 }
 
-// Done ends a poll that was answered; fresh is how many entries of the answer were news.
-func (c *Creditor) Done(now time.Time, p *Poll, a *peer.Answer, fresh int, kept []Lent) {
+// Done ends an answered poll.
+func (c *Creditor) Done(now time.Time, p *OpenPoll, a *peer.PollReply) {
 	l := p.loan
-	l.kept = kept
+	l.kept = p.kept
 	l.calling, l.polled = false, p.began
 	l.poll = l.poll || a.Coming > 0
-	if fresh > 0 || !p.wanted || len(a.Wants) == 0 {
+	if p.fresh > 0 || !p.wanted || len(a.Wants) == 0 {
 		l.pause, l.after = 0, time.Time{}
 	} else {
-		c.rest(now, l) // slots were lent, something waits, and nothing came of it
+		c.rest(now, l) // slots were lent and tasks wait, but no claim came
 	}
 	c.cfg.Nudge()
 }
 
-// CarryOut has workers do what an owner says. It returns how many claims each has got. Workers may
-// call the Creditor meanwhile, so a caller with a lock around it does not hold it.
+// CarryOut lets workers execute the entries of an owner. It returns how many claims each worker
+// got. Workers may call the Creditor, so the caller must not hold a lock around it.
 func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 	if len(entries) == 0 {
 		return nil
@@ -179,8 +181,8 @@ func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 		case e.Claim != nil && !s.Has(e.Claim.Ref):
 			claims[s] = append(claims[s], *e.Claim)
 		case e.Stop != nil && s != nil:
-			handOver(s) // in order
-			// perhaps again: the owner says so as often as it hears of the claim
+			handOver(s) // keep the order
+			// It may be a repetition: the owner says so whenever a poll lists the claim.
 			s.Stop(*e.Stop, e.Canceled)
 		case e.Settled != nil && s != nil:
 			var err error
@@ -198,7 +200,7 @@ func CarryOut(host Host, from model.NodeID, entries []peer.Entry) map[Own]int {
 	return got
 }
 
-// execute hands claims to a worker, and returns them if it leaves.
+// execute hands claims to a worker, and returns them if the worker leaves.
 func execute(from model.NodeID, s Own, claims []model.Claim) (left []model.ClaimRef) {
 	if s.Take(claims, from) {
 		return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Worker is a worker of another node, as the board sees it.
-type Worker struct {
+// BorrowedWorker is a worker of another node, as the board sees it.
+type BorrowedWorker struct {
 	n       *neighbour
 	session Hired
 	known   map[model.ClaimRef]bool // claims that the lane knows it has
-	reports map[model.ClaimRef]bool // those whose report the lane has, and has not settled
+	reports map[model.ClaimRef]bool // claims whose report the lane has not settled
 	offer   model.TaskOffer
 }
 
-// holds takes in what a poll says of a claim.
-func (w *Worker) holds(h *peer.Hold) {
+// noteHold takes in what a poll says about a claim.
+func (w *BorrowedWorker) noteHold(h *peer.Hold) {
 	ref, id := h.Ref, w.session.ID()
 	l := w.n.d.cfg.Owner.Lane(ref)
 	if l == nil {
@@ -52,11 +52,11 @@ func (w *Worker) holds(h *peer.Hold) {
 	}
 }
 
-// Expect tells that so many claims by the worker are on their way to the store.
-func (w *Worker) Expect(count int) { w.n.expected += count }
+// Expect says that the given number of claims by the worker are being committed.
+func (w *BorrowedWorker) Expect(count int) { w.n.expected += count }
 
-// Execute hands claims over that are stored.
-func (w *Worker) Execute(now time.Time, claims []model.Claim) {
+// Execute hands over committed claims.
+func (w *BorrowedWorker) Execute(now time.Time, claims []model.Claim) {
 	n := w.n
 	for i := range claims {
 		c := claims[i]
@@ -64,20 +64,20 @@ func (w *Worker) Execute(now time.Time, claims []model.Claim) {
 		n.push(now, peer.Entry{Worker: w.offer.Name, Claim: &c})
 	}
 	n.expected = max(n.expected-len(claims), 0)
-	n.pushed(now)
+	n.flush(now)
 }
 
-// Stop tells that the outcome of a claim is not wanted any more.
-func (w *Worker) Stop(now time.Time, ref model.ClaimRef, canceled bool) {
+// Stop ends a claim: its outcome no longer counts.
+func (w *BorrowedWorker) Stop(now time.Time, ref model.ClaimRef, canceled bool) {
 	if !canceled {
 		delete(w.known, ref)
 	}
 	w.n.push(now, peer.Entry{Worker: w.offer.Name, Stop: &ref, Canceled: canceled})
-	w.n.pushed(now)
+	w.n.flush(now)
 }
 
-// Settled tells that a report is durable, or why it counts for nothing.
-func (w *Worker) Settled(now time.Time, ref model.ClaimRef, err error) {
+// Settled says that a report is durable, or why it does not count.
+func (w *BorrowedWorker) Settled(now time.Time, ref model.ClaimRef, err error) {
 	n := w.n
 	e := peer.Entry{Worker: w.offer.Name, Settled: &ref}
 	if err != nil {
@@ -87,15 +87,15 @@ func (w *Worker) Settled(now time.Time, ref model.ClaimRef, err error) {
 	delete(w.reports, ref)
 	n.push(now, e)
 	n.expected = max(n.expected-1, 0)
-	n.pushed(now)
+	n.flush(now)
 }
 
-// Unsettled tells that a report came to the wrong owner: the node of the worker tells the right
-// one.
-func (w *Worker) Unsettled(now time.Time, ref model.ClaimRef) {
+// Unsettled says that a report reached the wrong owner: the node of the worker sends it to the
+// right one.
+func (w *BorrowedWorker) Unsettled(now time.Time, ref model.ClaimRef) {
 	delete(w.reports, ref)
 	w.n.expected = max(w.n.expected-1, 0)
-	w.n.pushed(now)
+	w.n.flush(now)
 }
 
 func covers(o *model.TaskOffer, w queue.Want) bool {

@@ -13,30 +13,30 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// inquiry is the kind of a letter that asks why runs do not move. A node of an older version
+// inquiry is the kind of a message that asks why runs do not move. A node of an older version
 // ignores it.
 const inquiry = 'i'
 
-// QueueCount is the tasks of a queue that belong to runs of one node.
+// QueueCount counts the tasks of a queue that belong to runs of one node.
 type QueueCount struct {
 	Tenant  string `cbor:"1,keyasint"`
 	Queue   string `cbor:"2,keyasint"`
 	Waiting int    `cbor:"3,keyasint,omitempty"`
 	Delayed int    `cbor:"4,keyasint,omitempty"`
 	Claimed int    `cbor:"5,keyasint,omitempty"`
-	// since when the one waits that waits longest; zero for none
+	// Oldest is since when the oldest task waits; zero for none.
 	Oldest model.Time `cbor:"6,keyasint,omitempty"`
 	Paused bool       `cbor:"7,keyasint,omitempty"`
-	// activities of tasks that wait, and that no worker of the node executes
+	// Abandoned are the activities of waiting tasks that no worker of the node executes.
 	Abandoned []string `cbor:"8,keyasint,omitempty"`
 }
 
 // Informant is a Handler that answers inquiries.
 type Informant interface {
-	// Inquired hears which runs or entities somebody asks about. It answers once, now or later, or
-	// never, with the reasons of those that it knows better than the store.
+	// Inquired receives the runs or entities that another process asks about. It answers once, now
+	// or later, or never, with the reasons of the ones that it knows better than the store.
 	Inquired(all []model.Address, answer func(map[model.Address][]model.Reason))
-	// Queues are the tasks of its runs, by queue; ok is false when it is not sure to own them. It
+	// Queues returns the tasks of its runs, by queue. ok is false if it is not sure to own them. It
 	// does not block.
 	Queues() (counts []QueueCount, ok bool)
 }
@@ -44,8 +44,8 @@ type Informant interface {
 // Bounds of an inquiry and its answer.
 const (
 	maxAsked      = 1000    // addresses of an inquiry
-	maxAnswer     = 4 << 20 // bytes of texts in an answer; reasons beyond it are left out
-	maxQueues     = 10_000  // queues of an answer; a node that has more does not answer
+	maxAnswer     = 4 << 20 // bytes of texts in an answer; further reasons are left out
+	maxQueues     = 10_000  // queues of an answer; a node with more does not answer
 	firstAskPause = 2 * time.Millisecond
 	maxAskPause   = 50 * time.Millisecond
 )
@@ -63,17 +63,24 @@ type informed struct {
 	Queues []QueueCount `cbor:"2,keyasint,omitempty"`
 }
 
-// known is what an owner knows of one of the addresses, by its place in the inquiry.
+// known is what an owner knows about one of the addresses, by its index in the inquiry.
 type known struct {
 	At      int            `cbor:"1,keyasint"`
 	Reasons []model.Reason `cbor:"2,keyasint"`
 }
 
-// Ask asks a node why runs of its shards do not move. The asker need not be a node: it takes a name
-// of its own for the answer, and polls for it. ctx should end, because the node may never answer.
-func Ask(ctx context.Context, mail store.Peers, hints notify.Hub, to model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
+// Asker asks nodes through the store. It need not be a node itself.
+type Asker struct {
+	Mail  store.Peers
+	Hints notify.Hub
+}
+
+// Ask asks a node why runs of its shards do not move. The asker need not be a node: it draws a name
+// for the answer and polls for it. ctx should have a deadline, because the node may never answer.
+// Ask sends at most maxAsked addresses.
+func (k Asker) Ask(ctx context.Context, to model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
 	all = all[:min(len(all), maxAsked)]
-	told, err := inquire(ctx, mail, hints, to, asked{Addresses: all})
+	told, err := k.inquire(ctx, to, asked{Addresses: all})
 	if err != nil {
 		return nil, err
 	}
@@ -87,23 +94,23 @@ func Ask(ctx context.Context, mail store.Peers, hints notify.Hub, to model.NodeI
 }
 
 // AskQueues asks a node for the tasks of its runs, by queue, as Ask does.
-func AskQueues(ctx context.Context, mail store.Peers, hints notify.Hub, to model.NodeID) ([]QueueCount, error) {
-	told, err := inquire(ctx, mail, hints, to, asked{Queues: true})
+func (k Asker) AskQueues(ctx context.Context, to model.NodeID) ([]QueueCount, error) {
+	told, err := k.inquire(ctx, to, asked{Queues: true})
 	return told.Queues, err
 }
 
 // inquire sends an inquiry and polls for its answer.
-func inquire(ctx context.Context, mail store.Peers, hints notify.Hub, to model.NodeID, q asked) (told informed, err error) {
+func (k Asker) inquire(ctx context.Context, to model.NodeID, q asked) (told informed, err error) {
 	body, err := cbor.Marshal(q)
 	if err != nil {
 		return told, fault.New(fault.Internal, "ask node %s: %w", to, err)
 	}
 	self, id := model.NodeID(uuid.Must(uuid.NewV7())), newID()
 	letter := store.PeerMail{To: to, From: self, ID: id, Body: append([]byte{inquiry}, body...)}
-	if err := mail.PutPeerMail(ctx, []store.PeerMail{letter}); err != nil {
+	if err := k.Mail.PutPeerMail(ctx, []store.PeerMail{letter}); err != nil {
 		return told, err
 	}
-	hints.Publish(notify.Hint{Kind: notify.Peer, Node: to})
+	k.Hints.Publish(notify.Hint{Kind: notify.Peer, Node: to})
 
 	for pause := firstAskPause; ; pause = min(2*pause, maxAskPause) {
 		select {
@@ -112,7 +119,7 @@ func inquire(ctx context.Context, mail store.Peers, hints notify.Hub, to model.N
 		case <-time.After(pause):
 		}
 
-		letters, err := mail.TakePeerMail(ctx, self, page, pageBytes)
+		letters, err := k.Mail.TakePeerMail(ctx, self, page, pageBytes)
 		if err != nil {
 			return told, err
 		}
@@ -128,8 +135,8 @@ func inquire(ctx context.Context, mail store.Peers, hints notify.Hub, to model.N
 	}
 }
 
-// inquired passes an inquiry on, if the handler answers such.
-func (p *Post) inquired(m *store.PeerMail) {
+// handleInquiry passes an inquiry to the handler, if it answers inquiries.
+func (p *Post) handleInquiry(m *store.PeerMail) {
 	h, ok := p.handler.(Informant)
 	if !ok {
 		return
@@ -157,7 +164,7 @@ func (p *Post) inquired(m *store.PeerMail) {
 	}
 }
 
-// answerTo is what is known of the addresses, as far as an answer has room for it.
+// answerTo builds the answer about the addresses, as far as there is room.
 func answerTo(all []model.Address, found map[model.Address][]model.Reason) (told informed) {
 	size := 0
 	for i, a := range all {

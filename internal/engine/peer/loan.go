@@ -8,41 +8,41 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What two nodes say to each other about the slots that one lends to the other. The owner of tasks
-// knocks; the other one polls, with everything that its workers hold of runs which it does not own,
-// and is answered with claims. See package lending.
+// The messages of two nodes about slots that one lends to the other. The owner of tasks knocks. The
+// other node polls, with all claims that its workers hold for runs of other nodes, and the answer
+// brings claims. See package loan.
 //
-// What the owner has to say to the workers of a node is a stream of numbered entries. An answer has
-// all that the poll has not seen, so that losing one, or hearing it twice, is nothing.
+// The owner sends the workers of a node a stream of numbered entries. An answer contains all
+// entries that the poll has not acknowledged, so a lost or repeated answer does no harm.
 
-// Want is a kind of tasks of a queue that waits.
-type Want struct {
+// WantedTasks is a kind of waiting tasks in a queue.
+type WantedTasks struct {
 	Tenant string `cbor:"1,keyasint"`
 	Queue  string `cbor:"2,keyasint"`
 	Kind   string `cbor:"3,keyasint"`
 }
 
-// Knock is what an owner says when it would like to be polled.
+// Knock is sent by an owner that wants to be polled.
 type Knock struct {
-	// Wants are tasks that wait there for a worker. Poll asks for a poll in any case: there are
-	// entries, or the owner wants to know what the node has.
-	Wants []Want `cbor:"1,keyasint,omitempty"`
-	Poll  bool   `cbor:"2,keyasint,omitempty"`
+	// Wants are the kinds of tasks that wait there for a worker. Poll asks for a poll in any case:
+	// there are entries to fetch, or the owner needs to know what the node has.
+	Wants []WantedTasks `cbor:"1,keyasint,omitempty"`
+	Poll  bool          `cbor:"2,keyasint,omitempty"`
 }
 
-// Poll is what a node tells an owner.
+// Poll is sent by a node to an owner.
 type Poll struct {
-	// Seq counts the polls of the node; an older one that comes later is ignored.
+	// Seq counts the polls of the node. An older poll that arrives later is ignored.
 	Seq uint64 `cbor:"1,keyasint"`
-	// Seen is the last entry of the stream that was taken.
+	// Seen is the number of the last received entry of the stream.
 	Stream model.RunID `cbor:"2,keyasint,omitzero"`
 	Seen   uint64      `cbor:"3,keyasint,omitempty"`
-	// Workers are all that the node has.
-	Workers []Worker `cbor:"4,keyasint,omitempty"`
+	// Workers are all workers of the node.
+	Workers []PollWorker `cbor:"4,keyasint,omitempty"`
 }
 
-// Worker is a worker of the node that polls.
-type Worker struct {
+// PollWorker is a worker of the polling node.
+type PollWorker struct {
 	Name    string   `cbor:"1,keyasint"`
 	Tenants []string `cbor:"2,keyasint,omitempty"`
 	Queues  []string `cbor:"3,keyasint,omitempty"`
@@ -50,37 +50,37 @@ type Worker struct {
 	Version string   `cbor:"5,keyasint,omitempty"`
 	// Lend is how many slots the owner may use, until it answers.
 	Lend int `cbor:"6,keyasint,omitempty"`
-	// Holds are all claims of runs which the node does not own, also those that were reported and
-	// are not settled.
+	// Holds are all claims of runs that the node does not own, including the ones that were
+	// reported and are not settled.
 	Holds []Hold `cbor:"7,keyasint,omitempty"`
 }
 
 // Hold is a claim that a worker has.
 type Hold struct {
 	Ref model.ClaimRef `cbor:"1,keyasint"`
-	// Beat tells that the worker has beaten for it since the last poll; Progress is what it said
-	// then, if that was news.
+	// Beat says that the worker has sent a heartbeat for it since the last poll. Progress is what
+	// the heartbeat carried, if that was new.
 	Beat     bool           `cbor:"2,keyasint,omitempty"`
 	Progress *model.Payload `cbor:"3,keyasint,omitempty"`
-	// Report is how it ended. It comes with every poll until an entry settles it.
+	// Report is how it ended. Each poll contains it until an entry settles it.
 	Report *model.TaskReport `cbor:"4,keyasint,omitempty"`
 }
 
-// Answer is what the owner says to a poll.
-type Answer struct {
+// PollReply is the owner's answer to a poll.
+type PollReply struct {
 	Seq     uint64      `cbor:"1,keyasint"` // of the poll
 	Stream  model.RunID `cbor:"2,keyasint"`
 	Entries []Entry     `cbor:"3,keyasint,omitempty"`
-	// Wants are tasks that still wait there, and that the workers could take. Coming is how many
-	// entries follow: the node is to poll again at once.
-	Wants  []Want `cbor:"4,keyasint,omitempty"`
-	Coming int    `cbor:"5,keyasint,omitempty"`
-	// Strange are those of the claims of which the poll had news that are of runs which the owner
-	// does not own either.
+	// Wants are the tasks that still wait there and that the workers could take. Coming is how many
+	// more entries follow: the node should poll again at once.
+	Wants  []WantedTasks `cbor:"4,keyasint,omitempty"`
+	Coming int           `cbor:"5,keyasint,omitempty"`
+	// Strange are claims with news in the poll whose runs the owner does not own either.
 	Strange []model.ClaimRef `cbor:"6,keyasint,omitempty"`
 }
 
-// Entry is something for a worker: a claim to execute, one to stop, or one whose report is settled.
+// Entry is a message to a worker: a claim to execute, a claim to stop, or a claim whose report is
+// settled.
 type Entry struct {
 	N        uint64          `cbor:"1,keyasint"`
 	Worker   string          `cbor:"2,keyasint"`
@@ -88,10 +88,10 @@ type Entry struct {
 	Stop     *model.ClaimRef `cbor:"4,keyasint,omitempty"`
 	Canceled bool            `cbor:"5,keyasint,omitempty"` // of Stop: it may still report
 	Settled  *model.ClaimRef `cbor:"6,keyasint,omitempty"`
-	Refusal  *model.Failure  `cbor:"7,keyasint,omitempty"` // of Settled: why it counts for nothing
+	Refusal  *model.Failure  `cbor:"7,keyasint,omitempty"` // of Settled: why it does not count
 }
 
-// Size is about how many bytes an entry takes.
+// Size returns the approximate size of an entry in bytes.
 func (e *Entry) Size() int {
 	if e.Claim == nil {
 		return 256
@@ -108,17 +108,17 @@ var decMode = func() cbor.DecMode {
 	return m
 }()
 
-// Encode is one of the values above as bytes.
-func Encode[T Knock | Poll | Answer](v *T) []byte {
+// Encode encodes one of the messages above.
+func Encode[T Knock | Poll | PollReply](v *T) []byte {
 	b, err := cbor.Marshal(v)
 	if err != nil {
-		panic(err) // there is nothing in them that cannot be written
+		panic(err) // cannot happen: every value of these types can be encoded
 	}
 	return b
 }
 
-// Decode reads one.
-func Decode[T Knock | Poll | Answer](b []byte) (*T, error) {
+// Decode decodes one of the messages above.
+func Decode[T Knock | Poll | PollReply](b []byte) (*T, error) {
 	v := new(T)
 	if err := decMode.Unmarshal(b, v); err != nil {
 		return nil, fmt.Errorf("what another node said: %w", err)

@@ -1,13 +1,13 @@
-// Package peer is how two nodes that are alive talk to each other: a question and its answer, or a
-// word that wants none.
+// Package peer lets two live nodes talk to each other: a question with an answer, or a note without
+// one.
 //
-// It promises little. What is said may be lost, and may be heard twice; whoever asks gives up after
-// a while, and asks anew if the answer still matters. So nothing may depend on a word but how long
+// It promises little. A message may be lost, and may arrive twice. A node that asks gives up after
+// a while, and asks again if the answer still matters. So a message may only affect how long
 // something takes.
 //
-// [Post] carries words by way of the store, which every node reaches. Hints make it quick; without
-// them whoever waits for an answer looks once a second, and everybody else hears with the renewal
-// of its lease that something is there.
+// [Post] sends messages through the store, which every node reaches. Hints make it fast. Without
+// hints, a node that waits for an answer looks once a second, and every other node learns with the
+// renewal of its lease that a message is there.
 package peer
 
 import (
@@ -24,39 +24,39 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Line is a node's way to others.
+// Line is a node's connection to other nodes.
 type Line interface {
-	// Call asks a node and waits for its answer, which may never come: ctx should end.
+	// Call asks a node and waits for its answer, which may never come: ctx should have a deadline.
 	Call(ctx context.Context, to model.NodeID, question []byte) (answer []byte, err error)
-	// Tell says something that wants no answer. It does not wait.
+	// Tell sends a note without an answer. It does not wait.
 	Tell(to model.NodeID, word []byte)
 }
 
-// Handler hears what others say. No method may block.
+// Handler receives messages. No method may block.
 type Handler interface {
-	// Asked hears a question. It is answered once, now or later, or never.
+	// Asked receives a question. It answers once, now or later, or never.
 	Asked(from model.NodeID, question []byte, answer func(answer []byte))
-	// Told hears a word.
+	// Told receives a note.
 	Told(from model.NodeID, word []byte)
 }
 
 const (
-	mostWaiting = 4096             // words that wait to be sent; more are lost
-	page        = 256              // letters that are taken at once
-	pageBytes   = 16 << 20         // and their size
+	mostWaiting = 4096             // messages that wait to be sent; further ones are lost
+	page        = 256              // messages that are read at once
+	pageBytes   = 16 << 20         // their size
 	timeout     = 5 * time.Second  // of a call to the store
 	lookEvery   = time.Second      // while something is expected
-	expectFor   = 10 * time.Second // after the last word
+	expectFor   = 10 * time.Second // after the last message
 )
 
-// Kinds of letters, as their first byte. An answer has the id of its question beside it.
+// Kinds of messages, in their first byte. An answer also carries the id of its question.
 const (
 	question = 'q'
 	word     = 'w'
 	answer   = 'a'
 )
 
-// Post is a Line by way of the store.
+// Post is a Line through the store.
 type Post struct {
 	self    model.NodeID
 	mail    store.Peers
@@ -64,21 +64,30 @@ type Post struct {
 	log     *slog.Logger
 	handler Handler
 
-	out     chan struct{} // capacity 1: something is to be sent
+	out     chan struct{} // capacity 1: there is something to send
 	lookout *notify.Lookout
 
 	mu       sync.Mutex
 	sending  []store.PeerMail
 	calls    map[model.RunID]chan []byte
-	expected time.Time // until when something may come
+	expected time.Time // until when something may arrive
 }
 
 var _ Line = (*Post)(nil)
 
-// New makes the line of a node; Run has it work.
-func New(self model.NodeID, mail store.Peers, hints notify.Hub, log *slog.Logger, h Handler) *Post {
+// Config configures a Post. All fields are required.
+type Config struct {
+	Self    model.NodeID
+	Mail    store.Peers
+	Hints   notify.Hub
+	Log     *slog.Logger
+	Handler Handler
+}
+
+// New returns the line of a node; Run operates it.
+func New(cfg Config) *Post {
 	return &Post{
-		self: self, mail: mail, hints: hints, log: log, handler: h, out: make(chan struct{}, 1), lookout: notify.NewLookout(),
+		self: cfg.Self, mail: cfg.Mail, hints: cfg.Hints, log: cfg.Log, handler: cfg.Handler, out: make(chan struct{}, 1), lookout: notify.NewLookout(),
 		calls: map[model.RunID]chan []byte{},
 	}
 }
@@ -106,7 +115,7 @@ func (p *Post) Call(ctx context.Context, to model.NodeID, body []byte) ([]byte, 
 	}
 }
 
-// Tell says something.
+// Tell sends a note.
 func (p *Post) Tell(to model.NodeID, body []byte) {
 	p.send(store.PeerMail{To: to, ID: newID()}, word, body)
 }
@@ -126,10 +135,10 @@ func (p *Post) send(m store.PeerMail, kind byte, body []byte) {
 	p.lookout.Expect()
 }
 
-// Nudge tells that something may have come.
+// Nudge says that something may have arrived.
 func (p *Post) Nudge() { p.lookout.Nudge() }
 
-// Run carries words until ctx ends.
+// Run sends and receives messages until ctx ends.
 func (p *Post) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -146,14 +155,15 @@ func (p *Post) Run(ctx context.Context) {
 	p.lookout.Run(ctx, lookEvery, p.expects, p.receiveAll)
 }
 
-// expects reports whether something may come.
+// expects reports whether something may arrive.
 func (p *Post) expects() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.calls) > 0 || time.Now().Before(p.expected)
 }
 
-// deliver sends what waits to be sent. What the store does not take is lost, like any other word.
+// deliver sends the waiting messages. Messages that the store does not take are lost, as any
+// message may be.
 func (p *Post) deliver(ctx context.Context) {
 	p.mu.Lock()
 	mail := p.sending
@@ -181,13 +191,13 @@ func (p *Post) deliver(ctx context.Context) {
 	}
 }
 
-// receiveAll passes on all that has come.
+// receiveAll passes on everything that has arrived.
 func (p *Post) receiveAll(ctx context.Context) {
 	for p.receive(ctx) {
 	}
 }
 
-// receive passes on a page of what has come. It reports whether there may be more.
+// receive passes on a page of messages. It reports whether there may be more.
 func (p *Post) receive(ctx context.Context) (more bool) {
 	brief, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -206,6 +216,7 @@ func (p *Post) receive(ctx context.Context) (more bool) {
 	return (len(mail) == page || size > pageBytes/2) && ctx.Err() == nil
 }
 
+// hear passes one message to the handler, or to the call that waits for it.
 func (p *Post) hear(m *store.PeerMail) {
 	if len(m.Body) == 0 {
 		return
@@ -219,7 +230,7 @@ func (p *Post) hear(m *store.PeerMail) {
 	case word:
 		p.handler.Told(m.From, body)
 	case inquiry:
-		p.inquired(m)
+		p.handleInquiry(m)
 	case answer:
 		p.mu.Lock()
 		answered := p.calls[m.Re]
@@ -227,7 +238,7 @@ func (p *Post) hear(m *store.PeerMail) {
 		if answered != nil {
 			select {
 			case answered <- body:
-			default: // it was answered before
+			default: // it already has an answer
 			}
 		}
 	}

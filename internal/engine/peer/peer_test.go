@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// echo answers with what it was asked, unless that is empty, and keeps what it is told.
+// echo answers with the question, unless that is empty, and keeps notes.
 type echo struct{ words chan string }
 
 func (e echo) Asked(_ model.NodeID, q []byte, answer func([]byte)) {
@@ -25,8 +25,8 @@ func (e echo) Asked(_ model.NodeID, q []byte, answer func([]byte)) {
 
 func (e echo) Told(_ model.NodeID, w []byte) { e.words <- string(w) }
 
-// Two nodes ask each other, with hints at once and without them soon; who is not answered gives up;
-// who says nothing asks the store nothing.
+// Two nodes ask each other, with hints at once and without them soon. A node that gets no answer
+// gives up. A node that sends nothing does not ask the store.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -44,7 +44,7 @@ func TestPost(t *testing.T) {
 
 				ids := []model.NodeID{{1}, {2}}
 				for _, id := range ids {
-					p := peer.New(id, st, c.hints, slog.New(slog.DiscardHandler), echo{heard})
+					p := peer.New(peer.Config{Self: id, Mail: st, Hints: c.hints, Log: slog.New(slog.DiscardHandler), Handler: echo{heard}})
 					defer c.hints.Subscribe(func(h notify.Hint) {
 						if h.Kind == notify.Peer && h.Node == id {
 							p.Nudge()
@@ -54,7 +54,8 @@ func TestPost(t *testing.T) {
 					posts = append(posts, p)
 				}
 
-				if c.limit > 0 { // whoever has not spoken hears of mail with its renewal
+				// a node that has not sent anything learns about mail with its renewal
+				if c.limit > 0 {
 					go func() {
 						for ctx.Err() == nil {
 							time.Sleep(time.Second)
@@ -90,11 +91,11 @@ func TestPost(t *testing.T) {
 func TestLoanValues(t *testing.T) {
 	t.Parallel()
 	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: model.Address{Tenant: "t", Type: "x", Key: "k"}, Run: model.RunID{1}, ID: "task"}, Claim: 3}
-	in := peer.Answer{Seq: 1, Stream: model.RunID{2}, Entries: []peer.Entry{
+	in := peer.PollReply{Seq: 1, Stream: model.RunID{2}, Entries: []peer.Entry{
 		{N: 1, Worker: "w", Claim: &model.Claim{Ref: ref, Spec: &model.TaskSpec{Kind: "k"}, Input: model.Payload{Data: []byte("\xff")}, Attempt: 2, Canceled: true}},
 		{N: 2, Worker: "w", Settled: &ref, Refusal: &model.Failure{Kind: "not_owned", Message: "late"}},
 	}}
-	out, err := peer.Decode[peer.Answer](peer.Encode(&in))
+	out, err := peer.Decode[peer.PollReply](peer.Encode(&in))
 	if err != nil || out.Entries[0].Claim.Ref != ref || string(out.Entries[0].Claim.Input.Data) != "\xff" || !out.Entries[0].Claim.Canceled || *out.Entries[1].Settled != ref || out.Entries[1].Refusal.Message != "late" {
 		t.Errorf("%+v, %v", out, err)
 	}
@@ -123,8 +124,8 @@ func (informant) Queues() ([]peer.QueueCount, bool) {
 	return []peer.QueueCount{{Tenant: "default", Queue: "mails", Waiting: 3, Abandoned: []string{"mail"}}}, true
 }
 
-// A process that is no node asks one why runs do not move. A node that answers no inquiries, as one
-// of an older version, leaves the asker to its deadline.
+// A process that is not a node asks one why runs do not move. A node that answers no inquiries,
+// such as one of an older version, lets the asker run into its deadline.
 func TestInquiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +136,7 @@ func TestInquiry(t *testing.T) {
 		words := make(chan string, 1)
 		node, older := model.NodeID{1}, model.NodeID{2}
 		for id, h := range map[model.NodeID]peer.Handler{node: informant{echo{words}, known}, older: echo{words}} {
-			p := peer.New(id, st, hints, slog.New(slog.DiscardHandler), h)
+			p := peer.New(peer.Config{Self: id, Mail: st, Hints: hints, Log: slog.New(slog.DiscardHandler), Handler: h})
 			defer hints.Subscribe(func(h notify.Hint) {
 				if h.Kind == notify.Peer && h.Node == id {
 					p.Nudge()
@@ -144,17 +145,18 @@ func TestInquiry(t *testing.T) {
 			go p.Run(ctx)
 		}
 
-		found, err := peer.Ask(ctx, st, hints, node, []model.Address{strange, known})
+		asker := peer.Asker{Mail: st, Hints: hints}
+		found, err := asker.Ask(ctx, node, []model.Address{strange, known})
 		if err != nil || len(found) != 1 || len(found[known]) != 1 || found[known][0].Name != "word" {
 			t.Errorf("found %v, %v", found, err)
 		}
-		counts, err := peer.AskQueues(ctx, st, hints, node)
+		counts, err := asker.AskQueues(ctx, node)
 		if err != nil || len(counts) != 1 || counts[0].Waiting != 3 || len(counts[0].Abandoned) != 1 {
 			t.Errorf("counts %+v, %v", counts, err)
 		}
 		brief, end := context.WithTimeout(ctx, time.Second)
 		defer end()
-		if _, err := peer.Ask(brief, st, hints, older, []model.Address{known}); !fault.Is(err, fault.Timeout) {
+		if _, err := asker.Ask(brief, older, []model.Address{known}); !fault.Is(err, fault.Timeout) {
 			t.Errorf("a node that does not answer: %v", err)
 		}
 	})

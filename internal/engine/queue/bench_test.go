@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// many makes n tasks on 10 queues with as many fair keys as told. Specs are shared, as most tasks
-// of a kind have equal ones.
+// many returns n tasks on 10 queues with the given number of fair keys. Tasks of a kind share a
+// spec, as most real ones do.
 func many(n, keys int) []Item {
 	specs := make([]*model.TaskSpec, max(keys, 10))
 	for i := range specs {
@@ -63,7 +63,7 @@ func BenchmarkWaitMatchHoldRemove(b *testing.B) {
 }
 
 // A task of a node with free workers: reserved before it is committed, claimed and removed, with
-// 1000 workers that wait.
+// 1000 idle workers.
 func BenchmarkReserveHoldRemove(b *testing.B) {
 	board := New(Config{})
 	for id := range 1000 {
@@ -97,7 +97,7 @@ func (g *limitGate) Take(model.Time, *Item) (bool, model.Reason, model.Time) {
 func (g *limitGate) Hold(model.Time, *Item)          {}
 func (g *limitGate) Give(model.Time, *Item, Outcome) { g.used = false }
 
-// One limit keeps back all of 10,000 keys, and lets one through whenever one ends.
+// One limit holds back 10,000 keys, and lets one task start whenever one ends.
 func BenchmarkLimitOverManyKeys(b *testing.B) {
 	board := New(Config{Gate: &limitGate{}})
 	items := many(50_000, 10_000)
@@ -118,8 +118,8 @@ func BenchmarkLimitOverManyKeys(b *testing.B) {
 	}
 }
 
-// Tasks that wait, with a deadline each; bytes/task is what the board itself needs, without specs
-// and names. In the second case every task has a fair key of its own.
+// Waiting tasks, each with a deadline. bytes/task is the memory of the board itself, without specs
+// and names. In the second case every task has its own fair key.
 func BenchmarkMemory(b *testing.B) {
 	for _, size := range []struct{ waiting, keys int }{{1_000_000, 1}, {100_000, 100_000}} {
 		b.Run(fmt.Sprintf("waiting=%d/keys=%d", size.waiting, size.keys), func(b *testing.B) {
@@ -146,7 +146,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// number is the opposite of plain.
+// number is the inverse of plain.
 func number(ref model.TaskRef) int {
 	return int(ref.Run[12])<<24 | int(ref.Run[13])<<16 | int(ref.Run[14])<<8 | int(ref.Run[15])
 }

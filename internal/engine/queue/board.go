@@ -6,22 +6,22 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Config says how a board works. Its zero value does.
+// Config configures a board. The zero value is ready to use.
 type Config struct {
-	// Gate says whether a task may begin; nil lets everything through.
-	Gate Gate
-	// Weights are the shares of tenants; those that are not in it have 1.
+	// Gate decides whether a task may start; nil lets every task start.
+	Gate Admitter
+	// Weights are the shares of tenants. A tenant that is not listed has weight 1.
 	Weights map[string]int
-	// Grace is how long a claim may be nobody's, at recovery or after its worker has left, before
-	// it is lost; 0 for DefaultGrace. A worker that still executes it comes back and beats within
-	// that time.
+	// Grace is how long a claim may have no worker, after recovery or after its worker has left,
+	// before the claim is lost. 0 means DefaultGrace. A worker that still executes the claim comes
+	// back and beats within that time.
 	Grace time.Duration
 }
 
-// DefaultGrace is how long a claim may be nobody's.
+// DefaultGrace is the default of Config.Grace.
 const DefaultGrace = 30 * time.Second
 
-// Board knows the tasks, workers, claims and deadlines of a node.
+// Board has the tasks, workers, claims and deadlines of a node.
 type Board struct {
 	cfg       Config
 	tasks     map[taskKey]*task
@@ -30,7 +30,7 @@ type Board struct {
 	groups    map[string]*group
 	workers   map[WorkerID]*worker
 	classes   map[string]*class
-	byQueue   map[string][]*class // in the order in which they came
+	byQueue   map[string][]*class // in order of creation
 	ready     heap[*class, byTurn]
 	delayed   heap[*task, byVisible]
 	deadlines heap[*task, byDue]
@@ -38,7 +38,7 @@ type Board struct {
 	seq       uint64
 }
 
-// New makes an empty board.
+// New returns an empty board.
 func New(cfg Config) *Board {
 	if cfg.Grace <= 0 {
 		cfg.Grace = DefaultGrace
@@ -49,6 +49,7 @@ func New(cfg Config) *Board {
 	}
 }
 
+// tick returns the next number of the order in which things happen on this board.
 func (b *Board) tick() uint64 {
 	b.seq++
 	return b.seq
@@ -63,14 +64,15 @@ func (b *Board) site(name siteName) *site {
 	return s
 }
 
+// forget drops a site that has neither tasks nor a pause.
 func (b *Board) forget(s *site) {
 	if s.tasks == 0 && !s.paused {
 		delete(b.sites, s.name)
 	}
 }
 
-// advance does what the passing of time does by itself: tasks become visible, groups are asked
-// again.
+// advance applies the passing of time: delayed tasks become visible, and groups whose time has come
+// can be asked again.
 func (b *Board) advance(now model.Time) {
 	for b.delayed.len() > 0 && b.delayed.top().Visible <= now {
 		t := b.delayed.top()
@@ -82,7 +84,7 @@ func (b *Board) advance(now model.Time) {
 	}
 }
 
-// put makes a task known, in no state.
+// put adds a task to the board, in no state yet.
 func (b *Board) put(it *Item) *task {
 	s := b.site(siteName{it.Ref.Address.Tenant, it.Spec.Queue})
 	s.tasks++
@@ -91,7 +93,7 @@ func (b *Board) put(it *Item) *task {
 	return t
 }
 
-// drop forgets a task that is in no state.
+// drop removes a task that is in no state.
 func (b *Board) drop(t *task) {
 	b.deadlines.remove(t)
 	delete(b.tasks, keyOf(&t.Ref))
@@ -99,8 +101,8 @@ func (b *Board) drop(t *task) {
 	b.forget(t.site)
 }
 
-// leaveState takes a task out of its line, or from those that are delayed or taken. Slot, permits
-// and deadline stay.
+// leaveState takes a task out of its line, or out of the delayed or claimed ones. The task keeps
+// its slot, permits and deadline.
 func (b *Board) leaveState(t *task) {
 	switch {
 	case t.state == delayed:
@@ -115,7 +117,7 @@ func (b *Board) leaveState(t *task) {
 	t.state = 0
 }
 
-// release takes the slot and the permits of a task, and takes it out of its state.
+// release frees the slot and the permits of a task and takes it out of its state.
 func (b *Board) release(now model.Time, t *task, how Outcome) {
 	b.assign(t, nil)
 	taken := t.state.taken()
@@ -125,8 +127,9 @@ func (b *Board) release(now model.Time, t *task, how Outcome) {
 	}
 }
 
-// Add takes in a task that is committed and waits. One that is known waits anew: what it holds is
-// given back, with Neither; a caller that knows what came of the attempt calls Remove before.
+// Add adds a committed task that waits. If the board already has the task, it waits anew, and the
+// board returns what it holds to the gate with the outcome Neither. A caller that knows the outcome
+// of the attempt calls Remove first.
 func (b *Board) Add(now model.Time, it Item) {
 	b.advance(now)
 	if t := b.tasks[keyOf(&it.Ref)]; t != nil {
@@ -149,7 +152,7 @@ func (b *Board) Add(now model.Time, it Item) {
 	b.arm(t)
 }
 
-// wait puts a task that is visible into its line.
+// wait puts a visible task into its line.
 func (b *Board) wait(t *task) {
 	t.state = waiting
 	t.site.waiting++
@@ -165,6 +168,8 @@ func (b *Board) wait(t *task) {
 		return
 	}
 
+	// It is the first task of its kind: create the line, and list it in each class whose workers
+	// can execute it.
 	g := b.groups[name.group]
 	if g == nil {
 		g = &group{name: name.group}
@@ -204,7 +209,7 @@ func (b *Board) unwait(t *task) {
 	b.dropLine(ln)
 }
 
-// dropLine forgets a line that is empty and listed in no class.
+// dropLine removes an empty line that no class lists.
 func (b *Board) dropLine(ln *line) {
 	ln.site.lines.remove(ln)
 	delete(b.lines, ln.name)
@@ -214,6 +219,7 @@ func (b *Board) dropLine(ln *line) {
 	}
 }
 
+// headChanged sorts a line in again after its first task has changed.
 func (b *Board) headChanged(ln *line) {
 	ln.site.lines.put(ln)
 	for _, lf := range ln.leaves {
@@ -221,24 +227,25 @@ func (b *Board) headChanged(ln *line) {
 	}
 }
 
-// Match is a claim that is to be committed.
+// Match is a claim to commit.
 type Match struct {
 	Ref    model.TaskRef
 	Lane   int
 	Worker WorkerID
 }
 
-// Match proposes all claims that can be made now. Slot and permits of each are taken, until Held,
-// Unreserve, Add or Remove tells what came of it.
+// Match proposes all claims that can be made now. It takes the slot and the permits of each. They
+// stay taken until the caller reports the outcome with Held, Unreserve, Add or Remove.
 func (b *Board) Match(now model.Time) []Match {
 	b.advance(now)
 	var out []Match
 	for b.ready.len() > 0 {
 		c := b.ready.top()
+		// The best class, its best priority, tenant, key and cell lead to the next line by Q2.
 		ln := c.active.top().active.top().active.top().cells.top().leaves.top().line
 		t := ln.tasks.top()
 		if !b.take(now, &t.Item, ln.group) {
-			continue // the group is closed now
+			continue // the gate refused, so the group is closed now
 		}
 		w := c.free.top()
 		b.charge(c, &t.Item)
@@ -250,7 +257,7 @@ func (b *Board) Match(now model.Time) []Match {
 	return out
 }
 
-// propose gives a slot to a task whose permits have been taken.
+// propose assigns a slot to a task whose permits have been taken.
 func (b *Board) propose(t *task, w *worker, s state) {
 	t.state = s
 	t.site.claimed++
@@ -262,9 +269,10 @@ func (b *Board) propose(t *task, w *worker, s state) {
 	b.arm(t)
 }
 
-// Reserve takes a slot and permits for a task that is about to be committed, if a suitable worker
-// waits and nothing that waits goes before it. Then the claim can be part of that commit. Otherwise
-// nothing happens, and the caller adds the task once it is committed.
+// Reserve takes a slot and permits for a task that is about to be committed, so that the claim can
+// be part of the same commit. It does so only if a suitable worker is free and no waiting task goes
+// first. Otherwise it returns false and changes nothing; the caller then adds the task once it is
+// committed.
 func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	b.advance(now)
 	if it.Visible > now || it.spent() || b.tasks[keyOf(&it.Ref)] != nil {
@@ -282,6 +290,7 @@ func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 		}
 	}
 
+	// A waiting task of the same or a higher priority goes first.
 	if c == nil || (c.active.len() > 0 && c.active.top().priority >= it.Spec.Priority) {
 		return 0, false
 	}
@@ -296,8 +305,8 @@ func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
 	return w.id, true
 }
 
-// Unreserve tells that the commit of a proposal did not come about. A task that was reserved is
-// gone; one that was matched waits again, since when it did.
+// Unreserve says that the commit of a proposal failed. A reserved task is dropped. A matched task
+// waits again, at its old place in line.
 func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
 	b.advance(now)
 	t := b.tasks[keyOf(&ref)]
@@ -314,9 +323,9 @@ func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
 	b.arm(t)
 }
 
-// Held tells that a claim is committed; its deadlines run. The task need not be known: at recovery,
-// a claim is held by nobody (WorkerID 0), and its worker may come back for it (Beat). It reports
-// whether the worker is here; otherwise the claim is nobody's, and the caller may as well give it
+// Held says that a claim is committed; its deadlines start. The board need not know the task: after
+// recovery, a claim has no worker (WorkerID 0), and its worker may come back for it (Beat). Held
+// reports whether the worker is here. If not, the claim has no worker, and the caller may give it
 // back.
 func (b *Board) Held(now model.Time, it Item, claim model.ClaimRef, id WorkerID) (here bool) {
 	b.advance(now)
@@ -345,12 +354,12 @@ func (b *Board) Held(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 	return w != nil
 }
 
-// Reported tells that a worker has said how its claim ended. Its slot is free, its deadlines stop,
-// and its permits stay until the report is committed, of which Remove or Add tells. It reports
-// whether the claim was the worker's.
+// Reported says that a worker has delivered the outcome of its claim. Its slot becomes free and its
+// deadlines stop. Its permits stay taken until the report is committed, when the caller calls
+// Remove or Add. Reported returns whether the worker had the claim.
 func (b *Board) Reported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
 	b.advance(now)
-	t := b.claimed(claim)
+	t := b.findClaim(claim)
 	if t == nil || t.worker == nil || t.worker.id != id {
 		return false
 	}
@@ -360,8 +369,8 @@ func (b *Board) Reported(now model.Time, id WorkerID, claim model.ClaimRef) bool
 	return true
 }
 
-// claimed finds the task of a claim that is still held.
-func (b *Board) claimed(claim model.ClaimRef) *task {
+// findClaim returns the task of a claim, if the claim still stands.
+func (b *Board) findClaim(claim model.ClaimRef) *task {
 	t := b.tasks[keyOf(&claim.TaskRef)]
 	if t == nil || t.claim != claim.Claim || t.state < held {
 		return nil
@@ -369,7 +378,7 @@ func (b *Board) claimed(claim model.ClaimRef) *task {
 	return t
 }
 
-// Remove forgets a task: it ended, was withdrawn, or is not ours any more.
+// Remove drops a task: it ended, was withdrawn, or moved to another node.
 func (b *Board) Remove(now model.Time, ref model.TaskRef, how Outcome) {
 	b.advance(now)
 	if t := b.tasks[keyOf(&ref)]; t != nil {

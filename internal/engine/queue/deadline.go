@@ -9,17 +9,17 @@ import (
 // DueKind says which deadline has passed.
 type DueKind uint8
 
-// Deadlines. Of two that pass at the same time, the first one counts.
+// Deadlines. If two pass at the same time, the first one in this list counts.
 const (
-	DueToStart DueKind = iota + 1 // nobody claimed it in time
+	DueToStart DueKind = iota + 1 // no worker claimed it in time
 	DueSilence                    // its worker did not beat in time
 	DueToClose                    // the attempt took too long
 	DueTotal                      // the task took too long, over all attempts
-	DueLost                       // the claim was nobody's for longer than the grace
-	DueSpent                      // it came to the board although no attempt is left
+	DueLost                       // the claim had no worker for longer than the grace period
+	DueSpent                      // the task was added although no attempt is left
 )
 
-// String is the type of the failure that the deadline leads to, where there is one.
+// String returns the type of the failure that the deadline causes, if there is one.
 func (k DueKind) String() string {
 	switch k {
 	case DueToStart:
@@ -42,7 +42,7 @@ func (k DueKind) String() string {
 type Due struct {
 	Ref   model.TaskRef
 	Lane  int
-	Claim int64 // 0 when nobody has claimed it
+	Claim int64 // 0 if the task has no claim
 	Kind  DueKind
 }
 
@@ -88,10 +88,9 @@ func (b *Board) arm(t *task) {
 	b.deadlines.put(t)
 }
 
-// Due returns the deadlines that have passed: what has lasted longer than its limit. Each is
-// returned once. A task that nobody had is handed out no more, and the claim of one that somebody
-// had is beaten for in vain; the caller decides and calls Remove or Add, or Held if nothing came of
-// it.
+// Due returns the deadlines that have passed. It returns each of them once. From then on an
+// unclaimed task is no longer offered, and heartbeats for an expired claim are refused. The caller
+// decides what follows and calls Remove or Add, or Held if the claim stands after all.
 func (b *Board) Due(now model.Time) []Due {
 	b.advance(now)
 	var out []Due
@@ -112,11 +111,11 @@ func (b *Board) Due(now model.Time) []Due {
 	return out
 }
 
-// Beat tells that a worker still executes a claim, and reports whether the claim is still its own.
-// A claim of nobody becomes its own.
+// Beat says that a worker still executes a claim. It reports whether the worker still has the
+// claim. A claim without a worker becomes its own.
 func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld bool) {
 	b.advance(now)
-	t, w := b.claimed(claim), b.workers[id]
+	t, w := b.findClaim(claim), b.workers[id]
 	switch {
 	case t == nil || w == nil || t.state == late || (t.worker != nil && t.worker != w):
 		return false
@@ -129,15 +128,15 @@ func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld 
 	return true
 }
 
-// Overdue reports whether a deadline of a claim was reported, and that is not decided. One that was
-// told of anew since is not: its deadlines run anew.
+// Overdue reports whether Due has returned a deadline of a claim and the caller has not decided
+// yet. After another Held for the claim its deadlines start anew, so it is not overdue.
 func (b *Board) Overdue(claim model.ClaimRef) bool {
-	t := b.claimed(claim)
+	t := b.findClaim(claim)
 	return t != nil && t.state == late
 }
 
-// Wake is when something happens without anybody doing anything: when to call Match and Due again.
-// It is 1 when Match would propose something now, and 0 for never.
+// Wake returns when to call Match and Due again because time alone changes something. It is 1 if
+// Match would propose something now, and 0 for never.
 func (b *Board) Wake() model.Time {
 	if b.ready.len() > 0 {
 		return 1

@@ -5,19 +5,19 @@ import "slices"
 // The order of Q2, for one class: levels (priorities), tenants of a level, keys of a tenant, and
 // lines of a key.
 //
-// Groups of the gate cut across that order: one limit may keep back thousands of keys, and opens
-// and closes with every task that ends. So lines are reached through cells, which are the lines of
-// one group under one tenant. A cell that is open is represented by its best line only, and is
-// listed under the key of that line; whatever else is in it comes later anyway. So a group opens
-// and closes in as many steps as it has cells, however many keys and tasks are in them.
+// Groups of the gate cut across that order: one limit may hold back thousands of keys, and opens
+// and closes with every task that ends. So lines are reached through cells. A cell holds the lines
+// of one group under one tenant. Only the best line of an open cell represents it, and the cell is
+// listed under the key of that line; its other lines come later anyway. So a group opens and closes
+// in as many steps as it has cells, however many keys and tasks they contain.
 
-// stride is by how much a task of weight 1 advances the time of its key.
+// stride is how much a task of weight 1 advances the time of its key.
 const stride = 1 << 20
 
 func strideOf(weight int) int64 { return stride / int64(min(max(weight, 1), stride)) }
 
-// share is a place in a fair order: the time of a tenant or key by the clock of its parent, and,
-// among equal ones, who has had it first. It only ever grows.
+// share is a position in a fair order: the time of a tenant or key by the clock of its parent, and
+// a sequence number that decides between equal times. It only grows.
 type share struct {
 	time int64
 	seq  uint64
@@ -30,7 +30,8 @@ func (s share) before(o share) bool {
 	return s.seq < o.seq
 }
 
-// level is a priority. It exists while tasks of it wait; then everybody starts anew.
+// level is a priority. It exists while tasks of it wait. When it is created again, all of its
+// tenants start anew.
 type level struct {
 	class    *class
 	priority int
@@ -63,9 +64,9 @@ type key struct {
 	name   keyName
 	at     int32
 	leaves int
-	cells  heap[*cell, byBest] // that are open and represented by a line of this key
-	// those of them that have other lines as well: when the key is served, another key may come
-	// first in them
+	cells  heap[*cell, byBest] // open cells whose best line has this key
+	// shared holds the cells of these that have other lines as well. When the key is served,
+	// another key may become the first in them.
 	shared []*cell
 }
 
@@ -74,13 +75,13 @@ type cellName struct {
 	group *group
 }
 
-// cell are the lines of a gate group and a site under one tenant of a level: they open and close
+// cell holds the lines of a gate group and a site under one tenant of a level. They open and close
 // together.
 type cell struct {
 	tenant *tenant
 	name   cellName
 	leaves heap[*leaf, byShare]
-	key    *key // that it is listed under; nil while it is closed
+	key    *key // the key it is listed under; nil while it is closed
 
 	at, sharedAt, siteAt, groupAt int32
 }
@@ -90,8 +91,8 @@ type leaf struct {
 	line *line
 	cell *cell
 	key  *key
-	// of the key when the leaf was sorted in: it may have grown since, then the leaf belongs
-	// further back
+	// seen is the share of the key when the leaf was sorted in. If the share has grown since, the
+	// leaf belongs further back.
 	seen share
 	at   int32
 }
@@ -128,11 +129,11 @@ func (byShare) before(a, b *leaf) bool {
 }
 func (byShare) place(l *leaf) *int32 { return &l.at }
 
-// enter lists a line in a class that covers it. The line has a task. Whoever had nothing waiting
-// begins as if it had just been served: it joins at the end of the round, so that keys that are new
-// all the time do not go before those that wait. Therefore nothing has to be remembered of who was
-// served and has nothing waiting any more: whoever is served is at the clock, and its next time is
-// what it gets when it begins anew.
+// enter lists a line in a class that covers it. The line has a task. A tenant or key without
+// waiting tasks starts as if it had just been served: it joins at the end of the round, so that
+// ever new keys do not overtake the waiting ones. Because of that, the board need not remember keys
+// that were served and have no more tasks: a served key is at the clock, and its next time is the
+// one that it gets when it starts anew.
 func (b *Board) enter(c *class, ln *line) {
 	lv := c.levels[ln.name.priority]
 	if lv == nil {
@@ -171,8 +172,8 @@ func (b *Board) enter(c *class, ln *line) {
 	b.touch(lf)
 }
 
-// exit is the opposite of enter, but for the list of the line. Nothing of the line is compared: it
-// may be empty.
+// exit undoes enter, except for the line's own list of leaves. It compares no tasks of the line,
+// which may be empty.
 func (b *Board) exit(lf *leaf) {
 	b.withdraw(lf)
 	lf.uncount()
@@ -190,7 +191,8 @@ func (b *Board) withdraw(lf *leaf) {
 	}
 }
 
-// uncount forgets whoever has nothing waiting any more, but for a leaf that was withdrawn.
+// uncount removes a withdrawn leaf from the counts, and drops a key, tenant or level without
+// waiting tasks.
 func (lf *leaf) uncount() {
 	k := lf.key
 	t := k.tenant
@@ -206,14 +208,14 @@ func (lf *leaf) uncount() {
 	}
 }
 
-// touch sorts a leaf in whose line has another head, or that is new.
+// touch sorts in a leaf that is new or whose line has another first task.
 func (b *Board) touch(lf *leaf) {
 	lf.cell.leaves.put(lf)
 	b.refresh(lf.cell)
 }
 
-// best is the first line of a cell. Times only grow, so a leaf that was sorted in by an older one
-// is too far to the front, never too far to the back.
+// best returns the first leaf of a cell. Shares only grow, so a leaf that was sorted by an older
+// share is too far to the front, never too far to the back.
 func (cl *cell) best() *leaf {
 	for {
 		lf := cl.leaves.top()
@@ -225,7 +227,7 @@ func (cl *cell) best() *leaf {
 	}
 }
 
-// refresh lists a cell where it belongs, after anything that it depends on has changed.
+// refresh lists a cell where it belongs, after a change of anything that decides this.
 func (b *Board) refresh(cl *cell) {
 	var want *key
 	if cl.leaves.len() > 0 && !cl.name.group.closed && !cl.name.site.paused {
@@ -261,6 +263,7 @@ func (b *Board) refreshAll(cells []*cell) {
 	}
 }
 
+// show lists an open cell under a key, and activates the key, tenant, level and class if necessary.
 func (b *Board) show(cl *cell, k *key) {
 	t := k.tenant
 	cl.key = k
@@ -277,6 +280,7 @@ func (b *Board) show(cl *cell, k *key) {
 	}
 }
 
+// hide undoes show.
 func (b *Board) hide(cl *cell) {
 	k := cl.key
 	t := k.tenant
@@ -301,8 +305,8 @@ func (b *Board) hide(cl *cell) {
 	b.settle(c)
 }
 
-// charge books a task on the shares of a class. For whoever has nothing waiting there is nothing to
-// book, see enter.
+// charge books a task on the shares of a class. A tenant or key without waiting tasks needs no
+// booking, see enter.
 func (b *Board) charge(c *class, it *Item) {
 	lv := c.levels[it.Spec.Priority]
 	if lv == nil {
@@ -313,7 +317,8 @@ func (b *Board) charge(c *class, it *Item) {
 		return
 	}
 
-	// a tenant that was kept back may be behind; it is not owed what it could not take
+	// A tenant that was held back may be behind the clock. It gets no credit for what it could not
+	// take.
 	lv.clock = max(lv.clock, t.time)
 	t.share = share{lv.clock + strideOf(b.cfg.Weights[t.name]), b.tick()}
 	if lv.active.has(t) {
@@ -329,14 +334,14 @@ func (b *Board) charge(c *class, it *Item) {
 	if t.active.has(k) {
 		t.active.put(k)
 	}
-	// refresh removes at most the one that it is called for, and fills its place with one that was
-	// looked at
+	// refresh removes at most the cell that it is called for, and fills its place with the last
+	// one, which was visited before.
 	for _, cl := range slices.Backward(k.shared) {
 		b.refresh(cl)
 	}
 }
 
-// Lists of cells without an order; each cell knows its places.
+// Unordered lists of cells. Each cell knows its index in each of them.
 
 func siteIndex(cl *cell) *int32   { return &cl.siteAt }
 func groupIndex(cl *cell) *int32  { return &cl.groupAt }

@@ -8,42 +8,41 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Outcome is what came of an attempt, for breakers.
+// Outcome is the outcome of an attempt, for breakers.
 type Outcome uint8
 
 // Outcomes.
 const (
-	Neither   Outcome = iota // it was withdrawn or given back, or did not begin
+	Neither   Outcome = iota // it was withdrawn or given back, or did not start
 	Succeeded                // the attempt succeeded
 	Failed                   // the attempt failed
 )
 
-// Gate says whether a task may begin now: limits and breakers. The board calls it; it may not call
-// the board.
-type Gate interface {
-	// Take takes what the item needs, all or nothing. If it may not begin: why, and when to ask
-	// again (0: when Changed says so).
+// Admitter decides whether a task may start now: limits and breakers. The board calls it; the gate
+// must not call the board.
+type Admitter interface {
+	// Take takes what the item needs, all or nothing. If the item may not start, it returns why,
+	// and when to ask again (0: after the caller has called Changed).
 	Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time)
-	// Hold takes what the item needs although there may be no room: the claim is durable and was
-	// made elsewhere, or before this process began.
+	// Hold takes what the item needs even if there is no room: the claim is durable and was made
+	// elsewhere, or before this process started.
 	Hold(now model.Time, it *Item)
-	// Give returns what a claim held; how says what came of the attempt. Its own group is asked
-	// again after that. When other groups may be let through, the caller of the board has to say so
-	// by Changed.
+	// Give returns what a claim held; how is the outcome of the attempt. The board then asks for
+	// its group again. If other groups may pass now, the caller of the board must call Changed.
 	Give(now model.Time, it *Item, how Outcome)
-	// Group names items that are let through or kept back together, so that one that is kept back
-	// does not keep back others behind it. It is the same for an item until the board is told to
-	// Regroup.
+	// Group names the group of an item. The gate admits or refuses all items of a group alike, so
+	// that a refused item does not hold back other groups behind it. The group of an item may
+	// change only with Regroup.
 	Group(it *Item) string
 }
 
-// group are the tasks with one Gate.Group. It exists as long as some of them wait.
+// group holds the tasks with one Gate.Group. It exists while some of them wait.
 type group struct {
 	name   string
 	lines  int
 	closed bool
 	why    model.Reason
-	again  model.Time // when it is asked again; 0 for not by time
+	again  model.Time // when to ask the gate again; 0 if not by time
 	at     int32
 	cells  []*cell
 }
@@ -58,7 +57,8 @@ func (byAgain) before(a, b *group) bool {
 }
 func (byAgain) place(g *group) *int32 { return &g.at }
 
-// take asks the gate for a task that could begin otherwise.
+// take asks the gate for a task that could start otherwise. If the gate refuses, take closes the
+// group.
 func (b *Board) take(now model.Time, it *Item, g *group) bool {
 	if b.cfg.Gate == nil {
 		return true
@@ -67,7 +67,7 @@ func (b *Board) take(now model.Time, it *Item, g *group) bool {
 	if !ok && g != nil {
 		g.closed, g.why, g.again = true, why, 0
 		if again != 0 {
-			g.again = max(again, now+1) // a gate that says "now" would be asked for ever
+			g.again = max(again, now+1) // a gate that answers "now" must not cause an endless loop
 			b.again.put(g)
 		}
 		b.refreshAll(g.cells)
@@ -84,7 +84,7 @@ func (b *Board) give(now model.Time, it *Item, how Outcome) {
 	b.open(b.groups[b.cfg.Gate.Group(it)])
 }
 
-// open lets a group be asked again.
+// open lets the board ask the gate for a group again.
 func (b *Board) open(g *group) {
 	if g == nil || !g.closed {
 		return
@@ -101,8 +101,8 @@ func (b *Board) groupName(it *Item) string {
 	return b.cfg.Gate.Group(it)
 }
 
-// Changed tells that the gate may let more through: of the named groups, or of any group when none
-// is named.
+// Changed says that the gate may let more tasks of the named groups through, or of any group if
+// none is named.
 func (b *Board) Changed(now model.Time, groups ...string) {
 	b.advance(now)
 	for _, name := range groups {
@@ -110,19 +110,19 @@ func (b *Board) Changed(now model.Time, groups ...string) {
 	}
 	if len(groups) == 0 {
 		for _, g := range b.groups {
-			b.open(g) // in any order: it only decides who is asked
+			b.open(g) // the order does not matter: nothing is asked yet
 		}
 	}
 }
 
-// Closed reports whether tasks of a group wait and are kept back by the gate.
+// Closed reports whether tasks of a group wait and the gate holds them back.
 func (b *Board) Closed(group string) bool {
 	g := b.groups[group]
 	return g != nil && g.closed
 }
 
-// Pause keeps the tasks of a queue of a tenant from beginning. What is claimed goes on, and so do
-// deadlines.
+// Pause stops the tasks of a queue of a tenant from starting. Claimed tasks continue, and deadlines
+// still run.
 func (b *Board) Pause(tenant, queue, why string) {
 	s := b.site(siteName{tenant, queue})
 	s.paused, s.why = true, why
@@ -140,14 +140,14 @@ func (b *Board) Resume(tenant, queue string) {
 	b.forget(s)
 }
 
-// Kept are the tasks of a group that the gate keeps back: how many, and the first of them.
+// Kept counts the tasks of a group that the gate holds back, with the first of them.
 type Kept struct {
 	Count int
 	First []Item
 }
 
-// Kept counts, by group, what is kept back by nothing but the gate, and names so many of each. It
-// looks at all lines.
+// Kept counts, by group, the tasks that only the gate holds back, and returns the first ones of
+// each. It visits all lines.
 func (b *Board) Kept(most int) map[string]Kept {
 	all := map[string]Kept{}
 	for _, ln := range b.lines {
@@ -169,9 +169,9 @@ func (b *Board) Kept(most int) map[string]Kept {
 	return all
 }
 
-// Regroup tells that the gate names groups in another way from now on: tasks that wait are put
-// where they belong, and every group may be asked again. Nobody loses its place: shares are those
-// of keys, which groups do not change. It looks at everything that waits.
+// Regroup says that the gate has changed the names of groups. It moves waiting tasks to their new
+// groups and opens all groups. No key loses its place: shares belong to keys, which do not depend
+// on groups. It visits everything that waits.
 func (b *Board) Regroup(now model.Time) {
 	b.advance(now)
 	var moved []*task
@@ -197,7 +197,7 @@ func (b *Board) Regroup(now model.Time) {
 			b.headChanged(ln)
 		default:
 			for _, lf := range ln.leaves {
-				// it is counted until its tasks are in their new lines, so that their keys stay
+				// stays counted until its tasks are in their new lines, so that their keys survive
 				b.withdraw(lf)
 			}
 			emptied = append(emptied, ln.leaves...)
@@ -215,8 +215,8 @@ func (b *Board) Regroup(now model.Time) {
 	b.Changed(now)
 }
 
-// Taken visits the tasks that have been let through, in the order of Visible, so that the gate can
-// be told of them again.
+// Taken visits the admitted tasks in the order of Visible, so that the caller can announce them to
+// the gate again.
 func (b *Board) Taken(visit func(it *Item)) {
 	var taken []*task
 	for _, t := range b.tasks {

@@ -2,20 +2,19 @@ package queue
 
 import "slices"
 
-// order says how a heap is sorted and where an element keeps its place in it: 1 is the top, and 0
-// is not in the heap, so that the zero value is right.
+// order says how a heap is sorted and where an element keeps its place in it. Place 1 is the top. 0
+// means that the element is not in the heap, so that the zero value is right.
 type order[T any] interface {
 	before(a, b T) bool
 	place(x T) *int32
 }
 
-// heap is a binary heap whose elements know their places, so that any of them can be moved or
-// removed.
+// heap is a binary heap whose elements know their places, so that each can be moved or removed.
 type heap[T comparable, O order[T]] struct{ xs []T }
 
 func (h *heap[T, O]) len() int { return len(h.xs) }
 
-// top is the first element; there must be one.
+// top returns the first element; there must be one.
 func (h *heap[T, O]) top() T { return h.xs[0] }
 
 func (h *heap[T, O]) has(x T) bool {
@@ -35,7 +34,8 @@ func (h *heap[T, O]) put(x T) {
 	h.up(len(h.xs) - 1)
 }
 
-// remove takes x out, if it is in. It is not compared with anything: it may already have changed.
+// remove takes x out of the heap, if it is in it. It does not compare x, whose order may already
+// have changed.
 func (h *heap[T, O]) remove(x T) {
 	var o O
 	i := int(*o.place(x)) - 1
@@ -106,10 +106,11 @@ func (h *heap[T, O]) down(i int) {
 	*o.place(x) = int32(i + 1)
 }
 
-// first are so many elements that come before the others, in order.
+// first returns the first elements in order, at most the given number.
 func (h *heap[T, O]) first(most int) (list []T) {
 	var o O
-	open := make([]int, min(1, len(h.xs))) // places of those that may be next: at first the top
+	// places of candidates for the next one: at first the top
+	open := make([]int, min(1, len(h.xs)))
 	for len(open) > 0 && len(list) < most {
 		best := 0
 		for i := range open {
@@ -127,8 +128,7 @@ func (h *heap[T, O]) first(most int) (list []T) {
 	return list
 }
 
-// countBefore counts elements that come before x, up to a limit, looking at no more than twice as
-// many.
+// countBefore counts the elements before x, up to a limit. It visits at most twice as many.
 func (h *heap[T, O]) countBefore(x T, limit int) int {
 	var o O
 	n, open := 0, []int{0}

@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Lend says how many more claims may be proposed to a worker whose slots belong to somebody else,
-// who alone knows how many are free. Each proposal uses one of them up, and the end of a claim
-// frees none.
+// Lend sets how many more claims the board may propose to a lent worker. Its slots belong to
+// another node, and only that node knows how many are free. Each proposal uses one up, and the end
+// of a claim frees none.
 func (b *Board) Lend(now model.Time, id WorkerID, n int) {
 	b.advance(now)
 	if w := b.workers[id]; w != nil {
@@ -18,7 +18,7 @@ func (b *Board) Lend(now model.Time, id WorkerID, n int) {
 	}
 }
 
-// Lent is how many of the slots that were lent have not been used.
+// Lent returns how many lent slots are unused.
 func (b *Board) Lent(id WorkerID) int {
 	if w := b.workers[id]; w != nil && w.lent {
 		return w.credit
@@ -26,7 +26,7 @@ func (b *Board) Lent(id WorkerID) int {
 	return 0
 }
 
-// Idle is how many slots of a worker nothing is proposed for or claimed with.
+// Idle returns how many slots of a worker have neither a proposal nor a claim.
 func (b *Board) Idle(id WorkerID) int {
 	if w := b.workers[id]; w != nil {
 		return max(w.free(), 0)
@@ -34,20 +34,20 @@ func (b *Board) Idle(id WorkerID) int {
 	return 0
 }
 
-// Holds reports whether a claim is held, by nobody or by the worker, and no report of it has come.
+// Holds reports whether a claim stands without a report, and has no worker or the given one.
 func (b *Board) Holds(id WorkerID, claim model.ClaimRef) bool {
-	t := b.claimed(claim)
+	t := b.findClaim(claim)
 	return t != nil && t.state != reported && (t.worker == nil || t.worker.id == id)
 }
 
-// Proposed reports whether a task was proposed to a worker while it waited, and that is not
-// decided. One that was told of anew since is not: it gave back what it had been let through with.
+// Proposed reports whether Match has proposed a task to a worker and the proposal is undecided.
+// After another Add for the task it is not: its permits were given back.
 func (b *Board) Proposed(id WorkerID, ref model.TaskRef) bool {
 	t := b.tasks[keyOf(&ref)]
 	return t != nil && t.state == matched && (t.worker == nil || t.worker.id == id)
 }
 
-// Want is a kind of tasks of a queue.
+// Want is a kind of tasks in a queue.
 type Want struct{ Tenant, Queue, Kind string }
 
 // Compare orders wants.
@@ -55,7 +55,7 @@ func (w Want) Compare(o Want) int {
 	return cmp.Or(cmp.Compare(w.Tenant, o.Tenant), cmp.Compare(w.Queue, o.Queue), cmp.Compare(w.Kind, o.Kind))
 }
 
-// Waiting is what a task that waits in a line waits for.
+// Waiting returns what a task in a line waits for. waits is false if the task is in no line.
 func (b *Board) Waiting(ref model.TaskRef) (w Want, waits bool) {
 	t := b.tasks[keyOf(&ref)]
 	if t == nil || t.state != waiting {
@@ -67,8 +67,8 @@ func (b *Board) Waiting(ref model.TaskRef) (w Want, waits bool) {
 // Waits reports whether any task waits in a line.
 func (b *Board) Waits() bool { return len(b.lines) > 0 }
 
-// Unserved are the kinds of tasks that could begin now but for want of a free worker, in order. It
-// looks at no more than limit lines, whichever they are.
+// Unserved returns, in order, the kinds of tasks that could start now if a worker were free. It
+// visits at most limit lines, in no particular order.
 func (b *Board) Unserved(limit int) []Want {
 	var out []Want
 	for name, ln := range b.lines {
@@ -86,8 +86,8 @@ func (b *Board) Unserved(limit int) []Want {
 	return out
 }
 
-// Abandoned are the kinds of tasks that wait and that no worker here offers to execute, in order.
-// It looks at no more than limit lines, whichever they are.
+// Abandoned returns, in order, the kinds of waiting tasks that no worker here offers to execute. It
+// visits at most limit lines, in no particular order.
 func (b *Board) Abandoned(limit int) []Want {
 	var out []Want
 	for name, ln := range b.lines {

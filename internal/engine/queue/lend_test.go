@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A slot that is lent is used once: neither the end of its claim nor that of another one frees it.
+// A lent slot is used once: neither the end of its claim nor that of another claim frees it.
 func TestLentSlotsAreUsedOnce(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(1000)

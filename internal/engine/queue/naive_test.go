@@ -9,14 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// naive is the board as one would explain it: lists, sorted whenever something is wanted of them.
+// naive is the board as one would explain it: lists that are sorted whenever they are needed.
 type naive struct {
-	gate    Gate
+	gate    Admitter
 	weights map[string]int
 	grace   time.Duration
 	tasks   []*naiveTask
 	workers []*naiveWorker
-	closed  map[string]model.Time   // groups that are kept back, and when they are asked again
+	closed  map[string]model.Time   // groups that are held back, and when to ask again
 	paused  map[siteName]bool       //
 	classes map[string]*naiveShares // by offer
 	seq     uint64
@@ -36,7 +36,8 @@ type naiveWorker struct {
 	served uint64
 }
 
-// naiveShares are the virtual clocks of workers with one offer: by priority, tenant, queue and key.
+// naiveShares holds the virtual clocks of workers with one offer: by priority, tenant, queue and
+// key.
 type naiveShares map[int]*naiveLevel
 
 type naiveLevel struct {
@@ -50,7 +51,7 @@ type naiveTenant struct {
 	keys  map[keyName]*share
 }
 
-func newNaive(gate Gate, weights map[string]int, grace time.Duration) *naive {
+func newNaive(gate Admitter, weights map[string]int, grace time.Duration) *naive {
 	return &naive{gate: gate, weights: weights, grace: grace, closed: map[string]model.Time{}, paused: map[siteName]bool{}, classes: map[string]*naiveShares{}}
 }
 
@@ -85,7 +86,7 @@ func (n *naive) load(id WorkerID) int {
 }
 
 func (w *naiveWorker) class() string {
-	return fmt.Sprintf("%q", []any{sorted(w.offer.Tenants), sorted(w.offer.Queues), sorted(w.offer.Kinds)})
+	return fmt.Sprintf("%q", []any{sortedNames(w.offer.Tenants), sortedNames(w.offer.Queues), sortedNames(w.offer.Kinds)})
 }
 
 func (w *naiveWorker) covers(it *Item) bool {
@@ -96,7 +97,7 @@ func compareItems(a, b *Item) int {
 	return cmp.Or(cmp.Compare(a.Visible, b.Visible), a.Ref.Run.Compare(b.Ref.Run), cmp.Compare(a.Ref.ID, b.Ref.ID))
 }
 
-// waiting counts what waits for workers of an offer.
+// waiting counts the tasks that wait for workers of an offer.
 func (n *naive) waiting(w *naiveWorker, like func(*Item) bool) int {
 	count := 0
 	for _, t := range n.tasks {
@@ -107,7 +108,7 @@ func (n *naive) waiting(w *naiveWorker, like func(*Item) bool) int {
 	return count
 }
 
-// offers has one worker of each offer, in the order in which they came.
+// offers returns one worker of each offer, in the order in which they joined.
 func (n *naive) offers() []*naiveWorker {
 	var out []*naiveWorker
 	seen := map[string]bool{}
@@ -127,7 +128,7 @@ func (n *naive) wait(t *naiveTask) {
 	t.state = "waiting"
 }
 
-// enter gives a tenant or key that had nothing waiting a place in the order of an offer.
+// enter gives a tenant or key without waiting tasks a place in the order of an offer.
 func (n *naive) enter(w *naiveWorker, it *Item) {
 	if !w.covers(it) {
 		return
@@ -183,8 +184,7 @@ func sameKey(it *Item) func(*Item) bool {
 	}
 }
 
-// leave takes a task out of its state; where nothing waits in a priority any more, its clock is
-// forgotten.
+// leave takes a task out of its state. If no task of a priority waits, its clock is dropped.
 func (n *naive) leave(t *naiveTask) {
 	was := t.state
 	t.state = ""
@@ -291,7 +291,7 @@ func (n *naive) add(now model.Time, it Item) {
 	}
 }
 
-// couldTake are the waiting tasks that could begin on a worker.
+// couldTake returns the waiting tasks that could start on a worker.
 func (n *naive) couldTake(w *naiveWorker) []*naiveTask {
 	var out []*naiveTask
 	for _, t := range n.tasks {
@@ -316,7 +316,7 @@ func (n *naive) couldTake(w *naiveWorker) []*naiveTask {
 	return out
 }
 
-// byFree are the workers with free slots, most of them first.
+// byFree returns the workers with free slots, those with most of them first.
 func (n *naive) byFree() []*naiveWorker {
 	free := slices.DeleteFunc(slices.Clone(n.workers), func(w *naiveWorker) bool { return w.offer.Slots <= n.load(w.id) })
 	slices.SortFunc(free, func(a, b *naiveWorker) int {
@@ -453,7 +453,7 @@ func (n *naive) reported(now model.Time, id WorkerID, claim model.ClaimRef) bool
 	return true
 }
 
-// deadline is the first that a task has, if any.
+// deadline returns the first deadline of a task, if it has any.
 func (n *naive) deadline(t *naiveTask) (model.Time, DueKind) {
 	type one struct {
 		from model.Time
@@ -511,7 +511,7 @@ func (n *naive) due(now model.Time) []Due {
 			t.state = "late"
 		} else {
 			n.leave(t)
-			t.state, t.beat = "expired", 1 // marks that it was reported
+			t.state, t.beat = "expired", 1 // records that it was returned
 		}
 		out = append(out, d)
 	}
@@ -583,7 +583,7 @@ func (n *naive) changed(now model.Time, groups ...string) {
 	}
 }
 
-// wake is when something happens without anybody doing anything.
+// wake returns when time alone changes something.
 func (n *naive) wake() model.Time {
 	for _, w := range n.byFree() {
 		if len(n.couldTake(w)) > 0 {
@@ -642,8 +642,8 @@ func (n *naive) stats() Stats {
 	}
 
 	for _, w := range n.workers {
-		for _, tenant := range sorted(w.offer.Tenants) {
-			for _, queue := range sorted(w.offer.Queues) {
+		for _, tenant := range sortedNames(w.offer.Tenants) {
+			for _, queue := range sortedNames(w.offer.Queues) {
 				at(tenant, queue).Workers++
 				at(tenant, queue).Slots += w.offer.Slots
 			}

@@ -12,8 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The invariants of engine-entities-locks.md that are the board's to keep. What is here is seen
-// from outside, without the naive board.
+// The invariants of engine-entities-locks.md that the board must keep. These tests see the board
+// from outside, without the naive one.
 
 var everything = model.TaskOffer{Tenants: []string{"a", "b"}, Queues: []string{"q", "r"}, Kinds: []string{"x", "y"}, Slots: 1}
 
@@ -37,9 +37,9 @@ func claimOf(ref model.TaskRef, n int64) model.ClaimRef {
 	return model.ClaimRef{TaskRef: ref, Claim: n}
 }
 
-// E16: a task is claimed by at most one worker at a time. E20: what is proposed is visible,
-// offered, not paused, and the worker is here and takes something. E43: the load of a worker is
-// within its slots whenever it is given something.
+// E16: at most one worker at a time has claimed a task. E20: a proposed task is visible, offered
+// and not paused, and its worker is here and has slots. E43: the load of a worker stays within its
+// slots whenever it gets a task.
 func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,7 +100,7 @@ func TestE16E20E43ProposalsAreExclusiveAndSuitable(t *testing.T) {
 	})
 }
 
-// E19: a task whose attempts are spent is never handed out, and does not stay for ever either.
+// E19: a task whose attempts are spent is never handed out, and does not stay on the board either.
 func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
@@ -136,8 +136,8 @@ func TestE19SpentTasksAreReportedAndNotHandedOut(t *testing.T) {
 	}
 }
 
-// E21: no strictly higher priority is skipped, and within a priority the order is that of (visible,
-// id) when there is one key.
+// E21: no strictly higher priority is skipped. Within a priority and a single key the order is
+// (visible, id).
 func TestE21PriorityThenFIFO(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -232,9 +232,9 @@ func TestE22NothingIsLostOrDoubled(t *testing.T) {
 	})
 }
 
-// E26: the claim of a worker that is gone is reported within the grace; the claim of one that beats
-// never is, however long it takes. E32: a worker that beats in shorter intervals than the limit is
-// never timed out.
+// E26: the claim of a worker that is gone is reported within the grace period; the claim of a
+// worker that beats never is, however long it takes. E32: a worker that beats in shorter intervals
+// than the limit never times out.
 func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -296,8 +296,8 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 }
 
 // E30: schedule-to-start is reported exactly if the task was unclaimed for longer than the limit,
-// and what was reported is not handed out any more. A claim that does not come about does not start
-// it anew.
+// and a reported task is no longer handed out. A claim whose commit fails does not restart the
+// limit.
 func TestE30ScheduleToStartOrClaim(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -349,8 +349,8 @@ func TestE30ScheduleToStartOrClaim(t *testing.T) {
 	})
 }
 
-// E43, E45: a worker that drains gets nothing more and keeps what it has; its load returns to
-// nothing however its tasks end.
+// E43, E45: a worker that drains gets no further tasks and keeps what it has; its load returns to
+// zero however its tasks end.
 func TestE43DrainingWorkers(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
@@ -378,7 +378,7 @@ func TestE43DrainingWorkers(t *testing.T) {
 			b.Held(1, it, claim, 1)
 			b.Remove(1, m.Ref, Failed)
 			b.Add(1, it)
-		case 2: // the claim does not come about
+		case 2: // the commit of the claim fails
 			b.Unreserve(1, m.Ref)
 		case 3: // is given back because the worker leaves
 			b.Held(1, it, claim, 1)
@@ -402,7 +402,7 @@ func TestE43DrainingWorkers(t *testing.T) {
 	}
 }
 
-// A worker that left while a claim was being committed is not handed the task.
+// A worker that left while a claim was being committed does not get the task.
 func TestHeldTellsThatTheWorkerLeft(t *testing.T) {
 	t.Parallel()
 	b := New(Config{Grace: time.Microsecond})
@@ -449,8 +449,8 @@ func TestWorkersAreServedEvenly(t *testing.T) {
 	}
 }
 
-// Over a long run, keys and tenants that always have something to do get their shares, give or take
-// two tasks of each.
+// Over a long run, keys and tenants that always have tasks get their shares, give or take two tasks
+// each.
 func TestFairnessIsBounded(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -514,8 +514,8 @@ func TestFairnessIsBounded(t *testing.T) {
 	})
 }
 
-// Whoever was away is owed nothing, and whoever comes back with one task at a time gets no more
-// than a share.
+// A key gets no credit for its absence, and a key that comes back with one task at a time gets no
+// more than its share.
 func TestIdleKeysHoardNoCredit(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
@@ -567,7 +567,7 @@ func TestIdleKeysHoardNoCredit(t *testing.T) {
 	}
 }
 
-// Fresh keys that keep coming do not starve one that waits.
+// A stream of new keys does not starve a waiting one.
 func TestFreshKeysDoNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})
@@ -597,8 +597,8 @@ func TestFreshKeysDoNotStarveOthers(t *testing.T) {
 	}
 }
 
-// The order of calls decides, and nothing else: two boards that are told the same say the same,
-// although maps are in them.
+// Only the order of calls decides: two boards with the same calls give the same answers, although
+// they contain maps.
 func TestDeterministic(t *testing.T) {
 	t.Parallel()
 	play := func() (out []Match) {
@@ -658,7 +658,7 @@ func TestDeadlinesSaturate(t *testing.T) {
 	}
 }
 
-// What a reason says can be read.
+// The text of a reason is readable.
 func TestReasonsOfTasks(t *testing.T) {
 	t.Parallel()
 	b := New(Config{})

@@ -10,14 +10,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fakeGate has limits per group, and now and then says no for no reason. Two of them that are
-// called alike answer alike.
+// fakeGate has limits per group, and sometimes refuses without a reason. Two of them that get the
+// same calls give the same answers.
 type fakeGate struct {
 	room  map[string]int
 	used  map[string]int
 	moody bool
 	calls []string
-	alias map[string]string // groups that are called otherwise
+	alias map[string]string // groups that have another name
 }
 
 func newFakeGate(moody bool) *fakeGate {
@@ -59,7 +59,7 @@ func (g *fakeGate) Give(now model.Time, it *Item, how Outcome) {
 	g.hold(it, -1)
 }
 
-// hold counts by what tasks say themselves, whatever their group is called.
+// hold counts by the specs of tasks, whatever their group is called.
 func (g *fakeGate) hold(it *Item, n int) { g.used[it.Spec.Breaker] += n }
 
 // rig runs a board and the naive one side by side.
@@ -69,7 +69,7 @@ type rig struct {
 	gate, mirror  *fakeGate
 	now           model.Time
 	runs, claims  int64
-	items         []Item // everything that was ever made, as it was last told
+	items         []Item // every item ever created, in its latest form
 	claimRefs     []model.ClaimRef
 	tenants, keys []string
 }
@@ -310,7 +310,7 @@ func (r *rig) match(t *rapid.T) {
 	same(t, "Match", got, want)
 }
 
-// check compares everything that can be seen without changing it.
+// check compares everything that is visible without changing it.
 func (r *rig) check(t *rapid.T) {
 	same(t, "calls of the gate", r.gate.calls, r.mirror.calls)
 	same(t, "Stats", r.board.Stats(), r.naive.stats())
@@ -345,7 +345,7 @@ func (r *rig) checkReason(t *rapid.T, k *naiveTask) {
 		case !offered:
 			want = model.WaitWorker
 		case closed:
-			want = model.WaitTurn // what the gate says
+			want = model.WaitTurn // the answer of the gate
 		default:
 			want = model.WaitLine
 		}
@@ -356,8 +356,8 @@ func (r *rig) checkReason(t *rapid.T, k *naiveTask) {
 	}
 }
 
-// checkBooks checks what must hold inside of the board: nothing is kept that nothing refers to, and
-// every heap is one.
+// checkBooks checks the inside of the board: it keeps nothing that is unreferenced, and every heap
+// is in order.
 func checkBooks(t interface{ Fatalf(string, ...any) }, b *Board) {
 	leaves := 0
 	for _, ln := range b.lines {

@@ -8,10 +8,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxPosition bounds how far Explain counts those that go before a task.
+// maxPosition bounds how far Explain counts the tasks before a task.
 const maxPosition = 1000
 
-// Explain says why a task does not move, or that it is being executed.
+// Explain returns why a task does not move, or that it is being executed.
 func (b *Board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	t := b.tasks[keyOf(&ref)]
 	if t == nil {
@@ -31,7 +31,7 @@ func (b *Board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	case expired, reserved, matched:
 	}
 
-	return model.Reason{Code: model.WaitTurn}, true // it is being decided about
+	return model.Reason{Code: model.WaitTurn}, true // a decision about it is in flight
 }
 
 func (b *Board) explainWaiting(t *task) model.Reason {
@@ -51,30 +51,30 @@ func (b *Board) explainWaiting(t *task) model.Reason {
 	return model.Reason{Code: model.WaitLine, Name: t.site.name.queue, Detail: ahead + " of its key and priority are before it"}
 }
 
-// Stats are the counts of a board.
+// Stats holds the counts of a board.
 type Stats struct {
 	Queues  []QueueStats  // by tenant and queue
 	Workers []WorkerStats // by id
 }
 
-// QueueStats are the counts of a queue of a tenant. A task that is being proposed counts as
-// claimed.
+// QueueStats holds the counts of a queue of a tenant. A proposed task counts as claimed.
 type QueueStats struct {
 	Tenant, Queue             string
 	Waiting, Delayed, Claimed int
-	Oldest                    model.Time // Visible of the one that waits longest; 0 for none
-	// that offer it, and theirs; not those that are lent, which count where they are at home
+	Oldest                    model.Time // Visible of the task that waits longest; 0 for none
+	// Workers and Slots count the workers that offer the queue. Lent workers count on their own
+	// node, not here.
 	Workers, Slots int
 	Paused         bool
 }
 
-// WorkerStats are the counts of a worker.
+// WorkerStats holds the counts of a worker.
 type WorkerStats struct {
 	ID          WorkerID
-	Held, Slots int // Held counts what is proposed to it, too
+	Held, Slots int // Held includes proposals
 }
 
-// Stats counts. It looks at queues, offers and workers, not at tasks.
+// Stats counts. It visits queues, offers and workers, not tasks.
 func (b *Board) Stats() Stats {
 	queues := map[siteName]*QueueStats{}
 	at := func(name siteName) *QueueStats {

@@ -9,27 +9,27 @@ import (
 // Item is a task that waits or is claimed.
 type Item struct {
 	Ref       model.TaskRef
-	Lane      int // of the node; who decides about it
+	Lane      int // the lane of the node that decides about it
 	Spec      *model.TaskSpec
-	Attempt   int        // attempts that were consumed so far
-	Scheduled model.Time // when it came into being
-	Visible   model.Time // when the next attempt may begin
-	Claimed   model.Time // when the current attempt began; for Held
+	Attempt   int        // attempts consumed so far
+	Scheduled model.Time // when it was created
+	Visible   model.Time // when the next attempt may start
+	Claimed   model.Time // when the current attempt started; for Held
 
-	// Input is for gates that look into it; nil for none. Note is the gate's own: what it has found
-	// out about the item.
+	// Input is for gates that look into it; it may be nil. Note belongs to the gate: what it has
+	// worked out about the item.
 	Input *model.Payload
 	Note  any
 }
 
-// spent reports whether no attempt is left. Such a task should not come here; it must not be handed
-// out if it does.
+// spent reports whether no attempt is left. Such a task should not be added; the board does not
+// offer it.
 func (it *Item) spent() bool {
 	limit := it.Spec.Retry.MaxAttempts
 	return limit > 0 && it.Attempt >= limit
 }
 
-// taskKey is what tells tasks apart: ids of runs are unique.
+// taskKey identifies a task. Run ids are unique, so the address is not needed.
 type taskKey struct {
 	run model.RunID
 	id  string
@@ -42,30 +42,30 @@ type state uint8
 const (
 	delayed state = iota + 1 // not visible yet
 	waiting                  // in a line
-	// a deadline of one that nobody has was reported; not in a line any more
+	// Due has returned a deadline of this unclaimed task; it is in no line.
 	expired
 	reserved // proposed before it was committed
 	matched  // proposed while it waited
 	held     // claimed
-	late     // claimed, and a deadline was reported
-	reported // claimed, and its worker has told how it ended
+	late     // claimed, and Due has returned a deadline of it
+	reported // claimed, and its worker has delivered the outcome
 )
 
-// taken reports whether permits are held.
+// taken reports whether the task has permits.
 func (s state) taken() bool { return s >= reserved }
 
-// task is an Item on the board. There may be a million of them: 216 bytes, and no pointer that it
-// can do without.
+// task is an Item on the board. There may be a million of them: 216 bytes each, without any pointer
+// that is not needed.
 type task struct {
 	Item
 	site   *site
 	line   *line   // while it waits
-	worker *worker // who has the slot; nil for nobody here
+	worker *worker // the worker with its slot; nil for none here
 	claim  int64
-	beat   model.Time // last beat; for a claim of nobody, since when it is nobody's
+	beat   model.Time // the last beat; without a worker, since when it has none
 	due    model.Time // the next deadline, see deadline.go
 
-	at         int32 // in its line, or among those that are delayed
+	at         int32 // in its line, or among the delayed ones
 	deadlineAt int32
 	workerAt   int32 // in the list of its worker
 	state      state
@@ -108,15 +108,14 @@ func (byDue) before(a, b *task) bool {
 }
 func (byDue) place(t *task) *int32 { return &t.deadlineAt }
 
-// siteName is a queue of a tenant.
+// siteName names a queue of a tenant.
 type siteName struct{ tenant, queue string }
 
 func compareSites(a, b siteName) int {
 	return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.queue, b.queue))
 }
 
-// site is what is known of a queue of a tenant. It exists as long as there are tasks, or it is
-// paused.
+// site is a queue of a tenant. It exists while there are tasks in it, or while it is paused.
 type site struct {
 	name   siteName
 	paused bool
@@ -128,13 +127,14 @@ type site struct {
 	waiting, delayed, claimed int
 }
 
-// lineName is everything by which tasks differ in who may take them when, but for their order.
+// lineName has everything that decides which worker may take a task and when, except for the order
+// within the line.
 type lineName struct {
 	tenant, queue, kind, fair, group string
 	priority                         int
 }
 
-// line holds tasks that differ in nothing but their order. It exists while it is not empty.
+// line holds tasks that differ only in their order. It exists while it is not empty.
 type line struct {
 	name   lineName
 	site   *site

@@ -8,26 +8,27 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// WorkerID is a worker of this node. 0 is nobody.
+// WorkerID identifies a worker of this node. 0 is none.
 type WorkerID int
 
-// InlineWorker stands for the workers of workflows, which make attempts of steps themselves
+// InlineWorker stands for the workflow workers, which make attempts of steps themselves
 // (model.InlineQueue). Stats leaves it out.
 const InlineWorker WorkerID = -1
 
-// worker is one that has joined.
+// worker is a worker that has joined.
 type worker struct {
 	id     WorkerID
 	class  *class
 	slots  int
-	tasks  []*task // proposed to it and claimed by it; not those that it has reported
-	served uint64  // when it was served last
+	tasks  []*task // proposed to it or claimed by it, without the reported ones
+	served uint64  // when it was last served
 	at     int32
 
-	lent   bool // its slots are somebody else's, see Lend
+	lent   bool // its slots belong to another node, see Lend
 	credit int  // how many of them may be used
 }
 
+// free returns how many more claims the worker may get.
 func (w *worker) free() int {
 	if w.lent {
 		return w.credit
@@ -49,17 +50,18 @@ func (byFree) before(a, b *worker) bool {
 }
 func (byFree) place(w *worker) *int32 { return &w.at }
 
-// class are the workers with the same offer. It exists as long as there is one.
+// class holds the workers with the same offer. It exists while it has a worker.
 type class struct {
 	name                   string
 	tenants, queues, kinds []string // sorted
 	workers                int
 	free                   heap[*worker, byFree]
 	levels                 map[int]*level
-	active                 heap[*level, byPriority] // with something that could begin
+	active                 heap[*level, byPriority] // with a task that could start
 	at                     int32
 }
 
+// covers reports whether workers of the class execute such tasks. The caller has checked the queue.
 func (c *class) covers(tenant, kind string) bool {
 	_, ok := slices.BinarySearch(c.kinds, kind)
 	if ok {
@@ -69,8 +71,8 @@ func (c *class) covers(tenant, kind string) bool {
 }
 
 // byTurn is the order in which classes are served: the highest priority first, then the worker with
-// the most free slots. So whoever gets a task is the worker with the most free slots of all that
-// could take it: any other class that could has nothing of a higher priority either.
+// the most free slots. So the worker that gets a task has the most free slots of all workers that
+// could take it: any other class that covers the task has nothing of a higher priority either.
 type byTurn struct{}
 
 func (byTurn) before(a, b *class) bool {
@@ -81,7 +83,7 @@ func (byTurn) before(a, b *class) bool {
 }
 func (byTurn) place(c *class) *int32 { return &c.at }
 
-// settle has a class served when it has both a worker and a task.
+// settle lists a class as ready if it has both a free worker and a task.
 func (b *Board) settle(c *class) {
 	if c.free.len() > 0 && c.active.len() > 0 {
 		b.ready.put(c)
@@ -90,7 +92,7 @@ func (b *Board) settle(c *class) {
 	}
 }
 
-// settleWorker sorts a worker in whose slots or tasks have changed.
+// settleWorker sorts in a worker whose slots or tasks have changed.
 func (b *Board) settleWorker(w *worker) {
 	if w.free() > 0 {
 		w.class.free.put(w)
@@ -100,8 +102,7 @@ func (b *Board) settleWorker(w *worker) {
 	b.settle(w.class)
 }
 
-// Join adds a worker. One that has joined before offers something else from now on, and keeps what
-// it holds.
+// Join adds a worker. A worker that has joined before replaces its offer and keeps what it holds.
 func (b *Board) Join(now model.Time, id WorkerID, offer model.TaskOffer) {
 	b.advance(now)
 	w := b.workers[id]
@@ -110,7 +111,7 @@ func (b *Board) Join(now model.Time, id WorkerID, offer model.TaskOffer) {
 		b.workers[id] = w
 	}
 	old := w.class
-	c := b.class(sorted(offer.Tenants), sorted(offer.Queues), sorted(offer.Kinds))
+	c := b.class(sortedNames(offer.Tenants), sortedNames(offer.Queues), sortedNames(offer.Kinds))
 	c.workers++
 	b.detach(w)
 	w.class, w.slots = c, max(offer.Slots, 0)
@@ -120,7 +121,7 @@ func (b *Board) Join(now model.Time, id WorkerID, offer model.TaskOffer) {
 	}
 }
 
-func sorted(names []string) []string {
+func sortedNames(names []string) []string {
 	names = slices.Clone(names)
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -137,7 +138,7 @@ func (b *Board) detach(w *worker) {
 	w.class = nil
 }
 
-// class finds the class of an offer, or makes it and lists in it what it covers.
+// class returns the class of an offer. If it is new, class lists the lines that it covers.
 func (b *Board) class(tenants, queues, kinds []string) *class {
 	var name strings.Builder
 	for _, list := range [][]string{tenants, queues, kinds} {
@@ -156,8 +157,8 @@ func (b *Board) class(tenants, queues, kinds []string) *class {
 	for _, q := range queues {
 		b.byQueue[q] = append(b.byQueue[q], c)
 	}
-	lines := b.covered(c)
-	// shares are given out in this order
+	lines := b.coveredLines(c)
+	// Shares are assigned in this order.
 	slices.SortFunc(lines, func(x, y *line) int { return compareTasks(x.tasks.top(), y.tasks.top()) })
 	for _, ln := range lines {
 		b.enter(c, ln)
@@ -166,9 +167,9 @@ func (b *Board) class(tenants, queues, kinds []string) *class {
 	return c
 }
 
-// dropClass forgets a class whose last worker has left.
+// dropClass removes a class whose last worker has left.
 func (b *Board) dropClass(c *class) {
-	for _, ln := range b.covered(c) {
+	for _, ln := range b.coveredLines(c) {
 		i := slices.IndexFunc(ln.leaves, func(lf *leaf) bool { return lf.cell.tenant.level.class == c })
 		lf := ln.leaves[i]
 		ln.leaves = slices.Delete(ln.leaves, i, i+1)
@@ -184,8 +185,8 @@ func (b *Board) dropClass(c *class) {
 	}
 }
 
-// covered are the lines that a class covers.
-func (b *Board) covered(c *class) []*line {
+// coveredLines returns the lines that a class covers.
+func (b *Board) coveredLines(c *class) []*line {
 	var lines []*line
 	for _, tenant := range c.tenants {
 		for _, q := range c.queues {
@@ -203,7 +204,7 @@ func (b *Board) covered(c *class) []*line {
 	return lines
 }
 
-// Slots changes how many claims a worker may hold. What it holds it keeps.
+// Slots sets how many claims a worker may hold. The worker keeps what it already holds.
 func (b *Board) Slots(now model.Time, id WorkerID, n int) {
 	b.advance(now)
 	w := b.workers[id]
@@ -214,9 +215,10 @@ func (b *Board) Slots(now model.Time, id WorkerID, n int) {
 	b.settleWorker(w)
 }
 
-// Leave removes a worker, and returns the claims that it held, in the order of Visible. They are
-// nobody's now, and lost after the grace; the caller has each returned or failed before. What is
-// proposed to it stays so until it is decided: Held tells that the worker is not here.
+// Leave removes a worker and returns the claims that it held, in the order of Visible. They have no
+// worker now and are lost after the grace period; the caller should return or fail each of them
+// before. Proposals to the worker stay until they are decided: Held then reports that the worker is
+// not here.
 func (b *Board) Leave(now model.Time, id WorkerID) []model.ClaimRef {
 	b.advance(now)
 	w := b.workers[id]
@@ -246,7 +248,7 @@ func (b *Board) Leave(now model.Time, id WorkerID) []model.ClaimRef {
 	return claims
 }
 
-// assign gives a slot of a worker to a task; nil for nobody.
+// assign gives a slot of a worker to a task; a nil worker frees the slot.
 func (b *Board) assign(t *task, w *worker) {
 	if t.worker == w {
 		return

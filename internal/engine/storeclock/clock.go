@@ -6,11 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Config of a clock. Zero fields take the defaults.
+// Config configures a clock. A zero field selects its default.
 type Config struct {
-	Jump    time.Duration // a larger difference between the clocks puts the store's in doubt; 10 s
-	Persist time.Duration // how long a jump must last until it is accepted; 10 min
-	Hold    time.Duration // how long nothing is deleted by age after a jump was accepted; 24 h
+	// a larger difference between the clocks puts the store's clock in doubt; default 10 s
+	Jump    time.Duration
+	Persist time.Duration // how long a jump must last until it is accepted; default 10 min
+	// how long nothing is deleted by age after a jump was accepted; default 24 h
+	Hold time.Duration
 }
 
 func (c *Config) withDefaults() {
@@ -25,7 +27,7 @@ func (c *Config) withDefaults() {
 	}
 }
 
-// drift is how much two clocks may differ after a time without readings: one part in so many.
+// drift bounds how far two clocks may drift apart between readings: one part in this many.
 const drift = 1000
 
 // Reading is what the store's clock showed at some moment between two moments of the node's own
@@ -41,53 +43,54 @@ type Change uint8
 // Changes.
 const (
 	Agrees   Change = iota // nothing, or a small correction
-	Adopted                // it was the first one: time goes by it from now on
-	Doubted                // the store's clock has jumped: the node goes on by its own
+	Adopted                // it was the first reading: the clock follows it from now on
+	Doubted                // the store's clock has jumped: the node follows its own clock
 	Cleared                // the store's clock is back where it should be
 	Advanced               // a forward jump has lasted and was accepted: time has stepped forward
-	// a backward jump has lasted: the node has to start over with a new Clock
+	// a backward jump has lasted: the node must start over with a new Clock
 	WentBack
 )
 
-// Verdict on a reading.
+// Verdict is the result of a reading.
 type Verdict struct {
 	Change Change
-	// how far the store's clock is ahead of the node's at least, at first of the machine's;
-	// negative when it is behind
+	// By is how far the store's clock is ahead of the node's at least; negative if it is behind. At
+	// the first reading it compares with the machine's clock.
 	By time.Duration
 }
 
-// Clock is store time as a node knows it. It is not safe for concurrent use; Line returns a copy of
-// the part that is.
+// Clock is the store's time as a node knows it. It is not safe for concurrent use; Line returns a
+// copy of the part that is.
 type Clock struct {
 	cfg    Config
-	line   Line
+	line   Mapping
 	set    bool          // there has been a reading
 	agreed time.Duration // own time of the last reading that agreed
-	doubt  *doubt        // nil while the store's clock is believed
+	doubt  *doubt        // nil while the store's clock is trusted
 
 	deletes time.Duration // own time from which things may be deleted by age
 }
 
-// doubt is where the store's clock has jumped to.
+// doubt describes where the store's clock has jumped to.
 type doubt struct {
 	low, high int64         // bounds of the offset
 	since     time.Duration // own time of the first reading there
 	last      time.Duration // own time of the last one
 }
 
-// New makes a clock that goes by the machine's wall clock until the first reading, which it adopts.
+// New returns a clock that follows the machine's wall clock until the first reading, which it
+// adopts.
 func New(cfg Config, own time.Duration, wall model.Time) *Clock {
 	cfg.withDefaults()
 	offset := int64(wall) - own.Microseconds()
 
-	return &Clock{cfg: cfg, line: Line{at: own, from: offset, to: offset}}
+	return &Clock{cfg: cfg, line: Mapping{at: own, from: offset, to: offset}}
 }
 
-// Line is the current mapping from the node's own time to store time.
-func (c *Clock) Line() Line { return c.line }
+// Mapping returns the current mapping from the node's own time to the store's time.
+func (c *Clock) Mapping() Mapping { return c.line }
 
-// Now is store time at a moment of the node's own time.
+// Now returns the store's time at a moment of the node's own time.
 func (c *Clock) Now(own time.Duration) model.Time { return c.line.Now(own) }
 
 // InDoubt reports whether the store's clock has jumped and the jump is not accepted yet.
@@ -98,8 +101,8 @@ func (c *Clock) MayDelete(own time.Duration) bool {
 	return c.set && c.doubt == nil && own >= c.deletes
 }
 
-// DeletesFrom is the node's own time from which things may be deleted because of their age, unless
-// another reading changes that; not ok while that cannot be told.
+// DeletesFrom returns the node's own time from which things may be deleted because of their age,
+// unless another reading changes that. ok is false while that is unknown.
 func (c *Clock) DeletesFrom() (own time.Duration, ok bool) { return c.deletes, c.set && c.doubt == nil }
 
 // Read takes in a reading of the store's clock.
@@ -109,10 +112,10 @@ func (c *Clock) Read(r Reading) Verdict {
 	ours := c.line.offset(r.Got)
 	ahead := time.Duration(max(low-ours, 0)+min(high-ours, 0)) * time.Microsecond
 	if !c.set {
-		// The upper bound: a time that is too early would end the first sleeps too early when it is
-		// corrected.
+		// Adopt the upper bound: a time that is too early would cut the first sleeps short when it
+		// is corrected.
 		c.set, c.agreed, c.deletes = true, r.Got, r.Got+c.cfg.Persist
-		c.line = Line{at: r.Got, from: high, to: high}
+		c.line = Mapping{at: r.Got, from: high, to: high}
 
 		return Verdict{Change: Adopted, By: ahead}
 	}
@@ -121,8 +124,8 @@ func (c *Clock) Read(r Reading) Verdict {
 		return c.suspect(r.Got, low, high, ahead)
 	}
 
-	// The smallest correction that the reading allows, so that a slow answer changes nothing.
-	c.line = Line{at: r.Got, from: ours, to: min(max(c.line.to, low), high)}
+	// Make the smallest correction that the reading allows, so that a slow answer changes nothing.
+	c.line = Mapping{at: r.Got, from: ours, to: min(max(c.line.to, low), high)}
 	c.agreed = r.Got
 	if c.doubt == nil {
 		return Verdict{By: ahead}
@@ -140,18 +143,17 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 	if d == nil {
 		v.Change = Doubted
 	}
-	// Between two readings that are far apart the clock may have been back, and jumped again.
+	// Between two readings that are far apart, the clock may have been back and jumped again.
 	if d == nil || got-d.last > c.cfg.Persist/2 || !d.agrees(got, low, high, c.cfg.Jump) {
-		// The offset stops where it is: a correction that was under way belongs to the time before
-		// the jump.
+		// Freeze the offset: a correction in progress belongs to the time before the jump.
 		ours := c.line.offset(got)
-		c.line = Line{at: got, from: ours, to: ours}
+		c.line = Mapping{at: got, from: ours, to: ours}
 		c.doubt = &doubt{low: low, high: high, since: got, last: got}
 
 		return v
 	}
 
-	// The same jump: it may have lasted long enough.
+	// It is the same jump, which may have lasted long enough.
 	d.low, d.high, d.last = low, high, got
 	if got-d.since < c.cfg.Persist {
 		return v
@@ -161,7 +163,7 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 		return v
 	}
 	v.Change = Advanced
-	c.line = Line{at: got, from: low, to: low}
+	c.line = Mapping{at: got, from: low, to: low}
 	c.agreed, c.doubt = got, nil
 	c.deletes = got + c.cfg.Hold
 

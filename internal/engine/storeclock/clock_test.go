@@ -40,10 +40,10 @@ func newWorld(t interface{ Fatalf(string, ...any) }, roundTrip time.Duration) *w
 
 func (w *world) now() model.Time { return w.clock.Now(w.own) }
 
-// storeNow is what the store's clock shows.
+// storeNow returns what the store's clock shows.
 func (w *world) storeNow() model.Time { return w.store.Add(w.own) }
 
-// read reads the store's clock by a round trip of two ways.
+// read reads the store's clock with a round trip of two ways.
 func (w *world) read(there, back time.Duration) storeclock.Verdict {
 	sent := w.own
 	w.pass(there)
@@ -83,7 +83,7 @@ func (w *world) check() {
 	}
 }
 
-// away is how far time is from the store's clock.
+// away returns how far time is from the store's clock.
 func (w *world) away() time.Duration { return w.now().Sub(w.storeNow()).Abs() }
 
 func TestProperties(t *testing.T) {
@@ -133,8 +133,7 @@ func TestProperties(t *testing.T) {
 	})
 }
 
-// A store's clock that runs like the node's own: time is off by no more than the shortest round
-// trip.
+// The store's clock runs like the node's own: time is off by at most the shortest round trip.
 func TestShortestRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -154,8 +153,8 @@ func TestShortestRoundTrip(t *testing.T) {
 	})
 }
 
-// A slow answer moves nothing: a sleep that began before it is not cut short when a quick one
-// follows.
+// A slow answer changes nothing: a sleep that started before it is not cut short when a quick
+// answer comes next.
 func TestSlowAnswer(t *testing.T) {
 	t.Parallel()
 	for name, ways := range map[string][2]time.Duration{"there": {1500 * time.Millisecond, 0}, "back": {0, 1500 * time.Millisecond}} {
@@ -203,7 +202,8 @@ func (w *world) renew(d time.Duration) (changes []storeclock.Change) {
 	return changes
 }
 
-// A jump that does not last has no effect, and is told twice: when it begins and when it is over.
+// A jump that does not last has no effect. It is reported twice: when it starts and when it is
+// over.
 func TestShortJump(t *testing.T) {
 	t.Parallel()
 	for _, by := range []time.Duration{24 * time.Hour, 31 * day, -24 * time.Hour, time.Minute, -time.Minute} {
@@ -252,7 +252,7 @@ func TestLastingJumpForward(t *testing.T) {
 	}
 }
 
-// A backward jump that lasts is reported, and time goes on all the while.
+// A backward jump that lasts is reported, and time advances all the while.
 func TestLastingJumpBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Millisecond)
@@ -263,8 +263,8 @@ func TestLastingJumpBack(t *testing.T) {
 	}
 }
 
-// The store's clock moves on while the jump lasts: the time at the new place counts, not that of
-// the first jump.
+// The store's clock moves again while the jump lasts: the time at the new place counts, not the
+// time since the first jump.
 func TestJumpsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, time.Millisecond)

@@ -1,24 +1,26 @@
 // Package storeclock keeps a node's idea of the store's time.
 //
-// The node reads the store's clock with every renewal of its lease and measures the time in between
-// with its own clock, which never steps. Clock compares the two: small differences are slewed away,
-// a jump of the store's clock is not followed before it has lasted.
+// The node reads the store's clock with each renewal of its lease, and measures the time in between
+// with its own clock, which never steps. Clock compares the two. It slews small differences away,
+// and does not follow a jump of the store's clock until the jump has lasted.
 //
 // Clock is a value with methods: no goroutine, no I/O, and the node's own time comes in with every
 // call. The node's own time counts from an arbitrary moment and includes the time that the machine
 // was suspended.
 //
-// What it promises, referred to by tests:
+// It promises the following; tests refer to the numbers:
 //
 //	T1  Time never goes back.
-//	T2  Between two moments that are d apart, time advances by at least 9/10 of d, and by at most
-//	    201/200 of d unless a lasting jump was accepted in between. So a sleep is never cut short by more
-//	    than 1/200, and no timer stands still.
-//	T3  While the store's clock runs like the node's own, time differs from it by at most the shortest
-//	    round trip so far, as soon as an initial error has been slewed away.
-//	T4  A jump of the store's clock by more than Jump is not followed before it has lasted for Persist.
-//	    Forward it is then accepted as a step. Backward the caller is told to start over (WentBack),
-//	    because time may only go back where nothing depends on it.
-//	T5  Nothing may be deleted by age (MayDelete) while the store's clock is in doubt, for Persist after
-//	    the first reading and after a doubt has ended, and for Hold after a jump was accepted.
+//	T2  Between two moments that are d apart, time advances by at least 9/10 of d, and by
+//	    at most 201/200 of d unless a lasting jump was accepted in between. So a sleep is
+//	    never cut short by more than 1/200, and no timer stands still.
+//	T3  While the store's clock runs like the node's own, time differs from it by at most
+//	    the shortest round trip so far, as soon as an initial error has been slewed away.
+//	T4  A jump of the store's clock by more than Jump is not followed until it has lasted
+//	    for Persist. A forward jump is then accepted as a step. After a backward jump the
+//	    caller must start over (WentBack), because time may only go back where nothing
+//	    depends on it.
+//	T5  Nothing may be deleted by age (MayDelete) while the store's clock is in doubt, for
+//	    Persist after the first reading and after a doubt has ended, and for Hold after a
+//	    jump was accepted.
 package storeclock

@@ -1,17 +1,17 @@
 // Package postgres carries hints with LISTEN and NOTIFY, so that nodes on one database need nothing
 // else to wake each other.
 //
-// Hints travel on connections of their own, never in a transaction of the store: a transaction that
-// notifies waits for a lock that all of them share. They are coalesced: one that repeats another is
-// dropped, those of a few milliseconds travel together, and when there is nothing to say nothing is
-// sent. A lost connection is made again, after a pause that grows; what was missed meanwhile is
-// made up for by one hint to look around.
+// Hints have their own connections and are never part of a transaction of the store: a transaction
+// that notifies waits for a lock that all of them share. The hub combines hints: it drops
+// duplicates, sends the hints of a few milliseconds together, and sends nothing when there is
+// nothing to say. It restores a lost connection after a growing pause. One hint to look around then
+// makes up for the hints that were missed.
 //
-// A hub changes no setting of its sessions and sends no startup parameter but its name, so it works
-// behind a pooler that keeps a server connection for each client. Behind one that shares server
-// connections between transactions, LISTEN does not work, without any error. The hub notices it
-// before it listens, says so once, and tries again from time to time; it still sends hints, for
-// nodes that reach the server directly.
+// A hub changes no setting of its sessions and sends no startup parameter except its name, so it
+// works behind a pooler that keeps a server connection for each client. Behind a pooler that shares
+// server connections between transactions, LISTEN does not work, and no error says so. The hub
+// detects this before it listens, reports it once, and tries again from time to time. It still
+// sends hints, for nodes that reach the server directly.
 package postgres
 
 import (
@@ -35,26 +35,26 @@ import (
 	"github.com/perdure/perdure/internal/pooler"
 )
 
-// Config of a hub. URL is required.
+// Config configures a hub. URL is required.
 type Config struct {
-	// URL is the connection string of the store; parameters that belong to the store are ignored,
-	// but for schema.
+	// URL is the connection string of the store. The hub ignores parameters of the store, except
+	// for schema.
 	URL string
-	// Schema is that of the store; nodes of different stores in one database do not hear each
-	// other. Default "perdure".
+	// Schema is the schema of the store. Nodes of different stores in one database do not receive
+	// each other's hints. Default "perdure".
 	Schema string
-	// Gap is the shortest time between two notifications. Default 3 ms.
+	// Gap is the minimum time between two notifications. Default 3 ms.
 	Gap time.Duration
-	// Log gets a line when hints begin to fail and one when they work again. Default: none.
+	// Log gets a line when hints start to fail and one when they work again. Default: none.
 	Log *slog.Logger
-	// Changed, if set, is called with nil when the hub has connected and with the reason when it
-	// has not, one call at a time. It must not block.
+	// Changed, if set, is called with nil when the hub has connected, and with the reason when it
+	// has not; one call at a time. It must not block.
 	Changed func(err error)
 }
 
 // Bounds.
 const (
-	mostPending    = 10_000 // hints that wait; more are dropped, they are but hints
+	mostPending    = 10_000 // hints that wait; further ones are dropped
 	connectTimeout = 5 * time.Second
 	sendTimeout    = 5 * time.Second
 	probeTimeout   = 2 * time.Second
@@ -80,7 +80,7 @@ type Hub struct {
 	pending map[notify.Hint]struct{}
 	wake    chan struct{}
 
-	changed sync.Mutex    // held over Config.Changed
+	changed sync.Mutex    // held during Config.Changed
 	own     atomic.Uint32 // the server process that sends our hints
 
 	sending, listening *episode.Source
@@ -90,15 +90,16 @@ var _ notify.Hub = (*Hub)(nil)
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
-// Open starts a hub. It returns before it has connected; a hub that cannot connect drops hints and
-// tries again. Close ends it.
+// Open starts a hub. It returns before the hub has connected. A hub that cannot connect drops hints
+// and tries again. Close ends it.
 func Open(c Config) (*Hub, error) {
 	conn, err := pgx.ParseConfig(c.URL)
 	if err != nil { // the driver's text might quote the URL, which holds a password
 		return nil, errors.New("the URL of the PostgreSQL store cannot be read; it should look like postgres://user:password@host:port/database")
 	}
 
-	for _, name := range []string{"schema", "shards", "pool", "prepare"} { // of the store
+	// parameters of the store
+	for _, name := range []string{"schema", "shards", "pool", "prepare"} {
 		if v := conn.RuntimeParams[name]; name == "schema" && v != "" {
 			c.Schema = v
 		}
@@ -134,19 +135,19 @@ func Open(c Config) (*Hub, error) {
 	return h, nil
 }
 
-// Close ends the hub and waits for its goroutines. Hints that were not sent are dropped.
+// Close ends the hub and waits for its goroutines. It drops hints that were not sent.
 func (h *Hub) Close() error {
 	h.cancel()
 	h.wg.Wait()
 	return nil
 }
 
-// Subscribe has fn called for every hint of another node. When the connection was lost and is there
-// again, fn gets a hint of kind Membership: whoever looks around because of it finds everything
-// else that it may have missed.
+// Subscribe calls fn for every hint of another node. After a lost connection is restored, fn gets a
+// hint of kind Membership: a receiver that looks around because of it finds everything that it may
+// have missed.
 func (h *Hub) Subscribe(fn func(notify.Hint)) func() { return h.local.Subscribe(fn) }
 
-// Publish adds a hint to those that are sent next.
+// Publish adds a hint to the next ones to send.
 func (h *Hub) Publish(hint notify.Hint) {
 	h.mu.Lock()
 	if len(h.pending) < mostPending {
@@ -159,7 +160,7 @@ func (h *Hub) Publish(hint notify.Hint) {
 	}
 }
 
-// take takes the hints that wait.
+// take returns the waiting hints and empties the list.
 func (h *Hub) take() map[notify.Hint]struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,7 +186,7 @@ func (h *Hub) send() {
 		if err == nil {
 			h.sending.OK()
 			pause = firstPause
-			h.sleep(h.cfg.Gap) // hints of this time travel together
+			h.sleep(h.cfg.Gap) // collect the hints of this time
 			continue
 		}
 
@@ -201,7 +202,7 @@ func (h *Hub) send() {
 	}
 }
 
-// deliver sends payloads, each with a notification of its own.
+// deliver sends payloads, each with its own notification.
 func (h *Hub) deliver(conn **pgx.Conn, payloads []string) (err error) {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
 	defer cancel()
@@ -228,7 +229,7 @@ func (h *Hub) deliver(conn **pgx.Conn, payloads []string) (err error) {
 	return nil
 }
 
-// listen passes on hints of others until the hub is closed.
+// listen passes on hints of other nodes until the hub is closed.
 func (h *Hub) listen() {
 	pause, deaf := firstPause, false
 	for first := true; h.ctx.Err() == nil; first = false {
@@ -237,7 +238,7 @@ func (h *Hub) listen() {
 		if h.ctx.Err() != nil {
 			return
 		}
-		if !deaf || !errors.Is(err, errDeaf) { // a pooler stays as it is; one line says so
+		if !deaf || !errors.Is(err, errDeaf) { // the pooler does not change, so log it once
 			h.listening.Failed(err)
 		}
 		deaf = errors.Is(err, errDeaf)
@@ -285,14 +286,14 @@ func (h *Hub) listenOnce(first bool) error {
 	}
 }
 
-// subscribe begins to listen and makes sure that notifications arrive. It returns the server
-// process that serves the connection.
+// subscribe starts to listen and checks that notifications arrive. It returns the server process
+// that serves the connection.
 //
-// Behind a pooler it needs a second connection for a moment. One that shares server connections is
-// to be found before LISTEN, which would stay behind on a shared one. And a notification that a
-// connection sends itself proves nothing: it comes back with the answer to its own statement.
+// Behind a pooler it needs a second connection for a moment. It must detect a pooler that shares
+// server connections before LISTEN, which would stay in effect on a shared one. A notification that
+// a connection sends to itself proves nothing: it arrives with the answer to its own statement.
 func (h *Hub) subscribe(conn *pgx.Conn) (backend uint32, err error) {
-	// a pooler without a free server connection keeps clients waiting
+	// A pooler without a free server connection keeps clients waiting.
 	ctx, cancel := context.WithTimeout(h.ctx, connectTimeout)
 	defer cancel()
 	if backend, err = pooler.Backend(ctx, conn.PgConn()); err != nil {
@@ -352,14 +353,14 @@ func (h *Hub) report(err error) {
 	}
 }
 
-// drop ends a connection.
+// drop closes a connection.
 func (h *Hub) drop(conn *pgx.Conn) {
 	if conn == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // it is of no use any more
+	_ = conn.Close(ctx) // nothing more can be done with it
 	<-conn.PgConn().CleanupDone()
 }
 

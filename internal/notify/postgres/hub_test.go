@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
-// ear is a hub that remembers what it hears.
+// ear is a hub that remembers the hints it receives.
 type ear struct {
 	*testing.T
 	hub *postgres.Hub
@@ -105,7 +105,7 @@ func TestHints(t *testing.T) {
 	}
 	b.hub.Publish(mail(9))
 	a.hears(mail(9))
-	b.hub.Publish(mail(10)) // by now the one before has been heard by all who could
+	b.hub.Publish(mail(10)) // by now the previous one has reached every hub that could receive it
 	a.hears(mail(10))
 
 	for name, e := range map[string]*ear{"the sender": a, "another store": other} {
@@ -141,13 +141,13 @@ func TestCoalescing(t *testing.T) {
 	e.hub.Publish(mail(999))
 	listener.hears(mail(999))
 	took := time.Since(start)
-	time.Sleep(1500 * time.Millisecond) // nothing is sent meanwhile
+	time.Sleep(1500 * time.Millisecond) // nothing is sent in this time
 	if most := int(took/(20*time.Millisecond)) + 2; requests > most {
 		t.Errorf("5,001 hints in %s were sent in %d notifications, want at most %d", took, requests, most)
 	}
 }
 
-// A hub that lost its connection finds back, tells its subscribers to look around, and goes on.
+// A hub that lost its connection restores it, tells its subscribers to look around, and continues.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -167,7 +167,7 @@ func TestReconnect(t *testing.T) {
 	b.connected(2)
 	b.hears(notify.Hint{Kind: notify.Membership})
 
-	for i := 100; ; i++ { // the one that was kept may have been sent before b listened again
+	for i := 100; ; i++ { // the kept one may have been sent before b listened again
 		a.hub.Publish(mail(i))
 		b.mu.Lock()
 		heard := slices.ContainsFunc(b.heard, func(h notify.Hint) bool { return h.Shard >= 100 })
@@ -179,8 +179,7 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// Without a server a hub costs nothing but its hints; Publish never waits, and Close ends it at
-// once.
+// Without a server a hub only loses its hints; Publish never waits, and Close ends it at once.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	e := open(t, postgres.Config{URL: "postgres://nobody:secret@127.0.0.1:1/none"})

@@ -11,9 +11,10 @@ import (
 )
 
 // A payload is a list of hints, separated by spaces: m and a shard, c and a node, p and a node, v,
-// s and a node. What a reader does not know it skips, so that nodes of different versions can talk.
+// s and a node. A reader skips words that it does not know, so that nodes of different versions can
+// talk.
 
-// mostPayload is what PostgreSQL takes as a payload, with some room.
+// mostPayload is the maximum size of a payload in PostgreSQL, with some room.
 const mostPayload = 7900
 
 var nodeText = base64.RawURLEncoding

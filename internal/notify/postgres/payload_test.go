@@ -52,7 +52,7 @@ func TestPayloads(t *testing.T) {
 		}
 	}
 
-	// A newer node may say more, and anybody may say anything.
+	// A newer node may send more, and a payload may be anything.
 	if got := decode("x12 m7 v2 c!! m-1 m99999 v"); !slices.Equal(got, []notify.Hint{{Kind: notify.Mail, Shard: 7}, {Kind: notify.Membership}}) {
 		t.Errorf("decoded %+v", got)
 	}

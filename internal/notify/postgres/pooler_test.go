@@ -46,7 +46,7 @@ func TestHintsBehindPoolerInSessionMode(t *testing.T) {
 	a, b := open(t, c).connected(1), open(t, c).connected(1)
 	a.hub.Publish(mail(3))
 	b.hears(mail(3))
-	b.hub.Publish(mail(4)) // by the time it arrives, the one before has reached every listener
+	b.hub.Publish(mail(4)) // when it arrives, the previous one has reached every listener
 	a.hears(mail(4))
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,7 +59,7 @@ func TestHintsBehindPoolerInSessionMode(t *testing.T) {
 }
 
 // Behind a pooler that shares server connections between transactions a hub cannot listen. It
-// notices, also when its own notification would come back by chance, says so once, and leaves
+// notices that, even if its own notification would come back by chance, logs it once, and leaves
 // neither a listener nor a setting behind on the shared connections.
 func TestHintsBehindPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
@@ -78,7 +78,7 @@ func TestHintsBehindPoolerInTransactionMode(t *testing.T) {
 			t.Errorf("pool of %d: %d warnings: %s", size, n, log.buf.String())
 		}
 
-		// A node beside the pooler hears what it sends.
+		// A node beside the pooler receives what it sends.
 		direct := open(t, postgres.Config{URL: base}).connected(1)
 		deaf.hub.Publish(mail(7))
 		direct.hears(mail(7))
@@ -99,7 +99,7 @@ func TestHintsBehindPoolerInTransactionMode(t *testing.T) {
 	}
 }
 
-// A hub that cannot connect says so once, and once when it can again.
+// A hub that cannot connect logs that once, and once when it can again.
 func TestHubLogsOneLinePerEpisode(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})

@@ -1,5 +1,5 @@
 // Package prom gives the metrics of a meter to Prometheus, whenever they are scraped. It is a
-// package of its own so that nobody links the client library who does not use it.
+// separate package so that programs that do not use it do not link the client library.
 package prom
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/telemetry"
 )
 
-// Collector is a meter as Prometheus sees it.
+// Collector adapts a meter to Prometheus.
 type Collector struct {
 	meter *telemetry.Meter
 	descs []*prometheus.Desc
@@ -19,7 +19,7 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New makes the collector of a meter.
+// New returns the collector of a meter.
 func New(m *telemetry.Meter) *Collector {
 	c := &Collector{meter: m}
 	for _, f := range telemetry.Families() {
@@ -28,7 +28,7 @@ func New(m *telemetry.Meter) *Collector {
 	return c
 }
 
-// Register adds the metrics of a meter to those of a registry, until remove is called.
+// Register adds the metrics of a meter to a registry, until remove is called.
 func Register(r prometheus.Registerer, m *telemetry.Meter) (remove func(), err error) {
 	c := New(m)
 	if err := r.Register(c); err != nil {
@@ -41,7 +41,7 @@ func Register(r prometheus.Registerer, m *telemetry.Meter) (remove func(), err e
 	return func() { r.Unregister(c) }, nil
 }
 
-// Describe names all families, so that a registry finds out at once whether another collector has
+// Describe lists all families, so that a registry finds out at once whether another collector has
 // one of the names.
 func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range c.descs {
@@ -49,7 +49,7 @@ func (c *Collector) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells all values.
+// Collect sends all values.
 func (c *Collector) Collect(to chan<- prometheus.Metric) {
 	all := telemetry.Families()
 	c.meter.Gather(func(s telemetry.Sample) {

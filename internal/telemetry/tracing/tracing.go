@@ -1,12 +1,12 @@
-// Package tracing makes the spans of OpenTelemetry, and carries their context over processes,
-// restarts and years: as a W3C traceparent that is stored with the start of a run.
+// Package tracing creates OpenTelemetry spans, and carries their context across processes, restarts
+// and years: as a W3C traceparent that is stored with the start of a run.
 //
 // A run has no span while it lives: it may live for a year, in many processes, and a span belongs
-// to one. What everything that a run does hangs on is the span of whoever started it, whose context
-// the start carries; the run itself is a span that is made when it has ended. A Tracer that is nil
-// makes nothing and costs nothing.
+// to one process. The start of a run carries the span of its starter, and that span is the parent
+// of everything the run does. The run itself becomes a span when it has ended. A nil Tracer creates
+// nothing and costs nothing.
 //
-// There is no payload, no key and no text of an error in a span: a failure is the kind that
+// A span contains no payload, no key and no text of an error: a failure is one of the kinds that
 // docs/observability.md lists.
 package tracing
 
@@ -23,7 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// scope names whose spans these are.
+// scope is the instrumentation scope of the spans.
 const scope = "github.com/perdure/perdure"
 
 // Attributes.
@@ -43,10 +43,10 @@ const (
 	attrMailbox  = attribute.Key("perdure.mailbox_wait_ms")
 )
 
-// Tracer makes spans; a nil one makes none.
+// Tracer creates spans; a nil Tracer creates none.
 type Tracer struct{ t trace.Tracer }
 
-// New makes a tracer of a provider; nil when there is none.
+// New returns a tracer of a provider; nil without a provider.
 func New(p trace.TracerProvider) *Tracer {
 	if p == nil {
 		return nil
@@ -54,10 +54,10 @@ func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{p.Tracer(scope)}
 }
 
-// Span is one that has begun; a nil one is none.
+// Span is a started span; a nil Span does nothing.
 type Span struct{ s trace.Span }
 
-// End ends a span. A failure is told by its kind.
+// End ends a span. failure is the kind of failure; empty if there was no failure.
 func (s *Span) End(failure string) {
 	if s == nil {
 		return
@@ -69,8 +69,8 @@ func (s *Span) End(failure string) {
 	s.s.End()
 }
 
-// Send begins the span of somebody who sends a message, and has the message carry it. One that
-// carries a trace already has been kept for a while, and goes on in it.
+// Send starts the span of a sender, and puts its context into the message. A message that already
+// has a trace was kept for a while; its span continues that trace.
 func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
@@ -79,19 +79,19 @@ func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *
 	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall && !m.OneWay {
 		kind = trace.SpanKindClient // waits for the answer of the code
 	}
-	ctx, s := t.t.Start(remote(ctx, m.Trace), m.Kind.String()+" "+subject(m), trace.WithSpanKind(kind), trace.WithAttributes(named(m.To)))
-	if !ours(m.To) {
+	ctx, s := t.t.Start(remote(ctx, m.Trace), m.Kind.String()+" "+subject(m), trace.WithSpanKind(kind), trace.WithAttributes(attributeOf(m.To)))
+	if !isInternal(m.To) {
 		m.Trace = textOf(s.SpanContext())
 	}
 	return ctx, &Span{s}
 }
 
-// SendAll is Send of many starts: they share a span.
+// SendAll is Send for many starts: they share a span.
 func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Context, *Span) {
 	if t == nil || len(ms) == 0 {
 		return ctx, nil
 	}
-	ctx, s := t.t.Start(ctx, ms[0].Kind.String()+" "+subject(ms[0]), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(named(ms[0].To), attrCount.Int(len(ms))))
+	ctx, s := t.t.Start(ctx, ms[0].Kind.String()+" "+subject(ms[0]), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributeOf(ms[0].To), attrCount.Int(len(ms))))
 	of := textOf(s.SpanContext())
 	for _, m := range ms {
 		m.Trace = of
@@ -99,32 +99,32 @@ func (t *Tracer) SendAll(ctx context.Context, ms []*model.Message) (context.Cont
 	return ctx, &Span{s}
 }
 
-// ours reports whether an execution is one that we run ourselves, such as a schedule. It lives for
-// ever, so nothing of it hangs on a span: what it begins has a trace of its own.
-func ours(a model.Address) bool { return strings.HasPrefix(a.Type, model.ReservedPrefix) }
+// isInternal reports whether an execution is one of our own, such as a schedule. It lives forever,
+// so nothing of it belongs to a span; each execution that it starts has its own trace.
+func isInternal(a model.Address) bool { return strings.HasPrefix(a.Type, model.ReservedPrefix) }
 
-// Run begins the span of somebody who starts an execution and waits for its end.
+// Run starts the span of a caller that starts an execution and waits for its end.
 func (t *Tracer) Run(ctx context.Context, m *model.Message) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
-	ctx, s := t.t.Start(ctx, "run "+nameOf(m.To), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(named(m.To)))
+	ctx, s := t.t.Start(ctx, "run "+nameOf(m.To), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributeOf(m.To)))
 	m.Trace = textOf(s.SpanContext())
 	return ctx, &Span{s}
 }
 
-// Begun is the trace of an execution that nobody who is traced has started, such as one of a
-// schedule: that of a span of its own, without a parent.
+// Begun creates a trace for an execution whose starter sent none, such as one of a schedule: that
+// of a new span without a parent.
 func (t *Tracer) Begun(a model.Address) string {
-	if t == nil || ours(a) {
+	if t == nil || isInternal(a) {
 		return ""
 	}
-	_, s := t.t.Start(context.Background(), "start "+nameOf(a), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(named(a)))
+	_, s := t.t.Start(context.Background(), "start "+nameOf(a), trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attributeOf(a)))
 	s.End()
 	return textOf(s.SpanContext())
 }
 
-// Carried is the trace that a context has, for messages that leave in another way than by Send.
+// Carried returns the trace of a context, for messages that do not go through Send.
 func (t *Tracer) Carried(ctx context.Context) string {
 	if t == nil {
 		return ""
@@ -132,57 +132,78 @@ func (t *Tracer) Carried(ctx context.Context) string {
 	return textOf(trace.SpanContextFromContext(ctx))
 }
 
-// Closed makes the span of a run of a workflow that has ended.
-func (t *Tracer) Closed(a model.Address, run model.RunID, of string, began, until time.Time, status model.Status, failure string) {
-	if t == nil || ours(a) {
-		return
-	}
-	_, s := t.t.Start(within(of), "workflow "+a.Type, trace.WithTimestamp(began), trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(named(a), attrRun.String(run.String()), attrStatus.String(status.String())))
-	ended(s, until, failure)
+// Ended is a run of a workflow that has ended.
+type Ended struct {
+	Address      model.Address
+	Run          model.RunID
+	Trace        string // of its start
+	Began, Until time.Time
+	Status       model.Status
+	Failure      string // its kind; empty if it did not fail
 }
 
-// Received makes the span of a signal, promise or update that an execution has received: a child of
-// whoever sent it, linked to the trace of the run.
-func (t *Tracer) Received(kind model.MessageKind, name, from string, a model.Address, run model.RunID, of string, at time.Time) {
-	if t == nil || from == "" {
+// Closed creates the span of a run that has ended.
+func (t *Tracer) Closed(e *Ended) {
+	if t == nil || isInternal(e.Address) {
+		return
+	}
+	_, s := t.t.Start(within(e.Trace), "workflow "+e.Address.Type, trace.WithTimestamp(e.Began), trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(attributeOf(e.Address), attrRun.String(e.Run.String()), attrStatus.String(e.Status.String())))
+	endAt(s, e.Until, e.Failure)
+}
+
+// Receipt is a signal, promise or update that an execution has received.
+type Receipt struct {
+	Kind     model.MessageKind
+	Name     string
+	From     string // the trace of its sender
+	Address  model.Address
+	Run      model.RunID
+	RunTrace string
+	At       time.Time
+}
+
+// Received creates the span of a received message: a child of the sender's span, linked to the
+// trace of the run. A message without a trace gets no span.
+func (t *Tracer) Received(r *Receipt) {
+	if t == nil || r.From == "" {
 		return
 	}
 	opts := []trace.SpanStartOption{
-		trace.WithTimestamp(at), trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(named(a), attrRun.String(run.String()), attrMessage.String(name)),
+		trace.WithTimestamp(r.At), trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(attributeOf(r.Address), attrRun.String(r.Run.String()), attrMessage.String(r.Name)),
 	}
-	if link := parse(of); link.IsValid() {
+	if link := parse(r.RunTrace); link.IsValid() {
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: link}))
 	}
-	_, s := t.t.Start(within(from), "received "+strings.TrimSpace(kind.String()+" "+name), opts...)
-	s.End(trace.WithTimestamp(at))
+	_, s := t.t.Start(within(r.From), "received "+strings.TrimSpace(r.Kind.String()+" "+r.Name), opts...)
+	s.End(trace.WithTimestamp(r.At))
 }
 
-// Operation is a call of an entity or a service that has been made.
+// Operation is a call of an entity or a service that has ended.
 type Operation struct {
 	Entity model.Address
 	Name   string
-	Trace  string // of whoever called
-	// Came is when the call came to its owner, Handed when a worker got it, Ended when that had
+	Trace  string // of the caller
+	// Came is when the call reached its owner, Handed when a worker got it, Ended when the worker
 	// reported.
 	Came, Handed, Ended time.Time
 	Failure             string
 }
 
-// Operated makes the span of a call that has been made, while a worker had it: a child of whoever
-// called. One that nobody who is traced has made has none.
+// Operated creates the span of a call, for the time that a worker had it: a child of the caller's
+// span. A call without a trace gets no span.
 func (t *Tracer) Operated(o *Operation) {
 	if t == nil || o.Trace == "" {
 		return
 	}
 	_, s := t.t.Start(within(o.Trace), "operation "+o.Name, trace.WithTimestamp(o.Handed), trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(named(o.Entity), attrMessage.String(o.Name), attrMailbox.Int64(max(o.Handed.Sub(o.Came), 0).Milliseconds())))
-	ended(s, o.Ended, o.Failure)
+		trace.WithAttributes(attributeOf(o.Entity), attrMessage.String(o.Name), attrMailbox.Int64(max(o.Handed.Sub(o.Came), 0).Milliseconds())))
+	endAt(s, o.Ended, o.Failure)
 }
 
-// ended ends a span that is made afterwards.
-func ended(s trace.Span, at time.Time, failure string) {
+// endAt ends a span that is created afterwards.
+func endAt(s trace.Span, at time.Time, failure string) {
 	if failure != "" {
 		s.SetStatus(codes.Error, failure)
 		s.SetAttributes(attrFailure.String(failure))
@@ -190,31 +211,41 @@ func ended(s trace.Span, at time.Time, failure string) {
 	s.End(trace.WithTimestamp(at))
 }
 
-// Activity begins the span of an attempt of an activity that runs beside its workflow. What the
-// code does with the context is within it.
-func (t *Tracer) Activity(ctx context.Context, of string, a model.Address, run model.RunID, activity string, attempt int) (context.Context, *Span) {
-	if t == nil || ours(a) {
+// Attempt is an attempt of an activity that runs beside its workflow.
+type Attempt struct {
+	Trace    string // of the run
+	Address  model.Address
+	Run      model.RunID
+	Activity string
+	Number   int
+}
+
+// Activity starts the span of an attempt. Spans that the code starts with the returned context are
+// its children.
+func (t *Tracer) Activity(ctx context.Context, a *Attempt) (context.Context, *Span) {
+	if t == nil || isInternal(a.Address) {
 		return ctx, nil
 	}
-	ctx, s := t.t.Start(remote(ctx, of), "activity "+activity, trace.WithSpanKind(trace.SpanKindInternal),
-		trace.WithAttributes(attrActivity.String(activity), attrAttempt.Int(attempt), named(a), attrRun.String(run.String())))
+	ctx, s := t.t.Start(remote(ctx, a.Trace), "activity "+a.Activity, trace.WithSpanKind(trace.SpanKindInternal),
+		trace.WithAttributes(attrActivity.String(a.Activity), attrAttempt.Int(a.Number), attributeOf(a.Address), attrRun.String(a.Run.String())))
 	return ctx, &Span{s}
 }
 
-// Task begins the span of an attempt of a task.
+// Task starts the span of an attempt of a task.
 func (t *Tracer) Task(ctx context.Context, c *model.Claim) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
 	ctx, s := t.t.Start(remote(ctx, c.Trace), "task "+c.Spec.Kind, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attrActivity.String(c.Spec.Kind), attrQueue.String(c.Spec.Queue), attrAttempt.Int(c.Attempt), attrRun.String(c.Ref.Run.String()),
-		attrWait.Int64(max(c.Claimed.Sub(c.Visible), 0).Milliseconds()), named(c.Ref.Address),
+		attrWait.Int64(max(c.Claimed.Sub(c.Visible), 0).Milliseconds()), attributeOf(c.Ref.Address),
 	))
 	return ctx, &Span{s}
 }
 
-// named is the workflow, the activity of a task that stands alone, or the entity or service.
-func named(a model.Address) attribute.KeyValue {
+// attributeOf returns the attribute for an address: the workflow, the activity of a standalone
+// task, the entity or the service.
+func attributeOf(a model.Address) attribute.KeyValue {
 	if kind, ok := strings.CutPrefix(a.Type, model.TaskPrefix); ok {
 		return attrActivity.String(kind)
 	}
@@ -227,7 +258,7 @@ func named(a model.Address) attribute.KeyValue {
 	return attrWorkflow.String(a.Type)
 }
 
-// nameOf is what an address is called in the name of a span.
+// nameOf returns the name of an address in the name of a span.
 func nameOf(a model.Address) string {
 	if kind, ok := strings.CutPrefix(a.Type, model.TaskPrefix); ok {
 		return "task " + kind
@@ -235,7 +266,7 @@ func nameOf(a model.Address) string {
 	return a.Type
 }
 
-// subject is what a message is about.
+// subject returns what a message is about.
 func subject(m *model.Message) string {
 	if m.Name != "" {
 		return m.Name
@@ -243,7 +274,7 @@ func subject(m *model.Message) string {
 	return nameOf(m.To)
 }
 
-// within is a context whose spans belong to a stored trace.
+// within returns a context whose spans belong to a stored trace.
 func within(of string) context.Context { return remote(context.Background(), of) }
 
 func remote(ctx context.Context, of string) context.Context {
@@ -254,7 +285,7 @@ func remote(ctx context.Context, of string) context.Context {
 	return trace.ContextWithRemoteSpanContext(ctx, c)
 }
 
-// textOf is a context as a traceparent; empty when there is none.
+// textOf returns a span context as a traceparent; empty if it is not valid.
 func textOf(c trace.SpanContext) string {
 	if !c.IsValid() {
 		return ""
@@ -272,7 +303,8 @@ func textOf(c trace.SpanContext) string {
 // traceparentLen is the length of a traceparent of version 00: version, trace, span and flags.
 const traceparentLen = 2 + 1 + 32 + 1 + 16 + 1 + 2
 
-// parse reads a traceparent. What cannot be read is none: a trace is no reason to stop anything.
+// parse reads a traceparent. It returns an invalid span context for an unreadable one: a bad trace
+// must not stop anything.
 func parse(text string) trace.SpanContext {
 	if len(text) < traceparentLen || text[2] != '-' || text[35] != '-' || text[52] != '-' || text[:2] == "ff" {
 		return trace.SpanContext{}

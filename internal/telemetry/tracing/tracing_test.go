@@ -31,7 +31,7 @@ func TestTraceparentRoundTrip(t *testing.T) {
 	})
 }
 
-// What cannot be read is no trace, and no reason to stop.
+// An unreadable trace is ignored and stops nothing.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	const good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -54,7 +54,7 @@ func TestParse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { parse(rapid.String().Draw(t, "text")) })
 }
 
-// Without a tracer nothing is made and nothing is paid for.
+// Without a tracer nothing is created and nothing is paid for.
 func TestNobodyTraces(t *testing.T) {
 	tracer := New(nil)
 	if tracer != nil {
@@ -73,7 +73,7 @@ func TestNobodyTraces(t *testing.T) {
 		s.End("")
 		_, s = tracer.Run(ctx, m)
 		s.End("")
-		_, s = tracer.Activity(ctx, "", model.Address{}, model.RunID{}, "charge", 1)
+		_, s = tracer.Activity(ctx, &Attempt{Activity: "charge", Number: 1})
 		s.End("")
 		_, s = tracer.Task(ctx, claim)
 		s.End("")
