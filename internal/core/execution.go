@@ -149,7 +149,7 @@ func begin(s model.Start) *Execution {
 	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: max(s.At, s.Began), labels: s.Labels, bytes: s.Input.Size()}
 	x.timers = BirthTimers(&s)
 	if s.Task != nil {
-		x.openTask(model.TaskStep, s.Task, s.Input, s.At, s.Worker, 0)
+		x.openTask(&Task{ID: model.TaskStep, Spec: s.Task, Input: s.Input, Scheduled: s.At}, s.Worker, 0)
 	}
 	for i := range s.Carried {
 		x.note(&s.Carried[i])

@@ -108,11 +108,11 @@ func (x *Execution) Alone() bool { return x.Start.Task != nil }
 // visible.
 func (x *Execution) Claimable(t *Task) bool { return x.Open() && x.Paused == nil && !t.Held }
 
-// openTask adds a task to the state.
-func (x *Execution) openTask(id string, spec *model.TaskSpec, in model.Payload, at model.Time, worker string, claim int64) {
-	t := &Task{ID: id, Spec: spec, Input: in, Scheduled: at, Visible: at.Add(max(spec.Delay, 0))}
+// openTask adds a scheduled task to the state. A worker that is not empty claims it at once.
+func (x *Execution) openTask(t *Task, worker string, claim int64) {
+	t.Visible = t.Scheduled.Add(max(t.Spec.Delay, 0))
 	if worker != "" {
-		t.hold(1, claim, worker, at)
+		t.hold(1, claim, worker, t.Scheduled)
 	}
 	x.addTask(t)
 }
@@ -142,7 +142,7 @@ func (t *Task) noteFailure(e *model.Event) {
 // noteTask folds an event into its task, if it has one.
 func (x *Execution) noteTask(e *model.Event) {
 	if e.Kind == model.EventTaskScheduled {
-		x.openTask(e.ID, e.Task, e.Input, e.At, e.Worker, e.Seq)
+		x.openTask(&Task{ID: e.ID, Spec: e.Task, Input: e.Input, Scheduled: e.At}, e.Worker, e.Seq)
 		return
 	}
 
@@ -276,9 +276,10 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 	case r.Returned && !x.canceling():
 		x.append(&d, now, model.Event{Kind: model.EventTaskReturned, ID: t.ID, Worker: t.Worker, Due: now.Add(max(r.After, 0))})
 	case f == nil && !r.Returned:
-		x.complete(&d, t, r.Output, now, lim)
+		x.complete(&d, t, r.Output, moment{now, lim})
 	default:
-		x.failAttempt(&d, t, verdict{kind: model.EventAttemptFailed, failure: f}, now, now.Add(max(r.RetryAfter, 0)), lim)
+		v := verdict{kind: model.EventAttemptFailed, failure: f, notBefore: now.Add(max(r.RetryAfter, 0))}
+		x.failAttempt(&d, t, v, moment{now, lim})
 	}
 
 	return d
@@ -293,15 +294,24 @@ func (x *Execution) hasEnded(id string, claim int64) bool {
 	return slices.Contains(x.endedClaims, endedClaim{id, claim})
 }
 
+// Expiry is a time-out of a task, or the loss of its worker. What is the kind of its failure. Held
+// and Claim are the state of the task when the caller looked at it.
+type Expiry struct {
+	ID    string
+	Held  bool
+	Claim int64
+	What  string
+}
+
 // Expire ends an attempt, or the whole task, because a time-out has passed or its worker
 // disappeared. It does nothing if the state of the task has changed since the caller looked.
-func Expire(x *Execution, id string, held bool, claim int64, what string, now model.Time, lim Limits) Decision {
+func Expire(x *Execution, due Expiry, now model.Time, lim Limits) Decision {
 	var d Decision
-	t := x.Task(id)
+	t, what := x.Task(due.ID), due.What
 	if t == nil || !x.Open() || !t.expired(what, now) {
 		return d
 	}
-	if what != model.TimeoutTotal && (t.Held != held || t.Claim != claim) {
+	if what != model.TimeoutTotal && (t.Held != due.Held || t.Claim != due.Claim) {
 		return d
 	}
 
@@ -315,13 +325,15 @@ func Expire(x *Execution, id string, held bool, claim int64, what string, now mo
 	case model.FailureLost:
 		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s went away with attempt %d", t.Worker, t.Attempt)
 		if t.lost+1 < maxLost {
-			x.failAttempt(&d, t, decided(model.EventAttemptFailed, f), now, 0, lim)
+			x.failAttempt(&d, t, decided(model.EventAttemptFailed, f), moment{now, lim})
 			break
 		}
 		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row went away with it: %s", maxLost, f.Message)
 		x.fail(&d, t, decided(model.EventStepFailed, f), now)
 	default:
-		x.failAttempt(&d, t, decided(model.EventTaskTimedOut, f), now, now, lim)
+		v := decided(model.EventTaskTimedOut, f)
+		v.notBefore = now
+		x.failAttempt(&d, t, v, moment{now, lim})
 	}
 
 	if d.Close != nil {
@@ -363,17 +375,17 @@ func (t *Task) timeoutText(what string) string {
 }
 
 // complete ends a task with an output.
-func (x *Execution) complete(d *Decision, t *Task, out model.Payload, now model.Time, lim Limits) {
+func (x *Execution) complete(d *Decision, t *Task, out model.Payload, at moment) {
 	if x.Alone() {
-		x.endAlone(d, t, model.Outcome{Status: model.Completed, Output: out, At: now})
+		x.endAlone(d, t, model.Outcome{Status: model.Completed, Output: out, At: at.now})
 		return
 	}
 	e := model.Event{Kind: model.EventStepCompleted, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Output: out, Ref: t.Claim, Worker: t.Worker}
-	if size := e.Size(); x.exceeds(size, lim) {
-		x.fail(d, t, verdict{kind: model.EventStepFailed, failure: x.noRoom(size, lim)}, now)
+	if size := e.Size(); x.exceeds(size, at.lim) {
+		x.fail(d, t, verdict{kind: model.EventStepFailed, failure: x.noRoom(size, at.lim)}, at.now)
 		return
 	}
-	x.append(d, now, e)
+	x.append(d, at.now, e)
 }
 
 // verdict is the end of an attempt: the kind of its event, and the failure.
@@ -382,11 +394,20 @@ type verdict struct {
 	failure *model.Failure
 	// by is Terminated when the engine ended the attempt, and zero when the worker reported it.
 	by model.Status
+	// notBefore is the earliest time of the next attempt; zero means at once, whatever the retry
+	// policy says.
+	notBefore model.Time
+}
+
+// moment is the time of a decision and the limits that hold for it.
+type moment struct {
+	now model.Time
+	lim Limits
 }
 
 // decided returns a verdict of the engine, without a report.
 func decided(kind model.EventKind, f *model.Failure) verdict {
-	return verdict{kind, f, model.Terminated}
+	return verdict{kind: kind, failure: f, by: model.Terminated}
 }
 
 // event returns the event that records the verdict.
@@ -395,9 +416,9 @@ func (v *verdict) event(t *Task) model.Event {
 }
 
 // failAttempt ends an attempt. It ends the task as well, unless the retry policy allows another
-// attempt. notBefore is the earliest time of the next attempt; zero means at once, whatever the
-// policy says.
-func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore model.Time, lim Limits) {
+// attempt.
+func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
+	now, lim := at.now, at.lim
 	if x.canceling() {
 		x.fail(d, t, v, now)
 		return
@@ -427,8 +448,8 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore 
 	// There is another attempt.
 	e := v.event(t)
 	e.Due = max(now, 1)
-	if notBefore != 0 {
-		e.Due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), notBefore, 1)
+	if v.notBefore != 0 {
+		e.Due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), v.notBefore, 1)
 	}
 	x.append(d, now, e)
 }

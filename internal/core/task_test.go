@@ -183,7 +183,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if task == nil {
 					return
 				}
-				if d := r.took(Expire(r.x, id, task.Held, task.Claim, what, r.now, DefaultLimits)); what == model.TimeoutTotal && d.Writes() {
+				if d := r.took(Expire(r.x, Expiry{id, task.Held, task.Claim, what}, r.now, DefaultLimits)); what == model.TimeoutTotal && d.Writes() {
 					t.Fatal("there is no such time-out")
 				}
 			},
@@ -249,7 +249,7 @@ func TestPoisonTask(t *testing.T) {
 			t.Fatalf("claim %d", n)
 		}
 		claim := d.Events[0].Seq
-		d = r.took(Expire(r.x, model.TaskStep, true, claim, model.FailureLost, r.now, DefaultLimits))
+		d = r.took(Expire(r.x, Expiry{model.TaskStep, true, claim, model.FailureLost}, r.now, DefaultLimits))
 		if last := n == maxLost-1; (d.Close != nil) != last {
 			t.Fatalf("after %d lost workers: closed is %v", n+1, d.Close != nil)
 		}
@@ -287,7 +287,7 @@ func TestReportedLossIsNone(t *testing.T) {
 		}
 
 		ref := claim(maxLost + 1)
-		if d := r.took(Expire(r.x, model.TaskStep, true, ref.Claim, model.FailureLost, r.now, DefaultLimits)); d.Close != nil || r.x.Task(model.TaskStep).lost != 1 {
+		if d := r.took(Expire(r.x, Expiry{model.TaskStep, true, ref.Claim, model.FailureLost}, r.now, DefaultLimits)); d.Close != nil || r.x.Task(model.TaskStep).lost != 1 {
 			t.Errorf("%s: one worker went away: %+v", typ, d)
 		}
 		if d := Report(r.x, &model.TaskReport{Ref: ref}, r.now, DefaultLimits); d.Refused() == nil {
@@ -309,7 +309,7 @@ func TestCanceledTaskDoesNotDie(t *testing.T) {
 				t.Fatalf("%s: claim %d", what, n)
 			}
 			if claim = d.Events[0].Seq; n < maxLost-1 {
-				r.took(Expire(r.x, model.TaskStep, true, claim, model.FailureLost, r.now, DefaultLimits))
+				r.took(Expire(r.x, Expiry{model.TaskStep, true, claim, model.FailureLost}, r.now, DefaultLimits))
 			}
 		}
 
@@ -323,7 +323,7 @@ func TestCanceledTaskDoesNotDie(t *testing.T) {
 			ref := model.TaskRef{Address: r.x.Start.Address, Run: r.x.Start.Run, ID: model.TaskStep}
 			d = Report(r.x, &model.TaskReport{Ref: model.ClaimRef{TaskRef: ref, Claim: claim}, Returned: true}, r.now, Limits{Events: 1})
 		} else {
-			d = Expire(r.x, model.TaskStep, true, claim, what, r.now, DefaultLimits)
+			d = Expire(r.x, Expiry{model.TaskStep, true, claim, what}, r.now, DefaultLimits)
 		}
 
 		if d.Close == nil || d.Close.Status != model.Canceled || len(d.Dead) != 0 {

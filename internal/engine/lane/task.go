@@ -227,7 +227,7 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 			}
 			break
 		}
-		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now, l.cfg.Limits); d.Writes() {
+		if d = core.Expire(e.x, core.Expiry{ID: t.id, Held: t.held, Claim: t.claim, What: t.what}, now, l.cfg.Limits); d.Writes() {
 			how = expired(t.what)
 		} else {
 			l.notExpired(now, e, in)
