@@ -10,78 +10,79 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Mode is what a past is made for.
+// Mode is what a past is cut for.
 type Mode uint8
 
 // Modes.
 const (
-	// Fork begins another execution with a copy of the past. The source is not touched: what it
-	// waits for, the fork waits for too.
+	// Fork begins another execution with a copy of the past. The source does not change. The fork
+	// waits for the same things as the source.
 	Fork Mode = iota + 1
-	// Retry goes on under the same key before the last failed step, with the idempotency keys that
-	// it had.
+	// Retry continues under the same key before the last failed step, with the same idempotency
+	// keys.
 	Retry
-	// Reset goes on under the same key from a place that the caller names, with keys of its own.
+	// Reset continues under the same key from a place that the caller names, with new idempotency
+	// keys.
 	Reset
-	// Import goes on here with a run of another store.
+	// Import continues a run of another store here.
 	Import
 )
 
 // Request says how a history is cut.
 //
-// Kept are the events up to a position. By default that is, for a retry, the one before the cancel
-// request or else before the last step or child that failed, and everything when there is neither;
-// for the others it is everything, or up to the step whose result is edited.
+// The cut keeps the events up to a position. By default a retry keeps everything before the cancel
+// request, or else before the last step or child that failed, or everything when there is neither.
+// The other modes keep everything, or everything up to the step whose result is edited.
 //
-// Of what is kept:
+// Among the kept events:
 //
 //   - Watchers are left out; they wait for the source.
 //   - A back-off is over: the next attempt is made at once. The failed attempts of the step that a
-//     retry is about are left out, so that it has all its attempts again.
-//   - A child whose outcome is not kept is watched again. If it is gone, or (retry, reset) did not
-//     complete, its start is left out, and the code asks for it once more. An import refuses
+//     retry repeats are left out, so that it has all its attempts again.
+//   - A child whose outcome is not kept is watched again. If it no longer exists, or (retry, reset)
+//     did not complete, its start is left out, and the code starts it again. An import refuses
 //     children that do not exist here.
-//   - A message whose answer is not kept gets the one that came later, if it did; otherwise it is
-//     left out, and the code sends it again.
-//   - A lock that the code still waits for is left out, and the code asks for it once more. Where
-//     the code has entities locked no cut is made: what goes on would not hold the locks.
-//   - Pauses are left out: what goes on is not paused.
-//   - What is left out leaves a blank, so that positions stay.
+//   - A message whose answer is not kept gets the answer from behind the cut, if there is one.
+//     Otherwise the message is left out, and the code sends it again.
+//   - A lock that the code still waits for is left out, and the code asks for it again. No cut is
+//     made where the code has entities locked, because the new run would not hold the locks.
+//   - Pauses are left out: the new run is not paused.
+//   - Each event that is left out becomes a blank, so that positions stay the same.
 //
-// Of what is not kept, retry and reset add signals and settled promises behind the cut, and a reset
-// of an open run the updates that wait: they were accepted, and must not be lost.
+// Retry and reset also add signals and settled promises from behind the cut, and a reset of an open
+// run adds the updates that wait. They were accepted, and must not be lost.
 type Request struct {
 	Mode Mode
-	// Before cuts before the first event of the step, child, call or message of that name; After
-	// behind a position, when Placed.
+	// Before cuts before the first event of the step, child, call or message of that name. After
+	// cuts behind a position, if Placed is set.
 	Before string
 	After  int64
 	Placed bool
 	// Edits change results.
 	Edits []Edit
-	// Child tells how the current run of a child stands; false when it does not exist.
+	// Child returns the status of the current run of a child; false when it does not exist.
 	Child func(model.Address) (model.Status, bool, error)
 }
 
 // Edit gives a step, child or call another result: the first one of the name, or the one whose
-// outcome stands at a position.
+// outcome is at a position.
 type Edit struct {
 	Step     string
 	Position int64
 	Output   model.Payload
 }
 
-// Plan is a past, and what people want to know about it.
+// Plan is a past, and a description of it for operators.
 type Plan struct {
 	Past model.Past
-	// Position is the last event that is kept; Total is how many the source has.
+	// Position is the last event that is kept. Total is how many events the source has.
 	Position, Total int64
-	// Blanks are left out, Added come from behind the cut, Again are children that are watched
+	// Blanks are left out. Added come from behind the cut. Again are children that are watched
 	// again.
 	Blanks, Added, Again []model.Event
 }
 
-// Cut makes a past of a history.
+// Cut makes the past of a new run from a history.
 func Cut(h *model.History, r *Request) (*Plan, error) {
 	c := cutter{h: h, r: r}
 	at, err := c.place()
@@ -92,12 +93,14 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 	c.events = slices.Clone(h.Events[:at])
 	c.unfinished, c.unlocked = c.unfinishedTasks(), c.waitingLocks()
 
+	// Keep the events before the cut, and change or blank some of them.
 	for i := range c.events {
 		if err := c.keep(i); err != nil {
 			return nil, err
 		}
 	}
 
+	// Add messages from behind the cut that must not be lost.
 	if r.Mode == Retry || r.Mode == Reset {
 		c.addAccepted()
 	}
@@ -115,7 +118,7 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 	return c.plan, nil
 }
 
-// Whole is the past of a closed run that is stored as it is.
+// Whole returns the past of a closed run that is stored unchanged.
 func Whole(h *model.History) *Plan {
 	o := &h.Outcome
 	n := int64(len(h.Events))
@@ -126,17 +129,18 @@ func Whole(h *model.History) *Plan {
 	}}
 }
 
-// earlier are the runs in whose name the next run goes on: this one, and those in whose name it
-// went on itself.
+// earlier returns the runs in whose name the next run continues: this one, and the runs in whose
+// name it continued itself.
 func earlier(s *model.Start) []model.RunID {
 	runs := append([]model.RunID{s.Run}, s.Earlier...)
 	if first := s.IdentityRun(); runs[len(runs)-1] != first {
-		runs = append(runs, first) // what is between them was not recorded, or is in another store
+		// the runs between them were not recorded, or are in another store
+		runs = append(runs, first)
 	}
 	return runs
 }
 
-// seeds are whose random numbers the events up to a position were made with.
+// seeds returns the runs whose random numbers the events up to a position were made with.
 func seeds(s *model.Start, at int64) []model.Seed {
 	var out []model.Seed
 	last := int64(0)
@@ -152,12 +156,13 @@ func seeds(s *model.Start, at int64) []model.Seed {
 	return out
 }
 
+// cutter makes one cut.
 type cutter struct {
 	h      *model.History
 	r      *Request
 	plan   *Plan
 	events []model.Event // kept
-	failed string        // the step that a retry is about
+	failed string        // the step that a retry repeats
 
 	unfinished map[string]bool // tasks
 	unlocked   map[string]bool // sections that wait for their locks
@@ -184,6 +189,7 @@ func (c *cutter) place() (int64, error) {
 		at = c.beforeFailure()
 	}
 
+	// An edit moves the default place. It must lie before a place that the caller has named.
 	for i := range c.r.Edits {
 		p, err := c.edited(&c.r.Edits[i])
 		if err != nil {
@@ -207,8 +213,8 @@ func (c *cutter) place() (int64, error) {
 
 func isCancel(e model.Event) bool { return e.Kind == model.EventCancelRequest }
 
-// beforeFailure is the position before what ended the run: a cancel request, or the last step or
-// child that failed.
+// beforeFailure returns the position before what ended the run: a cancel request, or the last step
+// or child that failed.
 func (c *cutter) beforeFailure() int64 {
 	if i := slices.IndexFunc(c.h.Events, isCancel); i >= 0 {
 		return int64(i)
@@ -222,7 +228,7 @@ func (c *cutter) beforeFailure() int64 {
 	return int64(len(c.h.Events))
 }
 
-// nameOf is the name of the step or child that an event belongs to; empty for other events.
+// nameOf returns the name of the step or child that an event belongs to; empty for other events.
 func nameOf(e *model.Event) string {
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventChildStarted, model.EventTaskScheduled, model.EventTaskTimedOut:
@@ -234,7 +240,7 @@ func nameOf(e *model.Event) string {
 	}
 }
 
-// edited is the position of the outcome that an edit is about.
+// edited returns the position of the outcome that an edit changes.
 func (c *cutter) edited(d *Edit) (int64, error) {
 	for i := range c.h.Events {
 		e := &c.h.Events[i]
@@ -257,7 +263,7 @@ func (c *cutter) edited(d *Edit) (int64, error) {
 	return 0, fault.New(fault.NotFound, "the history of %s has no outcome of a step, child or call %s", c.h.Start.Run, what)
 }
 
-// keep looks at one event that is kept, and changes or blanks it where it cannot be kept as it is.
+// keep changes or blanks an event that cannot be kept as it is.
 func (c *cutter) keep(i int) error {
 	e := &c.events[i]
 	switch e.Kind {
@@ -297,8 +303,9 @@ func (c *cutter) keep(i int) error {
 	return nil
 }
 
-// unfinishedTasks are those without an outcome in what is kept. They are left out, so that the code
-// schedules them again: those that were scheduled belong to the run that the past comes from.
+// unfinishedTasks returns the tasks without an outcome among the kept events. They are left out, so
+// that the code schedules them again: the scheduled ones belong to the run that the past comes
+// from.
 func (c *cutter) unfinishedTasks() map[string]bool {
 	open := map[string]bool{}
 	for i := range c.events {
@@ -317,6 +324,7 @@ func (c *cutter) unfinishedTasks() map[string]bool {
 	return open
 }
 
+// blank replaces an event by a blank.
 func (c *cutter) blank(i int) {
 	c.plan.Blanks = append(c.plan.Blanks, c.events[i])
 	c.events[i] = model.Blank(&c.events[i])
@@ -373,7 +381,7 @@ func (c *cutter) child(i int) error {
 
 	if again {
 		if (c.r.Mode == Retry || c.r.Mode == Reset) && e.Watcher.Run.IsZero() {
-			// in whose name it is cancelled: it obeys the run that started it
+			// The child obeys only the run that started it, so a cancel must name that run.
 			e.Watcher.Run = c.h.Start.Run
 		}
 		c.plan.Again = append(c.plan.Again, *e)
@@ -384,8 +392,7 @@ func (c *cutter) child(i int) error {
 	return nil
 }
 
-// sent decides about a message whose answer is not kept. Who was sent it answers to the source
-// alone.
+// sent decides about a message whose answer is not kept. Its receiver answers only to the source.
 func (c *cutter) sent(i int) {
 	id := c.events[i].ID
 	settled := func(o model.Event) bool {
@@ -402,7 +409,7 @@ func (c *cutter) sent(i int) {
 	c.blank(i)
 }
 
-// addAccepted adds what was sent to the run behind the cut.
+// addAccepted adds messages that the run accepted behind the cut.
 func (c *cutter) addAccepted() {
 	for _, e := range c.h.Events[c.plan.Position:] {
 		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.waits(&e) {
