@@ -165,8 +165,10 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 	if err == nil && h.code.State != nil && !handler.View {
 		left, err = h.code.State.Encode(h.state)
 	}
-	if err != nil && context.Cause(c.ctx) == errLimit && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) { //nolint:errorlint // it is not wrapped
-		return out, left, true, h.late(c, handler.Limit)
+	if err != nil && context.Cause(c.ctx) == errLimit { //nolint:errorlint // it is not wrapped
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return out, left, true, h.late(c, handler.Limit)
+		}
 	}
 
 	// Read the error here, where a panic is caught: its methods are user code.
