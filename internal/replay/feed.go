@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// feed gives the next event to the code: it settles what the event answers and makes ready whoever
-// waited for that.
+// feed gives the next event to the code: it settles what the event answers and makes ready the
+// coroutines that waited for it.
 func (m *machine) feed() {
 	i := m.fed
 	e := m.r.events[i]
@@ -18,13 +18,14 @@ func (m *machine) feed() {
 		m.now.Store(int64(e.At))
 	}
 
+	// The code has run ahead: the event must be the one that it took for granted.
 	if len(m.ahead) > 0 {
 		m.compare(e)
 		return
 	}
 
 	if e.Kind.News() {
-		// even if nobody waited for it: the owner wants to know that no step has begun
+		// Even without a waiting coroutine: the owner must learn that no step has begun.
 		m.unanswered = true
 	}
 
@@ -38,7 +39,7 @@ func (m *machine) feed() {
 	case model.EventCancelRequest:
 		m.cancelRequested(e.Failure)
 	case model.EventVersionMarked, model.EventPinned:
-		if a := m.find(e.ID); a != nil { // else the code is done with the change
+		if a := m.find(e.ID); a != nil { // otherwise the code no longer has the change
 			m.apply(a, e)
 		}
 	case model.EventLabeled:
@@ -72,7 +73,7 @@ func (m *machine) compare(e *model.Event) {
 	m.came(a)
 }
 
-// granted is the kind of the event that records what the code took for granted.
+// granted returns the kind of the event that records what the code took for granted.
 func (a *ask) granted() model.EventKind {
 	switch {
 	case a.kind == askMark:
@@ -91,7 +92,7 @@ func (a *ask) granted() model.EventKind {
 	return model.EventSignalTaken
 }
 
-// came notes that an event which was reported for a has come back.
+// came notes that an event that was reported for a has come back.
 func (m *machine) came(a *ask) {
 	if a.expect.Load() > 0 {
 		a.expect.Add(-1)
@@ -177,8 +178,8 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 	return true
 }
 
-// unrequest takes back the request for a timer that fired before the request was reported (its row
-// was there already, from before a takeover): the engine would take it for a new one and fire it
+// unrequest takes back the request for a timer that fired before the request was reported: its row
+// existed from before a takeover. The engine would take the request for a new timer and fire it
 // again.
 func (m *machine) unrequest(timer string) {
 	for i := len(m.commands) - 1; i >= 0; i-- {
@@ -194,8 +195,8 @@ func (m *machine) unrequest(timer string) {
 	}
 }
 
-// answer resolves the future of an ask by the event that settles it, unless the code gave up on it
-// before.
+// answer resolves the future of an ask with the event that settles it, unless the code gave up on
+// it before.
 func (m *machine) answer(a *ask, e *model.Event) {
 	f := &a.fut
 	if f.done || a.withdrawn {
@@ -212,7 +213,7 @@ func (m *machine) answer(a *ask, e *model.Event) {
 
 func addressText(a model.Address) string { return a.Type + "/" + a.Key }
 
-// at is " at file:line" for messages, or nothing when the place is not known.
+// at returns " at file:line" for messages, or nothing when the place is unknown.
 func at(position string) string {
 	if position == "" {
 		return ""

@@ -6,11 +6,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// signalQueue holds the signals of one name that nobody has taken, or the receives that wait for
-// one; never both.
+// signalQueue holds the signals of one name that the code has not taken, or the receives that wait
+// for one; never both.
 type signalQueue struct {
 	received []int     // indexes of events
-	waiting  []*Future // somebody is parked on them, in the order in which they began to wait
+	waiting  []*Future // receives with a parked coroutine, in the order in which they began to wait
 }
 
 func (q *signalQueue) pop() int {
@@ -32,7 +32,7 @@ func (m *machine) signalQueue(name string) *signalQueue {
 }
 
 // receive gives a new signal to the receive that has waited longest, or keeps it. An inbox takes
-// all.
+// all signals.
 func (m *machine) receive(i int) {
 	if m.inbox != nil {
 		m.inbox.signal(i)
@@ -41,6 +41,7 @@ func (m *machine) receive(i int) {
 	m.offer(m.signalQueue(m.r.events[i].Name), i)
 }
 
+// offer gives a signal to the first waiting receive, or keeps it in the order of the history.
 func (m *machine) offer(q *signalQueue, i int) {
 	if len(q.waiting) == 0 {
 		at, _ := slices.BinarySearch(q.received, i)
@@ -52,7 +53,8 @@ func (m *machine) offer(q *signalQueue, i int) {
 	m.bindSignal(f, i)
 }
 
-// bindSignal resolves a receive by a signal. It is not taken before somebody looks at it.
+// bindSignal resolves a receive with a signal. The signal counts as taken only when the code looks
+// at it.
 func (m *machine) bindSignal(f *Future, i int) {
 	e := m.r.events[i]
 	f.received, f.out, f.at = i, e.Input, e.At
@@ -65,7 +67,7 @@ func (m *machine) returnSignal(f *Future) {
 	m.offer(m.signalQueue(f.name), f.received)
 }
 
-// take records that the code has a signal now.
+// take records that the code has taken a signal.
 func (m *machine) take(c *Coroutine, f *Future) {
 	f.taken = true
 	f.co.forgetNext(f)
@@ -80,8 +82,8 @@ func (m *machine) take(c *Coroutine, f *Future) {
 	}
 }
 
-// Next is the pending receive of a signal: the same future until its value is got, so that a lost
-// Select loses no signal.
+// Next returns the pending receive of a signal. It is the same future until the code gets its
+// value, so that a Select that another future wins loses no signal.
 func (x Ctx) Next(name string) *Future {
 	if err := x.enter("Next"); err != nil {
 		return failed(err)
@@ -104,8 +106,8 @@ func (c *Coroutine) forgetNext(f *Future) {
 	}
 }
 
-// TryReceive takes a signal if one is there: one that a pending receive has got, or the oldest that
-// nobody waits for.
+// TryReceive takes a signal if there is one: the signal of a pending receive, or the oldest that no
+// receive waits for.
 func (x Ctx) TryReceive(name string) (model.Payload, bool) {
 	x.must("TryReceive")
 	c := x.co
@@ -117,14 +119,14 @@ func (x Ctx) TryReceive(name string) (model.Payload, bool) {
 	if !f.done || f.err != nil {
 		return model.Payload{}, false
 	}
-	_ = x.look(f) // has no error
+	_ = x.look(f) // it has no error
 	return f.out, true
 }
 
-// promise is a value that is settled once from anywhere.
+// promise is a value that is settled once, from anywhere.
 type promise struct {
-	settled int       // index of the event and 1; 0 while it is open
-	waiting []*Future // somebody is parked on them
+	settled int       // index of the event plus 1; 0 while it is open
+	waiting []*Future // futures with a parked coroutine
 }
 
 func (m *machine) promise(name string) *promise {
@@ -153,6 +155,7 @@ func (m *machine) settled(i int) {
 	}
 }
 
+// fulfil resolves the future of a promise with its value.
 func (m *machine) fulfil(f *Future, p *promise) {
 	e := m.r.events[p.settled-1]
 	f.out, f.at = e.Output, e.At
@@ -162,7 +165,7 @@ func (m *machine) fulfil(f *Future, p *promise) {
 	m.resolve(f, e.Seq)
 }
 
-// Promise is the value of a promise as future.
+// Promise returns the value of a promise as a future.
 func (x Ctx) Promise(name string) *Future {
 	if err := x.enter("Promise"); err != nil {
 		return failed(err)
@@ -170,9 +173,9 @@ func (x Ctx) Promise(name string) *Future {
 	return &Future{m: x.co.m, kind: futurePromise, name: name}
 }
 
-// ---- futures that are resolved only when somebody waits for them
+// ---- futures that are resolved only when a coroutine waits for them
 
-// source is what a receive or the future of a promise could be resolved by now.
+// source returns the event that could resolve a receive or the future of a promise now.
 func (f *Future) source() (i int, ok bool) {
 	switch f.kind {
 	case futureSignal:
@@ -188,7 +191,7 @@ func (f *Future) source() (i int, ok bool) {
 	return 0, false
 }
 
-// claim resolves the future if its source has something.
+// claim resolves the future if there is such an event.
 func (f *Future) claim() {
 	if f.done {
 		return
@@ -203,7 +206,7 @@ func (f *Future) claim() {
 	}
 }
 
-// queue lets the future wait for its source; unqueue takes it out again.
+// queue lets the future wait for such an event.
 func (m *machine) queue(f *Future) {
 	switch f.kind {
 	case futureSignal:
@@ -216,6 +219,7 @@ func (m *machine) queue(f *Future) {
 	}
 }
 
+// unqueue reverses queue.
 func (m *machine) unqueue(f *Future) {
 	var waiting *[]*Future
 	switch f.kind {

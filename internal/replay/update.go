@@ -6,14 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// UpdateHandler serves an update. Seal gives its answer the form in which it is stored; it may be
-// nil.
+// UpdateHandler serves an update. Seal gives its answer the stored form; it may be nil.
 type UpdateHandler struct {
 	Serve func(Ctx, model.Payload) (model.Payload, error)
 	Seal  Seal
 }
 
-// updateQueue is how the updates of one name are served, and those that wait for that to be known.
+// updateQueue is the handler for the updates of one name, and the updates that wait for a handler.
 type updateQueue struct {
 	handler *UpdateHandler
 	waiting []int // indexes of events
@@ -37,8 +36,8 @@ func (m *machine) updateQueue(name string) *updateQueue {
 	return q
 }
 
-// HandleUpdate has updates of the name served from now on, those that wait first, in the order in
-// which they came.
+// HandleUpdate registers the handler for updates of the name. It serves waiting updates first, in
+// the order in which they arrived.
 func (x Ctx) HandleUpdate(name string, h UpdateHandler) {
 	x.must("Handle")
 	m := x.co.m
@@ -51,7 +50,7 @@ func (x Ctx) HandleUpdate(name string, h UpdateHandler) {
 	}
 }
 
-// updateReceived serves an update, or keeps it until the code says how.
+// updateReceived serves an update, or keeps it until the code has a handler.
 func (m *machine) updateReceived(i int) {
 	q := m.updateQueue(m.r.events[i].Name)
 	if q.handler == nil {
@@ -61,7 +60,7 @@ func (m *machine) updateReceived(i int) {
 	m.serveUpdate(q, i)
 }
 
-// serveUpdate serves an update in a coroutine of its own, which is named after its position.
+// serveUpdate serves an update in a coroutine of its own, whose path is the position of the update.
 func (m *machine) serveUpdate(q *updateQueue, i int) {
 	e, h := m.r.events[i], q.handler
 	serving := &handling{seq: e.Seq}
@@ -73,6 +72,7 @@ func (m *machine) serveUpdate(q *updateQueue, i int) {
 	m.handling = append(m.handling, serving)
 }
 
+// serve calls a handler and turns a panic into an error.
 func serve(x Ctx, h *UpdateHandler, in model.Payload) (out model.Payload, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -108,8 +108,8 @@ func (m *machine) replied(c *Coroutine, h *UpdateHandler, served *handling, rece
 	m.request(a, model.Command{Kind: model.CommandAnswer, Event: e})
 }
 
-// WaitUpdates waits until every update that has begun is answered, those included that come
-// meanwhile.
+// WaitUpdates waits until every update that has begun is answered, including updates that arrive
+// during the wait.
 func (x Ctx) WaitUpdates() error {
 	for {
 		if err := x.enter("WaitUpdates"); err != nil {
@@ -130,8 +130,8 @@ func (x Ctx) WaitUpdates() error {
 	}
 }
 
-// cutOff gives up on the updates that are being served: their coroutines end. Those that have begun
-// are refused when the run ends.
+// cutOff gives up on the updates that are being served, because their coroutines end. Updates that
+// have begun are refused when the run ends.
 func (m *machine) cutOff() {
 	for _, h := range m.handling {
 		if h.fut.co.started {
@@ -143,8 +143,8 @@ func (m *machine) cutOff() {
 
 // ---- interrupts
 
-// OnInterrupt has fn run when the execution is cancelled, in a coroutine that the cancel request
-// does not end. The run does not end before fn has.
+// OnInterrupt runs fn when the execution is cancelled, in a coroutine that the cancel request does
+// not end. The run does not end before fn returns.
 func (x Ctx) OnInterrupt(fn func(Ctx, string) error) {
 	x.must("OnInterrupt")
 	m := x.co.m
@@ -154,6 +154,7 @@ func (x Ctx) OnInterrupt(fn func(Ctx, string) error) {
 	}
 }
 
+// cancelRequested applies a cancel request, once: it starts the interrupts and ends the root scope.
 func (m *machine) cancelRequested(why *model.Failure) {
 	if m.canceled != nil {
 		return
@@ -168,16 +169,16 @@ func (m *machine) cancelRequested(why *model.Failure) {
 	m.rootScope.end(ErrCanceled)
 }
 
+// interrupt runs a function of OnInterrupt.
 func (m *machine) interrupt(fn func(Ctx, string) error) {
 	path := "i" + itoa(len(m.interrupted)+1)
 	f := m.spawn(path, nil, func(x Ctx) (any, error) { return nil, fn(x, m.canceled.Message) })
 	m.interrupted = append(m.interrupted, f)
 }
 
-// afterInterrupts waits for what was to be done about a cancel request and returns what went wrong
-// with it.
+// afterInterrupts waits for the functions of OnInterrupt and returns their errors.
 func (m *machine) afterInterrupts() error {
-	defer func() { m.interrupts = nil }() // a cancel request that comes now comes too late
+	defer func() { m.interrupts = nil }() // a cancel request that arrives now is too late
 	if len(m.interrupted) == 0 {
 		return nil
 	}
