@@ -35,6 +35,7 @@ func instant(t testing.TB, text string) time.Time {
 // ways.
 func TestDaylightSaving(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ name, line, zone, after, want string }{
 		{"Berlin, spring: 02:30 does not exist", "30 2 * * *", "Europe/Berlin", "2026-03-28T02:00:00Z", "2026-03-29T01:00:00Z 2026-03-30T00:30:00Z"},
 		{"Berlin, spring: 02:00 is the moment after the gap", "0 2 * * *", "Europe/Berlin", "2026-03-28T02:00:00Z", "2026-03-29T01:00:00Z 2026-03-30T00:00:00Z"},

@@ -126,6 +126,7 @@ func TestConfigDefaults(t *testing.T) {
 // A node that was fenced is lost: it serves nothing and asks for nothing any more.
 func TestFencedNodeIsLost(t *testing.T) {
 	t.Parallel()
+
 	lose := map[string]func(m *cluster.Membership) cluster.Actions{
 		"by a renewal": func(m *cluster.Membership) cluster.Actions {
 			m.Tick(s)

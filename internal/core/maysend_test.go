@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Code of entities never waits, locks nothing, and speaks for nobody else, whatever a worker
-// reports: the engine refuses it (L12).
+// Code of entities never waits, locks nothing, and speaks for no run. The engine refuses such
+// messages, whatever a worker reports (L12).
 func TestEntityMaySendAndNothingElse(t *testing.T) {
 	t.Parallel()
 	here, abroad := address("x"), model.Address{Tenant: "another", Type: "entity:counter", Key: "k"}

@@ -11,7 +11,7 @@ import (
 )
 
 // Open tasks are found by their ids and stay in the order in which they were scheduled, whether
-// there are few or many, and so are those of a copy.
+// there are few or many. The same holds for a copy.
 func TestOpenTasksAreFound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -194,6 +194,7 @@ func text(r *model.Operated) (lines []string) {
 
 func TestCallsAreTransactions(t *testing.T) {
 	t.Parallel()
+
 	const two = `sealed {"N":2}`
 	for name, c := range map[string]struct {
 		state string

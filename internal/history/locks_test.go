@@ -12,6 +12,7 @@ import (
 // which positions would do, also where several locks overlap.
 func TestCutInsideOfALock(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name, history string
 		r             history.Request

@@ -189,6 +189,7 @@ func TestUnknownKindsAreErrors(t *testing.T) {
 
 func TestHostileBytesAreErrors(t *testing.T) {
 	t.Parallel()
+
 	nested := bytes.Repeat([]byte{0xa1, 0x09}, 1000)
 	for name, body := range map[string][]byte{
 		"empty":                    {},

@@ -26,6 +26,7 @@ func at(text string) model.Time {
 
 func TestParse(t *testing.T) {
 	t.Parallel()
+
 	closed := []model.Status{model.Completed, model.Failed, model.Canceled, model.Continued, model.Terminated}
 	for text, want := range map[string]query.Query{
 		"":                                   {},
@@ -100,6 +101,7 @@ func again(t fataler, q *query.Query) {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		`colour = "red"`:                              `character 1: workflow, key, status, reason, started, closed or label.<name> expected before "colour = \"red\""`,
 		`workflow`:                                    `character 9: "=" or "in" expected at the end`,

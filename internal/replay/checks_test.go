@@ -152,6 +152,7 @@ func TestCodeIsExecutedTwiceAndStepsOnce(t *testing.T) {
 // TestMisuseIsTold makes durable calls where none may be made.
 func TestMisuseIsTold(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name string
 		code func(e *engine, x replay.Ctx) error

@@ -20,8 +20,9 @@ type updateQueue struct {
 
 // handling is an update that is being served.
 type handling struct {
-	seq int64
-	fut *Future
+	received *model.Event
+	handler  *UpdateHandler
+	fut      *Future
 }
 
 func (m *machine) updateQueue(name string) *updateQueue {
@@ -62,11 +63,11 @@ func (m *machine) updateReceived(i int) {
 
 // serveUpdate serves an update in a coroutine of its own, whose path is the position of the update.
 func (m *machine) serveUpdate(q *updateQueue, i int) {
-	e, h := m.r.events[i], q.handler
-	serving := &handling{seq: e.Seq}
+	e := m.r.events[i]
+	serving := &handling{received: e, handler: q.handler}
 	serving.fut = m.spawn("u"+itoa(int(e.Seq)), m.rootScope, func(x Ctx) (any, error) {
-		out, err := serve(x, h, e.Input)
-		m.replied(x.co, h, serving, e, out, err)
+		out, err := serve(x, serving.handler, e.Input)
+		m.recordReply(x.co, serving, out, err)
 		return nil, nil
 	})
 	m.handling = append(m.handling, serving)
@@ -82,8 +83,9 @@ func serve(x Ctx, h *UpdateHandler, in model.Payload) (out model.Payload, err er
 	return x.co.m.w.asked(h.Serve(x, in))
 }
 
-// replied records the answer to an update.
-func (m *machine) replied(c *Coroutine, h *UpdateHandler, served *handling, received *model.Event, out model.Payload, err error) {
+// recordReply records the answer to an update.
+func (m *machine) recordReply(c *Coroutine, served *handling, out model.Payload, err error) {
+	received := served.received
 	for i := range m.handling {
 		if m.handling[i] == served {
 			m.handling = append(m.handling[:i:i], m.handling[i+1:]...)
@@ -102,7 +104,7 @@ func (m *machine) replied(c *Coroutine, h *UpdateHandler, served *handling, rece
 	if err != nil {
 		e.Output, e.Failure = model.Payload{}, m.w.cfg.Failure(err)
 	} else {
-		a.seal = h.Seal
+		a.seal = served.handler.Seal
 	}
 
 	m.request(a, model.Command{Kind: model.CommandAnswer, Event: e})
@@ -135,7 +137,7 @@ func (x Ctx) WaitUpdates() error {
 func (m *machine) cutOff() {
 	for _, h := range m.handling {
 		if h.fut.co.started {
-			m.begun = append(m.begun, h.seq)
+			m.begun = append(m.begun, h.received.Seq)
 		}
 	}
 	m.handling = nil

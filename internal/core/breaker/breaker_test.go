@@ -17,6 +17,7 @@ func at(d time.Duration) model.Time { return t0.Add(d) }
 // left the window does not count.
 func TestExactlyThresholdFailuresInTheWindowOpen(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name string
 		at   []time.Duration

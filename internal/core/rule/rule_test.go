@@ -73,6 +73,7 @@ func TestPaths(t *testing.T) {
 
 func TestPathsThatAreNone(t *testing.T) {
 	t.Parallel()
+
 	for path, says := range map[string]string{
 		"":                                    `"input" expected`,
 		"customer.id":                         `"input" expected`,
