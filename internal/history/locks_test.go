@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/history"
 )
 
-// No run goes on where its source had entities locked. The refusal says where the lock lies, and
-// which positions would do, also where several locks overlap.
+// No run continues where its source had entities locked. The refusal says where the lock is, and
+// which positions are possible, also where several locks overlap.
 func TestCutInsideOfALock(t *testing.T) {
 	t.Parallel()
 

@@ -87,7 +87,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// again demands that the text of a query is a query that says the same.
+// again checks that the text of a query is a query with the same meaning.
 func again(t fataler, q *query.Query) {
 	t.Helper()
 	back, err := query.Parse(q.String(), now)
@@ -143,7 +143,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Texts that nearly are queries are refused or read, and what was read says the same as text.
+// Texts that are nearly queries are refused or read, and what was read has a text with the same
+// meaning.
 func TestRandomTexts(t *testing.T) {
 	t.Parallel()
 	words := rapid.SampledFrom([]string{
