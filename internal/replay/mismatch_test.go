@@ -14,7 +14,7 @@ import (
 
 type program func(e *engine, x replay.Ctx) error
 
-// record runs a program to its end, or to where it waits, and returns its history.
+// record runs a program to its end, or until it waits, and returns its history.
 func record(t *testing.T, p program) []model.Event {
 	t.Helper()
 	e := newEngine(nil)
@@ -79,8 +79,8 @@ func charge[T any](v T) program {
 	}
 }
 
-// hire starts a child without a key of its own, and tells it something, so that the address of the
-// child matters.
+// hire starts a child without a key and sends it a message, so that the address of the child
+// matters.
 func hire[T any](v T) program {
 	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
 	return func(_ *engine, x replay.Ctx) error {
@@ -136,8 +136,8 @@ func branches(order ...string) program {
 	}
 }
 
-// TestChangedCode replays a history with other code. Nothing of what was recorded is executed
-// again, and either the new code fits, or the run is blocked with a reason that says why.
+// TestChangedCode replays a history with other code. Nothing that was recorded is executed again.
+// Either the new code fits, or the run is blocked with a reason that says why.
 func TestChangedCode(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -232,8 +232,8 @@ func TestChangedCode(t *testing.T) {
 	}
 }
 
-// TestFanOutWithChangedEncoding finds every step of a large fan-out under its new encoding, equal
-// ones by their occurrence.
+// TestFanOutWithChangedEncoding finds every step of a large fan-out under its new encoding, and
+// equal steps by their occurrence.
 func TestFanOutWithChangedEncoding(t *testing.T) {
 	fan := func(fields string) program {
 		return func(e *engine, x replay.Ctx) error {
@@ -270,7 +270,7 @@ func TestFanOutWithChangedEncoding(t *testing.T) {
 	})
 }
 
-// TestRetryUnderOldIdentity lets a step go on under the identity that its first attempt was
+// TestRetryUnderOldIdentity lets a step continue under the identity that its first attempt was
 // recorded with.
 func TestRetryUnderOldIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
