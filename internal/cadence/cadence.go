@@ -105,7 +105,7 @@ func loadZone(zone string) (*time.Location, error) {
 	case zone == "":
 		return time.UTC, nil
 	case zone == "Local":
-		return nil, wrong("zone", zone, "what it means depends on the machine: name an IANA zone, such as Europe/Berlin")
+		return nil, wrong("zone", zone, "its meaning depends on the machine: name an IANA zone, such as Europe/Berlin")
 	case len(zone) > maxZone:
 		return nil, wrong("zone", zone, "it has %d bytes, at most %d are allowed", len(zone), maxZone)
 	}

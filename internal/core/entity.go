@@ -202,7 +202,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		}
 		return
 	case m.Section != "" && !n.holds(sectionOf(m)):
-		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s does not hold its lock any more", m.Name, m.To))
+		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s no longer holds its lock", m.Name, m.To))
 	case m.Section != "":
 		// The holder has one call at a time. Callers that fill the mailbox wait for the end of its
 		// section, so they must not keep its calls out.
@@ -265,7 +265,7 @@ func (n *Entity) queued() (waiting, size int) {
 // refuseFull refuses a message because the mailbox is full.
 func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
 	waiting, size := n.queued()
-	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and requests of locks of %d bytes wait for %s: at most %d calls (MailboxSize) and %d bytes may wait",
+	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and lock requests of %d bytes wait for %s: at most %d calls (MailboxSize) and %d bytes may wait",
 		waiting, size, m.To, a.Room, MailboxBytes))
 }
 

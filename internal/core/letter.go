@@ -47,7 +47,7 @@ func DeliverLetter(x *Execution, m *model.Message, letter *Letter, now model.Tim
 	case model.LetterPurge:
 		x.purge(&d, o, letter)
 	default:
-		d.refuse(fault.Invalid, fmt.Sprintf("dead letter of %s: this build does not know what %d asks for", o.Ref, o.Do))
+		d.refuse(fault.Invalid, fmt.Sprintf("dead task %s: this build does not know operation %d", o.Ref, o.Do))
 	}
 	return x, d
 }
@@ -62,14 +62,14 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 	o := m.Letter
 	switch {
 	case letter == nil:
-		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead letter of %s, run %s", o.Ref, o.Ref.Run))
+		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead task %s of run %s", o.Ref, o.Ref.Run))
 		return x, d
 	case letter.changed(o) && letter.Body.Requeued.IsZero():
 		// there is no run that could be the answer
-		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued %d times, not %d, and what followed was undone: requeue it again", o.Ref, letter.Count, o.Count))
+		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, letter.Count, o.Count))
 		return x, d
 	case letter.changed(o) && o.Input != nil:
-		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued by somebody else meanwhile, as run %s", o.Ref, letter.Body.Requeued.Run))
+		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, letter.Body.Requeued.Run))
 		return x, d
 	case letter.changed(o):
 		d.Answer = model.Answer{Run: letter.Body.Requeued.Run, Existing: true}
@@ -166,9 +166,9 @@ func (x *Execution) purge(d *Decision, o *model.LetterOrder, letter *Letter) {
 	switch {
 	case letter == nil: // it is gone already
 	case letter.changed(o):
-		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued meanwhile, as run %s", o.Ref, letter.Body.Requeued.Run))
+		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, letter.Body.Requeued.Run))
 	case x != nil && x.Open() && !letter.Body.Requeued.IsZero() && x.Start.Run == letter.Body.Requeued.Run:
-		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s stays: it was requeued as run %s, which is open", o.Ref, x.Start.Run))
+		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s cannot be removed: it was requeued as run %s, which is open", o.Ref, x.Start.Run))
 	default:
 		d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Purged: true}
 	}

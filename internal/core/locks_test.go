@@ -237,7 +237,7 @@ func TestRandomSections(t *testing.T) {
 				}
 			},
 			"outside": func(t *rapid.T) {
-				if err := p.call(run(t), pick(t, "entity", p.all...), ""); err != nil && !strings.Contains(err.Error(), "wait for itself") {
+				if err := p.call(run(t), pick(t, "entity", p.all...), ""); err != nil && !strings.Contains(err.Error(), "wait for its own run") {
 					t.Fatal(err)
 				}
 			},
@@ -470,25 +470,25 @@ func TestRulesOfSections(t *testing.T) {
 		want     string
 	}{
 		"nothing":        {commands: []model.Command{lock("s")}, want: "locks nothing"},
-		"nested":         {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{nested}, want: "inside of section s"},
+		"nested":         {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{nested}, want: "inside section s"},
 		"no entity":      {commands: []model.Command{lock("s", a, address("w"))}, want: "which is not an entity"},
 		"service":        {commands: []model.Command{lock("s", model.Address{Tenant: "default", Type: "service:x"})}, want: "cannot be locked"},
 		"another tenant": {commands: []model.Command{lock("s", foreign)}, want: "another tenant"},
 		"too many":       {commands: []model.Command{lock("s", many...)}, kind: fault.Exhausted, want: "locks 101 entities in one section and may lock 100"},
 		"not locked":     {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{call("s", b)}, want: "has not locked it"},
-		"not granted":    {before: []model.Command{lock("s", a, b)}, commands: []model.Command{call("s", a)}, want: "before that has its locks"},
-		"same turn":      {commands: []model.Command{lock("s", a), call("s", a)}, want: "before that has its locks"},
+		"not granted":    {before: []model.Command{lock("s", a, b)}, commands: []model.Command{call("s", a)}, want: "which does not have its locks yet"},
+		"same turn":      {commands: []model.Command{lock("s", a), call("s", a)}, want: "which does not have its locks yet"},
 		"no section":     {commands: []model.Command{call("s", a)}, want: "which is not open"},
 		"over":           {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{end, call("s", a)}, want: "which is not open"},
 		"over twice":     {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{end, end}, want: "which is not open"},
-		"itself":         {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{call("", a)}, want: "would wait for itself"},
+		"itself":         {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{call("", a)}, want: "would wait for its own run"},
 		"twice":          {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{call("s", a), again}, want: "before its last call of it has been answered"},
 		"one way": {
 			before: []model.Command{lock("s", a)}, grant: true, want: "one way",
 			commands: []model.Command{send("s", model.Message{Kind: model.MessageCall, To: a, OneWay: true})},
 		},
 		"not an entity": {commands: []model.Command{call("", address("w"))}, want: "which is not an entity"},
-		"forged":        {commands: []model.Command{send("", model.Message{Kind: model.MessageRelease, To: a})}, want: "not for a worker to send"},
+		"forged":        {commands: []model.Command{send("", model.Message{Kind: model.MessageRelease, To: a})}, want: "workers may not send"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

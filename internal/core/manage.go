@@ -23,7 +23,7 @@ func (n *Entity) manage(d *Decision, m *model.Message) {
 	it := n.Find(m.ID)
 	switch {
 	case it == nil:
-		d.refuse(fault.NotFound, fmt.Sprintf("no call %s waits for %s: it may have been made already", m.ID, m.To))
+		d.refuse(fault.NotFound, fmt.Sprintf("no call %s waits for %s: it may have been made", m.ID, m.To))
 	case m.Name == model.MailboxShow:
 		d.Answer.Output = n.shown(it).Encode()
 	case m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:

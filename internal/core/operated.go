@@ -45,7 +45,7 @@ func (n *Entity) improper(m *model.Message) string {
 			return what + " and would wait for the reply: it may only send"
 		}
 	default:
-		return what + ", which is not for a worker to send"
+		return what + ", which workers may not send"
 	}
 
 	switch {

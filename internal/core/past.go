@@ -20,10 +20,10 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	p, takesOver := m.Past, !m.ToRun.IsZero()
 	switch {
 	case strings.HasPrefix(m.To.Type, model.TaskPrefix):
-		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: no code would go on with its history, so submit it again", m.To))
+		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: it has no code to continue with, so submit it again", m.To))
 		return x, d
 	case takesOver && (x.Open() != (p.Next != 0) || x.Open() && p.Next != x.Next):
-		d.refuse(fault.Conflict, fmt.Sprintf("run %s has gone on since its history was read: try again", m.ToRun))
+		d.refuse(fault.Conflict, fmt.Sprintf("run %s has changed since its history was read: try again", m.ToRun))
 		return x, d
 	case takesOver || x == nil || mayReplace(x, m):
 	case m.RequestID != "" && m.RequestID == x.Start.RequestID:
@@ -116,14 +116,14 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 		return fault.Exhausted, why
 	}
 	if len(x.sections) > 0 && !p.Status.Closed() {
-		return fault.Invalid, fmt.Sprintf("the past of %s ends inside of section %s: a run that begins with a past holds no locks", a, x.sections[0].id)
+		return fault.Invalid, fmt.Sprintf("the past of %s ends inside section %s: a run that begins with a past holds no locks", a, x.sections[0].id)
 	}
 
 	last := x.Start.Zero()
 	for i := range x.Start.Carried {
 		e := &x.Start.Carried[i]
 		if e.Kind == model.EventStarted || e.Kind == model.EventClosed || !e.Kind.Known() {
-			return fault.Invalid, fmt.Sprintf("event %d of the past of %s is of kind %s, which is not for a past", e.Seq, a, e.Kind)
+			return fault.Invalid, fmt.Sprintf("event %d of the past of %s is of kind %s, which a past may not have", e.Seq, a, e.Kind)
 		}
 		if e.At < last {
 			return fault.Invalid, fmt.Sprintf("event %d of the past of %s is older than the one before it", e.Seq, a)
@@ -132,7 +132,7 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 	}
 
 	if last > x.Start.At.Add(maxAhead) {
-		return fault.Invalid, fmt.Sprintf("the past of %s reaches to %s, which is to come: nothing would happen before", a, last)
+		return fault.Invalid, fmt.Sprintf("the past of %s reaches to %s, which is in the future: the run could not continue before", a, last)
 	}
 	return 0, ""
 }

@@ -52,7 +52,7 @@ func LimitReached(a model.Address, blocked *model.Reason) error {
 		return nil
 	}
 	return fault.WithHint(fault.New(fault.Exhausted, "execution %s %s", a, blocked),
-		"it does not go on: reset it to an earlier event with code that continues as new in time, or terminate it")
+		"it cannot continue: reset it to an earlier event with code that continues as new in time, or terminate it")
 }
 
 // admits refuses a client's message when the mailbox or the history has no room for it.

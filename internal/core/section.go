@@ -184,7 +184,7 @@ func (r *rules) lock(e *model.Event, most int) error {
 	case e.ID == "":
 		return r.broken("locks entities in a step without a name")
 	case e.Section != "":
-		return r.broken("locks entities inside of section %s: a section cannot begin inside of another", e.Section)
+		return r.broken("locks entities inside section %s: a section cannot begin inside another", e.Section)
 	case len(e.Locks) == 0:
 		return r.broken("begins a section that locks nothing")
 	}
@@ -232,7 +232,7 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 		}
 		return nil
 	case model.MessageLock, model.MessageGrant, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
-		return r.broken("sends a %s, which is not for a worker to send", m.Kind)
+		return r.broken("sends a %s, which workers may not send", m.Kind)
 	default:
 		return nil
 	}
@@ -252,7 +252,7 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 	case !slices.Contains(s.locks, m.To):
 		return r.broken("calls %s of %s in section %s, which has not locked it", m.Name, m.To, s.id)
 	case !s.granted():
-		return r.broken("calls %s of %s in section %s, before that has its locks", m.Name, m.To, s.id)
+		return r.broken("calls %s of %s in section %s, which does not have its locks yet", m.Name, m.To, s.id)
 	case m.OneWay:
 		return r.broken("calls %s of %s one way in the section that has it locked: it would be made when that is over", m.Name, m.To)
 	case slices.ContainsFunc(r.calls, func(c call) bool { return c.section == s.id && c.target == m.To }):
@@ -272,7 +272,7 @@ func (r *rules) callOutside(m *model.Message) error {
 	}
 	for i := range r.sections {
 		if s := &r.sections[i]; slices.Contains(s.locks, m.To) {
-			return r.broken("calls %s of %s outside of its section %s, which locks it: it would wait for itself", m.Name, m.To, s.id)
+			return r.broken("calls %s of %s outside its section %s, which locks it: the call would wait for its own run", m.Name, m.To, s.id)
 		}
 	}
 	return nil

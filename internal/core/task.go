@@ -266,7 +266,7 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 	case x.hasEnded(r.Ref.ID, r.Ref.Claim):
 		return d
 	case t == nil || !t.Held || t.Claim != r.Ref.Claim:
-		d.refuse(fault.NotOwned, fmt.Sprintf("claim %d of %s is not held any more", r.Ref.Claim, r.Ref.TaskRef))
+		d.refuse(fault.NotOwned, fmt.Sprintf("claim %d of %s is no longer held", r.Ref.Claim, r.Ref.TaskRef))
 		return d
 	}
 
@@ -323,12 +323,12 @@ func Expire(x *Execution, due Expiry, now model.Time, lim Limits) Decision {
 		f.Kind, f.Message = "", fmt.Sprintf("all %d attempts are spent", t.Attempt)
 		x.fail(&d, t, decided(model.EventStepFailed, f), now)
 	case model.FailureLost:
-		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s went away with attempt %d", t.Worker, t.Attempt)
+		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s disappeared during attempt %d", t.Worker, t.Attempt)
 		if t.lost+1 < maxLost {
 			x.failAttempt(&d, t, decided(model.EventAttemptFailed, f), moment{now, lim})
 			break
 		}
-		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row went away with it: %s", maxLost, f.Message)
+		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row disappeared during it: %s", maxLost, f.Message)
 		x.fail(&d, t, decided(model.EventStepFailed, f), now)
 	default:
 		v := decided(model.EventTaskTimedOut, f)

@@ -174,13 +174,13 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		// Sizes and times that came from outside are checked whatever the command is.
 		if c.Event.Task != nil {
 			if err := c.Event.Task.Bounds(); err != nil {
-				return fault.New(fault.Invalid, "run %s asks for a task that cannot be: %w", x.Start.Run, err)
+				return fault.New(fault.Invalid, "run %s asks for an invalid task: %w", x.Start.Run, err)
 			}
 		}
 
 		if c.Terms != nil {
 			if err := c.Terms.Check(); err != nil {
-				return fault.New(fault.Invalid, "run %s starts an execution that cannot be: %w", x.Start.Run, err)
+				return fault.New(fault.Invalid, "run %s starts an execution with invalid terms: %w", x.Start.Run, err)
 			}
 		}
 
@@ -201,7 +201,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 				}
 				labels = model.SetLabel(labels, c.Event.Name, value)
 			default:
-				return fault.New(fault.Invalid, "run %s records a %s, which is not for a worker to say", x.Start.Run, c.Event.Kind)
+				return fault.New(fault.Invalid, "run %s records a %s, which workers may not record", x.Start.Run, c.Event.Kind)
 			}
 		case model.CommandAnswer:
 			if x.update(c.Event.Ref) < 0 || slices.Contains(answered, c.Event.Ref) {

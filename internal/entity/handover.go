@@ -115,7 +115,7 @@ func (h *handover) load() *model.Failure {
 
 // corrupt returns the failure for a state that cannot be read.
 func (h *handover) corrupt(err error) *model.Failure {
-	return replay.FailureOf(fault.New(fault.Corrupt, "the state of %s/%s cannot be read by this build, so nothing of it is changed: %w", h.name, h.o.Entity.Key, err))
+	return replay.FailureOf(fault.New(fault.Corrupt, "the state of %s/%s cannot be read by this build, so it is not changed: %w", h.name, h.o.Entity.Key, err))
 }
 
 // call makes one call. It reports false when the call was abandoned: from then on the goroutine

@@ -130,7 +130,7 @@ func (w *Worker) execute(o *model.Operations) {
 // leave reports a hand-over whose code does not return, so that the calls behind it are made. The
 // code loses its slot, unless there are already as many such hand-overs as slots.
 func (w *Worker) leave(h *handover, c *Call, limit time.Duration) {
-	w.log.Warn("a call ignores its time limit; it is left alone, and what it does is dropped", "entity", h.o.Entity.String(), "call", c.Name, "limit", limit)
+	w.log.Warn("a call ignores its time limit; the worker abandons it and drops its result", "entity", h.o.Entity.String(), "call", c.Name, "limit", limit)
 	w.report(h.leave(c, limit))
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -228,6 +228,6 @@ func (w *Worker) Close(ctx context.Context) error {
 	case <-idle:
 		return err
 	case <-ctx.Done():
-		return fault.New(fault.Timeout, "calls of %d entities have not returned; others make them again", left)
+		return fault.New(fault.Timeout, "calls of %d entities have not returned; other workers make them again", left)
 	}
 }

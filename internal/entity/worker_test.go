@@ -222,10 +222,10 @@ func TestCallsAreTransactions(t *testing.T) {
 			`not_found counter has no "multiply" in this build: it has add, bad, delete, exists, exit, fail, look, mute, panic`, "3 +3", `state true sealed {"N":3,"Passed":{"add":true}}`,
 		}},
 		"unreadable state": {`sealed "`, []string{"add", "look"}, []string{
-			"corrupt the state of counter/one cannot be read by this build, so nothing of it is changed: unexpected end of JSON input",
-			"corrupt the state of counter/one cannot be read by this build, so nothing of it is changed: unexpected end of JSON input",
+			"corrupt the state of counter/one cannot be read by this build, so it is not changed: unexpected end of JSON input",
+			"corrupt the state of counter/one cannot be read by this build, so it is not changed: unexpected end of JSON input",
 		}},
-		"unopenable state": {"open", []string{"add"}, []string{"corrupt the state of counter/one cannot be read by this build, so nothing of it is changed: not sealed"}},
+		"unopenable state": {"open", []string{"add"}, []string{"corrupt the state of counter/one cannot be read by this build, so it is not changed: not sealed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -198,13 +198,13 @@ func (c *cutter) place() (int64, error) {
 		if !placed {
 			at = p
 		} else if p > at {
-			return 0, fault.New(fault.Invalid, "the outcome of %q stands at position %d, behind the cut at %d", c.r.Edits[i].Step, p, at)
+			return 0, fault.New(fault.Invalid, "the outcome of %q is at position %d, behind the cut at %d", c.r.Edits[i].Step, p, at)
 		}
 	}
 
 	if c.r.Mode == Reset {
 		if i := slices.IndexFunc(c.h.Events[:at], isCancel); i >= 0 {
-			return 0, fault.New(fault.Invalid, "position %d lies behind the cancel request at %d: reset to %d or before", at, i+1, i)
+			return 0, fault.New(fault.Invalid, "position %d is behind the cancel request at %d: reset to %d or before", at, i+1, i)
 		}
 	}
 

@@ -73,7 +73,7 @@ func (c *cutter) outsideOfLocks(at int64) error {
 	for o := in(before); o != nil; o = in(before) {
 		before = o.asked - 1
 	}
-	until, places := "to the end of the history", fmt.Sprintf("position %d would do", before)
+	until, places := "to the end of the history", fmt.Sprintf("position %d is possible", before)
 
 	if s.over > 0 {
 		until = fmt.Sprintf("to event %d", s.over)
@@ -82,7 +82,7 @@ func (c *cutter) outsideOfLocks(at int64) error {
 			behind = o.over
 		}
 		if behind > 0 {
-			places = fmt.Sprintf("positions %d and %d would do", before, behind)
+			places = fmt.Sprintf("positions %d and %d are possible", before, behind)
 		}
 	}
 
@@ -90,7 +90,7 @@ func (c *cutter) outsideOfLocks(at int64) error {
 	for _, a := range s.locks {
 		names = append(names, a.EntityName())
 	}
-	return fault.New(fault.Invalid, "position %d lies inside of the lock of %s, from event %d %s, and what goes on there would not hold it: %s",
+	return fault.New(fault.Invalid, "position %d is inside the lock of %s, from event %d %s, and a run that begins there would not hold it: %s",
 		at, strings.Join(names, ", "), s.asked, until, places)
 }
 

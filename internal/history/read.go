@@ -86,7 +86,7 @@ func (r *reader) read() (*model.History, error) {
 			return nil, err
 		}
 		if !ok {
-			return nil, errors.New("the outcome is missing behind it: the file was cut off")
+			return nil, errors.New("the outcome is missing: the file is truncated")
 		}
 
 		if bytes.HasPrefix(data, []byte(`{"outcome"`)) {
@@ -248,7 +248,7 @@ func readEvent(data []byte) (e model.Event, err error) {
 	case e.Kind == 0:
 		return e, fmt.Errorf("kind %q is not known to this build", l.Kind)
 	case e.Kind == model.EventTaskScheduled && e.Task == nil:
-		return e, errors.New("what is to be done for the task is missing")
+		return e, errors.New("the spec of the task is missing")
 	case e.Kind == model.EventStarted || e.Kind == model.EventClosed:
 		return e, fmt.Errorf("an event of kind %s: it belongs to the first or the last line", l.Kind)
 	}

@@ -140,7 +140,7 @@ func (r Reason) String() string {
 	case WaitOwner:
 		return r.where("waits for a node to own shard " + r.Name)
 	case WaitCycle:
-		return "waits for " + r.Name + ", with which this chain began: they wait for each other"
+		return "waits for " + r.Name + ", where this chain began: they wait for each other"
 	case WaitTurn:
 		return "is running, or ready to"
 	case WaitNothing:
@@ -148,17 +148,17 @@ func (r Reason) String() string {
 	case WaitMismatch:
 		return "is blocked by a replay mismatch: " + r.Detail
 	case WaitType:
-		return "is blocked by a value of the wrong type: " + r.Detail + "; it goes on with a build that can read it"
+		return "is blocked by a value of the wrong type: " + r.Detail + "; it continues with a build that can read it"
 	case WaitPoison:
 		return "is quarantined: " + r.Detail
 	case WaitCorrupt:
 		return "cannot be read: " + r.Detail
 	case WaitNewer:
-		return "cannot be read by this version, and goes on when a newer one owns it: " + r.Detail
+		return "cannot be read by this version, and continues when a newer one owns it: " + r.Detail
 	case WaitLimit:
 		return "has reached the limit of its history: " + r.Detail
 	case WaitStuck:
-		return "blocks outside of durable calls: " + r.Detail
+		return "blocks outside durable calls: " + r.Detail
 	case WaitPaused:
 		text := "is paused"
 		if r.Name != "" {
@@ -171,7 +171,7 @@ func (r Reason) String() string {
 	case WaitAnswer:
 		return "waits for the answer of " + strings.TrimPrefix(r.Name, EntityPrefix) + " to " + r.Detail
 	case WaitHandler:
-		return "has got update " + r.Name + ", which its code does not handle yet"
+		return "has update " + r.Name + ", which its code does not handle yet"
 	case WaitLine:
 		return "waits in line in queue " + r.Name + ": " + r.Detail
 	case WaitTask:

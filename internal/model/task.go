@@ -104,10 +104,10 @@ func (t *TaskSpec) Check(called SettingNames) error {
 	problems := t.bounds(called)
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if t.Silence > 0 && t.Silence < MinSilence {
-		wrong("its %s is %s: workers beat at a third of it, so it is at least %s", called.Of(SettingSilence), t.Silence, MinSilence)
+		wrong("its %s is %s: workers send heartbeats at a third of it, so it must be at least %s", called.Of(SettingSilence), t.Silence, MinSilence)
 	}
 	if t.Total > 0 && t.Delay >= t.Total {
-		wrong("its %s is %s, and its %s is %s: it would be over before it may begin", called.Of(SettingDelay), t.Delay, called.Of(SettingTotal), t.Total)
+		wrong("its %s is %s, and its %s is %s: it would time out before it may begin", called.Of(SettingDelay), t.Delay, called.Of(SettingTotal), t.Total)
 	}
 	if r := &t.Retry; r.Max > 0 && r.Initial > r.Max {
 		wrong("its %s is %s, and its %s is %s, which is shorter", called.Of(SettingInitial), r.Initial, called.Of(SettingMax), r.Max)
@@ -142,7 +142,7 @@ func (t *TaskSpec) bounds(called SettingNames) (problems []error) {
 		{SettingMax, r.Max},
 	} {
 		if d.value < 0 || d.value > MaxTaskTime {
-			wrong("its %s is %s: it lies between 0 and a hundred years", called.Of(d.name), d.value)
+			wrong("its %s is %s: it must be between 0 and 100 years", called.Of(d.name), d.value)
 		}
 	}
 
@@ -158,15 +158,15 @@ func (t *TaskSpec) bounds(called SettingNames) (problems []error) {
 		{SettingFinal, int64(len(r.Final)), 0, MaxFinal},
 	} {
 		if n.value < n.from || n.value > n.to {
-			wrong("its %s is %d: it lies between %d and %d", called.Of(n.name), n.value, n.from, n.to)
+			wrong("its %s is %d: it must be between %d and %d", called.Of(n.name), n.value, n.from, n.to)
 		}
 	}
 
 	if j := r.Jitter; j < 0 || j > 1000 {
-		wrong("its %s is %v: it is a share, from 0 to 1", called.Of(SettingJitter), float64(j)/1000)
+		wrong("its %s is %v: it must be between 0 and 1", called.Of(SettingJitter), float64(j)/1000)
 	}
 	if c := r.Coefficient; c != 0 && (c < 1000 || c > MaxCoefficient) {
-		wrong("its %s is %v: pauses do not get shorter, so it lies between 1 and %d (0 stands for 2)", called.Of(SettingCoefficient), float64(c)/1000, MaxCoefficient/1000)
+		wrong("its %s is %v: pauses must not get shorter, so it must be between 1 and %d (0 means 2)", called.Of(SettingCoefficient), float64(c)/1000, MaxCoefficient/1000)
 	}
 
 	return problems

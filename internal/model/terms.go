@@ -38,15 +38,15 @@ func (t *Terms) Check() error {
 		value time.Duration
 	}{{"start delay", t.Delay}, {"execution timeout", t.Timeout}} {
 		if d.value < 0 || d.value > MaxTaskTime {
-			problems = append(problems, fmt.Errorf("its %s is %s: it lies between 0 and a hundred years", d.name, d.value))
+			problems = append(problems, fmt.Errorf("its %s is %s: it must be between 0 and 100 years", d.name, d.value))
 		}
 	}
 
 	if t.NotBefore < 0 || t.NotBefore > MaxTime {
-		problems = append(problems, fmt.Errorf("its start time is %d microseconds: it lies between 1970 and 9999", t.NotBefore))
+		problems = append(problems, fmt.Errorf("its start time is %d microseconds: it must be between 1970 and 9999", t.NotBefore))
 	}
 	if t.Delay != 0 && t.NotBefore != 0 {
-		problems = append(problems, errors.New("it has a start delay and a start time: one of both"))
+		problems = append(problems, errors.New("it has a start delay and a start time: use only one of them"))
 	}
 
 	if t.Retry != nil {

@@ -224,8 +224,8 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 		}
 		return res.out, res.err
 	case <-late.C:
-		w.cfg.Logger.Warn("step ignores its attempt timeout; it is left alone", "step", a.name)
-		return model.Payload{}, fmt.Errorf("attempt of step %s took more than %s and goes on: %w", a.name, limit, ErrTimeout)
+		w.cfg.Logger.Warn("step ignores its attempt timeout; the worker abandons the attempt", "step", a.name)
+		return model.Payload{}, fmt.Errorf("attempt of step %s took more than %s and still runs: %w", a.name, limit, ErrTimeout)
 	}
 }
 

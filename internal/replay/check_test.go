@@ -28,7 +28,7 @@ func TestCheckOfCodeThatBlocks(t *testing.T) {
 		}()
 		cfg := replay.Config{Code: map[string]replay.Code{"wf": code}, UnloadTimeout: 2 * time.Minute}
 		err := replay.Check(t.Context(), cfg, &model.History{Start: h.start, Outcome: model.Outcome{Status: model.Running}})
-		if !fault.Is(err, fault.Blocked) || !strings.Contains(err.Error(), "blocks outside of durable calls") {
+		if !fault.Is(err, fault.Blocked) || !strings.Contains(err.Error(), "blocks outside durable calls") {
 			t.Errorf("it says %v", err)
 		}
 	})

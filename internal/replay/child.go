@@ -285,7 +285,7 @@ func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (
 	m := x.co.m
 	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
 	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) {
-		return nil, fault.New(fault.Invalid, "update %s of execution %s inside of Lock: its code may need what is locked here, so call it outside", msg.Name, addressText(msg.To))
+		return nil, fault.New(fault.Invalid, "update %s of execution %s inside Lock: its code may need what is locked here, so call it outside", msg.Name, addressText(msg.To))
 	}
 	a := m.newAsk(x.co.path, &id)
 	a.fut.kind, a.fut.name = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name)

@@ -395,7 +395,7 @@ func (x Ctx) Select(fs []*Future) (int, error) {
 		return -1, err
 	}
 	if len(fs) == 0 {
-		return -1, fault.New(fault.Invalid, "Select of no futures would wait for ever")
+		return -1, fault.New(fault.Invalid, "Select of no futures would wait forever")
 	}
 	if err := x.await(waitAny, 0, fs); err != nil {
 		return -1, err
@@ -453,7 +453,7 @@ func (x Ctx) Race(fs []*Future) (int, error) {
 		return -1, err
 	}
 	if len(fs) == 0 {
-		return -1, fault.New(fault.Invalid, "Race of no futures would wait for ever")
+		return -1, fault.New(fault.Invalid, "Race of no futures would wait forever")
 	}
 	if err := x.await(waitAny, 0, fs); err != nil {
 		x.co.m.cancelAll(fs, nil)

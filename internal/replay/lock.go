@@ -80,7 +80,7 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 	case x.scope.section != nil && x.scope.section.over:
 		return nil, fault.New(fault.Invalid, "Lock with the context of a lock that is over: use the one around it")
 	case x.scope.section != nil:
-		return nil, fault.New(fault.Invalid, "Lock inside of Lock: lock everything at once, or one after the other")
+		return nil, fault.New(fault.Invalid, "Lock inside Lock: lock everything at once, or one after the other")
 	case len(locks) == 0:
 		return nil, fault.New(fault.Invalid, "Lock of no entities")
 	case len(locks) > model.MaxLocks:
@@ -250,7 +250,7 @@ func (s *section) called(a *ask) {
 // may need them too.
 func (x Ctx) mayWait(target model.Address) error {
 	if x.held() != nil {
-		return fault.New(fault.Invalid, "wait for execution %s inside of Lock: it may need what is locked here, so start it here and wait for it outside", addressText(target))
+		return fault.New(fault.Invalid, "wait for execution %s inside Lock: it may need what is locked here, so start it here and wait for it outside", addressText(target))
 	}
 	return nil
 }
@@ -274,9 +274,9 @@ func (m *machine) foretold(path string, id *identity) bool {
 // same lock, or outside of all locks.
 func (m *machine) sentIn(a *ask, e *model.Event) {
 	a.recorded = true
-	where, is := "", "outside of all locks"
+	where, is := "", "outside all locks"
 	if a.section != nil {
-		where, is = a.section.ask.id, "inside of the lock of "+lockNames(a.section.locks)
+		where, is = a.section.ask.id, "inside the lock of "+lockNames(a.section.locks)
 	}
 	if where != e.Section {
 		m.block(fmt.Sprintf("%s, in another lock or in none; the code sends it %s%s", recorded(e), is, at(a.position)))

@@ -111,8 +111,8 @@ func TestLockRules(t *testing.T) {
 		code func(e *engine, x, y replay.Ctx) error // x is outside of the lock, y inside
 		want string
 	}{
-		"nested":   {func(_ *engine, _, y replay.Ctx) error { return lock(y, nothing, "c") }, "Lock inside of Lock"},
-		"detached": {func(_ *engine, _, y replay.Ctx) error { return lock(y.Detached(), nothing, "c") }, "Lock inside of Lock"},
+		"nested":   {func(_ *engine, _, y replay.Ctx) error { return lock(y, nothing, "c") }, "Lock inside Lock"},
+		"detached": {func(_ *engine, _, y replay.Ctx) error { return lock(y.Detached(), nothing, "c") }, "Lock inside Lock"},
 		"nothing":  {func(_ *engine, x, _ replay.Ctx) error { return lock(x, nothing) }, "Lock of no entities"},
 		"workflow": {func(_ *engine, x, _ replay.Ctx) error {
 			return x.Lock([]model.Address{{Tenant: "default", Type: "wf", Key: "k"}}, nothing)
@@ -139,7 +139,7 @@ func TestLockRules(t *testing.T) {
 		"child": {func(_ *engine, _, y replay.Ctx) error {
 			_, err := y.RunChild(replay.Child{Workflow: "kid", Key: "k", Keyed: true})
 			return err
-		}, "wait for execution kid/k inside of Lock"},
+		}, "wait for execution kid/k inside Lock"},
 		"outcome": {func(_ *engine, _, y replay.Ctx) error {
 			// starting it is allowed
 			child, err := y.StartChild(replay.Child{Workflow: "kid", Key: "k", Keyed: true})
@@ -147,11 +147,11 @@ func TestLockRules(t *testing.T) {
 				return err
 			}
 			return y.Get(y.Outcome(child, model.RunID{}))
-		}, "wait for execution kid/k inside of Lock"},
+		}, "wait for execution kid/k inside Lock"},
 		"update": {func(_ *engine, _, y replay.Ctx) error {
 			_, err := y.Send(model.Message{Kind: model.MessageUpdate, To: model.Address{Tenant: "default", Type: "kid", Key: "k"}, Name: "op"}, "", nil)
 			return err
-		}, "update op of execution kid/k inside of Lock"},
+		}, "update op of execution kid/k inside Lock"},
 		"coroutine": {func(_ *engine, x, y replay.Ctx) error {
 			return x.Get(y.Go(func(z replay.Ctx) (any, error) { return callEntity(z, "c", "op") }))
 		}, "which is not among the locked entities"},

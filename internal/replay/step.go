@@ -162,7 +162,7 @@ func (m *machine) askStep(x Ctx, s *Step) *ask {
 func (w *Worker) warnLoop(a *ask) {
 	if _, told := w.loops.LoadOrStore(a.position, true); !told {
 		a.fut.m.r.found(false, "step "+a.name+" is repeated without a key"+at(a.position)+
-			": its outcomes are told apart by their order alone; give each a perdure.StepKey")
+			": only their order distinguishes its outcomes; give each a perdure.StepKey")
 		w.cfg.Logger.Warn("step in a loop has no key: give it one, such as StepKey", "step", a.name, "position", a.position)
 	}
 }

@@ -108,7 +108,7 @@ func Apply(ctx context.Context, b api.Client, name string, c Command, dry bool) 
 		return a.Change, err
 	}
 
-	return "", fault.New(fault.Conflict, "schedule %s is being deleted by somebody else", name)
+	return "", fault.New(fault.Conflict, "schedule %s is being deleted by another client", name)
 }
 
 // Seen is the current state of a schedule.
@@ -195,7 +195,7 @@ func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 		return nil, err
 	}
 	if n < 0 {
-		return nil, fault.New(fault.Invalid, "the next %d times: that is less than none", n)
+		return nil, fault.New(fault.Invalid, "the next %d times: the number must be >= 0", n)
 	}
 
 	all := make([]time.Time, 0, min(n, maxScan))

@@ -557,7 +557,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"labels":            {func(s *Spec) { s.Job.Labels = many }, "31 labels"},
 		"app":               {func(s *Spec) { s.App = strings.Repeat("a", 300) }, "app"},
 		"task delay":        {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Delay = -1 }) }, "its delay is -1ns"},
-		"task time-out":     {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.ToClose = 1<<63 - 1 }) }, "a hundred years"},
+		"task time-out":     {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.ToClose = 1<<63 - 1 }) }, "100 years"},
 		"task heartbeat":    {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Silence = 1 }) }, "at least 100ms"},
 		"task policy":       {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Retry.Coefficient = 1 }) }, "coefficient"},
 		"no queue":          {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Queue = "" }) }, "needs a queue"},

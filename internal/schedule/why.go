@@ -38,7 +38,7 @@ func (s *Seen) Why(ctx context.Context, b api.Client) (lines []string, err error
 		lines = append(lines, text)
 	}
 	if s.Trouble != "" {
-		lines = append(lines, "the schedule does not go on: "+s.Trouble)
+		lines = append(lines, "the schedule cannot continue: "+s.Trouble)
 	}
 	if len(s.Status.Open) == 0 || s.Spec.Overlap == Allow {
 		return lines, nil

@@ -67,7 +67,7 @@ func parsePattern(what, text string) (pattern, error) {
 	}
 	begin, open := strings.CutSuffix(text, "*")
 	if strings.Contains(begin, "*") {
-		return pattern{}, fault.New(fault.Invalid, "%s %q: a * stands at the end only", what, text)
+		return pattern{}, fault.New(fault.Invalid, "%s %q: a * is allowed at the end only", what, text)
 	}
 	return pattern{begin, open}, nil
 }
