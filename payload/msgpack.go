@@ -33,7 +33,7 @@ func (msgpackFormat) Marshal(v any) ([]byte, error) {
 	if !mapHolders.may(reflect.TypeOf(v)) {
 		return buf.Bytes(), nil
 	}
-	return sorted(buf.Bytes())
+	return sortMaps(buf.Bytes())
 }
 
 func (msgpackFormat) Unmarshal(data []byte, v any) error {
@@ -93,9 +93,9 @@ func inUTC(v reflect.Value) {
 	}
 }
 
-// sorted orders the entries of all maps by key, because the encoder writes them in the random order
-// of iteration.
-func sorted(data []byte) ([]byte, error) {
+// sortMaps orders the entries of all maps by key, because the encoder writes them in the random
+// order of iteration.
+func sortMaps(data []byte) ([]byte, error) {
 	dec := msgpack.NewDecoder(bytes.NewReader(data))
 	code, err := dec.PeekCode()
 	if err != nil {
@@ -157,7 +157,7 @@ func nextSorted(dec *msgpack.Decoder) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sorted(raw)
+	return sortMaps(raw)
 }
 
 // holders remembers which types can hold something, at any depth.

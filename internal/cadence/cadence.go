@@ -237,22 +237,22 @@ func (c Cadence) nextMultiple(after time.Time) time.Time {
 
 // nextOnWall looks for the next time that the wall clock has not shown yet.
 func (c Cadence) nextOnWall(after time.Time) (time.Time, bool) {
-	wall := c.shown(after)
+	wall := c.lastShown(after)
 	for {
 		wall = c.line.Next(wall)
 		if wall.IsZero() {
 			return time.Time{}, false
 		}
 		// true at once, unless a zone changed twice within hours
-		if t := c.reached(wall); t.After(after) {
+		if t := c.firstReached(wall); t.After(after) {
 			return t, true
 		}
 	}
 }
 
-// shown returns the latest time that the wall clock has shown up to an instant, as if it were UTC.
-// While the clock repeats an hour, that is the end of the first pass.
-func (c Cadence) shown(at time.Time) time.Time {
+// lastShown returns the latest time that the wall clock has shown up to an instant, as if it were
+// UTC. While the clock repeats an hour, that is the end of the first pass.
+func (c Cadence) lastShown(at time.Time) time.Time {
 	local := at.In(c.zone)
 	_, offset := local.Zone()
 	wall := asUTC(at, offset)
@@ -265,8 +265,8 @@ func (c Cadence) shown(at time.Time) time.Time {
 	return wall
 }
 
-// reached returns the first instant at which the wall clock shows a time or a later one.
-func (c Cadence) reached(wall time.Time) time.Time {
+// firstReached returns the first instant at which the wall clock shows a time or a later one.
+func (c Cadence) firstReached(wall time.Time) time.Time {
 	at := wall.Add(-48 * time.Hour) // no zone is that far from UTC
 	for {
 		local := at.In(c.zone)

@@ -20,10 +20,10 @@ type sighting struct {
 // different lengths, and a lease does not state its length.
 const Longest = time.Hour
 
-// left returns how long a lease that is seen for the first time may last. If that is longer than
-// any lease can be, the store's clock went back after it was written, and the usual length is the
-// best guess.
-func (m *Membership) left(n *store.Member) time.Duration {
+// remainingLease returns how long a lease that is seen for the first time may last. If that is
+// longer than any lease can be, the store's clock went back after it was written, and the usual
+// length is the best guess.
+func (m *Membership) remainingLease(n *store.Member) time.Duration {
 	left := n.Expires.Sub(m.view.Now)
 	if left > m.cfg.Longest {
 		return m.cfg.TTL
@@ -68,7 +68,7 @@ func (m *Membership) watch(mono time.Duration) {
 			s = sighting{epoch: n.Epoch, expires: n.Expires, since: mono, odd: m.lastView != 0 && n.Expires < least, lasts: s.lasts}
 			switch {
 			case !known:
-				s.lasts = m.left(n)
+				s.lasts = m.remainingLease(n)
 			case !m.doubt && !s.odd: // it was written after the last view
 				s.lasts = min(n.Expires.Sub(m.lastView), m.cfg.Longest)
 			}

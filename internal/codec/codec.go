@@ -182,7 +182,7 @@ func MaxStored(s payload.Codec, most int) int {
 func (c *Codec) Marshal(v any) (model.Payload, error) {
 	data, err := c.format.Marshal(v)
 	if err != nil {
-		return model.Payload{}, c.discreet(err, v)
+		return model.Payload{}, c.redact(err, v)
 	}
 	return model.Payload{Data: data, Encoding: encoding(c.format.Name())}, nil
 }
@@ -195,17 +195,17 @@ func (c *Codec) Unmarshal(plain model.Payload, v any) error {
 	}
 	f := c.formats[name]
 	if f == nil {
-		return unknown(plain.Encoding)
+		return unknownEncoding(plain.Encoding)
 	}
 	if err := f.Unmarshal(plain.Data, v); err != nil {
-		return c.discreet(err, v)
+		return c.redact(err, v)
 	}
 	return nil
 }
 
-// discreet removes quotations of a hidden value from an error, because errors are logged and
+// redact removes quotations of a hidden value from an error, because errors are logged and
 // stored.
-func (c *Codec) discreet(err error, v any) error {
+func (c *Codec) redact(err error, v any) error {
 	if c.digest == nil {
 		return err
 	}
@@ -223,8 +223,8 @@ func encoding(name string) string {
 	return name
 }
 
-// unknown returns the error for an encoding that the settings do not have.
-func unknown(encoding string) error {
+// unknownEncoding returns the error for an encoding that the settings do not have.
+func unknownEncoding(encoding string) error {
 	return fault.New(fault.Blocked, "it is encoded as %q, which this app does not know: add it to the payload settings, or open the execution with a build that has it", encoding)
 }
 
@@ -235,7 +235,7 @@ func (c *Codec) Seal(ctx context.Context, plain model.Payload) (model.Payload, e
 	for _, t := range c.chain {
 		out, applied, err := t.Seal(ctx, payload.Meta{Encoding: name, Cluster: c.cluster}, data)
 		if err != nil {
-			return model.Payload{}, classified("payload cannot be written: "+t.Name(), err)
+			return model.Payload{}, classify("payload cannot be written: "+t.Name(), err)
 		}
 		if applied {
 			data, name = out, name+"+"+t.Name()
@@ -265,7 +265,7 @@ func (c *Codec) sealSummed(ctx context.Context, what string, a model.Address, pl
 		return p, err
 	}
 	if c.digest != nil {
-		return p.WithSum(c.digest(framed(what, a.Tenant, a.Type, a.Key, plain.Encoding, string(plain.Data)))), nil
+		return p.WithSum(c.digest(frame(what, a.Tenant, a.Type, a.Key, plain.Encoding, string(plain.Data)))), nil
 	}
 	return p.WithSum(plain.Digest()), nil
 }
@@ -275,11 +275,11 @@ func (c *Codec) Identity(plain model.Payload) []byte {
 	if c.digest == nil {
 		return plain.Data
 	}
-	return c.digest(framed("step", string(plain.Data)))
+	return c.digest(frame("step", string(plain.Data)))
 }
 
-// framed joins texts with their lengths, so that different parts give different results.
-func framed(parts ...string) []byte {
+// frame joins texts with their lengths, so that different parts give different results.
+func frame(parts ...string) []byte {
 	var b []byte
 	for _, p := range parts {
 		b = binary.AppendUvarint(b, uint64(len(p)))
@@ -297,23 +297,23 @@ func (c *Codec) Open(ctx context.Context, p model.Payload) (model.Payload, error
 		last := len(names) - 1
 		t := c.transforms[names[last]]
 		if t == nil {
-			return model.Payload{}, unknown(form)
+			return model.Payload{}, unknownEncoding(form)
 		}
 		names = names[:last]
 		var err error
 		if data, err = t.Open(ctx, payload.Meta{Encoding: strings.Join(names, "+")}, data); err != nil {
-			return model.Payload{}, classified(fmt.Sprintf("payload (%s) cannot be read", form), err)
+			return model.Payload{}, classify(fmt.Sprintf("payload (%s) cannot be read", form), err)
 		}
 	}
 
 	if names[0] != model.JSON && c.formats[names[0]] == nil {
-		return model.Payload{}, unknown(form)
+		return model.Payload{}, unknownEncoding(form)
 	}
 	return model.Payload{Data: data, Encoding: encoding(names[0])}, nil
 }
 
-// classified separates errors that trying again can solve from others.
-func classified(what string, err error) error {
+// classify separates errors that trying again can solve from others.
+func classify(what string, err error) error {
 	kind := fault.Unavailable
 	for _, permanent := range []error{payload.ErrNoKey, payload.ErrDamaged, payload.ErrNotFound} {
 		if errors.Is(err, permanent) {

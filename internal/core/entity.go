@@ -188,8 +188,8 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 // accept puts a call into the mailbox, or refuses it.
 func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time) {
 	switch {
-	case n.asked(m) != nil:
-		it := n.asked(m)
+	case n.findRequest(m) != nil:
+		it := n.findRequest(m)
 		if f := Misused(m, it.Message.Use()); f != nil {
 			d.misuse(m, f)
 			return
@@ -236,15 +236,15 @@ func (n *Entity) full(m *model.Message, a Arrival) bool {
 	if len(n.mail) < a.Room && n.bytes+m.Size() <= MailboxBytes {
 		return false
 	}
-	waiting, size := n.queued()
+	waiting, size := n.countQueued()
 
 	return waiting >= a.Room || size+m.Size() > MailboxBytes && waiting > 0
 }
 
-// queued returns how many calls and requests of locks wait, and how many bytes they have. One call
-// of a hand-over runs, and the others wait for it. Views run beside everything else. A call that
-// waits for its own row runs next.
-func (n *Entity) queued() (waiting, size int) {
+// countQueued returns how many calls and requests of locks wait, and how many bytes they have. One
+// call of a hand-over runs, and the others wait for it. Views run beside everything else. A call
+// that waits for its own row runs next.
+func (n *Entity) countQueued() (waiting, size int) {
 	running, idle := n.busy, n.busy == 0
 	for _, it := range n.mail {
 		switch {
@@ -264,14 +264,14 @@ func (n *Entity) queued() (waiting, size int) {
 
 // refuseFull refuses a message because the mailbox is full.
 func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
-	waiting, size := n.queued()
+	waiting, size := n.countQueued()
 	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and lock requests of %d bytes wait for %s: at most %d calls (MailboxSize) and %d bytes may wait",
 		waiting, size, m.To, a.Room, MailboxBytes))
 }
 
-// asked finds the call of a request, or the very same message: a message is delivered again when
-// its effect could not be stored.
-func (n *Entity) asked(m *model.Message) *Item {
+// findRequest finds the call of a request, or the very same message: a message is delivered again
+// when its effect could not be stored.
+func (n *Entity) findRequest(m *model.Message) *Item {
 	return n.find(func(it *Item) bool {
 		return it.Message == m || m.RequestID != "" && it.Message.RequestID == m.RequestID
 	})
@@ -300,8 +300,8 @@ func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Tim
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is a service: it cannot be locked", m.To))
 		d.acknowledge(m)
 	case n.holds(m.From):
-		d.Messages = append(d.Messages, n.granted(m.From))
-	case n.waits(m.From) >= 0:
+		d.Messages = append(d.Messages, n.grantMessage(m.From))
+	case n.lockRequest(m.From) >= 0:
 	case n.full(m, a):
 		n.refuseFull(d, m, a)
 		d.acknowledge(m)
@@ -312,14 +312,14 @@ func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Tim
 	}
 }
 
-// waits returns the index of a section's request, or -1.
-func (n *Entity) waits(section model.Link) int {
+// lockRequest returns the index of a section's request, or -1.
+func (n *Entity) lockRequest(section model.Link) int {
 	return slices.IndexFunc(n.mail, func(it *Item) bool { return it.Message.Kind == model.MessageLock && it.Message.From == section })
 }
 
 // release ends a section at this entity, whether it holds the lock or waits for it.
 func (n *Entity) release(d *Decision, section model.Link) {
-	if i := n.waits(section); i >= 0 {
+	if i := n.lockRequest(section); i >= 0 {
 		n.remove(d, n.mail[i])
 	}
 	if n.holds(section) {
@@ -397,7 +397,7 @@ func (n *Entity) remove(d *Decision, it *Item) {
 
 // Begin releases a held call, because its row is stored.
 func (n *Entity) Begin(m *model.Message) {
-	if it := n.asked(m); it != nil {
+	if it := n.findRequest(m); it != nil {
 		it.held = false
 	}
 }
@@ -440,11 +440,11 @@ func (n *Entity) grant(d *Decision, now model.Time) {
 	n.Row.Holder, n.Row.Held = it.Message.From, now
 	// Tokens follow the clock, so that they seldom depend on the floor.
 	n.Row.Epoch = max(n.Row.Epoch+1, n.Floor+1, int64(now))
-	d.Messages = append(d.Messages, n.granted(it.Message.From))
+	d.Messages = append(d.Messages, n.grantMessage(it.Message.From))
 }
 
-// granted returns the message that tells a section that it has the lock.
-func (n *Entity) granted(section model.Link) model.Message {
+// grantMessage returns the message that tells a section that it has the lock.
+func (n *Entity) grantMessage(section model.Link) model.Message {
 	return model.Message{
 		Kind: model.MessageGrant, To: section.Address, ToRun: section.Run, ID: section.ID, From: model.Link{Address: n.Row.Address}, Epoch: n.Row.Epoch,
 	}
@@ -543,7 +543,7 @@ const Interrupted = "the call was interrupted: it may have been made or not"
 // has a row, Settle answers it. If it is only in memory, Return removes it and returns it, and the
 // caller of Return must answer it.
 func (n *Entity) Return(items []*Item) (gone []*Item) {
-	n.ended(items)
+	n.endHandOver(items)
 	for _, it := range items {
 		switch {
 		case !it.Once():
@@ -589,8 +589,8 @@ func (n *Entity) Mark(view func(name string) bool) {
 	}
 }
 
-// ended notes that a hand-over is over, if the entity still has its items.
-func (n *Entity) ended(items []*Item) {
+// endHandOver notes that a hand-over is over, if the entity still has its items.
+func (n *Entity) endHandOver(items []*Item) {
 	known := false
 	for _, it := range items {
 		if it.made && slices.Contains(n.mail, it) {
@@ -609,7 +609,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	var d Decision
 	before := n.Row
 
-	n.ended(items)
+	n.endHandOver(items)
 	plain := !items[0].View && !n.Row.Address.Stateless()
 	if plain && (n.Row.Version != version || n.Row.Locked() && !n.ofHolder(items)) {
 		return d, false
@@ -660,7 +660,7 @@ func (n *Entity) ofHolder(items []*Item) bool {
 // item may have been delivered again and have another position, or have been read again.
 func (n *Entity) Current(it *Item) *Item {
 	m := it.Message
-	if o := n.asked(m); o != nil || it.Seq == 0 {
+	if o := n.findRequest(m); o != nil || it.Seq == 0 {
 		return o
 	}
 	return n.find(func(o *Item) bool {

@@ -282,8 +282,8 @@ func (x *Execution) recentlyFired(id string) bool {
 	return slices.ContainsFunc(x.fired, func(f firing) bool { return f.id == id })
 }
 
-// seen forgets firings and promises up to a position, because the code has been fed them.
-func (x *Execution) seen(seq int64) {
+// markSeen forgets firings and promises up to a position, because the code has been fed them.
+func (x *Execution) markSeen(seq int64) {
 	if len(x.unheard) > 0 {
 		x.unheard = slices.DeleteFunc(x.unheard, func(e model.Event) bool {
 			if e.Seq <= seq {

@@ -25,7 +25,7 @@ func (n *Entity) manage(d *Decision, m *model.Message) {
 	case it == nil:
 		d.refuse(fault.NotFound, fmt.Sprintf("no call %s waits for %s: it may have been made", m.ID, m.To))
 	case m.Name == model.MailboxShow:
-		d.Answer.Output = n.shown(it).Encode()
+		d.Answer.Output = n.showItem(it).Encode()
 	case m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:
 		d.refuse(fault.Invalid, fmt.Sprintf("nothing can %s a call that waits for %s", m.Name, m.To))
 	case it.made:
@@ -49,8 +49,8 @@ func (n *Entity) calls() *model.Calls {
 	return c
 }
 
-// shown returns one item with its input.
-func (n *Entity) shown(it *Item) *model.Calls {
+// showItem returns one item with its input.
+func (n *Entity) showItem(it *Item) *model.Calls {
 	for i, o := range n.mail {
 		if o == it {
 			call := n.callOf(i, it)
@@ -84,7 +84,7 @@ func (n *Entity) skip(d *Decision, it *Item) {
 		n.store(d, it)
 	}
 	n.add(it)
-	d.Answer.Output = n.shown(it).Encode()
+	d.Answer.Output = n.showItem(it).Encode()
 }
 
 // drop removes a call and tells its caller.

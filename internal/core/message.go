@@ -20,7 +20,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 
 	// A repeated update must find its first delivery before any other check refuses it.
 	if m.Kind == model.MessageUpdate && x != nil {
-		if u := x.held(m.RequestID); u != nil {
+		if u := x.pendingUpdate(m.RequestID); u != nil {
 			d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
 			if f := Misused(m, useOf(u)); f != nil {
 				d.misuse(m, f)
@@ -41,7 +41,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 
 	// The message names a run that is not the current one.
 	if !m.ToRun.IsZero() && (x == nil || x.Start.Run != m.ToRun) {
-		if !answers(m) {
+		if !isAnswer(m) {
 			kind := fault.NotFound
 			if m.Past != nil {
 				kind = fault.Conflict // another client was first
@@ -85,7 +85,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	if !x.Open() {
 		if m.Kind == model.MessageWatch {
 			d.bounce(m, x.Outcome)
-		} else if !answers(m) {
+		} else if !isAnswer(m) {
 			d.refuse(fault.Conflict, fmt.Sprintf("execution %s is closed (%s)", m.To, x.Outcome.Status))
 			d.acknowledge(m)
 		}
@@ -149,8 +149,8 @@ func forCode(m *model.Message) bool {
 	return m.Kind == model.MessageSignal || m.Kind == model.MessageSettle || m.Kind == model.MessageUpdate
 }
 
-// answers reports whether a message is itself an answer, so that its sender expects none.
-func answers(m *model.Message) bool {
+// isAnswer reports whether a message is itself an answer, so that its sender expects none.
+func isAnswer(m *model.Message) bool {
 	return m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer
 }
 
@@ -172,8 +172,8 @@ func answerMessage(to model.Link, a model.Answer) model.Message {
 	return model.Message{Kind: model.MessageAnswer, To: to.Address, ToRun: to.Run, ID: to.ID, Input: a.Output, Failure: a.Failure}
 }
 
-// held finds the update of a request that has no answer yet, or nil.
-func (x *Execution) held(request string) *model.Event {
+// pendingUpdate finds the update of a request that has no answer yet, or nil.
+func (x *Execution) pendingUpdate(request string) *model.Event {
 	if request == "" {
 		return nil
 	}

@@ -42,7 +42,7 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	}
 
 	if takesOver {
-		s = x.succeeded(s)
+		s = x.successorStart(s)
 	} else if x != nil {
 		s.Replaced = x.Start.Run
 	}
@@ -141,9 +141,9 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 // never decrease, so a run cannot continue before its past is over.
 const maxAhead = 24 * time.Hour
 
-// succeeded returns the start of the run that takes the place of this one. It belongs to the same
-// chain and to the same parent. Watchers of an open run are carried over.
-func (x *Execution) succeeded(s model.Start) model.Start {
+// successorStart returns the start of the run that takes the place of this one. It belongs to the
+// same chain and to the same parent. Watchers of an open run are carried over.
+func (x *Execution) successorStart(s model.Start) model.Start {
 	s.First, s.Previous, s.Origin = x.Start.First, x.Start.Run, x.Start.Origin
 	if s.First.IsZero() {
 		s.First, s.Origin = x.Start.Run, x.Start.Input.Digest()
@@ -182,7 +182,7 @@ func (x *Execution) giveWay(d *Decision, next *Execution) {
 		}
 	}
 
-	x.letGoOfAll(d)
+	x.releaseSections(d)
 	s := &next.Start
 	x.Outcome = model.Outcome{
 		Status: model.Continued, At: max(s.At, x.Last), Seen: min(s.Source.Position, x.Next-1), Next: s.Run,

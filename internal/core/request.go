@@ -30,7 +30,7 @@ func MisusedBy(m *model.Message, remembered *model.Answer) *model.Failure {
 	if f := Misused(m, remembered.For); f != nil {
 		return f
 	}
-	if remembered.For == nil || remembered.Failure != nil || remembered.Run.IsZero() || m.ToRun.IsZero() || remembered.Run == m.ToRun || !named(m) {
+	if remembered.For == nil || remembered.Failure != nil || remembered.Run.IsZero() || m.ToRun.IsZero() || remembered.Run == m.ToRun || !answerNamesRun(m) {
 		return nil
 	}
 	return refusedID(fmt.Sprintf("request id %q of %s was used for %s to run %s, and does not name one to run %s",
@@ -42,9 +42,10 @@ func refusedID(text string) *model.Failure {
 	return &model.Failure{Kind: fault.Conflict.String(), Type: model.FailureMisused, Message: text}
 }
 
-// named reports whether the answer to a message names the run that the message was restricted to.
-// It does not for an update, which a later run may answer, or for a message that begins a run.
-func named(m *model.Message) bool {
+// answerNamesRun reports whether the answer to a message names the run that the message was
+// restricted to. It does not for an update, which a later run may answer, or for a message that
+// begins a run.
+func answerNamesRun(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:
 		return true

@@ -17,7 +17,7 @@ func (x *Execution) Bytes() int { return x.bytes }
 func (x *Execution) Unread() int { return x.unread }
 
 // Heard notes that the code has seen every event. The stored mark of a parked run says so.
-func (x *Execution) Heard() { x.seen(x.Next - 1) }
+func (x *Execution) Heard() { x.markSeen(x.Next - 1) }
 
 // full returns why the history has no room for another event of this size; empty when it has.
 func (x *Execution) full(size int, lim Limits) string {

@@ -21,8 +21,11 @@ type section struct {
 // granted reports whether the section has all its locks.
 func (s *section) granted() bool { return len(s.epochs) == len(s.locks) }
 
-// asked returns the entities that hold a lock for the section, or that it has asked for one.
-func (s *section) asked() []model.Address { return s.locks[:min(len(s.epochs)+1, len(s.locks))] }
+// askedEntities returns the entities that hold a lock for the section, or that it has asked for
+// one.
+func (s *section) askedEntities() []model.Address {
+	return s.locks[:min(len(s.epochs)+1, len(s.locks))]
+}
 
 // call is a message of a step that waits for its answer.
 type call struct {
@@ -98,26 +101,26 @@ func (x *Execution) askNext(d *Decision, id string) {
 
 // unlock ends a section whose code is over.
 func (x *Execution) unlock(d *Decision, e model.Event, now model.Time) {
-	x.letGo(d, x.section(e.Section))
+	x.releaseSection(d, x.section(e.Section))
 	e.Kind, e.ID = model.EventUnlocked, e.Section
 	x.append(d, now, e)
 }
 
-// letGo tells every entity that the section has asked that the section is over. An entity that is
-// not locked for it, and where it does not wait, ignores that.
-func (x *Execution) letGo(d *Decision, s *section) {
+// releaseSection tells every entity that the section has asked that the section is over. An entity
+// that is not locked for it, and where it does not wait, ignores that.
+func (x *Execution) releaseSection(d *Decision, s *section) {
 	if s == nil {
 		return
 	}
-	for _, a := range s.asked() {
+	for _, a := range s.askedEntities() {
 		d.Messages = append(d.Messages, releaseMessage(a, x.self(s.id)))
 	}
 }
 
-// letGoOfAll ends all sections because the run ends.
-func (x *Execution) letGoOfAll(d *Decision) {
+// releaseSections ends all sections because the run ends.
+func (x *Execution) releaseSections(d *Decision) {
 	for i := range x.sections {
-		x.letGo(d, &x.sections[i])
+		x.releaseSection(d, &x.sections[i])
 	}
 	x.sections = nil
 }
@@ -136,7 +139,7 @@ func deliverGrant(x *Execution, m *model.Message, now model.Time) Decision {
 	if x != nil && x.Open() && x.Start.Run == m.ToRun {
 		s = x.section(m.ID)
 	}
-	if s == nil || !slices.Contains(s.asked(), m.From.Address) {
+	if s == nil || !slices.Contains(s.askedEntities(), m.From.Address) {
 		d.Messages = append(d.Messages, releaseMessage(m.From.Address, model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}))
 		return d
 	}
@@ -150,7 +153,7 @@ func deliverGrant(x *Execution, m *model.Message, now model.Time) Decision {
 // lockRefused ends a section because one of its entities cannot be locked.
 func (x *Execution) lockRefused(d *Decision, m *model.Message, now model.Time) {
 	if s := x.section(m.ID); s != nil && !s.granted() && m.Failure != nil {
-		x.letGo(d, s)
+		x.releaseSection(d, s)
 		x.append(d, now, model.Event{Kind: model.EventAnswered, ID: m.ID, Failure: m.Failure})
 	}
 }

@@ -127,7 +127,7 @@ func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decis
 		case it.pardoned:
 			m.Deaths, m.Lone, m.By = m.Deaths-1, max(lone-1, 0), model.NodeID{}
 		case lone >= maxLone:
-			f := poisoned(&m)
+			f := poisonFailure(&m)
 			n.remove(&d, it)
 			d.answerCall(&m, model.Answer{Failure: f})
 			aside, why = append(aside, it), append(why, f)
@@ -148,9 +148,9 @@ func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decis
 	return d, aside, why
 }
 
-// poisoned returns the failure of a call that is set aside. Its first death is presumed: that owner
-// died before any mark was stored.
-func poisoned(m *model.Message) *model.Failure {
+// poisonFailure returns the failure of a call that is set aside. Its first death is presumed: that
+// owner died before any mark was stored.
+func poisonFailure(m *model.Message) *model.Failure {
 	return &model.Failure{
 		Kind: fault.Internal.String(), Type: model.FailurePoison,
 		Message: fmt.Sprintf("%d processes died while %s of %s waited or was made, the last %d of them while it was made alone; the call is set aside as a dead letter",

@@ -122,8 +122,8 @@ func (t *Task) hold(attempt int, claim int64, worker string, at model.Time) {
 	t.Attempt, t.Held, t.Claim, t.Worker, t.Since = attempt, true, claim, worker, at
 }
 
-// letGo ends the claim. The next attempt may begin at the given time.
-func (t *Task) letGo(visible model.Time) {
+// endClaim ends the claim. The next attempt may begin at the given time.
+func (t *Task) endClaim(visible model.Time) {
 	t.Held, t.Claim, t.Worker, t.Since, t.Visible, t.Again = false, 0, "", 0, visible, true
 }
 
@@ -157,11 +157,11 @@ func (x *Execution) noteTask(e *model.Event) {
 		return
 	case e.Kind == model.EventTaskReturned:
 		t.Attempt--
-		x.ended(t.ID, t.Claim)
-		t.letGo(e.Due)
+		x.rememberEnded(t.ID, t.Claim)
+		t.endClaim(e.Due)
 		return
 	case t.Held && byReport(e):
-		x.ended(t.ID, t.Claim)
+		x.rememberEnded(t.ID, t.Claim)
 	}
 
 	if f := e.Failure; f != nil {
@@ -174,7 +174,7 @@ func (x *Execution) noteTask(e *model.Event) {
 	}
 
 	if e.Kind == model.EventAttemptFailed || (e.Kind == model.EventTaskTimedOut && e.Due != 0) {
-		t.letGo(e.Due)
+		t.endClaim(e.Due)
 		return
 	}
 
@@ -193,8 +193,8 @@ func byReport(e *model.Event) bool {
 	}
 }
 
-// ended remembers that a report has ended a claim.
-func (x *Execution) ended(id string, claim int64) {
+// rememberEnded remembers that a report has ended a claim.
+func (x *Execution) rememberEnded(id string, claim int64) {
 	if len(x.endedClaims) >= maxEnded {
 		x.endedClaims = slices.Delete(x.endedClaims, 0, 1)
 	}
@@ -318,20 +318,20 @@ func Expire(x *Execution, due Expiry, now model.Time, lim Limits) Decision {
 	f := &model.Failure{Kind: model.FailureTimeout, Type: what, Message: t.timeoutText(what)}
 	switch what {
 	case model.TimeoutToStart, model.TimeoutTotal:
-		x.fail(&d, t, decided(model.EventTaskTimedOut, f), now)
+		x.fail(&d, t, engineVerdict(model.EventTaskTimedOut, f), now)
 	case model.FailureSpent:
 		f.Kind, f.Message = "", fmt.Sprintf("all %d attempts are spent", t.Attempt)
-		x.fail(&d, t, decided(model.EventStepFailed, f), now)
+		x.fail(&d, t, engineVerdict(model.EventStepFailed, f), now)
 	case model.FailureLost:
 		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s disappeared during attempt %d", t.Worker, t.Attempt)
 		if t.lost+1 < maxLost {
-			x.failAttempt(&d, t, decided(model.EventAttemptFailed, f), moment{now, lim})
+			x.failAttempt(&d, t, engineVerdict(model.EventAttemptFailed, f), moment{now, lim})
 			break
 		}
 		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row disappeared during it: %s", maxLost, f.Message)
-		x.fail(&d, t, decided(model.EventStepFailed, f), now)
+		x.fail(&d, t, engineVerdict(model.EventStepFailed, f), now)
 	default:
-		v := decided(model.EventTaskTimedOut, f)
+		v := engineVerdict(model.EventTaskTimedOut, f)
 		v.notBefore = now
 		x.failAttempt(&d, t, v, moment{now, lim})
 	}
@@ -405,8 +405,8 @@ type moment struct {
 	lim Limits
 }
 
-// decided returns a verdict of the engine, without a report.
-func decided(kind model.EventKind, f *model.Failure) verdict {
+// engineVerdict returns a verdict of the engine, without a report.
+func engineVerdict(kind model.EventKind, f *model.Failure) verdict {
 	return verdict{kind: kind, failure: f, by: model.Terminated}
 }
 
@@ -449,7 +449,7 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
 	e := v.event(t)
 	e.Due = max(now, 1)
 	if v.notBefore != 0 {
-		e.Due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), v.notBefore, 1)
+		e.Due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.taskJitter(t))), v.notBefore, 1)
 	}
 	x.append(d, now, e)
 }
@@ -472,7 +472,7 @@ func (x *Execution) tooLong() *model.Failure {
 func (x *Execution) fail(d *Decision, t *Task, v verdict, now model.Time) {
 	f := v.failure
 	if x.canceling() {
-		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(f), At: now})
+		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceledFailure(f), At: now})
 		return
 	}
 
@@ -511,7 +511,7 @@ func (x *Execution) endAlone(d *Decision, t *Task, o model.Outcome) {
 // once. Otherwise its worker receives the request and decides.
 func (x *Execution) cancelAlone(d *Decision, m *model.Message, now model.Time) {
 	if t := x.Task(model.TaskStep); t != nil && !t.Held {
-		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(m.Failure), At: now})
+		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceledFailure(m.Failure), At: now})
 		return
 	}
 	x.append(d, now, model.Event{Kind: model.EventCancelRequest, Failure: m.Failure, RequestID: m.RequestID})
@@ -520,8 +520,8 @@ func (x *Execution) cancelAlone(d *Decision, m *model.Message, now model.Time) {
 // canceling reports whether a task that stands alone has been asked to stop.
 func (x *Execution) canceling() bool { return x.Alone() && x.Canceling != 0 }
 
-// canceled returns the failure of a task that was cancelled for the given reason.
-func canceled(f *model.Failure) *model.Failure {
+// canceledFailure returns the failure of a task that was cancelled for the given reason.
+func canceledFailure(f *model.Failure) *model.Failure {
 	c := model.Failure{Kind: model.FailureCanceled, Message: "canceled"}
 	if f != nil && f.Message != "" {
 		c.Message = f.Message
@@ -529,12 +529,12 @@ func canceled(f *model.Failure) *model.Failure {
 	return &c
 }
 
-// luck returns the number that the jitter of the next pause comes from. It differs for each attempt
-// of each task, and is the same on every node that computes it.
-func (x *Execution) luck(t *Task) float64 { return luckOf(x.Start.Run, t.ID, t.Attempt) }
+// taskJitter returns the number that the jitter of the next pause comes from. It differs for each
+// attempt of each task, and is the same on every node that computes it.
+func (x *Execution) taskJitter(t *Task) float64 { return jitterOf(x.Start.Run, t.ID, t.Attempt) }
 
-// luckOf returns a number between -1 and 1 that depends only on its parameters.
-func luckOf(run model.RunID, id string, attempt int) float64 {
+// jitterOf returns a number between -1 and 1 that depends only on its parameters.
+func jitterOf(run model.RunID, id string, attempt int) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write(run[:])
 	_, _ = h.Write([]byte(id))

@@ -102,7 +102,7 @@ func (x *Execution) timeOut(d *Decision, now model.Time) {
 
 // cancelEarly ends a run whose code has not begun. There is nothing to clean up.
 func (x *Execution) cancelEarly(d *Decision, why *model.Failure, now model.Time) {
-	x.end(d, model.Outcome{Status: model.Canceled, Failure: canceled(why).Bounded(), At: max(now, x.Last), Seen: x.Next - 1}, nil)
+	x.end(d, model.Outcome{Status: model.Canceled, Failure: canceledFailure(why).Bounded(), At: max(now, x.Last), Seen: x.Next - 1}, nil)
 	d.Answer = model.Answer{Run: x.Start.Run, Status: model.Canceled}
 }
 
@@ -119,10 +119,10 @@ func (x *Execution) policy(end *model.Close) *model.Retry {
 	return end.Retry
 }
 
-// again returns when the next attempt of a failed run begins. It reports false when no attempt
-// follows: no policy, an error that is not worth a retry, a cancel request, or a time-out of the
-// execution that would come first.
-func (x *Execution) again(end *model.Close, at model.Time) (begins model.Time, ok bool) {
+// nextAttempt returns when the next attempt of a failed run begins. It reports false when no
+// attempt follows: no policy, an error that is not worth a retry, a cancel request, or a time-out
+// of the execution that would come first.
+func (x *Execution) nextAttempt(end *model.Close, at model.Time) (begins model.Time, ok bool) {
 	p := x.policy(end)
 	if end.Status != model.Failed || end.Failure == nil || p == nil || x.Canceling != 0 {
 		return 0, false
@@ -131,21 +131,21 @@ func (x *Execution) again(end *model.Close, at model.Time) (begins model.Time, o
 	if tries := x.Start.Tries(); !p.Worth(tries, end.Failure) || own && end.Final {
 		return 0, false
 	}
-	pause := max(p.Pause(x.Start.Tries(), x.fortune()), end.RetryAfter, 0)
+	pause := max(p.Pause(x.Start.Tries(), x.runJitter()), end.RetryAfter, 0)
 	begins = at.Add(pause)
 	return begins, x.Start.Expires == 0 || begins < x.Start.Expires
 }
 
-// fortune returns the number that the jitter of the next pause comes from. It is the same on every
-// node that computes it.
-func (x *Execution) fortune() float64 {
-	return luckOf(x.Start.Run, expireTimer, x.Start.Tries())
+// runJitter returns the number that the jitter of the next pause comes from. It is the same on
+// every node that computes it.
+func (x *Execution) runJitter() float64 {
+	return jitterOf(x.Start.Run, expireTimer, x.Start.Tries())
 }
 
-// repeated returns the start of the next attempt. It begins with the input of this run and with the
-// messages that the code of this run has not taken.
-func (x *Execution) repeated(t *model.Turn, at, begins model.Time, fresh model.RunID) model.Start {
-	s := x.continued(t, at, fresh)
+// repeatedStart returns the start of the next attempt. It begins with the input of this run and
+// with the messages that the code of this run has not taken.
+func (x *Execution) repeatedStart(t *model.Turn, at, begins model.Time, fresh model.RunID) model.Start {
+	s := x.continuedStart(t, at, fresh)
 	s.Input, s.Attempt, s.Cause = x.Start.Input, x.Start.Tries()+1, t.Close.Failure.Brief()
 	s.Begins = max(begins, at+1)
 	return s

@@ -74,7 +74,7 @@ func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decisi
 	if !x.Open() || seen >= x.Next {
 		return d, false
 	}
-	x.seen(seen)
+	x.markSeen(seen)
 	if seen != x.Next-1 {
 		return d, false
 	}
@@ -115,7 +115,7 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	if t.Ahead > 0 && t.Seen != x.Next-1 {
 		commands, end, d.Diverged = t.Commands[:t.Ahead], nil, true
 	}
-	x.seen(t.Seen)
+	x.markSeen(t.Seen)
 
 	// The code cannot continue: keep the reason, and apply nothing else.
 	if t.Blocked != nil {
@@ -363,7 +363,7 @@ func (x *Execution) withdraw(d *Decision, e model.Event, now model.Time) {
 	if i := x.child(e.ID); i >= 0 && x.children[i].policy == model.CancelChild {
 		d.Messages = append(d.Messages, x.cancelChild(x.children[i], "its parent withdrew it"))
 	}
-	x.letGo(d, x.section(e.ID))
+	x.releaseSection(d, x.section(e.ID))
 	e.Kind = model.EventWithdrawn
 	x.append(d, now, e)
 }
@@ -415,10 +415,10 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 
 	// Is there a next run?
 	if end.Status == model.Continued {
-		s := x.continued(t, o.At, fresh)
+		s := x.continuedStart(t, o.At, fresh)
 		next = &s
-	} else if begins, again := x.again(end, o.At); again {
-		s := x.repeated(t, o.At, begins, fresh)
+	} else if begins, again := x.nextAttempt(end, o.At); again {
+		s := x.repeatedStart(t, o.At, begins, fresh)
 		next, o.Status = &s, model.Continued
 	}
 
@@ -478,7 +478,7 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 		}
 	}
 
-	x.letGoOfAll(d)
+	x.releaseSections(d)
 	d.Close, d.Closed = &o, x.Start.Run
 	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
 	x.dropTasks()
@@ -494,10 +494,10 @@ func (x *Execution) audience() []model.Link {
 	return who
 }
 
-// continued returns the start of the next run. It carries over the state, signals that were not
-// taken, updates that were not begun, watchers, and news that the code cannot have seen: a settled
-// promise or a cancel request (I7).
-func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
+// continuedStart returns the start of the next run. It carries over the state, signals that were
+// not taken, updates that were not begun, watchers, and news that the code cannot have seen: a
+// settled promise or a cancel request (I7).
+func (x *Execution) continuedStart(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
 		OnParentClose: x.Start.OnParentClose, First: x.Start.First, Previous: x.Start.Run, Origin: x.Start.Origin, Labels: x.labels,

@@ -61,9 +61,9 @@ func (h *handover) run() {
 	}
 }
 
-// interrupted answers the call whose code has ended its goroutine. The calls behind it were not
-// made.
-func (h *handover) interrupted() {
+// answerInterrupted answers the call whose code has ended its goroutine. The calls behind it were
+// not made.
+func (h *handover) answerInterrupted() {
 	if c, ok := h.time.end(); ok && c != nil {
 		c.end()
 		h.results = append(h.results, model.OperationResult{Failure: replay.ExitFailure(c.Name + " of " + h.name)})
@@ -75,9 +75,9 @@ func allUnmade(o *model.Operations, f *model.Failure) []model.OperationResult {
 	return slices.Repeat([]model.OperationResult{{Failure: f, Unmade: true}}, len(o.Calls))
 }
 
-// caught turns a panic in user code into a failure: handlers, encoders of values, and payload
+// catchPanic turns a panic in user code into a failure: handlers, encoders of values, and payload
 // settings.
-func caught(f **model.Failure) {
+func catchPanic(f **model.Failure) {
 	if v := recover(); v != nil {
 		*f = replay.PanicFailure(v)
 	}
@@ -85,13 +85,13 @@ func caught(f **model.Failure) {
 
 // open reads the state that was handed over.
 func (h *handover) open() (f *model.Failure) {
-	defer caught(&f)
+	defer catchPanic(&f)
 	if h.code.State == nil || !h.o.Exists {
 		return nil
 	}
 	plain, err := h.code.State.Open(h.ctx, h.o.State)
 	if err != nil {
-		return h.corrupt(err)
+		return h.corruptFailure(err)
 	}
 	h.was, h.plain = plain, plain
 	return h.load()
@@ -106,15 +106,15 @@ func (h *handover) load() *model.Failure {
 	default:
 		state, err := h.code.State.Decode(h.plain)
 		if err != nil {
-			return h.corrupt(err)
+			return h.corruptFailure(err)
 		}
 		h.state = state
 	}
 	return nil
 }
 
-// corrupt returns the failure for a state that cannot be read.
-func (h *handover) corrupt(err error) *model.Failure {
+// corruptFailure returns the failure for a state that cannot be read.
+func (h *handover) corruptFailure(err error) *model.Failure {
 	return replay.FailureOf(fault.New(fault.Corrupt, "the state of %s/%s cannot be read by this build, so it is not changed: %w", h.name, h.o.Entity.Key, err))
 }
 
@@ -123,7 +123,7 @@ func (h *handover) corrupt(err error) *model.Failure {
 func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	handler, known := h.code.Calls[oc.Name]
 	if !known {
-		f := replay.FailureOf(fault.New(fault.NotFound, "%s has no %q in this build: it has %s", h.name, oc.Name, listed(h.code.Calls)))
+		f := replay.FailureOf(fault.New(fault.NotFound, "%s has no %q in this build: it has %s", h.name, oc.Name, listNames(h.code.Calls)))
 		return model.OperationResult{Failure: f, Unmade: true}, true
 	}
 
@@ -156,7 +156,7 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 // attempt runs the code of a call, and encodes the state that it has left. made says whether this
 // build could make the call.
 func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, made bool, f *model.Failure) {
-	defer caught(&f)
+	defer catchPanic(&f)
 	if f = h.load(); f != nil {
 		return out, left, false, f
 	}
@@ -167,7 +167,7 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 	}
 	if err != nil && context.Cause(c.ctx) == errLimit { //nolint:errorlint // it is not wrapped
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			return out, left, true, h.late(c, handler.Limit)
+			return out, left, true, h.lateFailure(c, handler.Limit)
 		}
 	}
 
@@ -181,8 +181,8 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 	return out, left, made, f
 }
 
-// late returns the failure for a call that has exceeded its limit.
-func (h *handover) late(c *Call, limit time.Duration) *model.Failure {
+// lateFailure returns the failure for a call that has exceeded its limit.
+func (h *handover) lateFailure(c *Call, limit time.Duration) *model.Failure {
 	left := "and has changed nothing"
 	if h.code.State == nil {
 		left = "and may have done its work or not" // what an RPC has done is unknown here
@@ -194,7 +194,7 @@ func (h *handover) late(c *Call, limit time.Duration) *model.Failure {
 // results. The code has its own copy of the state, which is dropped.
 func (h *handover) leave(c *Call, limit time.Duration) model.Operated {
 	c.end()
-	h.results = append(h.results, model.OperationResult{Failure: h.late(c, limit)})
+	h.results = append(h.results, model.OperationResult{Failure: h.lateFailure(c, limit)})
 	return h.report()
 }
 
@@ -224,7 +224,7 @@ func (h *handover) report() model.Operated {
 
 // seal returns the new state in its stored form.
 func (h *handover) seal() (p model.Payload, f *model.Failure) {
-	defer caught(&f)
+	defer catchPanic(&f)
 	if !h.exists {
 		return p, nil
 	}
@@ -238,8 +238,8 @@ func (h *handover) seal() (p model.Payload, f *model.Failure) {
 // same reports whether two encoded states are equal.
 func same(a, b model.Payload) bool { return a.Encoding == b.Encoding && bytes.Equal(a.Data, b.Data) }
 
-// listed lists names in an error.
-func listed[V any](m map[string]V) string {
+// listNames lists names in an error.
+func listNames[V any](m map[string]V) string {
 	if len(m) == 0 {
 		return "nothing"
 	}

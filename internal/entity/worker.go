@@ -96,25 +96,25 @@ func (w *Worker) execute(o *model.Operations) {
 		if h != nil {
 			h.time.release()
 			if _, left := h.time.running(); left {
-				w.returned(h)
+				w.noteReturned(h)
 				return
 			}
 		}
-		w.finished(r)
+		w.finish(r)
 	}()
 
 	if !known {
-		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", name, listed(w.cfg.Types))))
+		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", name, listNames(w.cfg.Types))))
 		return
 	}
 
-	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.closes, exists: o.Exists}
+	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.isDraining, exists: o.Exists}
 	h.time.abandon = func(c *Call, limit time.Duration) { w.leave(h, c, limit) }
 	returned := false
 	defer func() {
 		// a handler has ended its goroutine
 		if running, left := h.time.running(); !returned && running && !left {
-			h.interrupted()
+			h.answerInterrupted()
 			r = h.report()
 		}
 	}()
@@ -141,8 +141,8 @@ func (w *Worker) leave(h *handover, c *Call, limit time.Duration) {
 	}
 }
 
-// returned notes that the code of an abandoned call has returned.
-func (w *Worker) returned(h *handover) {
+// noteReturned notes that the code of an abandoned call has returned.
+func (w *Worker) noteReturned(h *handover) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.gone = true
@@ -153,15 +153,15 @@ func (w *Worker) returned(h *handover) {
 	}
 }
 
-// closes reports whether the worker makes no further calls.
-func (w *Worker) closes() bool {
+// isDraining reports whether the worker makes no further calls.
+func (w *Worker) isDraining() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.draining
 }
 
-// finished sends the report of a hand-over and frees its slot.
-func (w *Worker) finished(r model.Operated) {
+// finish sends the report of a hand-over and frees its slot.
+func (w *Worker) finish(r model.Operated) {
 	w.report(r)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -113,7 +113,7 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 	}
 
 	if r.Mode == Retry || r.Mode == Import {
-		c.plan.Past.Identity, c.plan.Past.Earlier = h.Start.IdentityRun(), earlier(&h.Start)
+		c.plan.Past.Identity, c.plan.Past.Earlier = h.Start.IdentityRun(), earlierRuns(&h.Start)
 	}
 	return c.plan, nil
 }
@@ -123,15 +123,15 @@ func Whole(h *model.History) *Plan {
 	o := &h.Outcome
 	n := int64(len(h.Events))
 	return &Plan{Position: n, Total: n, Past: model.Past{
-		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Begins: h.Start.Begins, Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Earlier: earlier(&h.Start), Origin: h.Start.Origin,
+		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Begins: h.Start.Begins, Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Earlier: earlierRuns(&h.Start), Origin: h.Start.Origin,
 		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: n},
 		Status: o.Status, Output: o.Output, Failure: o.Failure, At: o.At,
 	}}
 }
 
-// earlier returns the runs in whose name the next run continues: this one, and the runs in whose
-// name it continued itself.
-func earlier(s *model.Start) []model.RunID {
+// earlierRuns returns the runs in whose name the next run continues: this one, and the runs in
+// whose name it continued itself.
+func earlierRuns(s *model.Start) []model.RunID {
 	runs := append([]model.RunID{s.Run}, s.Earlier...)
 	if first := s.IdentityRun(); runs[len(runs)-1] != first {
 		// the runs between them were not recorded, or are in another store
@@ -191,7 +191,7 @@ func (c *cutter) place() (int64, error) {
 
 	// An edit moves the default place. It must lie before a place that the caller has named.
 	for i := range c.r.Edits {
-		p, err := c.edited(&c.r.Edits[i])
+		p, err := c.editedPosition(&c.r.Edits[i])
 		if err != nil {
 			return 0, err
 		}
@@ -240,8 +240,8 @@ func nameOf(e *model.Event) string {
 	}
 }
 
-// edited returns the position of the outcome that an edit changes.
-func (c *cutter) edited(d *Edit) (int64, error) {
+// editedPosition returns the position of the outcome that an edit changes.
+func (c *cutter) editedPosition(d *Edit) (int64, error) {
 	for i := range c.h.Events {
 		e := &c.h.Events[i]
 		outcome := e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventChildClosed || e.TimedOutForGood()
@@ -274,7 +274,7 @@ func (c *cutter) keep(i int) error {
 	case model.EventPaused, model.EventResumed:
 		c.blank(i)
 	case model.EventSent:
-		c.sent(i)
+		c.keepSent(i)
 	case model.EventAttemptFailed:
 		e.Due = 0
 		if c.failed == e.ID || c.unfinished[e.ID] {
@@ -333,7 +333,7 @@ func (c *cutter) blank(i int) {
 // edit gives an outcome another result.
 func (c *cutter) edit(e *model.Event) error {
 	for i := range c.r.Edits {
-		at, err := c.edited(&c.r.Edits[i])
+		at, err := c.editedPosition(&c.r.Edits[i])
 		if err != nil {
 			return err
 		}
@@ -392,8 +392,9 @@ func (c *cutter) child(i int) error {
 	return nil
 }
 
-// sent decides about a message whose answer is not kept. Its receiver answers only to the source.
-func (c *cutter) sent(i int) {
+// keepSent decides about a message whose answer is not kept. Its receiver answers only to the
+// source.
+func (c *cutter) keepSent(i int) {
 	id := c.events[i].ID
 	settled := func(o model.Event) bool {
 		return o.ID == id && (o.Kind == model.EventAnswered || o.Kind == model.EventWithdrawn)
@@ -412,15 +413,15 @@ func (c *cutter) sent(i int) {
 // addAccepted adds messages that the run accepted behind the cut.
 func (c *cutter) addAccepted() {
 	for _, e := range c.h.Events[c.plan.Position:] {
-		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.waits(&e) {
+		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.isWaitingUpdate(&e) {
 			c.plan.Added = append(c.plan.Added, e)
 		}
 	}
 }
 
-// waits reports whether an event is an update that the source has not answered and can still
-// answer.
-func (c *cutter) waits(e *model.Event) bool {
+// isWaitingUpdate reports whether an event is an update that the source has not answered and can
+// still answer.
+func (c *cutter) isWaitingUpdate(e *model.Event) bool {
 	return e.Kind == model.EventUpdateReceived && !c.h.Outcome.Status.Closed() && !slices.ContainsFunc(c.h.Events, func(o model.Event) bool {
 		return o.Kind == model.EventUpdateAnswered && o.Ref == e.Seq
 	})

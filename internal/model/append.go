@@ -52,7 +52,7 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.int(4, int64(s.OnParentClose))
 	m.id(5, s.First)
 	m.id(6, s.Previous)
-	m.carried(7, s.Carried)
+	m.carriedEvents(7, s.Carried)
 	m.data(8, s.Origin)
 	m.labels(12, s.Labels)
 	m.int(16, int64(s.Began))
@@ -407,8 +407,8 @@ func (m *appender) labels(k byte, labels []Label) {
 	}
 }
 
-// carried writes events together with their kind and time.
-func (m *appender) carried(k byte, events []Event) {
+// carriedEvents writes events together with their kind and time.
+func (m *appender) carriedEvents(k byte, events []Event) {
 	if len(events) == 0 {
 		return
 	}

@@ -42,7 +42,7 @@ func pattern(message string) string {
 			p.space = true
 			rest = rest[size:]
 		case r == '"' || r == '`' || r == '\'' || r == '“' || r == '‘' || r == '«':
-			n := quoted(rest, r, size)
+			n := quotedLength(rest, r, size)
 			if n == 0 { // it is never closed: a character like others
 				p.text(rest[:size])
 				n = size
@@ -50,8 +50,8 @@ func pattern(message string) string {
 				p.blank()
 			}
 			rest = rest[n:]
-		case joins(r):
-			n := strings.IndexFunc(rest, func(r rune) bool { return !joins(r) && r != '\'' })
+		case isWordRune(r):
+			n := strings.IndexFunc(rest, func(r rune) bool { return !isWordRune(r) && r != '\'' })
 			if n < 0 {
 				n = len(rest)
 			}
@@ -72,14 +72,14 @@ func pattern(message string) string {
 	return out[:min(len(out), maxPattern)]
 }
 
-// joins reports whether a character is part of a word: of a name, a number, an id, an address.
-func joins(r rune) bool {
+// isWordRune reports whether a character is part of a word: of a name, a number, an id, an address.
+func isWordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-.:/@%+", r)
 }
 
-// quoted returns the length of the quoted text at the beginning of s, or 0 when it has no end. An
-// apostrophe inside a word does not end it.
-func quoted(s string, open rune, size int) int {
+// quotedLength returns the length of the quoted text at the beginning of s, or 0 when it has no
+// end. An apostrophe inside a word does not end it.
+func quotedLength(s string, open rune, size int) int {
 	end := map[rune]rune{'“': '”', '‘': '’', '«': '»'}[open]
 	if end == 0 {
 		end = open
@@ -166,7 +166,7 @@ func (p *patternWriter) parts(body string) {
 			body = body[1:]
 			continue
 		}
-		if differs(body[:n]) {
+		if isVariable(body[:n]) {
 			p.blank()
 		} else {
 			p.text(body[:n])
@@ -175,9 +175,9 @@ func (p *patternWriter) parts(body string) {
 	}
 }
 
-// differs reports whether a part changes from case to case: it has a digit, or consists of so many
-// hex digits that it is not a word.
-func differs(part string) bool {
+// isVariable reports whether a part changes from case to case: it has a digit, or consists of so
+// many hex digits that it is not a word.
+func isVariable(part string) bool {
 	const shortestHex = 8
 	return strings.ContainsFunc(part, unicode.IsDigit) || len(part) >= shortestHex && !strings.ContainsFunc(part, notHex)
 }

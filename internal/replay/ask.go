@@ -98,7 +98,7 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 // history turns out not to have it.
 func (m *machine) request(a *ask, c model.Command) {
 	if m.live {
-		if !m.sent(a) {
+		if !m.wasSent(a) {
 			m.command(a, c)
 		}
 		return
@@ -177,7 +177,7 @@ func (m *machine) confirm(a *ask) {
 		return
 	}
 	a.confirmed = true
-	sent := m.sent(a)
+	sent := m.wasSent(a)
 	pending := a.pending
 	a.pending = nil
 
@@ -212,9 +212,9 @@ func (m *machine) confirm(a *ask) {
 	}
 }
 
-// sent reports whether an earlier machine of this activation has already reported the commands of
-// the ask.
-func (m *machine) sent(a *ask) bool {
+// wasSent reports whether an earlier machine of this activation has already reported the commands
+// of the ask.
+func (m *machine) wasSent(a *ask) bool {
 	_, ok := m.inflight[a.id]
 	return ok
 }

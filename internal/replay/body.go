@@ -145,7 +145,7 @@ func (w *Worker) work(j job) {
 	returned := false
 	defer func() {
 		if !returned { // the body called runtime.Goexit
-			j.m.r.finished(j, model.Payload{}, ExitFailure("step "+j.a.name))
+			j.m.r.reportOutcome(j, model.Payload{}, ExitFailure("step "+j.a.name))
 			w.freeSlot()
 		}
 	}()
@@ -189,7 +189,7 @@ func (j job) run() {
 	if p != nil {
 		p.leave(true, err)
 	}
-	r.finished(j, out, err)
+	r.reportOutcome(j, out, err)
 	ctx.end(nil)
 }
 
@@ -229,8 +229,9 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 	}
 }
 
-// finished reports the outcome of a body as a fact. Outcomes that are ready together share a turn.
-func (r *run) finished(j job, out model.Payload, err error) {
+// reportOutcome reports the outcome of a body as a fact. Outcomes that are ready together share a
+// turn.
+func (r *run) reportOutcome(j job, out model.Payload, err error) {
 	m, a := j.m, j.a
 	cmd := r.conclude(a, out, err)
 	r.mu.Lock()
@@ -257,7 +258,7 @@ func (r *run) finished(j job, out model.Payload, err error) {
 	r.flushing = true
 	for len(r.done) > 0 {
 		t := model.Turn{
-			Run: r.start.Run, Generation: r.generation, Seen: m.seen.Load(), Commands: r.wanted(m), Waits: r.told,
+			Run: r.start.Run, Generation: r.generation, Seen: m.seen.Load(), Commands: r.takeWanted(m), Waits: r.told,
 			// the coroutine that holds the baton may be about to begin another step
 			Running: r.running.Load() > 0 || r.busy,
 		}
@@ -267,7 +268,7 @@ func (r *run) finished(j job, out model.Payload, err error) {
 		r.vague = r.vague || r.busy && r.running.Load() == 0
 		r.mu.Unlock()
 		if err := r.w.report(t); err != nil {
-			r.lost(err)
+			r.logRefused(err)
 		}
 		r.mu.Lock()
 	}
@@ -275,8 +276,8 @@ func (r *run) finished(j job, out model.Payload, err error) {
 	r.flushing = false
 }
 
-// wanted takes the outcomes that are ready, except the ones that the code no longer wants.
-func (r *run) wanted(m *machine) []model.Command {
+// takeWanted takes the outcomes that are ready, except the ones that the code no longer wants.
+func (r *run) takeWanted(m *machine) []model.Command {
 	cmds := r.done[:0:len(r.done)]
 	for i, a := range r.authors {
 		if a.dropped {

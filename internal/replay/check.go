@@ -198,7 +198,7 @@ func (c *checker) tell(v verdict) {
 		return
 	}
 	c.told = true
-	if r := c.w.held(c.run, firstGeneration); c.query != nil && v.blocked == nil && r != nil {
+	if r := c.w.findRun(c.run, firstGeneration); c.query != nil && v.blocked == nil && r != nil {
 		// The goroutine that reports holds the baton, or has just laid it down, so the code is at
 		// rest.
 		v.answer, v.refused = r.m.answerQuery(c.query)

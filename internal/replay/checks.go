@@ -43,23 +43,23 @@ type Attempt struct {
 	Err            error
 }
 
-// found reports a mistake in the code of the run.
-func (r *run) found(blocked bool, text string) {
+// reportMistake reports a mistake in the code of the run.
+func (r *run) reportMistake(blocked bool, text string) {
 	if c := r.w.cfg.Checks; c != nil && c.Found != nil {
 		c.Found(Mistake{Address: r.start.Address, Text: text, Blocked: blocked})
 	}
 }
 
-// misused reports a durable call in a place where it is not allowed, and returns its error.
-func (m *machine) misused(err error) error {
+// reportMisuse reports a durable call in a place where it is not allowed, and returns its error.
+func (m *machine) reportMisuse(err error) error {
 	if m.w.cfg.Checks != nil {
-		m.r.found(false, err.Error()+at(m.w.positions.of(0)))
+		m.r.reportMistake(false, err.Error()+at(m.w.positions.of(0)))
 	}
 	return err
 }
 
-// ran reports that a body has returned.
-func (c *Checks) ran(a *ask, out model.Payload, err error) {
+// reportAttempt reports that a body has returned.
+func (c *Checks) reportAttempt(a *ask, out model.Payload, err error) {
 	if c.Ran == nil {
 		return
 	}
@@ -146,11 +146,11 @@ func (t *twin) differs(m *machine) string {
 	}
 	return fmt.Sprintf("executed twice against the same history of %d events, the code asked for %s the first time, and for %s the second time: "+
 		"it depends on something that the journal does not keep, such as a clock, a random number, the order of a map or a variable outside of it",
-		m.fed, listed(before), listed(after))
+		m.fed, listTexts(before), listTexts(after))
 }
 
-// listed lists texts in an error, and cuts a long list.
-func listed(texts []string) string {
+// listTexts lists texts in an error, and cuts a long list.
+func listTexts(texts []string) string {
 	const most = 4
 	switch n := len(texts); {
 	case n == 0:

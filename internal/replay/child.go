@@ -33,10 +33,10 @@ func (x Ctx) Timer(d time.Duration) *Future { return x.timer(&identity{kind: ask
 
 func (x Ctx) timer(id *identity, d time.Duration) *Future {
 	if err := x.enter("Timer"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	if err := x.scope.ended(); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	a := x.askTimer(id, max(d, 0))
 	return a.fut.bind(x.scope)
@@ -217,7 +217,7 @@ func (m *machine) adopt(a *ask) {
 // anyway; other executions are watched.
 func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	if err := x.enter("Result"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	m := x.co.m
 	if a := m.children[target]; a != nil && run.IsZero() {
@@ -225,11 +225,11 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	}
 
 	if err := x.scope.ended(); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	id := identity{kind: askWatch, name: target.Type, key: target.Key, keyed: true}
 	if !run.IsZero() {
-		id.key = joined(target.Key, run.String())
+		id.key = joinCounted(target.Key, run.String())
 	}
 	a := m.newAsk(x.co.path, &id)
 	a.fut.kind, a.target = futureChild, target
@@ -264,7 +264,7 @@ func (x Ctx) Send(msg model.Message, key string, seal Seal) (model.Payload, erro
 func (x Ctx) SendFuture(msg model.Message, key string, seal Seal) *Future {
 	a, err := x.askAnswer("Go", &msg, key, seal)
 	if err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	return a.fut.bind(x.scope)
 }
@@ -283,8 +283,8 @@ func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (
 	}
 
 	m := x.co.m
-	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
-	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) {
+	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joinCounted(msg.To.Type, msg.To.Key, msg.Name, key)}
+	if msg.Kind == model.MessageUpdate && x.heldSection() != nil && !m.isRecorded(x.co.path, &id) {
 		return nil, fault.New(fault.Invalid, "update %s of execution %s inside Lock: its code may need what is locked here, so call it outside", msg.Name, addressText(msg.To))
 	}
 	a := m.newAsk(x.co.path, &id)
@@ -293,7 +293,7 @@ func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (
 	e := model.Event{Kind: model.EventSent, ID: a.id, Name: msg.Name, Target: msg.To, Position: a.position}
 
 	if in != nil {
-		in.called(a)
+		in.noteCall(a)
 		msg.Section, e.Section = in.ask.id, in.ask.id
 	}
 

@@ -73,7 +73,7 @@ func (x Ctx) enter(call ...string) error {
 		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution
 	}
 	if step := c.inStep.Load(); step != nil {
-		return c.m.misused(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
+		return c.m.reportMisuse(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
 	}
 
 	if astray := c.m.astray.Load(); astray != nil && !c.foreign() {
@@ -82,12 +82,12 @@ func (x Ctx) enter(call ...string) error {
 	}
 
 	if c.m.active.Load() != c {
-		return c.m.misused(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
+		return c.m.reportMisuse(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
 			strings.Join(call, " ")))
 	}
 
 	if c.foreign() {
-		return c.m.misused(misuse("durable call %s from a goroutine that is not a coroutine of this execution: begin it with perdure.Go",
+		return c.m.reportMisuse(misuse("durable call %s from a goroutine that is not a coroutine of this execution: begin it with perdure.Go",
 			strings.Join(call, " ")))
 	}
 
@@ -162,7 +162,7 @@ func (c *Coroutine) resume() {
 
 // main is the function of the coroutine's goroutine.
 func (c *Coroutine) main() {
-	defer c.exited()
+	defer c.handleExit()
 	c.settleOn()
 	if c.fn == nil {
 		c.m.runRoot()
@@ -195,9 +195,9 @@ func (c *Coroutine) finish(v any, err error) {
 	m.turnOver(nil, false)
 }
 
-// exited handles a goroutine that ends without having returned: it was unloaded, or user code
+// handleExit handles a goroutine that ends without having returned: it was unloaded, or user code
 // called runtime.Goexit.
-func (c *Coroutine) exited() {
+func (c *Coroutine) handleExit() {
 	m := c.m
 	switch {
 	case c.returned:
@@ -207,7 +207,7 @@ func (c *Coroutine) exited() {
 		default: // the waiter has given up
 		}
 	case c.inline != nil:
-		m.exitedInStep(c)
+		m.recoverExit(c)
 	default:
 		m.w.goroutines.Add(1)
 		go c.replace(ExitFailure("workflow code"))
@@ -217,10 +217,10 @@ func (c *Coroutine) exited() {
 // replace continues for a goroutine that user code has ended.
 func (c *Coroutine) replace(f *model.Failure) {
 	defer c.m.w.goroutines.Done()
-	defer c.exited()
+	defer c.handleExit()
 	c.settleOn()
 	if c.fn == nil {
-		c.m.rootReturned(model.Payload{}, f)
+		c.m.endRun(model.Payload{}, f)
 	} else {
 		c.m.panics = append(c.m.panics, c.fut)
 		c.finish(nil, f)
@@ -231,7 +231,7 @@ func (c *Coroutine) replace(f *model.Failure) {
 // Go runs fn as a coroutine of the execution. It begins when the caller next waits.
 func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
 	if err := x.enter("Go"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	c := x.co
 	c.kids++

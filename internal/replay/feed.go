@@ -33,7 +33,7 @@ func (m *machine) feed() {
 	case model.EventSignalReceived:
 		m.receive(i)
 	case model.EventPromiseSettled:
-		m.settled(i)
+		m.settlePromise(i)
 	case model.EventUpdateReceived:
 		m.updateReceived(i)
 	case model.EventCancelRequest:
@@ -43,7 +43,7 @@ func (m *machine) feed() {
 			m.apply(a, e)
 		}
 	case model.EventLabeled:
-		m.labeled(e)
+		m.applyLabel(e)
 	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed:
 	default:
 		if carriedState(e) {
@@ -62,7 +62,7 @@ func (m *machine) feed() {
 // compare checks an event against what the code took for granted at its position.
 func (m *machine) compare(e *model.Event) {
 	a := m.ahead[0]
-	if e.Kind != a.granted() || e.ID != a.id {
+	if e.Kind != a.expectedKind() || e.ID != a.id {
 		m.broken = true
 		return
 	}
@@ -70,11 +70,11 @@ func (m *machine) compare(e *model.Event) {
 	m.ahead = m.ahead[1:]
 	a.fut.at = e.At
 	a.recorded = true
-	m.came(a)
+	m.noteArrival(a)
 }
 
-// granted returns the kind of the event that records what the code took for granted.
-func (a *ask) granted() model.EventKind {
+// expectedKind returns the kind of the event that records what the code took for granted.
+func (a *ask) expectedKind() model.EventKind {
 	switch {
 	case a.kind == askMark:
 		return model.EventVersionMarked
@@ -92,8 +92,8 @@ func (a *ask) granted() model.EventKind {
 	return model.EventSignalTaken
 }
 
-// came notes that an event that was reported for a has come back.
-func (m *machine) came(a *ask) {
+// noteArrival notes that an event that was reported for a has come back.
+func (m *machine) noteArrival(a *ask) {
 	if a.expect.Load() > 0 {
 		a.expect.Add(-1)
 		m.outstanding.Add(-1)
@@ -110,7 +110,7 @@ func (m *machine) find(id string) *ask {
 // apply gives an event to the ask that it answers. It reports false when the code has not asked for
 // that yet.
 func (m *machine) apply(a *ask, e *model.Event) bool {
-	if m.toldOfTask(a, e) {
+	if m.applyTaskEvent(a, e) {
 		return true
 	}
 
@@ -174,7 +174,7 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 		m.answer(a, e)
 	}
 
-	m.came(a)
+	m.noteArrival(a)
 	return true
 }
 

@@ -97,7 +97,7 @@ func panicError(v any) error {
 // runRoot is the root coroutine: the workflow function, then the clean-up, then the end of the run.
 func (m *machine) runRoot() {
 	out, err := m.callRoot()
-	m.rootReturned(out, err)
+	m.endRun(out, err)
 }
 
 func (m *machine) callRoot() (out model.Payload, err error) {
@@ -106,18 +106,18 @@ func (m *machine) callRoot() (out model.Payload, err error) {
 			out, err = model.Payload{}, panicError(p)
 		}
 	}()
-	return m.w.asked(m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input))
+	return m.w.probeError(m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input))
 }
 
-// rootReturned ends the run. First the coroutines that handle a cancel request finish. Then the
+// endRun ends the run. First the coroutines that handle a cancel request finish. Then the
 // root ends all others where they are parked.
-func (m *machine) rootReturned(out model.Payload, err error) {
-	if trouble := m.afterInterrupts(); trouble != nil && continued(err) == nil {
+func (m *machine) endRun(out model.Payload, err error) {
+	if trouble := m.afterInterrupts(); trouble != nil && continueOf(err) == nil {
 		err = errors.Join(err, trouble)
 	}
 	m.endOthers()
 
-	if next := continued(err); next != nil && next.Workflow != m.r.start.Address.Type {
+	if next := continueOf(err); next != nil && next.Workflow != m.r.start.Address.Type {
 		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new: continue as itself, or start the other one", m.r.start.Address.Type, next.Workflow))
 		m.root.park()
 	}
@@ -149,11 +149,11 @@ func (m *machine) mayRepeat(end *model.Close, err error) {
 	if t := m.r.start.Terms; p.Worth == nil || t != nil && t.Retry != nil {
 		return
 	}
-	end.Final = !guarded(p.Worth, end.Failure)(err)
+	end.Final = !guard(p.Worth, end.Failure)(err)
 }
 
-// continued returns the next run that an error of the code asks for; nil if it does not.
-func continued(err error) *Continue {
+// continueOf returns the next run that an error of the code asks for; nil if it does not.
+func continueOf(err error) *Continue {
 	if err == nil {
 		return nil
 	}
@@ -177,11 +177,11 @@ func (m *machine) runCleanup(err error) error {
 	for len(m.cleanup) > 0 {
 		last := m.cleanup[len(m.cleanup)-1]
 		m.cleanup = m.cleanup[:len(m.cleanup)-1]
-		if last.onlyFailure && (err == nil || continued(err) != nil) {
+		if last.onlyFailure && (err == nil || continueOf(err) != nil) {
 			continue
 		}
 		if e := m.callCleanup(last.fn); e != nil {
-			if err == nil || continued(err) != nil {
+			if err == nil || continueOf(err) != nil {
 				err = e
 			} else {
 				err = fmt.Errorf("%w (clean-up: %w)", err, e)
@@ -205,7 +205,7 @@ func (m *machine) ending(out model.Payload, err error) *model.Close {
 	if err == nil {
 		return &model.Close{Status: model.Completed, Output: out}
 	}
-	if next := continued(err); next != nil {
+	if next := continueOf(err); next != nil {
 		return &model.Close{Status: model.Continued, Input: next.Input}
 	}
 	f := m.w.cfg.Failure(err)

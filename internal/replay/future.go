@@ -50,9 +50,9 @@ type Future struct {
 }
 
 // Failed returns the future of a call that was wrong. Get returns the error.
-func Failed(err error) *Future { return failed(err) }
+func Failed(err error) *Future { return failedFuture(err) }
 
-func failed(err error) *Future { return &Future{kind: futureFailed, done: true, err: err} }
+func failedFuture(err error) *Future { return &Future{kind: futureFailed, done: true, err: err} }
 
 // Done reports whether the future is resolved.
 func (f *Future) Done() bool { return f.done }
@@ -86,7 +86,7 @@ func (m *machine) resolve(f *Future, pos int64) {
 	waiters := f.waiters
 	f.waiters = nil
 	for _, c := range waiters {
-		c.noticed(f)
+		c.notice(f)
 	}
 	if s := f.scope; s != nil && s.inbox != nil {
 		s.inbox.push(f)
@@ -211,13 +211,13 @@ type wait struct {
 // pending returns what the wait is for, or the first part of it.
 func (w *wait) pending() []*Future {
 	if w.inbox != nil {
-		return w.inbox.waits()
+		return w.inbox.pendingFutures()
 	}
 	return w.members
 }
 
-// noticed tells a waiting coroutine that one of its futures was resolved.
-func (c *Coroutine) noticed(f *Future) {
+// notice tells a waiting coroutine that one of its futures was resolved.
+func (c *Coroutine) notice(f *Future) {
 	w := &c.wait
 	if !w.active {
 		return
@@ -372,7 +372,7 @@ func (x Ctx) Get(f *Future) error {
 			return err
 		}
 		f.observed = true
-		return x.settled(f)
+		return x.awaitSettled(f)
 	}
 	return x.look(f)
 }

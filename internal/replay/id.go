@@ -166,12 +166,12 @@ func parseID(s string) (p parsedID, ok bool) {
 		return p, false
 	}
 	p.path, p.kind, s = s[:slash], askKind(s[slash+1]), s[slash+2:]
-	if p.name, s, ok = counted(s); !ok {
+	if p.name, s, ok = readCounted(s); !ok {
 		return p, false
 	}
 
 	if strings.HasPrefix(s, "/k") {
-		if p.key, s, ok = counted(s[2:]); !ok {
+		if p.key, s, ok = readCounted(s[2:]); !ok {
 			return p, false
 		}
 	} else if len(s) >= 18 && (s[:2] == "/h" || s[:2] == "/K") {
@@ -190,8 +190,8 @@ func parseID(s string) (p parsedID, ok bool) {
 	return p, err == nil && n > 0
 }
 
-// counted reads <length>:<text>. Text that does not begin with a digit is empty.
-func counted(s string) (text, rest string, ok bool) {
+// readCounted reads <length>:<text>. Text that does not begin with a digit is empty.
+func readCounted(s string) (text, rest string, ok bool) {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		return "", s, true
 	}
@@ -203,8 +203,8 @@ func counted(s string) (text, rest string, ok bool) {
 	return after[:n], after[n:], true
 }
 
-// joined joins texts with their lengths, so that different parts give different results.
-func joined(parts ...string) string {
+// joinCounted joins texts with their lengths, so that different parts give different results.
+func joinCounted(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteString(strconv.Itoa(len(p)))

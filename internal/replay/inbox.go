@@ -65,7 +65,7 @@ func (b *Inbox) Child(c Child) *Future {
 }
 
 // Failed returns the future of a call that was wrong. The inbox hands it out like any other.
-func (b *Inbox) Failed(err error) *Future { return b.add(failed(err)) }
+func (b *Inbox) Failed(err error) *Future { return b.add(failedFuture(err)) }
 
 // add lets the inbox hand out the future once it is resolved. It may be resolved already, by an
 // event that was recorded before the code asked.
@@ -122,8 +122,8 @@ func (b *Inbox) Next(x Ctx) (*Future, error) {
 	return f, nil
 }
 
-// waits returns the first pending futures, and among them a running step, if there is one.
-func (b *Inbox) waits() []*Future {
+// pendingFutures returns the first pending futures, and among them a running step, if there is one.
+func (b *Inbox) pendingFutures() []*Future {
 	var fs []*Future
 	running := b.x.co.m.r.running.Load() == 0 // or already in the list
 	for n := b.x.scope.pending.first; n != nil && (len(fs) < maxWaits || !running); n = n.next {

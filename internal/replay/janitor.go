@@ -105,12 +105,12 @@ func (r *run) inspectBusy(now, stuck int64) {
 		return
 	}
 	if w := t.Waits[0]; w.Code == model.WaitStuck {
-		r.found(false, "code "+w.String()+"\nwait with ctx.Sleep, a signal, a promise or a future, or do it in a step")
+		r.reportMistake(false, "code "+w.String()+"\nwait with ctx.Sleep, a signal, a promise or a future, or do it in a step")
 	}
 	t.Running = true // or may soon be
 	t.Run, t.Generation, t.Seen = r.start.Run, r.generation, m.seen.Load()
 	if err := r.w.report(t); err != nil {
-		r.lost(err)
+		r.logRefused(err)
 	}
 }
 

@@ -36,8 +36,8 @@ func (x Ctx) SetLabel(name, value string) error {
 	return nil
 }
 
-// labeled applies the record of a label.
-func (m *machine) labeled(e *model.Event) {
+// applyLabel applies the record of a label.
+func (m *machine) applyLabel(e *model.Event) {
 	if a := m.find(e.ID); a != nil {
 		m.apply(a, e)
 		return

@@ -95,7 +95,7 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 		parts = append(parts, a.Type, a.Key)
 	}
 
-	a := x.co.m.newAsk(x.co.path, &identity{kind: askLock, name: "lock", input: []byte(joined(parts...)), hashed: true})
+	a := x.co.m.newAsk(x.co.path, &identity{kind: askLock, name: "lock", input: []byte(joinCounted(parts...)), hashed: true})
 	s := &section{ask: a, locks: locks}
 	a.fut.kind, a.section = futureLock, s
 	return s, nil
@@ -126,7 +126,7 @@ func (m *machine) unlock(s *section) {
 	switch {
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, s.ask)
-	case !s.freed && !m.sent(s.ask):
+	case !s.freed && !m.wasSent(s.ask):
 		m.command(s.ask, s.unlocking())
 	}
 }
@@ -171,8 +171,8 @@ func (s *section) fence(entity model.Address) (int64, bool) {
 	return s.epochs[i], true
 }
 
-// fenced adds the fencing tokens to a task that is scheduled in the section.
-func (s *section) fenced(t *model.TaskSpec) *model.TaskSpec {
+// withFences adds the fencing tokens to a task that is scheduled in the section.
+func (s *section) withFences(t *model.TaskSpec) *model.TaskSpec {
 	if s == nil || t == nil {
 		return t
 	}
@@ -188,11 +188,11 @@ func (s *section) fenced(t *model.TaskSpec) *model.TaskSpec {
 // of the entity, so that a system that is written to can refuse writers that have lost their lock.
 func (x Ctx) Fence(entity model.Address) (int64, bool) {
 	x.must("Fence")
-	return x.held().fence(entity)
+	return x.heldSection().fence(entity)
 }
 
-// held returns the section that the code is in, or nil.
-func (x Ctx) held() *section {
+// heldSection returns the section that the code is in, or nil.
+func (x Ctx) heldSection() *section {
 	if s := x.scope.section; s != nil && !s.over {
 		return s
 	}
@@ -237,8 +237,8 @@ func (x Ctx) callOutside(msg *model.Message, name string) error {
 	return nil
 }
 
-// called notes a call that is made in the section.
-func (s *section) called(a *ask) {
+// noteCall notes a call that is made in the section.
+func (s *section) noteCall(a *ask) {
 	a.section = s
 	if s.calls == nil {
 		s.calls = map[model.Address]*ask{}
@@ -249,15 +249,15 @@ func (s *section) called(a *ask) {
 // mayWait refuses to wait for another execution while entities are locked, because that execution
 // may need them too.
 func (x Ctx) mayWait(target model.Address) error {
-	if x.held() != nil {
+	if x.heldSection() != nil {
 		return fault.New(fault.Invalid, "wait for execution %s inside Lock: it may need what is locked here, so start it here and wait for it outside", addressText(target))
 	}
 	return nil
 }
 
-// foretold reports whether the history has a message that the code is about to send. Builds without
-// a rule have recorded what the rule forbids, and such runs may continue.
-func (m *machine) foretold(path string, id *identity) bool {
+// isRecorded reports whether the history has a message that the code is about to send. Builds
+// without a rule have recorded what the rule forbids, and such runs may continue.
+func (m *machine) isRecorded(path string, id *identity) bool {
 	m.buf = id.append(m.buf[:0], path)
 	if earlier := m.asks[string(m.buf)]; earlier != nil {
 		m.buf = appendOccurrence(m.buf, earlier.repeats+1)
@@ -279,7 +279,7 @@ func (m *machine) sentIn(a *ask, e *model.Event) {
 		where, is = a.section.ask.id, "inside the lock of "+lockNames(a.section.locks)
 	}
 	if where != e.Section {
-		m.block(fmt.Sprintf("%s, in another lock or in none; the code sends it %s%s", recorded(e), is, at(a.position)))
+		m.block(fmt.Sprintf("%s, in another lock or in none; the code sends it %s%s", describeEvent(e), is, at(a.position)))
 	}
 }
 
@@ -291,7 +291,7 @@ func lockNames(locks []model.Address) string {
 	for i := range locks {
 		names[i] = locks[i].EntityName()
 	}
-	return listed(names)
+	return listTexts(names)
 }
 
 // stands says whether the section is over.

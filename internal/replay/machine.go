@@ -255,7 +255,7 @@ func (m *machine) advance(guest bool) bool {
 		if len(m.commands) > 0 || m.untold && (m.tell || m.worthTelling()) || m.unanswered && (m.tell || m.atRest()) {
 			return m.flush(guest)
 		}
-		if len(m.ahead) == 0 && r.asked() {
+		if len(m.ahead) == 0 && r.hasQueries() {
 			r.retire(r.answerQueries)
 			return false
 		}
@@ -293,7 +293,7 @@ func (m *machine) report(end *model.Close) bool {
 	}
 
 	if end == nil && m.settling == nil {
-		t.Waits = m.waits()
+		t.Waits = m.currentWaits()
 		m.untold, m.tell = false, false
 		m.r.remember(t.Waits)
 	}
@@ -306,7 +306,7 @@ func (m *machine) report(end *model.Close) bool {
 	m.authors = m.authors[:0]
 
 	if err := m.w.report(t); err != nil {
-		m.r.lost(err)
+		m.r.logRefused(err)
 		if end == nil {
 			m.r.retire(m.r.unload)
 		}

@@ -25,7 +25,7 @@ func (m *machine) block(detail string) {
 func (m *machine) stray(i int) {
 	e := m.r.events[i]
 	if m.live {
-		m.block(fmt.Sprintf("%s, which the code did not ask for", recorded(e)))
+		m.block(fmt.Sprintf("%s, which the code did not ask for", describeEvent(e)))
 		return
 	}
 	if m.early == nil {
@@ -144,7 +144,7 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	if err != nil {
 		if fault.Is(err, fault.Blocked) {
 			// Perhaps the only problem is that it cannot be read.
-			m.block(fmt.Sprintf("%s: %v", recorded(e), err))
+			m.block(fmt.Sprintf("%s: %v", describeEvent(e), err))
 		}
 		return "", false
 	}
@@ -206,7 +206,7 @@ func (m *machine) mismatchAtEnd() {
 		m.block(text)
 		return
 	}
-	m.block(fmt.Sprintf("%s, which the code did not ask for; it asks for %s", recorded(e), m.asking()))
+	m.block(fmt.Sprintf("%s, which the code did not ask for; it asks for %s", describeEvent(e), m.describeWaits()))
 }
 
 // settleRest handles code that returns before the end of the history. It checks that the remaining
@@ -215,7 +215,7 @@ func (m *machine) mismatchAtEnd() {
 func (m *machine) settleRest() bool {
 	for _, e := range m.r.events[m.fed:] {
 		if e.Kind == model.EventLabeled {
-			m.labeled(e)
+			m.applyLabel(e)
 		}
 		if unsolicited(e) {
 			continue
@@ -227,7 +227,7 @@ func (m *machine) settleRest() bool {
 
 		switch {
 		case a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn || e.Kind == model.EventUnlocked && (a.kind != askLock || !a.section.ended):
-			m.block(recorded(e) + ", but the code returned without asking for it")
+			m.block(describeEvent(e) + ", but the code returned without asking for it")
 			return false
 		case e.Kind == model.EventChildStarted || e.Kind == model.EventSignalTaken || e.Kind == model.EventSent ||
 			e.Kind == model.EventStateSet || e.Kind == model.EventUpdateAnswered || e.Kind == model.EventLockAsked:
@@ -243,7 +243,7 @@ func (m *machine) settleRest() bool {
 	}
 
 	if len(m.early) > 0 {
-		m.block(recorded(m.firstEarly()) + ", but the code returned without asking for it")
+		m.block(describeEvent(m.firstEarly()) + ", but the code returned without asking for it")
 		return false
 	}
 
@@ -273,8 +273,8 @@ func (m *machine) firstEarly() *model.Event {
 	return m.r.events[at]
 }
 
-// recorded describes an event in an error.
-func recorded(e *model.Event) string {
+// describeEvent describes an event in an error.
+func describeEvent(e *model.Event) string {
 	what := e.Kind.String()
 	name := e.Name
 	if p, ok := parseID(e.ID); ok {
@@ -307,15 +307,15 @@ func recorded(e *model.Event) string {
 	return fmt.Sprintf("event %d records %s%s", e.Seq, what, at(e.Position))
 }
 
-// asking describes in an error what the code waits for.
-func (m *machine) asking() string {
+// describeWaits describes in an error what the code waits for.
+func (m *machine) describeWaits() string {
 	var texts []string
 	for n := m.coroutines.first; n != nil && len(texts) < 4; n = n.next {
 		for _, f := range n.value.wait.pending() {
 			if f.done || f.kind == futureCoroutine || f.kind == futureLocal || len(texts) == 4 {
 				continue
 			}
-			texts = append(texts, asked(f))
+			texts = append(texts, describeFuture(f))
 		}
 	}
 	if len(texts) == 0 {
@@ -324,8 +324,8 @@ func (m *machine) asking() string {
 	return strings.Join(texts, ", ")
 }
 
-// asked describes in an error what a future is for.
-func asked(f *Future) string {
+// describeFuture describes in an error what a future is for.
+func describeFuture(f *Future) string {
 	switch f.kind {
 	case futureStep:
 		return f.ask.title() + " " + f.ask.name + at(f.ask.position)
@@ -366,7 +366,7 @@ func (m *machine) drift(e *model.Event) string {
 	case a == nil:
 		return ""
 	case p.kind == askLock:
-		return fmt.Sprintf("%s; the code asks for the lock of %s%s", recorded(e), lockNames(a.section.locks), at(a.position))
+		return fmt.Sprintf("%s; the code asks for the lock of %s%s", describeEvent(e), lockNames(a.section.locks), at(a.position))
 	}
 
 	text := fmt.Sprintf("input of %s %s changed", what, p.name)
@@ -378,7 +378,7 @@ func (m *machine) drift(e *model.Event) string {
 		text += ": fields " + strings.Join(fields, ", ")
 	}
 
-	return fmt.Sprintf("%s (%s; the code asks%s)", text, recorded(e), at(a.position))
+	return fmt.Sprintf("%s (%s; the code asks%s)", text, describeEvent(e), at(a.position))
 }
 
 // driftedTo returns the open ask that most likely is the recorded one with another input: of the

@@ -117,7 +117,7 @@ func fail(p program) program {
 	}
 }
 
-func continued(p program) program {
+func continueOf(p program) program {
 	return func(e *engine, x replay.Ctx) error {
 		if err := p(e, x); err != nil {
 			return err
@@ -165,7 +165,7 @@ func TestChangedCode(t *testing.T) {
 		{name: "branches in another order", old: branches("a", "b"), new: branches("b", "a")},
 		{name: "returns early", old: thenSleep(steps("a", "b")), new: steps("a"), blocked: []string{"event 2 records step b", "but the code returned without asking for it"}},
 		{name: "fails early", old: thenSleep(steps("a", "b")), new: fail(steps("a")), blocked: []string{"records step b", "returned without asking"}},
-		{name: "continues early", old: thenSleep(steps("a", "b")), new: continued(steps("a")), blocked: []string{"records step b", "returned without asking"}},
+		{name: "continues early", old: thenSleep(steps("a", "b")), new: continueOf(steps("a")), blocked: []string{"records step b", "returned without asking"}},
 		{name: "step removed, then returns", old: thenSleep(steps("a", "b")), new: steps("b"), blocked: []string{"event 1 records step a", "returned without asking"}},
 		{name: "returns at once", old: thenSleep(steps("a")), new: steps(), blocked: []string{"records step a", "returned without asking"}},
 		{name: "new zero field", old: thenSleep(charge(chargeV1{"o"})), new: thenSleep(charge(chargeV2{Order: "o"}))},

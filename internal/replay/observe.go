@@ -18,8 +18,8 @@ func (w *Worker) states(g *telemetry.States) {
 	g.Set(telemetry.ActivitiesWaiting, float64(len(s.line)))
 }
 
-// observed measures an attempt and creates its span. The body gets the span with its context.
-func (w *Worker) observed(ctx context.Context, a *ask) (inner context.Context, ended func(error)) {
+// observe measures an attempt and creates its span. The body gets the span with its context.
+func (w *Worker) observe(ctx context.Context, a *ask) (inner context.Context, ended func(error)) {
 	start := &a.fut.m.r.start
 	attempt := 1
 	if s := StepFrom(ctx); s != nil {

@@ -36,8 +36,8 @@ func (r *run) query(q model.Query) {
 	r.wakeLocked()
 }
 
-// asked reports whether there are queries to answer.
-func (r *run) asked() bool {
+// hasQueries reports whether there are queries to answer.
+func (r *run) hasQueries() bool {
 	if !r.mail.Load() {
 		return false
 	}
@@ -93,5 +93,5 @@ func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
 		}
 	}()
 
-	return m.w.asked(h(q.Input))
+	return m.w.probeError(h(q.Input))
 }

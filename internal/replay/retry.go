@@ -76,9 +76,9 @@ func (p *Policy) again(err error, n int) (time.Duration, bool) {
 	return p.delay(n, rand.Float64()), true
 }
 
-// guarded wraps a predicate of user code that may panic. If it does, another attempt is made, and
+// guard wraps a predicate of user code that may panic. If it does, another attempt is made, and
 // the recorded failure says why.
-func guarded(decide func(error) bool, recorded *model.Failure) func(error) bool {
+func guard(decide func(error) bool, recorded *model.Failure) func(error) bool {
 	return func(err error) (again bool) {
 		defer func() {
 			if p := recover(); p != nil {

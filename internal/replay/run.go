@@ -206,7 +206,7 @@ func (r *run) releaseLocked() {
 	seen := int64(r.m.fed)
 	var waits []model.Reason
 	if r.m.idle() {
-		waits = r.m.waits()
+		waits = r.m.currentWaits()
 	} // otherwise it could continue, but not here
 	r.mu.Unlock()
 	r.w.session.Load().s.Release(r.start.Run, r.generation, seen, waits)
@@ -266,12 +266,12 @@ func (r *run) block() {
 		r.restart()
 		return
 	}
-	r.found(true, m.doom.String())
+	r.reportMistake(true, m.doom.String())
 	r.cancelBodies(m, "the execution is blocked")
 	m.unload()
 	t := model.Turn{Run: r.start.Run, Generation: r.generation, Seen: int64(min(m.fed, len(r.events))), Blocked: m.doom}
 	if err := r.w.report(t); err != nil {
-		r.lost(err)
+		r.logRefused(err)
 	}
 	r.forget()
 }
@@ -284,8 +284,8 @@ func (r *run) forget() {
 	r.w.forget(r)
 }
 
-// lost logs that the engine has refused a report.
-func (r *run) lost(err error) {
+// logRefused logs that the engine has refused a report.
+func (r *run) logRefused(err error) {
 	if !errors.Is(err, context.Canceled) {
 		r.w.cfg.Logger.Debug("report refused", "run_id", r.start.Run.String(), "error", err)
 	}

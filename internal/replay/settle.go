@@ -62,8 +62,8 @@ func (r *run) hurriedBy(a *ask) error {
 	return a.hurried
 }
 
-// over returns why only the end of a step is left to settle; nil when its body may run.
-func (a *ask) over() error {
+// overReason returns why only the end of a step is left to settle; nil when its body may run.
+func (a *ask) overReason() error {
 	if a.step.Settle == nil {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
 // that is the outcome.
 func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	cmd := r.w.outcome(a, out, err)
-	if err == nil || a.step.Settle == nil || !r.wants(a) {
+	if err == nil || a.step.Settle == nil || !r.wantsOutcome(a) {
 		return cmd
 	}
 	f := cmd.Event.Failure
@@ -122,9 +122,9 @@ func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	return r.settle(a, cmd.Event, f)
 }
 
-// wants reports whether the outcome of a body still counts. An attempt that was interrupted because
-// the run moves to another worker has not failed.
-func (r *run) wants(a *ask) bool {
+// wantsOutcome reports whether the outcome of a body still counts. An attempt that was interrupted
+// because the run moves to another worker has not failed.
+func (r *run) wantsOutcome(a *ask) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !a.dropped && !r.evicted && !r.w.halted.Load()
@@ -167,19 +167,20 @@ func callSettle(ctx context.Context, a *ask, f *model.Failure) (out model.Payloa
 // unlimited returns the context without any scope, for the end of a step that was hurried.
 func (x Ctx) unlimited() Ctx { return Ctx{x.co, &Scope{m: x.co.m}} }
 
-// settled waits for the outcome of a hurried step and returns its error. If the error only repeats
-// why the code gave up, settled returns that reason, as any other wait does whose scope has ended.
-func (x Ctx) settled(f *Future) error {
+// awaitSettled waits for the outcome of a hurried step and returns its error. If the error only
+// repeats why the code gave up, settled returns that reason, as any other wait does whose scope has
+// ended.
+func (x Ctx) awaitSettled(f *Future) error {
 	x = x.unlimited()
 	for !f.done {
 		x.co.single[0] = f
 		_ = x.await(waitAny, 0, x.co.single[:]) // it has no scope that could end
 	}
-	return f.ask.explained()
+	return f.ask.stepError()
 }
 
-// explained returns the error of a step that is over.
-func (a *ask) explained() error {
+// stepError returns the error of a step that is over.
+func (a *ask) stepError() error {
 	var f *model.Failure
 	why := a.fut.m.r.hurriedBy(a)
 	if why != nil && errors.As(a.fut.err, &f) && f.Kind == a.fut.m.w.cfg.Failure(why).Kind {

@@ -86,7 +86,7 @@ func (m *machine) take(c *Coroutine, f *Future) {
 // value, so that a Select that another future wins loses no signal.
 func (x Ctx) Next(name string) *Future {
 	if err := x.enter("Next"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	c := x.co
 	if f := c.next[name]; f != nil {
@@ -141,8 +141,8 @@ func (m *machine) promise(name string) *promise {
 	return p
 }
 
-// settled notes the value of a promise; the first one wins.
-func (m *machine) settled(i int) {
+// settlePromise notes the value of a promise; the first one wins.
+func (m *machine) settlePromise(i int) {
 	p := m.promise(m.r.events[i].Name)
 	if p.settled > 0 {
 		return
@@ -168,7 +168,7 @@ func (m *machine) fulfil(f *Future, p *promise) {
 // Promise returns the value of a promise as a future.
 func (x Ctx) Promise(name string) *Future {
 	if err := x.enter("Promise"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	return &Future{m: x.co.m, kind: futurePromise, name: name}
 }

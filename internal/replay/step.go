@@ -77,7 +77,7 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 
 	// If nothing else is going on, the coroutine runs the body itself, which saves two switches of
 	// goroutines.
-	if m.atLeisure() && !m.sent(a) && m.mayInline(x.scope, a) {
+	if m.atLeisure() && !m.wasSent(a) && m.mayInline(x.scope, a) {
 		c.runInline(a)
 	} else {
 		m.schedule(a)
@@ -100,7 +100,7 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	}
 
 	if f.err != nil && a.settles() {
-		return f.out, a.explained()
+		return f.out, a.stepError()
 	}
 	return f.out, f.err
 }
@@ -108,10 +108,10 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 // StepFuture begins a step.
 func (x Ctx) StepFuture(s *Step) *Future {
 	if err := x.enter("of step", s.Name); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	if err := x.scope.ended(); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	m := x.co.m
 	a := m.askStep(x, s)
@@ -129,7 +129,7 @@ func (m *machine) schedule(a *ask) {
 	case a.task != nil: // the engine was asked for it
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, a)
-	case m.sent(a):
+	case m.wasSent(a):
 		a.state = stepRunning
 	default:
 		m.toStart = append(m.toStart, a)
@@ -143,12 +143,12 @@ func (m *machine) askStep(x Ctx, s *Step) *ask {
 		id.input = s.Identity
 	}
 	a := m.newAsk(x.co.path, &id)
-	a.step, a.section = s, x.held()
+	a.step, a.section = s, x.heldSection()
 	a.fut.kind = futureStep
 	if id.hashed {
 		m.learn(askStep, s.Name, s.Normalize)
 	}
-	a.task, a.seal = a.section.fenced(s.Task), s.Seal
+	a.task, a.seal = a.section.withFences(s.Task), s.Seal
 	m.serveEarly(a)
 	if s.Task != nil && !a.fut.done {
 		m.askTask(a)
@@ -161,7 +161,7 @@ func (m *machine) askStep(x Ctx, s *Step) *ask {
 // order distinguishes its outcomes, so another order of the loop would swap them silently.
 func (w *Worker) warnLoop(a *ask) {
 	if _, told := w.loops.LoadOrStore(a.position, true); !told {
-		a.fut.m.r.found(false, "step "+a.name+" is repeated without a key"+at(a.position)+
+		a.fut.m.r.reportMistake(false, "step "+a.name+" is repeated without a key"+at(a.position)+
 			": only their order distinguishes its outcomes; give each a perdure.StepKey")
 		w.cfg.Logger.Warn("step in a loop has no key: give it one, such as StepKey", "step", a.name, "position", a.position)
 	}
@@ -287,9 +287,9 @@ func (c *Coroutine) wither() {
 	}
 }
 
-// exitedInStep recovers after a body called runtime.Goexit on the goroutine of its coroutine: the
+// recoverExit recovers after a body called runtime.Goexit on the goroutine of its coroutine: the
 // attempt has failed, and the code is replayed from its beginning.
-func (m *machine) exitedInStep(c *Coroutine) {
+func (m *machine) recoverExit(c *Coroutine) {
 	a := c.inline
 	c.inline = nil
 	m.r.endInline(a)
@@ -321,12 +321,12 @@ func (m *machine) exitedInStep(c *Coroutine) {
 func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error) {
 	if w.cfg.Meter != nil || w.cfg.Tracer != nil {
 		var ended func(error)
-		ctx, ended = w.observed(ctx, a)
+		ctx, ended = w.observe(ctx, a)
 		defer func() { ended(err) }() // deferred first, so it runs last and sees panics too
 	}
 
 	if c := w.cfg.Checks; c != nil {
-		defer func() { c.ran(a, out, err) }()
+		defer func() { c.reportAttempt(a, out, err) }()
 	}
 
 	defer func() {
@@ -340,16 +340,16 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 		}
 	}()
 
-	if err := a.over(); err != nil {
+	if err := a.overReason(); err != nil {
 		return model.Payload{}, err
 	}
-	return w.asked(a.step.Body(ctx))
+	return w.probeError(a.step.Body(ctx))
 }
 
-// asked asks the error of user code for its text while a panic is still caught. A nil pointer of a
-// type whose methods do not expect it panics when it is asked. Later, such a panic would end the
-// process, and then the next process that replays the run.
-func (w *Worker) asked(out model.Payload, err error) (model.Payload, error) {
+// probeError asks the error of user code for its text while a panic is still caught. A nil pointer
+// of a type whose methods do not expect it panics when it is asked. Later, such a panic would end
+// the process, and then the next process that replays the run.
+func (w *Worker) probeError(out model.Payload, err error) (model.Payload, error) {
 	if err != nil {
 		_ = w.cfg.Failure(err)
 	}
@@ -379,7 +379,7 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 	e.Failure = w.cfg.Failure(err)
 	policy := a.step.Policy
 	if policy.If != nil {
-		policy.If = guarded(policy.If, e.Failure)
+		policy.If = guard(policy.If, e.Failure)
 	}
 	delay, again := policy.again(err, n)
 	if !again {

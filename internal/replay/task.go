@@ -17,7 +17,7 @@ func (m *machine) askTask(a *ask) {
 	if a.recorded {
 		return
 	}
-	a.requested = m.live && !m.sent(a)
+	a.requested = m.live && !m.wasSent(a)
 	m.request(a, model.Command{Kind: model.CommandSchedule, Event: model.Event{
 		Kind: model.EventTaskScheduled, ID: a.id, Name: a.name, Input: a.step.Input, Task: a.task, Position: a.position,
 	}})
@@ -52,9 +52,9 @@ func (a *ask) adoptTask(spec *model.TaskSpec) {
 	a.task = spec
 }
 
-// toldOfTask applies an event of a task. No command of ours led to it. It reports false for all
+// applyTaskEvent applies an event of a task. No command of ours led to it. It reports false for all
 // other events.
-func (m *machine) toldOfTask(a *ask, e *model.Event) bool {
+func (m *machine) applyTaskEvent(a *ask, e *model.Event) bool {
 	if a.kind != askStep || a.task == nil && !ofTask(e.Kind) {
 		return false
 	}

@@ -80,7 +80,7 @@ func serve(x Ctx, h *UpdateHandler, in model.Payload) (out model.Payload, err er
 			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
-	return x.co.m.w.asked(h.Serve(x, in))
+	return x.co.m.w.probeError(h.Serve(x, in))
 }
 
 // recordReply records the answer to an update.

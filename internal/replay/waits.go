@@ -11,8 +11,8 @@ import (
 // things.
 const maxWaits = 16
 
-// waits returns what the run waits for, the root coroutine first.
-func (m *machine) waits() []model.Reason {
+// currentWaits returns what the run waits for, the root coroutine first.
+func (m *machine) currentWaits() []model.Reason {
 	var rs []model.Reason
 	for n := m.coroutines.first; n != nil && len(rs) < maxWaits; n = n.next {
 		c := n.value
@@ -48,7 +48,7 @@ func (m *machine) waits() []model.Reason {
 
 	// Name a running body even if no coroutine waits for it yet. Otherwise the owner would think
 	// that nothing happens.
-	if a := m.unawaited(rs); a != nil {
+	if a := m.unawaitedStep(rs); a != nil {
 		rs = append(rs[:min(len(rs), maxWaits-1)], reason(&a.fut))
 	}
 	return rs
@@ -64,8 +64,8 @@ func (m *machine) withoutHandler(rs []model.Reason) []model.Reason {
 	return rs
 }
 
-// unawaited returns a step that runs or must run, if the waits name none.
-func (m *machine) unawaited(rs []model.Reason) (found *ask) {
+// unawaitedStep returns a step that runs or must run, if the waits name none.
+func (m *machine) unawaitedStep(rs []model.Reason) (found *ask) {
 	if len(m.toStart) == 0 && m.r.running.Load() == 0 || slices.ContainsFunc(rs, func(r model.Reason) bool { return r.Code == model.WaitStep }) {
 		return nil
 	}

@@ -217,8 +217,8 @@ func (w *Worker) Activate(a api.Activation) {
 	r.begin()
 }
 
-// held returns the run, if the worker holds it in that generation.
-func (w *Worker) held(id model.RunID, generation uint64) *run {
+// findRun returns the run, if the worker holds it in that generation.
+func (w *Worker) findRun(id model.RunID, generation uint64) *run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.runs[id]; r != nil && r.generation == generation {
@@ -229,28 +229,28 @@ func (w *Worker) held(id model.RunID, generation uint64) *run {
 
 // Deliver brings further events.
 func (w *Worker) Deliver(id model.RunID, generation uint64, events []model.Event) {
-	if r := w.held(id, generation); r != nil {
+	if r := w.findRun(id, generation); r != nil {
 		r.deliver(events)
 	}
 }
 
 // Retry says that the back-off of a step is over.
 func (w *Worker) Retry(id model.RunID, generation uint64, step string) {
-	if r := w.held(id, generation); r != nil {
+	if r := w.findRun(id, generation); r != nil {
 		r.retry(step)
 	}
 }
 
 // Query asks the code of a run.
 func (w *Worker) Query(id model.RunID, generation uint64, q model.Query) {
-	if r := w.held(id, generation); r != nil {
+	if r := w.findRun(id, generation); r != nil {
 		r.query(q)
 	}
 }
 
 // Evict takes a run back.
 func (w *Worker) Evict(id model.RunID, generation uint64, reason string) {
-	if r := w.held(id, generation); r != nil {
+	if r := w.findRun(id, generation); r != nil {
 		r.evict(reason)
 	}
 }

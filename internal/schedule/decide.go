@@ -153,7 +153,7 @@ func Decide(in Situation) (Decision, error) {
 		return Decision{}, err
 	}
 
-	d.ended(in.Ended)
+	d.removeEnded(in.Ended)
 	d.ticks()
 	for i := range in.Commands {
 		answer, err := d.command(i, &in.Commands[i])
@@ -186,8 +186,8 @@ func (d *decider) load() (err error) {
 	return err
 }
 
-// ended removes executions that have ended.
-func (d *decider) ended(all []Ended) {
+// removeEnded removes executions that have ended.
+func (d *decider) removeEnded(all []Ended) {
 	s := &d.Status
 	for _, e := range all {
 		s.Open = slices.DeleteFunc(s.Open, func(f Fire) bool { return f.Key == e.Key })

@@ -140,7 +140,7 @@ func (r *run) news() bool {
 
 // decide makes a decision as a step, so that it is recorded before the schedule acts on it.
 func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
-	in := Situation{Name: r.name, Now: r.x.Now(), Spec: r.spec, Status: r.status, Ended: r.ended()}
+	in := Situation{Name: r.name, Now: r.x.Now(), Spec: r.spec, Status: r.status, Ended: r.takeEnded()}
 	for _, p := range commands {
 		in.Commands = append(in.Commands, p.command)
 	}
@@ -167,8 +167,8 @@ func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
 	return d, err
 }
 
-// ended returns the executions that are known to have ended, ordered by key.
-func (r *run) ended() (all []Ended) {
+// takeEnded returns the executions that are known to have ended, ordered by key.
+func (r *run) takeEnded() (all []Ended) {
 	for _, key := range slices.Sorted(maps.Keys(r.open)) {
 		f := r.open[key]
 		if !f.Done() {

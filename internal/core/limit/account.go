@@ -12,7 +12,7 @@ import "slices"
 type Account struct{ lease lease }
 
 // Told notes that the owner has received a message of the place.
-func (a *Account) Told(m ToOwner) { a.lease.returns(&m) }
+func (a *Account) Told(m ToOwner) { a.lease.takeBack(&m) }
 
 // Look compares the account with the lease of the place in o, and returns what is new.
 func (a *Account) Look(o *Owner, place Place) (m ToPlace) {

@@ -120,7 +120,7 @@ func (l *Local) Tell() (m ToOwner, ok bool) {
 	if l.back > 0 || l.backTokens > 0 || l.spent > 0 && l.tokens == 0 {
 		ok = true
 	}
-	if over := l.found(); over != l.over {
+	if over := l.countUncovered(); over != l.over {
 		l.over, ok = over, true
 	}
 	if !ok {
@@ -132,8 +132,8 @@ func (l *Local) Tell() (m ToOwner, ok bool) {
 	return m, true
 }
 
-// found counts the holders without a permit.
-func (l *Local) found() int {
+// countUncovered counts the holders without a permit.
+func (l *Local) countUncovered() int {
 	if l.numbers.Concurrency == 0 {
 		return 0
 	}
@@ -177,7 +177,7 @@ func (l *Local) settle() (need, needTokens int64) {
 func (l *Local) release(n int) {
 	l.block -= n
 	l.back += n
-	l.recalled.answered(n)
+	l.recalled.answer(n)
 	l.recalled.atMost(l.block)
 }
 

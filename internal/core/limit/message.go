@@ -45,8 +45,8 @@ type recalls struct {
 	Spare int `cbor:"3,keyasint,omitempty"`
 }
 
-// answered subtracts n permits that were given back.
-func (r *recalls) answered(n int) {
+// answer subtracts n permits that were given back.
+func (r *recalls) answer(n int) {
 	for _, k := range [...]*int{&r.Cut, &r.Turn, &r.Spare} {
 		d := min(*k, n)
 		*k -= d

@@ -40,12 +40,12 @@ type lease struct {
 // wants reports whether the place waits for something.
 func (p *lease) wants() bool { return p.Want > 0 || p.WantTokens > 0 }
 
-// returns applies what the place has given back or spent. It returns how many of them were really
+// takeBack applies what the place has given back or spent. It returns how many of them were really
 // leased: permits and tokens that are free again, and tokens that are spent.
-func (p *lease) returns(m *ToOwner) (permits int, tokens, spent int64) {
+func (p *lease) takeBack(m *ToOwner) (permits int, tokens, spent int64) {
 	permits = min(m.Permits, p.Permits)
 	p.Permits -= permits
-	p.Recalled.answered(permits)
+	p.Recalled.answer(permits)
 	p.Recalled.atMost(p.Permits)
 	spent = min(m.Spent, p.Tokens)
 	tokens = min(m.Tokens, p.Tokens-spent)
@@ -72,7 +72,7 @@ func (o *Owner) Receive(now model.Time, from Place, m ToOwner) []Send {
 func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.bucket.fill(now, &o.numbers, o.out)
 	p := o.lease(from)
-	returned, tokens, spent := p.returns(&m)
+	returned, tokens, spent := p.takeBack(&m)
 	o.leased -= returned
 	o.out -= spent + tokens
 	o.over += m.Over - p.Over
