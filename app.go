@@ -73,6 +73,8 @@ type Attachment struct {
 	// Meter counts what the app does, and Tracer makes spans of it; nil when nobody looks.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
+	// OnClosing tells the engine that Close was called. Workers leave next.
+	OnClosing func()
 	// OnClose closes the engine.
 	OnClose func() error
 	// Instead are definitions that take the place of those of the same name. Package perduretest uses it.
@@ -203,8 +205,16 @@ func (a *App) Wait(ctx context.Context) error {
 }
 
 // Close takes no new work, waits for running steps and tasks, and releases everything. Executions go on when the store is opened again.
+//
+// Close does not wait for a store that takes nothing, for example because its disk is full. It
+// makes a few more attempts within a second. Then it returns an ErrUnavailable that says what
+// is not stored. Nothing acknowledged is lost: pending calls have failed with the reason, and
+// steps whose outcomes are not stored run again.
 func (a *App) Close() error {
 	a.closing.Do(func() {
+		if a.cfg.OnClosing != nil {
+			a.cfg.OnClosing()
+		}
 		a.stopBackground()
 		a.closed = a.closeWorkers()
 		if a.cfg.OnClose != nil {

@@ -105,8 +105,8 @@ func (a *App) Fork(ctx context.Context, from Target, key Key, opts ...PastOption
 	return begun(a.host.backend.Fork(ctx, o.request))
 }
 
-// Retry goes on with an execution that failed, was cancelled or terminated: a new run of its key begins before its last failed step, which is made
-// again with the idempotency key that it had. When no step has failed, all of its past is kept, for a corrected build to go on with. Whoever asks
+// Retry goes on with an execution that failed, was cancelled or terminated: a new run of its key begins before its last step, child or call
+// of an entity that failed, which is made again, a step with the idempotency key that it had. When none has failed, all of its past is kept, for a corrected build to go on with. Whoever asks
 // for the result from now on hears that of the new run. It is a conflict while the execution is open, and when it has completed.
 func (a *App) Retry(ctx context.Context, t Target, opts ...PastOption) (Ref, error) {
 	o, err := a.pastOf(ctx, t, opts)

@@ -153,3 +153,38 @@ func TestInlineBreaker(t *testing.T) {
 		}
 	}, call, flow)
 }
+
+// Close waits for bodies that run, and not for steps that could not begin: of a run whose step
+// waits for a slot, a permit or a breaker, nothing is on its way. The next process runs those
+// steps.
+func TestCloseWhileStepsWait(t *testing.T) {
+	t.Parallel()
+	work := func(context.Context, int) (int, error) { time.Sleep(time.Second); return 1, nil }
+	free := perdure.NewActivity("free", work)
+	limited := perdure.NewActivity("limited", work, perdure.Limit("none"))
+	broken := perdure.NewActivity("broken", work, perdure.Breaker("bank"))
+	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		return [...]*perdure.Activity[int, int]{free, free, limited, broken}[n].Run(ctx, n)
+	})
+
+	synctest.Test(t, func(t *testing.T) {
+		app, err := embedded.Config{MaxSteps: 1}.Open(t.Context(), "memory:", free, limited, broken, flow)
+		must(t, err)
+		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "none", Rate: 1, Period: 24 * time.Hour}))
+		must(t, app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "bank"}))
+		must(t, app.TripBreaker(t.Context(), "bank", "maintenance"))
+		c := app.With(t.Context())
+		_, err = flow.Run(c, 2, perdure.RawKey("takes the only permit of the day"))
+		must(t, err)
+		for i := range 4 {
+			_, err := flow.Start(c, i)
+			must(t, err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		must(t, app.Close())
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("Close took %s, although only one body ran, for a second", took)
+		}
+	})
+}

@@ -325,13 +325,24 @@ func TestTalking(t *testing.T) {
 		if got := env.Reason(x); got != "is paused: lunch" {
 			t.Errorf("it %s", got)
 		}
-		if err := app.Resume(ctx, x); err != nil {
-			t.Fatal(err)
-		}
-		for _, how := range []string{"clear", "again"} {
+		for _, how := range []string{"again", "wrong", "clear"} {
 			if err := stop.Send(env.With(), x, how); err != nil {
 				t.Fatal(err)
 			}
+		}
+		signals, err := app.Signals(ctx, x)
+		if err != nil || len(signals) != 3 || signals[1].Name != "stop" {
+			t.Fatalf("%+v, %v", signals, err)
+		}
+		wrong, err := app.ShowSignal(ctx, x, signals[1].ID)
+		if err := errors.Join(err, app.DropSignal(ctx, x, wrong.ID, "a mistake")); err != nil || string(wrong.Value) != `"wrong"` {
+			t.Errorf("%+v, %v", wrong, err)
+		}
+		if last, err := app.SkipSignal(ctx, x, signals[0].ID, "later"); err != nil || last.Position != 2 {
+			t.Errorf("%+v, %v", last, err)
+		}
+		if err := app.Resume(ctx, x); err != nil {
+			t.Fatal(err)
 		}
 		if got, err := x.Result(env.With()); got != "clear[again] 3" || err != nil {
 			t.Errorf("%q, %v", got, err)

@@ -42,6 +42,9 @@ type Client interface {
 	Pause(ctx context.Context, r CancelRequest) error
 	// Resume undoes Pause.
 	Resume(ctx context.Context, r CancelRequest) error
+	// Signals asks for the signals that the code of an execution has not taken, or has one shown, skipped or dropped. A signal that the
+	// code may be about to take is a Conflict.
+	Signals(ctx context.Context, r SignalsRequest) (model.Calls, error)
 	// Update asks the code of an execution to change something and waits for its answer. The same request id is the same update.
 	// An error of the code is a *model.Failure.
 	Update(ctx context.Context, r UpdateRequest) (model.Payload, error)
@@ -151,6 +154,15 @@ type QueryRequest struct {
 type CancelRequest struct {
 	Target    Target
 	Reason    string
+	RequestID string
+}
+
+// SignalsRequest is what an operator asks about the signals that the code of an execution has not taken.
+type SignalsRequest struct {
+	Target    Target
+	Do        string // model.MailboxList and the others
+	ID        string // of the signal, unless it is a list
+	Reason    string // of a skip or a drop
 	RequestID string
 }
 

@@ -110,9 +110,9 @@ func quoted(b block, sources []string) bool {
 	})
 }
 
-// checkQuotations finds code in documents that nobody compiles: it must be a quotation of an
-// example, or a whole program. Pages that are listed as free may also have fragments of their own,
-// if they are Go.
+// checkQuotations finds code in documents that CI does not compile. Code must be a quotation of an
+// example, or a whole program. Pages that are listed as free may also have other fragments, if they
+// are Go.
 func checkQuotations(pages []page, sources, free []string) (problems []string) {
 	for _, p := range pages {
 		for _, b := range p.blocks {
@@ -159,6 +159,57 @@ func checkLinks(root string, pages []page, expected []string) (problems []string
 			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(target))); err != nil && !slices.Contains(expected, target) {
 				problems = append(problems, fmt.Sprintf("%s: the link to %s leads nowhere", p.name, to))
 			}
+		}
+	}
+	return problems
+}
+
+var (
+	// anchored matches a link with a fragment, in the same page or in another one.
+	anchored = regexp.MustCompile(`\]\(([^)#\s]*)#([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	anchorID = regexp.MustCompile(`<a id="([^"]+)">`)
+	// dropped are the characters of a heading that its anchor does not have.
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// checkAnchors finds links to headings that do not exist, such as after a heading was renamed.
+func checkAnchors(pages []page) (problems []string) {
+	anchors := map[string][]string{}
+	for _, p := range pages {
+		for _, m := range heading.FindAllStringSubmatch(p.text, -1) {
+			text := dropped.ReplaceAllString(strings.ToLower(m[1]), "")
+			anchors[p.name] = append(anchors[p.name], strings.ReplaceAll(text, " ", "-"))
+		}
+		for _, m := range anchorID.FindAllStringSubmatch(p.text, -1) {
+			anchors[p.name] = append(anchors[p.name], m[1])
+		}
+	}
+
+	for _, p := range pages {
+		for _, m := range anchored.FindAllStringSubmatch(verbatim.ReplaceAllString(p.text, ""), -1) {
+			target := p.name
+			if m[1] != "" {
+				target = path.Join(path.Dir(p.name), m[1])
+			}
+			if known, isPage := anchors[target]; isPage && !slices.Contains(known, m[2]) {
+				problems = append(problems, fmt.Sprintf("%s: %s has no heading #%s", p.name, target, m[2]))
+			}
+		}
+	}
+	return problems
+}
+
+// goFile matches the name of a Go file in a text, with or without folders.
+var goFile = regexp.MustCompile("`([a-z0-9_/]+\\.go)`")
+
+// checkFiles finds Go files that a page names and that do not exist, such as after a file was
+// renamed. A page may leave out the first folders of a name.
+func checkFiles(p page, m *module) (problems []string) {
+	for _, match := range goFile.FindAllStringSubmatch(p.text, -1) {
+		named := func(f *file) bool { return f.name == match[1] || strings.HasSuffix(f.name, "/"+match[1]) }
+		if !slices.ContainsFunc(m.packages, func(p *pkg) bool { return slices.ContainsFunc(p.files, named) }) {
+			problems = append(problems, fmt.Sprintf("%s: there is no file %s", p.name, match[1]))
 		}
 	}
 	return problems

@@ -48,7 +48,23 @@ func TestCodeInDocsIsRunSomewhere(t *testing.T) {
 func TestLinksInDocs(t *testing.T) {
 	t.Parallel()
 	root, pages := docs(t)
+	for _, name := range []string{"CHANGELOG.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, page{name: name, text: string(text)})
+	}
+
 	none(t, checkLinks(root, pages, guides))
+	none(t, checkAnchors(pages))
+}
+
+func TestFilesInArchitecture(t *testing.T) {
+	t.Parallel()
+	_, pages := docs(t)
+	i := slices.IndexFunc(pages, func(p page) bool { return p.name == "docs/architecture.md" })
+	none(t, checkFiles(pages[i], ours(t)))
 }
 
 // TestProgramsInDocsCompile type-checks all whole programs in documents at once, as packages of
@@ -117,7 +133,7 @@ func TestCheckQuotations(t *testing.T) {
 		"one()\nthree() // last":           true,
 		"three()":                          true,
 		"one()\n// …\nfour()":              true, // of two files
-		"func five() {}":                   true, // nobody runs it
+		"func five() {}":                   true, // no example has it
 		"ne()":                             true,
 	} {
 		if got := wrong(code); got != want {
@@ -141,6 +157,28 @@ func TestCheckLinks(t *testing.T) {
 	p := page{name: "docs/p.md", text: "[a](../there.md#x) [b](https://example.com/none) [c](gone.md) [d](soon.md) [e](#here) `f[T](x)`\n```go\ng[T](y)\n```\n"}
 	got := checkLinks(root, []page{p}, []string{"docs/soon.md"})
 	if want := []string{"docs/p.md: the link to gone.md leads nowhere"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCheckAnchors(t *testing.T) {
+	t.Parallel()
+	pages := []page{
+		{name: "docs/a.md", text: "# Start, and `end`\n[a](b.md#why-not) [b](b.md#gone) [c](#start-and-end) [d](#none) [e](b.md#mark) [f](c.go#L1)\n"},
+		{name: "docs/b.md", text: "## Why not?\n<a id=\"mark\"></a>\n"},
+	}
+	want := []string{"docs/a.md: docs/b.md has no heading #gone", "docs/a.md: docs/a.md has no heading #none"}
+	if got := checkAnchors(pages); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCheckFiles(t *testing.T) {
+	t.Parallel()
+	m := parse(t, map[string]string{"internal/a/b.go": "package a\n", "c.go": "package c\n"})
+	p := page{name: "docs/p.md", text: "`a/b.go` `b.go` `c.go` `internal/a/b.go` `x/b.go` `d.go`"}
+	want := []string{"docs/p.md: there is no file x/b.go", "docs/p.md: there is no file d.go"}
+	if got := checkFiles(p, m); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // checkExamples finds exported types of a package that no example shows and that are not listed,
-// with a reason, as not needing one; and entries of that list that are not needed any more.
+// with a reason, as not needing one; and entries of that list that are no longer needed.
 func checkExamples(p *pkg, withoutExample map[string]string) (problems []string) {
 	types, shown := map[string]bool{}, map[string]bool{}
 	for _, f := range p.files {

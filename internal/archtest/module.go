@@ -111,7 +111,7 @@ func skipDir(name, rel string) error {
 	return nil
 }
 
-// ignoreVanished tolerates files that somebody removes while we look.
+// ignoreVanished tolerates files that another process removes while we read the tree.
 func ignoreVanished(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

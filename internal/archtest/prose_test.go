@@ -22,7 +22,7 @@ type allowed struct {
 // long body without a paragraph, no function with more than four parameters.
 //
 //	go test ./internal/archtest -run Prose -update   # after a row has shrunk
-//	PROSE=internal/engine/lane go test ./internal/archtest -run Prose -v   # list what is wrong there
+//	PROSE=internal/engine/lane go test ./internal/archtest -run Prose -v   # list its problems
 func TestProse(t *testing.T) {
 	t.Parallel()
 	tallies := map[string]tally{}
@@ -72,9 +72,11 @@ func judge(t *testing.T, name string, got tally) {
 			may = row
 		}
 	}
+
 	if tolerated := got.sentences * bannedPercent / 100; got.banned <= tolerated {
 		got.banned = 0
 	}
+
 	for _, c := range []struct {
 		what     string
 		got, may int
@@ -102,6 +104,7 @@ func readAllowed(t *testing.T) (rows []allowed) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, "#") {
 			continue
@@ -112,6 +115,7 @@ func readAllowed(t *testing.T) (rows []allowed) {
 		}
 		rows = append(rows, r)
 	}
+
 	return rows
 }
 
@@ -127,6 +131,7 @@ func writeAllowed(t *testing.T, tallies map[string]tally) {
 			rows = append(rows, allowed{name, got.wide, got.banned, got.dense, got.params})
 		}
 	}
+
 	slices.SortFunc(rows, func(a, b allowed) int { return cmp.Compare(a.name, b.name) })
 	var text strings.Builder
 	text.WriteString("# package or page, wide lines, banned sentences, dense functions, functions with too many parameters\n")

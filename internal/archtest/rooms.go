@@ -36,8 +36,8 @@ var (
 	}
 )
 
-// rooms is the table of docs/architecture.md, with who may import whom. The most specific row
-// counts. A change here belongs there too.
+// rooms is the table of docs/architecture.md, with the imports that each room may have. The most
+// specific row counts. Change docs/architecture.md together with this table.
 var rooms = []room{
 	// Vocabulary: ids, events, commands, statuses, policies; error kinds. Values only.
 	{path: "internal/model"},

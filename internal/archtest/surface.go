@@ -78,7 +78,7 @@ func exported(decl ast.Decl) []declaration {
 			return nil
 		}
 		if names := d.Recv.List[0].Names; len(names) > 0 {
-			names[0].Name = "_" // how a receiver is called is nobody's business
+			names[0].Name = "_" // the name of a receiver is not part of the surface
 		}
 		return []declaration{{3, receiver + "." + d.Name.Name, render(d)}}
 	case *ast.GenDecl:
@@ -103,15 +103,15 @@ func exported(decl ast.Decl) []declaration {
 	}
 }
 
-// render prints a declaration as if it had been typed in by nobody: how the source was broken into
-// lines is lost.
+// render prints a declaration without its line breaks, so that reformatting the source does not
+// change the surface.
 func render(decl ast.Decl) string {
 	ast.Inspect(decl, func(n ast.Node) bool {
 		if n == nil {
 			return false
 		}
 		if s, ok := n.(*ast.StructType); ok {
-			// unexported fields are nobody's business; unexported methods seal an interface
+			// unexported fields are not part of the surface; unexported methods seal an interface
 			s.Incomplete = false
 		}
 		forget(n)

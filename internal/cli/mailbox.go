@@ -143,9 +143,16 @@ func (o *options) calls(_ model.Address, _ string, c *model.Calls) error {
 	if err := o.table("#\tID\tOPERATION\tSINCE\tBYTES\tCALLER\tSTATE", rows); err != nil {
 		return err
 	}
-	o.more(c.Total > len(c.Calls))
+	o.left(c)
 
 	return nil
+}
+
+// left says how many items of a mailbox a list does not show.
+func (o *options) left(c *model.Calls) {
+	if n := c.Total - len(c.Calls); n > 0 {
+		fmt.Fprintf(o.Err, "%d more are not listed: a list has the first %d.\n", n, len(c.Calls))
+	}
 }
 
 // call prints one call with its input.

@@ -44,7 +44,7 @@ var (
 
 // looks are the commands that print tables, and texts about one thing.
 var looks = []string{
-	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42",
+	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42", "workflow signals order/42",
 	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
 	"dlq list", "dlq groups", "dlq show " + deadStep,
 	"queue list", "queue show mails", "worker list",
@@ -167,6 +167,7 @@ func golden(t *testing.T, name, got string) {
 // acts are the commands that do something, by the name of their shape.
 var acts = map[string]string{
 	"workflow count": "", "workflow start": "order --key k --wait", "workflow signal": "order/42 approved", "workflow resolve": "order/42 answer", "workflow reject": "order/42 answer --message no",
+	"workflow signals show": "order/42 7-3f9a0c41d2e7", "workflow signals skip": "order/42 7-3f9a0c41d2e7", "workflow signals drop": "order/42 7-3f9a0c41d2e7",
 	"workflow cancel": "order/42", "workflow terminate": "order/42", "workflow pause": "order/42", "workflow resume": "order/42",
 	"workflow update": "order/42 add", "workflow query": "order/42 sum", "workflow state": "order/42 sum", "workflow fork": "order/42 --key k",
 	"workflow retry": "order/42", "workflow retry --query": "status='failed' --yes", "workflow reset": "order/42 --to 3",
@@ -415,6 +416,13 @@ func TestTablesOfStrangeTexts(t *testing.T) {
 			if w := ansi.StringWidth(line); w > width {
 				t.Errorf("%d columns at %d: %s", w, width, line)
 			}
+		}
+	}
+
+	for width := 20; width < 60; width++ { // the name of a flag stays whole
+		text := strings.Join(wrapped([][]string{{"Error", "the card was declined-by-bank (--stack prints it, --dry-run-all not)"}}, width), "\n")
+		if !strings.Contains(text, "(--stack") || !strings.Contains(text, "--dry-run-all") || strings.Contains(text, stiff) {
+			t.Errorf("%d columns:\n%s", width, text)
 		}
 	}
 

@@ -313,6 +313,23 @@ func (p *prepared) Mailbox(_ context.Context, r api.MailboxRequest) (model.Calls
 	return model.Calls{Calls: calls, Total: len(calls) + 1}, nil
 }
 
+func (p *prepared) Signals(_ context.Context, r api.SignalsRequest) (model.Calls, error) {
+	if p.empty {
+		return model.Calls{}, nil
+	}
+	calls := []model.Call{
+		{ID: "7-3f9a0c41d2e7", Position: 1, Kind: "signal", Operation: "approved", At: noon, Bytes: 120, RequestID: "r-1", Stored: true},
+		{ID: "8-0c41d2e73f9a", Position: 2, Kind: "signal", Operation: "address-changed", At: noon, Bytes: 12000, RequestID: uuidA, Stored: true},
+	}
+	if r.Do != model.MailboxList {
+		calls = calls[:1]
+	}
+	if r.Do == model.MailboxShow {
+		calls[0].Input = jsonOf(5)
+	}
+	return model.Calls{Calls: calls, Total: len(calls) + 1}, nil
+}
+
 func (p *prepared) Call(context.Context, api.CallRequest) (model.Payload, error) {
 	return jsonOf(100), nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -224,12 +225,20 @@ func wrapped(rows [][]string, width int) (lines []string) {
 	return lines
 }
 
+// flagNames are names of flags in a text. A line does not break at their hyphens: people copy them.
+var flagNames = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
+
+// stiff stands for a hyphen while lines are broken. It is as wide as one, from the characters that
+// no text has.
+const stiff = "\ue000"
+
 // paragraph is a text in lines of a width; 0 for any width.
 func paragraph(text string, width int) (lines []string) {
 	for part := range strings.SplitSeq(text, "\n") {
 		part = oneLine(part)
 		if width > 0 {
-			part = ansi.Wrap(part, width, "")
+			part = flagNames.ReplaceAllStringFunc(part, func(name string) string { return strings.ReplaceAll(name, "-", stiff) })
+			part = strings.ReplaceAll(ansi.Wrap(part, width, ""), stiff, "-")
 		}
 		lines = append(lines, strings.Split(part, "\n")...)
 	}

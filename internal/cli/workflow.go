@@ -32,7 +32,7 @@ command asks the nodes that run, and owns nothing itself.`,
 	cmd.AddCommand(newWorkflowList(o), newWorkflowCount(o), newWorkflowDescribe(o), newWorkflowShow(o), newWorkflowExplain(o))
 	cmd.AddCommand(newWorkflowStart(o), newWorkflowSignal(o), newWorkflowResolve(o), newWorkflowReject(o), newWorkflowCancel(o))
 	cmd.AddCommand(newWorkflowTerminate(o), newWorkflowPause(o), newWorkflowResume(o), newWorkflowUpdate(o), newWorkflowQuery(o), newWorkflowState(o))
-	cmd.AddCommand(newWorkflowStranded(o))
+	cmd.AddCommand(newWorkflowStranded(o), newWorkflowSignals(o))
 	cmd.AddCommand(
 		newWorkflowExport(o), newWorkflowImport(o), newWorkflowFork(o), newWorkflowRetry(o), newWorkflowReset(o), newWorkflowDelete(o),
 	)

@@ -55,8 +55,9 @@ func (m *Membership) watch(mono time.Duration) {
 	m.doubted = m.doubt
 
 	// A lease that was written since the last view ends later than that view plus a lease, unless
-	// the store's clock went back in between.
-	least := m.lastView.Add(m.cfg.TTL)
+	// the store's clock went back in between. If it is over already, this node has not looked for
+	// longer than a lease, and cannot tell what the clock did in that time.
+	least := max(m.lastView.Add(m.cfg.TTL), m.view.Now)
 	defer func() { m.lastView = m.view.Now }()
 
 	seen := make(map[model.NodeID]sighting, len(m.view.Members))

@@ -206,3 +206,21 @@ func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 		t.Errorf("fences %v after a lease of silence", a.Fence)
 	}
 }
+
+// A node stands still for longer than a lease. In that time the store's clock goes back by less
+// than a lease, another node renews, and the clock jumps forward again. The lease that the node
+// finds is over, and younger than the last view, so a wrong clock may have written it.
+func TestSmallJumpWhileANodeStandsStill(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, 0, other(0, 9*s))
+	if a := renew(t, m, 14*s, other(14*s, 12*s)); len(a.Fence) != 0 {
+		t.Errorf("fences %v, whose lease may have been written by a wrong clock", a.Fence)
+	}
+	if a := renew(t, m, 22*s, other(22*s, 12*s)); len(a.Fence) != 0 {
+		t.Errorf("fences %v at 22 s", a.Fence)
+	}
+	if a := renew(t, m, 25*s, other(25*s, 12*s)); len(a.Fence) != 1 {
+		t.Errorf("fences %v after a lease of silence", a.Fence)
+	}
+}

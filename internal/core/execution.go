@@ -21,6 +21,13 @@ type Execution struct {
 	bytes  int // bytes of the history
 	unread int // bytes of signals, updates and unheard
 
+	fed int64 // position that the code has been fed up to, as this owner knows
+	// position from which on that is all that is to know: the state was read from the store when
+	// the run had as many events
+	since int64
+	acted int64 // position of the last event that the code asked for
+	quiet int64 // position of the pause that holds, 0 when none does
+
 	// Last is the time of the last event.
 	Last model.Time
 	// Canceling is the position of the cancel request, or 0.
@@ -182,6 +189,7 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 		x.sections = nil
 	}
 
+	x.since = x.Next
 	// Firings are kept: a worker that holds the run while its state is read again may not have seen
 	// them yet.
 	x.timers = slices.Clone(timers)
@@ -192,12 +200,15 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 func (x *Execution) note(e *model.Event) {
 	size := e.Size()
 	x.bytes += size
+	if e.ID != "" {
+		x.acted = e.Seq
+	}
 
 	switch e.Kind {
 	case model.EventSignalReceived:
 		x.addSignal(e)
 		x.unread += size
-	case model.EventSignalTaken:
+	case model.EventSignalTaken, model.EventSignalDropped:
 		if i := x.signal(e.Ref); i >= 0 {
 			x.unread -= x.signals[i].Size()
 			x.dropSignal(i)
@@ -244,12 +255,12 @@ func (x *Execution) note(e *model.Event) {
 	case model.EventPinned:
 		x.Pin = e.Name
 	case model.EventPaused:
-		x.Paused = &model.Reason{Code: model.WaitPaused}
+		x.Paused, x.quiet = &model.Reason{Code: model.WaitPaused}, e.Seq
 		if e.Failure != nil {
 			x.Paused.Detail = e.Failure.Message
 		}
 	case model.EventResumed:
-		x.Paused = nil
+		x.Paused, x.quiet = nil, 0
 	case model.EventWatched:
 		if !e.Blank() {
 			x.watchers = append(x.watchers, e.Watcher)

@@ -81,6 +81,10 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		return x, d
 	}
 
+	if m.Kind == model.MessageMailbox && x.readsSignals(&d, m) {
+		return x, d
+	}
+
 	// A closed run still tells its outcome. It ignores answers and refuses everything else.
 	if !x.Open() {
 		if m.Kind == model.MessageWatch {
@@ -134,7 +138,9 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 			x.park(&d)
 		}
-	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
+	case model.MessageMailbox:
+		x.manageSignal(&d, m, now, lim)
+	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an execution: only entities take a %s", m.To, m.Kind))
 	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite,
 		model.MessageGrant:
@@ -146,7 +152,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 
 // forCode reports whether the code of a workflow takes the message.
 func forCode(m *model.Message) bool {
-	return m.Kind == model.MessageSignal || m.Kind == model.MessageSettle || m.Kind == model.MessageUpdate
+	return m.Kind == model.MessageSignal || m.Kind == model.MessageSettle || m.Kind == model.MessageUpdate || m.Kind == model.MessageMailbox
 }
 
 // isAnswer reports whether a message is itself an answer, so that its sender expects none.

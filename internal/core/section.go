@@ -214,19 +214,29 @@ func (r *rules) lock(e *model.Event, most int) error {
 	return nil
 }
 
-// entity checks an address that is locked or called.
-func (r *rules) entity(what string, a model.Address) error {
-	switch {
-	case !a.IsEntity():
-		return r.broken("%s %s, which is not an entity", what, a)
-	case a.Tenant != r.x.Start.Address.Tenant:
+// tenant refuses an address of another tenant. Everything that a turn reaches belongs to the tenant
+// of its run: tenants never see each other, whatever a worker sends.
+func (r *rules) tenant(what string, a model.Address) error {
+	if a.Tenant != r.x.Start.Address.Tenant {
 		return r.broken("%s %s, which belongs to another tenant", what, a)
 	}
 	return nil
 }
 
+// entity checks an address that is locked or called.
+func (r *rules) entity(what string, a model.Address) error {
+	if !a.IsEntity() {
+		return r.broken("%s %s, which is not an entity", what, a)
+	}
+	return r.tenant(what, a)
+}
+
 // send checks a message.
 func (r *rules) send(e *model.Event, m *model.Message) error {
+	if err := r.tenant(fmt.Sprintf("sends a %s to", m.Kind), m.To); err != nil {
+		return err
+	}
+
 	switch m.Kind {
 	case model.MessageCall:
 	case model.MessageUpdate:

@@ -124,6 +124,8 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 		return x, d, nil
 	}
 
+	x.fed = max(x.fed, t.Seen)
+
 	// The code runs again, so the reason that blocked it is gone.
 	if x.Blocked != nil {
 		x.Blocked, x.Parked = nil, x.Withheld() != nil
@@ -210,7 +212,15 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			answered = append(answered, c.Event.Ref)
 		case model.CommandStartTimer:
 			timers++
-		case model.CommandRetry, model.CommandStopTimer, model.CommandStartChild, model.CommandWatch:
+		case model.CommandRetry, model.CommandStopTimer:
+		case model.CommandStartChild:
+			if err := rules.tenant("starts", c.Event.Target); err != nil {
+				return err
+			}
+		case model.CommandWatch:
+			if err := rules.tenant("waits for", c.Event.Target); err != nil {
+				return err
+			}
 		case model.CommandWithdraw:
 			rules.drop(c.Event.ID)
 		case model.CommandSchedule:

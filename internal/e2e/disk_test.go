@@ -101,6 +101,50 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	if got := list(t, app, `workflow = "keep" and status = "completed"`); len(got) != done+1 {
 		t.Errorf("%d executions are stored, want %d", len(got), done+1)
 	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closeWhileFull(t, s, filler, place, keep)
+}
+
+// closeWhileFull closes an app while the disk is full and a caller waits: Close says so, the
+// caller hears why, and everything acknowledged is there afterwards.
+func closeWhileFull(t *testing.T, s *site, filler, place string, keep *perdure.Workflow[string, string]) {
+	t.Helper()
+	app, err := s.cfg.Open(t.Context(), s.url, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, filler)
+	acknowledged, heard := 0, make(chan error, 1)
+	go func() {
+		for ; ; acknowledged++ {
+			if _, err := keep.Run(app.With(t.Context()), noise(100_000), perdure.RawKey(fmt.Sprint("full", acknowledged))); err != nil {
+				heard <- err
+				return
+			}
+		}
+	}()
+	eventually(t, "the store takes nothing", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := keep.Start(app.With(ctx), noise(100_000), perdure.RawKey("refused"))
+		return err != nil && strings.Contains(err.Error(), place)
+	})
+	closed := app.Close()
+	fails(t, "Close on a full disk", closed, perdure.ErrUnavailable, "not stored", place)
+	fails(t, "a call during Close", <-heard, perdure.ErrUnavailable)
+	t.Logf("Close: %v", closed)
+
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	app = s.open(keep)
+	for i := range acknowledged {
+		if info, err := app.Describe(t.Context(), keep.Execution(perdure.RawKey(fmt.Sprint("full", i)))); err != nil || info.Status != perdure.Completed {
+			t.Errorf("full%d was acknowledged and is %s, %v", i, info.Status, err)
+		}
+	}
 }
 
 // noise is a text that cannot be compressed.

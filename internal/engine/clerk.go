@@ -35,6 +35,8 @@ type clerk struct {
 	tidied  time.Time          // when the last of them were removed; belongs to the lookout
 	runs    map[store.RunKey][]*call
 	listens map[model.Address]*listening // see taskdata.go
+	// forgetting tells that a timer runs which removes entries of listens without listeners.
+	forgetting bool
 }
 
 func newClerk(e *Engine) *clerk {

@@ -129,6 +129,7 @@ type Engine struct {
 	beside        besides
 
 	taskWorkers taskWorkers
+	attempts    attempts
 	flow        *flow.Flow
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
@@ -139,6 +140,8 @@ type Engine struct {
 	stopped     chan struct{}         // closed when Run has returned: nobody answers any more
 	served      bell                  // rung when shards have become ours
 	failed      atomic.Pointer[error] // why Run has returned, unless it was told to
+	stopping    chan struct{}         // closed by Stopping
+	stopOnce    sync.Once
 	// how far the store's clock was ahead of ours at the last renewal, in ns
 	skew atomic.Int64
 
@@ -221,7 +224,9 @@ func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{
 		cfg: cfg, clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
+		stopping: make(chan struct{}),
 	}
+
 	e.trouble = episode.New(cfg.Log, "the store cannot be used; the node tries again", "the store can be used again")
 	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store refuses no commit for a minute")
 	e.lease = e.trouble.Source("doing", "lease")
@@ -232,6 +237,7 @@ func New(cfg Config) *Engine {
 	if cfg.Guest {
 		e.guest = newGuest()
 	}
+
 	return e
 }
 
@@ -270,31 +276,38 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer e.flow.End()
 	defer e.cfg.Meter.Watch(e.states)()
 	pause := time.Duration(0)
+	var away error // why the node could not register the last time
 	for {
 		inc, err := e.register(ctx)
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil
+				return e.stopUnregistered(away)
 			}
 			if !transient(err) {
 				return e.fail(err)
 			}
+			away = err
 			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 			e.lease.Failed(err, "again_in", pause)
-			if !sleep(ctx, pause) {
-				return nil
+			if !e.sleepUnlessStopping(ctx, pause) {
+				return e.stopUnregistered(away)
 			}
 			continue
 		}
 
-		pause = 0
+		pause, away = 0, nil
 		e.lease.OK()
 		e.inc.Store(inc)
 		e.flow.Equip(inc.seat)
+		inc.board.adopt()
 		err = inc.run(ctx)
 		e.inc.CompareAndSwap(inc, nil)
 		if store.Final(err) {
 			return e.fail(err)
+		}
+		if unstored, ok := errors.AsType[*unstoredError](err); ok {
+			e.failed.Store(&unstored.cause)
+			return err
 		}
 
 		if ctx.Err() != nil {

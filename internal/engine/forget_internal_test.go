@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
@@ -98,6 +100,54 @@ func TestCanceledWaitsAreForgotten(t *testing.T) {
 			synctest.Wait()
 			t.Log(name)
 			wantNobodyWaits(t, e)
+		}
+	})
+}
+
+// sharedStore is a store that several processes may open.
+type sharedStore struct{ store.Store }
+
+func (s sharedStore) Info() store.Info {
+	i := s.Store.Info()
+	i.Shared = true
+	return i
+}
+
+// The clerk forgets addresses without listeners after a while, also without another listener.
+// Until then a new listener need not tell the owner again.
+func TestListenersThatHaveLeftAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := New(Config{Store: sharedStore{memory.New(memory.Options{})}}).clerk
+		known := func() int {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return len(k.listens)
+		}
+
+		var stops []func()
+		for i := range 100 {
+			_, stop, err := k.changed(t.Context(), model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: strconv.Itoa(i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stops = append(stops, stop)
+		}
+		time.Sleep(watchAgain / 2)
+		for _, stop := range stops[1:] {
+			stop()
+		}
+		if n := known(); n != 100 {
+			t.Errorf("%d addresses are known, want 100", n)
+		}
+		time.Sleep(2 * watchAgain)
+		if n := known(); n != 1 {
+			t.Errorf("%d addresses are known, want the one with a listener", n)
+		}
+		stops[0]()
+		time.Sleep(2 * watchAgain)
+		if n := known(); n != 0 {
+			t.Errorf("%d addresses are known, want none", n)
 		}
 	})
 }

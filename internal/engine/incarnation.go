@@ -87,6 +87,9 @@ func (inc *incarnation) run(ctx context.Context) error {
 	for _, s := range inc.lanes {
 		wg.Go(func() { s.run(inner) })
 	}
+	if inc.eng.isStopping() {
+		inc.hurry()
+	}
 	for _, s := range inc.eng.workers.all() {
 		inc.join(s)
 	}
@@ -120,13 +123,18 @@ func (inc *incarnation) run(ctx context.Context) error {
 	wg.Wait()
 
 	orderly := cause == nil || errors.Is(cause, errStopping)
-	if orderly || errors.Is(cause, errClockBack) { // nothing of it is under way any more
+	unstored := inc.gaveUpOnStore(cause)
+	// nothing of it is under way any more
+	if orderly || unstored != nil || errors.Is(cause, errClockBack) {
 		inc.seat.Leave(ctx)
 		inc.unregister(ctx)
 	}
 
-	if orderly {
+	switch {
+	case orderly:
 		return nil
+	case unstored != nil:
+		return unstored
 	}
 	return cause
 }
@@ -170,6 +178,7 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 		case <-done:
 			done, draining = nil, true
 			enough = time.After(drainLimit)
+			inc.eng.Stopping()
 			m.Drain()
 		case <-enough:
 			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.Owned()))

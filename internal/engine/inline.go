@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/queue"
@@ -14,10 +15,41 @@ import (
 // in no history before it has ended.
 const inlineSlots = 1 << 30
 
-// passages are the attempts that wait or have been let through.
+// passages are the attempts that wait on a board.
 type passages struct {
-	begin          map[model.TaskRef]func() // of those that wait
+	waiting        map[model.TaskRef]passage
 	tenants, kinds []string
+}
+
+// passage is an attempt that waits or runs.
+type passage struct {
+	spec  *model.TaskSpec
+	input *model.Payload
+	begin func()
+}
+
+// attempts are the attempts that the boards of this process have let through and whose bodies
+// have not ended. They outlive an incarnation: a body goes on for a while when the node has
+// lost its lease, and it counts for its limits until it has ended. A board locks its own mutex
+// first.
+type attempts struct {
+	mu      sync.Mutex
+	running map[model.TaskRef]passage
+}
+
+func (a *attempts) add(ref model.TaskRef, p passage) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.running == nil {
+		a.running = map[model.TaskRef]passage{}
+	}
+	a.running[ref] = p
+}
+
+func (a *attempts) remove(ref model.TaskRef) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.running, ref)
 }
 
 // Pass lets an attempt through the limits and the breaker that its spec names, and calls begin
@@ -32,6 +64,8 @@ func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Pay
 // Passed ends what Pass began. The breaker lets nothing through for retryAfter if the attempt
 // failed and says so.
 func (s *Session) Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
+	// first: a board that begins now does not count it, or hears below that it has ended
+	s.eng.attempts.remove(ref)
 	if inc := s.eng.current(); inc != nil {
 		inc.board.passed(ref, spec, how, retryAfter)
 	}
@@ -46,7 +80,7 @@ func (s *Session) Keeps(ref model.TaskRef) (model.Reason, bool) {
 	b := inc.board
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.inline.begin[ref] == nil {
+	if _, waits := b.inline.waiting[ref]; !waits {
 		return model.Reason{}, false
 	}
 	why, ok := b.b.Explain(ref)
@@ -54,36 +88,67 @@ func (s *Session) Keeps(ref model.TaskRef) (model.Reason, bool) {
 }
 
 func (b *board) pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
-	own := *spec
-	own.Queue = model.InlineQueue
+	p := passage{spec: inlineSpec(spec), input: input, begin: begin}
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	p := &b.inline
-	if p.begin == nil {
-		p.begin = map[model.TaskRef]func(){}
+	b.offerInline(now, ref.Address.Tenant, spec.Kind)
+	if b.inline.waiting == nil {
+		b.inline.waiting = map[model.TaskRef]passage{}
 	}
-	newKind, newTenant := !slices.Contains(p.kinds, own.Kind), !slices.Contains(p.tenants, ref.Address.Tenant)
+	b.inline.waiting[ref] = p
+	b.b.Add(now, p.item(now, ref))
+	b.moved = true
+	b.mu.Unlock()
+	b.Propose()
+}
+
+// inlineSpec is what the board needs to know about an attempt. Its time limits are not the
+// board's: the worker measures them, and no lane could act on them.
+func inlineSpec(spec *model.TaskSpec) *model.TaskSpec {
+	return &model.TaskSpec{
+		Kind: spec.Kind, Queue: model.InlineQueue, Priority: spec.Priority, Fair: spec.Fair, Weight: spec.Weight, Limits: spec.Limits, Breaker: spec.Breaker,
+	}
+}
+
+func (p *passage) item(now model.Time, ref model.TaskRef) queue.Item {
+	return queue.Item{Ref: ref, Spec: p.spec, Scheduled: now, Visible: now, Input: p.input}
+}
+
+// offerInline has the worker of inline attempts take attempts of a tenant and a kind.
+func (b *board) offerInline(now model.Time, tenant, kind string) {
+	p := &b.inline
+	newKind, newTenant := !slices.Contains(p.kinds, kind), !slices.Contains(p.tenants, tenant)
 	if newKind {
-		p.kinds = append(p.kinds, own.Kind)
+		p.kinds = append(p.kinds, kind)
 	}
 	if newTenant {
-		p.tenants = append(p.tenants, ref.Address.Tenant)
+		p.tenants = append(p.tenants, tenant)
 	}
 	if newKind || newTenant {
 		b.b.Join(now, queue.InlineWorker, model.TaskOffer{Tenants: p.tenants, Queues: []string{model.InlineQueue}, Kinds: p.kinds, Slots: inlineSlots})
 	}
-	p.begin[ref] = begin
-	b.b.Add(now, queue.Item{Ref: ref, Spec: &own, Scheduled: now, Visible: now, Input: input})
-	b.moved = true
-	b.mu.Unlock()
-	b.Propose()
+}
+
+// adopt counts the attempts whose bodies still run since an earlier incarnation. The engine
+// calls it before a lane of the new incarnation begins anything.
+func (b *board) adopt() {
+	all := &b.inc.eng.attempts
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	now := b.inc.eng.clock.now()
+	for ref, p := range all.running {
+		b.offerInline(now, ref.Address.Tenant, p.spec.Kind)
+		b.b.Held(now, p.item(now, ref), model.ClaimRef{TaskRef: ref}, queue.InlineWorker)
+	}
 }
 
 func (b *board) passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
 	outcomes := [...]queue.Outcome{model.PassageNeither: queue.Neither, model.PassageSucceeded: queue.Succeeded, model.PassageFailed: queue.Failed}
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	delete(b.inline.begin, ref)
+	delete(b.inline.waiting, ref)
 	if how == model.PassageFailed && retryAfter > 0 {
 		b.gate.RetryAfter(now, &queue.Item{Ref: ref, Spec: spec}, now.Add(retryAfter))
 	}
@@ -104,9 +169,10 @@ func (b *board) begun(matches []queue.Match) (others []queue.Match, begin []func
 		if m.Worker != queue.InlineWorker {
 			return false
 		}
-		if do := b.inline.begin[m.Ref]; do != nil {
-			delete(b.inline.begin, m.Ref)
-			begin = append(begin, do)
+		if p, waits := b.inline.waiting[m.Ref]; waits {
+			delete(b.inline.waiting, m.Ref)
+			b.inc.eng.attempts.add(m.Ref, p)
+			begin = append(begin, p.begin)
 		}
 		return true
 	})

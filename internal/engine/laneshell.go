@@ -31,6 +31,8 @@ type laneShell struct {
 	// why the store did not take the last commit, for those who give up waiting
 	trouble atomic.Pointer[error]
 	landed  bool // the lane has committed a batch itself: there is more to do
+	// unstored is what was not stored when the lane ended. It is read when run has returned.
+	unstored lane.Unstored
 
 	committing, refused *episode.Source
 	reading             [loaders]*episode.Source
@@ -252,7 +254,16 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 
 // abandon answers what was still in the inbox when the incarnation ended.
 func (s *laneShell) abandon(why error) {
+	s.unstored = s.lane.Unstored()
 	for _, o := range s.inbox.close(lane.ErrNotOwner) {
+		switch {
+		case o.message != nil:
+			s.unstored.Request(o.message.To)
+		case o.turn != nil:
+			s.unstored.Outcome(model.Address{})
+		case o.report != nil:
+			s.unstored.Outcome(o.report.Ref.Address)
+		}
 		if c, ok := o.token.(waiting); ok {
 			c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 		}
@@ -260,6 +271,7 @@ func (s *laneShell) abandon(why error) {
 			w.settled(o.report.Ref, lane.ErrNotOwner)
 		}
 	}
+
 	s.log.Debug("lane ended", "reason", why)
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -54,14 +55,17 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	select {
 	case <-b.done:
 	case <-ctx.Done():
+		what := fmt.Sprintf("send %d messages", len(ms))
 		for s, ops := range ops {
+			why := s.gaveUp(ctx, what) // this lane may know what the store has to say
 			for i := range ops {
 				if awaited(ops[i].message) {
 					s.forget(ops[i].message.To, ops[i].token)
 				}
+				b.lost(ops[i].token.(part).i, why)
 			}
 		}
-		return b.abandon(e.gaveUp(ctx, "send %d messages", len(ms)))
+		return b.abandon(e.gaveUp(ctx, "%s", what))
 	}
 
 	for i := range sent {
@@ -116,6 +120,15 @@ func (p part) finish(a *lane.Answer) {
 func (b *bundle) over() {
 	if b.left.Add(-1) == 0 {
 		close(b.done)
+	}
+}
+
+// lost gives a call an error that has no answer when nobody waits any longer.
+func (b *bundle) lost(i int, why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sent != nil && b.sent[i].Err == nil && b.sent[i].Answer.Run.IsZero() {
+		b.sent[i].Err = why
 	}
 }
 

@@ -118,12 +118,6 @@ func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, 
 	now := time.Now()
 	k.mu.Lock()
 
-	for other, l := range k.listens { // those that nobody has listened to for a while
-		if len(l.calls) == 0 && now.Sub(l.said) > watchAgain {
-			delete(k.listens, other)
-		}
-	}
-
 	l := k.listens[a]
 	if l == nil {
 		l = &listening{}
@@ -142,6 +136,7 @@ func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, 
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		l.calls = without(l.calls, c)
+		k.forgetListensLater()
 	}
 
 	if say {
@@ -152,6 +147,36 @@ func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, 
 	}
 
 	return c.done, stop, nil
+}
+
+// forgetListensLater forgets addresses without listeners after a while. Until then the owner
+// need not be told again if another listener comes. The caller has the lock.
+func (k *clerk) forgetListensLater() {
+	if k.forgetting {
+		return
+	}
+	k.forgetting = true
+
+	time.AfterFunc(watchAgain, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.forgetting = false
+
+		now, left := time.Now(), false
+		for a, l := range k.listens {
+			switch {
+			case len(l.calls) > 0:
+			case now.Sub(l.said) >= watchAgain:
+				delete(k.listens, a)
+			default:
+				left = true
+			}
+		}
+
+		if left {
+			k.forgetListensLater()
+		}
+	})
 }
 
 // lookAgain has everybody look who listens.

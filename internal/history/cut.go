@@ -213,14 +213,15 @@ func (c *cutter) place() (int64, error) {
 
 func isCancel(e model.Event) bool { return e.Kind == model.EventCancelRequest }
 
-// beforeFailure returns the position before what ended the run: a cancel request, or the last step
-// or child that failed.
+// beforeFailure returns the position before what ended the run: a cancel request, or the last step,
+// child or call that failed.
 func (c *cutter) beforeFailure() int64 {
 	if i := slices.IndexFunc(c.h.Events, isCancel); i >= 0 {
 		return int64(i)
 	}
 	for i := range slices.Backward(c.h.Events) {
-		if e := &c.h.Events[i]; e.Kind == model.EventStepFailed || e.TimedOutForGood() || e.Kind == model.EventChildClosed && e.Status != model.Completed {
+		if e := &c.h.Events[i]; e.Kind == model.EventStepFailed || e.TimedOutForGood() || e.Kind == model.EventChildClosed && e.Status != model.Completed ||
+			e.Kind == model.EventAnswered && e.Failure != nil {
 			c.failed = e.ID
 			return int64(i)
 		}
@@ -396,6 +397,11 @@ func (c *cutter) child(i int) error {
 // source.
 func (c *cutter) keepSent(i int) {
 	id := c.events[i].ID
+	if id == c.failed { // a retry sends it again
+		c.blank(i)
+		return
+	}
+
 	settled := func(o model.Event) bool {
 		return o.ID == id && (o.Kind == model.EventAnswered || o.Kind == model.EventWithdrawn)
 	}
@@ -407,12 +413,27 @@ func (c *cutter) keepSent(i int) {
 		c.plan.Added = append(c.plan.Added, later[k])
 		return
 	}
+
 	c.blank(i)
 }
 
-// addAccepted adds messages that the run accepted behind the cut.
+// addAccepted adds messages that the run accepted behind the cut. Signals that an operator has dropped
+// stay dropped.
 func (c *cutter) addAccepted() {
+	dropped := map[int64]bool{}
+	for i := range c.h.Events {
+		if e := &c.h.Events[i]; e.Kind == model.EventSignalDropped {
+			dropped[e.Ref] = true
+		}
+	}
+
 	for _, e := range c.h.Events[c.plan.Position:] {
+		if e.Kind == model.EventSignalDropped && e.Ref <= c.plan.Position {
+			c.plan.Added = append(c.plan.Added, e)
+		}
+		if dropped[e.Seq] {
+			continue
+		}
 		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.isWaitingUpdate(&e) {
 			c.plan.Added = append(c.plan.Added, e)
 		}

@@ -12,9 +12,9 @@ import (
 )
 
 // record makes a history from short words: +step, -step (failed), ~step (attempt failed), >child,
-// <child (completed), !child (failed), ?signal, ?signal*, (taken, of the last one), =promise,
-// @watcher, x (cancel request), /step (withdrawn), (task, [claimed, ]returned, ttimed-out,
-// Tfor-good, {lock (of two entities), g (granted, one of them), }lock.
+// <child (completed), !child (failed), ?signal, ?signal*, (taken, of the last one), #, (dropped, of
+// the last one), =promise, @watcher, x (cancel request), /step (withdrawn), (task, [claimed,
+// ]returned, ttimed-out, Tfor-good, {lock (of two entities), g (granted, one of them), }lock.
 func record(words string) *model.History {
 	h := sample()
 	h.Events, h.Outcome = nil, model.Outcome{Status: model.Failed}
@@ -39,6 +39,8 @@ func record(words string) *model.History {
 			e.Kind, last = model.EventSignalReceived, e.Seq
 		case '*':
 			e.Kind, e.Ref = model.EventSignalTaken, last
+		case '#':
+			e.Kind, e.Ref = model.EventSignalDropped, last
 		case '=':
 			e.Kind = model.EventPromiseSettled
 		case '@':
@@ -65,6 +67,8 @@ func record(words string) *model.History {
 			e.Kind, e.Target = model.EventSent, model.Address{Tenant: "default", Type: "entity:account", Key: "1"}
 		case ':':
 			e.Kind, e.Name, e.Output = model.EventAnswered, "", model.Payload{Data: []byte("1")}
+		case ';':
+			e.Kind, e.Name, e.Failure = model.EventAnswered, "", &model.Failure{Message: "no"}
 		case 'T':
 			e.Kind, e.Failure = model.EventTaskTimedOut, &model.Failure{Kind: model.FailureTimeout}
 		}
@@ -83,7 +87,7 @@ func words(past []model.PastEvent) string {
 		e.Kind = p.Kind
 		mark := map[model.EventKind]string{
 			model.EventStepCompleted: "+", model.EventStepFailed: "-", model.EventAttemptFailed: "~", model.EventChildStarted: ">", model.EventChildClosed: "<",
-			model.EventSignalReceived: "?", model.EventSignalTaken: "*", model.EventPromiseSettled: "=", model.EventWatched: "@",
+			model.EventSignalReceived: "?", model.EventSignalTaken: "*", model.EventSignalDropped: "#", model.EventPromiseSettled: "=", model.EventWatched: "@",
 			model.EventCancelRequest: "x", model.EventWithdrawn: "/",
 			model.EventTaskScheduled: "(", model.EventTaskClaimed: "[", model.EventTaskReturned: "]", model.EventTaskTimedOut: "t",
 			model.EventSent: "^", model.EventAnswered: ":",
@@ -139,10 +143,16 @@ func TestCut(t *testing.T) {
 		{"retry before a failed child that was retried", "+a >c !c +e", history.Request{Mode: history.Retry}, "+a >c"},
 		{"retry starts children again that were cancelled with it", ">x >o >c -d", history.Request{Mode: history.Retry}, "_x >o >c"},
 		{"retry keeps children that have ended before", ">f !f >o <o -d", history.Request{Mode: history.Retry}, ">f <f >o <o"},
+		{"retry before a call of an entity that failed", "+a ^put ;put +b", history.Request{Mode: history.Retry}, "+a _put"},
+		{"retry before the last failure", "-a ^put ;put ^get :get", history.Request{Mode: history.Retry}, "-a _put"},
 		{"retry before the cancel request", "+a -b x +undo -c", history.Request{Mode: history.Retry}, "+a -b"},
 		{"retry of what no step has ended", "+a ?s +b", history.Request{Mode: history.Retry}, "+a ?s +b"},
 		{"reset to a step", "+a ?s *s +b ?t", history.Request{Mode: history.Reset, Before: "b"}, "+a ?s *s ?t"},
 		{"reset before a signal was taken", "+a ?s *s +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a ?s"},
+		{"reset behind a dropped signal", "+a ?s #s +b", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a ?s #s"},
+		{"reset between a signal and its drop", "+a ?s +b #s +c", history.Request{Mode: history.Reset, After: 3, Placed: true}, "+a ?s +b #s"},
+		{"reset before a signal that was dropped", "+a ?s +b #s ?t", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a ?t"},
+		{"fork between a signal and its drop", "+a ?s +b #s", history.Request{Mode: history.Fork, After: 3, Placed: true}, "+a ?s +b"},
 		{"reset drops a cancel request behind the place", "+a x +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a"},
 		{"fork schedules tasks again that have no outcome", "(a [a +a (b [b ~b ]b tb [b", history.Request{Mode: history.Fork}, "(a [a +a _b _b _b _b _b _b"},
 		{"fork before a task", "(a [a +a (b [b +b", history.Request{Mode: history.Fork, Before: "b"}, "(a [a +a"},

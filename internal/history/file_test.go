@@ -110,12 +110,12 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 			Watcher: genLink.Draw(t, "watcher"), RequestID: genText.Draw(t, "request"), Policy: genPolicy.Draw(t, "policy"),
 			Position: genText.Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"), Due: rapid.OneOf(rapid.Just(model.Time(0)), genTime).Draw(t, "due"),
 			Ref: rapid.Int64().Draw(t, "ref"), Task: genTask.Draw(t, "task"), Worker: genText.Draw(t, "worker"),
-			Section: genText.Draw(t, "section"),
+			Section: genText.Draw(t, "section"), Seen: rapid.Bool().Draw(t, "seen"),
 		}
 		if e.Kind == model.EventLockAsked {
 			e.Locks = rapid.SliceOfN(genAddress, 1, 3).Draw(t, "locks")
 		}
-		if e.Kind == model.EventSignalTaken {
+		if e.Kind == model.EventSignalTaken || e.Kind == model.EventSignalDropped {
 			e.Kind = model.EventSignalReceived
 		}
 		if e.Kind == model.EventTaskScheduled && e.Task == nil {

@@ -82,6 +82,7 @@ type line struct {
 
 	Locks   []address `json:"locks,omitempty"`
 	Section text      `json:"section,omitempty"`
+	Seen    bool      `json:"seen,omitempty"`
 }
 
 // footer is the last line.
@@ -306,7 +307,7 @@ func lineOf(e *model.Event) line {
 		Input: payloadOf(e.Input), Output: payloadOf(e.Output), Failure: failureOf(e.Failure), Due: moment(e.Due), Ref: e.Ref,
 		Target: targetOf(e.Target), Run: runText(e.Run), Status: statusText(e.Status), Watcher: linkOf(e.Watcher),
 		RequestID: text(e.RequestID), Policy: uint8(e.Policy), Position: text(e.Position), Detached: e.Detached, Task: taskOf(e.Task), Worker: text(e.Worker),
-		Locks: addressesOf(e.Locks), Section: text(e.Section),
+		Locks: addressesOf(e.Locks), Section: text(e.Section), Seen: e.Seen,
 	}
 }
 

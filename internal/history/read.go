@@ -218,7 +218,7 @@ func readEvent(data []byte) (e model.Event, err error) {
 		Output: r.payload("output", l.Output), Failure: l.Failure.model(), Due: model.Time(l.Due), Ref: l.Ref, Run: r.id("run", l.Run),
 		Watcher: r.link("watcher", l.Watcher), RequestID: string(l.RequestID), Policy: model.ParentClosePolicy(l.Policy),
 		Position: string(l.Position), Detached: l.Detached, Task: l.Task.model(), Worker: string(l.Worker),
-		Section: string(l.Section),
+		Section: string(l.Section), Seen: l.Seen,
 	}
 
 	if l.Target != nil {
@@ -263,14 +263,18 @@ func follows(h *model.History, e *model.Event) error {
 	if n > 0 {
 		last = h.Events[n-1].At
 	}
+
 	switch {
 	case e.Seq != int64(n+1):
 		return fmt.Errorf("event %d stands where %d belongs", e.Seq, n+1)
 	case e.At < last:
 		return fmt.Errorf("event %d is older than the one before it", e.Seq)
+	case e.Kind == model.EventSignalDropped && (e.Ref < 1 || e.Ref > int64(n) || h.Events[e.Ref-1].Kind != model.EventSignalReceived):
+		return fmt.Errorf("event %d drops the signal of position %d, where none was received", e.Seq, e.Ref)
 	case e.Kind == model.EventSignalTaken && (e.Ref < 1 || e.Ref > int64(n) || h.Events[e.Ref-1].Kind != model.EventSignalReceived):
 		return fmt.Errorf("event %d takes the signal of position %d, where none was received", e.Seq, e.Ref)
 	}
+
 	return nil
 }
 

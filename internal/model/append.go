@@ -28,6 +28,7 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	m.int(14, int64(e.Policy))
 	m.text(15, e.Position)
 	m.bool(16, e.Detached)
+	m.bool(21, e.Seen)
 	m.task(17, e.Task)
 	m.text(18, e.Worker)
 

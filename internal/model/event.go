@@ -59,8 +59,12 @@ const (
 	// (asked) the section Section has ended and holds no lock
 	EventUnlocked EventKind = 31
 
+	// an operator removed the signal of position Ref: Name, Seen, RequestID; Failure.Message is the
+	// reason
+	EventSignalDropped EventKind = 32
+
 	// LastEventKind is the highest kind that this build knows.
-	LastEventKind = EventUnlocked
+	LastEventKind = EventSignalDropped
 )
 
 var eventNames = [...]string{
@@ -74,6 +78,7 @@ var eventNames = [...]string{
 	EventResumed: "resumed", EventLabeled: "labeled", EventTaskScheduled: "task_scheduled", EventTaskClaimed: "task_claimed",
 	EventTaskReturned: "task_returned", EventTaskTimedOut: "task_timed_out",
 	EventLockAsked: "lock_asked", EventLockGranted: "lock_granted", EventUnlocked: "unlocked",
+	EventSignalDropped: "signal_dropped",
 }
 
 // String returns the name that the CLI shows.
@@ -97,7 +102,7 @@ func (k EventKind) News() bool {
 		return true
 	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked,
 		EventStateSet, EventUpdateAnswered, EventPinned, EventPaused, EventResumed, EventLabeled,
-		EventTaskScheduled, EventTaskClaimed, EventTaskReturned, EventLockAsked, EventUnlocked:
+		EventTaskScheduled, EventTaskClaimed, EventTaskReturned, EventLockAsked, EventUnlocked, EventSignalDropped:
 	}
 	return false
 }
@@ -133,6 +138,8 @@ type Event struct {
 	Position string `cbor:"15,keyasint,omitempty"`
 	// Detached marks a child whose outcome the code never waits for.
 	Detached bool `cbor:"16,keyasint,omitempty"`
+	// Seen marks a dropped signal whose presence the code may have noticed before the drop.
+	Seen bool `cbor:"21,keyasint,omitempty"`
 	// Task says how a task is executed. Worker is the worker that claims it.
 	Task   *TaskSpec `cbor:"17,keyasint,omitempty"`
 	Worker string    `cbor:"18,keyasint,omitempty"`

@@ -6,7 +6,8 @@ import (
 	"hash/fnv"
 )
 
-// Operations on a mailbox: the Name of a MessageMailbox.
+// Operations on a mailbox: the Name of a MessageMailbox. An execution has a mailbox too: the signals
+// that its code has not taken.
 const (
 	MailboxList = "list"
 	MailboxShow = "show" // one item with its input
@@ -54,6 +55,23 @@ func CallOf(position int, seq int64, at Time, m *Message) Call {
 	return Call{
 		ID: ItemID(seq, at, m), Position: position, Kind: m.Kind.String(), Operation: m.Name, At: at, Bytes: m.Input.Size(), From: m.From,
 		RequestID: clientID(m), OneWay: m.OneWay, Stored: seq != 0,
+	}
+}
+
+// SignalID returns the id of a signal that the code of a run has not taken. It changes with the run, because
+// another run may have another signal at the position.
+func SignalID(run RunID, e *Event) string {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%s %d %q %q", run, e.At, e.Name, e.RequestID) // it never fails
+
+	return fmt.Sprintf("%d-%012x", e.Seq, h.Sum64()>>16)
+}
+
+// SignalOf describes a signal that the code of a run has not taken, without its input.
+func SignalOf(position int, run RunID, e *Event) Call {
+	return Call{
+		ID: SignalID(run, e), Position: position, Kind: MessageSignal.String(), Operation: e.Name, At: e.At, Bytes: e.Input.Size(),
+		RequestID: BareRequestID(e.RequestID), Stored: true,
 	}
 }
 

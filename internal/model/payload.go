@@ -95,6 +95,10 @@ func (f *Failure) Error() string { return f.Message }
 // FailureMisused is the Type of the refusal of a request whose id belongs to another request.
 const FailureMisused = "perdure.MisusedRequestID"
 
+// FailureBusy is the type of the refusal of an order that has to wait for the code of a run: the
+// same request may succeed later.
+const FailureBusy = "perdure.Busy"
+
 // Kinds of Failure that the engine itself writes.
 const (
 	FailureCanceled   = "canceled"

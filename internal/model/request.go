@@ -41,6 +41,9 @@ func (m *Message) sum() []byte {
 	s.payload(&m.Input)
 	s.text(m.Section)
 	s.number(m.Epoch)
+	if m.Kind == MessageMailbox {
+		s.text(m.ID) // of the item
+	}
 
 	if f := m.Failure; f != nil {
 		s.text("failure")

@@ -9,6 +9,13 @@ var pureClock = [][]string{{"./internal/engine/storeclock"}}
 // clocks are bugs of how a node knows the time.
 var clocks = []mutant{
 	{
+		name:  "a node that stood still believes each lease that is over",
+		file:  "internal/cluster/sighting.go",
+		old:   "max(m.lastView.Add(m.cfg.TTL), m.view.Now)",
+		new:   "m.lastView.Add(m.cfg.TTL)",
+		tests: [][]string{{"./internal/cluster", "-run", "TestSmallJumpWhileANodeStandsStill$"}},
+	},
+	{
 		name:  "the store's time is anchored when the answer arrives",
 		file:  "internal/engine/storeclock/clock.go",
 		old:   "to: min(max(c.line.to, low), high)}",

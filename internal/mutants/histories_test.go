@@ -4,7 +4,7 @@ import "slices"
 
 var list = slices.Concat(
 	common, histories, tasks, flow, share, starting, entities, files, load, clocks, requests, damaged, bounds, hardships, recalls, commands,
-	inputs, fullHistories, cancels, crowded, answers,
+	inputs, fullHistories, cancels, crowded, answers, edges,
 )
 
 // histories are bugs of what is done with histories, of pinned runs, and of what workflows send

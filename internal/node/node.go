@@ -274,6 +274,14 @@ func (n *Node) Search(ctx context.Context, text string, found func(value []byte)
 	return s.Search(ctx, text, found)
 }
 
+// Stopping tells the node that Close follows when the workers have left. From now on it does
+// not wait for a store that takes nothing.
+func (n *Node) Stopping() {
+	if n.engine != nil {
+		n.engine.Stopping()
+	}
+}
+
 // Close drains, flushes and frees everything, then closes the store.
 func (n *Node) Close() error {
 	var err error

@@ -167,14 +167,13 @@ func (j job) run() {
 			defer p.leave(false, nil)
 		}
 		if !a.dropped {
-			// Its outcome never comes, so the run does not count as idle. The next worker runs the
-			// step.
-			j.m.outstanding.Add(1)
+			// The run is not idle: the next worker that holds it runs the step.
+			j.m.skipped.Add(1)
 			r.running.Add(-1)
 		}
 		a.launched = false
-		r.mu.Unlock()
 		r.bodies.Add(-1)
+		r.giveBackLocked()
 		return
 	}
 

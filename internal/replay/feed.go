@@ -24,6 +24,9 @@ func (m *machine) feed() {
 		return
 	}
 
+	if len(m.r.drops) > 0 {
+		m.vanish(i)
+	}
 	if e.Kind.News() {
 		// Even without a waiting coroutine: the owner must learn that no step has begun.
 		m.unanswered = true
@@ -44,7 +47,7 @@ func (m *machine) feed() {
 		}
 	case model.EventLabeled:
 		m.applyLabel(e)
-	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed:
+	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed, model.EventSignalDropped:
 	default:
 		if carriedState(e) {
 			return

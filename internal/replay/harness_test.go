@@ -33,6 +33,7 @@ type engine struct {
 	news   int64 // the last of them that it must answer
 	seen   int64 // what its last turn had seen or took for granted
 	busy   bool  // its last turn said that a body runs
+	fed    int64 // what any turn has seen
 
 	reports  []model.Turn
 	timers   map[string]model.Time
@@ -212,6 +213,7 @@ func (e *engine) commit(t *model.Turn) {
 	}
 
 	e.engineAgrees(t)
+	e.fed = max(e.fed, t.Seen)
 	commands, end := t.Commands, t.Close
 	e.seen, e.busy = t.Seen+int64(t.Ahead), t.Running
 
@@ -242,8 +244,8 @@ func (e *engine) command(c *model.Command) {
 			if o.ID == ev.ID && (o.Kind == model.EventStepCompleted || o.Kind == model.EventStepFailed || o.Kind == model.EventSignalTaken || o.Kind == model.EventVersionMarked || o.Kind == model.EventLabeled) {
 				e.problem("%s %s is recorded twice", ev.Kind, ev.ID)
 			}
-			if ev.Kind == model.EventSignalTaken && o.Kind == ev.Kind && o.Ref == ev.Ref {
-				e.problem("signal %d is taken twice", ev.Ref)
+			if ev.Kind == model.EventSignalTaken && (o.Kind == ev.Kind || o.Kind == model.EventSignalDropped) && o.Ref == ev.Ref {
+				e.problem("signal %d is taken, and event %d is a %s", ev.Ref, o.Seq, o.Kind)
 			}
 		}
 		if ev.Kind == model.EventSignalTaken && (ev.Ref < 1 || ev.Ref > e.last() || e.events[ev.Ref-1].Kind != model.EventSignalReceived) {

@@ -96,9 +96,11 @@ type machine struct {
 	aheadBuf []*ask // the array behind ahead
 	// outstanding counts events that were reported and have not been fed.
 	outstanding atomic.Int64
-	untold      bool // code has run since the waits were last reported
-	tell        bool // report the waits, however short they may be
-	unanswered  bool // there was news since the last report
+	// skipped counts attempts that were due and did not begin here, because the worker is leaving.
+	skipped    atomic.Int64
+	untold     bool // code has run since the waits were last reported
+	tell       bool // report the waits, however short they may be
+	unanswered bool // there was news since the last report
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
 	broken bool          // something that was taken for granted did not come true

@@ -179,7 +179,7 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		p.log(me, "watched %d", i)
 		return err
 	case "send":
-		_, err := x.Send(model.Message{Kind: model.MessageSignal, To: model.Address{Type: "other", Key: "o"}, Name: sig, Input: payload("1")}, "", nil)
+		_, err := x.Send(model.Message{Kind: model.MessageSignal, To: model.Address{Tenant: "default", Type: "other", Key: "o"}, Name: sig, Input: payload("1")}, "", nil)
 		return err
 	case "state":
 		had, ok := x.State(sig)

@@ -24,12 +24,12 @@ type sim struct {
 	choices []byte
 	next    int
 
-	signals, cancels, crashes, evictions int // what may still happen
-	lost                                 bool
+	signals, cancels, crashes, evictions, drops int // what may still happen
+	lost                                        bool
 }
 
 func newSim(ops []op, choices []byte, faults bool) *sim {
-	s := &sim{ops: ops, choices: choices, signals: 4, cancels: 1}
+	s := &sim{ops: ops, choices: choices, signals: 4, cancels: 1, drops: 2}
 	if faults {
 		s.crashes, s.evictions = 2, 2
 	}
@@ -115,6 +115,12 @@ func (s *sim) actions() []func() {
 		}
 	}
 
+	if s.drops > 0 && e.quiet() {
+		for _, seq := range e.unread() {
+			add(func() { s.drops--; e.drop(seq) })
+		}
+	}
+
 	if s.cancels > 0 {
 		add(func() {
 			s.cancels--
@@ -143,6 +149,20 @@ func (s *sim) actions() []func() {
 			e.crash()
 			e.activate(-1)
 		})
+
+		for _, seq := range e.unread() {
+			// else a step may have settled that rests on the signal, in a turn that is lost
+			if s.drops > 0 && len(e.place) == 0 {
+				add(func() {
+					s.crashes--
+					s.drops--
+					s.lost = true
+					e.crash()
+					e.drop(seq)
+					e.activate(-1)
+				})
+			}
+		}
 	}
 
 	return as
@@ -207,6 +227,9 @@ func (s *sim) run() error {
 func (s *sim) check() error {
 	live := s.p.trace
 	for k := range len(s.e.events) + 1 {
+		if s.e.dropsBehind(int64(k)) {
+			continue // the code that went on knew of the drop
+		}
 		r := newSim(s.ops, nil, false)
 		r.e.events = slices.Clone(s.e.events[:k])
 		r.e.cfg.IdleAfter = 1 << 60

@@ -27,6 +27,9 @@ type run struct {
 	// The history so far; event n has position n+1. The events are shared with the engine and never
 	// changed.
 	events []*model.Event
+	// positions of signals that an operator dropped, and before which event each vanishes; see
+	// drop.go
+	drops map[int64]int
 
 	mail     atomic.Bool  // there is something in the mailbox
 	bodies   atomic.Int64 // running step bodies, without the inline one
@@ -60,6 +63,9 @@ func newRun(w *Worker, a *model.Activation, code Code) *run {
 		events: pointers(nil, a.Events), busy: true,
 	}
 	r.lastUsed.Store(w.tick.Load())
+	for _, e := range r.events {
+		r.noteDrop(e)
+	}
 	r.m = newMachine(r)
 	return r
 }
@@ -147,6 +153,7 @@ func (r *run) collect() bool {
 	for _, e := range r.inbox {
 		if want := int64(len(r.events)) + 1; e.Seq == want {
 			r.events = append(r.events, e)
+			r.noteDrop(e)
 		} else if e.Seq > want {
 			r.m.doom = &model.Reason{Code: model.WaitCorrupt, Detail: "event " + itoa(int(e.Seq)) + " came where " + itoa(int(want)) + " belongs"}
 		}
@@ -197,6 +204,16 @@ func (r *run) layDown() bool {
 
 	r.mu.Unlock()
 	return true
+}
+
+// giveBackLocked releases the run if its worker is leaving and nothing of the run is on its way. It
+// unlocks. If something is, the run is released when that has come back.
+func (r *run) giveBackLocked() {
+	if !r.w.draining.Load() || r.busy || r.released || r.evicted || len(r.inbox) > 0 || !r.m.quiet() {
+		r.mu.Unlock()
+		return
+	}
+	r.releaseLocked()
 }
 
 // releaseLocked asks the engine to take the run back. No goroutine holds the baton. It unlocks. A

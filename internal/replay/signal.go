@@ -11,6 +11,7 @@ import (
 type signalQueue struct {
 	received []int     // indexes of events
 	waiting  []*Future // receives with a parked coroutine, in the order in which they began to wait
+	bound    []*Future // receives that have a signal which the code has not taken
 }
 
 func (q *signalQueue) pop() int {
@@ -34,6 +35,9 @@ func (m *machine) signalQueue(name string) *signalQueue {
 // receive gives a new signal to the receive that has waited longest, or keeps it. An inbox takes
 // all signals.
 func (m *machine) receive(i int) {
+	if m.hidden(i) {
+		return
+	}
 	if m.inbox != nil {
 		m.inbox.signal(i)
 		return
@@ -58,20 +62,36 @@ func (m *machine) offer(q *signalQueue, i int) {
 func (m *machine) bindSignal(f *Future, i int) {
 	e := m.r.events[i]
 	f.received, f.out, f.at = i, e.Input, e.At
+	if m.inbox == nil {
+		q := m.signalQueue(e.Name)
+		q.bound = append(q.bound, f)
+	}
 	m.resolve(f, e.Seq)
+}
+
+// unbindSignal forgets that a receive has a signal: the code takes it, or gives it back.
+func (m *machine) unbindSignal(f *Future) {
+	if q := m.signals[f.name]; q != nil {
+		if i := slices.Index(q.bound, f); i >= 0 {
+			q.bound = slices.Delete(q.bound, i, i+1)
+		}
+	}
 }
 
 // returnSignal gives back a signal that was bound to a receive and not taken.
 func (m *machine) returnSignal(f *Future) {
 	f.co.forgetNext(f)
+	m.unbindSignal(f)
 	m.offer(m.signalQueue(f.name), f.received)
 }
 
 // take records that the code has taken a signal.
 func (m *machine) take(c *Coroutine, f *Future) {
+	e := m.r.events[f.received]
+	m.preventTake(c, e.Seq)
 	f.taken = true
 	f.co.forgetNext(f)
-	e := m.r.events[f.received]
+	m.unbindSignal(f)
 	a := m.newAsk(c.path, &identity{kind: askTaken, name: f.name})
 	a.ref, c.taken = e.Seq, e.Seq
 	m.serveEarly(a)

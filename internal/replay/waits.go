@@ -154,7 +154,9 @@ func (m *machine) worthTelling() bool {
 
 // atRest reports whether no body runs and no outcome is on its way. Otherwise the next report comes
 // soon; if not, the janitor reports.
-func (m *machine) atRest() bool { return m.r.running.Load() == 0 && m.outstanding.Load() == 0 }
+func (m *machine) atRest() bool {
+	return m.r.running.Load() == 0 && m.outstanding.Load() == 0 && m.skipped.Load() == 0
+}
 
 // quiet reports whether nothing of the run is on its way: no body runs, and everything that was
 // reported has come back.
@@ -166,5 +168,5 @@ func (m *machine) quiet() bool {
 // run.
 func (m *machine) idle() bool {
 	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && len(m.toStart) == 0 && m.missing == 0 &&
-		m.outstanding.Load() == 0 && m.r.bodies.Load() == 0
+		m.outstanding.Load() == 0 && m.skipped.Load() == 0 && m.r.bodies.Load() == 0
 }

@@ -292,11 +292,7 @@ func (w *Worker) Close(ctx context.Context) error {
 		defer w.unwatch()
 		for _, r := range w.snapshot(nil) {
 			r.mu.Lock()
-			if r.busy || r.released || len(r.inbox) > 0 || !r.m.quiet() {
-				r.mu.Unlock()
-				continue
-			}
-			r.releaseLocked()
+			r.giveBackLocked()
 		}
 		err = b.s.Leave(ctx)
 	}

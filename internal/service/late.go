@@ -18,13 +18,48 @@ const latePatience = 200 * time.Millisecond
 // late adds to the error of a caller whose deadline has passed why the thing did not happen. A
 // caller that gave up by itself does not wait for an explanation.
 func (s *Service) late(ctx context.Context, a model.Address, err error) error {
-	if err == nil || !fault.Is(err, fault.Timeout) || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if !tooLate(ctx, err) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), latePatience)
 	defer cancel()
 
-	links := s.whyLate(ctx, a)
+	return because(err, s.whyLate(ctx, a))
+}
+
+// lateMany is late for many addresses. Together they wait as long as one does, and one address of
+// each shard is explained: what is to be started does not exist, and waits for whoever owns its
+// shard.
+func (s *Service) lateMany(ctx context.Context) func(a model.Address, err error) error {
+	var end time.Time
+	found := map[model.ShardID][]api.Link{}
+
+	return func(a model.Address, err error) error {
+		if !tooLate(ctx, err) {
+			return err
+		}
+		shard := s.shard(a)
+		links, known := found[shard]
+		if !known {
+			if end.IsZero() {
+				end = time.Now().Add(latePatience)
+			}
+			brief, cancel := context.WithDeadline(context.WithoutCancel(ctx), end)
+			defer cancel()
+			links = s.whyLate(brief, a)
+			found[shard] = links
+		}
+		return because(err, links)
+	}
+}
+
+// tooLate reports whether an error is that of a caller whose deadline has passed.
+func tooLate(ctx context.Context, err error) bool {
+	return err != nil && fault.Is(err, fault.Timeout) && errors.Is(ctx.Err(), context.DeadlineExceeded)
+}
+
+// because adds reasons to an error.
+func because(err error, links []api.Link) error {
 	if len(links) == 0 {
 		return err
 	}
@@ -42,15 +77,17 @@ func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	if err != nil {
 		return nil
 	}
+	// whatever the execution waits for, nobody takes what is sent to it
+	if why, ok := j.world.Unowned(s.shard(a)); ok {
+		return []api.Link{{Subject: nameOf(a), Reason: why}}
+	}
+
 	var reasons []model.Reason
 
 	if a.IsEntity() {
 		reasons = j.lateEntity(ctx, a)
-	} else if reasons, _ = j.why(ctx, a); len(reasons) == 0 {
-		// it does not exist, or cannot be read
-		if why, ok := j.world.Unowned(s.shard(a)); ok {
-			reasons = []model.Reason{why}
-		}
+	} else {
+		reasons, _ = j.why(ctx, a) // none when it does not exist, or cannot be read
 	}
 
 	if len(reasons) == 0 {
@@ -70,12 +107,7 @@ func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason 
 	if len(info.Reasons) > 0 {
 		return info.Reasons
 	}
-
-	shard := j.service.shard(a)
-	if why, ok := j.world.Unowned(shard); ok {
-		return []model.Reason{why}
-	}
-	if why, ok := j.world.Lacks(shard, a, ""); ok {
+	if why, ok := j.world.Lacks(j.service.shard(a), a, ""); ok {
 		return []model.Reason{why}
 	}
 

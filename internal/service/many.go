@@ -55,9 +55,12 @@ func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 
 	ctx, span := s.tracer.SendAll(ctx, messages)
 	defer span.End("")
+	late := s.lateMany(ctx)
 	for n, sent := range s.engine.SendMany(ctx, messages) {
 		a := sent.Answer
-		replies[places[n]] = api.StartedReply{StartReply: api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, Err: sent.Err}
+		replies[places[n]] = api.StartedReply{
+			StartReply: api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, Err: late(messages[n].To, sent.Err),
+		}
 	}
 
 	return replies, nil

@@ -150,6 +150,7 @@ type made struct {
 // handover is what a worker has made of operations.
 type handover struct {
 	entity    model.Address
+	life      int64 // epoch of the node that has handed the operations over
 	stamp     uint64
 	base, end *account
 	calls     []made
@@ -159,7 +160,7 @@ type handover struct {
 // operate is the code of accounts and desks. It makes so many of the calls.
 func (s *Sim) operate(o *model.Operations, most int) (*handover, model.Operated) {
 	s.stamps++
-	h := &handover{entity: o.Entity, stamp: s.stamps}
+	h := &handover{entity: o.Entity, life: int64(o.Generation >> 32), stamp: s.stamps}
 	if !o.Entity.Stateless() {
 		h.base = accountOf(o.State, o.Exists)
 	}

@@ -193,7 +193,8 @@ func (b *board) Elsewhere(name string) bool {
 }
 
 func (b *board) livesElsewhere(node string) bool {
-	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
+	return node != b.inc.self.ID.String() &&
+		slices.ContainsFunc(b.inc.alive, func(id model.NodeID) bool { return id.String() == node })
 }
 
 // RetryAfter is for lanes.

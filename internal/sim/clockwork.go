@@ -168,6 +168,9 @@ func (p *proc) reads(sent time.Duration, at model.Time) storeclock.Verdict {
 		s.tripped = max(s.tripped, (got - sent).Microseconds())
 	}
 	v := p.clock.Read(storeclock.Reading{Sent: sent, Got: got, Store: at})
+	if v.Change == storeclock.Adopted {
+		p.last = 0 // until now it went by the clock of the machine, which may be ahead
+	}
 	s.behind = max(s.behind, int64(s.storeTime()-p.clock.Now(got)))
 	return v
 }

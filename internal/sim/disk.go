@@ -69,6 +69,9 @@ type request struct {
 	exec func(done func())
 	ok   func()
 	bad  func(error)
+
+	disk *disk
+	back int64 // how long the answer is on its way
 }
 
 var errLost = errors.New("the connection was lost")
@@ -84,44 +87,54 @@ func (d *disk) call(r *request) {
 		back += s.between(0, s.plan.ttl.Microseconds()/2)
 		s.hurt(faultSlowReply)
 	}
-	fails := func(after int64, class store.Class) {
-		s.after(after, r.p, func() { r.bad(store.Errorf(class, r.name, "%w", errLost)) })
-	}
+	r.disk, r.back = d, back
 	switch r.fate {
 	case failsBefore:
 		if r.class == 0 {
 			r.class = oneOf(s, store.Retryable, store.Away)
 		}
-		fails(there+back, r.class)
+		r.fails(there+back, r.class)
 		return
 	case lostRequest:
-		fails(there+back, store.Unknown)
+		r.fails(there+back, store.Unknown)
 		return
 	case late:
-		fails(there+back, store.Unknown)
+		r.fails(there+back, store.Unknown)
 		there += s.between(0, 4*s.plan.slow)
 	case lostReply:
-		fails(there+back+d.latency(), store.Unknown)
+		r.fails(there+back+d.latency(), store.Unknown)
 	case fine:
 	}
-	s.after(there, nil, func() {
-		if r.p.dead && r.p.cut {
-			s.hurt(faultCrashCut)
-			return
+	s.after(there, nil, r.arrives)
+}
+
+// fails tells the caller after a while that the call has failed.
+func (r *request) fails(after int64, class store.Class) {
+	r.disk.s.after(after, r.p, func() { r.bad(store.Errorf(class, r.name, "%w", errLost)) })
+}
+
+// arrives does at the store what the request asks for.
+func (r *request) arrives() {
+	d, s := r.disk, r.disk.s
+	if r.p.dead && r.p.cut {
+		s.hurt(faultCrashCut)
+		return
+	}
+	if s.now < d.away {
+		if r.fate == fine {
+			s.hurt(faultStoreAway)
+			r.fails(r.back, store.Away)
 		}
-		if s.now < d.away {
-			if r.fate == fine {
-				s.hurt(faultStoreAway)
-				fails(back, store.Away)
-			}
-			return
-		}
-		r.exec(func() {
-			if r.fate == fine {
-				s.after(back, r.p, r.ok)
-			}
-		})
-	})
+		return
+	}
+	r.exec(r.done)
+}
+
+// done sends the answer on its way.
+func (r *request) done() {
+	if r.fate == fine {
+		r.disk.s.after(r.back, r.p, r.ok)
+	}
 }
 
 // draw decides the fate of a call that is no commit.
@@ -151,22 +164,24 @@ func (d *disk) lock(k fenceKey) *lock {
 	return l
 }
 
-// hold runs do with the fence of a lane locked; do lets go of it by calling the function that it is given.
-func (d *disk) hold(k fenceKey, do func(release func())) {
-	l := d.lock(k)
+// hold runs do with the fence of a lane locked; do has to release the lock.
+func (l *lock) hold(do func(*lock)) {
 	if l.held {
-		l.waiting = append(l.waiting, func() { d.hold(k, do) })
+		l.waiting = append(l.waiting, func() { l.hold(do) })
 		return
 	}
 	l.held = true
-	do(func() {
-		l.held, l.orphan = false, false
-		for !l.held && len(l.waiting) > 0 {
-			next := l.waiting[0]
-			l.waiting = l.waiting[1:]
-			next()
-		}
-	})
+	do(l)
+}
+
+// release unlocks the fence for the next that waits for it.
+func (l *lock) release() {
+	l.held, l.orphan = false, false
+	for !l.held && len(l.waiting) > 0 {
+		next := l.waiting[0]
+		l.waiting = l.waiting[1:]
+		next()
+	}
 }
 
 // holdAll runs do when no fence of the node is locked.
@@ -184,74 +199,90 @@ func (d *disk) holdAll(node model.NodeID, do func()) {
 	do()
 }
 
+// transaction is a batch on its way to the store.
+type transaction struct {
+	request
+
+	batch  *store.Batch
+	takes  int64 // how long the store needs for it
+	orphan bool  // its sender will not wait for it
+	lock   *lock // of the fence of its lane
+	res    store.Committed
+	err    error
+}
+
 // commit sends a batch.
 func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error)) {
 	s := d.s
-	sent := b.Clone() // what is on its way to the store does not change when the lane goes on and uses the memory again
-	var res store.Committed
-	var err error
-	r := &request{p: p, name: "commit", ok: func() { reply(res, err) }, bad: func(e error) { reply(store.Committed{}, e) }}
-	takes := int64(0)
-	orphan := false
+	x := &transaction{batch: b.Clone()} // the lane uses the memory of its batch again
+	x.p, x.name, x.exec = p, "commit", x.begin
+	x.ok, x.bad = func() { reply(x.res, x.err) }, func(e error) { reply(store.Committed{}, e) }
 	switch {
-	case d.timesOut(sent):
-		r.fate = lostRequest
+	case d.timesOut(x.batch):
+		x.fate = lostRequest
 	case s.healed:
 	case s.chance(s.plan.commitFails):
-		r.fate, r.class = failsBefore, store.Retryable
+		x.fate, x.class = failsBefore, store.Retryable
 		s.hurt(faultCommitRetryable)
 		if s.chance(0.5) {
-			r.class = store.Away
+			x.class = store.Away
 			s.hurt(faultCommitAway)
 		}
 	case s.chance(s.plan.commitUnknown):
-		orphan = true
+		x.orphan = true
 		switch s.pick(5) {
 		case 0:
-			r.fate = lostRequest
+			x.fate = lostRequest
 			s.hurt(faultUnknownLost)
 		case 1:
-			r.fate = lostReply
+			x.fate = lostReply
 			s.hurt(faultUnknownApplied)
 		case 2, 3: // begins in time, and takes long
-			r.fate = lostReply
-			takes = s.between(0, 2*s.plan.slow)
+			x.fate = lostReply
+			x.takes = s.between(0, 2*s.plan.slow)
 			s.hurt(faultUnknownApplied)
 		case 4:
-			r.fate = late
+			x.fate = late
 		}
 	case s.chance(s.plan.commitSlow):
-		takes = s.between(0, s.plan.slow)
+		x.takes = s.between(0, s.plan.slow)
 		s.hurt(faultCommitSlow)
 	}
-	k := fenceKey{sent.Lane.Node, sent.Lane.Lane}
-	r.exec = func(done func()) {
-		d.hold(k, func(release func()) {
-			d.lock(k).orphan = orphan
-			finish := func() {
-				if p.dead && p.cut && takes > 0 {
-					err = store.Errorf(store.Unknown, "commit", "rolled back") // nobody hears it
-				} else {
-					res, err = d.apply(sent)
-					if r.fate == late || (orphan && takes > 0) {
-						if err == nil {
-							s.hurt(faultLateLanded)
-						} else if store.ClassOf(err) == store.Fenced {
-							s.hurt(faultLateExcluded)
-						}
-					}
-				}
-				done()
-				release()
-			}
-			if takes == 0 {
-				finish()
-			} else {
-				s.after(takes, nil, finish)
-			}
-		})
+	d.call(&x.request)
+}
+
+// begin has the transaction wait for the lock of its fence.
+func (x *transaction) begin(func()) {
+	x.disk.lock(fenceKey{x.batch.Lane.Node, x.batch.Lane.Lane}).hold(x.locked)
+}
+
+// locked lets the transaction take its time.
+func (x *transaction) locked(l *lock) {
+	x.lock, l.orphan = l, x.orphan
+	if x.takes == 0 {
+		x.finish()
+	} else {
+		x.disk.s.after(x.takes, nil, x.finish)
 	}
-	d.call(r)
+}
+
+// finish commits the transaction and answers.
+func (x *transaction) finish() {
+	s := x.disk.s
+	if x.p.dead && x.p.cut && x.takes > 0 {
+		x.err = store.Errorf(store.Unknown, "commit", "rolled back") // its sender is gone
+	} else {
+		x.res, x.err = x.disk.apply(x.batch)
+		if x.fate == late || (x.orphan && x.takes > 0) {
+			if x.err == nil {
+				s.hurt(faultLateLanded)
+			} else if store.ClassOf(x.err) == store.Fenced {
+				s.hurt(faultLateExcluded)
+			}
+		}
+	}
+	x.done()
+	x.lock.release()
 }
 
 // apply commits a batch, in the store and in the ledger.
@@ -358,11 +389,11 @@ func (d *disk) refence(p *proc, ref store.LaneRef, reply func(epoch, landed int6
 	d.call(&request{
 		p: p, name: "refence", fate: d.draw(faultRefenceFails, faultRefenceLost, false),
 		exec: func(done func()) {
-			k := fenceKey{ref.Node, ref.Lane}
-			if l := d.lock(k); l.held && l.orphan {
+			held := d.lock(fenceKey{ref.Node, ref.Lane})
+			if held.held && held.orphan {
 				d.s.hurt(faultLateWaited)
 			}
-			d.hold(k, func(release func()) {
+			held.hold(func(l *lock) {
 				epoch, landed, err = d.mem.Refence(background, ref)
 				if err == nil {
 					d.s.did(opRefence)
@@ -373,7 +404,7 @@ func (d *disk) refence(p *proc, ref store.LaneRef, reply func(epoch, landed int6
 				if d.s.opts.Trace {
 					d.s.logf("store    refence of %s: epoch %d, landed %d, %v", d.s.ledger.name(ref.Node), epoch, landed, err)
 				}
-				release()
+				l.release()
 				done()
 			})
 		},

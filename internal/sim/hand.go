@@ -134,7 +134,6 @@ func (h *hand) execute(c *model.Claim) {
 	j := &job{h: h, claim: *c, canceled: c.Canceled}
 	h.held[c.Ref] = j
 	s.claims[c.Ref].begun = true
-	s.claims[c.Ref].late = expired(c, h.p.now()) && s.timedOut(c.Ref)
 	s.executing(c.Ref)
 	s.did(opExecuted)
 	w := workOf(c.Input)

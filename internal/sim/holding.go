@@ -38,6 +38,7 @@ type doing struct {
 	section string     // that it is made in
 	sender  model.Address
 
+	named   bool // it has a request id
 	stored  bool
 	applied bool
 	order   int
@@ -72,7 +73,7 @@ func (l *ledger) meant(m *model.Message) *doing {
 		l.doings[d.id] = x
 	}
 	if m.RequestID != "" {
-		l.requested[m.RequestID] = d.id
+		l.requested[m.RequestID], x.named = d.id, true
 	}
 	return x
 }
@@ -136,6 +137,7 @@ func (l *ledger) entities(b *store.Batch) {
 			l.fail("L7: a batch writes the row of %s %d times", n.address.name, rows)
 		}
 		if n.row.Version == before.Version && n.state == nil { // what came into being and went leaves no row
+			t.rowless, t.came = true, l.came(b, n)
 			path, _ := l.path(n, t, nil, nil, nil)
 			l.follow(b, n, path, t)
 		}
@@ -148,9 +150,14 @@ func (l *ledger) entities(b *store.Batch) {
 
 // traces is what a batch tells of calls of an entity, by deed.
 type traces struct {
+	life    int64 // epoch of the node that commits
 	answers map[uint64]model.Answer
 	// taken are deeds that leave the mailbox.
 	taken []uint64
+	// rowless tells that the batch writes no row of the entity. Then came are the deeds whose
+	// messages and requests it consumes.
+	rowless bool
+	came    []uint64
 	// applied are the deeds that the batch applies, in order.
 	applied []uint64
 }
@@ -165,7 +172,7 @@ func (l *ledger) answers(m *model.Message) *sending {
 
 // traces collects what callers of an entity are told by a batch.
 func (l *ledger) traces(b *store.Batch, n *holding) *traces {
-	t := &traces{answers: map[uint64]model.Answer{}}
+	t := &traces{life: l.nodes[b.Lane.Node].epoch, answers: map[uint64]model.Answer{}}
 	for i := range b.Requests {
 		r := &b.Requests[i]
 		id, ok := l.requested[r.ID]
@@ -186,6 +193,28 @@ func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 		}
 	}
 	return t
+}
+
+// came are the deeds whose messages and requests to an entity a batch consumes.
+func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
+	note := func(m *model.Message) {
+		if m.Kind == model.MessageCall && m.To == n.address.name {
+			d, _ := deedOf(m.Input)
+			ids = append(ids, d.id)
+		}
+	}
+	for _, k := range b.Inbox {
+		if row := l.inbox[k.ID]; row != nil {
+			note(&row.Message)
+		}
+	}
+	for _, c := range b.Cursors {
+		rows := l.channel(c.To, c.From).rows
+		for i := c.Prev; i < min(c.Next, int64(len(rows))); i++ {
+			note(&rows[i].Message)
+		}
+	}
+	return ids
 }
 
 // mailbox takes in the items of an entity that a batch stores and takes. Those that it takes are returned.
@@ -280,9 +309,13 @@ func overlap(before []*handover, h *handover) bool {
 	})
 }
 
-// fits reports whether a batch tells what came of the calls of a hand-over that changes something.
+// fits reports whether a batch tells what came of the calls of a hand-over that changes something. A
+// node commits only what it has handed over itself: the hand-overs of those before it are lost.
 func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
-	changed, told := false, h.base != nil || h.end != nil // which is to be found in the row
+	if h.life != t.life {
+		return false
+	}
+	changed, told := false, !t.rowless && (h.base != nil || h.end != nil) // it is in the row
 	for i := range h.calls {
 		c := &h.calls[i]
 		changed = changed || c.changed
@@ -290,11 +323,15 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 		if d == nil || (d.applied || d.refused) && c.changed || slices.ContainsFunc(n.box, func(it model.MailboxItem) bool { return itemDeed(&it) == c.id }) {
 			return false
 		}
-		told = told || slices.Contains(t.taken, c.id)
+		told = told || slices.Contains(t.taken, c.id) || slices.Contains(t.came, c.id)
+		if t.rowless && (h.base != nil || h.end != nil) && d.sender.IsZero() && !d.named {
+			told = true // such a call leaves no trace in the store
+		}
+		a, answered := t.answers[c.id]
+		told = told || answered
 		if d.oneWay || d.brief {
 			continue
 		}
-		a, answered := t.answers[c.id]
 		told = true
 		if !answered || !a.Output.Equal(c.result.Output) || (a.Failure == nil) != (c.result.Failure == nil) {
 			return false

@@ -25,11 +25,11 @@ type incarnation struct {
 	ended    bool
 	lost     bool // its lease, or its fence
 	label    string
-	board    *board   // nil when there are no tasks
-	purse    *purse   // nil where nodes do not lend each other slots
-	alive    []string // the nodes that have a lease, as of the last renewal
-	ticks    int      // number of the last tick that was set
-	tickAt   int64    // when it is due
+	board    *board         // nil when there are no tasks
+	purse    *purse         // nil where nodes do not lend each other slots
+	alive    []model.NodeID // the nodes that have a lease, as of the last renewal
+	ticks    int            // number of the last tick that was set
+	tickAt   int64          // when it is due
 	swept    store.DeadPlace
 	looked   int64 // when it saw for the first time who else there is
 	keeps    bool  // its lanes were told to delete nothing because of its age
@@ -301,7 +301,7 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 		if err == nil {
 			inc.alive = inc.alive[:0]
 			for i := range v.Members {
-				inc.alive = append(inc.alive, v.Members[i].ID.String())
+				inc.alive = append(inc.alive, v.Members[i].ID)
 			}
 			if s.gates {
 				inc.viewed(&v)

@@ -350,7 +350,7 @@ func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 }
 
 // Alive is for both machines; see loan.Node.
-func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node.String()) }
+func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node) }
 
 // LookAround is for both machines.
 func (u *purse) LookAround() { seatLife{u.inc}.LookAround() }

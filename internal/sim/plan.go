@@ -80,6 +80,7 @@ func (s *Sim) drawPlan() {
 		DrainWait:     oneOf(s, 100*time.Millisecond, 500*time.Millisecond),
 		QuarantineFor: oneOf(s, 200*time.Millisecond, 600*time.Millisecond),
 	}
+	p.lane.MaxPutOff = 8
 	if s.chance(0.1) {
 		p.lane.Limits.Signals = 2
 	}

@@ -147,7 +147,7 @@ func (s *Sim) executing(ref model.ClaimRef) {
 			}
 			for _, h := range p.hands {
 				for _, o := range h.refs() {
-					if c := s.claims[o]; !c.late && s.ledger.nodes[c.maker].alive && slices.Contains(c.permits, res) && !s.decided(c.maker, s.claims[ref].maker, o) {
+					if c := s.claims[o]; s.ledger.nodes[c.maker].alive && slices.Contains(c.permits, res) && !s.decided(c.maker, s.claims[ref].maker, o) {
 						list = append(list, fmt.Sprintf("claim %d of %s by %s", o.Claim, o.TaskRef, h.offer.Name))
 					}
 				}
@@ -157,19 +157,6 @@ func (s *Sim) executing(ref model.ClaimRef) {
 			s.fail("D1: claim %d of %s begins, and limit %s is held by %v, at most %d", ref.Claim, ref.TaskRef, res, list, most)
 		}
 	}
-}
-
-// expired reports whether the time of an attempt is up.
-func expired(c *model.Claim, now model.Time) bool {
-	return c.Deadline != 0 && c.Deadline <= now || c.Spec.Silence > 0 && c.Claimed.Add(c.Spec.Silence) <= now
-}
-
-// timedOut reports whether the node that made a claim has given up on it already. The commit of the claim may have taken
-// longer than the attempt has time: then the worker is handed the claim and told to stop in the same moment, and what
-// the claim held is free. No limit counts a body that begins so late.
-func (s *Sim) timedOut(ref model.ClaimRef) bool {
-	n := s.ledger.nodes[s.claims[ref].maker]
-	return n != nil && n.inc != nil && n.inc.board != nil && n.inc.board.keeper != nil && n.inc.board.keeper.let[ref.TaskRef] == nil
 }
 
 // decided reports whether a claim has ended by what its node has decided, and the same node has made the claim that begins: of two lanes of a node, one may be told to stop a body after the other has

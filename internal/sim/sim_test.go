@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	seedCount   = flag.Int("seeds", 0, "number of seeds to simulate; 2,800, or 100 under the race detector")
+	seedCount   = flag.Int("seeds", 0, "number of seeds to simulate; 6,000, or 100 under the race detector")
 	firstSeed   = flag.Uint64("seed", 1, "first seed")
 	seedStep    = flag.Uint64("step", 1, "from one seed to the next: in -seed=5 -step=6 there are tasks, limits and breakers")
 	maxFailures = flag.Int64("failures", 10, "number of failed seeds after which to stop")
@@ -24,14 +24,14 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *seedCount == 0 {
-		*seedCount = 2800
+		*seedCount = 6000
 		if underRace {
 			*seedCount = 100
 		}
 	}
 	// Many short lives, and nothing that stays: collect when there is much to collect.
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(64 << 20)
+	debug.SetMemoryLimit(256 << 20)
 	goleak.VerifyTestMain(m)
 }
 
@@ -64,7 +64,7 @@ func TestSeeds(t *testing.T) {
 	if stats.Faults() < 50*stats.Seeds {
 		t.Errorf("%d faults in %d seeds are fewer than 50 each", stats.Faults(), stats.Seeds)
 	}
-	if *seedCount >= 1000 && *seedStep == 1 {
+	if *seedCount >= 2500 && *seedStep == 1 {
 		for _, name := range stats.Missing() {
 			t.Errorf("%s never happened", name)
 		}
@@ -176,6 +176,26 @@ func TestKnownSeedsOfLending(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfHardships simulates those again that have found something while a fault lasted.
+func TestKnownSeedsOfHardships(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		5296,  // the simulated clock of a node kept the time of the machine
+		6384,  // the oracle took a request that was refused twice for one with two answers
+		4971,  // the oracle believed calls of an entity to be durable that the node had undone
+		15542, // a lane did nothing but put off a flood, and a neighbour starved
+		23572, // deadlines of two tasks met in each batch, and the store refused one
+		16406, // a node that had stood still during a small jump fenced a live one
+		899,   // a claim was handed over whose time was up, and its permit had gone to the next
+		28654, // the claim of a task met the claim of a poisoned one in each batch
+		12865, // a run was overlooked because of a start that was refused
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestCalm simulates without any fault.
 func TestCalm(t *testing.T) {
 	t.Parallel()
@@ -186,12 +206,14 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameTrace runs every seed twice: nothing may depend on chance, such as the order of a map.
+// TestSameSeedSameTrace runs seeds with and without a readable trace, which must not change them.
+// TestSeeds runs every 50th of its seeds twice, because chance, such as the order of a map, must not
+// change them either.
 func TestSameSeedSameTrace(t *testing.T) {
 	t.Parallel()
-	for seed := range fewer(200) {
+	for seed := range fewer(30) {
 		first, err1 := Run(seed, Options{})
-		second, err2 := Run(seed, Options{Trace: seed%10 == 0})
+		second, err2 := Run(seed, Options{Trace: true})
 		if first.Hash != second.Hash || (err1 == nil) != (err2 == nil) || first.Stats != second.Stats {
 			t.Errorf("seed %d: hash %016x, then %016x", seed, first.Hash, second.Hash)
 		}
@@ -202,7 +224,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 func TestSeedsDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[uint64]uint64{}
-	for seed := range fewer(50) {
+	for seed := range fewer(20) {
 		r, err := Run(seed, Options{})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -256,7 +257,11 @@ func (l *ledger) updateAnswered(b *store.Batch, r *run, e *model.Event) {
 
 // reply notes an answer that is remembered: there is only one to a request.
 func (l *ledger) reply(r *store.Reply) {
-	if old, ok := l.replies[r.RequestKey]; ok && old != string(r.Body) {
+	old, ok := l.replies[r.RequestKey]
+	if ok && strings.HasPrefix(r.ID, model.RefusedIDs) {
+		return // the same row was put and refused again: the first refusal stays
+	}
+	if ok && old != string(r.Body) {
 		l.fail("I16: request %s of %s has two answers", r.ID, r.Address)
 	}
 	if id, ok := l.requested[r.ID]; ok {

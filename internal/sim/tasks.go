@@ -167,7 +167,6 @@ type claimed struct {
 	maker    model.NodeID
 	permits  []rule.Resource // the limits that it holds, where nodes share them
 	begun    bool            // its worker has been handed it
-	late     bool            // that was after its node had timed it out
 	reported bool            // a report has ended it
 	unsure   bool            // perhaps one has: its task was to be canceled
 }

@@ -144,6 +144,9 @@ func (l *Lane) asideLanded(b *building) {
 	}
 	if len(b.asides) > 0 {
 		a.until = 0
+		if len(a.requests) == 0 && !slices.ContainsFunc(a.pairs, (*pair).damaged) {
+			a.alone = false // the next ones may go together again
+		}
 	}
 }
 

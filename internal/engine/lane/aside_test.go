@@ -370,3 +370,37 @@ func TestSetAsideIsSplit(t *testing.T) {
 		t.Errorf("%d dead letters, want 2", n)
 	}
 }
+
+// Messages that were refused together are set aside one by one. Later ones go
+// together again.
+func TestSetAsideTogetherAgain(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	r.join(1)
+	a := in(0, 0)
+	r.began(a)
+	most, refusing := 0, true
+	r.refuse = func(b *store.Batch) error {
+		if len(b.Deferred) > 1 && refusing {
+			return store.Errorf(store.Refused, "commit", "injected")
+		}
+		most = max(most, len(b.Deferred))
+		return nil
+	}
+
+	for want := 3; want <= 6; want += 3 {
+		f.sendsDamaged(0, nil, nil, nil)
+		for range 4 {
+			r.l.MailWaits()
+			r.settle()
+			r.pass(61 * time.Second)
+		}
+		if n := len(r.letters()); n != want {
+			t.Errorf("%d dead letters, want %d", n, want)
+		}
+		refusing = false
+	}
+	if most != 3 {
+		t.Errorf("at most %d were set aside in a batch, want 3", most)
+	}
+}

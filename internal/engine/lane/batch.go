@@ -22,8 +22,9 @@ type building struct {
 	data    map[datumKey]int // where the value of a task is in the batch; nil when there is none
 	bytes   int
 
-	requests []model.RunID // rows of the inbox that are moved out of the way; see aside.go
-	asides   []Aside       // what is moved out of the way
+	proposals int           // of the board that were applied one per batch; see Lane.apart
+	requests  []model.RunID // rows of the inbox that are moved out of the way; see aside.go
+	asides    []Aside       // what is moved out of the way
 }
 
 type effectKind uint8

@@ -27,6 +27,9 @@ func (l *Lane) refused(now model.Time, err error) {
 		l.asideRefused(now, l.flight)
 	}
 	rest := l.undo(now)
+	if len(first) > 1 {
+		l.apart = proposals(first) + proposals(rest)
+	}
 
 	var chunks []chunk
 	switch {
@@ -42,9 +45,31 @@ func (l *Lane) refused(now model.Time, err error) {
 	l.applyAgain(chunks, rest)
 }
 
-// split deals with a batch that the store did not take in time, again and again, and that cannot land any more: the lane applies
-// its inputs again in halves, of which each needs less time. It reports false when the batch has a single input and must be sent
-// as it is.
+// proposal reports whether the board has asked for the input: a claim, or a deadline. When the lane
+// drops a batch, it tells the board anew how its tasks stand. So a proposal in the batch has no
+// effect when the lane applies it again, and the board makes it once more.
+func (in *input) proposal() bool { return in.kind == inClaim || in.kind == inExpire }
+
+func proposals(inputs []*input) (n int) {
+	for _, in := range inputs {
+		if in.proposal() {
+			n++
+		}
+	}
+	return n
+}
+
+// staysApart reports whether a proposal has to wait for the next batch. Proposals of a refused
+// batch have no effect when the lane applies them again in halves, so the halves never show which
+// of them is the poison. The board would make all of them at once again. So the next ones go one
+// per batch.
+func (l *Lane) staysApart(in *input) bool {
+	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
+}
+
+// split deals with a batch that the store did not take in time, again and again, and that cannot
+// land. The lane applies its inputs again in halves, and each half needs less time. It reports
+// false when the batch has a single input and must be sent as it is.
 func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
 	if len(first) == 0 && len(l.flight.asides) > 1 { // it moves what cannot be read: the next ones move one row each
@@ -107,6 +132,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		if e.read != nil {
 			e.activating, e.read, e.tail = false, nil, nil // what it waited for does not come
 			unheld = append(unheld, e)
+		} else if e.overlooked {
+			unheld = append(unheld, e)
 		}
 		l.forget(e)
 		for _, id := range e.tasks.ids(nil) {
@@ -115,7 +142,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 			e.tasks.set(id, p)
 		}
 	}
-	for i := range slices.Backward(b.effects) { // whoever had a run last has it again
+
+	for i := range slices.Backward(b.effects) { // the last worker of a run has it again
 		switch f := &b.effects[i]; {
 		case f.kind == effEvict && f.heard:
 			f.entry.evicting, f.entry.wanted = false, false
@@ -124,6 +152,7 @@ func (l *Lane) rollback(now model.Time, b *building) {
 			l.holdAgain(f.entry, &f.call)
 		}
 	}
+
 	for _, e := range unheld {
 		l.dispatch(now, e) // unless whoever had it has it again
 	}
@@ -345,7 +374,8 @@ func (l *Lane) cureWake() model.Time {
 	return t
 }
 
-// applyPoisoned deals with an input for a quarantined address: people are told, also those who give orders by way of another process; other messages are put off, timers
+// applyPoisoned deals with an input for a quarantined address: callers are told, also those in
+// other processes; other messages are put off, timers
 // stay where they are.
 func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 	blocked := fault.New(fault.Blocked, "execution %s %s", e.address, e.poison)
@@ -371,7 +401,7 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),
 		})
 	case in.pair != nil && !in.pair.next(in):
-	case in.orders() && !in.told && e.sure(in):
+	case in.orders() && !in.told && (!in.once() || e.sure(in)):
 		l.refuseOrder(e, in, wayOut(in.message, blocked))
 		return
 	case in.pair != nil || !in.inbox.IsZero():
@@ -381,18 +411,4 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: wayOut(in.message, blocked)})
 	}
 	l.done(in)
-}
-
-// putOff moves a message for a quarantined address out of the way of those behind it, to be tried again later.
-func (l *Lane) putOff(now model.Time, e *entry, in *input) {
-	b := l.open
-	l.touch(b, e)
-	row := store.InboxRow{Shard: e.shard.id, ID: in.inbox, Message: *in.message, NotBefore: now.Add(l.cfg.QuarantineFor)}
-	if in.pair != nil {
-		row.ID = l.cfg.NewRun()
-		in.pair.consume(l, in)
-	}
-	b.batch.Deferred = append(b.batch.Deferred, row)
-	b.inputs = append(b.inputs, in)
-	b.bytes += rowBytes + in.message.Size()
 }

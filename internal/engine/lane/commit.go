@@ -71,7 +71,7 @@ func (l *Lane) Committed(now model.Time, res store.Committed, err error) {
 			r.at = now.Add(backoff(r.attempts - 3))
 		}
 	case store.Away: // whatever its size: a smaller batch would not be stored either
-		r.stage, r.at = stageResend, now.Add(backoff(r.attempts))
+		l.away(now, stageResend, err)
 	case store.Unknown:
 		r.stage, r.at = stageRefence, 0
 	case store.Refused:
@@ -116,7 +116,7 @@ func (l *Lane) Refenced(now model.Time, epoch, landed int64, err error) {
 		// Whether or not the fence has moved: asking again moves it once more. The epoch is only raised by a fence that
 		// stands at ours, so an unknown outcome leaves us fenced by ourselves; the node then starts over.
 		r.attempts++
-		r.stage, r.at = stageRefence, now.Add(backoff(r.attempts))
+		l.away(now, stageRefence, err)
 	case landed == l.flight.batch.Number:
 		l.cfg.Ref.Epoch = epoch
 		l.verify(now)
@@ -172,6 +172,7 @@ func (l *Lane) Verified(now model.Time, rows []*store.Execution, err error) {
 // landed goes on after a batch has been committed.
 func (l *Lane) landed(now model.Time, res store.Committed) {
 	l.recovery.over()
+	l.farewells = 0
 	b := l.flight
 	l.widen(b)
 	for _, x := range res.Existing {
@@ -225,9 +226,15 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 // die ends the lane: it is not the owner of anything any more (L5). Whoever waits is told to ask again, of whoever is; with the same request
 // id, because what was in flight may have landed.
 func (l *Lane) die(err error) {
-	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
+	l.end(fault.New(fault.Unavailable, "this node lost its lease: %w", err), "the node lost its lease")
+}
+
+// end ends the lane. Workers hear why.
+func (l *Lane) end(dead error, why string) {
+	l.dead = dead
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts}
 	fail := func(in *input) {
+		l.unstored.add(in)
 		if in.kind == inReport {
 			l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
 		}
@@ -243,7 +250,8 @@ func (l *Lane) die(err error) {
 		}
 		for i := range b.effects {
 			if f := &b.effects[i]; f.kind == effEvict && !f.heard {
-				f.call.Reason = "the node lost its lease" // whether or not it is true any more: nobody else will tell the worker
+				// whether or not it is true any more: nobody else will tell the worker
+				f.call.Reason = why
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
 		}
@@ -256,7 +264,7 @@ func (l *Lane) die(err error) {
 			fail(in)
 		}
 		l.refuseReports(e)
-		l.letGoNow(e, "the node lost its lease")
+		l.letGoNow(e, why)
 		l.askAgain(e)
 	}
 	if l.flight != nil {

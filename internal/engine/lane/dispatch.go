@@ -207,7 +207,7 @@ func noWorker(e *entry) model.Reason {
 // activateFresh hands over a run that has just begun: there is nothing to read.
 func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if e.run() == run {
-		e.starting, e.fresh = false, false
+		e.starting, e.fresh, e.overlooked = false, false, false
 	}
 	if len(e.backlog) > 0 {
 		l.schedule(e)
@@ -306,6 +306,9 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 			l.activateLoaded(now, e, *e.read)
 		}
 	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
+	case hasKind(events, model.EventSignalDropped):
+		l.unstrand(e) // code that was blocked by the signal may go on now
+		l.dispatch(now, e)
 	case e.x.Blocked == nil || resumed: // whoever can continue a blocked one may have come while it was paused
 		l.dispatch(now, e)
 	}

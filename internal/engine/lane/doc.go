@@ -13,7 +13,7 @@
 //	    is dropped and read again, and the kept inputs are applied again in their order, in halves, until the one that
 //	    is refused stands alone: its address is quarantined, all others commit (see careful.go).
 //	L4  An unknown commit is never repeated and never read back before the lane's fence has been moved to a fresh epoch.
-//	L5  A lane that has been fenced does nothing more.
+//	L5  A lane that has been fenced, or that has given up on the store while its node stops, does nothing more.
 //	L6  One address never starves the others: it takes at most a fixed number of inputs per batch; the rest waits in its own
 //	    bounded backlog.
 //	L7  Bytes held are bounded: a full lane says so, and takes no input and fires no timer until it has room.

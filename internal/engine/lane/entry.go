@@ -49,6 +49,7 @@ type entry struct {
 	read       *[]model.Event // has been read, and waits for what is on its way to the store
 	unserved   bool           // waits for a worker to offer its workflow
 	inLine     bool           // waits for room in memory
+	overlooked bool           // a page has shown another run that can go on
 	weight     int            // bytes of the room that it takes
 	bare       bool           // it has been read, and has no tasks
 	asleep     *model.Reason  // why it was paused when its state was dropped
@@ -115,6 +116,7 @@ func (l *Lane) setRun(e *entry, x *core.Execution) {
 // forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
 func (l *Lane) forget(e *entry) {
 	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming, e.posted, e.written = nil, false, false, false, nil, 0, false, nil
+	e.overlooked = false
 	e.version++
 	if e.isEntity() {
 		l.forgetEntity(e)

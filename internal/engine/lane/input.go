@@ -186,6 +186,8 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		return false
 	case e.served >= l.cfg.PerKey || l.batchFull():
 		return false
+	case l.staysApart(in):
+		return false
 	case in.early(e):
 		return false
 	}
@@ -323,6 +325,10 @@ func (l *Lane) serveBacklog(now model.Time) {
 
 // apply decides what an input does and puts it into the open batch.
 func (l *Lane) apply(now model.Time, e *entry, in *input) {
+	if l.apart > 0 && in.proposal() && !l.recovery.careful() {
+		l.apart--
+		l.open.proposals++
+	}
 	if e.poison != nil && in.kind != inExpired && !in.forced() { // a row goes whatever is in it
 		l.applyPoisoned(now, e, in)
 		return

@@ -39,8 +39,11 @@ type Config struct {
 	TimerHorizon  time.Duration // how far ahead timers are read; 30 s
 	DrainWait     time.Duration // how long a shard that is given up waits for running steps; 5 s
 	QuarantineFor time.Duration // until a quarantined address is tried again; 1 min
-	Retention     time.Duration // how long closed runs are kept that have no time of their own; nothing is removed when it is 0
-	RetainEvery   time.Duration // between two looks for runs to remove, or up to a half less; 1 min
+	// MaxPutOff is how many messages a lane puts off within QuarantineFor. Further ones wait longer,
+	// by another QuarantineFor per MaxPutOff; 1,000.
+	MaxPutOff   int
+	Retention   time.Duration // how long closed runs are kept that have no time of their own; nothing is removed when it is 0
+	RetainEvery time.Duration // between two looks for runs to remove, or up to a half less; 1 min
 }
 
 func (c *Config) withDefaults() {
@@ -72,6 +75,7 @@ func (c *Config) withDefaults() {
 	setD(&c.DrainWait, 5*time.Second)
 	setD(&c.QuarantineFor, time.Minute)
 	setD(&c.RetainEvery, time.Minute)
+	set(&c.MaxPutOff, 1000)
 	if c.Limits == (core.Limits{}) {
 		c.Limits = core.DefaultLimits
 	}
@@ -105,6 +109,8 @@ type Lane struct {
 	loads     loads
 	timers    window
 	mail      mailroom
+	delays    delays
+	apart     int // so many proposals of the board go one per batch; see staysApart
 	workers   workers
 	retention retention
 	waiters   map[model.Address][]waiter
@@ -125,6 +131,10 @@ type Lane struct {
 	now      model.Time
 	question question // for the board; its memory is used again
 	witness  witness  // only when it is watched
+
+	hurried   bool // the node stops, see Hurry
+	farewells int  // attempts since then that the store did not take
+	unstored  Unstored
 
 	out  Output
 	dead error

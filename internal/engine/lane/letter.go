@@ -56,6 +56,9 @@ func (l *Lane) decide(now model.Time, e *entry, in *input) (*core.Execution, cor
 		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}} // once more
 	}
 	if !in.aboutLetter() {
+		if d, busy := e.goesOn(m); busy {
+			return e.x, d
+		}
 		return core.Deliver(e.x, m, now, l.freshFor(m), l.cfg.Limits)
 	}
 	var letter *core.Letter

@@ -386,7 +386,8 @@ func (l *Lane) loadedRunnable(now model.Time, ld *Load, r LoadResult) {
 		}
 		if e := l.entry(h.Address); e != nil {
 			if e.known && e.run() != h.Run {
-				continue // has gone on in the meantime
+				e.overlooked = e.dirty() // else it has gone on in the meantime
+				continue
 			}
 			l.dispatch(now, e)
 		}

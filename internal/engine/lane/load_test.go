@@ -361,3 +361,37 @@ func testReadIsOvertaken(t *testing.T, continued bool) {
 	r.wantEvents(a, "signal_received s", "step_completed x")
 	r.wantHolder(a, 2)
 }
+
+// A start assumes that its address is unused. Its run is in memory while a page of runnable runs
+// shows the one that is in the store. The store refuses the batch because of another row, so it does
+// not say that the start has met a run. The lane has to remember what the page has shown.
+func TestRunnableBehindAnAssumedStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })
+	r.join(1)
+	a, large := key("a"), key("large")
+	r.began(a)
+	r.restart()
+	r.join(1)
+	r.flush()
+
+	page := slices.IndexFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadRunnable })
+	slow := r.loads[page]
+	r.loads = slices.Delete(r.loads, page, page+1)
+
+	r.began(large) // takes all room: no input has a run read for a worker
+	r.start(a, "again")
+	r.start(key("other"), "other")
+	r.flush()
+	if r.commit == nil || len(r.commit.Starts) != 2 || !r.commit.Starts[0].IfAbsent {
+		t.Fatalf("in flight is %+v, want a start that assumes that there is no run", r.commit)
+	}
+
+	r.readOne(slow)
+	r.fail(store.Refused)
+	r.settle()
+	r.wantAnswer("again", "")
+	r.turn(large, model.Turn{Close: &model.Close{Status: model.Completed}})
+	r.settle()
+	r.wantHolder(a, 1)
+}

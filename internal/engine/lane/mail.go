@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -17,8 +19,9 @@ type mailroom struct {
 	served  []model.RunID              // those that were committed while the inbox was being read: the read may still show them
 	bytes   int                        // of the messages in all channels
 	reading bool
-	again   bool // mail was announced while the lane was reading, or had no room for it
-	more    bool // there may be mail behind the last page
+	again   bool          // mail was announced while the lane was reading, or had no room for it
+	more    bool          // there may be mail behind the last page
+	turn    model.ShardID // the next page begins with the messages for this shard
 	aside   aside
 }
 
@@ -203,8 +206,34 @@ func (l *Lane) MailWaits() {
 		return
 	}
 	l.mail.reading = true
+	shards, passed := l.mail.fromTurn(shards)
+	leaving = append(leaving, passed...) // only their requests are read
 	// Queries that wait for an answer stay in the inbox, before what is to be read.
 	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.foreign.bytes})
+}
+
+// fromTurn parts the shards into those whose messages are read now and those that have had
+// their turn. A page begins with the lowest shard, so a shard that always has a page full of
+// messages would keep messages of higher shards from being read.
+func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID) {
+	i, _ := slices.BinarySearch(shards, m.turn)
+	if i == len(shards) {
+		m.turn, i = 0, 0
+	}
+	return shards[i:], shards[:i]
+}
+
+// takeTurns decides with which shard the next page begins, behind a page of messages. It
+// reports whether the lane has to read the messages for the lower shards before it knows that
+// there are none.
+func (m *mailroom) takeTurns(rows []store.MessageRow, more bool) (again bool) {
+	if more && len(rows) > 0 {
+		m.turn = rows[len(rows)-1].To + 1
+		return false
+	}
+	again = m.turn > 0
+	m.turn = 0
+	return again
 }
 
 // mailBytes is how many bytes a page of messages has, and a page of requests.
@@ -243,6 +272,9 @@ func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
 	}
 	l.mail.served = nil
 	l.mail.more = r.MoreMail // read on when some of it has been committed
+	if l.mail.takeTurns(r.Messages, r.MoreMail) {
+		l.mail.again = true
+	}
 	l.readOn()
 }
 
@@ -283,7 +315,7 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 	again := in.kind == inAnswered && !query       // is remembered
 	switch {
 	case in.message.Kind == model.MessageNothing || in.message.RequestID == "":
-	case in.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well
+	case in.misused || d.Misused || in.told && in.requests() || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well
 		if !in.message.Keep { // else nobody waits
 			l.remember(b, e, model.RefusedIDs+in.inbox.String(), &d.Answer, nil)
 		}
@@ -305,8 +337,11 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 	}
 }
 
-// temporary reports whether a refusal is no outcome: there was no room, and the same request may find some later. It is not remembered under the id of the request.
-func temporary(f *model.Failure) bool { return f != nil && f.Kind == fault.Exhausted.String() }
+// temporary reports whether a refusal is no outcome: there was no room, or the code of the run goes on, and the same request may
+// succeed later. It is not remembered under the id of the request.
+func temporary(f *model.Failure) bool {
+	return f != nil && (f.Kind == fault.Exhausted.String() || f.Type == model.FailureBusy)
+}
 
 // bury keeps a refused request as a dead letter: a row of the inbox that never comes to its turn. One that found no room is tried again.
 func (l *Lane) bury(b *building, e *entry, refused *model.Message, why *model.Failure) {

@@ -311,3 +311,44 @@ func TestInboxReadTwice(t *testing.T) {
 	r.settle()
 	r.wantEvents(a, "signal_received s")
 }
+
+// A shard for which messages come faster than the lane can take them does not keep those for
+// the other shards from being read.
+func TestMailForOneShardDoesNotStarveOthers(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	r.join(2)
+	busy, quiet := in(0, 0), in(2, 0)
+	r.began(busy)
+	r.began(quiet)
+	const page = 500
+	last := 2 * page
+	f.sends(signals(busy, 1, last)...)
+	f.sends(model.Message{Kind: model.MessageSignal, To: quiet, Name: "quiet"})
+
+	commits := 0
+	r.refuse = func(b *store.Batch) error {
+		taken := 0
+		for i := range b.Cursors {
+			switch c := &b.Cursors[i]; c.To {
+			case 0:
+				taken = int(c.Next - c.Prev)
+			case 2:
+				r.refuse = nil
+				return nil
+			}
+		}
+		if commits++; commits > 100 {
+			t.Error("the message for another shard is not read")
+			r.refuse = nil
+			return nil
+		}
+		f.sends(signals(busy, last+1, last+taken)...)
+		last += taken
+		return nil
+	}
+	r.l.MailWaits()
+	r.settle()
+	r.wantEvents(quiet, "signal_received quiet")
+	t.Logf("after %d commits", commits)
+}

@@ -1,7 +1,10 @@
 package lane
 
 import (
+	"fmt"
+
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -34,4 +37,23 @@ func (l *Lane) tellDropped(e *entry, it *core.Item) {
 		return
 	}
 	l.reply(e.address, true, answer)
+}
+
+// goesOn refuses to skip or drop a signal while the code of the run may be about to take it. A worker that has been told news, or
+// that runs a step, may have begun something with the signal that nobody knows of yet.
+func (e *entry) goesOn(m *model.Message) (d core.Decision, busy bool) {
+	if m.Kind != model.MessageMailbox || m.Name != model.MailboxSkip && m.Name != model.MailboxDrop || e.x == nil {
+		return d, false
+	}
+	if e.worker == 0 || !e.busy && e.told >= e.x.Next-1 || e.x.FindSignal(m.ID) == nil {
+		return d, false
+	}
+
+	d.Answer = model.Answer{Run: e.run(), Status: e.x.Outcome.Status, Failure: &model.Failure{
+		Kind: fault.Conflict.String(), Type: model.FailureBusy,
+		Message: fmt.Sprintf("the code of %s goes on, or runs a step, and may be about to take signal %s: "+
+			"try again when it waits, or pause it and wait for the end of the step", m.To, m.ID),
+	}}
+
+	return d, true
 }

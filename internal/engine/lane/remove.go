@@ -157,9 +157,23 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *input) {
 	b.effects = append(b.effects, effect{kind: effGone, entry: e})
 }
 
-// orders reports whether the input is an order, and somebody in another process waits to hear what became of it.
+// orders reports whether a caller in another process waits for the answer to the input. The
+// lane refuses such an input while its address is quarantined, as it does for callers in its
+// own process.
 func (in *input) orders() bool {
-	return in.kind == inMessage && !in.inbox.IsZero() && in.message.Order() && !in.message.Node.IsZero() && !in.message.Keep
+	return in.kind == inMessage && !in.inbox.IsZero() && (in.message.Order() || in.requests()) && !in.message.Node.IsZero() && !in.message.Keep
+}
+
+// requests reports whether the message is a signal or another request that only adds to a run.
+// Its refusal is not remembered under its request id: the same request may succeed when the
+// quarantine is over.
+func (in *input) requests() bool {
+	switch in.message.Kind {
+	case model.MessageSignal, model.MessageSettle, model.MessagePause, model.MessageResume:
+		return true
+	default:
+		return false
+	}
 }
 
 // refuseOrder tells another process that its order cannot be carried out. An order whose refusal the store refuses is put off.

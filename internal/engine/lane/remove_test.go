@@ -378,3 +378,61 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	r.settle()
 	r.wantStatus(a, model.Terminated)
 }
+
+// A request of another process for what is quarantined is refused at once, too. The refusal is
+// not remembered under the id of the request: given again later, the same request takes effect,
+// once.
+func TestRequestsForWhatIsQuarantined(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("bad")
+	r.start(a, "one")
+	r.settle()
+	r.restart()
+	damaged := true
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if damaged && ld.Kind == lane.LoadRun && ld.Address == a {
+			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
+		}
+		return nil
+	}
+	r.join(1)
+	r.settle()
+
+	signal := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "signal"}
+	for _, m := range []model.Message{
+		signal,
+		{Kind: model.MessageSettle, To: a, Name: "p", RequestID: "promise"},
+		{Kind: model.MessagePause, To: a, RequestID: "pause"},
+	} {
+		id := r.putRow(m)
+		r.l.MailWaits()
+		r.settle()
+		k := store.RequestKey{Shard: a.Shard(shards), Address: a, ID: model.RefusedIDs + id.String()}
+		if answer := r.remembered(k); answer == nil || answer.Failure == nil || answer.Failure.Kind != fault.Blocked.String() || !strings.Contains(answer.Failure.Message, "cannot be decoded") {
+			t.Errorf("the %s is answered %+v, want a refusal with the reason", m.Kind, answer)
+		}
+		k.ID = m.RequestID
+		if answer := r.remembered(k); answer != nil {
+			t.Errorf("the refusal of the %s is remembered under its id", m.Kind)
+		}
+	}
+
+	damaged = false
+	r.pass(2 * time.Minute)
+	for range 2 {
+		r.putRow(signal)
+		r.l.MailWaits()
+		r.settle()
+	}
+	signals := 0
+	for _, e := range r.history(a, r.current(a).Start.Run) {
+		if e.Kind == model.EventSignalReceived {
+			signals++
+		}
+	}
+	if signals != 1 {
+		t.Errorf("the signal took effect %d times", signals)
+	}
+}

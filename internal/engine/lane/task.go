@@ -401,8 +401,12 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput) {
 	if t == nil || !t.Held || t.Claim != claim.claim {
 		return
 	}
+	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: run, ID: t.ID}, Claim: t.Claim}
+	if l.cfg.Board != nil && l.cfg.Board.Overdue(ref) {
+		return // its commit took longer than the attempt has time: it is about to time out
+	}
 	c := model.Claim{
-		Ref:  model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: run, ID: t.ID}, Claim: t.Claim},
+		Ref:  ref,
 		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since, Identity: e.x.Start.Identity,
 		Trace: cmp.Or(t.Spec.Trace, e.x.Start.Trace), Progress: claim.progress, Canceled: e.x.Alone() && e.x.Canceling != 0,
 	}

@@ -126,7 +126,7 @@ func Events() *rapid.Generator[model.Event] {
 			Run: runIDs().Draw(t, "run"), Status: statuses().Draw(t, "status"), Watcher: Links().Draw(t, "watcher"),
 			RequestID: Texts().Draw(t, "request"), Policy: policies().Draw(t, "policy"),
 			Position: Texts().Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"),
-			Locks: rapid.SliceOfN(addresses(), 0, 2).Draw(t, "locks"), Section: Texts().Draw(t, "section"),
+			Locks: rapid.SliceOfN(addresses(), 0, 2).Draw(t, "locks"), Section: Texts().Draw(t, "section"), Seen: rapid.Bool().Draw(t, "seen"),
 		}
 	})
 }

@@ -1,0 +1,49 @@
+package perdure_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+// An operator drops a signal that was sent by mistake. The code has not received it, and never does.
+func ExampleUnreadSignal() {
+	ctx := context.Background()
+	price, open := perdure.NewSignal[int]("price"), perdure.NewSignal[bool]("open")
+	shop := perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
+		if _, err := open.Receive(ctx); err != nil {
+			return 0, err
+		}
+		return price.Receive(ctx)
+	})
+	app := embedded.MustOpen("memory:", shop)
+	defer app.Close()
+
+	x, err := shop.Start(app.With(ctx), "", perdure.RawKey("s-1"))
+	if err != nil {
+		panic(err)
+	}
+	for _, cents := range []int{0, 995} {
+		if err := price.Send(app.With(ctx), x, cents); err != nil {
+			panic(err)
+		}
+	}
+	signals, err := app.Signals(ctx, x)
+	if err != nil {
+		panic(err)
+	}
+	wrong, err := app.ShowSignal(ctx, x, signals[0].ID)
+	fmt.Println(wrong.Position, wrong.Name, string(wrong.Value), err)
+	fmt.Println(app.DropSignal(ctx, x, wrong.ID, "nobody sells for nothing"))
+
+	if err := open.Send(app.With(ctx), x, true); err != nil {
+		panic(err)
+	}
+	fmt.Println(x.Result(app.With(ctx)))
+	// Output:
+	// 1 price 0 <nil>
+	// <nil>
+	// 995 <nil>
+}

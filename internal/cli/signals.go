@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// signalLine is a signal that the code of an execution has not received, for programs.
+type signalLine struct {
+	ID        string `json:"id"`
+	Position  int    `json:"position,omitempty"`
+	Name      string `json:"name"`
+	Since     string `json:"since"`
+	Bytes     int    `json:"bytes"`
+	RequestID string `json:"request_id,omitempty"`
+	Value     any    `json:"value,omitempty"`
+}
+
+func signalLineOf(c *model.Call) signalLine {
+	return signalLine{ID: c.ID, Position: c.Position, Name: c.Operation, Since: c.At.String(), Bytes: c.Bytes, RequestID: c.RequestID}
+}
+
+// signalsOrder is what the flags of these commands say.
+type signalsOrder struct {
+	run, reason, requestID string
+	timeout                time.Duration
+}
+
+func (r *signalsOrder) flags(cmd *cobra.Command, acts bool) {
+	cmd.Flags().StringVar(&r.run, "run", "", "a certain run instead of the current one")
+	if acts {
+		cmd.Flags().StringVar(&r.reason, "reason", "", "why, for its history")
+		cmd.Flags().StringVar(&r.requestID, "request-id", "", "makes a repetition harmless: it gets the same answer")
+	}
+	patience(cmd, &r.timeout)
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the execution"
+}
+
+func newWorkflowSignals(o *options) *cobra.Command {
+	var r signalsOrder
+	cmd := &cobra.Command{
+		Use: "signals workflow/key", Short: "List the signals that an execution has not received, and show, skip or drop one", Args: cobra.ExactArgs(1),
+		Long: `List the signals that the code of an execution has not received, oldest first: id, name, since when, and size.
+
+The code receives the signals of one name in this order. skip puts one behind the others of its name: it is as if it had just come. drop removes one: the code
+never receives it. Both wait a few seconds for the code to wait for something. Code that still goes on then may be about to receive the signal, and the command
+fails: pause the execution first.`,
+		Example: `  perdure workflow signals order/42
+  perdure workflow signals show order/42 7-3f9a0c41d2e7
+  perdure workflow signals skip order/42 7-3f9a0c41d2e7
+  perdure workflow signals drop order/42 7-3f9a0c41d2e7 --reason 'sent twice'
+  perdure workflow signals drop order/42 --name approved --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
+				c, err := b.Signals(ctx, api.SignalsRequest{Target: t, Do: model.MailboxList})
+				if err != nil {
+					return err
+				}
+				return o.unread(&c)
+			})
+		},
+	}
+	r.flags(cmd, false)
+	cmd.AddCommand(newSignalsShow(o), newSignalsSkip(o), newSignalsDrop(o))
+
+	return cmd
+}
+
+// signals finds the execution that a command names, and asks its owner.
+func (o *options) signals(ctx context.Context, r *signalsOrder, name string, do func(ctx context.Context, b api.Backend, t api.Target) error) error {
+	named, err := target(name, r.run)
+	if err != nil {
+		return err
+	}
+
+	return o.within(ctx, r.timeout, func(ctx context.Context, b api.Backend) error {
+		t, err := named.find(ctx, b)
+		if err != nil {
+			return err
+		}
+		return do(ctx, b, t)
+	})
+}
+
+func newSignalsShow(o *options) *cobra.Command {
+	var r signalsOrder
+	cmd := &cobra.Command{
+		Use: "show workflow/key id", Short: "Show one signal that was not received, with its value", Args: cobra.ExactArgs(2),
+		Example: "  perdure workflow signals show order/42 7-3f9a0c41d2e7",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
+				c, err := b.Signals(ctx, api.SignalsRequest{Target: t, Do: model.MailboxShow, ID: args[1]})
+				if err != nil || len(c.Calls) == 0 {
+					return err
+				}
+				return o.unreadSignal(t.Address, &c.Calls[0])
+			})
+		},
+	}
+	r.flags(cmd, false)
+
+	return cmd
+}
+
+func newSignalsSkip(o *options) *cobra.Command {
+	var r signalsOrder
+	cmd := &cobra.Command{
+		Use: "skip workflow/key id", Short: "Put one signal behind the others of its name; its id changes", Args: cobra.ExactArgs(2),
+		Example: "  perdure workflow signals skip order/42 7-3f9a0c41d2e7",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
+				c, err := b.Signals(ctx, r.request(t, model.MailboxSkip, args[1]))
+				if err != nil || len(c.Calls) == 0 {
+					return err
+				}
+				l := signalLineOf(&c.Calls[0])
+				if o.output == "json" {
+					return o.json(l)
+				}
+				_, err = fmt.Fprintf(o.Out, "put signal %s of %s behind the others of its name: it is %s now\n", args[1], nameOf(t.Address), l.ID)
+				return err
+			})
+		},
+	}
+	r.flags(cmd, true)
+
+	return cmd
+}
+
+func (r *signalsOrder) request(t api.Target, do, id string) api.SignalsRequest {
+	return api.SignalsRequest{Target: t, Do: do, ID: id, Reason: r.reason, RequestID: r.requestID}
+}
+
+func newSignalsDrop(o *options) *cobra.Command {
+	var r signalsOrder
+	var name string
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "drop workflow/key [id]", Short: "Remove one signal, or all of one name: the code never receives it", Args: cobra.RangeArgs(1, 2),
+		Example: `  perdure workflow signals drop order/42 7-3f9a0c41d2e7 --reason 'sent twice'
+  perdure workflow signals drop order/42 --name approved --yes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch one := len(args) == 2; {
+			case one == (name != ""):
+				return fault.New(fault.Invalid, "name one signal by its id, or all of one name with --name")
+			case !one && !yes:
+				return fault.New(fault.Invalid, "this drops every signal %q of %s: say --yes", name, args[0])
+			case !one && r.requestID != "":
+				return fault.New(fault.Invalid, "--request-id names the drop of one signal, and --name drops several")
+			}
+
+			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
+				ids := args[1:]
+				if name != "" {
+					found, err := signalsNamed(ctx, b, t, name)
+					if err != nil {
+						return err
+					}
+					ids = found
+				}
+				return o.dropSignals(ctx, b, &r, t, ids)
+			})
+		},
+	}
+	r.flags(cmd, true)
+	cmd.Flags().StringVar(&name, "name", "", "drop every signal of this name")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do it; without it, --name drops nothing")
+
+	return cmd
+}
+
+// signalsNamed are the ids of the unread signals of a name, as far as a list shows them.
+func signalsNamed(ctx context.Context, b api.Backend, t api.Target, name string) (ids []string, err error) {
+	c, err := b.Signals(ctx, api.SignalsRequest{Target: t, Do: model.MailboxList})
+	for i := range c.Calls {
+		if c.Calls[i].Operation == name {
+			ids = append(ids, c.Calls[i].ID)
+		}
+	}
+
+	return ids, err
+}
+
+// dropSignals drops signals and tells what was dropped, also when one of them could not be.
+func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrder, t api.Target, ids []string) error {
+	lines := []signalLine{}
+	var failed error
+	for _, id := range ids {
+		c, err := b.Signals(ctx, r.request(t, model.MailboxDrop, id))
+		if err != nil {
+			failed = err
+			break
+		}
+		for i := range c.Calls {
+			lines = append(lines, signalLineOf(&c.Calls[i]))
+		}
+	}
+	if o.output == "json" {
+		if err := o.json(lines); err != nil {
+			return err
+		}
+		return failed
+	}
+	for i := range lines {
+		if _, err := fmt.Fprintf(o.Out, "dropped signal %s %s of %s\n", lines[i].Name, lines[i].ID, nameOf(t.Address)); err != nil {
+			return err
+		}
+	}
+	if len(ids) == 0 {
+		if _, err := fmt.Fprintf(o.Out, "%s has no such signal that it has not received\n", nameOf(t.Address)); err != nil {
+			return err
+		}
+	}
+
+	return failed
+}
+
+// unread prints signals.
+func (o *options) unread(c *model.Calls) error {
+	lines, rows := make([]signalLine, len(c.Calls)), make([][]string, len(c.Calls))
+	for i := range c.Calls {
+		l := signalLineOf(&c.Calls[i])
+		lines[i] = l
+		rows[i] = []string{strconv.Itoa(l.Position), l.ID, l.Name, stamp(c.Calls[i].At), strconv.Itoa(l.Bytes), l.RequestID}
+	}
+	if o.output == "json" {
+		return o.json(lines)
+	}
+	if err := o.table("#\tID\tNAME\tSINCE\tBYTES\tREQUEST", rows); err != nil {
+		return err
+	}
+	o.left(c)
+
+	return nil
+}
+
+// unreadSignal prints one signal with its value.
+func (o *options) unreadSignal(a model.Address, c *model.Call) error {
+	l := signalLineOf(c)
+	l.Value = raw(c.Input)
+	if o.output == "json" {
+		return o.json(l)
+	}
+
+	return o.table("", [][]string{
+		{"Execution", nameOf(a)},
+		{"Signal", l.ID},
+		{"Name", l.Name},
+		{"Position", strconv.Itoa(l.Position)},
+		{"Since", stamp(c.At)},
+		{"Request", l.RequestID},
+		{"Value", payload(c.Input, 2000)},
+	})
+}

@@ -1,0 +1,70 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+// An operator shows, skips and drops signals in a file which no program has open.
+func TestSignalsOfAFile(t *testing.T) {
+	t.Parallel()
+	url := "file:" + filepath.Join(t.TempDir(), "signals.db")
+	never, word := perdure.NewSignal[int]("never"), perdure.NewSignal[string]("word")
+	waits := perdure.NewWorkflow("waits", func(ctx perdure.WorkflowCtx, _ string) (int, error) { return never.Receive(ctx) })
+	app, err := embedded.Open(t.Context(), url, waits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := waits.Start(app.With(t.Context()), "", perdure.RawKey("w"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"a", "b", "c", "d"} {
+		if err := word.Send(app.With(t.Context()), x, text, perdure.RequestID(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	do := on(t, url)
+	list := func() (ids []string, requests string) {
+		t.Helper()
+		var signals []struct {
+			ID        string `json:"id"`
+			RequestID string `json:"request_id"`
+		}
+		out := do("", 0, "workflow", "signals", "waits/w", "-o", "json")
+		if err := json.Unmarshal([]byte(out), &signals); err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		for _, s := range signals {
+			ids, requests = append(ids, s.ID), requests+s.RequestID
+		}
+		return ids, requests
+	}
+	ids, _ := list()
+	do(`"a"`, 0, "workflow", "signals", "show", "waits/w", ids[0])
+	do("put signal "+ids[0]+" of waits/w behind the others of its name: it is ", 0, "workflow", "signals", "skip", "waits/w", ids[0])
+	for range 2 { // the same request, repeated
+		do("dropped signal word "+ids[1]+" of waits/w", 0, "workflow", "signals", "drop", "waits/w", ids[1], "--reason", "twice", "--request-id", "r")
+	}
+	do("was used for", 4, "workflow", "signals", "drop", "waits/w", ids[2], "--reason", "twice", "--request-id", "r")
+	do("no unread signal", 3, "workflow", "signals", "drop", "waits/w", ids[1])
+	if _, requests := list(); requests != "cda" {
+		t.Errorf("%q are unread", requests)
+	}
+	do("say --yes", 2, "workflow", "signals", "drop", "waits/w", "--name", "word")
+	do("by its id, or", 2, "workflow", "signals", "drop", "waits/w")
+	if out := do("dropped signal", 0, "workflow", "signals", "drop", "waits/w", "--name", "word", "--yes"); strings.Count(out, "dropped signal word ") != 3 {
+		t.Errorf("%s", out)
+	}
+	do("no such signal", 0, "workflow", "signals", "drop", "waits/w", "--name", "word", "--yes")
+	do("twice", 0, "workflow", "show", "waits/w", "-o", "json")
+}

@@ -1,0 +1,134 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// FindSignal is the signal that an operator means; nil when the code has taken it or never had it.
+func (x *Execution) FindSignal(id string) *model.Event {
+	for i := range x.signals {
+		if e := &x.signals[i]; model.SignalID(x.Start.Run, e) == id {
+			return e
+		}
+	}
+
+	return nil
+}
+
+// LookAtSignals answers an operator who only looks, by what is stored.
+func (x *Execution) LookAtSignals(m *model.Message) (model.Answer, error) {
+	var d Decision
+	x.readsSignals(&d, m)
+
+	return d.Answer, d.Refused()
+}
+
+// unreadSignals is what an operator sees of the signals that the code has not taken.
+func (x *Execution) unreadSignals() *model.Calls {
+	c := &model.Calls{Total: len(x.signals)}
+	for i := range x.signals[:min(len(x.signals), model.MailboxListed)] {
+		c.Calls = append(c.Calls, model.SignalOf(i+1, x.Start.Run, &x.signals[i]))
+	}
+
+	return c
+}
+
+// readsSignals answers an operator who only looks. It reports false when the message asks for more.
+func (x *Execution) readsSignals(d *Decision, m *model.Message) bool {
+	switch m.Name {
+	case model.MailboxList:
+		d.Answer.Output = x.unreadSignals().Encode()
+	case model.MailboxShow:
+		e := x.FindSignal(m.ID)
+		if e == nil {
+			d.refuse(fault.NotFound, x.notUnread(m))
+			break
+		}
+		shown := model.SignalOf(x.signal(e.Seq)+1, x.Start.Run, e)
+		shown.Input = e.Input
+		d.Answer.Output = (&model.Calls{Calls: []model.Call{shown}, Total: len(x.signals)}).Encode()
+	default:
+		return false
+	}
+
+	return true
+}
+
+// notUnread says that a signal is not there.
+func (x *Execution) notUnread(m *model.Message) string {
+	return fmt.Sprintf("%s has no unread signal %s: its code may have taken it already", m.To, m.ID)
+}
+
+// manageSignal skips or drops a signal. The caller has made sure that no worker may be about to
+// take it: a turn that takes a signal which is not there any more would contradict the history.
+func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, lim Limits) {
+	e := x.FindSignal(m.ID)
+	switch {
+	case m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:
+		d.refuse(fault.Invalid, fmt.Sprintf("nothing can %s a signal of %s", m.Name, m.To))
+		return
+	case e == nil:
+		d.refuse(fault.NotFound, x.notUnread(m))
+		return
+	}
+
+	signal := *e
+	drop := model.Event{
+		Kind: model.EventSignalDropped, Name: signal.Name, Ref: signal.Seq, Seen: x.noticed(signal.Seq), RequestID: m.RequestID,
+		Failure: m.Failure.Bounded(),
+	}
+	again := model.Event{Kind: model.EventSignalReceived, Name: signal.Name, Input: signal.Input, RequestID: signal.RequestID}
+	size := drop.Size()
+	if m.Name == model.MailboxSkip {
+		size += again.Size()
+	}
+	if why := x.full(size, lim); why != "" || m.Name == model.MailboxSkip && x.Next+1 >= lim.Events {
+		if why == "" {
+			why = fmt.Sprintf("the history of %s has %d events, and two more would exceed the limit", x.Start.Run, x.Next)
+		}
+		d.refuse(fault.Exhausted, why)
+		return
+	}
+
+	x.append(d, now, drop)
+	left := model.SignalOf(0, x.Start.Run, &signal)
+	if m.Name == model.MailboxSkip {
+		x.append(d, now, again)
+		left = model.SignalOf(len(x.signals), x.Start.Run, &x.signals[len(x.signals)-1])
+	}
+	d.Answer.Output = (&model.Calls{Calls: []model.Call{left}, Total: len(x.signals)}).Encode()
+}
+
+// noticed reports whether something durable may rest on the signal at a position being there,
+// although the code has not taken it: the code may have selected it, or has left it to the next
+// receive. Then a replay must show it to the code up to its drop. Otherwise the replayed code never
+// learns of it.
+//
+// What the code has been fed is known since this owner has the run. For earlier signals, one that
+// came during the pause that still holds was not noticed, nor was one after which the code has
+// neither recorded anything nor waits for a timer.
+func (x *Execution) noticed(seq int64) bool {
+	switch {
+	case x.fed >= seq:
+		return true
+	case seq >= x.since || x.quiet != 0 && seq > x.quiet:
+		return false
+	}
+
+	return x.acted > seq || x.codeTimers()
+}
+
+// codeTimers reports whether a timer of the code is open. It leaves no event when it begins, so
+// nobody knows when it did.
+func (x *Execution) codeTimers() bool {
+	for i := range x.timers {
+		if !OwnTimer(x.timers[i].ID) {
+			return true
+		}
+	}
+
+	return false
+}

@@ -1,0 +1,188 @@
+package core_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// signalDesk is an execution whose operator looks at its signals.
+type signalDesk struct {
+	t   *testing.T
+	x   *core.Execution
+	all []model.Event
+}
+
+func newSignalDesk(t *testing.T) *signalDesk {
+	t.Helper()
+	k := &signalDesk{t: t}
+	k.send(&model.Message{Kind: model.MessageStart, Input: model.Payload{}})
+	return k
+}
+
+func (k *signalDesk) send(m *model.Message) core.Decision {
+	k.t.Helper()
+	m.To = model.Address{Tenant: "default", Type: "order", Key: "a"}
+	x, d := core.Deliver(k.x, m, 5, model.RunID{1}, core.DefaultLimits)
+	k.x, k.all = x, append(k.all, d.Events...)
+	return d
+}
+
+func (k *signalDesk) signal(name string) {
+	k.t.Helper()
+	d := k.signalFor(name)
+	if err := d.Refused(); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *signalDesk) signalFor(name string) core.Decision {
+	return k.send(&model.Message{Kind: model.MessageSignal, Name: name, Input: model.Payload{Data: []byte(name)}})
+}
+
+func (k *signalDesk) do(do, id string) (core.Decision, []model.Call) {
+	k.t.Helper()
+	d := k.send(&model.Message{Kind: model.MessageMailbox, Name: do, ID: id, RequestID: "r", Failure: &model.Failure{Message: "why"}})
+	if d.Refused() != nil {
+		return d, nil
+	}
+	c, err := model.DecodeCalls(d.Answer.Output)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return d, c.Calls
+}
+
+func (k *signalDesk) list() []model.Call {
+	k.t.Helper()
+	d, all := k.do(model.MailboxList, "")
+	if d.Writes() {
+		k.t.Errorf("a list writes %+v", d)
+	}
+	return all
+}
+
+func (k *signalDesk) names() (names string) {
+	for _, c := range k.list() {
+		names += c.Operation + " "
+	}
+	return strings.TrimSpace(names)
+}
+
+// turn is one in which the code has seen so much, and takes these signals.
+func (k *signalDesk) turn(seen int64, takes ...int64) {
+	k.t.Helper()
+	t := &model.Turn{Run: k.x.Start.Run, Seen: seen}
+	for _, seq := range takes {
+		t.Commands = append(t.Commands, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, ID: "take", Ref: seq}})
+	}
+	x, d, err := core.Apply(k.x, t, 6, model.RunID{}, core.DefaultLimits)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.x, k.all = x, append(k.all, d.Events...)
+}
+
+// reads has another owner read the run from the store.
+func (k *signalDesk) reads() {
+	k.t.Helper()
+	x, err := core.Recover(k.x.Start, k.x.Outcome, k.all, k.x.Timers())
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.x = x
+}
+
+// What an operator does with an unread signal is an event of the history: whoever reads that has
+// the same signals.
+func TestManagedSignals(t *testing.T) {
+	t.Parallel()
+	k := newSignalDesk(t)
+	for _, name := range []string{"go", "stop", "go", "halt"} {
+		k.signal(name)
+	}
+	all := k.list()
+	if len(all) != 4 || all[2].Position != 3 || all[2].Operation != "go" || all[2].Bytes == 0 || all[2].Input.Size() != 0 {
+		t.Fatalf("%+v", all)
+	}
+	if _, shown := k.do(model.MailboxShow, all[1].ID); len(shown) != 1 || string(shown[0].Input.Data) != "stop" || shown[0].Position != 2 {
+		t.Errorf("%+v", shown)
+	}
+
+	d, skipped := k.do(model.MailboxSkip, all[0].ID)
+	if len(d.Events) != 2 || d.Events[0].Ref != 1 || d.Events[1].Kind != model.EventSignalReceived || skipped[0].ID == all[0].ID || skipped[0].Position != 4 {
+		t.Errorf("skipped by %+v: %+v", d.Events, skipped)
+	}
+	d, dropped := k.do(model.MailboxDrop, all[1].ID)
+	if len(d.Events) != 1 || d.Events[0].Kind != model.EventSignalDropped || d.Events[0].Ref != 2 || d.Events[0].Failure.Message != "why" ||
+		d.Events[0].RequestID != "r" || d.Events[0].Seen || dropped[0].Operation != "stop" {
+		t.Errorf("dropped by %+v: %+v", d.Events, dropped)
+	}
+	for range 2 {
+		if got := k.names(); got != "go halt go" {
+			t.Errorf("%s is left", got)
+		}
+		k.reads()
+	}
+
+	k.turn(7, 3)
+	for _, id := range []string{all[0].ID, all[1].ID, all[2].ID, "9-1"} {
+		for _, do := range []string{model.MailboxShow, model.MailboxSkip, model.MailboxDrop} {
+			if d, _ := k.do(do, id); !fault.Is(d.Refused(), fault.NotFound) || d.Writes() {
+				t.Errorf("%s of what is not there: %v", do, d.Refused())
+			}
+		}
+	}
+	if d, _ := k.do("burn", all[3].ID); !fault.Is(d.Refused(), fault.Invalid) {
+		t.Errorf("burn: %v", d.Refused())
+	}
+
+	k.send(&model.Message{Kind: model.MessageTerminate})
+	if d, _ := k.do(model.MailboxDrop, all[3].ID); !fault.Is(d.Refused(), fault.Conflict) || k.names() != "halt go" {
+		t.Errorf("of a closed run: %v, %s", d.Refused(), k.names())
+	}
+}
+
+// The event of a drop says whether something durable may rest on the signal. It never denies that
+// wrongly.
+func TestDropsSayWhatWasNoticed(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		before  func(k *signalDesk) // the signal that is dropped has position 1 or higher
+		noticed bool
+	}{
+		{"the code has not run", func(*signalDesk) {}, false},
+		{"the code has run before it came", func(k *signalDesk) { k.turn(0) }, false},
+		{"the code has seen it", func(k *signalDesk) { k.turn(k.x.Next - 1) }, true},
+		{"an owner has read the run, and the code has recorded nothing since", func(k *signalDesk) { k.turn(k.x.Next - 1); k.reads() }, false},
+		{"the code has recorded something since", func(k *signalDesk) {
+			k.signal("other")
+			k.turn(k.x.Next-1, k.x.Next-1)
+			k.reads()
+		}, true},
+	} {
+		k := newSignalDesk(t)
+		k.signal("go")
+		id := k.list()[0].ID
+		c.before(k)
+		d, _ := k.do(model.MailboxDrop, id)
+		if len(d.Events) != 1 || d.Events[0].Seen != c.noticed {
+			t.Errorf("%s: %v, %+v", c.name, d.Refused(), d.Events)
+		}
+	}
+
+	k := newSignalDesk(t)
+	k.signal("old")
+	k.turn(1, 1)
+	k.send(&model.Message{Kind: model.MessagePause})
+	k.signal("go")
+	k.turn(0) // of a worker that ended a step meanwhile, and was told nothing
+	k.reads()
+	if d, _ := k.do(model.MailboxDrop, k.list()[0].ID); len(d.Events) != 1 || d.Events[0].Seen {
+		t.Errorf("during a pause: %+v", d.Events)
+	}
+}

@@ -1,0 +1,119 @@
+package lane
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// farewells is how many more attempts a lane makes when its node stops and the store takes
+// nothing. The pauses between them add up to a bit more than half a second.
+const farewells = 5
+
+// unstoredNames is how many addresses the error of a lane names that gave up.
+const unstoredNames = 3
+
+// ErrStoreAway is the cause of the end of a lane whose store took nothing while the node stopped.
+var ErrStoreAway = errors.New("the store takes nothing while the node stops")
+
+// Hurry tells the lane that its node is about to stop. A store that takes nothing, for example
+// because its disk is full, then gets a few more attempts, beginning now. After that the lane
+// ends: to wait for the store would only delay the end of the process. Nothing acknowledged is
+// lost. Waiting callers get an error, and the next owner repeats the steps and tasks whose
+// outcomes are not stored.
+func (l *Lane) Hurry() {
+	if l.hurried || l.dead != nil {
+		return
+	}
+	l.hurried = true
+	if r := &l.recovery; r.stage == stageResend || r.stage == stageRefence {
+		r.at = 0
+	}
+}
+
+// away sends the batch in flight, or moves the fence, again after a pause. A lane whose node
+// stops ends after a few attempts.
+func (l *Lane) away(now model.Time, next stage, err error) {
+	r := &l.recovery
+	r.stage, r.at = next, now.Add(backoff(r.attempts))
+	if !l.hurried {
+		return
+	}
+	if l.farewells++; l.farewells >= farewells {
+		l.end(&fault.Error{Kind: fault.Unavailable, Text: ErrStoreAway.Error(), Cause: awayError{err}}, "the node stops")
+		return
+	}
+	r.at = now.Add(backoff(l.farewells + 2))
+}
+
+// awayError is an error of the store that is also ErrStoreAway.
+type awayError struct{ error }
+
+// Unwrap gives both.
+func (e awayError) Unwrap() []error { return []error{ErrStoreAway, e.error} }
+
+// Unstored is what a lane had not stored when it ended.
+type Unstored struct {
+	// Requests are calls of waiting clients. Their callers have been told.
+	Requests int
+	// Outcomes are reports of steps, tasks and entity calls. Their bodies run again.
+	Outcomes int
+	// Names are the first addresses among them.
+	Names []string
+}
+
+// Unstored is what the lane had not stored when it ended. It is empty while the lane lives.
+func (l *Lane) Unstored() Unstored { return l.unstored }
+
+// add counts an input that was not stored.
+func (u *Unstored) add(in *input) {
+	switch {
+	case in.kind == inMessage && in.token != nil:
+		u.Request(in.address)
+	case in.kind == inTurn, in.kind == inReport, in.kind == inOperated:
+		u.Outcome(in.address)
+	}
+}
+
+// Request counts a request.
+func (u *Unstored) Request(a model.Address) {
+	u.Requests++
+	u.name(a)
+}
+
+// Outcome counts the outcome of a step, a task or an entity call. The address may be zero if it
+// is not known.
+func (u *Unstored) Outcome(a model.Address) {
+	u.Outcomes++
+	u.name(a)
+}
+
+func (u *Unstored) name(a model.Address) {
+	if len(u.Names) < unstoredNames && !a.IsZero() && !slices.Contains(u.Names, a.String()) {
+		u.Names = append(u.Names, a.String())
+	}
+}
+
+// Join adds what another lane had not stored.
+func (u *Unstored) Join(other Unstored) {
+	u.Requests += other.Requests
+	u.Outcomes += other.Outcomes
+	u.Names = append(u.Names, other.Names...)
+	u.Names = u.Names[:min(len(u.Names), unstoredNames)]
+}
+
+// String says what was not stored, as the middle of a sentence.
+func (u Unstored) String() string {
+	if u.Requests+u.Outcomes == 0 {
+		return "only the release of its shards is not stored"
+	}
+	of := ""
+	if len(u.Names) > 0 {
+		of = " (of " + strings.Join(u.Names, ", ") + ")"
+	}
+	return fmt.Sprintf("not stored: %d requests, whose callers were told, and %d outcomes of steps, tasks and entity calls, which run again%s", u.Requests, u.Outcomes, of)
+}

@@ -1,0 +1,105 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Many messages wait for a quarantined address. If the lane tried all of them again after the same
+// time, it would be busy with them alone when that takes longer than the quarantine.
+func TestManyMessagesArePutOffForLonger(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.MaxPutOff, c.QuarantineFor = 2, time.Minute })
+	r.join(1)
+	from, bad := in(0, 0), in(1, 0)
+	r.began(from)
+	r.began(bad)
+	r.refuse = poison("poison")
+	turn := model.Turn{}
+	for i := range 6 {
+		turn.Commands = append(turn.Commands, signalTo(bad, fmt.Sprint("m", i), "poison"))
+	}
+	r.turn(from, turn)
+	r.settle()
+
+	rows, _, err := r.st.LoadInbox(t.Context(), []model.ShardID{1}, model.MaxTime-1, 10, 1<<20)
+	if err != nil || len(rows) != 6 {
+		t.Fatalf("put off: %+v, %v, want 6 messages", rows, err)
+	}
+	for i, want := range []time.Duration{1, 2, 2, 3, 3, 4} {
+		if got := rows[i].NotBefore.Sub(r.now); got != want*time.Minute {
+			t.Errorf("message %d is put off for %s, want %d min", i, got, want)
+		}
+	}
+
+	// All of them come in the end.
+	r.refuse = nil
+	r.now = r.now.Add(4*time.Minute + 1)
+	r.l.MailWaits()
+	r.settle()
+	if got := len(r.events(bad)); got != 6 {
+		t.Errorf("%d signals have come, want 6", got)
+	}
+}
+
+// The board proposes two claims at once, and the store refuses the row of one of them. The claims
+// have no effect when the lane applies the batch again, so the board proposes both again. They must
+// not meet in every batch.
+func TestClaimsBesidePoison(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.send(theTask("bad"), "bad")
+	r.send(theTask("good"), "good")
+	r.settle()
+	bad := r.current(taskAt("bad")).Start.Run
+	r.refuse = func(batch *store.Batch) error {
+		if slices.ContainsFunc(batch.Events, func(e store.EventRow) bool { return e.Run == bad }) {
+			return store.Errorf(store.Refused, "commit", "poison")
+		}
+		return nil
+	}
+	b.Slots(r.now, 1, 2)
+	for range 3 {
+		b.propose()
+		r.settle()
+	}
+
+	if got := b.claims(); len(got) != 1 || got[0].Ref.Address != taskAt("good") {
+		t.Errorf("handed over are %+v, want the neighbour alone", got)
+	}
+	if why, ok := r.l.Explain(taskAt("bad")); !ok || why[0].Code != model.WaitPoison {
+		t.Errorf("the poison is explained as %v", why)
+	}
+}
+
+// The commit of a claim takes longer than its worker may be silent. The board has found that out
+// before the claim is durable, and the attempt is about to time out. No worker may begin it.
+func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	a := taskAt("t")
+	r.send(theTask("t", func(s *model.TaskSpec) { s.Silence = 10 * time.Second }), "t")
+	r.settle()
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.flush()
+	if r.commit == nil {
+		t.Fatal("the claim is not on its way to the store")
+	}
+	r.now = r.now.Add(11 * time.Second)
+	due := b.Due(r.now) // which the lane hears of after the commit
+	r.settle()
+	r.l.Expire(r.now, due[0].Ref, true, due[0].Claim, due[0].Kind.String())
+	r.settle()
+	if got := b.claims(); len(got) != 0 {
+		t.Errorf("handed over is %+v, whose time was up", got)
+	}
+	r.wantEvents(a, "task_claimed task", "task_timed_out task")
+	b.wantSlots(0)
+}

@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Stopping tells the engine that its process is about to stop it, and that its workers leave
+// first. A store that takes nothing then gets a few more attempts. After that Run returns an
+// error that says what is not stored. Without this, workers would wait for a store that may
+// never take their reports.
+func (e *Engine) Stopping() {
+	e.stopOnce.Do(func() { close(e.stopping) })
+	if inc := e.current(); inc != nil {
+		inc.hurry()
+	}
+}
+
+func (e *Engine) isStopping() bool {
+	select {
+	case <-e.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// hurry tells all lanes that the node stops.
+func (inc *incarnation) hurry() {
+	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Hurry() })
+}
+
+// sleepUnlessStopping waits before the node tries to register again. It reports false when the
+// node stops.
+func (e *Engine) sleepUnlessStopping(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-e.stopping:
+	}
+	return false
+}
+
+// stopUnregistered ends an engine that had no lease when it was told to stop. The error is why
+// it could not register; nil if it had not tried before.
+func (e *Engine) stopUnregistered(away error) error {
+	if away == nil {
+		return nil
+	}
+	err := error(fault.New(fault.Unavailable, "the node stopped while it could not register with the store: %w", away))
+	e.failed.Store(&err)
+	return err
+}
+
+// unstoredError is the error of a node that stopped although the store took nothing.
+type unstoredError struct {
+	unstored lane.Unstored
+	cause    error
+}
+
+// Error says what is not stored, and why.
+func (e *unstoredError) Error() string { return e.unstored.String() + ": " + e.cause.Error() }
+
+// Unwrap gives the kind and the error of the store.
+func (e *unstoredError) Unwrap() error { return e.cause }
+
+// gaveUpOnStore is the error of an incarnation whose lanes have ended because the store took
+// nothing while the node stopped; nil if they ended for another reason.
+func (inc *incarnation) gaveUpOnStore(cause error) error {
+	if !errors.Is(cause, lane.ErrStoreAway) {
+		return nil
+	}
+	var all lane.Unstored
+	for _, s := range inc.lanes {
+		all.Join(s.unstored)
+	}
+	return &unstoredError{unstored: all, cause: cause}
+}

@@ -1,0 +1,135 @@
+package replay
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A signal that an operator has dropped must not reach the code, and the replay must still repeat
+// what the code did before the drop. So each dropped signal vanishes at a place of the history:
+//
+//   - Where nothing rests on the signal, it vanishes before it comes. The event of the drop says
+//     so.
+//   - Otherwise the code may have noticed the signal without taking it. It may have selected it, or
+//     another receive may have got a later signal because of it. Then the signal vanishes where it
+//     was dropped.
+//   - The code may take the signal before that place. The turn that told of this was lost, or it
+//     would be recorded and the signal could not have been dropped. So nothing rests on the event
+//     that had the code take it: the signal vanishes before that event.
+//
+// Every replay finds the same places, because they follow from the history up to the drop.
+
+// noteDrop remembers the drop of a signal before it is fed.
+func (r *run) noteDrop(e *model.Event) {
+	if e.Kind != model.EventSignalDropped {
+		return
+	}
+	if r.drops == nil {
+		r.drops = map[int64]int{}
+	}
+	if _, known := r.drops[e.Ref]; known {
+		return // the engine drops each once
+	}
+	r.drops[e.Ref] = int(e.Ref - 1)
+	if e.Seen {
+		r.drops[e.Ref] = int(e.Seq - 1)
+	}
+}
+
+// hidden reports whether the signal of an event never comes.
+func (m *machine) hidden(i int) bool {
+	at, dropped := m.r.drops[int64(i+1)]
+
+	return dropped && at <= i
+}
+
+// vanish removes the signals that vanish before the event at an index is fed. What has come too
+// late for this machine has it begin anew.
+func (m *machine) vanish(i int) {
+	for _, seq := range slices.Sorted(maps.Keys(m.r.drops)) {
+		signal := int(seq - 1)
+		switch at := m.r.drops[seq]; {
+		case signal >= i || at > i: // it has not come, or does not vanish yet
+		case at == i && !m.took(seq):
+			m.remove(m.r.events[signal].Name, signal)
+		case m.shown(m.r.events[signal].Name, signal) || m.took(seq):
+			m.broken = true
+		}
+	}
+}
+
+// preventTake begins anew when the code takes a signal that was dropped; it does not return then.
+func (m *machine) preventTake(c *Coroutine, seq int64) {
+	if _, dropped := m.r.drops[seq]; !dropped {
+		return
+	}
+	m.r.drops[seq] = max(m.fed, 1) - 1
+	m.broken = true
+	c.park()
+	panic("replay: a machine went on that was thrown away") // park ends the goroutine
+}
+
+// took reports whether the code of this machine has taken a signal.
+func (m *machine) took(seq int64) bool {
+	for _, a := range m.asks {
+		if a.kind == askTaken && a.ref == seq {
+			return true
+		}
+	}
+
+	return false
+}
+
+// shown reports whether the signal at an index has come to the code, which has not taken it.
+func (m *machine) shown(name string, i int) bool {
+	has := func(f *Future) bool { return f.kind == futureSignal && f.received == i }
+	if q := m.signals[name]; q != nil && (slices.Contains(q.received, i) || slices.ContainsFunc(q.bound, has)) {
+		return true
+	}
+
+	return m.inbox != nil && slices.ContainsFunc(m.inbox.ready, has)
+}
+
+// remove takes a signal away that has come to the code.
+func (m *machine) remove(name string, i int) {
+	has := func(f *Future) bool { return f.kind == futureSignal && f.received == i }
+	if b := m.inbox; b != nil {
+		b.ready = slices.DeleteFunc(b.ready, has)
+	}
+	q := m.signals[name]
+	if q == nil {
+		return
+	}
+	if k := slices.Index(q.received, i); k >= 0 {
+		q.received = slices.Delete(q.received, k, k+1)
+	}
+	if k := slices.IndexFunc(q.bound, has); k >= 0 {
+		m.unresolve(q.bound[k])
+	}
+}
+
+// unresolve has a receive wait again that was resolved by a signal which is gone. Every coroutine
+// is parked. Those that wait for several futures have counted this one.
+func (m *machine) unresolve(f *Future) {
+	m.unbindSignal(f)
+	f.done, f.out, f.received, f.pos, f.sub = false, model.Payload{}, 0, 0, 0
+	for n := m.coroutines.first; n != nil; n = n.next {
+		if c := n.value; c.wait.active && slices.Contains(c.wait.members, f) {
+			c.wait.need++
+			f.waiters = append(f.waiters, c)
+		}
+	}
+
+	if len(f.waiters) == 0 {
+		return
+	}
+
+	if q := m.signalQueue(f.name); len(q.received) > 0 {
+		m.bindSignal(f, q.pop())
+		return
+	}
+
+	m.queue(f)
+}

@@ -1,0 +1,83 @@
+package perdure
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// UnreadSignal is a signal that the code of an execution has not received.
+type UnreadSignal struct {
+	// ID names it for ShowSignal, SkipSignal and DropSignal. It changes when the execution
+	// continues as new.
+	ID        string
+	Position  int // from 1, in the order in which the signals came
+	Name      string
+	Since     time.Time
+	Bytes     int    // of its value
+	RequestID string // under which it was sent, if it has one
+	// Value is JSON, or nil when this app cannot decode it; ValueIs tells how it is stored. Only
+	// ShowSignal has it.
+	Value   []byte
+	ValueIs string
+}
+
+// Signals lists the signals that the code of an execution has not received, oldest first, at most
+// the first 1,000.
+func (a *App) Signals(ctx context.Context, t Target) ([]UnreadSignal, error) {
+	return a.signals(ctx, t, api.SignalsRequest{Do: model.MailboxList})
+}
+
+// ShowSignal tells of one signal that the code of an execution has not received, with its value.
+func (a *App) ShowSignal(ctx context.Context, t Target, id string) (UnreadSignal, error) {
+	return a.signal(ctx, t, api.SignalsRequest{Do: model.MailboxShow, ID: id})
+}
+
+// SkipSignal puts a signal behind the others of its name that the code has not received, and
+// returns it with its new ID. The reason is kept in the history. SkipSignal waits a few seconds for
+// the code to wait for something. Code that still goes on then may be about to receive the signal,
+// and SkipSignal returns ErrConflict. A signal that the code has received is ErrNotFound.
+func (a *App) SkipSignal(ctx context.Context, t Target, id, reason string) (UnreadSignal, error) {
+	return a.signal(ctx, t, api.SignalsRequest{Do: model.MailboxSkip, ID: id, Reason: reason})
+}
+
+// DropSignal removes a signal that the code of an execution has not received: the code never
+// receives it. The reason is kept in the history. The errors are those of SkipSignal.
+func (a *App) DropSignal(ctx context.Context, t Target, id, reason string) error {
+	_, err := a.signal(ctx, t, api.SignalsRequest{Do: model.MailboxDrop, ID: id, Reason: reason})
+	return err
+}
+
+func (a *App) signal(ctx context.Context, t Target, r api.SignalsRequest) (UnreadSignal, error) {
+	signals, err := a.signals(ctx, t, r)
+	if err != nil || len(signals) == 0 {
+		return UnreadSignal{}, err
+	}
+
+	return signals[0], nil
+}
+
+func (a *App) signals(ctx context.Context, t Target, r api.SignalsRequest) ([]UnreadSignal, error) {
+	to, err := t.target().api()
+	if err != nil {
+		return nil, public(err)
+	}
+	r.Target = to
+	found, err := a.host.backend.Signals(ctx, r)
+	if err != nil {
+		return nil, public(err)
+	}
+
+	signals := make([]UnreadSignal, len(found.Calls))
+	for i := range found.Calls {
+		c := &found.Calls[i]
+		signals[i] = UnreadSignal{ID: c.ID, Position: c.Position, Name: c.Operation, Since: c.At.Std(), Bytes: c.Bytes, RequestID: c.RequestID}
+		if r.Do == model.MailboxShow {
+			signals[i].Value, signals[i].ValueIs = a.host.show(ctx, c.Input)
+		}
+	}
+
+	return signals, nil
+}
