@@ -72,7 +72,7 @@ func TestSentCallsThatABuildCannotMake(t *testing.T) {
 	want(t, send(counts, add, 40), nil, "")
 	missing := `call to entity:box/b: box has no "remove" in this build: it has add`
 	want(t, send(counts, remove, 1), nil, missing)
-	unreadable := "; call to entity:box/b: the state of box/b cannot be read by this build, so nothing of it is changed: "
+	unreadable := "; call to entity:box/b: the state of box/b cannot be read by this build, so it is not changed: "
 	if got := send(names, add, 1); !strings.HasPrefix(got, missing+unreadable) {
 		t.Errorf("dead letters: %s", got)
 	}

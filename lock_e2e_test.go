@@ -284,7 +284,7 @@ func TestUpdateInsideOfLock(t *testing.T) {
 				_, err := spend.Call(ctx, to, 5)
 				return err
 			})
-			if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), "inside of Lock") {
+			if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), "inside Lock") {
 				return "", perdure.Permanent(fmt.Errorf("the update inside of the lock: %w", err))
 			}
 			left, err := spend.Call(ctx, to, 5) // outside it is fine

@@ -5,55 +5,56 @@ import (
 	"errors"
 )
 
-// Codec is how an app stores payloads. The zero value is JSON without transforms.
+// Codec says how an app stores payloads. The zero value is JSON without transforms.
 type Codec struct {
-	// Format of values; JSON.
+	// Format encodes values. The default is JSON.
 	Format Format
-	// Chain is applied to what the format makes, in this order: compress, then encrypt, then
-	// offload. An offload can only be the last.
+	// Chain is applied to the output of the format, in this order: compress, then encrypt, then
+	// offload. An offload must be the last.
 	Chain []Transform
-	// OldFormats and OldChain are not used for writing any more, or not by this app, but payloads
-	// that were written with them can be read. JSON and Msgpack can always be read.
+	// OldFormats and OldChain are no longer used for writing, or not by this app, but payloads that
+	// were written with them can be read. JSON and Msgpack can always be read.
 	OldFormats []Format
 	OldChain   []Transform
-	// MaxPlain is the largest value in bytes, as the format makes it. The limit of what is stored
-	// (MaxPayload) applies to what the chain makes of it. 0 is MaxPayload, or 64 MiB when the chain
-	// offloads.
+	// MaxPlain is the largest value in bytes, as the format encodes it. The limit of stored
+	// payloads (MaxPayload) applies to the output of the chain. 0 means MaxPayload, or 64 MiB when
+	// the chain offloads.
 	MaxPlain int
 }
 
-// Transform changes encoded values on their way into the store, and back. It is safe for concurrent
-// use.
+// Transform changes encoded values on their way into the store, and reverses that on the way back.
+// It must be safe for concurrent use.
 //
-// An error of Seal or Open is taken as passing (a store or a key service that is away) and tried
-// again, unless it is ErrNoKey, ErrDamaged or ErrNotFound. It must not contain what is being
-// transformed, nor secrets.
+// Perdure treats an error of Seal or Open as temporary (a store or a key service is unavailable)
+// and tries again, unless it is ErrNoKey, ErrDamaged or ErrNotFound. The error must contain neither
+// the data nor secrets.
 type Transform interface {
 	// Name becomes part of the recorded encoding: letters, digits and hyphens, in lower case. It
 	// names the form of the bytes and never changes.
 	Name() string
-	// Seal transforms data for the store. When it reports false, data is stored without this
+	// Seal transforms data for the store. If it reports false, data is stored without this
 	// transform.
 	Seal(ctx context.Context, m Meta, data []byte) (sealed []byte, applied bool, err error)
-	// Open undoes Seal.
+	// Open reverses Seal.
 	Open(ctx context.Context, m Meta, sealed []byte) (data []byte, err error)
-	// Digester is asked for once, when an app is opened. Equal inputs must be recognised (the
+	// Digester is called once, when an app is opened. Perdure must recognise equal inputs (the
 	// second start of a key, a step that is replayed), so the store holds digests of them. A
-	// transform that hides data from readers of the store returns a keyed digest here, which does
-	// not give it away and never changes, however keys rotate. One that hides nothing returns nil.
+	// transform that hides data from readers of the store returns a keyed digest here. The digest
+	// must not give the data away and must never change, however keys rotate. A transform that
+	// hides nothing returns nil.
 	Digester(ctx context.Context) (func(data []byte) []byte, error)
 }
 
-// Meta is what a transform may know about data.
+// Meta describes data to a transform.
 type Meta struct {
 	// Encoding is what was done to the data before this transform, such as "json+zstd".
 	Encoding string
 	// Cluster is the id of the store whose executions the data belongs to. It is empty when it is
-	// not known, as in Open.
+	// unknown, as in Open.
 	Cluster string
 }
 
-// Errors that trying again does not help against.
+// Errors that trying again cannot solve.
 var (
 	ErrNoKey    = errors.New("the key is not in the keyring")
 	ErrDamaged  = errors.New("the payload is damaged")

@@ -11,16 +11,17 @@ import (
 	"strings"
 )
 
-// Dir is a Store in a directory: one file per blob. Processes that share executions must share the
-// directory.
+// Dir returns a Store in a directory, with one file per blob. Processes that share executions must
+// share the directory.
 func Dir(path string) Store { return dir{path} }
 
 type dir struct{ path string }
 
-// temporary is how names of files begin that are being written.
+// temporary begins the names of files that are being written.
 const temporary = ".new-"
 
-// file is the path of a blob. A key that is not one of ours could lead anywhere.
+// file returns the path of a blob. It refuses keys that Offload did not make, because they could
+// lead anywhere.
 func (d dir) file(key string) (string, error) {
 	if !validKey(key) {
 		return "", fmt.Errorf("%q is not the key of a blob: %w", key, ErrNotFound)
@@ -61,7 +62,7 @@ func (d dir) Put(ctx context.Context, key string, data []byte) error {
 	return syncFolder(folder)
 }
 
-// makeFolder makes the folders of a blob and has the file system remember them.
+// makeFolder makes the folders of a blob and syncs them, so that they survive a crash.
 func (d dir) makeFolder(folder string) error {
 	if _, err := os.Stat(folder); err == nil {
 		return nil
@@ -108,7 +109,7 @@ func (d dir) List(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
 		err := filepath.WalkDir(d.path, func(path string, e fs.DirEntry, err error) error {
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				return nil // removed meanwhile, or nothing was ever put
+				return nil // just removed, or there never was a blob
 			case err != nil:
 				return err
 			case ctx.Err() != nil:

@@ -11,13 +11,13 @@ import (
 	"fmt"
 )
 
-// Encrypt encrypts with AES-256-GCM. Every payload gets a key of its own, derived (HKDF-SHA-256)
-// from the current key of the ring and 16 random bytes, and a random nonce, so that there is no
-// limit to how many payloads a key may encrypt. The id of the key is stored with the payload.
-// Whatever is changed in the store, also how the content is said to be encoded, is noticed.
+// Encrypt returns a Transform that encrypts with AES-256-GCM. Every payload gets its own key,
+// derived (HKDF-SHA-256) from the current key of the ring and 16 random bytes, and a random nonce.
+// So a key may encrypt any number of payloads. The id of the key is stored with the payload.
+// Reading fails if the payload or its recorded encoding was changed in the store.
 //
-// It keeps readers of the store from the content. It does not keep somebody who can write there
-// from putting an old payload of the same app in the place of another.
+// It hides the content from readers of the store. It does not stop an attacker with write access
+// from replacing a payload by an older one of the same app.
 func Encrypt(ring Keyring) Transform { return encryption{ring} }
 
 type encryption struct{ ring Keyring }
@@ -78,7 +78,7 @@ func (e encryption) Open(ctx context.Context, m Meta, sealed []byte) ([]byte, er
 	return data, nil
 }
 
-// messageKey is the cipher of one payload.
+// messageKey returns the cipher of one payload.
 func messageKey(id string, key, salt []byte) (cipher.AEAD, error) {
 	if len(key) != KeySize {
 		return nil, fmt.Errorf("key %q has %d bytes, want %d: %w", id, len(key), KeySize, ErrNoKey)
@@ -94,12 +94,12 @@ func messageKey(id string, key, salt []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// bound is what is authenticated beside the content: how it is encoded, and the key.
+// bound returns what is authenticated beside the content: the encoding and the key id.
 func bound(m Meta, id string) []byte {
 	return fmt.Appendf(nil, "%d:%s%d:%s", len(m.Encoding), m.Encoding, len(id), id)
 }
 
-// Digester is an HMAC-SHA-256 under a key that is derived from the root of the ring.
+// Digester returns an HMAC-SHA-256 under a key that is derived from the root of the ring.
 func (e encryption) Digester(ctx context.Context) (func([]byte) []byte, error) {
 	root, err := e.ring.Root(ctx)
 	if err != nil {

@@ -95,8 +95,8 @@ func TestEncryptRoundTrip(t *testing.T) {
 	})
 }
 
-// Whatever bit is changed, whatever is cut off, and whatever else the content is said to be: it is
-// noticed.
+// Reading fails if any bit was changed, if anything was cut off, or if the recorded encoding is
+// another one.
 func TestEncryptNoticesEveryChange(t *testing.T) {
 	t.Parallel()
 	e := payload.Encrypt(ring(t, "k1", "k0"))
@@ -156,8 +156,8 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// Digests are the same for ever, whatever the keys are, and differ by root. The literal one must
-// never change: it is stored.
+// Digests never change, whatever the keys are, and differ by root. The literal one must stay as it
+// is: it is stored.
 func TestDigests(t *testing.T) {
 	t.Parallel()
 	sum := func(k payload.Keyring) string {

@@ -23,14 +23,14 @@ var shop = perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, o order) (s
 	return perdure.Do(ctx, "charge", func(context.Context) (string, error) { return "charged " + o.Card[len(o.Card)-4:], nil })
 })
 
-// Compress, encrypt, and keep what is still large outside of the database.
+// Compress, encrypt, and keep what is still large outside the database.
 func Example() {
 	folder, err := os.MkdirTemp("", "blobs")
 	if err != nil {
 		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	// 32 random bytes each, from where you keep secrets
+	// 32 random bytes each, from your store of secrets
 	key, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	keys, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": key}, root)
 	if err != nil {
@@ -67,8 +67,8 @@ func Example() {
 	// charge: "charged 1111", stored as msgpack+aes-gcm
 }
 
-// Rotation: the new key is added and becomes the current one. What was encrypted with the old one
-// is read as long as it stays in the ring.
+// To rotate, add the new key and make it the current one. Payloads that were encrypted with the old
+// key stay readable as long as it is in the ring.
 func ExampleNewKeys() {
 	old, fresh, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{3}, 32), bytes.Repeat([]byte{2}, 32)
 	before, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": old}, root)
@@ -92,8 +92,7 @@ func ExampleNewKeys() {
 	// keys [2026-11 2027-01], current 2027-01
 }
 
-// Blobs that nothing refers to are removed by a sweep, once they are old enough that no commit can
-// be on its way.
+// A sweep removes blobs without a reference, once they are so old that no commit can be on its way.
 func ExampleOffload() {
 	folder, err := os.MkdirTemp("", "blobs")
 	if err != nil {

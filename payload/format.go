@@ -5,22 +5,22 @@ import (
 	"reflect"
 )
 
-// Format turns values into bytes and back. The bytes must be the same whenever a value is encoded:
-// steps are recognised by them.
+// Format turns values into bytes and back. Equal values must have equal bytes, because steps are
+// recognised by them.
 type Format interface {
 	// Name is the recorded encoding: letters, digits and hyphens, in lower case.
 	Name() string
 	// Marshal encodes a value.
 	Marshal(v any) ([]byte, error)
-	// Unmarshal decodes into a pointer. Fields that the type does not know are ignored, so that
-	// types may grow and shrink.
+	// Unmarshal decodes into a pointer. It ignores fields that the type does not have, so that
+	// types may gain and lose fields.
 	Unmarshal(data []byte, v any) error
 }
 
-// TypeChecker is a Format that can tell, before anything is stored, that values of a type would not
-// come back as they were.
+// TypeChecker is a Format that can tell, before anything is stored, that values of a type could not
+// be read back unchanged.
 type TypeChecker interface {
-	// CheckType says why, nil when they would.
+	// CheckType returns why; nil when they can.
 	CheckType(t reflect.Type) error
 }
 

@@ -62,8 +62,8 @@ func genOuter(t *rapid.T) outer {
 	}
 }
 
-// Every format brings back what it was given, and writes it the same way every time, whatever the
-// order of maps.
+// Every format reads back what it has written, and writes equal values equally, whatever the order
+// of maps.
 func TestFormatsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, f := range []payload.Format{payload.JSON, payload.Msgpack} {
@@ -98,7 +98,7 @@ func TestFormatsRoundTrip(t *testing.T) {
 	}
 }
 
-// Types may grow and shrink, in every format, and fields are called the same in all of them.
+// Types may gain and lose fields, in every format, and fields have the same names in all of them.
 func TestFormatsIgnoreUnknownFields(t *testing.T) {
 	t.Parallel()
 	type small struct {
@@ -141,8 +141,8 @@ type tree struct {
 	Values      map[string][]jsonOnly
 }
 
-// What writes itself as JSON only would lose its hidden fields: that is said before anything is
-// stored.
+// Types that can encode themselves only as JSON would lose their unexported fields. They are
+// refused before anything is stored.
 func TestMsgpackChecksTypes(t *testing.T) {
 	t.Parallel()
 	check := payload.Msgpack.(payload.TypeChecker).CheckType

@@ -11,30 +11,30 @@ import (
 // KeySize is the size of a key in bytes.
 const KeySize = 32
 
-// Keyring holds the keys of Encrypt. It is safe for concurrent use.
+// Keyring holds the keys of Encrypt. It must be safe for concurrent use.
 type Keyring interface {
-	// Current is the key that payloads are encrypted with from now on, and its id.
+	// Current returns the key for encryption and its id.
 	Current(ctx context.Context) (id string, key []byte, err error)
-	// Key is the key of an id. An error that is ErrNoKey blocks the executions that need it; others
-	// are taken as passing.
+	// Key returns the key of an id. ErrNoKey blocks the executions that need the key; Perdure
+	// treats other errors as temporary.
 	Key(ctx context.Context, id string) (key []byte, err error)
-	// Root is the secret from which digests are derived. It is used for nothing else and never
-	// changes: with another one, the repeated start of a key looks like a start with another input,
-	// and steps that were begun before are not recognised.
+	// Root returns the secret that digests are derived from. It is used for nothing else and must
+	// never change. With another root, a repeated start of a key looks like a start with another
+	// input, and steps that began before are not recognised.
 	Root(ctx context.Context) ([]byte, error)
 }
 
-// Keys is a Keyring that is known when the program starts: one key that is written with, and any
-// number of others that are read with. To rotate, add a new key and make it the current one; remove
-// an old one when nothing is stored that needs it.
+// Keys is a Keyring that is known when the program starts: one key for writing, and any number of
+// others for reading. To rotate, add a new key and make it the current one. Remove an old key when
+// no stored payload needs it.
 type Keys struct {
 	current string
 	keys    map[string][]byte
 	root    []byte
 }
 
-// NewKeys makes a keyring. Keys and root are 32 random bytes each; ids are short texts that are
-// stored with what is encrypted, such as a date.
+// NewKeys returns a keyring. Keys and root are 32 random bytes each. Ids are short texts, such as a
+// date, that are stored with the encrypted payloads.
 func NewKeys(current string, keys map[string][]byte, root []byte) (*Keys, error) {
 	var problems []error
 	for _, id := range slices.Sorted(maps.Keys(keys)) {
@@ -63,12 +63,12 @@ func NewKeys(current string, keys map[string][]byte, root []byte) (*Keys, error)
 	return k, nil
 }
 
-// Current is the key that is written with.
+// Current returns the key for writing.
 func (k *Keys) Current(context.Context) (string, []byte, error) {
 	return k.current, k.keys[k.current], nil
 }
 
-// Key is a key by its id.
+// Key returns a key by its id.
 func (k *Keys) Key(_ context.Context, id string) ([]byte, error) {
 	key, ok := k.keys[id]
 	if !ok {
@@ -77,10 +77,10 @@ func (k *Keys) Key(_ context.Context, id string) ([]byte, error) {
 	return key, nil
 }
 
-// Root is the secret of digests.
+// Root returns the secret of digests.
 func (k *Keys) Root(context.Context) ([]byte, error) { return k.root, nil }
 
-// String tells the ids and nothing of the keys.
+// String lists the ids, without the keys.
 func (k *Keys) String() string {
 	return fmt.Sprintf("keys %v, current %s", slices.Sorted(maps.Keys(k.keys)), k.current)
 }

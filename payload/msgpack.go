@@ -16,8 +16,8 @@ import (
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 )
 
-// msgpackFormat names fields as encoding/json does, by the same tags. Bytes and times are stored as
-// such; times come back in UTC.
+// msgpackFormat names fields as encoding/json does, by the same tags. It stores bytes and times as
+// such; times are read back in UTC.
 type msgpackFormat struct{}
 
 func (msgpackFormat) Name() string { return "msgpack" }
@@ -33,7 +33,7 @@ func (msgpackFormat) Marshal(v any) ([]byte, error) {
 	if !mapHolders.may(reflect.TypeOf(v)) {
 		return buf.Bytes(), nil
 	}
-	return sorted(buf.Bytes())
+	return sortMaps(buf.Bytes())
 }
 
 func (msgpackFormat) Unmarshal(data []byte, v any) error {
@@ -51,10 +51,10 @@ func (msgpackFormat) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// inUTC puts all times in v into UTC. The decoder puts them into the zone of the machine, and code
-// that is replayed on another one must see the same.
+// inUTC converts all times in v to UTC. The decoder uses the zone of the machine, and code that is
+// replayed on another machine must see the same values.
 func inUTC(v reflect.Value) {
-	// a hidden field
+	// an unexported field
 	if !v.IsValid() || !timeHolders.may(v.Type()) || !v.CanInterface() && v.Kind() != reflect.Struct {
 		return
 	}
@@ -74,7 +74,7 @@ func inUTC(v reflect.Value) {
 		}
 	case reflect.Map:
 		for _, k := range v.MapKeys() {
-			e := reflect.New(v.Type().Elem()).Elem() // what is in a map cannot be set
+			e := reflect.New(v.Type().Elem()).Elem() // values in a map cannot be set
 			e.Set(v.MapIndex(k))
 			inUTC(e)
 			v.SetMapIndex(k, e)
@@ -93,9 +93,9 @@ func inUTC(v reflect.Value) {
 	}
 }
 
-// sorted puts the entries of all maps in the order of their keys: the encoder leaves them in the
-// order of iteration, which is random.
-func sorted(data []byte) ([]byte, error) {
+// sortMaps orders the entries of all maps by key, because the encoder writes them in the random
+// order of iteration.
+func sortMaps(data []byte) ([]byte, error) {
 	dec := msgpack.NewDecoder(bytes.NewReader(data))
 	code, err := dec.PeekCode()
 	if err != nil {
@@ -157,7 +157,7 @@ func nextSorted(dec *msgpack.Decoder) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sorted(raw)
+	return sortMaps(raw)
 }
 
 // holders remembers which types can hold something, at any depth.
@@ -176,7 +176,7 @@ var (
 	timeType    = reflect.TypeFor[time.Time]()
 )
 
-// may reports whether a value of the type can hold what is looked for.
+// may reports whether a value of the type can hold what h looks for.
 func (h *holders) may(t reflect.Type) bool {
 	if t == nil {
 		return false
@@ -189,6 +189,8 @@ func (h *holders) may(t reflect.Type) bool {
 	return may
 }
 
+// search looks into the parts of a type. seen are the types on the way, because types may be
+// recursive.
 func (h *holders) search(t reflect.Type, seen []reflect.Type) bool {
 	if slices.Contains(seen, t) {
 		return false
@@ -221,8 +223,8 @@ var (
 	textMarshaler    = reflect.TypeFor[encoding.TextMarshaler]()
 )
 
-// CheckType refuses types that write themselves as JSON and in no other way: their fields are often
-// hidden, and would be lost.
+// CheckType refuses types that can encode themselves only as JSON. Their fields are often
+// unexported and would be lost.
 func (f msgpackFormat) CheckType(t reflect.Type) error { return f.check(t, nil) }
 
 func (f msgpackFormat) check(t reflect.Type, seen []reflect.Type) error {

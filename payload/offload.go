@@ -13,16 +13,17 @@ import (
 	"time"
 )
 
-// Store is where Offload puts what is too large for the database. It is safe for concurrent use.
+// Store is where Offload puts payloads that are too large for the database. It must be safe for
+// concurrent use.
 //
-// Keys consist of letters, digits, hyphens and slashes. Every Put has a key of its own; what was
-// put never changes.
+// Keys consist of letters, digits, hyphens and slashes. Every Put has a new key; a blob never
+// changes.
 type Store interface {
-	// Put stores a blob; when it returns nil, the blob is durable.
+	// Put stores a blob. When it returns nil, the blob is durable.
 	Put(ctx context.Context, key string, data []byte) error
-	// Get reads a blob; the error is ErrNotFound when there is none.
+	// Get reads a blob. It returns ErrNotFound if the blob does not exist.
 	Get(ctx context.Context, key string) ([]byte, error)
-	// Delete removes a blob; one that is not there is no error.
+	// Delete removes a blob. A blob that does not exist is not an error.
 	Delete(ctx context.Context, key string) error
 	// List lists the blobs whose keys begin with a prefix, in no particular order.
 	List(ctx context.Context, prefix string) iter.Seq2[Blob, error]
@@ -34,24 +35,25 @@ type Blob struct {
 	Stored time.Time // when it was put, by the clock of the store
 }
 
-// StoreError is an error of a Store, with what was asked of it.
+// StoreError is an error of a Store, with the operation that failed.
 type StoreError struct {
 	Op  string // put, get, delete or list
 	Key string
 	Err error
 }
 
-// Error names operation and key.
+// Error names the operation and the key.
 func (e *StoreError) Error() string { return fmt.Sprintf("%s blob %s: %v", e.Op, e.Key, e.Err) }
 
-// Unwrap is the error of the store.
+// Unwrap returns the error of the store.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// Offload puts data of threshold bytes and more into a store, before the commit that refers to it;
-// the database holds the reference, the length and the SHA-256, which are checked when it is read.
-// It must be the last of a chain, because clean-up looks for the references.
+// Offload returns a Transform that puts data of threshold bytes and more into a store, before the
+// commit that refers to it. The database holds the reference, the length and the SHA-256; both are
+// checked when the blob is read. It must be the last of a chain, because the clean-up looks for the
+// references.
 //
-// Blobs whose execution was deleted, or whose commit never came, stay until App.SweepPayloads
+// Blobs whose execution was deleted, or whose commit never happened, stay until App.SweepPayloads
 // removes them.
 func Offload(s Store, threshold int) Transform { return offload{s, max(threshold, 1)} }
 
@@ -60,7 +62,7 @@ type offload struct {
 	threshold int
 }
 
-// Blobs is the store behind a transform that Offload made.
+// Blobs returns the store of a transform that Offload made.
 func Blobs(t Transform) (s Store, ok bool) {
 	o, ok := t.(offload)
 	return o.store, ok
@@ -68,7 +70,7 @@ func Blobs(t Transform) (s Store, ok bool) {
 
 func (offload) Name() string { return "blob" }
 
-// A reference is text, so that it is found in the bytes of any row that holds it.
+// A reference is text, so that it can be found in the bytes of any row that holds it.
 const (
 	referenceMark   = "perdure-blob:1:"
 	referenceFormat = referenceMark + "%s:%d:%s" // key, length, SHA-256
@@ -76,10 +78,10 @@ const (
 
 var references = regexp.MustCompile(regexp.QuoteMeta(referenceMark) + `([0-9A-Za-z/-]{1,200}):`)
 
-// ReferenceMark is how every reference to a blob begins.
+// ReferenceMark returns the text that begins every reference to a blob.
 func ReferenceMark() string { return referenceMark }
 
-// References are the keys of all blobs that stored bytes refer to.
+// References returns the keys of all blobs that stored bytes refer to.
 func References(stored []byte) []string {
 	var keys []string
 	for _, m := range references.FindAllSubmatch(stored, -1) {
@@ -129,7 +131,7 @@ func (o offload) Open(ctx context.Context, _ Meta, sealed []byte) ([]byte, error
 
 func (offload) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
 
-// validKey reports whether a key is one that Offload makes.
+// validKey reports whether Offload could have made the key.
 func validKey(key string) bool {
 	cluster, id, ok := strings.Cut(key, "/")
 	if !ok || cluster == "" || len(key) > 200 {

@@ -37,14 +37,14 @@ func TestOffloadRoundTrip(t *testing.T) {
 		if err != nil || !bytes.Equal(got, data) {
 			t.Fatalf("%x came back as %x, %v", data, got, err)
 		}
-		row := append([]byte{0xa1, 0x41}, append(sealed, 0xff)...) // in whatever it is stored
+		row := append([]byte{0xa1, 0x41}, append(sealed, 0xff)...) // inside any row
 		if keys := payload.References(row); len(keys) != 1 || !strings.HasPrefix(keys[0], "c0ffee/") {
 			t.Fatalf("the reference is not found: %v", keys)
 		}
 	})
 }
 
-// A blob that was changed, exchanged, cut or lost is not taken for what was put.
+// A blob that was changed, exchanged, cut or lost is refused.
 func TestOffloadNoticesEveryChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -98,7 +98,7 @@ func write(t *testing.T, file string, data []byte) {
 	}
 }
 
-// files are all files below a directory.
+// files returns all files below a directory.
 func files(t *testing.T, dir string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -115,8 +115,8 @@ func files(t *testing.T, dir string) (paths []string) {
 
 const id = "0123456789abcdef0123456789abcdef"
 
-// Keys that Offload does not make lead nowhere: not out of the directory, and not to files that are
-// being written.
+// Keys that Offload does not make are refused: they lead neither out of the directory nor to files
+// that are being written.
 func TestDirRefusesHostileKeys(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -200,7 +200,7 @@ func TestDir(t *testing.T) {
 		}
 	}
 
-	// A put that cannot end leaves nothing behind, and says so.
+	// A put that cannot end leaves nothing behind, and returns an error.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := d.Put(ctx, one, nil); !errors.Is(err, context.Canceled) {

@@ -103,7 +103,7 @@ func TestWrongWorkflowsFail(t *testing.T) {
 		{"blocks", func(perdure.WorkflowCtx) error {
 			time.Sleep(time.Minute)
 			return nil
-		}, []string{"blocks outside of durable calls", "checks_test.go:"}},
+		}, []string{"blocks outside durable calls", "checks_test.go:"}},
 		{"waits for ever", func(ctx perdure.WorkflowCtx) error {
 			_, err := never.Receive(ctx)
 			return err

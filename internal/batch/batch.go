@@ -1,10 +1,11 @@
-// Package batch does one thing to every execution that a query selects.
+// Package batch applies one operation to every execution that a query selects.
 //
-// It lists them newest first, page by page, and has a bounded number of workers do it, each to one
-// execution at a time. What one of them refuses is reported and the others go on. The cursor only
-// moves to older starts, so an execution that starts while a batch runs is not touched; and each is
-// touched as the run that was listed, so neither is one that has got the key meanwhile. A batch
-// keeps nothing: stopped half way, it is simply run again.
+// It lists the executions newest first, page by page. A bounded number of workers apply the
+// operation, each to one execution at a time. If one execution refuses it, the batch reports that
+// and continues with the others. The cursor only moves to older starts, so a batch does not touch
+// executions that start while it runs. It addresses each execution by the run that was listed, so
+// it does not touch a later run of the same key. A batch stores nothing: after an interruption it
+// is simply run again.
 package batch
 
 import (
@@ -14,20 +15,19 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
-// Do does one thing to an execution. Several calls run at once.
+// Do applies the operation to an execution. Several calls run at once.
 type Do func(ctx context.Context, e *api.Description) error
 
-// Result is what became of one execution. One without an execution is the error of the listing, and
-// the last one.
+// Result is the result for one execution. A result without an execution is the error of the
+// listing, and the last one.
 type Result struct {
 	Execution *api.Description
 	Err       error
 }
 
-// Run does it to every execution that the request selects and yields the results as they come; the
-// order is not that of the list. Without do it changes nothing: it only yields what it would have
-// done it to. When the caller stops iterating, nothing new is begun, and what has begun is waited
-// for.
+// Run applies do to every execution that the request selects, and yields the results as they
+// arrive, in any order. If do is nil, Run changes nothing: it only yields the executions. When the
+// caller stops iterating, Run begins nothing new and waits for the operations in flight.
 func Run(ctx context.Context, c api.Client, r api.ListRequest, do Do) iter.Seq[Result] {
 	r.Limit = pageSize
 	list := func(ctx context.Context, hand func(*api.Description), _ func(Result)) error {

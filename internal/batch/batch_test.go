@@ -104,7 +104,7 @@ func TestDryRunOnlyLists(t *testing.T) {
 	}
 }
 
-// What was listed before is dealt with; the error of the listing is the last thing that is told.
+// Executions that were listed before are processed; the error of the listing is the last result.
 func TestListingFails(t *testing.T) {
 	t.Parallel()
 	var results []batch.Result
@@ -117,8 +117,8 @@ func TestListingFails(t *testing.T) {
 	}
 }
 
-// Whoever stops listening stops the batch: nothing new is begun, and nothing runs any more when the
-// loop is left.
+// A caller that stops iterating stops the batch: nothing new begins, and nothing runs when the loop
+// has ended.
 func TestStoppedHalfWay(t *testing.T) {
 	t.Parallel()
 	var begun, running atomic.Int32

@@ -6,18 +6,17 @@ import (
 	"sync"
 )
 
-// workers is how many are dealt with at once: enough to fill group commits, few enough to leave
-// room for others.
+// workers is how many operations run at once: enough to fill group commits, few enough to leave
+// room for other callers.
 const workers = 16
 
-// pageSize is how many are listed at once.
+// pageSize is how many items are listed at once.
 const pageSize = 200
 
-// fan has a bounded number of workers do something to everything that is listed, and yields what
-// becomes of it as it comes; the order is not that of the list. list hands items to the workers,
-// and may tell results of its own; its error, or else the reason why ctx has ended, is the last
-// thing that is yielded. When the caller stops iterating, ctx ends, nothing new is begun, and what
-// has begun is waited for.
+// fan applies do to all listed items, with a bounded number of workers, and yields the results as
+// they arrive, in any order. list passes items to hand, and may report results of its own to tell.
+// The error of list, or else the reason why ctx has ended, is the last result. When the caller
+// stops iterating, ctx ends, fan begins nothing new and waits for the calls in flight.
 func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func(T), tell func(R)) error, do func(context.Context, T) R, last func(error) R) iter.Seq[R] {
 	return func(yield func(R) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -40,7 +39,7 @@ func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func
 			}
 		}
 
-		var failed error // of the listing
+		var failed error // the error of the listing
 		var busy sync.WaitGroup
 		busy.Go(func() {
 			defer close(listed)
@@ -50,7 +49,7 @@ func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func
 		for range workers {
 			busy.Go(func() {
 				for item := range listed {
-					if ctx.Err() == nil { // else nothing new is begun
+					if ctx.Err() == nil { // otherwise nothing new begins
 						tell(do(ctx, item))
 					}
 				}
@@ -77,8 +76,8 @@ func fan[T, R any](ctx context.Context, list func(ctx context.Context, hand func
 	}
 }
 
-// walk reads a list page by page, from a cursor on, and calls do for every item, until one is
-// refused or ctx ends, which is no error here.
+// walk reads a list page by page from a cursor, and calls do for every item until do returns an
+// error or ctx ends. The end of ctx is not an error here.
 func walk[T any](ctx context.Context, cursor string, page func(cursor string) (items []T, next string, err error), do func(*T) error) error {
 	for {
 		items, next, err := page(cursor)

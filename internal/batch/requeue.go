@@ -11,40 +11,40 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Requeue is how dead tasks are requeued.
+// Requeue says how dead tasks are requeued.
 type Requeue struct {
-	// Canary requeues one first and goes on when its task has completed; when it has not, nothing
-	// else is requeued.
+	// Canary requeues one task first, and continues only after that task has completed. Otherwise
+	// it requeues nothing else.
 	Canary bool
-	// Rate is how many are requeued per second, at most; 0 for as fast as it goes.
+	// Rate is how many tasks are requeued per second at most; 0 for no limit.
 	Rate float64
-	// DryRun changes nothing: it only yields what would be requeued.
+	// DryRun changes nothing: it only yields the tasks that would be requeued.
 	DryRun bool
 }
 
-// Rates that a ticker can keep.
+// The rates that a ticker supports.
 const minRate, maxRate = 1e-6, 1e6
 
-// Check says what makes no sense.
+// Check returns an error for a rate out of bounds.
 func (r *Requeue) Check() error {
-	if r.Rate != 0 && !(r.Rate >= minRate && r.Rate <= maxRate) { // also when it is not a number
+	if r.Rate != 0 && !(r.Rate >= minRate && r.Rate <= maxRate) { // also for NaN
 		return fault.New(fault.Invalid, "requeue %g per second: between %g and %g, or 0 for no limit", r.Rate, minRate, maxRate)
 	}
 	return nil
 }
 
-// Requeued is what became of one dead task. One without a task is the error that ended it all, and
-// the last one.
+// Requeued is the result for one dead task. A result without a task is the error that ended the
+// batch, and the last one.
 type Requeued struct {
 	Task  *api.DeadTask
 	Reply api.RequeueReply
 	Err   error
 }
 
-// RequeueAll requeues every dead task that the request selects, those that died last first, and
-// yields what became of each as it is done. Those that were requeued before are not selected,
-// unless the request says so. An error of one does not stop the others. When the caller stops
-// iterating, nothing new is begun.
+// RequeueAll requeues every dead task that the request selects, latest death first, and yields the
+// results. It skips tasks that were requeued before, unless the request selects them. An error for
+// one task does not stop the others. When the caller stops iterating, RequeueAll begins nothing
+// new.
 func RequeueAll(ctx context.Context, c api.Client, r api.DeadRequest, how Requeue) iter.Seq[Requeued] {
 	if r.Requeued == nil {
 		never := false
@@ -81,7 +81,7 @@ func RequeueAll(ctx context.Context, c api.Client, r api.DeadRequest, how Requeu
 	return fan(ctx, list, one, func(err error) Requeued { return Requeued{Err: err} })
 }
 
-// outcome waits for the end of the canary and says why the others had better not follow.
+// outcome waits for the end of the canary, and returns an error unless it completed.
 func outcome(ctx context.Context, c api.Client, canary *Requeued) error {
 	end, err := c.Await(ctx, api.Target{Address: canary.Reply.Address, Run: canary.Reply.Run})
 	switch {
@@ -100,17 +100,19 @@ func outcome(ctx context.Context, c api.Client, canary *Requeued) error {
 // pace spaces requeues out.
 type pace struct{ tick *time.Ticker }
 
+// pacer returns the pace for a rate.
 func pacer(how Requeue) pace {
 	if how.Rate <= 0 || how.DryRun {
 		return pace{}
 	}
 	pause := float64(time.Second) / how.Rate
-	if pause >= math.MaxInt64 { // a conversion would make full speed of it
+	if pause >= math.MaxInt64 { // a conversion would overflow and mean full speed
 		return pace{time.NewTicker(math.MaxInt64)}
 	}
 	return pace{time.NewTicker(max(time.Duration(pause), time.Microsecond))}
 }
 
+// wait waits for the next tick. It reports false when ctx has ended.
 func (p pace) wait(ctx context.Context) bool {
 	if p.tick == nil {
 		return ctx.Err() == nil
@@ -129,7 +131,7 @@ func (p pace) stop() {
 	}
 }
 
-// listDead hands out every dead task, those that died last first, until one is refused.
+// listDead passes every dead task to do, latest death first, until do returns an error.
 func listDead(ctx context.Context, c api.Client, r api.DeadRequest, do func(*api.DeadTask) error) error {
 	r.Limit = pageSize
 	return walk(ctx, r.Cursor, func(cursor string) ([]api.DeadTask, string, error) {
@@ -139,8 +141,8 @@ func listDead(ctx context.Context, c api.Client, r api.DeadRequest, do func(*api
 	}, do)
 }
 
-// PurgeAll removes every dead task that the request selects and yields what became of each. Those
-// whose requeued task is open are refused and stay.
+// PurgeAll removes every dead task that the request selects, and yields the results. A dead task
+// whose requeued task is open is refused and stays.
 func PurgeAll(ctx context.Context, c api.Client, r api.DeadRequest, dry bool) iter.Seq[Requeued] {
 	return func(yield func(Requeued) bool) {
 		stopped := false

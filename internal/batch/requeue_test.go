@@ -21,7 +21,7 @@ import (
 type graves struct {
 	api.Client
 	n   int
-	end model.Status // of whatever is requeued
+	end model.Status // of every requeued task
 	bad string       // the task that is refused
 
 	mu       sync.Mutex
@@ -96,7 +96,7 @@ func TestEveryDeadTaskOnce(t *testing.T) {
 	}
 }
 
-// A canary that does not complete is the only one.
+// If the canary does not complete, no other task is requeued.
 func TestCanaryStopsTheOthers(t *testing.T) {
 	t.Parallel()
 	g := &graves{n: 450, end: model.Failed, bad: "0"}
@@ -106,7 +106,7 @@ func TestCanaryStopsTheOthers(t *testing.T) {
 	}
 }
 
-// So many per second and no more, however few that are: a pause that no duration can hold is a long
+// The rate is never exceeded, even a very small one: a pause that no duration can hold is a long
 // one, not none.
 func TestRequeueRate(t *testing.T) {
 	t.Parallel()

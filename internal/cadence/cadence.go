@@ -1,19 +1,19 @@
-// Package cadence says when something that repeats is due: by a cron line in an IANA zone, or at a
-// fixed interval. It is pure: a Cadence is a value, and what it says depends on its arguments and
-// on the database of zones alone, which is linked into the program.
+// Package cadence computes when something that repeats is due: by a cron line in an IANA zone, or
+// at a fixed interval. It is pure: a Cadence is a value, and its results depend only on its
+// arguments and on the time zone database, which is linked into the program.
 //
-// A cron line speaks about the clock on the wall. It is evaluated there, where every day has 24
-// hours, and what it finds is mapped to the first instant at which that clock shows the time or a
-// later one. So a time that does not exist, because the clock was put forward, is due once, at the
-// moment after the gap; one that exists twice is due the first time only; and no time of the wall
-// is due twice.
+// A cron line refers to wall clock time. Its times are computed on a wall clock where every day has
+// 24 hours. Each is then mapped to the first instant at which the real wall clock shows that time
+// or a later one. So a time that does not exist, because the clock was put forward, is due once,
+// right after the gap. A time that exists twice is due only the first time. No wall clock time is
+// due twice.
 package cadence
 
 import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // so that zones are known on a machine that has no database of them
+	_ "time/tzdata" // for machines without a time zone database
 
 	"github.com/netresearch/go-cron"
 
@@ -28,8 +28,8 @@ const (
 	maxZone   = 64  // bytes of a zone
 	firstYear = 1970
 	lastYear  = 9999
-	// searchYears is how far apart two times of a cron line may be: the 29th of February on a
-	// certain weekday comes every 40 years at least.
+	// searchYears is how far apart two times of a cron line may be. The 29th of February falls on a
+	// given weekday at least every 40 years.
 	searchYears = 41
 )
 
@@ -38,20 +38,21 @@ type Cadence struct {
 	line  *cron.SpecSchedule
 	zone  *time.Location
 	every time.Duration
-	phase time.Duration // of the first one after 1970 began
+	phase time.Duration // of the first instant after the beginning of 1970
 	text  string
 }
 
-// FieldError tells which field of a cadence is wrong.
+// FieldError says which field of a cadence is wrong.
 type FieldError struct {
 	Field string // such as "minute", "zone", "interval"
 	Value string
 	Text  string
 }
 
-// Error is a sentence that begins with the field.
+// Error returns a sentence that begins with the field.
 func (e *FieldError) Error() string { return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Text) }
 
+// wrong returns an Invalid error about a field. It cuts a long value.
 func wrong(field, value, format string, args ...any) error {
 	if len(value) > 80 {
 		value = value[:80] + "…"
@@ -59,15 +60,15 @@ func wrong(field, value, format string, args ...any) error {
 	return fault.New(fault.Invalid, "%w", &FieldError{Field: field, Value: value, Text: fmt.Sprintf(format, args...)})
 }
 
-// options of the parser: five fields, seconds in front of them if there are six, names such as
-// @daily, and L, W and # for days. Day of the month and day of the week are alternatives when both
-// are restricted, as in every crontab.
+// options of the parser: five fields, or six with seconds in front, names such as @daily, and L, W
+// and # for days. If both day of month and day of week are restricted, either may match, as in
+// every crontab.
 const options = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.Extended | cron.DowOrDom
 
-// fieldNames are those of a line of six fields.
+// fieldNames are the names of the fields of a line with six.
 var fieldNames = [...]string{"second", "minute", "hour", "day of month", "month", "day of week"}
 
-// Cron is the cadence of a cron line in an IANA zone; an empty zone is UTC.
+// Cron returns the cadence of a cron line in an IANA zone. An empty zone is UTC.
 func Cron(line, zone string) (Cadence, error) {
 	loc, err := loadZone(zone)
 	if err != nil {
@@ -98,12 +99,13 @@ func Cron(line, zone string) (Cadence, error) {
 	return c, nil
 }
 
+// loadZone finds an IANA zone.
 func loadZone(zone string) (*time.Location, error) {
 	switch {
 	case zone == "":
 		return time.UTC, nil
 	case zone == "Local":
-		return nil, wrong("zone", zone, "what it means depends on the machine: name an IANA zone, such as Europe/Berlin")
+		return nil, wrong("zone", zone, "its meaning depends on the machine: name an IANA zone, such as Europe/Berlin")
 	case len(zone) > maxZone:
 		return nil, wrong("zone", zone, "it has %d bytes, at most %d are allowed", len(zone), maxZone)
 	}
@@ -114,7 +116,8 @@ func loadZone(zone string) (*time.Location, error) {
 	return loc, nil
 }
 
-// parse reads the line for a wall without summer and winter.
+// parse reads a line for a wall clock without daylight saving time. Its error names the wrong
+// field.
 func parse(line string) (*cron.SpecSchedule, error) {
 	fields := strings.Fields(line)
 	if fields[0][0] != '@' && len(fields) != 5 && len(fields) != 6 {
@@ -126,6 +129,7 @@ func parse(line string) (*cron.SpecSchedule, error) {
 		return spec, nil
 	}
 
+	// Find the field that is wrong: parse each alone, with * for the others.
 	names := fieldNames[len(fieldNames)-min(len(fields), len(fieldNames)):]
 	for i := range fields {
 		if fields[0][0] == '@' {
@@ -160,8 +164,9 @@ func parseFields(line string) (*cron.SpecSchedule, error) {
 	return spec, nil
 }
 
-// Every is the cadence of an interval. Its instants are the multiples of it since 1970 began (UTC),
-// moved by the phase; so they do not depend on who asks, and when.
+// Every returns the cadence of an interval. Its instants are the multiples of the interval since
+// the beginning of 1970 (UTC), moved by the phase. So they are the same in every process, at any
+// time.
 func Every(every, phase time.Duration) (Cadence, error) {
 	switch {
 	case every <= 0:
@@ -185,7 +190,7 @@ func Every(every, phase time.Duration) (Cadence, error) {
 	return c, nil
 }
 
-// CheckInstant says why a point in time is out of range; nil when it is not.
+// CheckInstant returns why a point in time is out of range; nil when it is not.
 func CheckInstant(field string, t time.Time) error {
 	if y := t.UTC().Year(); y < firstYear || y > lastYear {
 		return wrong(field, t.UTC().Format(time.RFC3339), "its year must be between %d and %d", firstYear, lastYear)
@@ -193,14 +198,14 @@ func CheckInstant(field string, t time.Time) error {
 	return nil
 }
 
-// String is the cron line and its zone, or the interval.
+// String returns the cron line and its zone, or the interval.
 func (c Cadence) String() string { return c.text }
 
 // IsZero reports whether the cadence has no instants.
 func (c Cadence) IsZero() bool { return c.line == nil && c.every == 0 }
 
-// Next is the first instant after a point in time; ok is false when there is none before the year
-// 10000.
+// Next returns the first instant after a point in time. It reports false if it finds none before
+// the year 10000.
 func (c Cadence) Next(after time.Time) (t time.Time, ok bool) {
 	if first := time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC); after.Before(first) {
 		after = first.Add(-1)
@@ -219,7 +224,7 @@ func (c Cadence) Next(after time.Time) (t time.Time, ok bool) {
 	return t, true
 }
 
-// nextMultiple counts in milliseconds, in which ten thousand years are far from an overflow.
+// nextMultiple counts in milliseconds. Ten thousand years in milliseconds are far from an overflow.
 func (c Cadence) nextMultiple(after time.Time) time.Time {
 	every, phase := c.every.Milliseconds(), c.phase.Milliseconds()
 	n := after.UnixMilli() - phase
@@ -230,24 +235,24 @@ func (c Cadence) nextMultiple(after time.Time) time.Time {
 	return time.UnixMilli((k+1)*every + phase).UTC()
 }
 
-// nextOnWall looks for the next time that the wall has not shown before.
+// nextOnWall looks for the next time that the wall clock has not shown yet.
 func (c Cadence) nextOnWall(after time.Time) (time.Time, bool) {
-	wall := c.shown(after)
+	wall := c.lastShown(after)
 	for {
 		wall = c.line.Next(wall)
 		if wall.IsZero() {
 			return time.Time{}, false
 		}
-		// always, unless a zone was changed twice within hours
-		if t := c.reached(wall); t.After(after) {
+		// true at once, unless a zone changed twice within hours
+		if t := c.firstReached(wall); t.After(after) {
 			return t, true
 		}
 	}
 }
 
-// shown is the latest time that the wall has shown up to an instant, as if it were UTC. While the
-// clock repeats an hour, that is the end of the first one.
-func (c Cadence) shown(at time.Time) time.Time {
+// lastShown returns the latest time that the wall clock has shown up to an instant, as if it were
+// UTC. While the clock repeats an hour, that is the end of the first pass.
+func (c Cadence) lastShown(at time.Time) time.Time {
 	local := at.In(c.zone)
 	_, offset := local.Zone()
 	wall := asUTC(at, offset)
@@ -260,8 +265,8 @@ func (c Cadence) shown(at time.Time) time.Time {
 	return wall
 }
 
-// reached is the first instant at which the wall shows a time or a later one.
-func (c Cadence) reached(wall time.Time) time.Time {
+// firstReached returns the first instant at which the wall clock shows a time or a later one.
+func (c Cadence) firstReached(wall time.Time) time.Time {
 	at := wall.Add(-48 * time.Hour) // no zone is that far from UTC
 	for {
 		local := at.In(c.zone)
@@ -273,8 +278,8 @@ func (c Cadence) reached(wall time.Time) time.Time {
 
 		_, end := local.ZoneBounds()
 		if !end.IsZero() && !end.After(at) {
-			// In zones that go by a rule from some year on, Go has years end after 365 days: on the
-			// last day of a leap year the bound lies in the past. Such a day is looked at hour by
+			// For zones that follow a rule from some year on, Go assumes years of 365 days: on the
+			// last day of a leap year the bound is in the past. Such a day is searched hour by
 			// hour.
 			end = at.Add(time.Hour)
 		}
@@ -290,8 +295,8 @@ func asUTC(t time.Time, offset int) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// Between are the instants after a point in time, up to another one that is included, at most so
-// many; more tells that there are others.
+// Between returns the instants after a point in time, up to and including another one, at most this
+// many. more says that there are others.
 func (c Cadence) Between(after, upTo time.Time, most int) (all []time.Time, more bool) {
 	for at := after; ; {
 		t, ok := c.Next(at)

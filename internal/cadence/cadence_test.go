@@ -31,10 +31,10 @@ func instant(t testing.TB, text string) time.Time {
 	return at
 }
 
-// TestDaylightSaving has the days on which clocks are changed, of zones that do it in different
-// ways.
+// TestDaylightSaving covers the days on which clocks change, in zones that do it in different ways.
 func TestDaylightSaving(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct{ name, line, zone, after, want string }{
 		{"Berlin, spring: 02:30 does not exist", "30 2 * * *", "Europe/Berlin", "2026-03-28T02:00:00Z", "2026-03-29T01:00:00Z 2026-03-30T00:30:00Z"},
 		{"Berlin, spring: 02:00 is the moment after the gap", "0 2 * * *", "Europe/Berlin", "2026-03-28T02:00:00Z", "2026-03-29T01:00:00Z 2026-03-30T00:00:00Z"},
@@ -176,8 +176,8 @@ var zones = []string{
 	"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Sao_Paulo", "Pacific/Apia", "Asia/Kathmandu", "Africa/Casablanca", "Antarctica/Troll",
 }
 
-// drawn is a line that fires, and the field values that it allows, for the test's own idea of what
-// it means.
+// drawn is a line that fires, with the field values that it allows, for the test's own
+// interpretation.
 type drawn struct {
 	line                           string
 	minutes, hours, months, monday []int
@@ -212,7 +212,7 @@ func draw(t *rapid.T) drawn {
 	return d
 }
 
-// TestNextIsTheFirst compares with a walk minute by minute along the wall.
+// TestNextIsTheFirst compares with a walk minute by minute along the wall clock.
 func TestNextIsTheFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -223,7 +223,7 @@ func TestNextIsTheFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// Around the changes of clocks, mostly.
+		// Mostly around changes of the clock.
 		base := rapid.SampledFrom([]string{"2026-03-28T00:00:00Z", "2026-10-24T00:00:00Z", "2026-03-07T00:00:00Z", "2026-10-31T00:00:00Z", "2026-04-04T00:00:00Z", "2011-12-29T00:00:00Z", "2024-02-28T00:00:00Z"}).Draw(t, "base")
 		from, err := time.Parse(time.RFC3339, base)
 		if err != nil {
@@ -244,11 +244,11 @@ func TestNextIsTheFirst(t *testing.T) {
 	})
 }
 
-// naive walks through every minute of real time and notes when the wall shows for the first time
-// something that is due, or has jumped past it.
+// naive walks through every minute of real time. It notes when the wall clock first shows a time
+// that is due, or has jumped past it.
 func (d *drawn) naive(after, upTo time.Time, zone *time.Location) (all []time.Time) {
 	start := after.Add(-72 * time.Hour).Truncate(time.Minute)
-	last := wallOf(start, zone) // the latest that the wall has shown
+	last := wallOf(start, zone) // the latest time that the wall clock has shown
 	for t := start; !t.After(upTo); t = t.Add(time.Minute) {
 		wall, due := wallOf(t, zone), false
 		for w := last.Add(time.Minute); !w.After(wall); w = w.Add(time.Minute) {
@@ -273,8 +273,7 @@ func (d *drawn) matches(w time.Time) bool {
 	return slices.Contains(d.minutes, w.Minute()) && slices.Contains(d.hours, w.Hour()) && slices.Contains(d.months, int(w.Month())) && slices.Contains(d.monday, int(w.Weekday()))
 }
 
-// Around the end of leap years that zones go through by a rule, as around that of others, every
-// line has its instants.
+// Every line has its instants around the end of leap years, also in zones that follow a rule.
 func TestEndOfLeapYears(t *testing.T) {
 	t.Parallel()
 	for _, zone := range append([]string{"Asia/Gaza", "Europe/Dublin", "Pacific/Chatham", "America/Santiago"}, zones...) {
@@ -302,7 +301,8 @@ func TestEndOfLeapYears(t *testing.T) {
 	}
 }
 
-// TestNoWallTimeTwice and strictly increasing, in every zone, over years.
+// TestNoWallTimeTwice checks that instants increase and that no wall clock time occurs twice, in
+// every zone, over years.
 func TestNoWallTimeTwice(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

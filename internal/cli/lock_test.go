@@ -140,7 +140,7 @@ func wantLocks(t *testing.T, url string) {
 func wantAfterRelease(t *testing.T, app *perdure.App) {
 	t.Helper()
 	c := app.With(t.Context())
-	for key, want := range map[string]string{"t-1": "does not hold its lock any more", "t-2": ""} {
+	for key, want := range map[string]string{"t-1": "no longer holds its lock", "t-2": ""} {
 		x := move.Execution(perdure.RawKey(key))
 		if err := proceed.Send(c, x, true); err != nil {
 			t.Fatal(err)

@@ -1,16 +1,16 @@
-// Package cluster decides who owns what: a node's membership and lease, which shards it should
-// have, and whom it may fence.
+// Package cluster decides which node owns which shards: the membership and the lease of a node, the
+// shards that it should own, and the nodes that it may fence.
 //
-// Membership is a state machine without I/O, like the lanes: the caller hands in views of the store
-// and results of its calls, and gets back what to do next. The store decides; what is computed here
+// Membership is a state machine without I/O, like the lanes: the caller passes in views of the
+// store and results of its calls, and gets back what to do next. The store decides; this package
 // only proposes.
 //
-//   - A node that cannot renew its lease in time stops serving before anybody else can start
+//   - A node that cannot renew its lease in time stops serving before another node can start
 //     (Serving).
-//   - Shards are proposed by rendezvous hashing over the live nodes, so that only what must move
-//     moves.
-//   - A node gives up shards that are proposed for another live node, and takes free ones, and
-//     those of fenced nodes, that are proposed for itself.
-//   - A node whose lease has expired by the store's clock is fenced; one on this host that is
+//   - Shards are proposed by rendezvous hashing over the live nodes, so that as few as possible
+//     move.
+//   - A node gives up shards that are proposed for another live node. It takes shards that are
+//     proposed for itself, if they are free or belong to a fenced node.
+//   - A node whose lease has expired by the store's clock is fenced. A node on this host that is
 //     provably gone is fenced at once.
 package cluster

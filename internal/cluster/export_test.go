@@ -7,14 +7,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Clone is an independent copy, for exploring what can happen next.
+// Clone returns an independent copy, to explore what can happen next.
 func (m *Membership) Clone() *Membership {
 	c := *m
 	c.fencing, c.owned, c.leaving = maps.Clone(m.fencing), maps.Clone(m.owned), maps.Clone(m.leaving)
 	return &c
 }
 
-// Fingerprint appends what tells states apart that can behave differently from now on. Times are
+// Fingerprint appends what distinguishes states that can behave differently from now on. Times are
 // relative to mono, in seconds.
 func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 	seconds := func(t time.Duration) byte { return byte(max(t-mono, -100*time.Second) / time.Second) }
@@ -37,7 +37,7 @@ func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 	return b
 }
 
-// Leaves reports whether the lanes have been told to give the shard up.
+// Leaves reports whether the lanes are giving the shard up.
 func (m *Membership) Leaves(s model.ShardID) bool { return m.leaving[s] }
 
 // Owns reports whether the shard is ours as far as the node knows.

@@ -14,9 +14,9 @@ import (
 
 // TestNeverTwoOwners explores every interleaving of a small cluster: two nodes, one shard, a lease
 // of three units of time. Calls of one node may be slow, and up to two things go wrong on the way:
-// a call fails without effect, takes effect and has its answer lost, or takes effect after its
-// caller has given up on it; the node dies; its clock falls behind by as much as the margin allows.
-// The other one is prompt, as whoever takes over would be. At no moment may both nodes serve the
+// a call fails without effect, takes effect but its answer is lost, or takes effect after its
+// caller has given up; the node dies; its clock falls behind by as much as the margin allows. The
+// other node is prompt, as a node that takes over would be. At no moment may both nodes serve the
 // shard. In short mode, one thing goes wrong.
 func TestNeverTwoOwners(t *testing.T) {
 	t.Parallel()
@@ -77,7 +77,7 @@ type small struct {
 	now   int
 	nodes [2]smallNode
 	owner int // of the shard: 0 free, else node + 1
-	fates int // how much may still go wrong
+	fates int // how many more things may go wrong
 	until int // when the story ends: long enough for a lease to be lost and taken over
 
 	parent *small
@@ -97,7 +97,7 @@ type smallNode struct {
 	view                  store.View
 	renewErr, acquireErr  error
 	acquired, fenced      bool
-	freeing               int // 1 the lanes are told, 2 the store is
+	freeing               int // 1: the lanes are freeing it; 2: the store call is in flight
 	orphan                string
 }
 
@@ -124,7 +124,7 @@ func (w *small) serving(i int) bool {
 	return !n.dead && n.m.Serving(w.mono(i)) && n.m.Owns(0) && !n.m.Leaves(0)
 }
 
-// print tells states apart; it is a hash.
+// print returns a hash that tells states apart.
 func (w *small) print() uint64 {
 	b := append(make([]byte, 0, 128), byte(w.now), byte(w.owner), byte(w.fates))
 	flag := func(f bool) {
@@ -175,7 +175,7 @@ func (w *small) trace() (steps []string) {
 	return steps
 }
 
-// then is the state after a change.
+// then returns the state after a change.
 func (w *small) then(did string, change func(c *small)) *small {
 	c := *w
 	for i := range c.nodes {
@@ -186,7 +186,7 @@ func (w *small) then(did string, change func(c *small)) *small {
 	return &c
 }
 
-// steps are all states that can come next.
+// steps returns all states that can come next.
 func (w *small) steps() (next []*small) {
 	if w.now < w.until {
 		next = append(next, w.then("time passes", func(c *small) { c.now++ }))
@@ -197,7 +197,8 @@ func (w *small) steps() (next []*small) {
 	return next
 }
 
-// promptStep is what a prompt node does next: a renewal and all that comes of it, at once.
+// promptStep returns what a prompt node does next: a renewal and everything that follows from it,
+// at once.
 func (w *small) promptStep(i int) (next []*small) {
 	n := &w.nodes[i]
 	if n.m.NextTick() > w.mono(i) {
@@ -252,7 +253,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 		add("an orphaned "+n.orphan+" takes effect", func(c *small, n *smallNode) {
 			switch n.orphan {
 			case "renewal":
-				_, _ = c.execRenew(i) // nobody hears the answer
+				_, _ = c.execRenew(i) // the answer is lost
 			case "acquire":
 				_, _ = c.execAcquire(i)
 			}
@@ -350,7 +351,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 	return next
 }
 
-// What the store does.
+// The calls of the store.
 
 func (w *small) execRenew(i int) (store.View, error) {
 	n := &w.nodes[i]

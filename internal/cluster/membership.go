@@ -13,11 +13,13 @@ import (
 // Config of a membership. Zero fields take the defaults.
 type Config struct {
 	Self store.NodeInfo
-	// TTL of the lease; 10 s. Renewal every RenewEvery (2 s), which is also the poll for mail.
-	// Margin is how long before the end of its lease a node stops serving; 1 s.
+	// TTL is the length of the lease. The default is 10 s. RenewEvery is the time between renewals,
+	// which also poll for mail. The default is 2 s. Margin is how long before the end of its lease
+	// a node stops serving. The default is 1 s.
 	TTL, RenewEvery, Margin time.Duration
-	Longest                 time.Duration // no node of the store has a longer lease; Longest
-	// Gone proves that a process of this host has ended. It may do nothing but look.
+	// Longest is the longest lease of any node of the store. The default is the constant Longest.
+	Longest time.Duration
+	// Gone proves that a process of this host has ended. It must not have side effects.
 	Gone func(store.NodeInfo) bool
 }
 
@@ -52,39 +54,39 @@ type Membership struct {
 	validUntil time.Duration // mono time until which the lease surely holds
 	nextRenew  time.Duration
 	renewing   bool
-	sentAt     time.Duration // mono time at which the renewal in flight was sent
+	sentAt     time.Duration // mono time when the renewal in flight was sent
 
 	view    store.View
 	doubt   bool // the store's clock has jumped
-	doubted bool // it had when the view before was made
-	// mono time until which leases may be wrong that were written while it had
+	doubted bool // doubt, at the time of the view before
+	// until this mono time, leases may be wrong because they were written during doubt
 	unsure   time.Duration
 	lastView model.Time                // store time of the view before
-	seen     map[model.NodeID]sighting // leases of others, as they were seen last
+	seen     map[model.NodeID]sighting // leases of others, as last seen
 	fencing  map[model.NodeID]bool
-	owned    map[model.ShardID]bool // ours by the store
-	leaving  map[model.ShardID]bool // told the lanes to give up
+	owned    map[model.ShardID]bool // ours, according to the store
+	leaving  map[model.ShardID]bool // the lanes are giving it up
 	acquires bool                   // an acquire is in flight
-	// something changed since the renewal in flight was sent: its view is old
+	// something changed since the renewal in flight was sent, so its view is old
 	stale bool
-	// somebody has asked for a renewal since the one in flight was sent
+	// the caller asked for a renewal since the one in flight was sent
 	again bool
 	lost  error
 }
 
-// Actions is what the caller has to do.
+// Actions is what the caller must do.
 type Actions struct {
-	// Renew asks for a renewal; the result goes to Renewed.
+	// Renew is a renewal to send; the result goes to Renewed.
 	Renew *store.RenewRequest
 	// Fence are nodes to fence; each result goes to Fenced.
 	Fence []FenceTarget
 	// Acquire are shards to acquire; the result goes to Acquired.
 	Acquire []model.ShardID
-	// GiveUp are shards that the lanes are to drain and free; when they have, tell Freed.
+	// GiveUp are shards that the lanes must drain and free; then the caller calls Freed.
 	GiveUp []model.ShardID
-	// Mail tells that messages wait in the store for our shards.
+	// Mail says that messages for our shards wait in the store.
 	Mail bool
-	// Lost is set when the node is not a member any more: everything it does is void.
+	// Lost is set when the node is no longer a member: everything that it does is void.
 	Lost error
 }
 
@@ -95,8 +97,8 @@ type FenceTarget struct {
 	Proven bool
 }
 
-// New makes the membership of a node that was registered; sentAt is the mono time at which the
-// registration was sent.
+// New returns the membership of a registered node. sentAt is the mono time when the registration
+// was sent.
 func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
 	cfg.withDefaults()
 	return &Membership{
@@ -105,20 +107,20 @@ func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
 	}
 }
 
-// Serving reports whether the lease surely holds at mono. It must be asked after a request has
-// arrived and before its answer is given: a process that was paused in between finds out here.
+// Serving reports whether the lease surely holds at mono. The caller must ask after a request has
+// arrived and before it answers: then a process that was paused in between notices it.
 func (m *Membership) Serving(mono time.Duration) bool { return m.lost == nil && mono < m.validUntil }
 
-// ValidUntil is the mono time until which the lease surely holds.
+// ValidUntil returns the mono time until which the lease surely holds.
 func (m *Membership) ValidUntil() time.Duration { return m.validUntil }
 
-// Epoch of the registration.
+// Epoch returns the epoch of the registration.
 func (m *Membership) Epoch() int64 { return m.epoch }
 
-// View is the cluster as it was last seen.
+// View returns the cluster as last seen.
 func (m *Membership) View() store.View { return m.view }
 
-// Serve has others know what the workers of the node can run.
+// Serve publishes what the workers of the node can run.
 func (m *Membership) Serve(what []store.Served) {
 	m.serves = what
 	m.Nudge()
@@ -130,10 +132,10 @@ func (m *Membership) Drain() {
 	m.Nudge()
 }
 
-// Drained reports whether the node owns nothing any more.
+// Drained reports whether the node no longer owns a shard.
 func (m *Membership) Drained() bool { return m.draining && len(m.owned) == 0 && !m.acquires }
 
-// Tick does what is due at mono.
+// Tick returns what is due at mono.
 func (m *Membership) Tick(mono time.Duration) (a Actions) {
 	if m.lost != nil {
 		a.Lost = m.lost
@@ -148,8 +150,8 @@ func (m *Membership) Tick(mono time.Duration) (a Actions) {
 	return a
 }
 
-// NextTick is the mono time at which Tick must be called next. While a renewal is in flight its
-// result comes first.
+// NextTick returns the mono time of the next Tick. While a renewal is in flight, no tick is due:
+// its result comes first.
 func (m *Membership) NextTick() time.Duration {
 	if m.renewing {
 		return math.MaxInt64
@@ -157,11 +159,11 @@ func (m *Membership) NextTick() time.Duration {
 	return m.nextRenew
 }
 
-// Nudge asks for a renewal at once, because something has changed. One that is in flight may have
-// missed it: then another one follows.
+// Nudge asks for a renewal at once, because something has changed. A renewal in flight may have
+// missed the change, so another one follows it.
 func (m *Membership) Nudge() { m.nextRenew, m.again = 0, m.renewing }
 
-// Renewed hands in the result of a renewal.
+// Renewed applies the result of a renewal.
 func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Actions) {
 	m.renewing = false
 	m.nextRenew = max(m.sentAt+m.cfg.RenewEvery, mono)
@@ -194,7 +196,7 @@ func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Act
 	return a
 }
 
-// plan compares what is with what should be.
+// plan compares the owners in the view with the proposal.
 func (m *Membership) plan(mono time.Duration) (a Actions) {
 	m.watch(mono)
 	live := m.liveMembers(mono, &a)
@@ -208,6 +210,7 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 		mine := proposed[o.Shard] == m.cfg.Self.ID
 		switch {
 		case o.Node == m.cfg.Self.ID && o.Epoch == m.epoch:
+			// Ours: give it up if it is proposed for another node.
 			switch {
 			case m.owned[o.Shard]:
 				if !mine && !m.leaving[o.Shard] {
@@ -218,6 +221,7 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 				a.Acquire = append(a.Acquire, o.Shard)
 			}
 		case mine && !m.draining && !m.acquires && !m.owned[o.Shard]:
+			// Take it if it is free, or if the registration of its owner has ended.
 			if epoch, ok := registered[o.Node]; o.Node.IsZero() || !ok || epoch != o.Epoch {
 				a.Acquire = append(a.Acquire, o.Shard)
 			}
@@ -228,7 +232,8 @@ func (m *Membership) plan(mono time.Duration) (a Actions) {
 	return a
 }
 
-// liveMembers are the nodes among which shards are shared out. Dead ones are to be fenced.
+// liveMembers returns the nodes that shards are distributed to. It adds dead nodes to the actions,
+// to be fenced.
 func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member {
 	var live []store.Member
 	for _, n := range m.view.Members {
@@ -250,10 +255,10 @@ func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member 
 	return working(live)
 }
 
-// working are the nodes that can run the most: those that run workflows of the user; if there are
-// none, those that execute tasks; and so on. Whoever owns a run should have its code. A process
-// that only executes tasks is lent to the owners, and one that only starts and submits would keep
-// what it owns from those that run it.
+// working returns the nodes that can run the most: the nodes that run user workflows; without any,
+// the nodes that execute tasks; and so on. The owner of a run should have its code. A process that
+// only executes tasks lends its slots to the owners. A process that only starts and submits would
+// keep its runs from the nodes that can run them.
 func working(nodes []store.Member) []store.Member {
 	most := runsNothing
 	for i := range nodes {
@@ -267,13 +272,13 @@ type rank uint8
 
 const (
 	runsNothing rank = iota
-	runsOurs         // workflows that every app has: schedules
+	runsOurs         // built-in workflows that every app has: schedules
 	runsTasks
 	runsWorkflows
 )
 
-// rankOf does not ask whether the workers of the node take anything now: those that drain or are
-// under pressure come back, and shards should not move for that.
+// rankOf ignores whether the workers of the node accept work now. Workers that drain or are under
+// pressure come back, and shards should not move for that.
 func rankOf(n *store.Member) rank {
 	r := runsNothing
 	for i := range n.Serves {
@@ -289,8 +294,8 @@ func rankOf(n *store.Member) rank {
 	return r
 }
 
-// Fenced hands in the result of fencing a node; its shards are taken with the next renewal, which
-// is due at once.
+// Fenced applies the result of fencing a node. The next renewal, which is due at once, takes its
+// shards.
 func (m *Membership) Fenced(node model.NodeID, done bool, err error) {
 	delete(m.fencing, node)
 	if err == nil && done {
@@ -298,7 +303,7 @@ func (m *Membership) Fenced(node model.NodeID, done bool, err error) {
 	}
 }
 
-// Acquired hands in the result of an acquire: the shards that are ours now.
+// Acquired applies the result of an acquire: the shards that are ours now.
 func (m *Membership) Acquired(shards []store.AcquiredShard, err error) (a Actions) {
 	m.acquires = false
 	if err != nil {
@@ -306,7 +311,7 @@ func (m *Membership) Acquired(shards []store.AcquiredShard, err error) (a Action
 			m.lost = err
 			a.Lost = err
 		}
-		// Otherwise the next view tells what came of it.
+		// Otherwise the next view tells the result.
 		return a
 	}
 	for _, s := range shards {
@@ -316,7 +321,7 @@ func (m *Membership) Acquired(shards []store.AcquiredShard, err error) (a Action
 	return a
 }
 
-// Freed tells that a shard has been given up.
+// Freed notes that shards have been given up.
 func (m *Membership) Freed(shards []model.ShardID) {
 	for _, s := range shards {
 		delete(m.owned, s)
@@ -325,7 +330,7 @@ func (m *Membership) Freed(shards []model.ShardID) {
 	m.stale = m.renewing
 }
 
-// Owned lists the shards that are ours.
+// Owned lists our shards.
 func (m *Membership) Owned() []model.ShardID { return sortedShards(m.owned) }
 
 func sortedShards(set map[model.ShardID]bool) []model.ShardID {

@@ -14,11 +14,11 @@ import (
 
 const s = time.Second
 
-// at is store time, seconds after some beginning.
+// at returns store time, seconds after some beginning.
 func at(d time.Duration) model.Time { return model.Time(1_700_000_000_000_000).Add(d) }
 
-// view is the cluster at a moment: the members with a lease until 10 s later, and the owner of each
-// shard (0 for free).
+// view returns the cluster at a moment: the members with a lease until 10 s later, and the owner of
+// each shard (0 for free).
 func view(now time.Duration, ms []store.Member, owners ...int) store.View {
 	v := store.View{Now: at(now), Members: ms}
 	for i := range v.Members {
@@ -36,12 +36,12 @@ func view(now time.Duration, ms []store.Member, owners ...int) store.View {
 	return v
 }
 
-// newNode is the membership of node n, which registered at mono 0 under epoch n.
+// newNode returns the membership of node n, which registered at mono 0 under epoch n.
 func newNode(n int) *cluster.Membership {
 	return cluster.New(cluster.Config{Self: store.NodeInfo{ID: nodeID(n)}}, int64(n), 0)
 }
 
-// renew makes the node renew at mono, with the answer arriving at once.
+// renew lets the node renew at mono, with the answer arriving at once.
 func renew(t *testing.T, m *cluster.Membership, mono time.Duration, v store.View) cluster.Actions {
 	t.Helper()
 	if a := m.Tick(mono); a.Renew == nil {
@@ -66,8 +66,8 @@ func shardIDs(ids ...int) (ss []model.ShardID) {
 
 var errAway = store.Errorf(store.Away, "renew", "injected")
 
-// The lease holds from the moment its renewal was sent, not from the moment of the answer, and a
-// margin less than it says.
+// The lease holds from the moment when its renewal was sent, not from the moment of the answer, and
+// a margin less than its length.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -100,12 +100,12 @@ func TestLease(t *testing.T) {
 		t.Errorf("after a failed renewal: until %s, next at %s", m.ValidUntil(), m.NextTick())
 	}
 
-	// A process that was paused finds out by itself.
+	// A process that was paused notices it itself.
 	if m.Serving(16*s) || m.Serving(time.Hour) {
 		t.Error("serves after its lease has ended")
 	}
 
-	// A lease that expired and that nobody took may be renewed.
+	// A node may renew an expired lease if no other node has fenced it.
 	renew(t, m, time.Hour, view(time.Hour, members(1), 1))
 	if !m.Serving(time.Hour + 8*s) {
 		t.Error("does not serve after it has renewed")
@@ -123,9 +123,10 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// A node that was fenced is lost: it serves nothing and asks for nothing any more.
+// A fenced node is lost: it no longer serves or asks for anything.
 func TestFencedNodeIsLost(t *testing.T) {
 	t.Parallel()
+
 	lose := map[string]func(m *cluster.Membership) cluster.Actions{
 		"by a renewal": func(m *cluster.Membership) cluster.Actions {
 			m.Tick(s)
@@ -151,7 +152,7 @@ func TestFencedNodeIsLost(t *testing.T) {
 			if a := m.Tick(2 * s); a.Lost == nil || a.Renew != nil {
 				t.Errorf("a lost node ticks: %+v", a)
 			}
-			// The answer to a renewal that was in flight, from before it was fenced.
+			// This is the answer to a renewal that was in flight when the node was fenced.
 			a = m.Renewed(2*s, view(s, members(1), 0, 0), nil)
 			if a.Lost == nil || len(a.Acquire)+len(a.GiveUp)+len(a.Fence) > 0 || m.Serving(2*s) {
 				t.Errorf("a lost node plans: %+v, serving %v", a, m.Serving(2*s))
@@ -171,7 +172,7 @@ func TestAcquiresFreeShards(t *testing.T) {
 		t.Fatalf("acquire %v, want %v", a.Acquire, mine)
 	}
 
-	// While it is in flight nothing else is acquired.
+	// While an acquire is in flight, nothing else is acquired.
 	m.Nudge()
 	if a := renew(t, m, 2*s, view(2*s, members(1, 2), make([]int, n)...)); len(a.Acquire) > 0 {
 		t.Errorf("acquires %v while an acquire is in flight", a.Acquire)
@@ -188,7 +189,7 @@ func TestAcquiresFreeShards(t *testing.T) {
 	}
 }
 
-// proposedFor are the shards that are proposed for a node among others.
+// proposedFor returns the shards that are proposed for a node among others.
 func proposedFor(shards, self int, nodes ...int) (ids []model.ShardID) {
 	for i, id := range cluster.Propose(shards, members(nodes...)) {
 		if id == nodeID(self) {
@@ -198,8 +199,8 @@ func proposedFor(shards, self int, nodes ...int) (ids []model.ShardID) {
 	return ids
 }
 
-// Shards of another node are not touched while it is registered, whatever is proposed; they are
-// when it was fenced.
+// Shards of another node are not touched while it is registered, whatever is proposed. They are
+// after it was fenced.
 func TestShardsOfOthers(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -249,7 +250,7 @@ func TestGivesUp(t *testing.T) {
 		}
 	}
 
-	// The other one leaves before it has taken them: they come back.
+	// The other node leaves before it has taken them: they come back.
 	owners := []int{1, 1, 1, 1}
 	for _, id := range theirs {
 		owners[id] = 0
@@ -259,7 +260,7 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
-// A node that can run nothing owns nothing while there are others that can: what it owned would
+// A node that can run nothing owns nothing while other nodes can run code, because its runs would
 // wait.
 func TestIdlersOwnNothing(t *testing.T) {
 	t.Parallel()
@@ -287,8 +288,8 @@ func TestIdlersOwnNothing(t *testing.T) {
 	}
 }
 
-// Whoever has the code of workflows owns runs; whoever only executes tasks owns some if nobody has,
-// however little its workers take now.
+// Nodes with the code of workflows own runs. Nodes that only execute tasks own some if there is no
+// such node, however little work their workers accept now.
 func TestTaskWorkersOwnNothing(t *testing.T) {
 	t.Parallel()
 	flow, ours, task := store.Served{Tenant: "default", Workflow: "w"}, store.Served{Tenant: "default", Workflow: "perdure.schedule"}, store.Served{Tenant: "default", Worker: "x", Draining: true}
@@ -316,7 +317,7 @@ func TestTaskWorkersOwnNothing(t *testing.T) {
 	}
 }
 
-// A view that was sent before something changed is not acted upon; a fresh one is asked for at
+// A node does not act on a view that was sent before something changed; it asks for a fresh one at
 // once.
 func TestStaleView(t *testing.T) {
 	t.Parallel()
@@ -353,8 +354,8 @@ func TestStaleView(t *testing.T) {
 	}
 }
 
-// The answer to an acquire was lost: the store knows that the shard is ours, so it is acquired
-// again.
+// The answer to an acquire was lost. The store knows that the shard is ours, so the node acquires
+// it again.
 func TestLostAcquireReply(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -373,7 +374,7 @@ func TestLostAcquireReply(t *testing.T) {
 		t.Errorf("owns %v", m.Owned())
 	}
 
-	// Also when they are not proposed for it any more: it must take them up to be able to free
+	// It does so even if they are no longer proposed for it: it must take them to be able to free
 	// them.
 	m = newNode(1)
 	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
@@ -438,7 +439,7 @@ func TestFencesProvenDead(t *testing.T) {
 		t.Errorf("acquires %v before the fence", a.Acquire)
 	}
 
-	// Its own lease has expired as others see it: it goes on as long as nobody has fenced it.
+	// Its own lease has expired as others see it. It continues until another node has fenced it.
 	own := members(1)
 	own[0].Expires = at(0)
 	m = newNode(1)
@@ -491,7 +492,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// An acquire is in flight when the node is to drain: it is not drained before the answer.
+// An acquire is in flight when the node begins to drain: it is not drained before the answer.
 func TestDrainDuringAcquire(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -506,8 +507,8 @@ func TestDrainDuringAcquire(t *testing.T) {
 	}
 }
 
-// Somebody who asks for a renewal while one is in flight gets another one: the view that is on its
-// way may be older than what he knows of.
+// A caller that asks for a renewal while one is in flight gets another one: the view on its way may
+// be older than what the caller knows.
 func TestNudgeDuringARenewal(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(m *cluster.Membership){

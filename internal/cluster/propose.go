@@ -5,8 +5,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Propose shares shards out among nodes by rendezvous hashing: every node computes the same, and
-// when a node comes or goes only its own shards move. With no node, every proposal is zero.
+// Propose distributes shards to nodes by rendezvous hashing. Every node computes the same, and when
+// a node joins or leaves, only its own shards move. Without nodes, every proposal is zero.
 func Propose(shards int, nodes []store.Member) []model.NodeID {
 	proposed := make([]model.NodeID, shards)
 	for s := range proposed {

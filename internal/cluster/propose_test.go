@@ -33,7 +33,7 @@ var genMembers = rapid.Custom(func(t *rapid.T) (ms []store.Member) {
 })
 
 // Every node computes the same proposal, in whatever order it knows the others and whatever else it
-// knows of them.
+// knows about them.
 func TestProposeIsStable(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,7 +59,7 @@ func TestProposeIsStable(t *testing.T) {
 	})
 }
 
-// Only what must move moves: when a node leaves, only its own shards; when one joins, only those
+// As few shards as possible move: when a node leaves, only its own; when one joins, only the ones
 // that it gets.
 func TestProposeMovesOnlyWhatItMust(t *testing.T) {
 	t.Parallel()
@@ -80,8 +80,8 @@ func TestProposeMovesOnlyWhatItMust(t *testing.T) {
 	})
 }
 
-// Shards are shared out about evenly, also among ids that differ in few bits, as those of nodes
-// that start together do.
+// Shards are distributed about evenly, also among ids that differ in few bits, such as ids of nodes
+// that start together.
 func TestProposeIsBalanced(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{2, 3, 5, 10} {
@@ -116,7 +116,7 @@ func TestProposeIsBalanced(t *testing.T) {
 	}
 }
 
-// The proposal is the same for all builds: otherwise nodes of two versions would fight over shards.
+// The proposal is the same for all builds. Otherwise nodes of two versions would fight over shards.
 func TestProposeNeverChanges(t *testing.T) {
 	t.Parallel()
 	proposed := cluster.Propose(16, members(1, 2, 3))

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// other is the cluster of node 1, which looks, and node 2, whose lease ends at a time.
+// other returns the view of node 1 on node 2, whose lease ends at a time.
 func other(now, expires time.Duration) store.View {
 	ms := members(1, 2)
 	ms[0].Expires, ms[1].Expires = at(now+10*s), at(expires)
@@ -17,7 +17,7 @@ func other(now, expires time.Duration) store.View {
 }
 
 // While the store's clock is in doubt, another node is fenced only when it has not renewed for a
-// whole lease by this node's own time.
+// whole lease by this node's own clock.
 func TestJumpFencesNobody(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -33,7 +33,7 @@ func TestJumpFencesNobody(t *testing.T) {
 		t.Errorf("fences %v, which has renewed since the jump", a.Fence)
 	}
 
-	// It dies; its lease ends by the store's clock, and it has been silent for a lease.
+	// It dies. Its lease ends by the store's clock, and it has been silent for a lease.
 	for mono := 6 * s; mono < 14*s; mono += 2 * s {
 		if a := renew(t, m, mono, other(day+mono+9*s, day+13*s)); len(a.Fence) != 0 {
 			t.Errorf("fences %v at %s", a.Fence, mono)
@@ -54,8 +54,8 @@ func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
 	}
 }
 
-// The store's clock went back by a day: the lease of a dead node does not last for a day. Neither
-// for a node that has seen the dead one renew, nor for one that has not: no lease lasts for as
+// The store's clock went back by a day, but the lease of a dead node does not last for a day. That
+// holds for a node that has seen the dead one renew, and for one that has not: no lease is that
 // long.
 func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	t.Parallel()
@@ -86,9 +86,8 @@ func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	}
 }
 
-// A lease that was written while the store's clock was back is over by it as soon as the clock is
-// right again. Its node lives: neither a node that has seen the jump nor one that has not fences
-// it.
+// A lease that was written while the store's clock was back has expired as soon as the clock is
+// right again. Its node is alive: no other node fences it, whether it has seen the jump or not.
 func TestJumpBackForAWhileFencesNobody(t *testing.T) {
 	t.Parallel()
 	for _, sees := range []bool{true, false} {
@@ -110,8 +109,8 @@ func TestJumpBackForAWhileFencesNobody(t *testing.T) {
 	}
 }
 
-// A jump that is too small to put the store's clock in doubt may be longer than what a lease has
-// left.
+// A jump that is too small to put the store's clock in doubt may be longer than the rest of a
+// lease.
 func TestSmallJumpFencesNobody(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)
@@ -122,8 +121,8 @@ func TestSmallJumpFencesNobody(t *testing.T) {
 	}
 }
 
-// Processes of one store may have leases of different lengths. One with a long lease renews it
-// rarely, and lives.
+// Processes of one store may have leases of different lengths. A process with a long lease renews
+// it rarely, and is alive.
 func TestLongLeaseIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	m := newNode(1) // 10 s
@@ -136,8 +135,8 @@ func TestLongLeaseIsNotAbandoned(t *testing.T) {
 	}
 }
 
-// The same while the store's clock has jumped forward, and every lease that was not renewed since
-// has expired by it.
+// The same while the store's clock has jumped forward, so that every lease that was not renewed
+// since has expired.
 func TestJumpFencesNoLongLease(t *testing.T) {
 	t.Parallel()
 	m := newNode(1) // 10 s
@@ -158,8 +157,8 @@ func TestJumpFencesNoLongLease(t *testing.T) {
 	}
 }
 
-// The store's clock jumps, and a node joins before the others have renewed. It has no time of its
-// own to compare with, but the clock of its machine is right.
+// The store's clock jumps, and a node joins before the others have renewed. It has no earlier view
+// to compare with, but the clock of its machine is right.
 func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
 	t.Parallel()
 	for _, lives := range []bool{true, false} {
@@ -185,7 +184,7 @@ func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
 }
 
 // A node that has seen the store's clock jump back stands still until the clock is right again. The
-// other one has renewed its lease meanwhile by the wrong clock, and lives.
+// other node has renewed its lease in between by the wrong clock, and is alive.
 func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

@@ -1,12 +1,13 @@
-// Package codec turns values into payloads and back, by the settings of an app (package payload).
+// Package codec turns values into payloads and back, according to the settings of an app (package
+// payload).
 //
-// A payload is the bytes that the format makes, changed by every transform of the chain that
-// applies, and the names of all of them. What is read goes by those names. Errors never contain
-// what is encoded.
+// A payload is the bytes that the format produces, changed by every transform of the chain that
+// applies, together with the names of all of them. Reading follows those names. Errors never
+// contain the encoded content.
 //
-// An error of kind fault.Blocked says that somebody has to change something (a key, a setting)
-// before the payload can be read or written; one of kind fault.Unavailable, that trying again may
-// help.
+// An error of kind fault.Blocked says that an operator must change something (a key, a setting)
+// before the payload can be read or written. An error of kind fault.Unavailable says that trying
+// again may help.
 package codec
 
 import (
@@ -24,26 +25,26 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Codec is the settings of an app, checked.
+// Codec is the checked settings of an app.
 type Codec struct {
 	format     payload.Format
 	chain      []payload.Transform
 	formats    map[string]payload.Format
 	transforms map[string]payload.Transform
-	digest     func([]byte) []byte // keyed; nil when nothing is hidden
-	blobs      payload.Store       // nil without
+	digest     func([]byte) []byte // keyed; nil when no transform hides data
+	blobs      payload.Store       // nil without an offload
 	cluster    string
 	maxPlain   int
 }
 
-// Config is what a Codec is made of.
+// Config is what New needs.
 type Config struct {
 	Settings   payload.Codec
 	Cluster    string // id of the store
-	MaxPayload int    // the largest payload that is stored
+	MaxPayload int    // the largest payload that is stored, in bytes
 }
 
-// maxOffloaded is the default limit of values that may be offloaded.
+// maxOffloaded is the default limit for values that may be offloaded.
 const maxOffloaded = 64 << 20
 
 // New checks the settings. The error names everything that is wrong.
@@ -111,7 +112,7 @@ func New(ctx context.Context, cfg Config) (*Codec, error) {
 	return c, nil
 }
 
-// know remembers a format for reading.
+// know registers a format for reading.
 func (c *Codec) know(f payload.Format) error {
 	switch {
 	case f == nil:
@@ -125,7 +126,7 @@ func (c *Codec) know(f payload.Format) error {
 	return nil
 }
 
-// learn remembers a transform for reading.
+// learn registers a transform for reading.
 func (c *Codec) learn(t payload.Transform, where string) error {
 	switch {
 	case t == nil:
@@ -147,17 +148,17 @@ func validName(name string) bool {
 	return ok
 }
 
-// Plain reports whether payloads are stored as JSON and nothing else, so that callers may spare
-// themselves everything here.
+// Plain reports whether payloads are stored as JSON without transforms, so that callers can skip
+// this package.
 func (c *Codec) Plain() bool { return len(c.chain) == 0 && c.format == payload.JSON }
 
-// MaxPlain is the largest value in bytes.
+// MaxPlain returns the largest value in bytes.
 func (c *Codec) MaxPlain() int { return c.maxPlain }
 
-// Blobs is where large payloads go; nil when they go nowhere.
+// Blobs returns the store of large payloads; nil without an offload.
 func (c *Codec) Blobs() payload.Store { return c.blobs }
 
-// CheckType says why values of a type would not come back as they were; nil when they would.
+// CheckType returns why values of a type could not be read back unchanged; nil when they could.
 func (c *Codec) CheckType(t reflect.Type) error {
 	if tc, ok := c.format.(payload.TypeChecker); ok {
 		return tc.CheckType(t)
@@ -165,11 +166,11 @@ func (c *Codec) CheckType(t reflect.Type) error {
 	return nil
 }
 
-// overhead is by how much a payload may be larger in the store than its value is.
+// overhead is how many bytes a stored payload may be larger than its value.
 const overhead = 1 << 10
 
-// MaxStored is the largest payload in the store, when values may have most bytes; 0 is the default
-// limit, which is 2 MiB.
+// MaxStored returns the largest payload in the store, if values may have most bytes; 0 is the
+// default limit of 2 MiB.
 func MaxStored(s payload.Codec, most int) int {
 	if len(s.Chain) == 0 && (s.Format == nil || s.Format == payload.JSON) {
 		return most
@@ -181,12 +182,12 @@ func MaxStored(s payload.Codec, most int) int {
 func (c *Codec) Marshal(v any) (model.Payload, error) {
 	data, err := c.format.Marshal(v)
 	if err != nil {
-		return model.Payload{}, c.discreet(err, v)
+		return model.Payload{}, c.redact(err, v)
 	}
 	return model.Payload{Data: data, Encoding: encoding(c.format.Name())}, nil
 }
 
-// Unmarshal decodes a value that has been opened.
+// Unmarshal decodes a value after Open.
 func (c *Codec) Unmarshal(plain model.Payload, v any) error {
 	name := plain.Encoding
 	if name == model.JSON {
@@ -194,17 +195,17 @@ func (c *Codec) Unmarshal(plain model.Payload, v any) error {
 	}
 	f := c.formats[name]
 	if f == nil {
-		return unknown(plain.Encoding)
+		return unknownEncoding(plain.Encoding)
 	}
 	if err := f.Unmarshal(plain.Data, v); err != nil {
-		return c.discreet(err, v)
+		return c.redact(err, v)
 	}
 	return nil
 }
 
-// discreet takes out of an error what it may quote of a value that is to be hidden: errors are
-// logged and stored.
-func (c *Codec) discreet(err error, v any) error {
+// redact removes quotations of a hidden value from an error, because errors are logged and
+// stored.
+func (c *Codec) redact(err error, v any) error {
 	if c.digest == nil {
 		return err
 	}
@@ -214,7 +215,7 @@ func (c *Codec) discreet(err error, v any) error {
 	return fmt.Errorf("%T: the %s does not fit the type (its error may quote the content, which is hidden)", v, c.format.Name())
 }
 
-// encoding is the recorded name of an encoding.
+// encoding returns the recorded name of an encoding.
 func encoding(name string) string {
 	if name == payload.JSON.Name() {
 		return model.JSON
@@ -222,7 +223,8 @@ func encoding(name string) string {
 	return name
 }
 
-func unknown(encoding string) error {
+// unknownEncoding returns the error for an encoding that the settings do not have.
+func unknownEncoding(encoding string) error {
 	return fault.New(fault.Blocked, "it is encoded as %q, which this app does not know: add it to the payload settings, or open the execution with a build that has it", encoding)
 }
 
@@ -233,7 +235,7 @@ func (c *Codec) Seal(ctx context.Context, plain model.Payload) (model.Payload, e
 	for _, t := range c.chain {
 		out, applied, err := t.Seal(ctx, payload.Meta{Encoding: name, Cluster: c.cluster}, data)
 		if err != nil {
-			return model.Payload{}, classified("payload cannot be written: "+t.Name(), err)
+			return model.Payload{}, classify("payload cannot be written: "+t.Name(), err)
 		}
 		if applied {
 			data, name = out, name+"+"+t.Name()
@@ -242,20 +244,20 @@ func (c *Codec) Seal(ctx context.Context, plain model.Payload) (model.Payload, e
 	return model.Payload{Data: data, Encoding: encoding(name)}, nil
 }
 
-// SealStart is Seal for the input of an execution, with what a repeated start is compared by. The
-// digest of a hidden input is of use for its execution alone: equal inputs of two executions cannot
-// be recognised as such.
+// SealStart is Seal for the input of an execution, with a sum for the comparison with a repeated
+// start. The sum of a hidden input depends on its execution, so that equal inputs of two executions
+// have different sums.
 func (c *Codec) SealStart(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
 	return c.sealSummed(ctx, "start", a, plain)
 }
 
-// SealRequest is Seal for what is sent under a request id, with what a repetition is compared by.
-// The digest of a hidden value is of use for its target alone.
+// SealRequest is Seal for the content of a request with an id, with a sum for the comparison with a
+// repetition. The sum of a hidden value depends on its target.
 func (c *Codec) SealRequest(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
 	return c.sealSummed(ctx, "request", a, plain)
 }
 
-// sealSummed is Seal with a sum of the plain value, where the sealed bytes do not tell whether it
+// sealSummed is Seal with a sum of the plain value, if the sealed bytes do not tell whether it
 // equals another.
 func (c *Codec) sealSummed(ctx context.Context, what string, a model.Address, plain model.Payload) (model.Payload, error) {
 	p, err := c.Seal(ctx, plain)
@@ -263,21 +265,21 @@ func (c *Codec) sealSummed(ctx context.Context, what string, a model.Address, pl
 		return p, err
 	}
 	if c.digest != nil {
-		return p.WithSum(c.digest(framed(what, a.Tenant, a.Type, a.Key, plain.Encoding, string(plain.Data)))), nil
+		return p.WithSum(c.digest(frame(what, a.Tenant, a.Type, a.Key, plain.Encoding, string(plain.Data)))), nil
 	}
 	return p.WithSum(plain.Digest()), nil
 }
 
-// Identity is what steps of this input are recognised by.
+// Identity returns the bytes that identify steps with this input.
 func (c *Codec) Identity(plain model.Payload) []byte {
 	if c.digest == nil {
 		return plain.Data
 	}
-	return c.digest(framed("step", string(plain.Data)))
+	return c.digest(frame("step", string(plain.Data)))
 }
 
-// framed is several texts as one, from which they could be told apart again.
-func framed(parts ...string) []byte {
+// frame joins texts with their lengths, so that different parts give different results.
+func frame(parts ...string) []byte {
 	var b []byte
 	for _, p := range parts {
 		b = binary.AppendUvarint(b, uint64(len(p)))
@@ -286,7 +288,7 @@ func framed(parts ...string) []byte {
 	return b
 }
 
-// Open undoes Seal.
+// Open reverses Seal.
 func (c *Codec) Open(ctx context.Context, p model.Payload) (model.Payload, error) {
 	form := p.Form()
 	names := strings.Split(form, "+")
@@ -295,23 +297,23 @@ func (c *Codec) Open(ctx context.Context, p model.Payload) (model.Payload, error
 		last := len(names) - 1
 		t := c.transforms[names[last]]
 		if t == nil {
-			return model.Payload{}, unknown(form)
+			return model.Payload{}, unknownEncoding(form)
 		}
 		names = names[:last]
 		var err error
 		if data, err = t.Open(ctx, payload.Meta{Encoding: strings.Join(names, "+")}, data); err != nil {
-			return model.Payload{}, classified(fmt.Sprintf("payload (%s) cannot be read", form), err)
+			return model.Payload{}, classify(fmt.Sprintf("payload (%s) cannot be read", form), err)
 		}
 	}
 
 	if names[0] != model.JSON && c.formats[names[0]] == nil {
-		return model.Payload{}, unknown(form)
+		return model.Payload{}, unknownEncoding(form)
 	}
 	return model.Payload{Data: data, Encoding: encoding(names[0])}, nil
 }
 
-// classified tells what trying again does not help against from what it does.
-func classified(what string, err error) error {
+// classify separates errors that trying again can solve from others.
+func classify(what string, err error) error {
 	kind := fault.Unavailable
 	for _, permanent := range []error{payload.ErrNoKey, payload.ErrDamaged, payload.ErrNotFound} {
 		if errors.Is(err, permanent) {

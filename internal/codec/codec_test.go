@@ -41,13 +41,13 @@ func open(t testing.TB, s payload.Codec) *codec.Codec {
 	return c
 }
 
-// everything is every transform there is.
+// everything returns all transforms.
 func everything(t testing.TB, dir string) []payload.Transform {
 	return []payload.Transform{zstd.Compress(40), payload.Encrypt(keys(t, "k1")), payload.Offload(payload.Dir(dir), 200)}
 }
 
-// Whatever chain writes a value, the codec that knows its parts brings it back, and so does one
-// that writes in another way.
+// Whatever chain writes a value, a codec that knows its parts can read it, even if that codec
+// writes in another way.
 func TestEveryChainRoundTrips(t *testing.T) {
 	t.Parallel()
 	all := everything(t, t.TempDir())
@@ -97,8 +97,8 @@ func TestEveryChainRoundTrips(t *testing.T) {
 	}
 }
 
-// Inputs are compared by content also when one was written before compression or offloading were
-// switched on. What is hidden is compared with what is hidden in the same execution only.
+// Inputs are compared by content, even if one was written before compression or offloading was
+// switched on. Hidden inputs are comparable only within the same execution.
 func TestComparison(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -154,7 +154,7 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// Whatever byte of a stored payload is changed, also of the name of its encoding, it is refused.
+// A stored payload is refused if any byte has changed, including the name of its encoding.
 func TestEveryChangeIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, chain := range map[string][]payload.Transform{
@@ -183,8 +183,8 @@ func TestEveryChangeIsNoticed(t *testing.T) {
 	}
 }
 
-// What cannot be read says what is missing, and that somebody has to act; what may pass says so
-// too.
+// An error about an unreadable payload says what is missing, and whether an operator must act or
+// trying again may help.
 func TestWhyItCannotBeRead(t *testing.T) {
 	t.Parallel()
 	c := open(t, payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys(t, "k1"))}})
@@ -250,7 +250,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// Errors of encoding and decoding may quote values; where these are hidden, they do not.
+// Errors of encoding and decoding may quote values, except where values are hidden.
 func TestErrorsAreDiscreet(t *testing.T) {
 	t.Parallel()
 	c := open(t, payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys(t, "k1"))}})
@@ -270,7 +270,7 @@ type quoting string
 
 func (q quoting) MarshalText() ([]byte, error) { return nil, fmt.Errorf("%s is no card", string(q)) }
 
-// Steps are recognised by their input. When that is hidden, so is what they are recognised by.
+// Steps are recognised by their input. If that is hidden, so is the identity of the step.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	plain := model.Payload{Data: []byte(`"4111 1111"`)}

@@ -15,7 +15,7 @@ import (
 
 // After its i-th failure a task may begin again exactly when its policy says:
 // initial·coefficient^(i−1) later, at most the longest pause; with jitter, within that share of it.
-// A moment earlier it may not (E23).
+// It may not begin a moment earlier (E23).
 func TestRetriesBeginExactlyInTime(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -51,9 +51,9 @@ func TestRetriesBeginExactlyInTime(t *testing.T) {
 	})
 }
 
-// A run never has more open tasks than it may; a turn that would exceed that is refused whole. What
-// is open may be asked for again, which writes nothing, also when there is no room for more (E7,
-// E8, E29).
+// A run never has more open tasks than the limit; a turn that would exceed it is refused as a
+// whole. The code may ask for an open task again, which writes nothing, even when there is no room
+// for more (E7, E8, E29).
 func TestOpenTasksAreCapped(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -37,9 +37,9 @@ func TestRecoverRefusesBrokenHistories(t *testing.T) {
 	}
 }
 
-// A worker may have been told of a firing, and not have reported that it has seen it, when the
-// state of its run is read again. What it asked for before it saw the firing must not start the
-// timer a second time (I4).
+// A worker may have received a firing without having reported it when the state of its run is read
+// again. A request that it sent before it saw the firing must not start the timer a second time
+// (I4).
 func TestRecoveredRunKnowsFirings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)
@@ -65,13 +65,13 @@ func TestRecoveredRunKnowsFirings(t *testing.T) {
 	}
 }
 
-// A timer is due as long after now as it was asked for, also when the time of the history is ahead
-// of the clock.
+// A timer is due the requested delay after now, even when the time of the history is ahead of the
+// clock.
 func TestTimerOfAHistoryThatIsAhead(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000
 	for name, c := range map[string]struct {
-		due   model.Time // that the code asks for
+		due   model.Time // what the code asks for
 		delay time.Duration
 		want  model.Time
 	}{
@@ -144,7 +144,7 @@ func TestCloneIsIndependent(t *testing.T) {
 		t.Fatalf("the clone differs:\n%s", diff)
 	}
 
-	// The first of each goes and another one comes, in the place that this frees.
+	// The first of each goes, and another one takes the place.
 	deliver(c, model.Message{Kind: model.MessageClosed, ID: "child one"})
 	deliver(c, model.Message{Kind: model.MessageAnswer, ID: "call one"})
 	core.Fire(c, "one", w.now)
@@ -170,8 +170,7 @@ func TestCloneIsIndependent(t *testing.T) {
 	}
 }
 
-// What a run holds for its code counts for the memory that it takes, and no longer than it holds
-// it.
+// What a run holds for its code counts as memory for as long as the run holds it.
 func TestSizeFollowsWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)
@@ -219,7 +218,7 @@ func TestSizeFollowsWhatIsHeld(t *testing.T) {
 	}
 }
 
-// Names of steps may look like anything, also like the timers of the back-offs of others.
+// Names of steps may look like anything, even like the timers of other steps' back-offs.
 func TestRetryOf(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"", "retry", "retry\x1f", "retry\x1f1", "x\x1f1\x1fa", "Retry\x1f1\x1fa", "0|timer|1"} {

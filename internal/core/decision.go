@@ -7,110 +7,115 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Limits bound what one run may hold. A limit that is reached refuses with a sentence that names
-// it.
+// Limits bound what one run may hold. A message that would exceed a limit is refused with an error
+// that names the limit.
 type Limits struct {
-	Events  int64 // of one run
-	Signals int   // received and not taken
-	// Bytes bounds the history of one run, Unread the signals, updates and promises that its code
-	// has not dealt with; no bound when it is 0.
+	Events  int64 // events in the history of one run
+	Signals int   // signals of one name that the code has not taken; also updates without an answer
+	// Bytes bounds the history of one run. Unread bounds the signals, updates and promises that its
+	// code has not dealt with. Zero means no bound.
 	Bytes, Unread int
-	Timers        int
-	Tasks         int // open ones
-	Locks         int // of one section
-	// Past and PastBytes bound the events that a run may begin with: they are stored and read
-	// together with its start.
+	// Timers, Tasks and Locks bound the open timers and open tasks of one run, and the locks of one
+	// section.
+	Timers int
+	Tasks  int
+	Locks  int
+	// Past and PastBytes bound the events that a run may begin with. The store writes and reads
+	// them together with the start of the run.
 	Past, PastBytes int
 }
 
-// DefaultLimits are generous for people and finite for accidents.
+// DefaultLimits are large enough for real workflows and small enough to stop a program that runs
+// away.
 var DefaultLimits = Limits{Events: 100_000, Bytes: 50 << 20, Signals: 10_000, Unread: 16 << 20, Timers: 10_000, Tasks: 10_000, Locks: model.MaxLocks, Past: 10_000, PastBytes: 16 << 20}
 
-// Decision is what an input leads to. Everything to be written belongs to one commit; the answer
-// and whatever else is told to anybody must wait for it.
+// Decision is the result of applying an input. The caller writes all of it in one commit. Answers,
+// messages and hand-overs leave only after that commit.
 type Decision struct {
-	// Events are appended to the run that the input was applied to.
+	// Events are appended to the run that received the input.
 	Events []model.Event
-	// Close ends the run Closed: that one, or the one that Start begins.
+	// Close is the outcome of the run Closed. That is the run that received the input, or the new
+	// run in Start when a past is imported that has already ended.
 	Close  *model.Outcome
 	Closed model.RunID
-	// Start begins a new run of the address; Replaces is the run that stops being current.
+	// Start begins a new run of the address. Replaces is the run that is no longer the current one.
 	Start    *model.Start
 	Replaces model.RunID
-	// Deletes are closed runs of the address that are removed.
+	// Deletes are closed runs of the address that the commit removes.
 	Deletes []model.RunID
-	// StartTimers and StopTimers change timers of the run; StopAll removes all of them.
+	// StartTimers and StopTimers change timers of the run. StopAll removes all of them.
 	StartTimers []Timer
 	StopTimers  []string
 	StopAll     bool
-	// Messages leave for other addresses.
+	// Messages are sent to other addresses.
 	Messages []model.Message
-	// Mark changes the stored mark of the run; when it continues as new, that of the next one.
+	// Mark replaces the stored mark of the run. When the run continues as new, it is the mark of
+	// the next run.
 	Mark *Mark
-	// Retry is a step whose back-off is over: the worker is to run it again.
+	// Retry is a step whose back-off is over: the worker runs it again.
 	Retry string
-	// Begins tells that the start time of the run has come: its code is to run.
+	// Begins says that the start time of the run has come: its code may run.
 	Begins bool
-	// Diverged tells that the worker ran ahead of news: the rest of its turn was dropped.
+	// Diverged says that the worker ran ahead of news. The rest of its turn was dropped.
 	Diverged bool
-	// Answer goes to whoever sent the input. Pending tells that there is none yet: the code gives
-	// it, and it comes as a reply.
+	// Answer goes to the sender of the input. Pending says that there is no answer yet: the code
+	// gives it later, as a Reply.
 	Answer  model.Answer
 	Pending bool
-	// Misused tells that the request id of the input belongs to another request: the refusal must
-	// not be remembered in the place of that one's answer.
+	// Misused says that the request id of the input belongs to another request. The caller must not
+	// remember this refusal under the id, because the id keeps the answer of the other request.
 	Misused bool
-	// Replies are answers that clients have waited for. They are remembered under the ids of their
+	// Replies are answers that clients wait for. They are remembered under the ids of their
 	// requests.
 	Replies []Reply
-	// Dead are tasks that failed for good.
+	// Dead are tasks that have failed permanently.
 	Dead []DeadTask
-	// Letter changes a dead letter.
+	// Letter changes the row of a dead task.
 	Letter *LetterChange
-	// Entity changes the row of an entity; Taken are items of its mailbox that are dealt with,
-	// Mailbox are new ones.
+	// Entity changes the row of an entity. Taken are items of its mailbox that are done; Mailbox
+	// are new items.
 	Entity  *EntityChange
 	Taken   []int64
 	Mailbox []model.MailboxItem
-	// Erased removes the row of the entity with everything that waits for it, whatever is in them.
+	// Erased removes the row of the entity together with its whole mailbox, readable or not.
 	Erased bool
-	// Granted is since when the section has waited that the decision gives the lock of the entity
-	// to; zero when it gives it to none.
+	// Granted is the time since which a section has waited for the lock that this decision gives to
+	// it. It is zero when the decision grants no lock.
 	Granted model.Time
 
-	stopped []Timer // what StopTimers names
+	stopped []Timer // the timers that StopTimers names
 }
 
-// Reply is the answer to a request of a client that the code has given, or will never give.
+// Reply answers a request of a client: the code has given the answer, or never will.
 type Reply struct {
 	RequestID string
 	Answer    model.Answer
 	For       *model.Use
 }
 
-// Mark is what is stored about an open run outside of its history.
+// Mark is what the store keeps about an open run outside its history.
 type Mark struct {
 	Parked  bool
 	Waits   []model.Reason
 	Blocked *model.Reason
 }
 
-// Writes reports whether the decision changes anything durable.
+// Writes reports whether the decision changes anything in the store.
 func (d *Decision) Writes() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
 		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.Letter != nil ||
 		d.Entity != nil || len(d.Taken) > 0 || len(d.Mailbox) > 0 || d.Erased
 }
 
-// refuse makes the answer a refusal (I10: nothing was written before).
+// refuse turns the answer into a refusal. The decision must not have written anything yet (I10).
 func (d *Decision) refuse(k fault.Kind, text string) {
 	d.Answer.Failure = &model.Failure{Kind: k.String(), Message: text}
 }
 
-// Refused is the refusal as an error; nil when the input took effect.
+// Refused returns the refusal as an error; nil when the input took effect.
 func (d *Decision) Refused() error { return RefusalOf(d.Answer) }
 
-// RefusalOf is the refusal in an answer as an error with its kind; nil when there is none.
+// RefusalOf returns the refusal in an answer as an error of its kind, or nil.
 func RefusalOf(a model.Answer) error {
 	if a.Failure == nil {
 		return nil
@@ -118,7 +123,8 @@ func RefusalOf(a model.Answer) error {
 	return fault.New(fault.ParseKind(a.Failure.Kind), "%s", a.Failure.Message)
 }
 
-// append adds an event to the run and to the decision.
+// append adds an event to the run and to the decision. A parked run wakes up, unless it is
+// withheld.
 func (x *Execution) append(d *Decision, now model.Time, e model.Event) {
 	e.Seq, e.At = x.Next, max(now, x.Last)
 	x.note(&e)
@@ -130,7 +136,7 @@ func (x *Execution) append(d *Decision, now model.Time, e model.Event) {
 	}
 }
 
-// mark is what is to be stored about the run now.
+// mark returns what the store should keep about the run now.
 func (x *Execution) mark() *Mark {
 	m := &Mark{Parked: x.Parked, Blocked: x.Blocked}
 	if why := x.Withheld(); why != nil {
@@ -139,7 +145,8 @@ func (x *Execution) mark() *Mark {
 	return m
 }
 
-// startTimer opens a timer. One that was stopped earlier in the same decision is simply kept.
+// startTimer opens a timer. If the same decision has stopped that timer before, the timer is kept
+// with its old due time, so that neither change reaches the store.
 func (x *Execution) startTimer(d *Decision, t Timer) {
 	if i := slices.IndexFunc(d.stopped, func(s Timer) bool { return s.ID == t.ID }); i >= 0 {
 		t = d.stopped[i]
@@ -152,8 +159,8 @@ func (x *Execution) startTimer(d *Decision, t Timer) {
 	d.StartTimers = append(d.StartTimers, t)
 }
 
-// stopTimer stops the timer if it is open. One that was started in the same decision leaves no
-// trace.
+// stopTimer stops the timer if it is open. If the same decision has started it, neither change
+// reaches the store.
 func (x *Execution) stopTimer(d *Decision, id string) {
 	i := x.timer(id)
 	if i < 0 {

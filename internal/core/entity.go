@@ -8,75 +8,74 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Entity is an entity or a service as its owner keeps it: its row, and what waits for it.
+// Entity is an entity or a service in the memory of its owner: its row and its mailbox.
 //
-// Calls are made in the order in which they came, some of them together; the request of a lock
-// among them is a barrier: it is granted when everything before it has been made, and nothing
-// behind it is made before the section that asked for it ends, but what that section calls itself.
-// Views change nothing and wait for nobody.
+// Calls are made in the order in which they arrived, some of them together. The request of a lock
+// is a barrier among them: the lock is granted when everything before it has been made. Until the
+// section that asked for it ends, nothing behind the barrier is made, except the calls of that
+// section. Views change nothing and do not wait for their turn.
 type Entity struct {
-	// Row is the entity with everything that has been decided; what is durable may be older.
+	// Row is the entity with everything that has been decided. The store may have an older version.
 	Row model.Entity
-	// Floor is a fencing token that is as high as any that was given out for the entity before its
-	// row was gone.
+	// Floor is at least as high as any fencing token that was granted for the entity before its row
+	// was removed.
 	Floor int64
 
-	mail  []*Item // in order
-	bytes int     // of mail
-	loose int     // those of them that are only in memory
+	mail  []*Item // the mailbox, in order
+	bytes int     // bytes of mail
+	loose int     // bytes of the items that are only in memory
 	last  int64   // position of the last item that was stored
-	busy  int     // hand-overs whose results have not come, but those of views
+	busy  int     // hand-overs without a result yet, not counting views
 }
 
-// Item is something that waits for an entity: a call, or the request of a lock.
+// Item is a call, or the request of a lock, that waits for an entity.
 type Item struct {
 	// Seq is its position in the stored mailbox; zero when it is only in memory.
 	Seq     int64
 	At      model.Time
 	Message *model.Message
-	// View tells that the call changes nothing.
+	// View says that the call changes nothing.
 	View bool
-	// Tag is for whoever handed it in.
+	// Tag belongs to the caller that delivered the item.
 	Tag any
 
-	made bool // it has been handed to a worker
-	held bool // it is not to be begun, see Arrival
-	lost bool // it is not to be made, see Return
+	made bool // a worker has it
+	held bool // it must not be made yet, see Arrival
+	lost bool // it must not be made again, see Return
 
-	loose bool // it counts as one that is only in memory
+	loose bool // it counts as an item that is only in memory
 
-	suspect  bool // it is not to be made before it is marked, see Suspect
+	suspect  bool // it must be marked before it is made, see Suspect
 	behind   bool // a suspect only if it is a view: its operation cannot have been running
-	pardoned bool // its last mark is to be taken back, see Pardon
-	noting   bool // that is on its way into the store
-	alone    bool // it is handed over by itself
+	pardoned bool // its last mark must be removed, see Pardon
+	noting   bool // its mark is on its way into the store
+	alone    bool // it is handed over without other calls
 }
 
-// Begun reports whether a worker has been given the item and has not reported.
+// Begun reports whether a worker has the item and has not reported its result.
 func (it *Item) Begun() bool { return it.made }
 
-// Once reports whether the item must not be made again when it is not known what came of it: its
-// caller is told instead.
+// Once reports whether the item must not be made again when its result is unknown. Its caller gets
+// a failure instead.
 func (it *Item) Once() bool { return it.Message.Brief && !it.View }
 
-// Arrival is how a message came to an entity.
+// Arrival says how a message came to an entity.
 type Arrival struct {
-	// Stored has it survive a crash: whoever sent it has been told, or will be, that it cannot be
-	// lost.
+	// Stored gives the item a row, so that it survives a crash. Its sender relies on that.
 	Stored bool
-	// Held has nobody begin it before Begin says that its row is there. Whoever finds the row of a
-	// call that is made at most once, and does not know of it, knows that somebody may have made
-	// it.
+	// Held keeps the item from workers until Begin says that its row is stored. The row of a call
+	// that is made at most once is a warning: an owner that finds the row after a crash must assume
+	// that the call may have been made.
 	Held bool
 	View bool
 	Tag  any
 	// Room is how many calls may wait. A call that runs is not counted.
 	Room int
-	// Stalled says why no further call may wait, although there is room; empty when it may.
+	// Stalled is why no further call may wait although there is room; empty when it may.
 	Stalled string
 }
 
-// MailboxBytes bounds what waits for one entity.
+// MailboxBytes bounds the mailbox of one entity.
 const MailboxBytes = 16 << 20
 
 // EntityChange is what a decision does to the row of an entity.
@@ -86,7 +85,7 @@ type EntityChange struct {
 	Gone   bool
 }
 
-// NewEntity is an entity as it is stored: row is nil when it has none.
+// NewEntity returns an entity as it is stored. row is nil when it has none.
 func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) *Entity {
 	n := &Entity{Row: model.Entity{Address: a}}
 	if row != nil {
@@ -96,13 +95,14 @@ func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) 
 		it := &mailbox[i]
 		n.last = it.Seq
 		if it.Damaged != nil {
-			continue // the lane moves it aside; its place stays taken until then
+			continue // the lane moves it aside; until then its position stays taken
 		}
 		n.add(&Item{Seq: it.Seq, At: it.At, Message: &it.Message, lost: it.Message.Brief})
 	}
 	return n
 }
 
+// add puts an item behind all others.
 func (n *Entity) add(it *Item) {
 	n.mail = append(n.mail, it)
 	n.bytes += it.Message.Size()
@@ -112,7 +112,7 @@ func (n *Entity) add(it *Item) {
 	}
 }
 
-// fasten notes that an item is not only in memory any more.
+// fasten notes that an item is no longer only in memory.
 func (n *Entity) fasten(it *Item) {
 	if it.loose {
 		it.loose = false
@@ -120,15 +120,15 @@ func (n *Entity) fasten(it *Item) {
 	}
 }
 
-// Waiting is the number of calls and requests of locks that have not been dealt with.
+// Waiting returns the number of calls and requests of locks in the mailbox.
 func (n *Entity) Waiting() int { return len(n.mail) }
 
-// Mail are the items that have not been dealt with, in order. The caller must not change them.
+// Mail returns the items of the mailbox, in order. The caller must not change them.
 func (n *Entity) Mail() []*Item { return n.mail }
 
-// Line is how many calls and requests of locks wait for their turn, and since when the first of
-// them does. Calls of a service that are being made have had their turn, because others do not wait
-// for them. Views wait for nobody.
+// Line returns how many calls and requests of locks wait for their turn, and since when the first
+// of them does. Calls of a service that are being made do not count, because others do not wait for
+// them. Views do not count, because they do not wait.
 func (n *Entity) Line() (waiting int, since model.Time) {
 	stateless := n.Row.Address.Stateless()
 	for _, it := range n.mail {
@@ -142,24 +142,24 @@ func (n *Entity) Line() (waiting int, since model.Time) {
 	return waiting, since
 }
 
-// Loose is roughly what those items of the mailbox take that are only in memory.
+// Loose estimates the bytes of the items that are only in memory.
 func (n *Entity) Loose() int { return n.loose }
 
-// Idle reports whether nothing waits.
+// Idle reports whether nothing waits or runs.
 func (n *Entity) Idle() bool { return len(n.mail) == 0 && n.busy == 0 }
 
-// Size is roughly the memory that the entity takes.
+// Size estimates the memory that the entity takes, in bytes.
 func (n *Entity) Size() int { return n.Row.Size() + n.bytes }
 
-// holds reports whether a section has the entity locked.
+// holds reports whether a section has the lock of the entity.
 func (n *Entity) holds(section model.Link) bool { return n.Row.Locked() && n.Row.Holder == section }
 
-// sectionOf is the one that a call is made in.
+// sectionOf returns the section that makes a call.
 func sectionOf(m *model.Message) model.Link {
 	return model.Link{Address: m.From.Address, Run: m.From.Run, ID: m.Section}
 }
 
-// Deliver takes a message to an entity.
+// Deliver applies a message to an entity.
 func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 	var d Decision
 	before := n.Row
@@ -185,25 +185,27 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 	return d
 }
 
-// accept has a call wait for its turn.
+// accept puts a call into the mailbox, or refuses it.
 func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time) {
 	switch {
-	case n.asked(m) != nil:
-		it := n.asked(m)
+	case n.findRequest(m) != nil:
+		it := n.findRequest(m)
 		if f := Misused(m, it.Message.Use()); f != nil {
 			d.misuse(m, f)
 			return
 		}
-		d.Pending = !m.OneWay // the same request again waits for the same answer
+		d.Pending = !m.OneWay // the repeated request waits for the same answer
 		if a.Stored && it.Seq == 0 {
-			// it was only in memory; whoever sends it now lets go of the row that he has of it
+			// The call was only in memory. Its sender now drops its own row of the call, so the
+			// call needs a row here.
 			n.store(d, it)
 		}
 		return
 	case m.Section != "" && !n.holds(sectionOf(m)):
-		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s does not hold its lock any more", m.Name, m.To))
+		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s no longer holds its lock", m.Name, m.To))
 	case m.Section != "":
-		// the holder has one call at a time, and those who fill the mailbox wait for its end
+		// The holder has one call at a time. Callers that fill the mailbox wait for the end of its
+		// section, so they must not keep its calls out.
 	case n.full(m, a):
 		n.refuseFull(d, m, a)
 	case a.Stalled != "":
@@ -223,26 +225,26 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	d.Pending = true
 
 	if m.OneWay {
-		it.Tag = nil // is answered now
+		it.Tag = nil // it is answered now
 		d.Pending = false
 		d.acknowledge(m)
 	}
 }
 
-// full reports whether there is no room for another message. What runs takes no room.
+// full reports whether there is no room for another message. Calls that run take no room.
 func (n *Entity) full(m *model.Message, a Arrival) bool {
 	if len(n.mail) < a.Room && n.bytes+m.Size() <= MailboxBytes {
 		return false
 	}
-	waiting, size := n.queued()
+	waiting, size := n.countQueued()
 
 	return waiting >= a.Room || size+m.Size() > MailboxBytes && waiting > 0
 }
 
-// queued is how many calls and requests of locks wait, and how many bytes they have. Of a hand-over
-// one call runs, and the others wait for it. Views run beside everything else. A call that waits
-// for its own row runs next.
-func (n *Entity) queued() (waiting, size int) {
+// countQueued returns how many calls and requests of locks wait, and how many bytes they have. One
+// call of a hand-over runs, and the others wait for it. Views run beside everything else. A call
+// that waits for its own row runs next.
+func (n *Entity) countQueued() (waiting, size int) {
 	running, idle := n.busy, n.busy == 0
 	for _, it := range n.mail {
 		switch {
@@ -260,15 +262,16 @@ func (n *Entity) queued() (waiting, size int) {
 	return waiting, size
 }
 
+// refuseFull refuses a message because the mailbox is full.
 func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
-	waiting, size := n.queued()
-	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and requests of locks of %d bytes wait for %s: at most %d calls (MailboxSize) and %d bytes may wait",
+	waiting, size := n.countQueued()
+	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and lock requests of %d bytes wait for %s: at most %d calls (MailboxSize) and %d bytes may wait",
 		waiting, size, m.To, a.Room, MailboxBytes))
 }
 
-// asked finds the call of a request, or the very same message, which is delivered again when what
-// it led to could not be stored.
-func (n *Entity) asked(m *model.Message) *Item {
+// findRequest finds the call of a request, or the very same message: a message is delivered again
+// when its effect could not be stored.
+func (n *Entity) findRequest(m *model.Message) *Item {
 	return n.find(func(it *Item) bool {
 		return it.Message == m || m.RequestID != "" && it.Message.RequestID == m.RequestID
 	})
@@ -289,16 +292,16 @@ func (n *Entity) store(d *Decision, it *Item) {
 	d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: *it.Message})
 }
 
-// request has a section wait for the lock. One that asks again is answered, or waits, as it did
-// before.
+// request puts the request of a lock into the mailbox. A section that asks again gets the same
+// answer as before, or keeps its place.
 func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Time) {
 	switch {
 	case n.Row.Address.Stateless():
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is a service: it cannot be locked", m.To))
 		d.acknowledge(m)
 	case n.holds(m.From):
-		d.Messages = append(d.Messages, n.granted(m.From))
-	case n.waits(m.From) >= 0:
+		d.Messages = append(d.Messages, n.grantMessage(m.From))
+	case n.lockRequest(m.From) >= 0:
 	case n.full(m, a):
 		n.refuseFull(d, m, a)
 		d.acknowledge(m)
@@ -309,14 +312,14 @@ func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Tim
 	}
 }
 
-// waits finds the request of a section.
-func (n *Entity) waits(section model.Link) int {
+// lockRequest returns the index of a section's request, or -1.
+func (n *Entity) lockRequest(section model.Link) int {
 	return slices.IndexFunc(n.mail, func(it *Item) bool { return it.Message.Kind == model.MessageLock && it.Message.From == section })
 }
 
-// release ends a section here, whether it holds the lock or waits for it.
+// release ends a section at this entity, whether it holds the lock or waits for it.
 func (n *Entity) release(d *Decision, section model.Link) {
-	if i := n.waits(section); i >= 0 {
+	if i := n.lockRequest(section); i >= 0 {
 		n.remove(d, n.mail[i])
 	}
 	if n.holds(section) {
@@ -324,9 +327,9 @@ func (n *Entity) release(d *Decision, section model.Link) {
 	}
 }
 
-// free takes the lock from its holder. What that has called and has not been made is refused, also
-// if a worker has begun it: what comes of that finds its calls gone and changes nothing. It must
-// not be made later, when others hold the lock.
+// free takes the lock from its holder. It refuses the calls of the holder that have no result yet,
+// even if a worker has begun them, because they must not take effect when another section has the
+// lock. If the worker reports on them later, the report finds its calls gone and changes nothing.
 func (n *Entity) free(d *Decision) {
 	holder, begun := n.Row.Holder, false
 	for _, it := range slices.Clone(n.mail) {
@@ -337,7 +340,7 @@ func (n *Entity) free(d *Decision) {
 		}
 	}
 	if begun {
-		n.busy-- // while a section holds the entity, only its calls are handed over
+		n.busy-- // while a section holds the lock, only its calls are handed over
 	}
 	n.Row.Holder, n.Row.Held = model.Link{}, 0
 }
@@ -359,7 +362,7 @@ func (d *Decision) refuseCall(m *model.Message, k fault.Kind, text string) {
 	d.answerCall(m, model.Answer{Failure: &model.Failure{Kind: k.String(), Message: text}})
 }
 
-// answerCall tells whoever waits for a call what came of it.
+// answerCall sends the result of a call to its caller: a step, or a client.
 func (d *Decision) answerCall(m *model.Message, a model.Answer) {
 	if m.OneWay {
 		return
@@ -372,8 +375,8 @@ func (d *Decision) answerCall(m *model.Message, a model.Answer) {
 	}
 }
 
-// remove takes an item out of the mailbox. One that was stored by this very decision leaves no
-// trace.
+// remove takes an item out of the mailbox. If the same decision has stored it, neither change
+// reaches the store.
 func (n *Entity) remove(d *Decision, it *Item) {
 	i := slices.Index(n.mail, it)
 	if i < 0 {
@@ -392,21 +395,22 @@ func (n *Entity) remove(d *Decision, it *Item) {
 	d.Taken = append(d.Taken, it.Seq)
 }
 
-// Begin lets a call be made whose row is there.
+// Begin releases a held call, because its row is stored.
 func (n *Entity) Begin(m *model.Message) {
-	if it := n.asked(m); it != nil {
+	if it := n.findRequest(m); it != nil {
 		it.held = false
 	}
 }
 
-// Unsettled reports whether there may be something to do for Settle.
+// Unsettled reports whether Settle may have something to do.
 func (n *Entity) Unsettled() bool {
 	return n.find(func(it *Item) bool { return it.lost || it.Message.Kind == model.MessageLock && !n.Row.Locked() }) != nil
 }
 
-// Settle answers calls that are lost, and gives the lock to the section whose turn it is. Deliver
-// and Apply do the latter by themselves; it is for when what stood before it is gone without them:
-// calls that were only in memory, after a crash or by Forget, or that have turned out to be views.
+// Settle answers calls that are lost, and grants the lock to the section whose turn it is. Deliver
+// and Apply grant locks themselves. Settle is needed when the calls before the request disappeared
+// in another way: they were only in memory and got lost by a crash or by Forget, or they turned out
+// to be views.
 func (n *Entity) Settle(now model.Time) Decision {
 	var d Decision
 	before := n.Row
@@ -434,18 +438,19 @@ func (n *Entity) grant(d *Decision, now model.Time) {
 	n.remove(d, it)
 	d.Granted = it.At
 	n.Row.Holder, n.Row.Held = it.Message.From, now
-	// by the clock, so that it seldom falls back on the floor
+	// Tokens follow the clock, so that they seldom depend on the floor.
 	n.Row.Epoch = max(n.Row.Epoch+1, n.Floor+1, int64(now))
-	d.Messages = append(d.Messages, n.granted(it.Message.From))
+	d.Messages = append(d.Messages, n.grantMessage(it.Message.From))
 }
 
-func (n *Entity) granted(section model.Link) model.Message {
+// grantMessage returns the message that tells a section that it has the lock.
+func (n *Entity) grantMessage(section model.Link) model.Message {
 	return model.Message{
 		Kind: model.MessageGrant, To: section.Address, ToRun: section.Run, ID: section.ID, From: model.Link{Address: n.Row.Address}, Epoch: n.Row.Epoch,
 	}
 }
 
-// change adds what has become of the row to the decision.
+// change adds the new row to the decision, if the row has changed.
 func (n *Entity) change(d *Decision, before *model.Entity, now model.Time) {
 	r := &n.Row
 	if r.Exists == before.Exists && r.Holder == before.Holder && r.Epoch == before.Epoch && r.State.Encoding == before.State.Encoding && sameBytes(r.State.Data, before.State.Data) {
@@ -461,14 +466,15 @@ func (n *Entity) change(d *Decision, before *model.Entity, now model.Time) {
 	}
 }
 
-// sameBytes reports whether two slices are the same memory: states are never changed in place.
+// sameBytes reports whether two slices are the same memory. That is enough, because states are
+// never changed in place.
 func sameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// Next are the calls that may be made now, at most so many and about so many bytes, as one
-// hand-over: they are made one after the other on the state of the row. Whoever takes them reports
-// with Apply, or gives them back with Return.
+// Next returns the calls that may be made now as one hand-over: at most this many calls, and about
+// this many bytes. The worker makes them one after the other on the state of the row. The caller
+// reports the results with Apply, or returns the calls with Return.
 func (n *Entity) Next(most, maxBytes int) []*Item {
 	if n.busy > 0 && !n.Row.Address.Stateless() {
 		return nil
@@ -477,6 +483,7 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 
 	size := 0
 	for _, it := range n.mail {
+
 		m := it.Message
 		switch {
 		case it.made || it.View || it.held || it.lost:
@@ -500,6 +507,7 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 	return n.hand(items)
 }
 
+// hand marks items as handed over.
 func (n *Entity) hand(items []*Item) []*Item {
 	if len(items) == 0 {
 		return nil
@@ -511,8 +519,9 @@ func (n *Entity) hand(items []*Item) []*Item {
 	return items
 }
 
-// Views are the views that nobody has begun, as far as they still are views for whoever is to make
-// them; others wait for their turn. They are made on what is durable, beside everything else.
+// Views returns the views that have not begun and that are still views for the worker that will
+// make them. Calls that no longer are views wait for their turn. Views are made on the durable
+// state, beside everything else.
 func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
 		switch {
@@ -527,14 +536,14 @@ func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	return items
 }
 
-// Interrupted is what the caller of a call that is made at most once hears when it is lost.
+// Interrupted is the failure of a call that is made at most once and whose result is lost.
 const Interrupted = "the call was interrupted: it may have been made or not"
 
-// Return takes calls back of which nobody knows whether they were made. Those that are made at most
-// once are lost. Settle answers those that have a row; those that are only in memory are gone, and
-// whoever waits for them has to be told.
+// Return takes back calls whose result is unknown. A call that is made at most once is lost: if it
+// has a row, Settle answers it. If it is only in memory, Return removes it and returns it, and the
+// caller of Return must answer it.
 func (n *Entity) Return(items []*Item) (gone []*Item) {
-	n.ended(items)
+	n.endHandOver(items)
 	for _, it := range items {
 		switch {
 		case !it.Once():
@@ -548,8 +557,8 @@ func (n *Entity) Return(items []*Item) (gone []*Item) {
 	return gone
 }
 
-// Keep takes calls that are only in memory over from what was known of the entity before it was
-// read again. They come behind what is stored.
+// Keep takes over calls that are only in memory, after the entity was read again. They come behind
+// the stored items.
 func (n *Entity) Keep(items []*Item) {
 	for _, it := range items {
 		it.made = false
@@ -557,9 +566,9 @@ func (n *Entity) Keep(items []*Item) {
 	}
 }
 
-// Forget drops a call that is only in memory and that nobody has begun, because whoever made it
-// does not wait any more: the one with the tag, or that of the request, which somebody else may
-// have made before. It reports whether there was one.
+// Forget drops a call that is only in memory and has not begun, because its caller no longer waits.
+// It finds the call by tag, or by its request, which another caller may have made before. It
+// reports whether there was one.
 func (n *Entity) Forget(tag any, request string) bool {
 	it := n.find(func(it *Item) bool {
 		return it.Seq == 0 && !it.made && (it.Tag == tag || request != "" && it.Message.RequestID == request)
@@ -571,7 +580,7 @@ func (n *Entity) Forget(tag any, request string) bool {
 	return true
 }
 
-// Mark finds out anew which of the calls are views.
+// Mark decides again which calls are views.
 func (n *Entity) Mark(view func(name string) bool) {
 	for _, it := range n.mail {
 		if !it.made && it.Message.Kind == model.MessageCall && it.Message.Section == "" {
@@ -580,8 +589,8 @@ func (n *Entity) Mark(view func(name string) bool) {
 	}
 }
 
-// ended notes that a hand-over is over, if the entity knows of it.
-func (n *Entity) ended(items []*Item) {
+// endHandOver notes that a hand-over is over, if the entity still has its items.
+func (n *Entity) endHandOver(items []*Item) {
 	known := false
 	for _, it := range items {
 		if it.made && slices.Contains(n.mail, it) {
@@ -593,13 +602,14 @@ func (n *Entity) ended(items []*Item) {
 	}
 }
 
-// Apply takes what a worker made of the items of a hand-over. version is that of the row when they
-// were handed over. It reports false, and changes nothing, when that is not what the calls would be
-// made on now. Calls that did what they may not have failed in the report afterwards.
+// Apply applies a worker's report on a hand-over. version is the version of the row when the items
+// were handed over. Apply reports false and changes nothing when the row is no longer the one that
+// the calls were made on. Calls that did something forbidden have failed in the report afterwards.
 func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now model.Time) (Decision, bool) {
 	var d Decision
 	before := n.Row
-	n.ended(items)
+
+	n.endHandOver(items)
 	plain := !items[0].View && !n.Row.Address.Stateless()
 	if plain && (n.Row.Version != version || n.Row.Locked() && !n.ofHolder(items)) {
 		return d, false
@@ -609,7 +619,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	made := items[:min(len(r.Results), len(items))]
 	for _, it := range made {
 		if it.Seq != 0 && n.Current(it) == nil {
-			return d, false // somebody else has dealt with it
+			return d, false // it has been answered already
 		}
 	}
 
@@ -639,18 +649,18 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	return d, true
 }
 
-// ofHolder reports whether all calls are those of the section that has the lock. They may not be
-// although the version is the one that they were made on: what made that version was undone, and
-// the same version was made again in another order, with a lock.
+// ofHolder reports whether all calls come from the section that has the lock. The version of the
+// row does not prove that: if a commit failed, the same version may have been made again in another
+// order, with a lock.
 func (n *Entity) ofHolder(items []*Item) bool {
 	return !slices.ContainsFunc(items, func(it *Item) bool { return it.Message.Section == "" || !n.holds(sectionOf(it.Message)) })
 }
 
-// Current is an item as the entity knows it now: it may have been delivered again, and have another
-// position, or have been read again. It is nil when the entity does not know it.
+// Current returns an item as the entity knows it now; nil when the entity does not have it. The
+// item may have been delivered again and have another position, or have been read again.
 func (n *Entity) Current(it *Item) *Item {
 	m := it.Message
-	if o := n.asked(m); o != nil || it.Seq == 0 {
+	if o := n.findRequest(m); o != nil || it.Seq == 0 {
 		return o
 	}
 	return n.find(func(o *Item) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// desk is one entity and what it is sent, step by step.
+// desk is one entity that a test sends messages to, step by step.
 type desk struct {
 	*testing.T
 	*town
@@ -56,7 +56,7 @@ func (d *desk) release(section string) {
 	d.hand(&model.Message{Kind: model.MessageRelease, To: d.h.n.Row.Address, From: link(1, section)})
 }
 
-// run makes everything that can be made now, and tells what.
+// run makes everything that can be made now, and returns what.
 func (d *desk) run() string {
 	before := len(d.h.made)
 	for d.begin(d.h, 10) {
@@ -65,7 +65,7 @@ func (d *desk) run() string {
 	return strings.Join(d.h.made[before:], " ")
 }
 
-// told are the messages that left for the workflow since it was last asked.
+// told returns the messages that left for the workflow since the last call.
 func (d *desk) told() string {
 	r := route{d.h.n.Row.Address, address("w")}
 	var texts []string
@@ -88,8 +88,8 @@ func (d *desk) want(what, got, want string) {
 	}
 }
 
-// Calls that wait together are made together, each on what the one before has left; one that fails
-// leaves no trace of its own (L2, L4, L5).
+// Calls that wait together are made together, each on the state that the one before has left. A
+// call that fails leaves no trace (L2, L4, L5).
 func TestEntityMakesCallsInOrder(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -104,8 +104,8 @@ func TestEntityMakesCallsInOrder(t *testing.T) {
 	}
 }
 
-// What a worker had when the owner crashed, or did not come to, is made once more; what was
-// committed is not (L3, L6).
+// Calls that a worker had when the owner crashed, or had not reached, are made once more. Committed
+// calls are not (L3, L6).
 func TestEntityMakesWhatWasNotReported(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -116,7 +116,7 @@ func TestEntityMakesWhatWasNotReported(t *testing.T) {
 	lost := d.h.jobs[0]
 	d.crashHouse(d.h)
 	d.begin(d.h, 10)
-	d.town.end(d.h, 0, 1) // the first one only
+	d.town.end(d.h, 0, 1) // only the first one
 	d.want("made", fmt.Sprint(d.h.made), "[one]")
 	d.begin(d.h, 10)
 	job := d.h.jobs[0]
@@ -129,7 +129,7 @@ func TestEntityMakesWhatWasNotReported(t *testing.T) {
 	d.want("told", d.told(), "answer one, answer two, answer three")
 }
 
-// A state that is removed is gone, the next call begins anew, and the lock is kept meanwhile (L8).
+// A removed state is gone, the next call begins anew, and the lock is kept all the time (L8).
 func TestEntityIsDeleted(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -167,10 +167,11 @@ func TestEntityIsDeleted(t *testing.T) {
 	d.want("state", string(d.h.row.State.Data), "two,")
 }
 
-// The request of a lock is a barrier: what came before it is made before, what came behind waits
-// for the end of the section in its order, but what the section calls itself (L24, L36).
+// The request of a lock is a barrier: calls before it are made first, and calls behind it wait in
+// order for the end of the section, except the calls of the section itself (L24, L36).
 func TestEntityIsLocked(t *testing.T) {
 	t.Parallel()
+
 	d := newDesk(t)
 	d.call("before")
 	d.lock("s")
@@ -186,7 +187,7 @@ func TestEntityIsLocked(t *testing.T) {
 	d.want("made while it is locked", d.run(), "")
 	d.call("in1", in("s"))
 	d.want("made of the section", d.run(), "in1")
-	d.lock("s") // it holds the lock, and is told so
+	d.lock("s") // it holds the lock, and gets another grant
 	d.want("told", d.told(), "answer in1, grant s")
 	d.call("late", in("t"))
 	d.want("told one that waits", d.told(), "answer late conflict")
@@ -200,8 +201,8 @@ func TestEntityIsLocked(t *testing.T) {
 	d.want("made in the end", d.run(), "behind2")
 }
 
-// What a section has called and is not made when it ends is refused, and what comes of it later
-// counts for nothing: another one holds the lock by then.
+// Calls of a section that are not made when it ends are refused, and later results of them are
+// ignored: another section holds the lock by then.
 func TestEntityDropsCallsOfASectionThatEnds(t *testing.T) {
 	t.Parallel()
 	for _, crash := range []bool{false, true} {
@@ -226,7 +227,7 @@ func TestEntityDropsCallsOfASectionThatEnds(t *testing.T) {
 	}
 }
 
-// A section that waits behind a call of which only memory knew gets the lock when that is gone.
+// A section that waits behind a call that is only in memory gets the lock when the call is gone.
 func TestEntityGrantsWhatNothingStandsBefore(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -273,8 +274,8 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 	}
 }
 
-// The same request waits for the same answer; a full mailbox refuses, but not what the holder of
-// the lock calls: what fills the mailbox waits for it.
+// The same request waits for the same answer. A full mailbox refuses calls, but not those of the
+// lock's holder, because the calls in the mailbox wait for it.
 func TestEntityRoomAndRequests(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -308,7 +309,7 @@ func TestEntityRoomAndRequests(t *testing.T) {
 	}
 }
 
-// A call that nobody waits for is answered when it is stored, and what comes of it is told nobody.
+// A one-way call is answered when it is stored. Its result goes to no caller.
 func TestEntityOneWay(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -321,7 +322,7 @@ func TestEntityOneWay(t *testing.T) {
 	d.want("told then", d.told(), "")
 }
 
-// An operator takes the lock that is meant, and no other.
+// An operator can take only the lock that the request names.
 func TestEntityIsUnlockedByAnOperator(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -5,19 +5,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Erase removes an entity whose row may be unreadable. Those who wait for answers to calls in its
-// mailbox, or for its lock, hear why. The section that holds the lock does not hear of it, because
-// only the row knows which one it is: the entity refuses its further calls, as it does after an
-// operator has taken the lock.
+// Erase removes an entity whose row may be unreadable. Steps and clients that wait for an answer to
+// calls in its mailbox, or for its lock, get the reason. The section that holds the lock is not
+// told, because only the row says which section that is. The entity refuses its further calls, as
+// it does after an operator has taken the lock.
 //
-// Calls that nobody waits for are returned: their senders know that they are not lost.
+// Erase returns the one-way calls: their senders were promised that they are not lost.
 func Erase(mailbox []model.MailboxItem, why string) (d Decision, unheard []*model.Message) {
 	d.Erased = true
 	f := &model.Failure{Kind: fault.NotFound.String(), Message: why}
 	for i := range mailbox {
 		it := &mailbox[i]
 		switch m := &it.Message; {
-		case it.Damaged != nil: // nothing is known of who waits
+		case it.Damaged != nil: // unreadable: who waits for it is unknown
 		case m.Kind == model.MessageLock:
 			d.Messages = append(d.Messages, answerMessage(m.From, model.Answer{Failure: f}))
 		case m.OneWay:

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Execution is the state of a run as its owner keeps it. It does not grow with the history:
-// outcomes of steps leave no trace in it, because the worker matches them by identity and the
-// history is append-only.
+// Execution is the state of a run in the memory of its owner. It does not grow with the history: it
+// keeps no outcomes of steps, because the worker matches those by identity and the history is
+// append-only.
 type Execution struct {
 	Start   model.Start
 	Outcome model.Outcome // Status is Running while open
@@ -18,7 +18,7 @@ type Execution struct {
 	// Next is the position of the next event.
 	Next int64
 
-	bytes  int // of the history
+	bytes  int // bytes of the history
 	unread int // bytes of signals, updates and unheard
 
 	fed int64 // position that the code has been fed up to, as this owner knows
@@ -30,35 +30,36 @@ type Execution struct {
 
 	// Last is the time of the last event.
 	Last model.Time
-	// Canceling is the position of the cancel request; 0 when there is none.
+	// Canceling is the position of the cancel request, or 0.
 	Canceling int64
-	// Parked means that the stored mark says so: nothing is to be done until an event comes.
+	// Parked mirrors the stored mark: the run has nothing to do until the next event.
 	Parked bool
-	// Blocked is why the code cannot go on; nil when it can.
+	// Blocked is the reason why the code cannot continue; nil when it can.
 	Blocked *model.Reason
-	// Paused is why nobody may continue the run; nil when somebody may. It is parked meanwhile,
-	// whatever comes in.
+	// Paused is the reason why workers must not continue the run; nil when they may. A paused run
+	// stays parked, whatever arrives.
 	Paused *model.Reason
-	// Pin is the version of the workers that may continue the run; empty for any.
+	// Pin is the version of the workers that may continue the run; empty for any version.
 	Pin string
 
 	timers   []Timer
 	children []child
-	calls    []call    // steps that sent a message and have not been answered
-	sections []section // that are not over
+	calls    []call    // messages of steps that wait for an answer
+	sections []section // sections that are open
+	// names of promises that have a result
 	settled  []string
-	unheard  []model.Event  // promises that were settled, and that the code has not been fed
-	signals  []model.Event  // received and not taken
-	named    map[string]int // how many of them have a name; nil while there are few
-	updates  []model.Event  // received and not answered
-	states   []model.Event  // the last value of each
+	unheard  []model.Event  // settled promises that the code has not been fed
+	signals  []model.Event  // received and not yet taken by the code
+	named    map[string]int // signals per name; nil while there are few signals
+	updates  []model.Event  // received and not yet answered
+	states   []model.Event  // the last value of each state
 	watchers []model.Link
-	labels   []model.Label    // sorted; never changed in place
+	labels   []model.Label    // sorted by name; never changed in place
 	fired    []firing         // timers that fired and that the code may not have seen
-	tasks    []*Task          // open, in the order in which they were scheduled
-	taskOf   map[string]*Task // the same by id, once there are many
+	tasks    []*Task          // open tasks, in the order in which they were scheduled
+	taskOf   map[string]*Task // the same tasks by id, once there are many
 
-	endedClaims []endedClaim // the last ones
+	endedClaims []endedClaim // the most recent claims that ended by a report
 }
 
 // Timer is an open timer of a run.
@@ -66,16 +67,18 @@ type Timer struct {
 	ID  string
 	Due model.Time
 
-	rung bool // the back-off of a step is over and its worker has been told
+	rung bool // the back-off of a step is over and its worker has been woken
 }
 
+// child is an execution whose outcome a step of this run waits for.
 type child struct {
 	id      string
 	address model.Address
 	policy  model.ParentClosePolicy
-	by      model.RunID // the run of this execution that started it, if it was another
+	by      model.RunID // an earlier run of this execution, if that one started the child
 }
 
+// firing is a timer that has fired.
 type firing struct {
 	id  string
 	seq int64
@@ -84,13 +87,14 @@ type firing struct {
 // Open reports whether the run has not ended.
 func (x *Execution) Open() bool { return !x.Outcome.Status.Closed() }
 
-// Timers are the open timers, in no particular order. The caller must not change them.
+// Timers returns the open timers, in no particular order. The caller must not change them.
 func (x *Execution) Timers() []Timer { return x.timers }
 
-// Labels are what the run can be found by now, sorted by name. The caller must not change them.
+// Labels returns the labels by which the run can be found, sorted by name. The caller must not
+// change them.
 func (x *Execution) Labels() []model.Label { return x.labels }
 
-// Size is roughly the memory that the state takes.
+// Size estimates the memory that the state takes, in bytes.
 func (x *Execution) Size() int {
 	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.calls)*128 + len(x.watchers)*128
 	for _, events := range [...][]model.Event{x.signals, x.updates, x.states, x.unheard} {
@@ -112,7 +116,7 @@ func (x *Execution) Size() int {
 	return n
 }
 
-// Clone is an independent copy.
+// Clone returns an independent copy.
 func (x *Execution) Clone() *Execution {
 	if x == nil {
 		return nil
@@ -145,14 +149,14 @@ func (x *Execution) Clone() *Execution {
 	return &c
 }
 
-// begin is the state of a run right after its start. A past, and when that began, may come from a
-// clock that is ahead of ours: what follows is not older, so that the time that the code sees never
-// goes back.
+// begin returns the state of a run right after its start. The events that the run starts with may
+// come from a clock that is ahead of ours. Later events are not older than those, so that the time
+// that the code sees never goes back.
 func begin(s model.Start) *Execution {
 	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: max(s.At, s.Began), labels: s.Labels, bytes: s.Input.Size()}
 	x.timers = BirthTimers(&s)
 	if s.Task != nil {
-		x.openTask(model.TaskStep, s.Task, s.Input, s.At, s.Worker, 0)
+		x.openTask(&Task{ID: model.TaskStep, Spec: s.Task, Input: s.Input, Scheduled: s.At}, s.Worker, 0)
 	}
 	for i := range s.Carried {
 		x.note(&s.Carried[i])
@@ -162,8 +166,9 @@ func begin(s model.Start) *Execution {
 	return x
 }
 
-// Recover rebuilds the state of a run from its start, its outcome (Running while open), all its
-// stored events and its open timers.
+// Recover rebuilds the state of a run from its start, its outcome (Running while it is open), all
+// its stored events and its open timers. It returns a Corrupt error when the events have a gap or
+// their times decrease.
 func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Timer) (*Execution, error) {
 	x := begin(s)
 	for i := range events {
@@ -184,15 +189,14 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 		x.sections = nil
 	}
 
-	x.timers = slices.Clone(timers)
 	x.since = x.Next
 	// Firings are kept: a worker that holds the run while its state is read again may not have seen
 	// them yet.
+	x.timers = slices.Clone(timers)
 	return x, nil
 }
 
-// note folds one event into the state. Recover and Apply both go through it, so they cannot
-// disagree (I3).
+// note folds one event into the state. Recover and Apply both use it, so they cannot disagree (I3).
 func (x *Execution) note(e *model.Event) {
 	size := e.Size()
 	x.bytes += size
@@ -269,25 +273,28 @@ func (x *Execution) note(e *model.Event) {
 	}
 }
 
+// update returns the index of an unanswered update by its position, or -1.
 func (x *Execution) update(seq int64) int {
 	return slices.IndexFunc(x.updates, func(e model.Event) bool { return e.Seq == seq })
 }
 
+// child returns the index of a child by the step that waits for it, or -1.
 func (x *Execution) child(id string) int {
 	return slices.IndexFunc(x.children, func(c child) bool { return c.id == id })
 }
 
+// timer returns the index of an open timer, or -1.
 func (x *Execution) timer(id string) int {
 	return slices.IndexFunc(x.timers, func(t Timer) bool { return t.ID == id })
 }
 
-// Recent reports whether a timer fired after the code last reported what it had seen.
+// recentlyFired reports whether a timer has fired after the code last reported what it had seen.
 func (x *Execution) recentlyFired(id string) bool {
 	return slices.ContainsFunc(x.fired, func(f firing) bool { return f.id == id })
 }
 
-// seen forgets firings and promises that the code has been fed.
-func (x *Execution) seen(seq int64) {
+// markSeen forgets firings and promises up to a position, because the code has been fed them.
+func (x *Execution) markSeen(seq int64) {
 	if len(x.unheard) > 0 {
 		x.unheard = slices.DeleteFunc(x.unheard, func(e model.Event) bool {
 			if e.Seq <= seq {

@@ -6,12 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskReasons are what the code of a run waits for, with the reason of the task itself where it
-// waits for one. A wait names the kind of its task, so the tasks of a kind are taken in the order
-// in which they were scheduled. Those that why knows nothing of stay as they are.
+// TaskReasons returns what the code of a run waits for. Where it waits for a task, the reason of
+// that task takes the place of the wait. A wait names only the kind of its task, so waits and tasks
+// of a kind are matched in the order in which they were scheduled. A wait stays as it is if why has
+// no reason for its task.
 func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Reason, bool)) []model.Reason {
 	reasons := slices.Clone(waits)
-	next := map[string]int{} // by kind: tasks before it have been told of
+	next := map[string]int{} // per kind: the first task that no wait has been matched with
 	for i := range reasons {
 		if reasons[i].Code != model.WaitTask {
 			continue
@@ -33,7 +34,7 @@ func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Rea
 	return reasons
 }
 
-// LastError is the message of the last attempt of a task that failed; empty when none has.
+// LastError returns the message of the last failed attempt of a task; empty when none has failed.
 func LastError(t *Task) string {
 	if n := len(t.Failures); n > 0 && t.Failures[n-1].Failure != nil {
 		return t.Failures[n-1].Failure.Message
@@ -41,14 +42,14 @@ func LastError(t *Task) string {
 	return ""
 }
 
-// LockedOut reports whether a message waits for the end of the section that has the entity locked:
-// all do, but the calls of that section.
+// LockedOut reports whether a message must wait until the section that holds the lock of the entity
+// ends. All messages must, except the calls of that section.
 func LockedOut(row *model.Entity, m *model.Message) bool {
 	return row.Locked() && (m.Section == "" || sectionOf(m) != row.Holder)
 }
 
-// EntityReason says what those wait for who call an entity that a worker has the code of; lockedOut
-// tells that a lock keeps somebody out.
+// EntityReason returns what the callers of an entity wait for when a worker has its code. lockedOut
+// says that a lock keeps callers out.
 func EntityReason(row *model.Entity, lockedOut bool) model.Reason {
 	name := row.Address.EntityName()
 	if !lockedOut {

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Diff tells in what two states of a run differ, empty when they do not. Timers are compared as a
-// set. What only memory knows is not compared: which firings the code has not seen, and which
-// back-offs its worker was told of.
+// Diff describes how two states of a run differ; empty when they do not. Timers are compared as a
+// set. It does not compare what is only in memory: which firings the code has not seen, and which
+// back-offs its worker has been woken for.
 func Diff(a, b *Execution) string {
 	if (a == nil) != (b == nil) {
 		return fmt.Sprintf("one is nil: %v, %v", a == nil, b == nil)
@@ -63,7 +63,7 @@ func Diff(a, b *Execution) string {
 	return out.String()
 }
 
-// Facts are the parts of a state that only the core sees, for tests.
+// Facts are parts of a state that only the core sees, for tests.
 type Facts struct {
 	Children, Settled, Calls, States []string
 	Signals, Updates                 []int64
@@ -93,7 +93,7 @@ func FactsOf(x *Execution) (f Facts) {
 	return f
 }
 
-// SectionFacts is a section of a run that is not over, for tests.
+// SectionFacts is an open section of a run, for tests.
 type SectionFacts struct {
 	ID     string
 	Locks  []model.Address
@@ -108,8 +108,8 @@ func SectionsOf(x *Execution) (all []SectionFacts) {
 	return all
 }
 
-// Granted reports whether everything is locked.
+// Granted reports whether the section has all its locks.
 func (s *SectionFacts) Granted() bool { return len(s.Epochs) == len(s.Locks) }
 
-// Asked are those that hold a lock for it, or may come to.
+// Asked returns the entities that hold a lock for it, or that it has asked for one.
 func (s *SectionFacts) Asked() []model.Address { return s.Locks[:min(len(s.Epochs)+1, len(s.Locks))] }

@@ -2,34 +2,34 @@ package core
 
 import "github.com/perdure/perdure/internal/model"
 
-// Fate is what has become of a claim. It is told by what is stored behind the claim, so that
-// anybody can tell who reads it: the owner of the run, of a report whose claim it does not
-// remember, and the node of a worker whose run is somebody else's by now.
+// Fate is what has become of a claim, read from the events that follow the claim in the store. Any
+// reader can find it out: the owner of a run, for a report of a claim that it no longer remembers,
+// and the node of a worker whose run another node owns by now.
 type Fate struct {
-	// Over tells that the claim is held no more, and Reported that it is because of what its worker
-	// reported.
+	// Over says that the claim is no longer held. Reported says that the report of its worker ended
+	// it.
 	Over, Reported bool
-	// Canceled tells that the worker has been asked to come to an end.
+	// Canceled says that the worker has been asked to stop.
 	Canceled bool
-	// Status is that of the run.
+	// Status is the status of the run.
 	Status model.Status
 }
 
-// Follow goes on with a page of the history that lies behind the claim. It reports whether the rest
-// need not be read.
+// Follow reads one page of the history behind the claim. It reports true when the rest need not be
+// read.
 func (f *Fate) Follow(ref *model.ClaimRef, alone bool, page []model.Event) (done bool) {
 	for i := range page {
 		switch e := &page[i]; {
 		case e.Seq <= ref.Claim || f.Over:
 		case e.Kind == model.EventCancelRequest:
-			// otherwise the code decides, and gives up on its tasks one by one
+			// In a workflow the code decides, and withdraws its tasks one by one.
 			f.Canceled = f.Canceled || alone
 		case e.ID != ref.ID:
 		case e.Kind == model.EventTaskReturned:
 			f.Over, f.Reported = true, true
 		case e.Kind == model.EventWithdrawn:
 			f.Over = true
-		case e.Ref == ref.Claim: // how an attempt ended names its claim
+		case e.Ref == ref.Claim: // the end of an attempt names its claim
 			f.Over, f.Reported = true, byReport(e)
 		}
 	}
@@ -37,7 +37,7 @@ func (f *Fate) Follow(ref *model.ClaimRef, alone bool, page []model.Event) (done
 	return f.Over
 }
 
-// End completes it with how the run stands: whatever is open when a run ends is over.
+// End adds the state of the run: everything that is open when a run ends is over.
 func (f *Fate) End(ref *model.ClaimRef, alone bool, o *model.Outcome) {
 	f.Status = o.Status
 	if f.Over || !o.Status.Closed() {
@@ -47,7 +47,7 @@ func (f *Fate) End(ref *model.ClaimRef, alone bool, o *model.Outcome) {
 	f.Reported = alone && ref.ID == model.TaskStep && o.Status != model.Terminated && o.Seen == ref.Claim
 }
 
-// Knows reports whether the state tells by itself what becomes of a report of the claim.
+// Knows reports whether the state alone tells what becomes of a report for the claim.
 func (x *Execution) Knows(ref *model.ClaimRef) bool {
 	if x == nil || x.Start.Run != ref.Run {
 		return false

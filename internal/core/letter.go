@@ -7,33 +7,34 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Letter is a dead letter as it is stored: a task that failed for good, and how often it was
-// requeued.
+// Letter is the stored row of a dead task, and how often the task was requeued.
 type Letter struct {
 	Count int64
 	Body  model.DeadTask
 }
 
-// changed reports whether a letter has been requeued since whoever gives an order has looked. The
-// count does not tell alone: a requeue that was undone and another one since leave it where it was,
-// and the run that whoever asks has seen end is not the last one any more.
+// changed reports whether a dead task has been requeued since the sender of the order looked at it.
+// The count alone does not tell: after an undone requeue and another one the count is the same.
+// Then the run that the sender has seen is no longer the last one.
 func (l *Letter) changed(o *model.LetterOrder) bool {
 	last := l.Body.Requeued.Run
 	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last
 }
 
-// LetterChange is what a decision does to a dead letter.
+// LetterChange is what a decision does to a dead task.
 type LetterChange struct {
 	Ref model.TaskRef
-	// Prev becomes Next, with the body; or it is removed.
+	// The row goes from count Prev to count Next and gets the body, or it is removed.
 	Prev, Next int64
 	Body       model.DeadTask
 	Purged     bool
 }
 
-// DeliverLetter applies what is to be done with a dead letter to the address of its run, or to that
-// of the run that a requeue has begun. letter is how it stands; nil when there is none. fresh is
-// the id of the run that a requeue begins.
+// DeliverLetter applies an order about a dead task to the address of its run, or to the address of
+// the run that a requeue has begun. letter is the stored row, or nil. fresh is the
+// id of the run that a requeue begins.
+//
+//arch:parameters the core is pure: the stored row, the time and the fresh id come in as values
 func DeliverLetter(x *Execution, m *model.Message, letter *Letter, now model.Time, fresh model.RunID) (*Execution, Decision) {
 	var d Decision
 	switch o := m.Letter; o.Do {
@@ -46,27 +47,29 @@ func DeliverLetter(x *Execution, m *model.Message, letter *Letter, now model.Tim
 	case model.LetterPurge:
 		x.purge(&d, o, letter)
 	default:
-		d.refuse(fault.Invalid, fmt.Sprintf("dead letter of %s: this build does not know what %d asks for", o.Ref, o.Do))
+		d.refuse(fault.Invalid, fmt.Sprintf("dead task %s: this build does not know operation %d", o.Ref, o.Do))
 	}
 	return x, d
 }
 
-// requeue schedules the task anew, once (E38). One that stood alone gets another run of its key
-// here; for a step of a workflow, a start leaves for an address of its own, in the commit that
-// marks the letter.
+// requeue schedules the task anew, once (E38). A task that stood alone gets another run of its key
+// here. For a step of a workflow, a start leaves for an address of its own, in the commit that
+// marks the dead task.
+//
+//arch:parameters the same values as DeliverLetter
 func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fresh model.RunID) (*Execution, Decision) {
 	var d Decision
 	o := m.Letter
 	switch {
 	case letter == nil:
-		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead letter of %s, run %s", o.Ref, o.Ref.Run))
+		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead task %s of run %s", o.Ref, o.Ref.Run))
 		return x, d
 	case letter.changed(o) && letter.Body.Requeued.IsZero():
 		// there is no run that could be the answer
-		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued %d times, not %d, and what followed was undone: requeue it again", o.Ref, letter.Count, o.Count))
+		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s was requeued %d times, not %d, and the last requeue was undone: requeue it again", o.Ref, letter.Count, o.Count))
 		return x, d
 	case letter.changed(o) && o.Input != nil:
-		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued by somebody else meanwhile, as run %s", o.Ref, letter.Body.Requeued.Run))
+		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, letter.Body.Requeued.Run))
 		return x, d
 	case letter.changed(o):
 		d.Answer = model.Answer{Run: letter.Body.Requeued.Run, Existing: true}
@@ -79,9 +82,10 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 		return x, d
 	}
 
+	// Mark the dead task as requeued, and compose the new task.
 	body := letter.Body
 	spec, in := body.Spec, body.Input
-	spec.Delay = 0 // that was of the first time
+	spec.Delay = 0 // the delay was for the first time
 	if o.Input != nil {
 		spec.Same, in = nil, *o.Input // another request, which needs another idempotency key
 	}
@@ -90,14 +94,16 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 	d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Next: letter.Count + 1, Body: body}
 	d.Answer = model.Answer{Run: fresh, Status: model.Running}
 
+	// A step of a workflow: the new run has an address of its own.
 	if !o.Ref.Alone() {
 		d.Messages = append(d.Messages, model.Message{Kind: model.MessageStart, To: to, Input: in, Task: &spec, Reuse: model.ReuseAlways, Fresh: fresh, Trace: m.Trace})
 		return x, d
 	}
 
+	// A task that stood alone: the new run has the same key.
 	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec, Trace: m.Trace}
 	if o.Input != nil {
-		// whoever submits it again does so with the input that it had
+		// a client that submits the task again does so with the input that it had
 		s.Origin = body.Input.Digest()
 	}
 
@@ -113,7 +119,7 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 	return x, d
 }
 
-// undo ends the run that a requeue has begun, if nobody has begun it.
+// undo ends the run that a requeue has begun, unless a worker has begun the task.
 func (x *Execution) undo(d *Decision, m *model.Message, letter *Letter, now model.Time) {
 	o := m.Letter
 	switch {
@@ -143,8 +149,8 @@ func (x *Execution) undo(d *Decision, m *model.Message, letter *Letter, now mode
 	}
 }
 
-// unmark has a letter be as it was before the requeue that began the run. One that has changed
-// since is left alone.
+// unmark resets a dead task to its state before the requeue that began the run. It leaves a dead
+// task alone that has changed since.
 func (d *Decision) unmark(o *model.LetterOrder, letter *Letter) {
 	if letter == nil || letter.Count == 0 || letter.Body.Requeued.Run != o.Run {
 		return
@@ -154,15 +160,15 @@ func (d *Decision) unmark(o *model.LetterOrder, letter *Letter) {
 	d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Next: letter.Count - 1, Body: body}
 }
 
-// purge removes a letter. That a requeued run elsewhere has ended is known to whoever asks; another
-// requeue since is noticed by the count.
+// purge removes a dead task. The sender of the order knows whether a requeued run at another
+// address has ended; the count tells whether there was another requeue since.
 func (x *Execution) purge(d *Decision, o *model.LetterOrder, letter *Letter) {
 	switch {
-	case letter == nil: // it is gone
+	case letter == nil: // it is gone already
 	case letter.changed(o):
-		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued meanwhile, as run %s", o.Ref, letter.Body.Requeued.Run))
+		d.refuse(fault.Conflict, fmt.Sprintf("another client has requeued dead task %s as run %s", o.Ref, letter.Body.Requeued.Run))
 	case x != nil && x.Open() && !letter.Body.Requeued.IsZero() && x.Start.Run == letter.Body.Requeued.Run:
-		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s stays: it was requeued as run %s, which is open", o.Ref, x.Start.Run))
+		d.refuse(fault.Conflict, fmt.Sprintf("dead task %s cannot be removed: it was requeued as run %s, which is open", o.Ref, x.Start.Run))
 	default:
 		d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Purged: true}
 	}

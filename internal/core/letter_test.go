@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// post is a letter with everything that can become of it, as a lane and its store would keep it:
-// one letter, the run at each address, messages on their way.
+// post is a dead task with everything that can happen to it, as a lane and its store would keep it:
+// one dead task, the run at each address, messages on their way.
 type post struct {
 	ref    model.TaskRef
 	letter *Letter
@@ -21,9 +21,9 @@ type post struct {
 	fresh  byte
 
 	begun    int         // runs that requeues began
-	undone   int         // of those, taken back
+	undone   int         // runs whose requeue was undone
 	last     model.RunID // that a requeue began
-	executed bool        // somebody has claimed it
+	executed bool        // a worker has claimed it
 }
 
 func newPost(alone bool) *post {
@@ -42,7 +42,7 @@ func newPost(alone bool) *post {
 	return p
 }
 
-// send applies a message, and what it changes.
+// send applies a message and its changes.
 func (p *post) send(t *rapid.T, m *model.Message) Decision {
 	x := p.runs[m.To]
 	p.fresh++
@@ -92,7 +92,7 @@ func (p *post) order(do model.LetterVerb, count int64, in *model.Payload) *model
 	return m
 }
 
-// current is the run that the last requeue began, if it is open.
+// current returns the run that the last requeue began, if it is open.
 func (p *post) current() *Execution {
 	for _, x := range p.runs {
 		if x.Start.Run == p.last && x.Open() {
@@ -102,8 +102,8 @@ func (p *post) current() *Execution {
 	return nil
 }
 
-// Whoever requeues, undoes and purges in whatever order, with what they knew at some time: every
-// count begins one run, an undo leaves none, a letter whose run is open stays (E38).
+// Clients requeue, undo and purge in any order, with knowledge that may be old: every count begins
+// one run, an undo leaves no run, and a dead task whose run is open stays (E38).
 func TestLettersHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -226,8 +226,8 @@ func TestLettersHoldTheirPromises(t *testing.T) {
 	})
 }
 
-// A requeued task shows the world outside the idempotency key that it had, unless its input is
-// another one.
+// A requeued task shows the outside world its original idempotency key, unless its input has
+// changed.
 func TestRequeueKeepsTheIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q", Retry: model.Retry{MaxAttempts: 1}})
@@ -248,8 +248,8 @@ func TestRequeueKeepsTheIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A requeue that is undone and made again has the count that it had: who has seen the first one end
-// must not take the second one for it.
+// A requeue that is undone and made again has the same count. A client that has seen the first one
+// end must not confuse the two.
 func TestOrdersThatAreOutOfDate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -269,8 +269,8 @@ func TestOrdersThatAreOutOfDate(t *testing.T) {
 		undo.To, undo.Letter.Run = p.letter.Body.Requeued.Address, first
 		p.send(t, undo)
 
-		// The first one has ended, and the letter has not heard of the undo: whoever looks now may
-		// go on.
+		// The first run has ended, and the undo has not reached the dead task: a client that looks
+		// now may continue.
 		stale := p.order(rapid.SampledFrom([]model.LetterVerb{model.LetterRequeue, model.LetterPurge}).Draw(t, "do"), p.letter.Count, nil)
 		stale.Letter.Run = first
 		next() // it has

@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// lockPlay has random runs lock, call and let go of entities. It knows the rules: what it asks for
-// is granted sooner or later, or refused for a reason.
+// lockPlay lets random runs lock, call and release entities. It knows the rules: its requests are
+// granted sooner or later, or refused for a reason.
 type lockPlay struct {
 	*town
 	runs  []model.Address
@@ -43,7 +43,7 @@ func (p *lockPlay) start(a model.Address) {
 
 func (p *lockPlay) isOpen(a model.Address) bool { x := p.seat(a).x; return x != nil && x.Open() }
 
-// sectionsOf are the open sections of one run, those that are granted or those that are not.
+// sectionsOf returns the open sections of one run, either the granted ones or the others.
 func (p *lockPlay) sectionsOf(a model.Address, granted bool) (fs []core.SectionFacts) {
 	for _, s := range core.SectionsOf(p.seat(a).x) {
 		if s.Granted() == granted {
@@ -71,7 +71,7 @@ func (p *lockPlay) must(err error) {
 	}
 }
 
-// call calls an entity, in a section or outside of all.
+// call calls an entity, inside a section or outside of all.
 func (p *lockPlay) call(a, to model.Address, section string) error {
 	id := p.step()
 	name := id
@@ -87,7 +87,7 @@ func (p *lockPlay) call(a, to model.Address, section string) error {
 	return err
 }
 
-// reset has a run take the place of the current one, with nothing of its past.
+// reset replaces the current run by one without any of its past.
 func (p *lockPlay) reset(a model.Address) {
 	x := p.seat(a).x
 	p.hand(&model.Message{Kind: model.MessageStart, To: a, ToRun: x.Start.Run, Past: &model.Past{
@@ -110,8 +110,8 @@ func (p *lockPlay) finish(a model.Address, how int) {
 const waysToFinish = 6
 
 // applied checks what the states of the entities tell: every call was made at most once and in the
-// order of its sender (L2, L4), those that were answered well were, those that were refused or
-// failed were not (L3, L5).
+// order of its sender (L2, L4). Calls with a good answer were made; refused or failed ones were not
+// (L3, L5).
 func (p *lockPlay) applied() {
 	where := map[string]model.Address{}
 	for _, a := range p.addresses() {
@@ -152,7 +152,7 @@ func (p *lockPlay) applied() {
 	}
 }
 
-// inOrder demands that the calls of a sender were made in the order in which they were sent (L4).
+// inOrder checks that the calls of a sender were made in the order in which they were sent (L4).
 func (p *lockPlay) inOrder(h *house, from, to model.Address) {
 	sent, next := p.sent[route{from, to}], 0
 	for _, n := range h.made {
@@ -165,9 +165,9 @@ func (p *lockPlay) inOrder(h *house, from, to model.Address) {
 	}
 }
 
-// TestRandomSections has a few runs lock, call, give up, let go and end at any time, while their
-// messages travel and whoever owns them crashes. See the checks of town for what must hold at every
-// moment and when nothing moves.
+// TestRandomSections lets a few runs lock, call, give up, release and end at any time, while their
+// messages travel and their owners crash. See the checks of town for what must hold at every moment
+// and when nothing moves.
 func TestRandomSections(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -231,13 +231,13 @@ func TestRandomSections(t *testing.T) {
 					t.Skip("no section is granted")
 				}
 				s := pick(t, "section", fs...)
-				// Only a call before the last is answered may be refused.
+				// Only a call before the last one is answered may be refused.
 				if err := p.call(a, pick(t, "entity", s.Locks...), s.ID); err != nil && !strings.Contains(err.Error(), "has been answered") {
 					t.Fatal(err)
 				}
 			},
 			"outside": func(t *rapid.T) {
-				if err := p.call(run(t), pick(t, "entity", p.all...), ""); err != nil && !strings.Contains(err.Error(), "wait for itself") {
+				if err := p.call(run(t), pick(t, "entity", p.all...), ""); err != nil && !strings.Contains(err.Error(), "wait for its own run") {
 					t.Fatal(err)
 				}
 			},
@@ -278,7 +278,7 @@ func TestRandomSections(t *testing.T) {
 	})
 }
 
-// again delivers a message of a section that is over, or a grant, once more: neither changes an
+// again delivers a message of a section that is over, or a grant, once more. Neither changes an
 // entity or a run (L23, L30).
 func (p *lockPlay) again(m model.Message) {
 	section := m.From
@@ -286,7 +286,7 @@ func (p *lockPlay) again(m model.Message) {
 		section = model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	}
 	if s, open := p.sections()[section]; m.Kind == model.MessageRelease && open && !s.Granted() {
-		return // it will be asked for, and may not be told that it is not wanted
+		return // it will be asked for, and must not be released before
 	}
 	if m.Kind == model.MessageRelease {
 		p.unchanged(p.house(m.To), &m)
@@ -297,7 +297,7 @@ func (p *lockPlay) again(m model.Message) {
 	p.same("a grant that comes again", before, p.seat(m.To).x)
 }
 
-// foreign releases a lock in the name of somebody who does not hold it: another section, another
+// foreign releases a lock in the name of a section that does not hold it: another section, another
 // run, another execution (L30).
 func (p *lockPlay) foreign(h *house) {
 	row := h.n.Row
@@ -321,8 +321,8 @@ func (p *lockPlay) unchanged(h *house, m *model.Message) {
 	}
 }
 
-// finishAll lets go of everything that is granted, over and over: in the end nobody has a lock,
-// nobody waits, and every call has been answered (L3, L26, L36).
+// finishAll releases everything that is granted, over and over. In the end no section has a lock or
+// waits, and every call has been answered (L3, L26, L36).
 func (p *lockPlay) finishAll() {
 	for range 10_000 {
 		p.quiet()
@@ -358,9 +358,9 @@ func (p *lockPlay) finishAll() {
 	}
 }
 
-// TestNoDeadlock has 200 runs lock random sets of 50 entities, call them and let go, three times
-// each, with crashes in between: all get what they ask for (L26), whatever the order of what
-// happens.
+// TestNoDeadlock lets 200 runs lock random sets of 50 entities, call them and release them, three
+// times each, with crashes in between. All get what they ask for (L26), in whatever order things
+// happen.
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -418,7 +418,7 @@ func TestNoDeadlock(t *testing.T) {
 	}
 }
 
-// live has a run do the next thing that it can.
+// live lets a run do the next thing that it can.
 func (p *lockPlay) live(rnd *rand.Rand, a model.Address, rounds map[model.Address]int, sets func() []model.Address) {
 	all := core.SectionsOf(p.seat(a).x)
 	switch {
@@ -436,8 +436,8 @@ func (p *lockPlay) live(rnd *rand.Rand, a model.Address, rounds map[model.Addres
 	}
 }
 
-// TestRulesOfSections has the engine refuse, with a sentence and without any effect, what code may
-// not do about locks (L34).
+// TestRulesOfSections checks that the engine refuses, with a sentence and without any effect, what
+// code may not do with locks (L34).
 func TestRulesOfSections(t *testing.T) {
 	t.Parallel()
 	a, b := entityAddress("a"), entityAddress("b")
@@ -470,25 +470,25 @@ func TestRulesOfSections(t *testing.T) {
 		want     string
 	}{
 		"nothing":        {commands: []model.Command{lock("s")}, want: "locks nothing"},
-		"nested":         {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{nested}, want: "inside of section s"},
+		"nested":         {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{nested}, want: "inside section s"},
 		"no entity":      {commands: []model.Command{lock("s", a, address("w"))}, want: "which is not an entity"},
 		"service":        {commands: []model.Command{lock("s", model.Address{Tenant: "default", Type: "service:x"})}, want: "cannot be locked"},
 		"another tenant": {commands: []model.Command{lock("s", foreign)}, want: "another tenant"},
 		"too many":       {commands: []model.Command{lock("s", many...)}, kind: fault.Exhausted, want: "locks 101 entities in one section and may lock 100"},
 		"not locked":     {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{call("s", b)}, want: "has not locked it"},
-		"not granted":    {before: []model.Command{lock("s", a, b)}, commands: []model.Command{call("s", a)}, want: "before that has its locks"},
-		"same turn":      {commands: []model.Command{lock("s", a), call("s", a)}, want: "before that has its locks"},
+		"not granted":    {before: []model.Command{lock("s", a, b)}, commands: []model.Command{call("s", a)}, want: "which does not have its locks yet"},
+		"same turn":      {commands: []model.Command{lock("s", a), call("s", a)}, want: "which does not have its locks yet"},
 		"no section":     {commands: []model.Command{call("s", a)}, want: "which is not open"},
 		"over":           {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{end, call("s", a)}, want: "which is not open"},
 		"over twice":     {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{end, end}, want: "which is not open"},
-		"itself":         {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{call("", a)}, want: "would wait for itself"},
+		"itself":         {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{call("", a)}, want: "would wait for its own run"},
 		"twice":          {before: []model.Command{lock("s", a)}, grant: true, commands: []model.Command{call("s", a), again}, want: "before its last call of it has been answered"},
 		"one way": {
 			before: []model.Command{lock("s", a)}, grant: true, want: "one way",
 			commands: []model.Command{send("s", model.Message{Kind: model.MessageCall, To: a, OneWay: true})},
 		},
 		"not an entity": {commands: []model.Command{call("", address("w"))}, want: "which is not an entity"},
-		"forged":        {commands: []model.Command{send("", model.Message{Kind: model.MessageRelease, To: a})}, want: "not for a worker to send"},
+		"forged":        {commands: []model.Command{send("", model.Message{Kind: model.MessageRelease, To: a})}, want: "workers may not send"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

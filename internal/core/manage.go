@@ -7,13 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Find is the item of the mailbox that an operator means; nil when it is not there.
+// Find returns the item of the mailbox with the id that an operator has named; nil when it is gone.
 func (n *Entity) Find(id string) *Item {
 	return n.find(func(it *Item) bool { return model.ItemID(it.Seq, it.At, it.Message) == id })
 }
 
-// manage does what an operator asks for with the mailbox. What a worker has begun stays: its code
-// runs, and nobody knows how far it is.
+// manage applies an operator's request to the mailbox. Calls that a worker has begun stay: their
+// code runs, and how far it has come is unknown.
 func (n *Entity) manage(d *Decision, m *model.Message) {
 	if m.Name == model.MailboxList {
 		d.Answer.Output = n.calls().Encode()
@@ -23,9 +23,9 @@ func (n *Entity) manage(d *Decision, m *model.Message) {
 	it := n.Find(m.ID)
 	switch {
 	case it == nil:
-		d.refuse(fault.NotFound, fmt.Sprintf("no call %s waits for %s: it may have been made already", m.ID, m.To))
+		d.refuse(fault.NotFound, fmt.Sprintf("no call %s waits for %s: it may have been made", m.ID, m.To))
 	case m.Name == model.MailboxShow:
-		d.Answer.Output = n.shown(it).Encode()
+		d.Answer.Output = n.showItem(it).Encode()
 	case m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:
 		d.refuse(fault.Invalid, fmt.Sprintf("nothing can %s a call that waits for %s", m.Name, m.To))
 	case it.made:
@@ -39,7 +39,7 @@ func (n *Entity) manage(d *Decision, m *model.Message) {
 	}
 }
 
-// calls is the mailbox as an operator sees it.
+// calls returns the mailbox as an operator sees it.
 func (n *Entity) calls() *model.Calls {
 	c := &model.Calls{Total: len(n.mail)}
 	for i, it := range n.mail[:min(len(n.mail), model.MailboxListed)] {
@@ -49,8 +49,8 @@ func (n *Entity) calls() *model.Calls {
 	return c
 }
 
-// shown is one item with its input.
-func (n *Entity) shown(it *Item) *model.Calls {
+// showItem returns one item with its input.
+func (n *Entity) showItem(it *Item) *model.Calls {
 	for i, o := range n.mail {
 		if o == it {
 			call := n.callOf(i, it)
@@ -62,6 +62,7 @@ func (n *Entity) shown(it *Item) *model.Calls {
 	return &model.Calls{Total: len(n.mail)}
 }
 
+// callOf describes the item at an index.
 func (n *Entity) callOf(i int, it *Item) model.Call {
 	call := model.CallOf(i+1, it.Seq, it.At, it.Message)
 	call.Running = it.made
@@ -69,8 +70,8 @@ func (n *Entity) callOf(i int, it *Item) model.Call {
 	return call
 }
 
-// skip puts a call behind the others. The operator gives up its place among the calls of its
-// sender. A call of the section that holds the lock is alone.
+// skip moves a call behind all others. The operator gives up the order among the calls of its
+// sender. A call of the section that holds the lock has no others to move behind.
 func (n *Entity) skip(d *Decision, it *Item) {
 	if it.Message.Section != "" {
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is called by the section that holds its lock: no other call goes before it", n.Row.Address))
@@ -83,10 +84,10 @@ func (n *Entity) skip(d *Decision, it *Item) {
 		n.store(d, it)
 	}
 	n.add(it)
-	d.Answer.Output = n.shown(it).Encode()
+	d.Answer.Output = n.showItem(it).Encode()
 }
 
-// drop removes a call, and tells its caller.
+// drop removes a call and tells its caller.
 func (n *Entity) drop(d *Decision, it *Item) {
 	n.remove(d, it)
 	d.answerCall(it.Message, model.Answer{Failure: DroppedCall(it.Message)})
@@ -94,7 +95,7 @@ func (n *Entity) drop(d *Decision, it *Item) {
 	d.Answer.Output = (&model.Calls{Calls: []model.Call{dropped}, Total: len(n.mail)}).Encode()
 }
 
-// DroppedCall is what the caller of a call hears that an operator has dropped.
+// DroppedCall returns the failure that the caller gets when an operator has dropped the call.
 func DroppedCall(m *model.Message) *model.Failure {
 	return &model.Failure{Kind: model.FailureDropped, Permanent: true, Message: fmt.Sprintf("an operator dropped call %s of %s: it was not made", m.Name, m.To)}
 }

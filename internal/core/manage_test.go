@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What an operator does with a mailbox is one decision: a skipped call gets a row behind the
-// others, and the caller of a dropped one is answered by the commit that takes its row.
+// An operator's change of a mailbox is one decision: a skipped call gets a row behind the others,
+// and the commit that removes the row of a dropped call answers its caller.
 func TestManagedMailbox(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}

@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Code of entities never waits, locks nothing, and speaks for nobody else, whatever a worker
-// reports: the engine refuses it (L12).
+// Code of entities never waits, locks nothing, and speaks for no run. The engine refuses such
+// messages, whatever a worker reports (L12).
 func TestEntityMaySendAndNothingElse(t *testing.T) {
 	t.Parallel()
 	here, abroad := address("x"), model.Address{Tenant: "another", Type: "entity:counter", Key: "k"}
@@ -23,12 +23,12 @@ func TestEntityMaySendAndNothingElse(t *testing.T) {
 		"cancel":          {model.Message{Kind: model.MessageCancel, To: here}, ""},
 		"one-way call":    {model.Message{Kind: model.MessageCall, To: other, OneWay: true}, ""},
 		"call":            {model.Message{Kind: model.MessageCall, To: other}, "would wait"},
-		"lock":            {model.Message{Kind: model.MessageLock, To: other, From: link(1, "s")}, "not for a worker"},
-		"grant":           {model.Message{Kind: model.MessageGrant, To: here}, "not for a worker"},
-		"release":         {model.Message{Kind: model.MessageRelease, To: other, From: link(1, "s")}, "not for a worker"},
-		"unlock":          {model.Message{Kind: model.MessageUnlock, To: other}, "not for a worker"},
-		"update":          {model.Message{Kind: model.MessageUpdate, To: here}, "not for a worker"},
-		"answer":          {model.Message{Kind: model.MessageAnswer, To: here}, "not for a worker"},
+		"lock":            {model.Message{Kind: model.MessageLock, To: other, From: link(1, "s")}, "workers may not send"},
+		"grant":           {model.Message{Kind: model.MessageGrant, To: here}, "workers may not send"},
+		"release":         {model.Message{Kind: model.MessageRelease, To: other, From: link(1, "s")}, "workers may not send"},
+		"unlock":          {model.Message{Kind: model.MessageUnlock, To: other}, "workers may not send"},
+		"update":          {model.Message{Kind: model.MessageUpdate, To: here}, "workers may not send"},
+		"answer":          {model.Message{Kind: model.MessageAnswer, To: here}, "workers may not send"},
 		"abroad":          {model.Message{Kind: model.MessageCall, To: abroad, OneWay: true}, "another tenant"},
 		"of a run":        {model.Message{Kind: model.MessageSignal, To: here, From: link(1, "s")}, "in the name of a run"},
 		"within a lock":   {model.Message{Kind: model.MessageCall, To: other, OneWay: true, Section: "s"}, "in the name of a run"},

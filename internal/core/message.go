@@ -9,41 +9,50 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Deliver applies a message to an address. x is its current run, nil when there is none; the result
-// is the current run afterwards. fresh is the id of the run that a start may create.
+// Deliver applies a message to an address. x is the current run of the address, or nil. Deliver
+// returns the current run afterwards and the decision. fresh is the id of the run that a start
+// creates.
+//
+//arch:parameters the core is pure: the time, the fresh id and the limits come in as values
 func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
 	var d Decision
 	m = m.Bounded()
+
+	// A repeated update must find its first delivery before any other check refuses it.
 	if m.Kind == model.MessageUpdate && x != nil {
-		if u := x.held(m.RequestID); u != nil {
+		if u := x.pendingUpdate(m.RequestID); u != nil {
 			d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
 			if f := Misused(m, useOf(u)); f != nil {
 				d.misuse(m, f)
 				return x, d
 			}
-			// The same request again waits for the same answer, also when a later run than it was
-			// sent to gives that: a refusal would be remembered in its place.
+			// The client repeats its request. It waits for the same answer, even if a later run
+			// than the one it named gives that answer. A refusal would be remembered in place of
+			// the answer.
 			d.Pending = true
 			return x, d
 		}
 	}
 
+	// A grant must be answered even when the section, or its run, is gone: see deliverGrant.
 	if m.Kind == model.MessageGrant {
 		return x, deliverGrant(x, m, now)
 	}
 
+	// The message names a run that is not the current one.
 	if !m.ToRun.IsZero() && (x == nil || x.Start.Run != m.ToRun) {
-		if !answers(m) {
+		if !isAnswer(m) {
 			kind := fault.NotFound
 			if m.Past != nil {
-				kind = fault.Conflict // somebody else was first
+				kind = fault.Conflict // another client was first
 			}
 			d.refuse(kind, fmt.Sprintf("run %s of %s is not the current one", m.ToRun, m.To))
 			d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 		}
-		return x, d // for an answer: the run that asked is over, nobody waits
+		return x, d // an answer: the run that asked is over, so no step waits
 	}
 
+	// These kinds also work on an address without a run, or on a closed run.
 	switch {
 	case m.Kind == model.MessageStart && m.Past != nil:
 		return deliverPast(x, m, now, fresh, lim)
@@ -59,11 +68,13 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		return nil, d
 	}
 
+	// From here on there is a run. A report checks its claim itself, also on a closed run.
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
 	if m.Kind == model.MessageReport {
 		return x, Report(x, m.Report, now, lim)
 	}
 
+	// A task that stands alone has no code that could take a signal, a promise or an update.
 	if x.Alone() && forCode(m) {
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: there is no workflow that would take a %s", m.To, m.Kind))
 		d.acknowledge(m)
@@ -74,16 +85,18 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		return x, d
 	}
 
+	// A closed run still tells its outcome. It ignores answers and refuses everything else.
 	if !x.Open() {
 		if m.Kind == model.MessageWatch {
 			d.bounce(m, x.Outcome)
-		} else if !answers(m) {
+		} else if !isAnswer(m) {
 			d.refuse(fault.Conflict, fmt.Sprintf("execution %s is closed (%s)", m.To, x.Outcome.Status))
 			d.acknowledge(m)
 		}
 		return x, d
 	}
 
+	// The run is open: apply the message.
 	switch m.Kind {
 	case model.MessageSignal:
 		x.receive(&d, now, model.Event{Name: m.Name, Input: m.Input, RequestID: m.RequestID}, lim)
@@ -137,18 +150,18 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	return x, d
 }
 
-// forCode reports whether a message is meant for the code of a workflow.
+// forCode reports whether the code of a workflow takes the message.
 func forCode(m *model.Message) bool {
 	return m.Kind == model.MessageSignal || m.Kind == model.MessageSettle || m.Kind == model.MessageUpdate || m.Kind == model.MessageMailbox
 }
 
-// answers reports whether a message answers something, so that nobody waits for an answer to it.
-func answers(m *model.Message) bool {
+// isAnswer reports whether a message is itself an answer, so that its sender expects none.
+func isAnswer(m *model.Message) bool {
 	return m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer
 }
 
-// acknowledge answers the step that sent a message: it took effect, or it was refused. An update is
-// answered by the code.
+// acknowledge answers the step that sent a message: the message took effect or was refused. It does
+// not answer an update that is pending, because the code does that.
 func (d *Decision) acknowledge(m *model.Message) {
 	switch m.Kind {
 	case model.MessageStart, model.MessageWatch, model.MessageClosed, model.MessageAnswer, model.MessageNothing, model.MessageGrant, model.MessageRelease:
@@ -160,12 +173,13 @@ func (d *Decision) acknowledge(m *model.Message) {
 	}
 }
 
+// answerMessage returns the message that carries an answer to the step that asked.
 func answerMessage(to model.Link, a model.Answer) model.Message {
 	return model.Message{Kind: model.MessageAnswer, To: to.Address, ToRun: to.Run, ID: to.ID, Input: a.Output, Failure: a.Failure}
 }
 
-// held finds the update of a request that has not been answered; nil when there is none.
-func (x *Execution) held(request string) *model.Event {
+// pendingUpdate finds the update of a request that has no answer yet, or nil.
+func (x *Execution) pendingUpdate(request string) *model.Event {
 	if request == "" {
 		return nil
 	}
@@ -175,13 +189,13 @@ func (x *Execution) held(request string) *model.Event {
 	return nil
 }
 
-// useOf is what an update uses its request id for.
+// useOf returns what an update uses its request id for.
 func useOf(u *model.Event) *model.Use {
 	m := model.Message{Kind: model.MessageUpdate, Name: u.Name, Input: u.Input, RequestID: u.RequestID}
 	return m.Use()
 }
 
-// accept takes an update that the code is to answer.
+// accept records an update that the code will answer.
 func (x *Execution) accept(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	e := model.Event{Kind: model.EventUpdateReceived, Name: m.Name, Input: m.Input, RequestID: m.RequestID}
 	if m.From.ID != "" {
@@ -197,7 +211,7 @@ func (x *Execution) accept(d *Decision, m *model.Message, now model.Time, lim Li
 	}
 }
 
-// answer tells whoever sent an update what came of it: a step of another run, or a client.
+// answer sends the answer of an update to its sender: a step of another run, or a client.
 func (x *Execution) answer(d *Decision, u *model.Event, a model.Answer) {
 	if u.Watcher.ID != "" {
 		d.Messages = append(d.Messages, answerMessage(u.Watcher, a))
@@ -215,8 +229,8 @@ func (x *Execution) refuseUpdate(d *Decision, u *model.Event, s model.Status, wh
 	}})
 }
 
-// pause has nobody continue the run. What comes in meanwhile is recorded, and timers fire; the code
-// hears of it when it is resumed.
+// pause parks the run until it is resumed. Messages that arrive until then are recorded, and timers
+// fire; the code sees both when the run is resumed.
 func (x *Execution) pause(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if x.Paused != nil {
 		return
@@ -231,28 +245,29 @@ func (x *Execution) pause(d *Decision, m *model.Message, now model.Time, lim Lim
 	d.Mark = x.mark()
 }
 
-// obeys reports whether a cancel request counts. That of a parent that closes or gives up (it names
-// no step) is meant for what it has started itself, not for an execution that it attached to or
-// that has got the key meanwhile.
+// obeys reports whether a cancel request counts. A parent that closes or gives up on its child
+// names no step in its request. Such a request is meant only for executions that the parent has
+// started itself. It must not cancel an execution that the parent attached to, or one that took the
+// key later.
 func (x *Execution) obeys(from model.Link) bool {
 	return from.ID != "" || from.Run.IsZero() || (from.Address == x.Start.Parent.Address && from.Run == x.Start.Parent.Run)
 }
 
-// settle resolves or rejects a promise once (I6).
+// settle resolves or rejects a promise, once (I6).
 func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if slices.Contains(x.settled, m.Name) {
 		d.refuse(fault.Conflict, fmt.Sprintf("promise %s of %s is settled already", m.Name, x.Start.Address))
 		return
 	}
 	e := model.Event{Kind: model.EventPromiseSettled, Name: m.Name, Output: m.Input, Failure: m.Failure, RequestID: m.RequestID}
-	// signals that nobody takes must not keep out what the code waits for
+	// Signals that the code never takes must not keep out the promise that it waits for.
 	lim.Unread += lim.Unread / 4
 	if x.admits(d, &e, lim) {
 		x.append(d, now, e)
 	}
 }
 
-// watch adds somebody who waits for the outcome, once.
+// watch adds a step that waits for the outcome, once.
 func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 	if who.ID == "" || who == x.Start.Parent || slices.Contains(x.watchers, who) {
 		return
@@ -260,7 +275,7 @@ func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 	x.append(d, now, model.Event{Kind: model.EventWatched, Watcher: who})
 }
 
-// bounce answers a message that cannot be served to the step that sent it; clients hear it through
+// bounce tells the step that sent a message that it cannot be served. A client gets the same from
 // the Answer.
 func (d *Decision) bounce(m *model.Message, o model.Outcome) {
 	switch m.Kind {
@@ -273,6 +288,7 @@ func (d *Decision) bounce(m *model.Message, o model.Outcome) {
 	}
 }
 
+// closedMessage returns the message that tells a step the outcome of an execution.
 func closedMessage(to, from model.Link, o model.Outcome) model.Message {
 	return model.Message{
 		Kind: model.MessageClosed, To: to.Address, ToRun: to.Run, ID: to.ID, From: from,
@@ -280,13 +296,16 @@ func closedMessage(to, from model.Link, o model.Outcome) model.Message {
 	}
 }
 
-// deliverStart starts an execution, attaches to the one that has the key, or refuses.
+// deliverStart starts an execution, attaches to the execution that has the key, or refuses.
+//
+//arch:parameters the same values as Deliver
 func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
 	var d Decision
 	if x != nil && !mayReplace(x, m) {
 		return x, attach(x, m, now, lim)
 	}
 
+	// A new run must be able to hold the signals that come with its start.
 	if why := (&Execution{Start: model.Start{Address: m.To}}).flooded(m.With, lim); why != "" {
 		d.refuse(fault.Exhausted, fmt.Sprintf("a start with %d signals: %s", len(m.With), why))
 		return x, d
@@ -297,6 +316,7 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 		return x, d
 	}
 
+	// Build the start of the run.
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy,
 		Labels: m.Labels, Task: m.Task, Trace: m.Trace,
@@ -314,12 +334,13 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	if x != nil {
 		d.Replaces, s.Replaced = x.Start.Run, x.Start.Run
 		if again := m.Task != nil && m.Task.Same != nil; again && m.Input.Equal(x.Start.Input) {
-			// the same task, retried: whoever submits it again does so with the input that it had
-			// at first
+			// This submits the same task again. A client that repeats the submission does so with
+			// the input that the task had at first.
 			s.Origin = x.Start.Origin
 		}
 	}
 
+	// Begin the run. It stays parked when its start time is in the future.
 	agree(&s, m.Terms)
 	x = begin(s)
 	x.park(&d)
@@ -329,7 +350,7 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	return x, d
 }
 
-// mayReplace decides whether a start may begin a new run although the address has one.
+// mayReplace reports whether a start may begin a new run although the address has one.
 func mayReplace(x *Execution, m *model.Message) bool {
 	if x.Open() || (m.RequestID != "" && m.RequestID == x.Start.RequestID) {
 		return false
@@ -344,7 +365,7 @@ func mayReplace(x *Execution, m *model.Message) bool {
 	return false
 }
 
-// attach answers a start with the run that is there.
+// attach answers a start with the run that has the key.
 func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision {
 	var d Decision
 	d.Answer = model.Answer{Run: x.Start.Run, Status: x.Outcome.Status, Existing: true}
@@ -362,7 +383,7 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		if !x.cameWith(m.With) {
 			d.misuse(m, refusedID(fmt.Sprintf("request id %q of %s was used for a start without these signals, and does not name this one", m.RequestID, m.To)))
 		}
-		return d // the start that began this chain, repeated: what came with it is there
+		return d // the start that began this chain, repeated: its signals are there
 	}
 
 	if !x.Open() {
@@ -373,6 +394,7 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		return d
 	}
 
+	// Signals that come with the start are delivered all together or not at all.
 	if why := x.flooded(m.With, lim); why != "" && len(m.With) > 0 {
 		d.refuse(fault.Exhausted, why)
 		return d
@@ -395,10 +417,9 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 	return d
 }
 
-// cameWith reports whether the start of the chain brought the signals along. A later run of the
-// chain does not know: it has those that nobody has taken. The answer to a start with signals is
-// remembered, so whoever comes here with signals in such a case does not repeat a request that
-// anybody remembers.
+// cameWith reports whether the start of the chain brought these signals. A later run of the chain
+// cannot tell, because it has only the signals that no run has taken. That is safe: the answer to a
+// start with signals is remembered, so a real repetition does not get here.
 func (x *Execution) cameWith(signals []model.Event) bool {
 	if len(signals) == 0 {
 		return true
@@ -416,7 +437,7 @@ func (x *Execution) cameWith(signals []model.Event) bool {
 	return true
 }
 
-// startedWith reports whether the chain of runs was started with the input.
+// startedWith reports whether the chain of runs was started with this input.
 func (x *Execution) startedWith(in model.Payload) bool {
 	if len(x.Start.Origin) > 0 {
 		return bytes.Equal(x.Start.Origin, in.Digest())

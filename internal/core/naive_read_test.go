@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What the naive model finds out by reading the history of a run.
+// This file is what the naive model finds out by reading the history of a run.
 
 func (r *naiveRun) open() bool { return r.status == model.Running }
 
@@ -26,7 +26,7 @@ func (r *naiveRun) count(want func(*model.Event) bool) (n int) {
 	return n
 }
 
-// pending are the signals that were received and not taken.
+// pending returns the signals that were received and not taken.
 func (r *naiveRun) pending() (signals []model.Event) {
 	for _, e := range r.events {
 		taken := r.count(func(t *model.Event) bool { return t.Kind == model.EventSignalTaken && t.Ref == e.Seq })
@@ -37,7 +37,7 @@ func (r *naiveRun) pending() (signals []model.Event) {
 	return signals
 }
 
-// children are those that were asked for and are neither closed nor withdrawn.
+// children returns the children that were asked for and are neither closed nor withdrawn.
 func (r *naiveRun) children() (open []model.Event) {
 	for i, e := range r.events {
 		if e.Kind != model.EventChildStarted {
@@ -62,7 +62,7 @@ func (r *naiveRun) watchers() (who []model.Link) {
 	return who
 }
 
-// cancel is the position of the cancel request.
+// cancel returns the position of the cancel request.
 func (r *naiveRun) cancel() (seq int64) {
 	for _, e := range r.events {
 		if e.Kind == model.EventCancelRequest {
@@ -72,7 +72,7 @@ func (r *naiveRun) cancel() (seq int64) {
 	return seq
 }
 
-// calls are the steps that sent a message and were neither answered nor withdrawn.
+// calls returns the steps that sent a message and were neither answered nor withdrawn.
 func (r *naiveRun) calls() (open []string) {
 	for i, e := range r.events {
 		over := slices.ContainsFunc(r.events[i:], func(o model.Event) bool {
@@ -85,7 +85,7 @@ func (r *naiveRun) calls() (open []string) {
 	return open
 }
 
-// updates are those that were received and not answered.
+// updates returns the updates that were received and not answered.
 func (r *naiveRun) updates() (open []model.Event) {
 	for _, e := range r.events {
 		answers := r.count(func(a *model.Event) bool { return a.Kind == model.EventUpdateAnswered && a.Ref == e.Seq })
@@ -96,7 +96,7 @@ func (r *naiveRun) updates() (open []model.Event) {
 	return open
 }
 
-// states are the events that set what is set now.
+// states returns the events that set the current states.
 func (r *naiveRun) states() (set []model.Event) {
 	for i, e := range r.events {
 		later := slices.ContainsFunc(r.events[i+1:], func(o model.Event) bool { return o.Kind == model.EventStateSet && o.Name == e.Name })
@@ -107,7 +107,7 @@ func (r *naiveRun) states() (set []model.Event) {
 	return set
 }
 
-// paused tells whether the last word was to pause.
+// paused reports whether the last of pause and resume was a pause.
 func (r *naiveRun) paused() (is bool) {
 	for _, e := range r.events {
 		switch e.Kind {
@@ -121,7 +121,7 @@ func (r *naiveRun) paused() (is bool) {
 	return is
 }
 
-// pin is the version that the code has chosen last.
+// pin returns the version that the code has chosen last.
 func (r *naiveRun) pin() (version string) {
 	for _, e := range r.events {
 		if e.Kind == model.EventPinned {

@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// naive is a second implementation of the core for the property tests. It keeps nothing but the
-// histories and the open timers, and finds out everything else by reading them from the beginning,
-// every time.
+// naive is a second implementation of the core for the property tests. It keeps only the histories
+// and the open timers, and finds out everything else by reading them from the beginning, every
+// time.
 type naive struct {
 	runs []*naiveRun
 	lim  core.Limits
@@ -28,7 +28,7 @@ type naiveRun struct {
 	parked  bool
 	blocked string
 	seen    int64           // the furthest position that its code has reported
-	rung    map[string]bool // back-offs that the worker was told of
+	rung    map[string]bool // back-offs that the worker has been woken for
 }
 
 func (n *naive) current() *naiveRun {
@@ -38,7 +38,7 @@ func (n *naive) current() *naiveRun {
 	return n.runs[len(n.runs)-1]
 }
 
-// expected is what must come of an input.
+// expected is the expected result of an input.
 type expected struct {
 	core.Decision
 	refused string
@@ -46,7 +46,7 @@ type expected struct {
 
 func (x *expected) refuse(kind string) { x.refused = kind }
 
-// labels are those that the run was started with, as the code has changed them.
+// labels returns the labels that the run was started with, as the code has changed them.
 func (r *naiveRun) labels() []model.Label {
 	all := map[string]string{}
 	for _, l := range r.start.Labels {
@@ -87,7 +87,7 @@ func (n *naive) deliver(m *model.Message, now model.Time, fresh model.RunID) exp
 	return x
 }
 
-// take is what a message does, apart from the answer to the step that sent it.
+// take applies a message, except for the answer to the step that sent it.
 func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x expected) {
 	r := n.current()
 	self := model.Link{Address: m.To}
@@ -229,6 +229,9 @@ func (n *naive) watch(x *expected, r *naiveRun, now model.Time, who model.Link) 
 	}
 }
 
+// start applies a start.
+//
+//arch:parameters the model takes the same values as the core
 func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time, fresh model.RunID, bounce func(model.Status, model.Payload)) {
 	repeated := r != nil && m.RequestID != "" && m.RequestID == r.start.RequestID
 	fits := r == nil || !repeated && !r.open() && (m.Reuse == model.ReuseAlways || m.Reuse == model.ReuseIfFailed && r.status != model.Completed)
@@ -288,8 +291,8 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 	}
 }
 
-// flooded reports whether a run has no room for signals: so many of one name may wait, and half of
-// the events of a history.
+// flooded reports whether a run has no room for signals: there is a bound for each name, and for
+// all names together half of the events of a history.
 func (n *naive) flooded(r *naiveRun, further ...model.Event) bool {
 	names, all := map[string]int{}, len(further)
 	if r != nil {
@@ -372,7 +375,7 @@ func (n *naive) release(seen int64) (ok bool) {
 	return true
 }
 
-// invalid is the kind of the error of a turn that cannot be applied.
+// invalid returns the kind of the error of a turn that cannot be applied.
 func (n *naive) invalid(r *naiveRun, t *model.Turn) string {
 	if !r.open() {
 		return "conflict"
@@ -450,7 +453,7 @@ func (n *naive) turn(t *model.Turn, now model.Time, fresh model.RunID) (x expect
 		n.command(&x, r, &commands[i], now)
 		for id := range r.timers {
 			if due, ok := before[id]; ok {
-				r.timers[id] = due // stopped and started again in one turn: simply kept
+				r.timers[id] = due // stopped and started again in one turn: kept
 			}
 		}
 	}
@@ -554,6 +557,9 @@ func (n *naive) tell(x *expected, r *naiveRun, u model.Event, a model.Answer) {
 	}
 }
 
+// end ends a run as a turn says.
+//
+//arch:parameters the model takes the same values as the core
 func (n *naive) end(x *expected, r *naiveRun, t *model.Turn, now model.Time, fresh model.RunID) {
 	o := model.Outcome{Status: t.Close.Status, Output: t.Close.Output, Failure: t.Close.Failure, At: max(now, r.last()), Seen: t.Seen}
 	begins, repeats := r.repeats(t.Close, o.At)
@@ -609,7 +615,9 @@ func (n *naive) close(x *expected, r *naiveRun, o model.Outcome, begun []int64) 
 	x.Close = &o
 }
 
-// next is the start of the run after one that continues as new or is repeated.
+// next returns the start of the run after one that continues as new or is repeated.
+//
+//arch:parameters the model takes the same values as the core
 func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fresh model.RunID, paused bool) model.Start {
 	s := model.Start{
 		Address: r.start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: r.start.RequestID, Parent: r.start.Parent,

@@ -7,9 +7,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// confine has calls that send what they may not fail: what code of entities may do is for the
-// engine to say, whoever reports it. The state that they have left together is not known without
-// them, so all that succeeded fail with them, and nothing changes.
+// confine makes calls fail that send messages which they may not send. The engine decides what the
+// code of entities may do; it does not trust the worker's report. The calls of one hand-over share
+// one state, and the state without the faulty calls is unknown. So all calls that succeeded fail as
+// well, and the state does not change.
 func (n *Entity) confine(r *model.Operated) {
 	why := ""
 	for i := range r.Results {
@@ -33,8 +34,8 @@ func (n *Entity) confine(r *model.Operated) {
 	r.Changed = false
 }
 
-// improper says what is wrong with a message that a call sends; nothing when it may: an operation
-// never waits for anybody, holds no lock, and speaks for nobody else.
+// improper returns what is wrong with a message that a call sends; empty when the call may send it.
+// An operation never waits for others, holds no lock, and speaks for no run.
 func (n *Entity) improper(m *model.Message) string {
 	what := fmt.Sprintf("an operation of %s sends a %s to %s", n.Row.Address, m.Kind, m.To)
 	switch m.Kind {
@@ -44,7 +45,7 @@ func (n *Entity) improper(m *model.Message) string {
 			return what + " and would wait for the reply: it may only send"
 		}
 	default:
-		return what + ", which is not for a worker to send"
+		return what + ", which workers may not send"
 	}
 
 	switch {

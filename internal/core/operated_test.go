@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// handed is an entity with calls that a worker has, and the version of the state that it was given.
+// handed returns an entity with calls that a worker has, and the version of the state that the
+// worker was given.
 func handed(t *testing.T, calls ...string) (*core.Entity, []*core.Item, int64) {
 	t.Helper()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -23,7 +24,7 @@ func operated(state string, results ...model.OperationResult) *model.Operated {
 	return &model.Operated{Results: results, Changed: true, Exists: true, State: model.TextPayload(state)}
 }
 
-// What was made on a state that is not the last one changes nothing: it is made again.
+// A result for an old state changes nothing: the calls are made again.
 func TestEntityRefusesAnOldResult(t *testing.T) {
 	t.Parallel()
 	n, items, version := handed(t, "one")
@@ -40,7 +41,7 @@ func TestEntityRefusesAnOldResult(t *testing.T) {
 	}
 }
 
-// A call that fails sends nothing; those beside it do.
+// A call that fails sends nothing; the calls beside it do.
 func TestFailedCallSendsNothing(t *testing.T) {
 	t.Parallel()
 	n, items, version := handed(t, "one", "two")
@@ -60,8 +61,8 @@ func lockMessage(to model.Address, section string, run byte) *model.Message {
 	return &model.Message{Kind: model.MessageLock, To: to, From: model.Link{Address: model.Address{Tenant: "default", Type: "w", Key: "k"}, Run: model.RunID{run}, ID: section}}
 }
 
-// What comes behind the request of a lock is not made before it, also not together with what came
-// before.
+// A call behind the request of a lock is not made before it, not even together with the calls in
+// front.
 func TestLockIsABarrier(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -79,8 +80,8 @@ func TestLockIsABarrier(t *testing.T) {
 	}
 }
 
-// A release is for the section that it names: another one of the same run, or the same one of
-// another run, keeps the lock (L30).
+// A release is only for the section that it names: another section of the same run, or the same
+// section of another run, keeps the lock (L30).
 func TestReleaseOfAnotherSection(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -99,8 +100,8 @@ func TestReleaseOfAnotherSection(t *testing.T) {
 	}
 }
 
-// The room of a mailbox is for what waits. Of a hand-over one call runs, and the others wait for
-// it.
+// The room of a mailbox is for calls that wait. One call of a hand-over runs, and the others wait
+// for it.
 func TestRoomIsForWhatWaits(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
@@ -140,8 +141,8 @@ func TestRoomIsForWhatWaits(t *testing.T) {
 	}
 }
 
-// A lock that finds the mailbox full is refused where it was asked for, and one that is asked for
-// again is not another one.
+// A request of a lock that finds the mailbox full is refused at once, and a repeated request is not
+// another one.
 func TestLockFindsNoRoom(t *testing.T) {
 	t.Parallel()
 	n, _, _ := handed(t, "begun")

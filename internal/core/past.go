@@ -10,17 +10,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// deliverPast begins a run that has a past. With ToRun it takes the place of that run, which is the
-// current one (retry, reset); without, it is an execution of its own (fork, import).
+// deliverPast begins a run that has a past. With ToRun, the new run takes the place of that run,
+// which must be the current one (retry, reset). Without it, it is an execution of its own (fork,
+// import).
+//
+//arch:parameters the same values as Deliver
 func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
 	var d Decision
 	p, takesOver := m.Past, !m.ToRun.IsZero()
 	switch {
 	case strings.HasPrefix(m.To.Type, model.TaskPrefix):
-		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: no code would go on with its history, so submit it again", m.To))
+		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: it has no code to continue with, so submit it again", m.To))
 		return x, d
 	case takesOver && (x.Open() != (p.Next != 0) || x.Open() && p.Next != x.Next):
-		d.refuse(fault.Conflict, fmt.Sprintf("run %s has gone on since its history was read: try again", m.ToRun))
+		d.refuse(fault.Conflict, fmt.Sprintf("run %s has changed since its history was read: try again", m.ToRun))
 		return x, d
 	case takesOver || x == nil || mayReplace(x, m):
 	case m.RequestID != "" && m.RequestID == x.Start.RequestID:
@@ -39,11 +42,12 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	}
 
 	if takesOver {
-		s = x.succeeded(s)
+		s = x.successorStart(s)
 	} else if x != nil {
 		s.Replaced = x.Start.Run
 	}
 
+	// The new run must fit the limits before anything of the old run changes.
 	x.claimUpdates(s.Carried, takesOver)
 	next := begin(s)
 	if kind, text := next.unfit(p, lim); text != "" {
@@ -62,7 +66,7 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	if p.Status.Closed() {
 		next.Outcome = model.Outcome{Status: p.Status, Output: p.Output, Failure: p.Failure, At: p.At, Seen: next.Next - 1}
 		d.Close, d.Closed = &next.Outcome, fresh
-		next.dropTasks() // those that were open when it ended
+		next.dropTasks() // tasks that were open when the imported run ended
 		next.sections, next.timers = nil, nil
 	} else {
 		next.watchAgain(&d)
@@ -73,9 +77,9 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	return next, d
 }
 
-// claimUpdates keeps in a past who waits for the answer to an update only if somebody does: the run
-// that gives way has not answered it, and the next one will. Others have had their answer, or wait
-// for that of the run that the past was copied from.
+// claimUpdates keeps the sender of an update in a past only if that sender still waits: the run
+// that gives way has not answered the update, so the next run will. All other senders have their
+// answer, or wait for the run that the past was copied from.
 func (x *Execution) claimUpdates(past []model.Event, takesOver bool) {
 	for i := range past {
 		e := &past[i]
@@ -85,14 +89,14 @@ func (x *Execution) claimUpdates(past []model.Event, takesOver bool) {
 	}
 }
 
-// contains reports whether the same update, wherever it stands, is among others.
+// contains reports whether the same update is among others, at whatever position.
 func contains(updates []model.Event, u *model.Event) bool {
 	return (u.RequestID != "" || u.Watcher.ID != "") && slices.ContainsFunc(updates, func(o model.Event) bool {
 		return o.Name == u.Name && o.RequestID == u.RequestID && o.Watcher == u.Watcher
 	})
 }
 
-// unfit says why a run cannot begin with its past; nothing when it can.
+// unfit returns why a run cannot begin with its past; empty when it can.
 func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 	a := x.Start.Address
 	switch n, size := len(p.Events), p.Size(); {
@@ -112,14 +116,14 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 		return fault.Exhausted, why
 	}
 	if len(x.sections) > 0 && !p.Status.Closed() {
-		return fault.Invalid, fmt.Sprintf("the past of %s ends inside of section %s: a run that begins with a past holds no locks", a, x.sections[0].id)
+		return fault.Invalid, fmt.Sprintf("the past of %s ends inside section %s: a run that begins with a past holds no locks", a, x.sections[0].id)
 	}
 
 	last := x.Start.Zero()
 	for i := range x.Start.Carried {
 		e := &x.Start.Carried[i]
 		if e.Kind == model.EventStarted || e.Kind == model.EventClosed || !e.Kind.Known() {
-			return fault.Invalid, fmt.Sprintf("event %d of the past of %s is of kind %s, which is not for a past", e.Seq, a, e.Kind)
+			return fault.Invalid, fmt.Sprintf("event %d of the past of %s is of kind %s, which a past may not have", e.Seq, a, e.Kind)
 		}
 		if e.At < last {
 			return fault.Invalid, fmt.Sprintf("event %d of the past of %s is older than the one before it", e.Seq, a)
@@ -128,25 +132,25 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 	}
 
 	if last > x.Start.At.Add(maxAhead) {
-		return fault.Invalid, fmt.Sprintf("the past of %s reaches to %s, which is to come: nothing would happen before", a, last)
+		return fault.Invalid, fmt.Sprintf("the past of %s reaches to %s, which is in the future: the run could not continue before", a, last)
 	}
 	return 0, ""
 }
 
-// maxAhead is how far the clock that a past was made by may be ahead of ours: times of a run never
-// decrease.
+// maxAhead is how far ahead of our clock the clock that recorded a past may be. Times of a run
+// never decrease, so a run cannot continue before its past is over.
 const maxAhead = 24 * time.Hour
 
-// succeeded is the start of the run that takes the place of this one: it belongs to the same chain
-// and to the same parent. Whoever waits for the end of an open run waits on.
-func (x *Execution) succeeded(s model.Start) model.Start {
+// successorStart returns the start of the run that takes the place of this one. It belongs to the
+// same chain and to the same parent. Watchers of an open run are carried over.
+func (x *Execution) successorStart(s model.Start) model.Start {
 	s.First, s.Previous, s.Origin = x.Start.First, x.Start.Run, x.Start.Origin
 	if s.First.IsZero() {
 		s.First, s.Origin = x.Start.Run, x.Start.Input.Digest()
 	}
 	s.RequestID, s.Parent, s.OnParentClose = x.Start.RequestID, x.Start.Parent, x.Start.OnParentClose
 	s.Terms = x.Start.Terms
-	s.Expires = expiry(&s) // it has its whole time again, and all attempts
+	s.Expires = expiry(&s) // it has its whole time and all attempts again
 	if !x.Open() {
 		return s
 	}
@@ -162,8 +166,8 @@ func (x *Execution) succeeded(s model.Start) model.Start {
 	return s
 }
 
-// giveWay ends an open run in favour of the next, as continue-as-new does. Children that the next
-// one knows of are its business now, the others are cancelled by policy.
+// giveWay ends an open run in favour of the next, as continue-as-new does. The next run takes over
+// the children that are in its past. The others are cancelled by policy.
 func (x *Execution) giveWay(d *Decision, next *Execution) {
 	d.StopAll = len(x.timers) > 0
 	for _, c := range x.children {
@@ -178,7 +182,7 @@ func (x *Execution) giveWay(d *Decision, next *Execution) {
 		}
 	}
 
-	x.letGoOfAll(d)
+	x.releaseSections(d)
 	s := &next.Start
 	x.Outcome = model.Outcome{
 		Status: model.Continued, At: max(s.At, x.Last), Seen: min(s.Source.Position, x.Next-1), Next: s.Run,
@@ -190,8 +194,8 @@ func (x *Execution) giveWay(d *Decision, next *Execution) {
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }
 
-// watchAgain asks for the outcomes of children that the past does not have: they report to the run
-// that started them.
+// watchAgain asks for the outcomes of children whose end is not in the past, because they report to
+// the run that started them.
 func (x *Execution) watchAgain(d *Decision) {
 	for i := range x.Start.Carried {
 		e := &x.Start.Carried[i]
@@ -203,8 +207,8 @@ func (x *Execution) watchAgain(d *Decision) {
 	}
 }
 
-// deliverDelete removes closed runs: the current one, or others that were. An open run cannot be
-// removed.
+// deliverDelete removes closed runs: the current one, or earlier ones. It refuses to remove an open
+// run.
 func deliverDelete(x *Execution, m *model.Message) (*Execution, Decision) {
 	var d Decision
 	if x != nil && slices.Contains(m.Runs, x.Start.Run) {

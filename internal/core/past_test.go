@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The clock of the node that begins a fork is behind that of the node which the past was made by.
-// What is recorded is not older than the past, nor than its beginning when nothing of it was kept:
+// The clock of the node that begins a fork is behind the clock of the node that made the past. New
+// events are not older than the past, nor than its beginning when none of it was kept. Otherwise
 // the code would see time go back.
 func TestPastOfAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
@@ -38,9 +38,9 @@ func TestPastOfAClockThatIsAhead(t *testing.T) {
 	}
 }
 
-// The clock of the node that resets a run is behind that of the node which began it. Those who wait
-// for the run wait for the next one, and are not recorded as older than its beginning: the reset
-// would be refused.
+// The clock of the node that resets a run is behind the clock of the node that began it. The
+// watchers of the run are carried over, with times that are not older than its beginning. Otherwise
+// the reset would be refused.
 func TestResetOfAClockThatIsAhead(t *testing.T) {
 	t.Parallel()
 	to, old := model.Address{Tenant: "t", Type: "wf", Key: "k"}, model.RunID{1}

@@ -15,12 +15,13 @@ import (
 )
 
 // TestRandomInputs applies random inputs to a few executions that know each other, and compares
-// every decision with that of the naive model. After every input I1, I2, I3, I4, I8, I10 and I14
-// are checked by the world, I4, I5, I6, I7, I12 and I13 by reading all histories, and I11 and I12
-// by the book that is kept of who was told what. In the end all mail is delivered, and whoever
-// still waits must have a reason.
+// every decision with that of the naive model. After every input the world checks I1, I2, I3, I4,
+// I8, I10 and I14, the histories are read to check I4, I5, I6, I7, I12 and I13, and a book of all
+// messages and answers checks I11 and I12. In the end all mail is delivered, and every step and
+// client that still waits must have a reason.
 func TestRandomInputs(t *testing.T) {
 	t.Parallel()
+
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlay(t)
 		actions := map[string]func(*rapid.T){
@@ -86,7 +87,7 @@ func (p *play) model(a model.Address) *naive {
 
 func (p *play) key(t *rapid.T) model.Address { return address(pick(t, "key", "a", "b", "c")) }
 
-// begun is an address that has a run.
+// begun returns an address that has a run.
 func (p *play) begun(t *rapid.T) model.Address {
 	var keys []model.Address
 	for _, k := range []string{"a", "b", "c"} {
@@ -133,7 +134,7 @@ func (p *play) signal(t *rapid.T) {
 	p.deliver(t, m)
 }
 
-// client sends something else than a start or a signal.
+// client sends something other than a start or a signal.
 func (p *play) client(t *rapid.T) {
 	m := &model.Message{To: p.key(t)}
 	m.Kind = pick(t, "kind", model.MessageSettle, model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer)
@@ -142,7 +143,8 @@ func (p *play) client(t *rapid.T) {
 		m.Name, m.Input = pick(t, "promise", "p", "q"), value(p.number())
 	case model.MessageCancel:
 		m.Failure = &model.Failure{Kind: model.FailureCanceled, Message: "client"}
-	case model.MessageClosed: // nobody sent this: a message from the past, or from another life
+	// no execution sent this: a message from the past, or from another life
+	case model.MessageClosed:
 		m.ID, m.Status, m.From = pick(t, "step", "c1", "c2", "nobody"), model.Completed, model.Link{Address: address("z")}
 	case model.MessageAnswer: // to a step that never sent anything
 		m.ID = pick(t, "step", "c1", "s1", "nobody")
@@ -156,7 +158,7 @@ func (p *play) client(t *rapid.T) {
 	p.deliver(t, m)
 }
 
-// toRun means one run, now and then.
+// toRun restricts a message to one run, now and then.
 func (p *play) toRun(t *rapid.T, m *model.Message) {
 	if rapid.IntRange(0, 3).Draw(t, "to_run") == 0 {
 		m.ToRun = runID(rapid.IntRange(1, p.w.runs+1).Draw(t, "run"))
@@ -251,7 +253,7 @@ func (p *play) release(t *rapid.T) {
 	p.compare(t, a, &expected{}, &d, "")
 }
 
-// crash has another node take the run up from what is stored. What only memory knew is gone.
+// crash lets another node take the run over from the store. What was only in memory is lost.
 func (p *play) crash(t *rapid.T) {
 	a := p.begun(t)
 	p.w.crash(a)
@@ -292,7 +294,7 @@ func (p *play) turn(t *rapid.T) {
 
 func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 	has := core.FactsOf(x)
-	// it takes or answers what is not there, which has the whole turn refused
+	// It takes or answers something that does not exist, so that the whole turn is refused.
 	wrong := rapid.IntRange(0, 19).Draw(t, "wrong") == 0
 	kinds := []model.CommandKind{
 		model.CommandRecord, model.CommandRecord, model.CommandRetry, model.CommandStartTimer, model.CommandStartTimer, model.CommandStopTimer,
@@ -363,7 +365,9 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 	return c
 }
 
-// compare demands that the core decided as the naive model did, and left the same state.
+// compare checks that the core decided as the naive model did, and left the same state.
+//
+//arch:parameters it compares two decisions and what was refused
 func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.Decision, refused string) {
 	if refused != want.refused {
 		t.Fatalf("refused as %q, want %q", refused, want.refused)
@@ -413,7 +417,7 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	}
 }
 
-// facts is what a decision says, apart from marks and timers, which are compared as state, and from
+// facts describes a decision, without marks and timers, which are compared as state, and without
 // sentences.
 func facts(a model.Address, d *core.Decision) string {
 	c := *d
@@ -447,8 +451,8 @@ func facts(a model.Address, d *core.Decision) string {
 	return decisionText(a, &c)
 }
 
-// kindOnly leaves the sentence away if the core has written it. That of the code must arrive as it
-// is.
+// kindOnly removes the sentence if the core has written it. A sentence of the code must arrive
+// unchanged.
 func kindOnly(f *model.Failure) *model.Failure {
 	if f == nil || f.Kind == codeFailure {
 		return f

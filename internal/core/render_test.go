@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// How transcripts print what the core decides.
+// This file prints decisions of the core for transcripts.
 
 func name(id model.RunID) string {
 	if id.IsZero() {
@@ -146,7 +146,7 @@ func reasonText(r *model.Reason) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s%s", r.Code, r.Name, plain(r.Detail)))
 }
 
-// decisionText is everything that a decision says, one fact per line.
+// decisionText describes a decision completely, one fact per line.
 func decisionText(a model.Address, d *core.Decision) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -221,7 +221,7 @@ func decisionText(a model.Address, d *core.Decision) string {
 	return b.String()
 }
 
-// replyText is what a client hears that has waited for its update.
+// replyText describes the answer to a client that has waited for its update.
 func replyText(a *model.Answer) string {
 	s := fmt.Sprintf("%s %s", name(a.Run), a.Status)
 	if a.Output.Size() > 0 {
@@ -294,7 +294,7 @@ func errorText(err error) string {
 	return fmt.Sprintf("%s: %s", f.Kind, plain(err.Error()))
 }
 
-// stateText is the state of the current run in one line.
+// stateText describes the state of the current run in one line.
 func stateText(x *core.Execution) string {
 	if x == nil {
 		return "state: none\n"

@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Misused says why a message may not use its request id, which was used for something else before;
-// nil when it may: the message is the same request again. A client that makes this mistake hears of
-// it: an answer to the first request would tell it that this one was done.
+// Misused returns why a message may not use its request id: the id was used for another request
+// before. It returns nil when the message is the same request again. The client must learn of its
+// mistake. The answer to the first request would make it believe that this request was done.
 func Misused(m *model.Message, first *model.Use) *model.Failure {
 	use := m.Use()
 	if first.Same(use) {
@@ -24,26 +24,28 @@ func Misused(m *model.Message, first *model.Use) *model.Failure {
 	return refusedID(text)
 }
 
-// MisusedBy is Misused for a request whose answer is remembered. One that took effect on a run is
-// no repetition of a request to another run of the same key.
+// MisusedBy is Misused for a request whose answer is remembered. It also compares runs: a request
+// that took effect on one run is not a repetition of a request to another run of the same key.
 func MisusedBy(m *model.Message, remembered *model.Answer) *model.Failure {
 	if f := Misused(m, remembered.For); f != nil {
 		return f
 	}
-	if remembered.For == nil || remembered.Failure != nil || remembered.Run.IsZero() || m.ToRun.IsZero() || remembered.Run == m.ToRun || !named(m) {
+	if remembered.For == nil || remembered.Failure != nil || remembered.Run.IsZero() || m.ToRun.IsZero() || remembered.Run == m.ToRun || !answerNamesRun(m) {
 		return nil
 	}
 	return refusedID(fmt.Sprintf("request id %q of %s was used for %s to run %s, and does not name one to run %s",
 		model.BareRequestID(m.RequestID), m.To, remembered.For, remembered.Run, m.ToRun))
 }
 
+// refusedID returns the failure of a message whose request id belongs to another request.
 func refusedID(text string) *model.Failure {
 	return &model.Failure{Kind: fault.Conflict.String(), Type: model.FailureMisused, Message: text}
 }
 
-// named reports whether the answer to a message names the very run that the message was restricted
-// to. An update may be answered by a later run, and what begins a run names that.
-func named(m *model.Message) bool {
+// answerNamesRun reports whether the answer to a message names the run that the message was
+// restricted to. It does not for an update, which a later run may answer, or for a message that
+// begins a run.
+func answerNamesRun(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:
 		return true

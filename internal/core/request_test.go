@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What makes a request another one, and what does not.
+// These differences make a request another one; other differences do not.
 func TestMisused(t *testing.T) {
 	t.Parallel()
 	to := model.Address{Tenant: "default", Type: "order", Key: "1"}

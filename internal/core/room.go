@@ -8,18 +8,18 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bytes is roughly what the history takes: the input of the run and all its events, with those that
-// it began with.
+// Bytes estimates the size of the history: the input of the run and all its events, including the
+// events that it began with.
 func (x *Execution) Bytes() int { return x.bytes }
 
-// Unread is roughly what the signals take that the code has not taken, the updates that it has not
+// Unread estimates the size of the signals that the code has not taken, the updates that it has not
 // answered, and the promises that it has not seen.
 func (x *Execution) Unread() int { return x.unread }
 
-// Heard notes that the code has seen every event: the stored mark of a run that was read says so.
-func (x *Execution) Heard() { x.seen(x.Next - 1) }
+// Heard notes that the code has seen every event. The stored mark of a parked run says so.
+func (x *Execution) Heard() { x.markSeen(x.Next - 1) }
 
-// full says why the history has no room for another event of the size; nothing when it has.
+// full returns why the history has no room for another event of this size; empty when it has.
 func (x *Execution) full(size int, lim Limits) string {
 	switch {
 	case x.Next >= lim.Events:
@@ -30,13 +30,13 @@ func (x *Execution) full(size int, lim Limits) string {
 	return ""
 }
 
-// exceeds reports whether so many bytes more are too many for the history.
+// exceeds reports whether the history would be too large with this many more bytes.
 func (x *Execution) exceeds(size int, lim Limits) bool {
 	return lim.Bytes > 0 && x.bytes+size > lim.Bytes
 }
 
-// crowded says why a message of the size may not wait for the code; nothing when it may. A message
-// that is larger than the limit may wait alone.
+// crowded returns why a message of this size may not wait for the code; empty when it may. A
+// message that is larger than the limit may wait if it is the only one.
 func (x *Execution) crowded(size int, lim Limits) string {
 	if lim.Unread == 0 || x.unread == 0 || x.unread+size <= lim.Unread {
 		return ""
@@ -45,17 +45,17 @@ func (x *Execution) crowded(size int, lim Limits) string {
 		x.Start.Address, x.unread, size, lim.Unread)
 }
 
-// LimitReached is the error of whoever waits for a run that has reached a limit; nil when it has
-// not.
+// LimitReached returns the error for callers that wait for a run which has reached a limit; nil
+// when it has not.
 func LimitReached(a model.Address, blocked *model.Reason) error {
 	if blocked == nil || blocked.Code != model.WaitLimit {
 		return nil
 	}
 	return fault.WithHint(fault.New(fault.Exhausted, "execution %s %s", a, blocked),
-		"it does not go on: reset it to an earlier event with code that continues as new in time, or terminate it")
+		"it cannot continue: reset it to an earlier event with code that continues as new in time, or terminate it")
 }
 
-// admits refuses a message of a client for which the mailbox or the history has no room.
+// admits refuses a client's message when the mailbox or the history has no room for it.
 func (x *Execution) admits(d *Decision, e *model.Event, lim Limits) bool {
 	size := e.Size()
 	why := x.crowded(size, lim)
@@ -63,7 +63,7 @@ func (x *Execution) admits(d *Decision, e *model.Event, lim Limits) bool {
 		why = x.full(size, lim)
 	}
 	if err := LimitReached(x.Start.Address, x.Blocked); why == "" && err != nil {
-		why = err.Error() // there is room, but nobody would hear it
+		why = err.Error() // there is room, but the code cannot run any further
 	}
 	if why != "" {
 		d.refuse(fault.Exhausted, why)
@@ -71,8 +71,7 @@ func (x *Execution) admits(d *Decision, e *model.Event, lim Limits) bool {
 	return why == ""
 }
 
-// noRoomFor says why the run cannot take all of the signals that come with a start; nothing when it
-// can.
+// noRoomFor returns why the run cannot take all signals that come with a start; empty when it can.
 func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
 	size := bytesOf(with)
 	if size == 0 {
@@ -87,8 +86,8 @@ func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
 	return x.full(size, lim)
 }
 
-// appendAnswer appends what the run has waited for. An output for which the history has no room is
-// replaced by a failure that says so: whoever sent it cannot be refused.
+// appendAnswer appends an answer that the run waits for. The answer cannot be refused. If the
+// history has no room for its output, a failure takes the place of the output.
 func (x *Execution) appendAnswer(d *Decision, now model.Time, e model.Event, lim Limits) {
 	if size := e.Size(); x.exceeds(size, lim) {
 		if e.Failure == nil {
@@ -102,7 +101,7 @@ func (x *Execution) appendAnswer(d *Decision, now model.Time, e model.Event, lim
 	x.append(d, now, e)
 }
 
-// noRoom is what takes the place of an outcome that the history has no room for.
+// noRoom returns the failure that replaces an outcome too large for the history.
 func (x *Execution) noRoom(size int, lim Limits) *model.Failure {
 	return &model.Failure{
 		Kind: fault.Exhausted.String(), Type: model.FailureHistory, Permanent: true,
@@ -110,8 +109,8 @@ func (x *Execution) noRoom(size int, lim Limits) *model.Failure {
 	}
 }
 
-// checkBytes refuses a turn whose events do not fit into the history. The turn that ends the run
-// may exceed the limit by half: a run that cannot end cannot continue as new either.
+// checkBytes refuses a turn whose events do not fit into the history. A turn that ends the run may
+// exceed the limit by half, so that a full run can still end or continue as new.
 func (x *Execution) checkBytes(t *model.Turn, lim Limits) error {
 	size := 0
 	for i := range t.Commands {
@@ -127,7 +126,7 @@ func (x *Execution) checkBytes(t *model.Turn, lim Limits) error {
 	return fault.New(fault.Exhausted, "the history of %s has %d bytes, and %d more would exceed the limit of %d: continue as new", x.Start.Run, x.bytes, size, lim.Bytes)
 }
 
-// bytesOf is roughly what events take together.
+// bytesOf estimates the size of events together.
 func bytesOf(events []model.Event) (n int) {
 	for i := range events {
 		n += events[i].Size()
@@ -135,11 +134,10 @@ func bytesOf(events []model.Event) (n int) {
 	return n
 }
 
-// Large is how many bytes a history has when people are warned of it: four fifths of the limit.
+// Large is the size of a history from which on operators are warned: four fifths of the limit.
 func (lim Limits) Large() int { return lim.Bytes / 5 * 4 }
 
-// Warning is what people should know about the history of the run before it reaches the limit; nil
-// when there is nothing to say.
+// Warning returns a warning about a history that comes close to the limit; nil when it does not.
 func (x *Execution) Warning(lim Limits) *model.Reason {
 	if lim.Bytes == 0 || x.bytes < lim.Large() || !x.Open() {
 		return nil
@@ -147,7 +145,7 @@ func (x *Execution) Warning(lim Limits) *model.Reason {
 	return &model.Reason{Code: model.WaitLarge, Detail: fmt.Sprintf("%d of %d bytes; continue as new", x.bytes, lim.Bytes)}
 }
 
-// Warned is what the run waits for with the warning behind it, if there is one.
+// Warned returns the waits of the run, followed by the warning if there is one.
 func (x *Execution) Warned(waits []model.Reason, lim Limits) []model.Reason {
 	if w := x.Warning(lim); w != nil {
 		return append(slices.Clip(waits), *w)

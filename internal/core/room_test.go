@@ -37,8 +37,8 @@ func recovered(t *testing.T, x *Execution, events []model.Event) *Execution {
 	return r
 }
 
-// What nobody has read is bounded in bytes when it arrives, counts the same after a recovery, and
-// counts no more when the code has taken it.
+// Messages that the code has not read are bounded in bytes when they arrive. They count the same
+// after a recovery, and no longer count when the code has taken them.
 func TestUnreadBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	x, _ := startRoomy(t, model.Message{})
@@ -113,8 +113,8 @@ func TestSignalsAreBoundedByName(t *testing.T) {
 		t.Errorf("one too many of all names: %v", err)
 	}
 
-	// One that is taken makes room for another one of its name, also after a recovery and when the
-	// run continues as new.
+	// A signal that is taken makes room for another one of its name, also after a recovery and
+	// after continue-as-new.
 	took := &model.Turn{Seen: x.Next - 1, Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: x.signals[1].Seq}}}}
 	if _, _, err := Apply(x, took, x.Last, model.RunID{}, lim); err != nil || x.signalsOf("b") != 99 || x.signalsOf("a") != 100 {
 		t.Fatalf("%v: %d and %d left", err, x.signalsOf("a"), x.signalsOf("b"))
@@ -146,8 +146,8 @@ func TestStartsWithSignalsAreBounded(t *testing.T) {
 	}
 }
 
-// A turn that does not fit is refused whole, with the limit in the text. The turn that ends the run
-// fits, and what the next run begins with is bounded by what may be unread.
+// A turn that does not fit is refused as a whole, and the error names the limit. The turn that ends
+// the run fits. What the next run begins with is bounded by the limit of unread messages.
 func TestHistoryBytesAreBounded(t *testing.T) {
 	t.Parallel()
 	x, _ := startRoomy(t, model.Message{Input: text(1000)})
@@ -191,8 +191,8 @@ func TestHistoryBytesAreBounded(t *testing.T) {
 	}
 }
 
-// What a run has asked for cannot be refused: an outcome for which there is no room becomes a small
-// failure, so that the code hears of it.
+// An outcome that a run has asked for cannot be refused. If there is no room for it, it becomes a
+// small failure, so that the code gets an answer.
 func TestOutcomesWithoutRoomAreDropped(t *testing.T) {
 	t.Parallel()
 	x, _ := startRoomy(t, model.Message{})
@@ -238,7 +238,7 @@ func TestOutcomesWithoutRoomAreDropped(t *testing.T) {
 	}
 }
 
-// Texts of a worker that bounds nothing are cut.
+// The core cuts texts of a worker that bounds nothing.
 func TestTextsOfForeignWorkersAreCut(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)

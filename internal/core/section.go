@@ -8,30 +8,33 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// section is a part of the code of a run that has entities locked, or waits for them. They are
-// asked one after the other in an order that is the same for everybody; the code goes on when the
-// last one is granted. Whatever ends the section, or the run, lets go of every entity that was
-// asked, in the same decision.
+// section is a part of a run's code that holds locks of entities, or waits for them. It requests
+// them one at a time, in an order that is the same for all sections, so that two sections cannot
+// deadlock. The code continues when the last lock is granted. The decision that ends the section or
+// the run releases every entity that was asked.
 type section struct {
-	id     string          // the step that asked
-	locks  []model.Address // sorted, each once
-	epochs []int64         // fencing tokens of the first so many, which are granted
+	id     string          // the step that asked for the locks
+	locks  []model.Address // sorted, without duplicates
+	epochs []int64         // fencing tokens of the granted locks, which are the first of locks
 }
 
-// granted reports whether everything is locked.
+// granted reports whether the section has all its locks.
 func (s *section) granted() bool { return len(s.epochs) == len(s.locks) }
 
-// asked are the entities that hold a lock for the section, or may come to.
-func (s *section) asked() []model.Address { return s.locks[:min(len(s.epochs)+1, len(s.locks))] }
+// askedEntities returns the entities that hold a lock for the section, or that it has asked for
+// one.
+func (s *section) askedEntities() []model.Address {
+	return s.locks[:min(len(s.epochs)+1, len(s.locks))]
+}
 
-// call is a message that a step sent and that has not been answered.
+// call is a message of a step that waits for its answer.
 type call struct {
 	id      string
 	target  model.Address
-	section string // it is made in; empty outside of locks
+	section string // the section that makes the call; empty outside of sections
 }
 
-// section finds a section that is not over; nil when there is none.
+// section finds an open section, or nil.
 func (x *Execution) section(id string) *section { return findSection(x.sections, id) }
 
 func findSection(sections []section, id string) *section {
@@ -41,7 +44,7 @@ func findSection(sections []section, id string) *section {
 	return nil
 }
 
-// noteSection folds an event into the section that it belongs to, if it belongs to one.
+// noteSection folds an event into its section, if it has one.
 func (x *Execution) noteSection(e *model.Event) {
 	switch e.Kind {
 	case model.EventLockAsked:
@@ -61,25 +64,25 @@ func (x *Execution) dropSection(id string) {
 	x.sections = slices.DeleteFunc(x.sections, func(s section) bool { return s.id == id })
 }
 
-// dropCall forgets a message whose answer has come, or is not waited for any more.
+// dropCall forgets a message that has its answer, or whose answer the code no longer wants.
 func (x *Execution) dropCall(id string) {
 	if i := slices.IndexFunc(x.calls, func(c call) bool { return c.id == id }); i >= 0 {
 		x.calls = slices.Delete(x.calls, i, i+1)
 	}
 }
 
-// waitsFor reports whether a step has sent a message that has not been answered.
+// waitsFor reports whether a step waits for the answer to a message.
 func (x *Execution) waitsFor(id string) bool {
 	return slices.ContainsFunc(x.calls, func(c call) bool { return c.id == id })
 }
 
-// self is a step of the run as others know it.
+// self returns the link by which others know a step of this run.
 func (x *Execution) self(id string) model.Link {
 	return model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: id}
 }
 
-// lock begins a section (a step that has asked does not ask again). The order of the worker counts
-// for nothing.
+// lock begins a section. A step that has asked does not ask again. The order in which the worker
+// lists the entities does not matter.
 func (x *Execution) lock(d *Decision, e model.Event, now model.Time) {
 	if x.section(e.ID) != nil {
 		return
@@ -89,7 +92,7 @@ func (x *Execution) lock(d *Decision, e model.Event, now model.Time) {
 	x.askNext(d, e.ID)
 }
 
-// askNext asks for the next lock of a section, if there is one.
+// askNext requests the next lock of a section, if one is missing.
 func (x *Execution) askNext(d *Decision, id string) {
 	if s := x.section(id); !s.granted() {
 		d.Messages = append(d.Messages, model.Message{Kind: model.MessageLock, To: s.locks[len(s.epochs)], From: x.self(id), Trace: x.Start.Trace})
@@ -98,44 +101,45 @@ func (x *Execution) askNext(d *Decision, id string) {
 
 // unlock ends a section whose code is over.
 func (x *Execution) unlock(d *Decision, e model.Event, now model.Time) {
-	x.letGo(d, x.section(e.Section))
+	x.releaseSection(d, x.section(e.Section))
 	e.Kind, e.ID = model.EventUnlocked, e.Section
 	x.append(d, now, e)
 }
 
-// letGo tells every entity that a section has asked that it is over. One that is not locked for it,
-// and where it does not wait, takes no notice.
-func (x *Execution) letGo(d *Decision, s *section) {
+// releaseSection tells every entity that the section has asked that the section is over. An entity
+// that is not locked for it, and where it does not wait, ignores that.
+func (x *Execution) releaseSection(d *Decision, s *section) {
 	if s == nil {
 		return
 	}
-	for _, a := range s.asked() {
+	for _, a := range s.askedEntities() {
 		d.Messages = append(d.Messages, releaseMessage(a, x.self(s.id)))
 	}
 }
 
-// letGoOfAll ends all sections, because the run ends.
-func (x *Execution) letGoOfAll(d *Decision) {
+// releaseSections ends all sections because the run ends.
+func (x *Execution) releaseSections(d *Decision) {
 	for i := range x.sections {
-		x.letGo(d, &x.sections[i])
+		x.releaseSection(d, &x.sections[i])
 	}
 	x.sections = nil
 }
 
+// releaseMessage returns the message that ends a section at an entity.
 func releaseMessage(entity model.Address, section model.Link) model.Message {
 	return model.Message{Kind: model.MessageRelease, To: entity, From: section}
 }
 
-// deliverGrant records that an entity is locked for a section, once, and asks for the next. A grant
-// that finds its section over, or its run, is answered with a release: nobody else would ever let
-// go of the entity. x may be another run than that of the section, or nil.
+// deliverGrant records once that an entity is locked for a section, and requests the next lock. If
+// the section or its run is over, deliverGrant sends a release instead, because otherwise the
+// entity would stay locked. x may be another run than that of the section, or nil.
 func deliverGrant(x *Execution, m *model.Message, now model.Time) Decision {
 	var d Decision
 	var s *section
 	if x != nil && x.Open() && x.Start.Run == m.ToRun {
 		s = x.section(m.ID)
 	}
-	if s == nil || !slices.Contains(s.asked(), m.From.Address) {
+	if s == nil || !slices.Contains(s.askedEntities(), m.From.Address) {
 		d.Messages = append(d.Messages, releaseMessage(m.From.Address, model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}))
 		return d
 	}
@@ -146,16 +150,16 @@ func deliverGrant(x *Execution, m *model.Message, now model.Time) Decision {
 	return d
 }
 
-// lockRefused ends a section because an entity that it waits for cannot be locked.
+// lockRefused ends a section because one of its entities cannot be locked.
 func (x *Execution) lockRefused(d *Decision, m *model.Message, now model.Time) {
 	if s := x.section(m.ID); s != nil && !s.granted() && m.Failure != nil {
-		x.letGo(d, s)
+		x.releaseSection(d, s)
 		x.append(d, now, model.Event{Kind: model.EventAnswered, ID: m.ID, Failure: m.Failure})
 	}
 }
 
-// rules follow the sections of a run through the commands of a turn, before any of them is applied:
-// what code may do about locks is for the engine to say, whoever reports it.
+// rules tracks the sections of a run through the commands of a turn, before any command is applied.
+// The engine decides what code may do with locks; it does not trust the worker's report.
 type rules struct {
 	x        *Execution
 	own      bool // sections and calls are copies
@@ -165,24 +169,25 @@ type rules struct {
 
 func (x *Execution) rules() rules { return rules{x: x, sections: x.sections, calls: x.calls} }
 
-// change makes what follows independent of the run.
+// change copies the sections and calls of the run before the first change.
 func (r *rules) change() {
 	if !r.own {
 		r.own, r.sections, r.calls = true, slices.Clone(r.sections), slices.Clone(r.calls)
 	}
 }
 
+// broken returns the error for a turn that breaks a rule.
 func (r *rules) broken(format string, args ...any) error {
 	return fault.New(fault.Invalid, "run %s %s", r.x.Start.Run, fmt.Sprintf(format, args...))
 }
 
-// lock looks at the beginning of a section.
+// lock checks the beginning of a section.
 func (r *rules) lock(e *model.Event, most int) error {
 	switch {
 	case e.ID == "":
 		return r.broken("locks entities in a step without a name")
 	case e.Section != "":
-		return r.broken("locks entities inside of section %s: a section cannot begin inside of another", e.Section)
+		return r.broken("locks entities inside section %s: a section cannot begin inside another", e.Section)
 	case len(e.Locks) == 0:
 		return r.broken("begins a section that locks nothing")
 	}
@@ -218,7 +223,7 @@ func (r *rules) tenant(what string, a model.Address) error {
 	return nil
 }
 
-// entity looks at an address that is locked or called.
+// entity checks an address that is locked or called.
 func (r *rules) entity(what string, a model.Address) error {
 	if !a.IsEntity() {
 		return r.broken("%s %s, which is not an entity", what, a)
@@ -226,7 +231,7 @@ func (r *rules) entity(what string, a model.Address) error {
 	return r.tenant(what, a)
 }
 
-// send looks at a message.
+// send checks a message.
 func (r *rules) send(e *model.Event, m *model.Message) error {
 	if err := r.tenant(fmt.Sprintf("sends a %s to", m.Kind), m.To); err != nil {
 		return err
@@ -240,7 +245,7 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 		}
 		return nil
 	case model.MessageLock, model.MessageGrant, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
-		return r.broken("sends a %s, which is not for a worker to send", m.Kind)
+		return r.broken("sends a %s, which workers may not send", m.Kind)
 	default:
 		return nil
 	}
@@ -252,13 +257,15 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 		return r.callOutside(m)
 	}
 
+	// Inside a section, the code may call only what the section has locked, one call at a time per
+	// entity.
 	switch s := findSection(r.sections, e.Section); {
 	case s == nil:
 		return r.broken("calls %s of %s in section %s, which is not open", m.Name, m.To, e.Section)
 	case !slices.Contains(s.locks, m.To):
 		return r.broken("calls %s of %s in section %s, which has not locked it", m.Name, m.To, s.id)
 	case !s.granted():
-		return r.broken("calls %s of %s in section %s, before that has its locks", m.Name, m.To, s.id)
+		return r.broken("calls %s of %s in section %s, which does not have its locks yet", m.Name, m.To, s.id)
 	case m.OneWay:
 		return r.broken("calls %s of %s one way in the section that has it locked: it would be made when that is over", m.Name, m.To)
 	case slices.ContainsFunc(r.calls, func(c call) bool { return c.section == s.id && c.target == m.To }):
@@ -270,21 +277,21 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 	return nil
 }
 
-// callOutside looks at a call that is made in no section: one of an entity that the run itself has
-// locked, or is about to, would wait for its own end.
+// callOutside checks a call that is made outside of sections. If the run itself has locked the
+// entity, or is about to, the call would wait for its own run.
 func (r *rules) callOutside(m *model.Message) error {
 	if m.OneWay {
 		return nil
 	}
 	for i := range r.sections {
 		if s := &r.sections[i]; slices.Contains(s.locks, m.To) {
-			return r.broken("calls %s of %s outside of its section %s, which locks it: it would wait for itself", m.Name, m.To, s.id)
+			return r.broken("calls %s of %s outside its section %s, which locks it: the call would wait for its own run", m.Name, m.To, s.id)
 		}
 	}
 	return nil
 }
 
-// unlock looks at the end of a section.
+// unlock checks the end of a section.
 func (r *rules) unlock(e *model.Event) error {
 	if findSection(r.sections, e.Section) == nil {
 		return r.broken("ends section %q, which is not open", e.Section)
@@ -293,7 +300,7 @@ func (r *rules) unlock(e *model.Event) error {
 	return nil
 }
 
-// drop notes that a section is over, or that a call is not waited for any more.
+// drop notes that a section is over, or that the code no longer waits for a call.
 func (r *rules) drop(id string) {
 	if len(r.sections) == 0 && len(r.calls) == 0 {
 		return

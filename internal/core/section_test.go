@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// alone is one run with a section, without entities: the test speaks for them.
+// alone returns one run with a section, without entities: the test speaks for them.
 func alone(t *testing.T, locks ...string) (*lockPlay, model.Address, model.RunID) {
 	p := newLockPlay(t.Fatalf, 1, 0)
 	a := p.runs[0]
@@ -24,7 +24,7 @@ func alone(t *testing.T, locks ...string) (*lockPlay, model.Address, model.RunID
 	return p, a, p.seat(a).x.Start.Run
 }
 
-// says has an entity tell the section something, and returns what was recorded and sent.
+// says lets an entity send the section something, and returns what was recorded and sent.
 func (p *lockPlay) says(m model.Message) string {
 	d := p.deliver(&m)
 	p.mail = nil
@@ -46,8 +46,8 @@ func grant(a model.Address, run model.RunID, id, entity string) model.Message {
 	return model.Message{Kind: model.MessageGrant, To: a, ToRun: run, ID: id, From: model.Link{Address: entityAddress(entity)}, Epoch: 7}
 }
 
-// The entities are asked in their own order, one after the other, each grant is recorded once, and
-// one that is not wanted is given back (I17).
+// The section asks for its entities in their own order, one after the other. Each grant is recorded
+// once, and an unwanted grant is released (I17).
 func TestSectionAsksInOrder(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "c", "a", "b", "a")
@@ -88,7 +88,7 @@ func TestSectionAsksInOrder(t *testing.T) {
 	}
 }
 
-// An entity that cannot be locked ends the section, which lets go of what it has.
+// An entity that cannot be locked ends the section, which releases its other locks.
 func TestSectionIsRefused(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "a", "b", "c")
@@ -105,7 +105,7 @@ func TestSectionIsRefused(t *testing.T) {
 	}
 }
 
-// A run does not begin inside of a section, because it would hold no lock; one that is stored as
+// A run does not begin inside a section, because it would hold no lock. A run that is stored as
 // closed may have ended in one.
 func TestPastDoesNotEndInASection(t *testing.T) {
 	t.Parallel()
@@ -131,7 +131,7 @@ func TestPastDoesNotEndInASection(t *testing.T) {
 	}
 }
 
-// What only entities take is refused by executions, and nobody is told about a release.
+// Executions refuse messages that only entities take. A release is not answered.
 func TestExecutionIsNoEntity(t *testing.T) {
 	t.Parallel()
 	p, a, _ := alone(t, "a")
@@ -155,7 +155,7 @@ func TestCloneOfSectionsIsIndependent(t *testing.T) {
 	}
 }
 
-// No worker may have a section wait for the code of another execution.
+// A worker may not let a section wait for the code of another execution.
 func TestSectionRefusesUpdates(t *testing.T) {
 	t.Parallel()
 	p, a, run := alone(t, "a")

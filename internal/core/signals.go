@@ -9,10 +9,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// fewSignals are counted by looking at each of them.
+// fewSignals is the largest number of signals that needs no index by name.
 const fewSignals = 64
 
-// Signals is the number of signals that the code has not taken.
+// Signals returns the number of signals that the code has not taken.
 func (x *Execution) Signals() int { return len(x.signals) }
 
 // addSignal adds a signal that the code has not taken.
@@ -40,8 +40,8 @@ func (x *Execution) dropSignal(i int) {
 	x.signals = slices.Delete(x.signals, i, i+1)
 }
 
-// signal is the index of the signal with a position; negative when there is none. They are in the
-// order of their positions.
+// signal returns the index of the signal at a position of the history, or -1.
+// Signals are sorted by position.
 func (x *Execution) signal(seq int64) int {
 	i, found := slices.BinarySearchFunc(x.signals, seq, func(e model.Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
 	if !found {
@@ -51,7 +51,7 @@ func (x *Execution) signal(seq int64) int {
 	return i
 }
 
-// signalsOf is how many signals of a name the code has not taken.
+// signalsOf counts the signals of a name that the code has not taken.
 func (x *Execution) signalsOf(name string) (n int) {
 	if x.named != nil {
 		return x.named[name]
@@ -65,13 +65,12 @@ func (x *Execution) signalsOf(name string) (n int) {
 	return n
 }
 
-// allSignals bounds the signals of all names that a run may hold. They begin the history of the
-// next run when the code continues as new, and must leave it room: half of the events of a history.
+// allSignals bounds the signals of all names together: half of the events of a history. When the
+// code continues as new, these signals begin the history of the next run and must leave it room.
 func (lim Limits) allSignals() int { return max(lim.Signals, int(lim.Events/2)) }
 
-// flooded says why the run may not hold further signals beside those that it has; nothing when it
-// may. Each name has a bound of its own, so that signals that the code does not take keep out no
-// others.
+// flooded returns why the run may not hold further signals; empty when it may. Each name has a
+// bound of its own, so that signals that the code never takes do not keep out others.
 func (x *Execution) flooded(further []model.Event, lim Limits) string {
 	for i := range further {
 		name, n := further[i].Name, 0
@@ -91,7 +90,7 @@ func (x *Execution) flooded(further []model.Event, lim Limits) string {
 	return ""
 }
 
-// overflows says why a run may not begin with the signals that it has; nothing when it may.
+// overflows returns why a run may not begin with the signals that it has; empty when it may.
 func (x *Execution) overflows(lim Limits) string {
 	if n := len(x.signals); n > lim.allSignals() {
 		return fmt.Sprintf("the past of %s has %d signals that were not taken: a run may hold %d", x.Start.Address, n, lim.allSignals())
@@ -109,7 +108,7 @@ func (x *Execution) overflows(lim Limits) string {
 	return ""
 }
 
-// receive accepts a signal.
+// receive records a signal, or refuses it.
 func (x *Execution) receive(d *Decision, now model.Time, e model.Event, lim Limits) {
 	e.Kind = model.EventSignalReceived
 	if why := x.flooded([]model.Event{e}, lim); why != "" {

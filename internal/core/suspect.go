@@ -7,35 +7,35 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A call may end its process: os.Exit, memory, a signal. A stored call survives that, and the next
-// owner would make it again and die too. So the calls that may have been running when an owner died
-// are suspects: the next owner stores a mark on each of them before it makes it. It makes a suspect
-// alone, one at a time. Where there are too many suspects for that, it marks and makes them
-// together, and the owner after it makes alone those that it finds marked.
+// A call may kill its process: by os.Exit, by memory, by a signal. A stored call survives that, and
+// the next owner would make it again and die too. So all calls that may have been running when an
+// owner died are suspects: the next owner stores a mark on each suspect before it makes the call.
+// It makes suspects alone, one at a time. If there are too many for that, it marks and makes them
+// together, and the owner after it makes the marked ones alone.
 //
 // A call is set aside when two owners have died while they made it alone. One such death proves
-// nothing, because an innocent call may be running when somebody kills the process.
+// nothing, because an innocent call may be running when an operator kills the process.
 
-// maxLone is how many owners may die while they make a call alone before it is set aside.
+// maxLone is how many owners may die while they make a call alone before the call is set aside.
 const maxLone = 2
 
-// firstHand is how many calls of an entity may have been running when its owner died: an entity
-// gets no further calls before it has made those of one hand-over, which are at most so many.
-// An owner that died before it had committed earlier hand-overs may have been further. Then
-// the next owner commits those first, and the call is among the first ones when that owner dies.
+// firstHand is how many calls of an entity may have been running when its owner died. An entity
+// gets further calls only after it has made one hand-over, which has at most this many calls. An
+// owner that died before it had committed earlier hand-overs may have been further. Then the next
+// owner commits those first, and the call is among the first ones when that owner dies.
 const firstHand = 64
 
 // loneDeaths is how many owners have marked a call and then made it alone. Older builds did not
-// count that. Their first mark was for a call that was made together with others, the second for
-// one that was made alone.
+// count that: their first mark meant that the call was made together with others, their second that
+// it was made alone.
 func loneDeaths(m *model.Message) int {
 	return max(m.Lone, min(m.Deaths-1, 1), 0)
 }
 
-// Suspect is for the stored calls of an entity whose last owner has died. Those that may have been
-// running then have to be marked before they are made, except for those that this node has marked
-// already. Those that a dead owner has marked are made alone, and so are others, at most so many as
-// alone says. It returns how many those others are.
+// Suspect examines the stored calls of an entity whose last owner has died. Calls that may have
+// been running then must be marked before they are made, unless this node has marked them
+// already. Calls that a dead owner has marked are made alone. So are others, up to the number
+// alone. Suspect returns how many others it chose.
 func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 	calls, free := 0, 0
 	for _, it := range n.mail {
@@ -65,34 +65,34 @@ func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
 	return lone
 }
 
-// Pardon is for the stored calls of an entity whose last owner gave it up in order. The last mark
-// of a call was made in vain then, because its owner did not die. It has to be taken back before
-// the call is made: otherwise it would count when this node dies.
+// Pardon examines the stored calls of an entity whose last owner gave it up in order. That owner
+// did not die, so its mark on a call is wrong. It must be removed before the call is made;
+// otherwise it would count when this node dies.
 func (n *Entity) Pardon(self model.NodeID) {
 	for _, it := range n.mail {
 		m := it.Message
 		switch {
 		case it.Seq == 0 || it.lost || m.Kind != model.MessageCall || m.Deaths == 0 || m.By == model.NodeID{}:
 		case m.By == self:
-			it.alone = loneDeaths(m) > 0 // its mark says so
+			it.alone = loneDeaths(m) > 0 // its own mark says so
 		default:
 			it.suspect, it.pardoned = true, true
 		}
 	}
 }
 
-// accused reports whether the item is to be marked before it is made. An operation behind the first
-// hand-over cannot have been running, but a view can: it waits for nothing.
+// accused reports whether the item must be marked before it is made. An operation behind the first
+// hand-over cannot have been running. A view can, because views do not wait for their turn.
 func (it *Item) accused() bool { return it.suspect && (!it.behind || it.View) }
 
-// Suspects are the next calls that are to be marked before they are made: one that is made alone,
-// or at most so many others. There are none while calls before them are being made or marked.
+// Suspects returns the next calls to mark before they are made: one call that is made alone, or at
+// most this many others. It returns none while calls before them are being made or marked.
 func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	if n.busy > 0 && !n.Row.Address.Stateless() {
 		return nil, false
 	}
 
-	barred := false // by something that comes first, except for views, which wait for nothing
+	barred := false // an item before it must go first; views do not wait for that
 	for _, it := range n.mail {
 		switch {
 		case it.made || it.View && !it.accused() || it.held || it.lost || !it.View && LockedOut(&n.Row, it.Message):
@@ -116,8 +116,8 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	return items, false
 }
 
-// Note marks each of the calls before it is made, in case that the process dies of it. Calls that
-// have reached the limit are set aside: they are answered, and returned with their failures.
+// Note marks each call before it is made, in case the process dies of it. Calls that have reached
+// the limit are set aside: Note answers them and returns them with their failures.
 func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decision, aside []*Item, why []*model.Failure) {
 	before := n.Row
 	for _, it := range items {
@@ -127,7 +127,7 @@ func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decis
 		case it.pardoned:
 			m.Deaths, m.Lone, m.By = m.Deaths-1, max(lone-1, 0), model.NodeID{}
 		case lone >= maxLone:
-			f := poisoned(&m)
+			f := poisonFailure(&m)
 			n.remove(&d, it)
 			d.answerCall(&m, model.Answer{Failure: f})
 			aside, why = append(aside, it), append(why, f)
@@ -148,9 +148,9 @@ func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decis
 	return d, aside, why
 }
 
-// poisoned is the failure of a call that is set aside. The first death is presumed: the owner died
-// before anybody marked the call.
-func poisoned(m *model.Message) *model.Failure {
+// poisonFailure returns the failure of a call that is set aside. Its first death is presumed: that
+// owner died before any mark was stored.
+func poisonFailure(m *model.Message) *model.Failure {
 	return &model.Failure{
 		Kind: fault.Internal.String(), Type: model.FailurePoison,
 		Message: fmt.Sprintf("%d processes died while %s of %s waited or was made, the last %d of them while it was made alone; the call is set aside as a dead letter",
@@ -158,7 +158,7 @@ func poisoned(m *model.Message) *model.Failure {
 	}
 }
 
-// Noted lets calls be made whose mark is stored.
+// Noted releases calls whose mark is stored, so that they can be made.
 func (n *Entity) Noted() {
 	for _, it := range n.mail {
 		if it.noting {
@@ -167,7 +167,7 @@ func (n *Entity) Noted() {
 	}
 }
 
-// Lonely reports whether a call is marked or made alone just now.
+// Lonely reports whether a call is being marked or made alone now.
 func (n *Entity) Lonely() bool {
 	return n.find(func(it *Item) bool { return it.alone && (it.noting || it.made) }) != nil
 }

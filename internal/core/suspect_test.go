@@ -16,7 +16,7 @@ const (
 
 func node(i byte) model.NodeID { return model.NodeID{15: i} }
 
-// calls is a mailbox with calls of the given names.
+// calls returns a mailbox with calls of the given names.
 func calls(a model.Address, names ...string) (mailbox []model.MailboxItem) {
 	for i, name := range names {
 		mailbox = append(mailbox, model.MailboxItem{
@@ -26,15 +26,15 @@ func calls(a model.Address, names ...string) (mailbox []model.MailboxItem) {
 	return mailbox
 }
 
-// crashed is an entity as the next owner finds it after a crash, when it may make so many calls
-// alone that no dead owner has marked.
+// crashed returns an entity as the next owner finds it after a crash. That owner may make this many
+// calls alone that no dead owner has marked.
 func crashed(a model.Address, mailbox []model.MailboxItem, self model.NodeID, alone int) *core.Entity {
 	n := core.NewEntity(a, nil, mailbox)
 	n.Suspect(self, alone)
 	return n
 }
 
-// lonely has the next suspect marked and made, and checks that it is made alone. It returns its
+// lonely lets the next suspect be marked and made, and checks that it is made alone. It returns its
 // row.
 func lonely(t *testing.T, n *core.Entity, self model.NodeID, want string) (items []*core.Item, row model.MailboxItem) {
 	t.Helper()
@@ -58,7 +58,7 @@ func lonely(t *testing.T, n *core.Entity, self model.NodeID, want string) (items
 	return items, d.Mailbox[0]
 }
 
-// complete is the result of one call.
+// complete applies the result of one call.
 func complete(t *testing.T, n *core.Entity, items []*core.Item) {
 	t.Helper()
 	if _, ok := n.Apply(items, &model.Operated{Results: make([]model.OperationResult, len(items))}, 0, 3); !ok {
@@ -74,8 +74,8 @@ func names(items []*core.Item) string {
 	return strings.Join(out, " ")
 }
 
-// Where there are few, calls that an owner finds after a crash are marked and made one at a time.
-// The one that two owners have died with while they made it alone is set aside. None is made before
+// If there are few, an owner marks and makes the calls that it finds after a crash one at a time. A
+// call that two owners have died with while they made it alone is set aside. No call is made before
 // its mark is stored, and none out of order.
 func TestSuspects(t *testing.T) {
 	t.Parallel()
@@ -92,14 +92,14 @@ func TestSuspects(t *testing.T) {
 	_, row := lonely(t, n, node(2), "bomb")
 	mailbox = []model.MailboxItem{row, mailbox[2]}
 
-	// The same node reads it again, because a commit was refused. It does not count itself.
+	// The same node reads the entity again, because a commit was refused. It does not count itself.
 	n = crashed(a, mailbox, node(2), most)
 	if got := names(n.Next(most, handBytes)); got != "bomb" || !n.Lonely() {
 		t.Errorf("the node that has marked bomb makes %q", got)
 	}
 	_, mailbox[0] = lonely(t, crashed(a, mailbox, node(3), most), node(3), "bomb")
 
-	// The fourth process sets it aside, tells its caller, and makes the rest.
+	// The fourth process sets it aside, answers its caller, and makes the rest.
 	n = crashed(a, mailbox, node(4), most)
 	items, _ = n.Suspects(most)
 	d, aside, why := n.Note(items, node(4), 4)
@@ -109,7 +109,7 @@ func TestSuspects(t *testing.T) {
 	lonely(t, n, node(4), "c")
 }
 
-// Where there are too many suspects, they are marked and made together first. A call that is made
+// If there are too many suspects, they are marked and made together first. A call that is made
 // alone once when its process dies is not set aside.
 func TestSuspectsTogetherFirst(t *testing.T) {
 	t.Parallel()
@@ -141,8 +141,8 @@ func TestSuspectsTogetherFirst(t *testing.T) {
 	}
 }
 
-// Rows of builds that did not count lone attempts: the first mark was for a call that was made
-// together with others, the second for one that was made alone.
+// Builds that did not count lone attempts wrote these rows: the first mark means that the call was
+// made together with others, the second that it was made alone.
 func TestSuspectsOfOlderBuilds(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
@@ -161,14 +161,14 @@ func TestSuspectsOfOlderBuilds(t *testing.T) {
 }
 
 // An owner that gave the entity up in order did not die of the call that it had marked. The next
-// one takes the mark back before it makes the call.
+// owner removes the mark before it makes the call.
 func TestPardon(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
 	mailbox := calls(a, "slow", "next")
 	_, mailbox[0] = lonely(t, crashed(a, mailbox, node(2), most), node(2), "slow")
 
-	for range 2 { // the second time there is nothing to take back
+	for range 2 { // the second time there is nothing to remove
 		n := core.NewEntity(a, nil, mailbox)
 		n.Pardon(node(3))
 		if items, alone := n.Suspects(most); names(items) != "" {
@@ -189,8 +189,8 @@ func TestPardon(t *testing.T) {
 	}
 }
 
-// Only the first hand-over of an entity can have been running. What is behind it is no suspect,
-// unless it is a view, which waits for nothing.
+// Only the first hand-over of an entity can have been running. Calls behind it are not suspects,
+// unless they are views, which do not wait for their turn.
 func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
@@ -215,8 +215,8 @@ func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 		t.Errorf("%d calls behind the first hand-over are made", len(got))
 	}
 
-	// The section that holds the lock can have been served first. So can, before its release was
-	// stored, the calls that wait for the end of the section.
+	// The section that holds the lock may have been served first. So may the calls that wait for
+	// the end of the section, if its release was not stored yet.
 	mailbox := calls(a, waiting...)
 	mailbox[99].Message.From, mailbox[99].Message.Section = model.Link{ID: "s/1"}, "section"
 	n = core.NewEntity(a, &model.Entity{Address: a, Version: 1, Holder: model.Link{ID: "section"}}, mailbox)
@@ -224,15 +224,15 @@ func TestSuspectsOfTheFirstHandOver(t *testing.T) {
 		t.Errorf("%d calls of a locked entity are to be made alone", lone)
 	}
 
-	// Calls of a service overlap: any number of them can have been running.
+	// Calls of a service overlap: any number of them may have been running.
 	service := model.Address{Tenant: "t", Type: model.ServicePrefix + "s", Key: "k"}
 	if lone := core.NewEntity(service, nil, calls(service, waiting...)).Suspect(node(2), 200); lone != 100 {
 		t.Errorf("%d calls of a service are to be made alone", lone)
 	}
 }
 
-// A stored view may end its process as well: it is noted before it is made, also while the entity
-// is locked, and set aside in the end.
+// A stored view may kill its process as well. It is marked before it is made, even while the entity
+// is locked, and is set aside in the end.
 func TestSuspectViews(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}

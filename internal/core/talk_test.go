@@ -10,12 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// How the executions of the property tests talk: updates, answers, state, pause and terminate.
+// This file lets the executions of the property tests talk: updates, answers, state, pause and
+// terminate.
 
 // codeFailure is the kind of the failures that the code of a workflow answers with.
 const codeFailure = "code"
 
-// update has a client ask for something. It repeats the ids of its requests.
+// update lets a client send an update. It repeats the ids of its requests.
 func (p *play) update(t *rapid.T) {
 	m := &model.Message{
 		Kind: model.MessageUpdate, To: p.key(t), Name: pick(t, "name", "x", "y"), Input: value(pick(t, "input", "1", "1", "2")), RequestID: pick(t, "request", "", "u1", "u2", "u3"),
@@ -24,7 +25,7 @@ func (p *play) update(t *rapid.T) {
 	p.deliver(t, m)
 }
 
-// operate has an operator intervene.
+// operate lets an operator intervene.
 func (p *play) operate(t *rapid.T) {
 	m := &model.Message{To: p.key(t), RequestID: pick(t, "request", "", "o1")}
 	m.Kind = pick(t, "kind", model.MessagePause, model.MessagePause, model.MessageResume, model.MessageResume, model.MessageTerminate)
@@ -35,7 +36,7 @@ func (p *play) operate(t *rapid.T) {
 	p.deliver(t, m)
 }
 
-// sent is a message of a workflow to another, or to itself.
+// sent returns a message of a workflow to another, or to itself.
 func (p *play) sent(t *rapid.T, to model.Address) *model.Message {
 	return &model.Message{
 		Kind: pick(t, "kind", model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageUpdate, model.MessageUpdate, model.MessageUpdate,
@@ -44,8 +45,8 @@ func (p *play) sent(t *rapid.T, to model.Address) *model.Message {
 	}
 }
 
-// begunUpdates are some that a run has begun when it continues as new. Now and then it names one
-// that it does not have.
+// begunUpdates returns some updates that a run has begun when it continues as new. Now and then it
+// names one that it does not have.
 func (p *play) begunUpdates(t *rapid.T, x *core.Execution) (begun []int64) {
 	for _, seq := range append(core.FactsOf(x).Updates, 99) {
 		if rapid.IntRange(0, 2).Draw(t, "begun") == 0 {
@@ -55,7 +56,7 @@ func (p *play) begunUpdates(t *rapid.T, x *core.Execution) (begun []int64) {
 	return begun
 }
 
-// book is what was sent to whom and what was answered, kept beside the executions.
+// book records what was sent and answered, beside the executions.
 type book struct {
 	w     *world
 	calls map[model.Link]*call    // by the step that sent the message
@@ -89,7 +90,7 @@ func (b *book) account(a model.Address, request string) *account {
 	return b.asked[k]
 }
 
-// delivered takes note of what came of a message.
+// delivered records the result of a message.
 func (b *book) delivered(t *rapid.T, m *model.Message, d *core.Decision) {
 	if c := b.calls[m.From]; c != nil && c.kind == m.Kind {
 		c.delivered = true
@@ -102,7 +103,7 @@ func (b *book) delivered(t *rapid.T, m *model.Message, d *core.Decision) {
 	b.decided(t, m.To, d)
 }
 
-// turned takes note of what the code sent and answered.
+// turned records what the code sent and answered.
 func (b *book) turned(t *rapid.T, a model.Address, turn *model.Turn, d *core.Decision) {
 	for _, m := range d.Messages {
 		if m.From.ID != "" && m.Kind != model.MessageStart && m.Kind != model.MessageWatch {
@@ -137,7 +138,7 @@ func (b *book) decided(t *rapid.T, a model.Address, d *core.Decision) {
 	}
 }
 
-// closed demands that everybody who waits for the outcome hears it once (I8).
+// closed checks that every step that waits for the outcome gets it once (I8).
 func (b *book) closed(t *rapid.T, a model.Address, d *core.Decision) {
 	r := b.w.seat(a).last()
 	want, told := map[model.Link]int{}, map[model.Link]int{}
@@ -165,8 +166,8 @@ func (b *book) closed(t *rapid.T, a model.Address, d *core.Decision) {
 	}
 }
 
-// terminated demands that the children of a run that was terminated are cancelled, unless they were
-// to outlive it (I8).
+// terminated checks that the children of a terminated run are cancelled, unless they were to
+// outlive it (I8).
 func (b *book) terminated(t *rapid.T, r *stored, d *core.Decision) {
 	open := map[string]model.Address{}
 	for _, e := range r.all() {
@@ -194,8 +195,8 @@ func (b *book) terminated(t *rapid.T, r *stored, d *core.Decision) {
 	}
 }
 
-// check demands that whatever was delivered is answered, or is an update that an open run still
-// holds (I11, I12).
+// check checks that everything that was delivered is answered, or is an update that an open run
+// still holds (I11, I12).
 func (b *book) check(t *rapid.T) {
 	held := map[model.Link]int{}
 	pending := map[asked]int{}
@@ -225,8 +226,8 @@ func (b *book) check(t *rapid.T) {
 	}
 }
 
-// settled is what must hold when no mail is under way: whoever still waits for an answer waits for
-// the code of an open run.
+// settled checks what must hold when no mail is on its way: a sender that still waits for an answer
+// waits for the code of an open run.
 func (p *play) settled(t *rapid.T) {
 	for _, s := range p.w.seats {
 		if s.x == nil || !s.x.Open() {
@@ -293,7 +294,7 @@ func (p *play) carried(t *rapid.T, before, r *stored) {
 	}
 }
 
-// unanswered are the updates that a run has received and not answered.
+// unanswered returns the updates that a run has received and not answered.
 func (r *stored) unanswered() (open []model.Event) {
 	answered := map[int64]bool{}
 	for _, e := range r.all() {
@@ -309,7 +310,7 @@ func (r *stored) unanswered() (open []model.Event) {
 	return open
 }
 
-// values is the state that a history leaves.
+// values returns the state that a history leaves.
 func values(events []model.Event) map[string]string {
 	set := map[string]string{}
 	for _, e := range events {

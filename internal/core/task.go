@@ -10,22 +10,22 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxLost is how many claims in a row may end because their worker went away: a task that takes its
-// workers with it must not take them all.
+// maxLost is how many claims in a row may end because their worker disappeared. A task that kills
+// its workers must not kill them all.
 const maxLost = 3
 
-// maxEnded bounds how many claims that ended a run remembers, so that a report that is repeated
-// hears the same as before. Of earlier ones the store tells; see Fate.
+// maxEnded bounds how many ended claims a run remembers, so that a repeated report gets the same
+// answer. For older claims the store tells; see Fate.
 const maxEnded = 64
 
-// attemptBytes is roughly what the events of an attempt take without its outcome.
+// attemptBytes estimates the events of an attempt without its outcome.
 const attemptBytes = 512
 
-// keptAttempts is how many failed attempts of a task are kept for people: the first half and the
+// keptAttempts is how many failed attempts of a task are kept for operators: the first half and the
 // last half of them.
 const keptAttempts = 100
 
-// Task is an open task of a run: a step that some worker of a queue executes.
+// Task is an open task of a run: a step that a worker of a queue executes.
 type Task struct {
 	ID        string
 	Spec      *model.TaskSpec
@@ -33,22 +33,22 @@ type Task struct {
 	Scheduled model.Time
 	// Visible is when the next attempt may begin.
 	Visible model.Time
-	// Attempt is how many attempts have begun, without those that were given back.
+	// Attempt is how many attempts have begun, without attempts that a worker gave back.
 	Attempt int
-	// Held tells that an attempt is under way: Claim is the position that recorded it, Worker who
-	// has it, Since when.
+	// Held says that an attempt is in progress. Claim is the position of the event that recorded
+	// it, Worker is the worker that has it, and Since is when it began.
 	Held   bool
 	Claim  int64
 	Worker string
 	Since  model.Time
-	// Again tells that there was a claim before, also if it was given back.
+	// Again says that there was a claim before, even if the worker gave it back.
 	Again bool
-	// Failures are the attempts that failed, the first and the last ones; Dropped is how many
-	// between them are left out.
+	// Failures are the first and the last failed attempts. Dropped is how many are missing between
+	// them.
 	Failures []model.Event
 	Dropped  int
 
-	lost int // claims in a row whose worker went away
+	lost int // claims in a row whose worker disappeared
 }
 
 // endedClaim is a claim that a report has ended.
@@ -57,14 +57,14 @@ type endedClaim struct {
 	claim int64
 }
 
-// fewTasks are found by looking at each; more have an index.
+// fewTasks is the largest number of tasks that needs no index.
 const fewTasks = 16
 
-// Tasks are the open tasks, in the order in which they were scheduled. The caller must not change
-// them.
+// Tasks returns the open tasks, in the order in which they were scheduled. The caller must not
+// change them.
 func (x *Execution) Tasks() []*Task { return x.tasks }
 
-// Task finds an open task; nil when there is none.
+// Task finds an open task, or nil.
 func (x *Execution) Task(id string) *Task {
 	if x.taskOf != nil {
 		return x.taskOf[id]
@@ -98,35 +98,37 @@ func (x *Execution) dropTask(t *Task) {
 	delete(x.taskOf, t.ID)
 }
 
-// dropTasks removes all of them.
+// dropTasks removes all open tasks.
 func (x *Execution) dropTasks() { x.tasks, x.taskOf = nil, nil }
 
-// Alone reports whether the run is that of a task which stands alone.
+// Alone reports whether the run is a task that stands alone, without a workflow.
 func (x *Execution) Alone() bool { return x.Start.Task != nil }
 
-// Claimable reports whether somebody may begin an attempt of the task now or, when its time has not
-// come, later.
+// Claimable reports whether a worker may begin an attempt of the task, now or when it becomes
+// visible.
 func (x *Execution) Claimable(t *Task) bool { return x.Open() && x.Paused == nil && !t.Held }
 
-// openTask adds a task to the state.
-func (x *Execution) openTask(id string, spec *model.TaskSpec, in model.Payload, at model.Time, worker string, claim int64) {
-	t := &Task{ID: id, Spec: spec, Input: in, Scheduled: at, Visible: at.Add(max(spec.Delay, 0))}
+// openTask adds a scheduled task to the state. A worker that is not empty claims it at once.
+func (x *Execution) openTask(t *Task, worker string, claim int64) {
+	t.Visible = t.Scheduled.Add(max(t.Spec.Delay, 0))
 	if worker != "" {
-		t.hold(1, claim, worker, at)
+		t.hold(1, claim, worker, t.Scheduled)
 	}
 	x.addTask(t)
 }
 
+// hold notes that a worker has claimed the task.
 func (t *Task) hold(attempt int, claim int64, worker string, at model.Time) {
 	t.Attempt, t.Held, t.Claim, t.Worker, t.Since = attempt, true, claim, worker, at
 }
 
-// letGo ends the claim: the next attempt may begin at the given time.
-func (t *Task) letGo(visible model.Time) {
+// endClaim ends the claim. The next attempt may begin at the given time.
+func (t *Task) endClaim(visible model.Time) {
 	t.Held, t.Claim, t.Worker, t.Since, t.Visible, t.Again = false, 0, "", 0, visible, true
 }
 
-// noteFailure keeps a failed attempt for people.
+// noteFailure keeps a failed attempt. When there are too many, it drops the oldest of the last
+// half.
 func (t *Task) noteFailure(e *model.Event) {
 	if len(t.Failures) < keptAttempts {
 		t.Failures = append(t.Failures, *e)
@@ -137,16 +139,16 @@ func (t *Task) noteFailure(e *model.Event) {
 	t.Dropped++
 }
 
-// noteTask folds an event into the task that it belongs to, if it belongs to one.
+// noteTask folds an event into its task, if it has one.
 func (x *Execution) noteTask(e *model.Event) {
 	if e.Kind == model.EventTaskScheduled {
-		x.openTask(e.ID, e.Task, e.Input, e.At, e.Worker, e.Seq)
+		x.openTask(&Task{ID: e.ID, Spec: e.Task, Input: e.Input, Scheduled: e.At}, e.Worker, e.Seq)
 		return
 	}
 
 	t := x.Task(e.ID)
 	if t == nil {
-		return // a step that no queue carries
+		return // a step that needs no queue
 	}
 
 	switch {
@@ -155,11 +157,11 @@ func (x *Execution) noteTask(e *model.Event) {
 		return
 	case e.Kind == model.EventTaskReturned:
 		t.Attempt--
-		x.ended(t.ID, t.Claim)
-		t.letGo(e.Due)
+		x.rememberEnded(t.ID, t.Claim)
+		t.endClaim(e.Due)
 		return
 	case t.Held && byReport(e):
-		x.ended(t.ID, t.Claim)
+		x.rememberEnded(t.ID, t.Claim)
 	}
 
 	if f := e.Failure; f != nil {
@@ -172,16 +174,16 @@ func (x *Execution) noteTask(e *model.Event) {
 	}
 
 	if e.Kind == model.EventAttemptFailed || (e.Kind == model.EventTaskTimedOut && e.Due != 0) {
-		t.letGo(e.Due)
+		t.endClaim(e.Due)
 		return
 	}
 
 	x.dropTask(t)
 }
 
-// byReport reports whether the event that ends a claim says what its worker reported. Any other has
-// taken the claim away, and what its worker reports later counts for nothing. The failure does not
-// tell: an activity may return that of another task, whose worker was lost.
+// byReport reports whether the event that ends a claim records what its worker reported. Any other
+// event has taken the claim away, and a later report of its worker is ignored. The failure in the
+// event does not tell: an activity may return the failure of another task whose worker was lost.
 func byReport(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventAttemptFailed, model.EventStepFailed:
@@ -191,15 +193,15 @@ func byReport(e *model.Event) bool {
 	}
 }
 
-// ended remembers that a claim is over because of its report.
-func (x *Execution) ended(id string, claim int64) {
+// rememberEnded remembers that a report has ended a claim.
+func (x *Execution) rememberEnded(id string, claim int64) {
 	if len(x.endedClaims) >= maxEnded {
 		x.endedClaims = slices.Delete(x.endedClaims, 0, 1)
 	}
 	x.endedClaims = append(x.endedClaims, endedClaim{id, claim})
 }
 
-// schedule begins a task (a step that has asked does not ask again).
+// schedule opens a task. A step that has asked does not ask again.
 func (x *Execution) schedule(d *Decision, e model.Event, now model.Time) {
 	if x.Task(e.ID) != nil {
 		return
@@ -208,8 +210,8 @@ func (x *Execution) schedule(d *Decision, e model.Event, now model.Time) {
 	x.append(d, now, e)
 }
 
-// Assign has tasks that the decision brings into being begin at once, on the workers that find
-// names: the claim is part of the same commit. Those for which it names none wait.
+// Assign gives new tasks of a decision to workers at once, so that the claim is part of the same
+// commit. find names the worker for a task. If it returns an empty name, the task waits.
 func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker string)) {
 	if d.Start != nil && d.Start.Task != nil {
 		t := x.tasks[0]
@@ -220,7 +222,7 @@ func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker s
 		return
 	}
 
-	first, next := len(d.Events), len(x.tasks) // those that are new are the last ones
+	first, next := len(d.Events), len(x.tasks) // new tasks are the last ones
 	for i := len(d.Events) - 1; i >= 0 && next > 0; i-- {
 		if e := &d.Events[i]; e.Kind == model.EventTaskScheduled && x.tasks[next-1].ID == e.ID {
 			first, next = i, next-1
@@ -230,7 +232,7 @@ func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker s
 	for i := first; i < len(d.Events); i++ {
 		e := &d.Events[i]
 		if e.Kind != model.EventTaskScheduled || next == len(x.tasks) || x.tasks[next].ID != e.ID {
-			continue // something else, or withdrawn by the same turn
+			continue // another event, or a task that the same turn has withdrawn
 		}
 		t := x.tasks[next]
 		next++
@@ -240,9 +242,9 @@ func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker s
 	}
 }
 
-// Claim gives a task to a worker. It reports false when that cannot be any more. The limit of the
-// history does not matter here: whoever could not claim would try again for ever. It matters when
-// an attempt has failed.
+// Claim gives a task to a worker. It reports false when the task can no longer be claimed. It does
+// not check the limit of the history: a worker that cannot claim a task would try again forever.
+// The limit is checked when an attempt has failed.
 func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
 	var d Decision
 	t := x.Task(id)
@@ -253,9 +255,8 @@ func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
 	return d, true
 }
 
-// Report applies how a claim ended. A report of a claim that ended before is answered as it was
-// then, once more; of one that was taken away, it is refused with NotOwned. Neither writes
-// anything.
+// Report applies the end of a claim. A repeated report is answered like the first one. A report for
+// a claim that was taken away is refused with NotOwned. Neither of them writes anything.
 func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decision {
 	var d Decision
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
@@ -265,7 +266,7 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 	case x.hasEnded(r.Ref.ID, r.Ref.Claim):
 		return d
 	case t == nil || !t.Held || t.Claim != r.Ref.Claim:
-		d.refuse(fault.NotOwned, fmt.Sprintf("claim %d of %s is not held any more", r.Ref.Claim, r.Ref.TaskRef))
+		d.refuse(fault.NotOwned, fmt.Sprintf("claim %d of %s is no longer held", r.Ref.Claim, r.Ref.TaskRef))
 		return d
 	}
 
@@ -275,55 +276,68 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 	case r.Returned && !x.canceling():
 		x.append(&d, now, model.Event{Kind: model.EventTaskReturned, ID: t.ID, Worker: t.Worker, Due: now.Add(max(r.After, 0))})
 	case f == nil && !r.Returned:
-		x.complete(&d, t, r.Output, now, lim)
+		x.complete(&d, t, r.Output, moment{now, lim})
 	default:
-		x.failAttempt(&d, t, verdict{kind: model.EventAttemptFailed, failure: f}, now, now.Add(max(r.RetryAfter, 0)), lim)
+		v := verdict{kind: model.EventAttemptFailed, failure: f, notBefore: now.Add(max(r.RetryAfter, 0))}
+		x.failAttempt(&d, t, v, moment{now, lim})
 	}
 
 	return d
 }
 
+// hasEnded reports whether a report has ended the claim.
 func (x *Execution) hasEnded(id string, claim int64) bool {
 	if !x.Open() && x.Alone() && id == model.TaskStep {
-		// that of a terminated one is no claim
+		// a terminated run has no claim in its outcome
 		return x.Outcome.Status != model.Terminated && x.Outcome.Seen == claim
 	}
 	return slices.Contains(x.endedClaims, endedClaim{id, claim})
 }
 
-// Expire ends an attempt, or the whole task, because a time-out has passed, or because its worker
-// went away. A task whose state is another by now is left alone.
-func Expire(x *Execution, id string, held bool, claim int64, what string, now model.Time, lim Limits) Decision {
+// Expiry is a time-out of a task, or the loss of its worker. What is the kind of its failure. Held
+// and Claim are the state of the task when the caller looked at it.
+type Expiry struct {
+	ID    string
+	Held  bool
+	Claim int64
+	What  string
+}
+
+// Expire ends an attempt, or the whole task, because a time-out has passed or its worker
+// disappeared. It does nothing if the state of the task has changed since the caller looked.
+func Expire(x *Execution, due Expiry, now model.Time, lim Limits) Decision {
 	var d Decision
-	t := x.Task(id)
+	t, what := x.Task(due.ID), due.What
 	if t == nil || !x.Open() || !t.expired(what, now) {
 		return d
 	}
-	if what != model.TimeoutTotal && (t.Held != held || t.Claim != claim) {
+	if what != model.TimeoutTotal && (t.Held != due.Held || t.Claim != due.Claim) {
 		return d
 	}
 
 	f := &model.Failure{Kind: model.FailureTimeout, Type: what, Message: t.timeoutText(what)}
 	switch what {
 	case model.TimeoutToStart, model.TimeoutTotal:
-		x.fail(&d, t, decided(model.EventTaskTimedOut, f), now)
+		x.fail(&d, t, engineVerdict(model.EventTaskTimedOut, f), now)
 	case model.FailureSpent:
 		f.Kind, f.Message = "", fmt.Sprintf("all %d attempts are spent", t.Attempt)
-		x.fail(&d, t, decided(model.EventStepFailed, f), now)
+		x.fail(&d, t, engineVerdict(model.EventStepFailed, f), now)
 	case model.FailureLost:
-		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s went away with attempt %d", t.Worker, t.Attempt)
+		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s disappeared during attempt %d", t.Worker, t.Attempt)
 		if t.lost+1 < maxLost {
-			x.failAttempt(&d, t, decided(model.EventAttemptFailed, f), now, 0, lim)
+			x.failAttempt(&d, t, engineVerdict(model.EventAttemptFailed, f), moment{now, lim})
 			break
 		}
-		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row went away with it: %s", maxLost, f.Message)
-		x.fail(&d, t, decided(model.EventStepFailed, f), now)
+		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row disappeared during it: %s", maxLost, f.Message)
+		x.fail(&d, t, engineVerdict(model.EventStepFailed, f), now)
 	default:
-		x.failAttempt(&d, t, decided(model.EventTaskTimedOut, f), now, now, lim)
+		v := engineVerdict(model.EventTaskTimedOut, f)
+		v.notBefore = now
+		x.failAttempt(&d, t, v, moment{now, lim})
 	}
 
 	if d.Close != nil {
-		d.Close.Seen, x.Outcome.Seen = -1, -1 // no report has led to it
+		d.Close.Seen, x.Outcome.Seen = -1, -1 // no report led to it
 	}
 	return d
 }
@@ -337,7 +351,7 @@ func (t *Task) expired(what string, now model.Time) bool {
 		return t.Spec.Total > 0 && now > t.Scheduled.Add(t.Spec.Total)
 	case model.TimeoutToClose:
 		return t.Held && t.Spec.ToClose > 0 && now > t.Since.Add(t.Spec.ToClose)
-	case model.TimeoutSilence: // whoever hears the heartbeats knows when the last one came
+	case model.TimeoutSilence: // the queue receives the heartbeats and knows when the last one came
 		return t.Held && t.Spec.Silence > 0 && now > t.Since.Add(t.Spec.Silence)
 	case model.FailureLost:
 		return t.Held
@@ -347,6 +361,7 @@ func (t *Task) expired(what string, now model.Time) bool {
 	return false
 }
 
+// timeoutText describes a time-out.
 func (t *Task) timeoutText(what string) string {
 	switch what {
 	case model.TimeoutToStart:
@@ -359,48 +374,58 @@ func (t *Task) timeoutText(what string) string {
 	return fmt.Sprintf("attempt %d was silent for longer than %s", t.Attempt, t.Spec.Silence)
 }
 
-// complete ends a task well.
-func (x *Execution) complete(d *Decision, t *Task, out model.Payload, now model.Time, lim Limits) {
+// complete ends a task with an output.
+func (x *Execution) complete(d *Decision, t *Task, out model.Payload, at moment) {
 	if x.Alone() {
-		x.endAlone(d, t, model.Outcome{Status: model.Completed, Output: out, At: now})
+		x.endAlone(d, t, model.Outcome{Status: model.Completed, Output: out, At: at.now})
 		return
 	}
 	e := model.Event{Kind: model.EventStepCompleted, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Output: out, Ref: t.Claim, Worker: t.Worker}
-	if size := e.Size(); x.exceeds(size, lim) {
-		x.fail(d, t, verdict{kind: model.EventStepFailed, failure: x.noRoom(size, lim)}, now)
+	if size := e.Size(); x.exceeds(size, at.lim) {
+		x.fail(d, t, verdict{kind: model.EventStepFailed, failure: x.noRoom(size, at.lim)}, at.now)
 		return
 	}
-	x.append(d, now, e)
+	x.append(d, at.now, e)
 }
 
-// verdict is why an attempt ends: the kind of the event that says so, and the failure.
+// verdict is the end of an attempt: the kind of its event, and the failure.
 type verdict struct {
 	kind    model.EventKind
 	failure *model.Failure
-	// by is Terminated when the engine itself decided it; else the worker has reported it.
+	// by is Terminated when the engine ended the attempt, and zero when the worker reported it.
 	by model.Status
+	// notBefore is the earliest time of the next attempt; zero means at once, whatever the retry
+	// policy says.
+	notBefore model.Time
 }
 
-// decided is a verdict of the engine: no report has led to it.
-func decided(kind model.EventKind, f *model.Failure) verdict {
-	return verdict{kind, f, model.Terminated}
+// moment is the time of a decision and the limits that hold for it.
+type moment struct {
+	now model.Time
+	lim Limits
 }
 
-// event is the event that says so.
+// engineVerdict returns a verdict of the engine, without a report.
+func engineVerdict(kind model.EventKind, f *model.Failure) verdict {
+	return verdict{kind: kind, failure: f, by: model.Terminated}
+}
+
+// event returns the event that records the verdict.
 func (v *verdict) event(t *Task) model.Event {
 	return model.Event{Kind: v.kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: v.failure, Status: v.by, Ref: t.Claim, Worker: t.Worker}
 }
 
-// failAttempt ends an attempt, and the task with it when another one is not worth while. notBefore
-// is when the next one may begin at the earliest; zero for at once, whatever the policy says.
-func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore model.Time, lim Limits) {
+// failAttempt ends an attempt. It ends the task as well, unless the retry policy allows another
+// attempt.
+func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, at moment) {
+	now, lim := at.now, at.lim
 	if x.canceling() {
 		x.fail(d, t, v, now)
 		return
 	}
 
 	if x.exceeds(v.failure.Size(), lim) {
-		// so that open tasks without number cannot fill it with stacks
+		// Many open tasks must not fill the history with stack traces.
 		v.failure = v.failure.Brief()
 	}
 
@@ -420,36 +445,38 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore 
 		return
 	}
 
+	// There is another attempt.
 	e := v.event(t)
 	e.Due = max(now, 1)
-	if notBefore != 0 {
-		e.Due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), notBefore, 1)
+	if v.notBefore != 0 {
+		e.Due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.taskJitter(t))), v.notBefore, 1)
 	}
 	x.append(d, now, e)
 }
 
 // cramped reports whether the history has no room for another attempt, whose first event has about
-// so many bytes.
+// this many bytes.
 func (x *Execution) cramped(size int, lim Limits) bool {
 	return x.Next+2 > lim.Events || x.exceeds(size+attemptBytes, lim)
 }
 
-// tooLong is why a task is attempted no more although its policy would allow it.
+// tooLong returns why a task has no further attempt although its policy would allow one.
 func (x *Execution) tooLong() *model.Failure {
 	return &model.Failure{
 		Kind: fault.Exhausted.String(), Type: model.FailureHistory, Message: fmt.Sprintf("the history of %s has no room for another attempt", x.Start.Run),
 	}
 }
 
-// fail ends a task for good: whoever scheduled it hears of it, and people find it among the dead
-// letters. Not one that was asked to end: that is what has happened.
+// fail ends a task permanently: the step that scheduled it gets the failure, and operators find the
+// task among the dead tasks. A task that was asked to stop ends as cancelled instead.
 func (x *Execution) fail(d *Decision, t *Task, v verdict, now model.Time) {
 	f := v.failure
 	if x.canceling() {
-		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(f), At: now})
+		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceledFailure(f), At: now})
 		return
 	}
 
+	// Keep the task with its attempts for operators.
 	e := v.event(t)
 	e.At = max(now, x.Last)
 	dead, spec := *t, *t.Spec
@@ -469,8 +496,8 @@ func (x *Execution) fail(d *Decision, t *Task, v verdict, now model.Time) {
 	x.append(d, now, e)
 }
 
-// endAlone ends the run of a task. Its outcome remembers the claim whose report led to it, so that
-// a repeated one is recognised.
+// endAlone ends the run of a task. The outcome remembers the claim whose report led to it, so that
+// a repeated report is recognised.
 func (x *Execution) endAlone(d *Decision, t *Task, o model.Outcome) {
 	o.At, o.Seen = max(o.At, x.Last), -1
 	if t.Held {
@@ -480,21 +507,21 @@ func (x *Execution) endAlone(d *Decision, t *Task, o model.Outcome) {
 	d.Answer = model.Answer{Run: x.Start.Run, Status: o.Status}
 }
 
-// cancelAlone applies a cancel request to the run of a task: one that nobody executes ends at once,
-// otherwise its worker is told and decides.
+// cancelAlone applies a cancel request to the run of a task. A task that no worker executes ends at
+// once. Otherwise its worker receives the request and decides.
 func (x *Execution) cancelAlone(d *Decision, m *model.Message, now model.Time) {
 	if t := x.Task(model.TaskStep); t != nil && !t.Held {
-		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(m.Failure), At: now})
+		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceledFailure(m.Failure), At: now})
 		return
 	}
 	x.append(d, now, model.Event{Kind: model.EventCancelRequest, Failure: m.Failure, RequestID: m.RequestID})
 }
 
-// canceling reports whether the task that stands alone has been asked to end.
+// canceling reports whether a task that stands alone has been asked to stop.
 func (x *Execution) canceling() bool { return x.Alone() && x.Canceling != 0 }
 
-// canceled is the failure of a task that was cancelled for the given reason.
-func canceled(f *model.Failure) *model.Failure {
+// canceledFailure returns the failure of a task that was cancelled for the given reason.
+func canceledFailure(f *model.Failure) *model.Failure {
 	c := model.Failure{Kind: model.FailureCanceled, Message: "canceled"}
 	if f != nil && f.Message != "" {
 		c.Message = f.Message
@@ -502,11 +529,12 @@ func canceled(f *model.Failure) *model.Failure {
 	return &c
 }
 
-// luck is what the jitter of the next pause is made of: another one for each attempt of each task,
-// the same whoever decides.
-func (x *Execution) luck(t *Task) float64 { return luckOf(x.Start.Run, t.ID, t.Attempt) }
+// taskJitter returns the number that the jitter of the next pause comes from. It differs for each
+// attempt of each task, and is the same on every node that computes it.
+func (x *Execution) taskJitter(t *Task) float64 { return jitterOf(x.Start.Run, t.ID, t.Attempt) }
 
-func luckOf(run model.RunID, id string, attempt int) float64 {
+// jitterOf returns a number between -1 and 1 that depends only on its parameters.
+func jitterOf(run model.RunID, id string, attempt int) float64 {
 	h := fnv.New64a()
 	_, _ = h.Write(run[:])
 	_, _ = h.Write([]byte(id))
@@ -518,7 +546,7 @@ func luckOf(run model.RunID, id string, attempt int) float64 {
 	return float64(n)/math.MaxUint64*2 - 1
 }
 
-// DeadTask is a task that failed for good, with every attempt.
+// DeadTask is a task that has failed permanently, with its attempts.
 type DeadTask struct {
 	Task    Task
 	Failure *model.Failure

@@ -15,8 +15,8 @@ import (
 
 const noon = model.Time(1_000_000_000)
 
-// taskRun is a run with tasks as a test drives it: what was appended, so that it can be recovered,
-// and what must hold of each task.
+// taskRun is a run with tasks that a test drives. It keeps what was appended, so that the run can
+// be recovered, and what must hold for each task.
 type taskRun struct {
 	x      *Execution
 	events []model.Event
@@ -70,10 +70,10 @@ func (r *taskRun) schedule(t interface {
 	r.took(d)
 }
 
-// Whatever happens to tasks, in whatever order: one holder at a time, tokens that only grow, no
-// more attempts than allowed, one outcome, one dead letter exactly when that is a failure, a state
-// that can be recovered from the history, and a history that tells of every claim what has become
-// of it (E16–E19, E24, E25, E31, E37, I3).
+// This holds whatever happens to tasks, in whatever order: one holder at a time, tokens that only
+// grow, at most the allowed attempts, one outcome, and one dead task exactly when that is a
+// failure. The state can be recovered from the history, and the history tells what has become of
+// every claim (E16–E19, E24, E25, E31, E37, I3).
 func TestTasksHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -161,14 +161,15 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if mine {
 					counted[ref.Claim] = true
 				}
-				if mine && rep.Returned && r.x.Open() { // else it was canceled
+				if mine && rep.Returned && r.x.Open() { // otherwise it was cancelled
 					r.began[ref.ID]--
 				}
 				if mine && rep.Failure != nil && rep.Failure.Type == "final" && r.x.Task(ref.ID) != nil {
 					t.Fatal("an error that is final is attempted again")
 				}
 
-				// the reply may have been lost: the same again has the same answer, and no effect
+				// The reply may have been lost: the same report gets the same answer, and has no
+				// effect.
 				if mine {
 					again := Report(r.x, rep, r.now, DefaultLimits)
 					if again.Refused() != nil || again.Writes() {
@@ -183,7 +184,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if task == nil {
 					return
 				}
-				if d := r.took(Expire(r.x, id, task.Held, task.Claim, what, r.now, DefaultLimits)); what == model.TimeoutTotal && d.Writes() {
+				if d := r.took(Expire(r.x, Expiry{id, task.Held, task.Claim, what}, r.now, DefaultLimits)); what == model.TimeoutTotal && d.Writes() {
 					t.Fatal("there is no such time-out")
 				}
 			},
@@ -198,7 +199,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 			"": func(t *rapid.T) {
 				for _, ref := range claims {
 					var f Fate
-					for _, e := range r.events { // in pages of one
+					for _, e := range r.events { // in pages of one event
 						if e.Seq > ref.Claim && f.Follow(&ref, alone, []model.Event{e}) {
 							break
 						}
@@ -238,7 +239,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 	})
 }
 
-// A task that takes its workers with it does not take them all (E27).
+// A task that kills its workers does not kill them all (E27).
 func TestPoisonTask(t *testing.T) {
 	t.Parallel()
 	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q"})
@@ -249,7 +250,7 @@ func TestPoisonTask(t *testing.T) {
 			t.Fatalf("claim %d", n)
 		}
 		claim := d.Events[0].Seq
-		d = r.took(Expire(r.x, model.TaskStep, true, claim, model.FailureLost, r.now, DefaultLimits))
+		d = r.took(Expire(r.x, Expiry{model.TaskStep, true, claim, model.FailureLost}, r.now, DefaultLimits))
 		if last := n == maxLost-1; (d.Close != nil) != last {
 			t.Fatalf("after %d lost workers: closed is %v", n+1, d.Close != nil)
 		}
@@ -260,9 +261,9 @@ func TestPoisonTask(t *testing.T) {
 	}
 }
 
-// What a worker reports never counts as a worker that went away, whatever the failure says: it may
-// be that of another task. So the task is not poison, and a report that is repeated hears the same
-// as before; a claim that was taken away is refused, as before.
+// A worker's report never counts as the loss of a worker, whatever the failure says: it may be the
+// failure of another task. So the task is not poison, and a repeated report gets the same answer. A
+// report for a claim that was taken away is refused.
 func TestReportedLossIsNone(t *testing.T) {
 	t.Parallel()
 	for _, typ := range []string{model.FailureLost, model.FailurePoison, model.FailureSpent} {
@@ -287,7 +288,7 @@ func TestReportedLossIsNone(t *testing.T) {
 		}
 
 		ref := claim(maxLost + 1)
-		if d := r.took(Expire(r.x, model.TaskStep, true, ref.Claim, model.FailureLost, r.now, DefaultLimits)); d.Close != nil || r.x.Task(model.TaskStep).lost != 1 {
+		if d := r.took(Expire(r.x, Expiry{model.TaskStep, true, ref.Claim, model.FailureLost}, r.now, DefaultLimits)); d.Close != nil || r.x.Task(model.TaskStep).lost != 1 {
 			t.Errorf("%s: one worker went away: %+v", typ, d)
 		}
 		if d := Report(r.x, &model.TaskReport{Ref: ref}, r.now, DefaultLimits); d.Refused() == nil {
@@ -296,8 +297,8 @@ func TestReportedLossIsNone(t *testing.T) {
 	}
 }
 
-// A task that was asked to end and whose worker never says so is cancelled, whatever ends it at
-// last. Nobody has to look after it.
+// A task that was asked to stop, and whose worker never reports that, is cancelled whatever ends it
+// at last. It needs no operator.
 func TestCanceledTaskDoesNotDie(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{model.TimeoutTotal, model.TimeoutToClose, model.FailureLost, "no room"} {
@@ -309,7 +310,7 @@ func TestCanceledTaskDoesNotDie(t *testing.T) {
 				t.Fatalf("%s: claim %d", what, n)
 			}
 			if claim = d.Events[0].Seq; n < maxLost-1 {
-				r.took(Expire(r.x, model.TaskStep, true, claim, model.FailureLost, r.now, DefaultLimits))
+				r.took(Expire(r.x, Expiry{model.TaskStep, true, claim, model.FailureLost}, r.now, DefaultLimits))
 			}
 		}
 
@@ -323,7 +324,7 @@ func TestCanceledTaskDoesNotDie(t *testing.T) {
 			ref := model.TaskRef{Address: r.x.Start.Address, Run: r.x.Start.Run, ID: model.TaskStep}
 			d = Report(r.x, &model.TaskReport{Ref: model.ClaimRef{TaskRef: ref, Claim: claim}, Returned: true}, r.now, Limits{Events: 1})
 		} else {
-			d = Expire(r.x, model.TaskStep, true, claim, what, r.now, DefaultLimits)
+			d = Expire(r.x, Expiry{model.TaskStep, true, claim, what}, r.now, DefaultLimits)
 		}
 
 		if d.Close == nil || d.Close.Status != model.Canceled || len(d.Dead) != 0 {
@@ -332,7 +333,7 @@ func TestCanceledTaskDoesNotDie(t *testing.T) {
 	}
 }
 
-// With many attempts, the first and the last failures are kept (E37).
+// Of many attempts, the first and the last failures are kept (E37).
 func TestFailuresOfADeadTask(t *testing.T) {
 	t.Parallel()
 	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q", Retry: model.Retry{MaxAttempts: 250, Initial: 1, Max: 1, Coefficient: 1000}})
@@ -356,8 +357,8 @@ func TestFailuresOfADeadTask(t *testing.T) {
 	}
 }
 
-// Tasks that begin in the commit that schedules them are handed out in order, and those that the
-// same turn withdrew are not.
+// Tasks that begin in the commit that schedules them are handed out in order, except tasks that the
+// same turn withdrew.
 func TestAssign(t *testing.T) {
 	t.Parallel()
 	r := newTaskRun(nil)
@@ -437,10 +438,10 @@ func TestTaskAtTheEndOfItsHistory(t *testing.T) {
 	}
 }
 
-// A turn that asks for a task whose numbers cannot be is refused whole, whoever is to carry it out,
-// and nothing of it is applied.
+// A turn that asks for a task with invalid numbers is refused as a whole, and nothing is applied.
 func TestTasksThatCannotBe(t *testing.T) {
 	t.Parallel()
+
 	for name, change := range map[string]func(*model.TaskSpec){
 		"negative delay":     func(s *model.TaskSpec) { s.Delay = -1 },
 		"endless delay":      func(s *model.TaskSpec) { s.Delay = math.MaxInt64 },

@@ -12,35 +12,39 @@ import (
 // Written is how far a task has written beside the history of its run. The zero value has written
 // nothing.
 type Written struct {
-	Claim int64          // the last one that wrote
-	Seq   int64          // the number of the last item that it wrote
-	Lines int64          // that the task has logged
-	Items int64          // that it has streamed, which is the position of the last one
-	At    model.Time     // of the last line or item
-	Sizes map[string]int // bytes of each state, its name included
-	Bytes int            // of all of them
+	Claim int64          // the last claim that wrote
+	Seq   int64          // the number of the last item of that claim
+	Lines int64          // lines that the task has logged
+	Items int64          // items that it has streamed; also the position of the last one
+	At    model.Time     // time of the last line or item
+	Sizes map[string]int // bytes of each state, including its name
+	Bytes int            // bytes of all states
 }
 
 // TaskChange is what a write changes.
 type TaskChange struct {
-	States  []StateChange    // in order; the last one of a name counts
-	Lines   []model.TaskItem // with the times that they are kept under
+	States  []StateChange    // in order; the last change of a name counts
+	Lines   []model.TaskItem // with the times under which they are stored
 	Items   []model.StreamItem
-	Dropped []int64 // positions of streamed items that are kept no longer
+	Dropped []int64 // positions of streamed items that are no longer kept
 }
 
-// StateChange is a state that has another value now, or none.
+// StateChange sets a state to a value, or removes it.
 type StateChange struct {
 	Name    string
 	Value   model.Payload
 	Removed bool
 }
 
-// Write applies what a claim writes: everything in it that is no repetition, or nothing, when it
-// exceeds a bound. It reports whether there is anything to store; then the mark is stored with it.
+// Write applies the items that a claim writes, without repetitions. It applies
+// all of them, or none when they exceed a bound. It reports whether there is anything to store;
+// then the caller stores w with it.
 func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news bool, err error) {
 	next := *w
 	next.Sizes = maps.Clone(w.Sizes)
+
+	// A later claim starts to count its items anew. An earlier one lost the task and must not
+	// write.
 	switch {
 	case in.Ref.Claim < w.Claim:
 		return c, false, fault.New(fault.NotOwned, "%s: a later claim has written already", in.Ref.TaskRef)
@@ -48,6 +52,7 @@ func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news
 		next.Claim, next.Seq = in.Ref.Claim, 0
 	}
 
+	// A write without First has no numbers: its items are never repetitions.
 	for i := range in.Items {
 		number := next.Seq + 1
 		if in.First != 0 {
@@ -97,8 +102,9 @@ func (w *Written) add(c *TaskChange, it *model.TaskItem, now model.Time) error {
 	return nil
 }
 
-// time is when an item was written: as its worker says, but never before the last one and never in
-// the future, so that whoever reads on behind the last one that it has seen misses none.
+// time returns the time of an item: the time that its worker gives, but never before the last item
+// and never in the future. So a reader that continues behind the last item that it has seen misses
+// none.
 func (w *Written) time(at, now model.Time) model.Time {
 	if at == 0 || at > now {
 		at = now
@@ -107,6 +113,7 @@ func (w *Written) time(at, now model.Time) model.Time {
 	return w.At
 }
 
+// set gives a state a value, within the bounds of the task.
 func (w *Written) set(c *TaskChange, it *model.TaskItem) error {
 	size := len(it.Name) + it.Value.Size()
 	was, there := w.Sizes[it.Name]
@@ -125,6 +132,7 @@ func (w *Written) set(c *TaskChange, it *model.TaskItem) error {
 	return nil
 }
 
+// remove removes a state if it exists.
 func (w *Written) remove(c *TaskChange, name string) {
 	if was, there := w.Sizes[name]; there {
 		delete(w.Sizes, name)

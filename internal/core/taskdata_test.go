@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// applied is what a store makes of changes.
+// applied is the result of changes in a store.
 type applied struct {
 	states map[string]string
 	lines  []string
@@ -43,9 +43,8 @@ func (a *applied) add(c *core.TaskChange) {
 	}
 }
 
-// Claims write items one after the other. Calls are repeated, whole or with more behind what was
-// there, late or early, in any mixture with calls of claims that are over: what is stored is what
-// the items say, each once, in order.
+// Claims write items one after the other. Calls are repeated, as a whole or with more items behind,
+// late or early, mixed with calls of claims that are over. The store has each item once, in order.
 func TestWritesAreAppliedOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -80,7 +79,7 @@ func TestWritesAreAppliedOnce(t *testing.T) {
 				}
 			}
 
-			told := 0 // how many have been written for sure
+			told := 0 // how many have surely been written
 			for told < len(items) {
 				now += model.Time(rapid.Int64Range(0, 100).Draw(t, "later"))
 				from := rapid.IntRange(0, told).Draw(t, "from")
@@ -119,7 +118,7 @@ func TestWritesAreAppliedOnce(t *testing.T) {
 	})
 }
 
-// What exceeds a bound is refused as a whole, and changes nothing.
+// A write that exceeds a bound is refused as a whole, and changes nothing.
 func TestWritesAreBounded(t *testing.T) {
 	t.Parallel()
 	ref := model.ClaimRef{Claim: 1}

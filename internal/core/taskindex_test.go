@@ -11,7 +11,7 @@ import (
 )
 
 // Open tasks are found by their ids and stay in the order in which they were scheduled, whether
-// there are few or many, and so are those of a copy.
+// there are few or many. The same holds for a copy.
 func TestOpenTasksAreFound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -21,7 +21,7 @@ func TestOpenTasksAreFound(t *testing.T) {
 			id := strconv.Itoa(rapid.IntRange(0, 3*fewTasks).Draw(t, "id"))
 			switch i := slices.Index(want, id); {
 			case i < 0:
-				x.openTask(id, &model.TaskSpec{}, model.Payload{}, 1, "", 0)
+				x.openTask(&Task{ID: id, Spec: &model.TaskSpec{}, Scheduled: 1}, "", 0)
 				want = append(want, id)
 			case rapid.Bool().Draw(t, "drop"):
 				x.dropTask(x.Task(id))

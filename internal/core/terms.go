@@ -16,7 +16,7 @@ const (
 // time-out of its execution.
 func OwnTimer(id string) bool { return id == beginTimer || id == expireTimer }
 
-// BirthTimers are the timers that a run has from its first moment.
+// BirthTimers returns the timers that a run has from its start.
 func BirthTimers(s *model.Start) (timers []Timer) {
 	if s.Begins > s.At {
 		timers = append(timers, Timer{ID: beginTimer, Due: s.Begins})
@@ -27,8 +27,8 @@ func BirthTimers(s *model.Start) (timers []Timer) {
 	return timers
 }
 
-// Withheld is why nobody may continue the run: it is paused, or its start time has not come. It is
-// nil when somebody may. Such a run is parked, whatever comes in.
+// Withheld returns why workers may not continue the run: it is paused, or its start time has not
+// come. It returns nil when they may. A withheld run stays parked, whatever arrives.
 func (x *Execution) Withheld() *model.Reason {
 	switch {
 	case x.Paused != nil:
@@ -39,11 +39,10 @@ func (x *Execution) Withheld() *model.Reason {
 	return nil
 }
 
-// waiting reports whether the start time of the run has not come: the timer that tells of it is
-// open.
+// waiting reports whether the start time of the run has not come, that is, its timer is still open.
 func (x *Execution) waiting() bool { return x.Start.Begins != 0 && x.timer(beginTimer) >= 0 }
 
-// early says when the code of the run begins, and why not now.
+// early returns when the code of the run begins, and why not now.
 func (x *Execution) early() *model.Reason {
 	r := &model.Reason{Code: model.WaitStart, Until: x.Start.Begins}
 	if x.Start.Cause != nil {
@@ -52,7 +51,7 @@ func (x *Execution) early() *model.Reason {
 	return r
 }
 
-// park has nobody continue a run that is withheld.
+// park parks a run that is withheld.
 func (x *Execution) park(d *Decision) {
 	if x.Withheld() != nil {
 		x.Parked = true
@@ -76,7 +75,7 @@ func agree(s *model.Start, t *model.Terms) {
 	s.Expires = expiry(s)
 }
 
-// expiry is when an execution that begins with this run times out; zero for never.
+// expiry returns when an execution that begins with this run times out; zero for never.
 func expiry(s *model.Start) model.Time {
 	if s.Terms == nil || s.Terms.Timeout <= 0 {
 		return 0
@@ -84,7 +83,7 @@ func expiry(s *model.Start) model.Time {
 	return max(s.At, s.Begins).Add(s.Terms.Timeout)
 }
 
-// start has the code of a run begin: its start time has come. A paused one stays parked.
+// start lets the code of a run begin, because its start time has come. A paused run stays parked.
 func (x *Execution) start(d *Decision) {
 	x.stopTimer(d, beginTimer)
 	x.Parked = x.Paused != nil
@@ -101,18 +100,18 @@ func (x *Execution) timeOut(d *Decision, now model.Time) {
 	x.end(d, model.Outcome{Status: model.Failed, Failure: f, At: max(now, x.Last), Seen: x.Next - 1}, nil)
 }
 
-// cancelEarly ends a run whose code has not begun: nothing of it needs to be cleaned up.
+// cancelEarly ends a run whose code has not begun. There is nothing to clean up.
 func (x *Execution) cancelEarly(d *Decision, why *model.Failure, now model.Time) {
-	x.end(d, model.Outcome{Status: model.Canceled, Failure: canceled(why).Bounded(), At: max(now, x.Last), Seen: x.Next - 1}, nil)
+	x.end(d, model.Outcome{Status: model.Canceled, Failure: canceledFailure(why).Bounded(), At: max(now, x.Last), Seen: x.Next - 1}, nil)
 	d.Answer = model.Answer{Run: x.Start.Run, Status: model.Canceled}
 }
 
-// MayRepeat reports whether the end of a run can lead to another attempt, which needs an id.
+// MayRepeat reports whether the end of a run can lead to another attempt, which needs a fresh id.
 func MayRepeat(x *Execution, end *model.Close) bool {
 	return x != nil && end != nil && end.Status == model.Failed && x.policy(end) != nil
 }
 
-// policy says how a failed run is repeated; nil when it is not.
+// policy returns how a failed run is repeated; nil when it is not.
 func (x *Execution) policy(end *model.Close) *model.Retry {
 	if t := x.Start.Terms; t != nil && t.Retry != nil {
 		return t.Retry
@@ -120,10 +119,10 @@ func (x *Execution) policy(end *model.Close) *model.Retry {
 	return end.Retry
 }
 
-// again is when the next attempt of a run that failed begins. It reports false when there is none:
-// no policy, an error that is not worth it, a cancel request, or a time-out of the execution that
-// would come first.
-func (x *Execution) again(end *model.Close, at model.Time) (begins model.Time, ok bool) {
+// nextAttempt returns when the next attempt of a failed run begins. It reports false when no
+// attempt follows: no policy, an error that is not worth a retry, a cancel request, or a time-out
+// of the execution that would come first.
+func (x *Execution) nextAttempt(end *model.Close, at model.Time) (begins model.Time, ok bool) {
 	p := x.policy(end)
 	if end.Status != model.Failed || end.Failure == nil || p == nil || x.Canceling != 0 {
 		return 0, false
@@ -132,21 +131,21 @@ func (x *Execution) again(end *model.Close, at model.Time) (begins model.Time, o
 	if tries := x.Start.Tries(); !p.Worth(tries, end.Failure) || own && end.Final {
 		return 0, false
 	}
-	pause := max(p.Pause(x.Start.Tries(), x.fortune()), end.RetryAfter, 0)
+	pause := max(p.Pause(x.Start.Tries(), x.runJitter()), end.RetryAfter, 0)
 	begins = at.Add(pause)
 	return begins, x.Start.Expires == 0 || begins < x.Start.Expires
 }
 
-// fortune is what the jitter of the pause before the next attempt is made of: the same whoever
-// decides.
-func (x *Execution) fortune() float64 {
-	return luckOf(x.Start.Run, expireTimer, x.Start.Tries())
+// runJitter returns the number that the jitter of the next pause comes from. It is the same on
+// every node that computes it.
+func (x *Execution) runJitter() float64 {
+	return jitterOf(x.Start.Run, expireTimer, x.Start.Tries())
 }
 
-// repeated is the start of the next attempt. It begins with the input of this run and with what the
-// code of this run has not taken.
-func (x *Execution) repeated(t *model.Turn, at, begins model.Time, fresh model.RunID) model.Start {
-	s := x.continued(t, at, fresh)
+// repeatedStart returns the start of the next attempt. It begins with the input of this run and
+// with the messages that the code of this run has not taken.
+func (x *Execution) repeatedStart(t *model.Turn, at, begins model.Time, fresh model.RunID) model.Start {
+	s := x.continuedStart(t, at, fresh)
 	s.Input, s.Attempt, s.Cause = x.Start.Input, x.Start.Tries()+1, t.Close.Failure.Brief()
 	s.Begins = max(begins, at+1)
 	return s

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What the naive model knows about the times of executions.
+// This file is what the naive model knows about the times of executions.
 
 func naiveTerms(s *model.Start, t *model.Terms) {
 	if t == nil {
@@ -44,7 +44,7 @@ func (r *naiveRun) waits() bool {
 
 func (r *naiveRun) withheld() bool { return r.paused() || r.waits() }
 
-// repeats tells whether another attempt follows, and when it begins.
+// repeats reports whether another attempt follows, and when it begins.
 func (r *naiveRun) repeats(end *model.Close, at model.Time) (model.Time, bool) {
 	policy, own := end.Retry, true
 	if t := r.start.Terms; t != nil && t.Retry != nil {
@@ -89,8 +89,8 @@ func (p *play) failing(t *rapid.T, end *model.Close) {
 	end.RetryAfter = pick(t, "retry after", 0, 0, 8*time.Second)
 }
 
-// A run that waits for its start time says so, and its state is what the store has, whatever comes
-// in.
+// A run that waits for its start time says so, and its state is what the store has, whatever
+// arrives.
 func TestWaitingRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Fatalf)

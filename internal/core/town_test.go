@@ -12,19 +12,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// town is executions and entities that send each other messages. What one sends to another arrives
-// in order, and at any time. Every decision is committed at once; what is not committed (calls of
-// clients, what workers are making) is lost when the owner of an entity crashes.
+// town is executions and entities that send each other messages. Messages from one to another
+// arrive in order, and at any time. Every decision is committed at once. What is not committed
+// (calls of clients, calls that workers are making) is lost when the owner of an entity crashes.
 type town struct {
 	*world
 	houses map[model.Address]*house
 	post   map[route][]model.Message
-	routes []route         // on which something is on its way
+	routes []route         // routes with a message on its way
 	old    []model.Message // releases and grants that have been delivered: they may come again
 	n      int             // numbers steps
 }
 
-// route is who sends to whom.
+// route is a sender and a receiver.
 type route struct{ from, to model.Address }
 
 // house is an entity, and what a store holds of it.
@@ -36,7 +36,7 @@ type house struct {
 
 	// requests of locks that were accepted and are neither granted nor released, in order
 	asked []model.Link
-	epoch int64    // of the last lock
+	epoch int64    // token of the last lock
 	made  []string // calls, in the order in which they were made
 }
 
@@ -68,7 +68,7 @@ func byAddress(a, b model.Address) int {
 
 func (w *town) addresses() []model.Address { return slices.SortedFunc(maps.Keys(w.houses), byAddress) }
 
-// collect takes what an execution has sent to the post.
+// collect takes the messages of an execution to the post.
 func (w *town) collect(from model.Address) {
 	for _, m := range w.mail {
 		r := route{from, m.To}
@@ -135,8 +135,8 @@ func (w *town) step() string {
 	return fmt.Sprintf("step%d", w.n)
 }
 
-// letsGo demands that whatever ends a section tells every entity that it has asked, in the same
-// decision (L28, L32).
+// letsGo checks that the decision that ends a section tells every entity that the section has asked
+// (L28, L32).
 func (w *town) letsGo(before, after *core.Execution, d *core.Decision) {
 	if before == nil {
 		return
@@ -194,7 +194,7 @@ func (w *town) commit(h *house, d *core.Decision) {
 	w.granted(h, holder)
 }
 
-// granted looks at a lock that has changed hands: the first one who asked gets it (L27), and its
+// granted checks a lock that has changed hands: the first section that asked gets it (L27), and its
 // epoch is larger than all before (L37).
 func (w *town) granted(h *house, before model.Link) {
 	row := &h.n.Row
@@ -234,9 +234,8 @@ func (w *town) begin(h *house, most int) bool {
 	return true
 }
 
-// end has the worker report the first so many calls of a hand-over. Calls whose names say so fail.
-// What it was told before counts for nothing when the entity does not know of the hand-over any
-// more.
+// end lets the worker report the first results of a hand-over. Calls whose names say so fail. The
+// report is ignored when the entity no longer has the hand-over.
 func (w *town) end(h *house, i, results int) {
 	job := h.jobs[i]
 	h.jobs = slices.Delete(h.jobs, i, i+1)
@@ -268,8 +267,8 @@ func (w *town) end(h *house, i, results int) {
 	w.commit(h, &d)
 }
 
-// crashHouse has another node take up an entity from what is stored. That takes a moment: where
-// there is no row, tokens grow with the clock alone.
+// crashHouse lets another node take over an entity from the store. That takes a moment: without a
+// row, only the clock makes tokens grow.
 func (w *town) crashHouse(h *house) {
 	w.now = w.now.Add(time.Millisecond)
 	h.n = core.NewEntity(h.n.Row.Address, h.row, slices.Clone(h.mailbox))
@@ -278,7 +277,7 @@ func (w *town) crashHouse(h *house) {
 	w.commit(h, &d)
 }
 
-// sections are the open sections of all runs, by their links.
+// sections returns the open sections of all runs, by their links.
 func (w *town) sections() map[model.Link]core.SectionFacts {
 	all := map[model.Link]core.SectionFacts{}
 	for a, s := range w.seats {
@@ -292,9 +291,9 @@ func (w *town) sections() map[model.Link]core.SectionFacts {
 	return all
 }
 
-// exclusive demands that whatever a run believes to have locked is locked for it, under the token
-// that it knows: so no two sections have the same entity (L22), and one goes on only when it has
-// all of its own (L23).
+// exclusive checks that every lock that a run believes to have is held for it, under the token that
+// it knows. So no two sections have the same entity (L22), and a section continues only when it has
+// all its locks (L23).
 func (w *town) exclusive() {
 	for link, s := range w.sections() {
 		for i, epoch := range s.Epochs {
@@ -308,7 +307,7 @@ func (w *town) exclusive() {
 	}
 }
 
-// quiet delivers everything, and has everything made that can be, until nothing moves.
+// quiet delivers everything, and makes every call that can be made, until nothing moves.
 func (w *town) quiet() {
 	for moved := true; moved; {
 		moved = false
@@ -329,8 +328,8 @@ func (w *town) quiet() {
 	}
 }
 
-// known demands that, when nothing is on its way, every lock and every request belongs to a section
-// that knows (L28, L29, L32).
+// known checks that, when nothing is on its way, every lock and every request belongs to a section
+// that knows it (L28, L29, L32).
 func (w *town) known() {
 	sections := w.sections()
 	for _, a := range w.addresses() {

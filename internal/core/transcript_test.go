@@ -17,19 +17,21 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// TestTranscripts plays the conversations in testdata. Each reads as
+// TestTranscripts plays the conversations in testdata. Each one has the form
 //
-//	what comes in, with the commands of a turn one per line
+//	an input, with the commands of a turn one per line
 //	----
 //	what the core decides, and the state that it leaves
 //
-// After every input the invariants are checked as well (see world).
+// After every input the invariants are checked as well (see world). The inputs are:
 //
-//	past KEY of=KEY.runN keep=N run=runN next=N closed=status reuse= request=    a start with the first events of a run
-//	delete KEY runs=(runN,…)
 //	clock 10s                         it is 10 s after the beginning
 //	limits events=5 signals=2 timers=3
-//	start KEY input= request= reuse=always|failed from=KEY.runN.step abandon with=(name:input,…) labels=(name:value,…)
+//	start KEY input= request= reuse=always|failed from=KEY.runN.step abandon
+//	      with=(name:input,…) labels=(name:value,…)
+//	past KEY of=KEY.runN keep=N run=runN next=N closed=status reuse= request=
+//	                                  a start with the first events of a run
+//	delete KEY runs=(runN,…)
 //	signal KEY name= input= request= run=runN from=
 //	settle KEY name= value= failure= request=
 //	cancel KEY reason= run=
@@ -39,13 +41,13 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 //	pause KEY reason= request=
 //	resume KEY request=
 //	closed KEY step= run= output= from=     the outcome of a child
-//	answer KEY step= run= output=           the answer to what a step has sent
-//	crash KEY                               another node takes the execution up from the store
+//	answer KEY step= run= output=           the answer to a message of a step
+//	crash KEY                               another node takes the execution over
 //	turn KEY seen= ahead=                   commands as in command
 //	fire KEY timer=                         a timer is due
 //	release KEY seen= waits=name
-//	mail                                    deliver what was sent, until nothing is left
-//	lose                                    forget what was sent
+//	mail                                    deliver all messages, until none is left
+//	lose                                    forget all messages
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	if *update {
@@ -198,7 +200,7 @@ func value(text string) model.Payload {
 	return model.Payload{Data: []byte(text)}
 }
 
-// past is a start with the first events of another run.
+// past returns a start with the first events of another run.
 func (s *script) past() *model.Message {
 	m := s.message()
 	m.Kind = model.MessageStart
@@ -240,7 +242,7 @@ func (s *script) past() *model.Message {
 	return m
 }
 
-// message is what a start, signal, … directive sends.
+// message returns what a start, signal, … directive sends.
 func (s *script) message() *model.Message {
 	m := &model.Message{
 		To: s.key(), ToRun: s.runOf(s.arg("run")), From: s.link(s.arg("from")), Name: s.arg("name"),
@@ -296,7 +298,7 @@ func (s *script) message() *model.Message {
 	return m
 }
 
-// reason is why somebody intervenes; nil when he does not say.
+// reason returns why an operator intervenes; nil when the script does not say.
 func (s *script) reason() *model.Failure {
 	if s.arg("reason") == "" {
 		return nil
@@ -336,16 +338,16 @@ func (s *script) turn() string {
 
 // command reads one line of a turn:
 //
-//	step a = 1 | step a failed: why | retry a attempt=1 after=5s: why | take 3 | set x = 1 | unset x | pin v1
+//	step a = 1 | step a failed: why | retry a attempt=1 after=5s: why | take 3
+//	set x = 1 | unset x | pin v1
 //	answer 3 = 1 | answer 3 failed: why
 //	timer t at=1m | stop t | withdraw t
-//	child c to=KEY input= reuse= abandon detached | watch w to=KEY run=
+//	child c to=KEY input= reuse= abandon detached label=name:value
+//	watch w to=KEY run=
 //	send s signal|cancel|settle|update|terminate|pause|resume to=KEY name= input=
-//	complete 42 | fail: why | canceled: why | continue 43 begun=3,4 | blocked: why
 //	label a = eu | label a =                               the latter removes it
-//	child c to=KEY input= reuse= abandon detached label=name:value | watch w to=KEY run= | send s signal|cancel|settle to=KEY name= input=
-//	complete 42 | fail: why | canceled: why | continue 43 | blocked: why
-//	record kind | command n | send s nobody | end n         what no worker may say
+//	complete 42 | fail: why | canceled: why | continue 43 begun=3,4 | blocked: why
+//	record kind | command n | send s nobody | end n        what no worker may send
 func (s *script) command(t *model.Turn, line string) {
 	line, why, _ := strings.Cut(line, ": ")
 	f := strings.Fields(line)

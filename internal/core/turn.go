@@ -9,15 +9,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// retryPrefix marks the timer rows of back-offs, so that they cannot be confused with timers of the
-// code.
+// retryPrefix marks the timer rows of back-offs. The code cannot choose a timer id that begins like
+// this.
 const retryPrefix = "retry\x1f"
 
+// retryTimer returns the id of the timer for the pause after an attempt of a step.
 func retryTimer(id string, attempt int) string {
 	return fmt.Sprintf("%s%d\x1f%s", retryPrefix, attempt, id)
 }
 
-// RetryOf is the step that a timer belongs to when it is the back-off of one.
+// RetryOf returns the step whose back-off a timer is; false when the timer belongs to the code.
 func RetryOf(timer string) (step string, ok bool) {
 	if len(timer) < len(retryPrefix) || timer[:len(retryPrefix)] != retryPrefix {
 		return "", false
@@ -30,7 +31,7 @@ func RetryOf(timer string) (step string, ok bool) {
 	return "", false
 }
 
-// Fire applies a due timer. A timer that is not open any more does nothing (I4).
+// Fire applies a timer that is due. A timer that is no longer open does nothing (I4).
 func Fire(x *Execution, id string, now model.Time) Decision {
 	var d Decision
 	i := x.timer(id)
@@ -39,9 +40,9 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 	}
 
 	if step, ok := RetryOf(id); ok {
-		// The row stays until the outcome of the next attempt is recorded, so a crash in between
-		// only repeats the wake-up. Of a paused run nobody may run it; that is for whoever hands
-		// runs out to see to.
+		// The row stays until the outcome of the next attempt is recorded, so a crash before that
+		// only repeats the wake-up. No worker may run a step of a paused run; the lane checks that
+		// when it hands out runs.
 		if !x.timers[i].rung {
 			x.timers[i].rung = true
 			d.Retry = step
@@ -49,6 +50,7 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 		return d
 	}
 
+	// The run itself owns these two timers.
 	switch id {
 	case beginTimer:
 		x.start(&d)
@@ -58,26 +60,27 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 		return d
 	}
 
+	// A timer of the code.
 	due := x.timers[i].Due
 	x.stopTimer(&d, id)
 	x.append(&d, now, model.Event{Kind: model.EventTimerFired, ID: id, Due: due})
 	return d
 }
 
-// Release applies the wish of a worker to let go of a parked run. It reports false when there is
+// Release parks a run at the request of the worker that holds it. It reports false when there is
 // news that the code has not seen.
 func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decision, bool) {
 	var d Decision
 	if !x.Open() || seen >= x.Next {
 		return d, false
 	}
-	x.seen(seen)
+	x.markSeen(seen)
 	if seen != x.Next-1 {
 		return d, false
 	}
 
 	if len(x.tasks) > 0 {
-		return d, true // whoever owns it next must find its tasks, so it is not parked
+		return d, true // not parked: the next owner must find the open tasks
 	}
 
 	if !x.Parked {
@@ -91,6 +94,8 @@ func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decisi
 // Apply applies a turn of the worker that holds the run. fresh is the id of the next run, if the
 // turn continues as new. An error means that the turn contradicts the state: nothing was applied,
 // and the worker must start over.
+//
+//arch:parameters the core is pure: the time, the fresh id and the limits come in as values
 func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision, error) {
 	var d Decision
 	if !x.Open() {
@@ -103,12 +108,16 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	if err := x.check(t, lim); err != nil {
 		return x, d, err
 	}
+
+	// The worker may have run ahead of events that it has not seen. Then only the facts of its turn
+	// count: what has happened, not what the code decided afterwards (I9).
 	commands, end := t.Commands, t.Close
 	if t.Ahead > 0 && t.Seen != x.Next-1 {
 		commands, end, d.Diverged = t.Commands[:t.Ahead], nil, true
 	}
-	x.seen(t.Seen)
+	x.markSeen(t.Seen)
 
+	// The code cannot continue: keep the reason, and apply nothing else.
 	if t.Blocked != nil {
 		why := t.Blocked.Bounded()
 		x.block(&d, &why)
@@ -116,6 +125,8 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	}
 
 	x.fed = max(x.fed, t.Seen)
+
+	// The code runs again, so the reason that blocked it is gone.
 	if x.Blocked != nil {
 		x.Blocked, x.Parked = nil, x.Withheld() != nil
 		d.Mark = x.mark()
@@ -131,7 +142,7 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	return x, d, nil
 }
 
-// block keeps the reason why the code cannot go on. Told the same again, it writes nothing.
+// block stores the reason why the code cannot continue. The same reason again writes nothing.
 func (x *Execution) block(d *Decision, why *model.Reason) {
 	if x.Blocked != nil && *x.Blocked == *why {
 		return
@@ -140,7 +151,8 @@ func (x *Execution) block(d *Decision, why *model.Reason) {
 	d.Mark = x.mark()
 }
 
-// check refuses a turn that cannot be applied, before any of it is.
+// check refuses a turn that cannot be applied, before any part of it is. It checks the size of the
+// turn, then each command against the state that the commands before it lead to, then the totals.
 func (x *Execution) check(t *model.Turn, lim Limits) error {
 	if n := int64(len(t.Commands)); n > 0 && t.Close == nil && x.Next+n > lim.Events {
 		return fault.New(fault.Exhausted, "the history of %s has %d events and may have %d: continue as new", x.Start.Run, x.Next, lim.Events)
@@ -152,6 +164,8 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		return fault.New(fault.Invalid, "run %s ends with status %d, which is not an end", x.Start.Run, c.Status)
 	}
 
+	// Count and remember what the commands before the current one have done: a signal can be taken
+	// once, an update answered once, and sections follow the rules of locks.
 	timers, tasks := 0, 0
 	rules := x.rules()
 	var taken, answered []int64
@@ -159,19 +173,21 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	labels := x.labels
 	for i := range t.Commands {
 		c := &t.Commands[i]
+		// Sizes and times that came from outside are checked whatever the command is.
 		if c.Event.Task != nil {
 			if err := c.Event.Task.Bounds(); err != nil {
-				return fault.New(fault.Invalid, "run %s asks for a task that cannot be: %w", x.Start.Run, err)
+				return fault.New(fault.Invalid, "run %s asks for an invalid task: %w", x.Start.Run, err)
 			}
 		}
 
 		if c.Terms != nil {
 			if err := c.Terms.Check(); err != nil {
-				return fault.New(fault.Invalid, "run %s starts an execution that cannot be: %w", x.Start.Run, err)
+				return fault.New(fault.Invalid, "run %s starts an execution with invalid terms: %w", x.Start.Run, err)
 			}
 		}
 
 		switch c.Kind {
+		// Events that only the engine may record are refused.
 		case model.CommandRecord:
 			switch c.Event.Kind {
 			case model.EventStepCompleted, model.EventStepFailed, model.EventVersionMarked, model.EventStateSet, model.EventPinned:
@@ -187,7 +203,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 				}
 				labels = model.SetLabel(labels, c.Event.Name, value)
 			default:
-				return fault.New(fault.Invalid, "run %s records a %s, which is not for a worker to say", x.Start.Run, c.Event.Kind)
+				return fault.New(fault.Invalid, "run %s records a %s, which workers may not record", x.Start.Run, c.Event.Kind)
 			}
 		case model.CommandAnswer:
 			if x.update(c.Event.Ref) < 0 || slices.Contains(answered, c.Event.Ref) {
@@ -212,7 +228,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 				return fault.New(fault.Invalid, "run %s schedules a task without a kind or a queue", x.Start.Run)
 			}
 			if x.Task(c.Event.ID) == nil {
-				tasks++ // one that is open is not scheduled again
+				tasks++ // a task that is open is not scheduled again
 			}
 		case model.CommandSend:
 			if c.Message == nil {
@@ -234,12 +250,14 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		}
 	}
 
+	// The totals after all commands.
 	if len(labels) > model.MaxLabels {
 		return fault.New(fault.Exhausted, "run %s would have %d labels and may have %d", x.Start.Run, len(labels), model.MaxLabels)
 	}
 	if n := len(x.tasks) + tasks; n > lim.Tasks && tasks > 0 {
 		return fault.New(fault.Exhausted, "run %s would have %d open tasks and may have %d", x.Start.Run, n, lim.Tasks)
 	}
+	// The exact number of timers costs a map, so it is counted only when it may be too high.
 	if len(x.timers)+timers <= lim.Timers {
 		return nil
 	}
@@ -250,8 +268,8 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	return nil
 }
 
-// timersAfter is how many timers would be open after the commands. A replay asks for those that are
-// open again.
+// timersAfter counts the timers that would be open after the commands. A replay asks again for
+// timers that are open already; those count once.
 func (x *Execution) timersAfter(commands []model.Command) int {
 	open := make(map[string]struct{}, len(x.timers)+len(commands))
 	for i := range x.timers {
@@ -269,10 +287,10 @@ func (x *Execution) timersAfter(commands []model.Command) int {
 	return len(open)
 }
 
-// dueAt is when a timer that the code asks for is due. The code counts from the time of its
-// history. That may be ahead of the clock, when events were recorded while the clock was wrong:
-// then the timer fires as long after now as it was asked for, not when the clock has caught up. A
-// timer without a due time was asked for after an outcome that this turn records.
+// dueAt returns when a timer that the code asks for is due. The code counts from the time of its
+// history. That time may be ahead of the clock, if events were recorded while the clock was wrong.
+// Then the timer fires the requested delay after now, instead of waiting until the clock has caught
+// up. A timer without a due time was asked for after an outcome that this turn records.
 func dueAt(c *model.Command, now model.Time) model.Time {
 	switch {
 	case c.Delay == 0:
@@ -288,8 +306,11 @@ func dueAt(c *model.Command, now model.Time) model.Time {
 func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 	e := c.Event
 	e.Failure = e.Failure.Bounded()
+
 	switch c.Kind {
 	case model.CommandRecord:
+		// The outcome of a step ends its back-off. A taken signal belongs to no step with a
+		// back-off.
 		if e.Kind != model.EventSignalTaken {
 			x.stopRetry(d, e.ID)
 		}
@@ -300,6 +321,7 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 		x.append(d, now, e)
 		x.startTimer(d, Timer{ID: retryTimer(e.ID, e.Attempt), Due: e.Due})
 	case model.CommandStartTimer:
+		// A replay may ask for a timer that fired while the worker was away.
 		if x.timer(e.ID) < 0 && !x.recentlyFired(e.ID) {
 			x.startTimer(d, Timer{ID: e.ID, Due: dueAt(c, now)})
 		}
@@ -317,6 +339,7 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 	case model.CommandSchedule:
 		x.schedule(d, e, now)
 	case model.CommandSend:
+		// The engine fills in the sender: a worker cannot speak for another run or section.
 		m := *c.Message.Bounded()
 		m.From, m.Trace, m.Section = x.self(e.ID), x.Start.Trace, ""
 		if m.Kind == model.MessageCall {
@@ -332,7 +355,7 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 	}
 }
 
-// stopRetry stops the back-off of a step, whichever attempt it belongs to.
+// stopRetry stops the back-off of a step, whichever attempt it follows.
 func (x *Execution) stopRetry(d *Decision, id string) {
 	for i := range x.timers {
 		if step, ok := RetryOf(x.timers[i].ID); ok && step == id {
@@ -342,20 +365,21 @@ func (x *Execution) stopRetry(d *Decision, id string) {
 	}
 }
 
-// withdraw records that the code gave up on a step, and ends what stands behind it.
+// withdraw records that the code gave up on a step, and ends the work behind it: timers, the child,
+// the section.
 func (x *Execution) withdraw(d *Decision, e model.Event, now model.Time) {
 	x.stopTimer(d, e.ID)
 	x.stopRetry(d, e.ID)
 	if i := x.child(e.ID); i >= 0 && x.children[i].policy == model.CancelChild {
 		d.Messages = append(d.Messages, x.cancelChild(x.children[i], "its parent withdrew it"))
 	}
-	x.letGo(d, x.section(e.ID))
+	x.releaseSection(d, x.section(e.ID))
 	e.Kind = model.EventWithdrawn
 	x.append(d, now, e)
 }
 
-// ask starts a child, or asks another execution for its outcome (I5: a step that has asked does not
-// ask again).
+// ask starts a child, or asks another execution for its outcome. A step that has asked does not ask
+// again (I5).
 func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 	e := c.Event
 	if x.child(e.ID) >= 0 {
@@ -374,10 +398,11 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 	d.Messages = append(d.Messages, m)
 }
 
+// cancelChild returns the message that cancels a child.
 func (x *Execution) cancelChild(c child, why string) model.Message {
 	by := x.Start.Run
 	if !c.by.IsZero() {
-		by = c.by // the child obeys whom it knows
+		by = c.by // the child knows the run that started it
 	}
 	return model.Message{
 		Kind: model.MessageCancel, To: c.address, Failure: &model.Failure{Kind: model.FailureCanceled, Message: why},
@@ -385,8 +410,8 @@ func (x *Execution) cancelChild(c child, why string) model.Message {
 	}
 }
 
-// close ends the run as its code says (I8) and, when it continues as new or failed and is repeated,
-// begins the next one. It returns the current run of the address.
+// close ends the run as its code says (I8). If the run continues as new, or failed and is repeated,
+// close begins the next run. It returns the current run of the address.
 func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh model.RunID) *Execution {
 	end := t.Close
 	o := model.Outcome{
@@ -398,11 +423,12 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 	current := x
 	var next *model.Start
 
+	// Is there a next run?
 	if end.Status == model.Continued {
-		s := x.continued(t, o.At, fresh)
+		s := x.continuedStart(t, o.At, fresh)
 		next = &s
-	} else if begins, again := x.again(end, o.At); again {
-		s := x.repeated(t, o.At, begins, fresh)
+	} else if begins, again := x.nextAttempt(end, o.At); again {
+		s := x.repeatedStart(t, o.At, begins, fresh)
 		next, o.Status = &s, model.Continued
 	}
 
@@ -412,6 +438,7 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 		current = begin(*next)
 	}
 
+	// End this run. The mark of the next run comes last, because end clears the mark.
 	x.end(d, o, end.Begun)
 	if next != nil {
 		current.park(d)
@@ -431,12 +458,14 @@ func (x *Execution) terminate(d *Decision, why *model.Failure, now model.Time) {
 	d.Answer = model.Answer{Run: x.Start.Run, Status: model.Terminated}
 }
 
-// end ends the run: nothing of it is left open, and everybody who waits is told. Updates that the
-// next run begins are not answered; begun are those that it must not begin.
+// end ends the run: it stops everything that is open and tells everyone who waits. If a next run
+// takes over, it answers the updates. begun are the updates that this run had begun: the next run
+// must not begin them again, so they are refused.
 func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 	if len(x.timers) > 0 || len(d.StopTimers) > 0 {
 		d.StopAll = true
 	}
+	// All timers go, so single changes of timers and marks no longer matter.
 	d.StartTimers, d.StopTimers, d.Mark = nil, nil, nil
 
 	for _, c := range x.children {
@@ -451,6 +480,7 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 		}
 	}
 
+	// Watchers wait for the end of the last run. A run that continues does not tell them.
 	if o.Status != model.Continued {
 		self := x.self("")
 		for _, who := range x.audience() {
@@ -458,14 +488,14 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 		}
 	}
 
-	x.letGoOfAll(d)
+	x.releaseSections(d)
 	d.Close, d.Closed = &o, x.Start.Run
 	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
 	x.dropTasks()
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }
 
-// audience is everybody who waits for the outcome.
+// audience returns all steps that wait for the outcome: the watchers and the parent.
 func (x *Execution) audience() []model.Link {
 	who := slices.Clone(x.watchers)
 	if x.Start.Parent.ID != "" {
@@ -474,10 +504,10 @@ func (x *Execution) audience() []model.Link {
 	return who
 }
 
-// continued is the start of the next run. State, signals that were not taken, updates that were not
-// begun, watchers, and what the code cannot have seen (a settled promise, a cancel request) go with
-// it (I7).
-func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
+// continuedStart returns the start of the next run. It carries over the state, signals that were
+// not taken, updates that were not begun, watchers, and news that the code cannot have seen: a
+// settled promise or a cancel request (I7).
+func (x *Execution) continuedStart(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
 		OnParentClose: x.Start.OnParentClose, First: x.Start.First, Previous: x.Start.Run, Origin: x.Start.Origin, Labels: x.labels,
@@ -492,10 +522,11 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 		s.Carried = append(s.Carried, e)
 	}
 	for _, e := range x.states {
-		e.ID = "" // that of a step of the run before
+		e.ID = "" // the id of a step in the run before
 		carry(e)
 	}
 
+	// Signals, promises and updates keep the order in which they arrived.
 	waiting := slices.Concat(x.signals, x.unheard)
 	for _, u := range x.updates {
 		if !slices.Contains(t.Close.Begun, u.Seq) {
@@ -520,7 +551,7 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 	return s
 }
 
-// RetryDue reports whether the back-off of a step is over and its outcome is not recorded.
+// RetryDue reports whether the back-off of a step is over and its outcome is not recorded yet.
 func RetryDue(x *Execution, now model.Time) bool {
 	return slices.ContainsFunc(x.timers, func(t Timer) bool {
 		_, ok := RetryOf(t.ID)

@@ -11,15 +11,15 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// world is some executions and what a store would hold of them. It applies inputs, keeps what the
-// decisions say as a store would (with the same guards), and checks the invariants of the core
-// after every input.
+// world is some executions and what a store would hold of them. It applies inputs, keeps the
+// decisions as a store would (with the same guards), and checks the invariants of the core after
+// every input.
 type world struct {
 	fatal func(format string, args ...any)
 	now   model.Time
 	lim   core.Limits
 	seats map[model.Address]*seat
-	runs  int             // ids drawn
+	runs  int             // ids that were used
 	mail  []model.Message // sent and not delivered
 }
 
@@ -51,8 +51,8 @@ func address(key string) model.Address {
 
 func runID(n int) model.RunID { return model.RunID{13: byte(n >> 16), 14: byte(n >> 8), 15: byte(n)} }
 
-// fresh draws the id of a run. One that was not used is drawn again, so that runs are numbered
-// without gaps.
+// fresh returns the next id of a run. An id that was not used is returned again, so that runs are
+// numbered without gaps.
 func (w *world) fresh() model.RunID { return runID(w.runs + 1) }
 
 func (w *world) seat(a model.Address) *seat {
@@ -119,8 +119,8 @@ func (w *world) release(a model.Address, seen int64, waits []model.Reason) (core
 	return d, ok
 }
 
-// refused checks I10: a refused input writes nothing. Only the step that sent it hears of it, once:
-// as the outcome of what it asked for, or as the answer to what it sent.
+// refused checks I10: a refused input writes nothing. Only the step that sent it is told, once: as
+// the outcome of what it asked for, or as the answer to what it sent.
 func (w *world) refused(before, after *core.Execution, d *core.Decision, input *model.Message) {
 	w.same("a refused input", before, after)
 	told := model.MessageAnswer
@@ -258,7 +258,7 @@ func (w *world) write(r *stored, d *core.Decision) {
 	}
 }
 
-// mark writes the mark of the run that is the current one afterwards.
+// mark writes the mark of the run that is current afterwards.
 func (w *world) mark(r *stored, m *core.Mark) {
 	if r.outcome.Status.Closed() {
 		w.fatal("I2: the closed run %s is marked: %+v", r.start.Run, m)
@@ -266,7 +266,7 @@ func (w *world) mark(r *stored, m *core.Mark) {
 	r.mark = *m
 }
 
-// all are the events of a run, those that it was started with included.
+// all returns the events of a run, including the events that it was started with.
 func (r *stored) all() []model.Event { return slices.Concat(r.start.Carried, r.events) }
 
 func (r *stored) next() int64 { return int64(len(r.start.Carried)+len(r.events)) + 1 }
@@ -287,7 +287,7 @@ func (r *stored) openTimers() []core.Timer {
 	return ts
 }
 
-// crash has another node take the current run up from what is stored.
+// crash lets another node take the current run over from the store.
 func (w *world) crash(a model.Address) {
 	s := w.seat(a)
 	r := s.last()
@@ -303,7 +303,7 @@ func (w *world) crash(a model.Address) {
 	s.x = x
 }
 
-// check compares the state in memory with what a node that reads the store would have (I3).
+// check compares the state in memory with the state that a node would read from the store (I3).
 func (w *world) check(s *seat) {
 	r := s.last()
 	if r == nil {
@@ -339,7 +339,7 @@ func (w *world) check(s *seat) {
 	}
 }
 
-// refusal is the kind of the error; empty for none.
+// refusal returns the kind of the error; empty without one.
 func refusal(err error) string {
 	if err == nil {
 		return ""

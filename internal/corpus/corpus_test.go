@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorded are all histories that were ever recorded.
+// recorded returns all histories that were ever recorded.
 func recorded(t *testing.T) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", "v*", "*.jsonl"))
@@ -46,7 +46,7 @@ func TestRecordedHistoriesReplay(t *testing.T) {
 	}
 }
 
-// Every kind of event is recorded at least once: one that is not could be broken without notice.
+// Every kind of event is recorded at least once. A kind that is not could be broken without notice.
 func TestEveryKindIsRecorded(t *testing.T) {
 	t.Parallel()
 	seen := map[model.EventKind]bool{model.EventStarted: true, model.EventClosed: true}
@@ -67,7 +67,7 @@ func TestEveryKindIsRecorded(t *testing.T) {
 	}
 }
 
-// What was recorded stays what it is.
+// Recorded histories do not change.
 func TestRecordedHistoriesStay(t *testing.T) {
 	t.Parallel()
 	generations, err := filepath.Glob(filepath.Join("testdata", "*.sums"))
@@ -85,7 +85,7 @@ func TestRecordedHistoriesStay(t *testing.T) {
 	}
 }
 
-// The replay is worth something: changes that break recorded runs are noticed.
+// The replay notices changes that break recorded runs.
 func TestReplayNoticesChanges(t *testing.T) {
 	t.Parallel()
 	all := recorded(t)
@@ -116,7 +116,7 @@ func TestReplayNoticesChanges(t *testing.T) {
 	}
 }
 
-// without is a history without the events of a kind; those behind them move up.
+// without returns a history without the events of a kind; later events move up.
 func without(text, kind string) string {
 	h, err := history.Read(strings.NewReader(text))
 	if err != nil {

@@ -1,18 +1,18 @@
 // Package corpus holds recorded histories, and a test that replays all of them with today's code. A
-// change of the SDK, of the identities of steps, of the order in which events are fed or of the
-// seeds of random numbers that would block executions which are running out there fails here first.
+// change of the SDK, of the identities of steps, of the order in which events are fed, or of the
+// seeds of random numbers may block executions in users' stores. Such a change fails here first.
 //
-// testdata/v1, v2, … are generations. What was recorded is never changed and never removed: it
-// stands for what users have in their stores. The sums beside the files notice it if somebody does.
+// testdata/v1, v2, … are generations. Recorded files are never changed and never removed: they
+// stand for the histories in users' stores. The sums beside the files detect a change.
 //
 // To add something (a new kind of event, a new call of the SDK):
 //
-//  1. Add a workflow, or a branch behind ctx.Version, to workflows_test.go. Workflows that are
-//     recorded keep replaying what is recorded.
-//  2. Have the recorder in record_test.go drive it.
-//  3. After a release, begin a new generation: raise the constant. Before, the files of the last
-//     one may be recorded again.
-//  4. go test ./internal/corpus -run TestRecord -update writes the files that are missing.
+//  1. Add a workflow, or a branch behind ctx.Version, to workflows_test.go. Recorded workflows must
+//     keep replaying their histories.
+//  2. Let the recorder in record_test.go drive it.
+//  3. After a release, begin a new generation: raise the constant. Before a release, the files of
+//     the last generation may be recorded again.
+//  4. go test ./internal/corpus -run TestRecord -update writes the missing files.
 //
-// A kind of event that no recorded history has fails the test, too.
+// The test also fails for a kind of event that no recorded history has.
 package corpus

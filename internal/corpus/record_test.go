@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "record the histories that are missing")
 // generation is the one that is recorded now.
 const generation = "v1"
 
-// fragile is whether a step of repaired fails.
+// fragile says whether a step of repaired fails.
 var fragile atomic.Bool
 
 // recorder drives workflows and writes their histories.
@@ -32,7 +32,7 @@ type recorder struct {
 	c   perdure.Client
 }
 
-// TestRecord records what is missing; without -update it does nothing.
+// TestRecord records the missing histories; without -update it does nothing.
 func TestRecord(t *testing.T) { //nolint:paralleltest // it changes fragile
 	if !*update {
 		t.Skip("records only with -update")
@@ -239,7 +239,7 @@ func (r *recorder) purses() {
 	r.write("holder", h)
 }
 
-// sums are the names and SHA-256 sums of the files of a generation.
+// sums returns the names and SHA-256 sums of the files of a generation.
 func sums(t *testing.T, generation string) []byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", generation, "*.jsonl"))

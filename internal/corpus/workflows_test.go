@@ -36,7 +36,7 @@ func do(ctx perdure.WorkflowCtx, name string, opts ...perdure.CallOption) (strin
 	return perdure.Do(ctx, name, func(context.Context) (string, error) { return name, nil }, opts...)
 }
 
-// steps: inline steps of all outcomes, in one line, in a loop and side by side.
+// steps: inline steps of all outcomes, in sequence, in a loop and in parallel.
 var steps = perdure.NewWorkflow("steps", func(ctx perdure.WorkflowCtx, n int) (string, error) {
 	first, err := record.Run(ctx, draw(ctx))
 	if err != nil {
@@ -83,7 +83,7 @@ var steps = perdure.NewWorkflow("steps", func(ctx perdure.WorkflowCtx, n int) (s
 	return fmt.Sprint(first, hopeless, twos, last), err
 })
 
-// timers: sleeps, deadlines, and what is given up.
+// timers: sleeps, deadlines, and withdrawn ones.
 var timers = perdure.NewWorkflow("timers", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 	if err := ctx.Sleep(2 * time.Millisecond); err != nil {
 		return "", err
@@ -248,8 +248,8 @@ var (
 	shop  = perdure.DeclareWorkflow[int, string]("shop", perdure.Pinned())
 )
 
-// runShop serves updates over two runs, shows a total, and tells somebody that is there and
-// somebody that is not.
+// runShop serves updates over two runs, shows a total, and signals one execution that exists and
+// one that does not.
 func runShop(ctx perdure.WorkflowCtx, round int) (string, error) {
 	sum, _ := total.Get(ctx)
 	add.Handle(ctx, func(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -314,7 +314,7 @@ func (*till) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	return perdure.Actions{perdure.CancelAction("late"), tills.Complete(v)}
 }
 
-// posted is an activity of a queue. snoozed is whether it has asked to be tried again later.
+// posted is an activity of a queue. snoozed says whether it has asked to be tried again later.
 var (
 	snoozed atomic.Bool
 	posted  = perdure.NewActivity("posted", func(ctx context.Context, in string) (string, error) {
@@ -330,8 +330,8 @@ var (
 	}, perdure.OnQueue("post"), perdure.Constant(5, time.Millisecond))
 )
 
-// post: activities that a queue carries, with all that may become of them; the last one waits where
-// nobody serves.
+// post: activities of a queue, with all possible outcomes; the last one waits in a queue without a
+// worker.
 var post = perdure.NewWorkflow("post", func(ctx perdure.WorkflowCtx, word string) (string, error) {
 	first, err := posted.Run(ctx, word)
 	if err != nil {
@@ -363,8 +363,8 @@ var (
 	ring  = perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
 )
 
-// purchase: entities and services that are called, with and without waiting, and locked, once in
-// vain.
+// purchase: calls of entities and services, with and without waiting, and locks, one of which is
+// refused.
 var purchase = perdure.NewWorkflow("purchase", func(ctx perdure.WorkflowCtx, cents int) (string, error) {
 	_, err := put.Call(ctx, "buyer", cents)
 	if err != nil {
@@ -420,7 +420,7 @@ var holder = perdure.NewWorkflow("holder", func(ctx perdure.WorkflowCtx, key str
 	})
 })
 
-// definitions are all of them.
+// definitions returns all definitions.
 func definitions() perdure.Group {
 	return perdure.Group{
 		record, double, steps, timers, messages, family, leaf, canceled, versions, relay.Bind(runRelay), repaired, shop.Bind(runShop), tills, posted, post,

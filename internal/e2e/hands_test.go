@@ -196,7 +196,7 @@ func (o *office) dead(key string) (dead []api.DeadTask) {
 func wantNotOwned(t *testing.T, what string, err error) {
 	t.Helper()
 	if !fault.Is(err, fault.NotOwned) {
-		t.Errorf("%s: %v, want that the claim is not held any more", what, err)
+		t.Errorf("%s: %v, want that the claim is no longer held", what, err)
 	}
 }
 

@@ -19,40 +19,40 @@ type Type struct {
 
 // Handler is the code of an operation, a view or an RPC.
 type Handler struct {
-	// View has it get the state and leave it as it is, whatever it does to its copy.
+	// View passes a copy of the state to the code. Changes of the copy are dropped.
 	View bool
-	// Limit is how long a call may take; no limit when it is zero. Its context ends then, and a
-	// little later the worker leaves it alone.
+	// Limit is how long a call may take; zero for no limit. Then the context of the call ends. If
+	// the code does not return a little later, the worker abandons the call.
 	Limit time.Duration
-	// Run makes a call. The state is what State.New or State.Decode have returned, for the code to
-	// change; nil for services. What it returns has its stored form.
+	// Run makes a call. state is the value that State.New or State.Decode returned, for the code to
+	// change; nil for services. The returned payload has its stored form.
 	Run func(c *Call, state any) (model.Payload, error)
 }
 
-// State is how the state of an entity is read and written.
+// State says how the state of an entity is read and written.
 type State struct {
-	// New is the state of an entity that does not exist.
+	// New returns the state of an entity that does not exist yet.
 	New func() any
-	// Open undoes Seal; it fails when that is impossible for good.
+	// Open reverses Seal. It fails if that is impossible, now and later.
 	Open func(ctx context.Context, p model.Payload) (model.Payload, error)
-	// Decode and Encode are the inverse of each other. The same state has the same encoding.
+	// Decode and Encode are the inverse of each other. Equal states have equal encodings.
 	Decode func(plain model.Payload) (any, error)
 	Encode func(state any) (model.Payload, error)
-	// Seal gives an encoded state its stored form. It may take its time: what was done is not
-	// thrown away because a store of blobs is away.
+	// Seal gives an encoded state its stored form. It may take long: it keeps trying while a blob
+	// store is unavailable, so that the results of the calls are not lost.
 	Seal func(ctx context.Context, plain model.Payload) (model.Payload, error)
 }
 
 // MaxMessages is how many messages one call may send.
 const MaxMessages = 10_000
 
-// Call is a call while its code runs. It is safe for concurrent use, and of no use once the code
+// Call is a call whose code runs. It is safe for concurrent use. It has no effect after the code
 // has returned.
 type Call struct {
 	model.OperationCall
 
 	Entity model.Address
-	// Exists tells whether the entity had a state before the call.
+	// Exists says whether the entity had a state before the call.
 	Exists bool
 
 	ctx context.Context //nolint:containedctx // it is the unit of work
@@ -63,18 +63,18 @@ type Call struct {
 	over     bool
 }
 
-// Context ends when the worker does not wait for the call any more, and when the call has reached
-// its limit.
+// Context ends when the worker no longer waits for the call, and when the call has reached its
+// limit.
 func (c *Call) Context() context.Context { return c.ctx }
 
-// Delete has the entity exist no more when the call succeeds.
+// Delete removes the entity if the call succeeds.
 func (c *Call) Delete() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deleted = !c.over
 }
 
-// Send has a message leave when the call succeeds.
+// Send sends a message if the call succeeds.
 func (c *Call) Send(m model.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,17 +91,17 @@ func (c *Call) Send(m model.Message) error {
 	return nil
 }
 
-// unmade is an error of a handler that has not begun with its call.
+// unmade is the error of a handler that could not begin its call.
 type unmade struct{ error }
 
-// Unmade marks the error of a call that the code of this build cannot make, such as one whose input
-// it cannot read. A call that nobody waits for is kept as a dead letter then.
+// Unmade marks the error of a call that the code of this build cannot make, for example because it
+// cannot read the input. A one-way call is then kept as a dead letter.
 func Unmade(err error) error { return unmade{err} }
 
-// Unwrap gives errors.As the error.
+// Unwrap returns the error for errors.As.
 func (u unmade) Unwrap() error { return u.error }
 
-// end takes what the call has done; from then on it does nothing any more.
+// end closes the call and returns what it has done. Later sends and deletes have no effect.
 func (c *Call) end() (messages []model.Message, deleted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,24 +14,24 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// handover is Operations while their calls are made.
+// handover is a set of Operations while their calls are made.
 type handover struct {
 	o    *model.Operations
 	code Type
-	name string          // of the entity or service, for people
+	name string          // of the entity or service, for errors
 	ctx  context.Context //nolint:containedctx // it is the unit of work
-	stop func() bool     // reports whether no further call is to be made
+	stop func() bool     // reports whether to make no further call
 	time limits
-	// freed tells that it has no slot although its code runs, and gone that the code has returned
-	// after it was left alone; see Worker.leave.
+	// freed says that the hand-over has given up its slot although its code runs. gone says that
+	// the code has returned after it was abandoned. See Worker.leave.
 	freed, gone bool
 
 	results []model.OperationResult
 	sent    int           // messages of the calls so far
 	was     model.Payload // the state that was handed over, encoded
-	plain   model.Payload // the one that the last success has left; meaningless unless exists
+	plain   model.Payload // the state that the last success has left; meaningless unless exists
 	exists  bool
-	state   any // the same, decoded, for the next call; nil when it has to be decoded first
+	state   any // the same, decoded, for the next call; nil when it must be decoded first
 }
 
 // run makes the calls.
@@ -41,14 +41,14 @@ func (h *handover) run() {
 	}
 
 	if f := h.open(); f != nil {
-		if h.ctx.Err() == nil { // else it is not known whether the state can be read
+		if h.ctx.Err() == nil { // otherwise it is unknown whether the state can be read
 			h.results = allUnmade(h.o, f)
 		}
 		return
 	}
 
 	for i := range h.o.Calls {
-		// One commit carries at most about MaxMessages messages; the engine hands the other calls
+		// One commit carries at most about MaxMessages messages. The engine hands the other calls
 		// over again.
 		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.exceeded()) {
 			return
@@ -61,24 +61,23 @@ func (h *handover) run() {
 	}
 }
 
-// interrupted answers the call whose code has ended its goroutine. Those behind it have not been
-// made.
-func (h *handover) interrupted() {
+// answerInterrupted answers the call whose code has ended its goroutine. The calls behind it were
+// not made.
+func (h *handover) answerInterrupted() {
 	if c, ok := h.time.end(); ok && c != nil {
 		c.end()
 		h.results = append(h.results, model.OperationResult{Failure: replay.ExitFailure(c.Name + " of " + h.name)})
 	}
 }
 
-// allUnmade answers every call with a failure, for a reason that has nothing to do with what they
-// ask for.
+// allUnmade answers every call with a failure that has nothing to do with the calls themselves.
 func allUnmade(o *model.Operations, f *model.Failure) []model.OperationResult {
 	return slices.Repeat([]model.OperationResult{{Failure: f, Unmade: true}}, len(o.Calls))
 }
 
-// caught makes a failure of a panic in code of users: handlers, what they encode, and payload
+// catchPanic turns a panic in user code into a failure: handlers, encoders of values, and payload
 // settings.
-func caught(f **model.Failure) {
+func catchPanic(f **model.Failure) {
 	if v := recover(); v != nil {
 		*f = replay.PanicFailure(v)
 	}
@@ -86,19 +85,19 @@ func caught(f **model.Failure) {
 
 // open reads the state that was handed over.
 func (h *handover) open() (f *model.Failure) {
-	defer caught(&f)
+	defer catchPanic(&f)
 	if h.code.State == nil || !h.o.Exists {
 		return nil
 	}
 	plain, err := h.code.State.Open(h.ctx, h.o.State)
 	if err != nil {
-		return h.corrupt(err)
+		return h.corruptFailure(err)
 	}
 	h.was, h.plain = plain, plain
 	return h.load()
 }
 
-// load makes the state that the next call gets, unless it is there.
+// load decodes the state for the next call, unless it is decoded already.
 func (h *handover) load() *model.Failure {
 	switch {
 	case h.code.State == nil || h.state != nil:
@@ -107,24 +106,24 @@ func (h *handover) load() *model.Failure {
 	default:
 		state, err := h.code.State.Decode(h.plain)
 		if err != nil {
-			return h.corrupt(err)
+			return h.corruptFailure(err)
 		}
 		h.state = state
 	}
 	return nil
 }
 
-// corrupt says that a state cannot be read.
-func (h *handover) corrupt(err error) *model.Failure {
-	return replay.FailureOf(fault.New(fault.Corrupt, "the state of %s/%s cannot be read by this build, so nothing of it is changed: %w", h.name, h.o.Entity.Key, err))
+// corruptFailure returns the failure for a state that cannot be read.
+func (h *handover) corruptFailure(err error) *model.Failure {
+	return replay.FailureOf(fault.New(fault.Corrupt, "the state of %s/%s cannot be read by this build, so it is not changed: %w", h.name, h.o.Entity.Key, err))
 }
 
-// call makes one call. It reports false when the call was left alone meanwhile: from then on the
-// hand-over belongs to the one that reports it.
+// call makes one call. It reports false when the call was abandoned: from then on the goroutine
+// that reports it owns the hand-over.
 func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	handler, known := h.code.Calls[oc.Name]
 	if !known {
-		f := replay.FailureOf(fault.New(fault.NotFound, "%s has no %q in this build: it has %s", h.name, oc.Name, listed(h.code.Calls)))
+		f := replay.FailureOf(fault.New(fault.NotFound, "%s has no %q in this build: it has %s", h.name, oc.Name, listNames(h.code.Calls)))
 		return model.OperationResult{Failure: f, Unmade: true}, true
 	}
 
@@ -137,13 +136,13 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	messages, deleted := c.end()
 
 	if f != nil {
-		h.state = nil // whatever the call has made of it
+		h.state = nil // drop what the call has done to it
 		return model.OperationResult{Failure: f, Unmade: !made}, true
 	}
 
 	switch {
 	case handler.View:
-		h.state = nil // its copy
+		h.state = nil // drop its copy
 	case deleted:
 		h.state, h.exists = nil, false
 	default:
@@ -154,10 +153,10 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	return model.OperationResult{Output: out, Messages: messages}, true
 }
 
-// attempt runs the code of a call, and encodes the state that it has left. It reports with made
-// whether this build could make the call.
+// attempt runs the code of a call, and encodes the state that it has left. made says whether this
+// build could make the call.
 func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, made bool, f *model.Failure) {
-	defer caught(&f)
+	defer catchPanic(&f)
 	if f = h.load(); f != nil {
 		return out, left, false, f
 	}
@@ -166,37 +165,40 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, m
 	if err == nil && h.code.State != nil && !handler.View {
 		left, err = h.code.State.Encode(h.state)
 	}
-	if err != nil && context.Cause(c.ctx) == errLimit && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) { //nolint:errorlint // it is not wrapped
-		return out, left, true, h.late(c, handler.Limit)
+	if err != nil && context.Cause(c.ctx) == errLimit { //nolint:errorlint // it is not wrapped
+		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+			return out, left, true, h.lateFailure(c, handler.Limit)
+		}
 	}
 
+	// Read the error here, where a panic is caught: its methods are user code.
 	if err != nil {
 		_, not := errors.AsType[unmade](err)
 		made = !not
-		f = replay.FailureOf(err) // here, because errors are code of users that may panic as well
+		f = replay.FailureOf(err)
 	}
 
 	return out, left, made, f
 }
 
-// late says that a call has taken longer than it may.
-func (h *handover) late(c *Call, limit time.Duration) *model.Failure {
+// lateFailure returns the failure for a call that has exceeded its limit.
+func (h *handover) lateFailure(c *Call, limit time.Duration) *model.Failure {
 	left := "and has changed nothing"
 	if h.code.State == nil {
-		left = "and may have done its work or not" // what an RPC does is not known here
+		left = "and may have done its work or not" // what an RPC has done is unknown here
 	}
 	return replay.FailureOf(fault.New(fault.Timeout, "%s of %s/%s has exceeded its time limit of %s, %s", c.Name, h.name, h.o.Entity.Key, limit, left))
 }
 
-// leave ends the hand-over while the code of a call still runs: with what the calls before it have
-// left. The code has a state of its own, decoded from that, and nobody looks at it any more.
+// leave ends the hand-over while the code of a call still runs. The calls before it keep their
+// results. The code has its own copy of the state, which is dropped.
 func (h *handover) leave(c *Call, limit time.Duration) model.Operated {
 	c.end()
-	h.results = append(h.results, model.OperationResult{Failure: h.late(c, limit)})
+	h.results = append(h.results, model.OperationResult{Failure: h.lateFailure(c, limit)})
 	return h.report()
 }
 
-// report is what came of the calls.
+// report returns the results of the calls, and the state if it has changed.
 func (h *handover) report() model.Operated {
 	r := model.Operated{Entity: h.o.Entity, Generation: h.o.Generation, Results: h.results}
 	if h.code.State == nil || h.exists == h.o.Exists && (!h.exists || same(h.plain, h.was)) {
@@ -207,9 +209,9 @@ func (h *handover) report() model.Operated {
 	switch {
 	case f == nil:
 		r.Changed, r.Exists, r.State = true, h.exists, state
-	case h.ctx.Err() != nil: // nobody waits for us: somebody else makes the calls
+	case h.ctx.Err() != nil: // the worker shuts down: the engine hands the calls out again
 		r.Results = nil
-	default: // a state that cannot be stored is not that of any of the calls
+	default: // the state cannot be stored, so all calls that led to it fail
 		for i := range r.Results {
 			if r.Results[i].Failure == nil {
 				r.Results[i] = model.OperationResult{Failure: f}
@@ -220,9 +222,9 @@ func (h *handover) report() model.Operated {
 	return r
 }
 
-// seal is the new state in its stored form.
+// seal returns the new state in its stored form.
 func (h *handover) seal() (p model.Payload, f *model.Failure) {
-	defer caught(&f)
+	defer catchPanic(&f)
 	if !h.exists {
 		return p, nil
 	}
@@ -233,16 +235,16 @@ func (h *handover) seal() (p model.Payload, f *model.Failure) {
 	return p, f
 }
 
-// same reports whether two encoded states are the same.
+// same reports whether two encoded states are equal.
 func same(a, b model.Payload) bool { return a.Encoding == b.Encoding && bytes.Equal(a.Data, b.Data) }
 
-// listed are names for people.
-func listed[V any](m map[string]V) string {
+// listNames lists names in an error.
+func listNames[V any](m map[string]V) string {
 	if len(m) == 0 {
 		return "nothing"
 	}
 	names := slices.Sorted(maps.Keys(m))
-	for i, name := range names { // as users write it
+	for i, name := range names { // as users write them
 		names[i] = strings.TrimPrefix(strings.TrimPrefix(name, model.EntityPrefix), model.ServicePrefix)
 	}
 	return strings.Join(names, ", ")

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// lateBy is for how long a call that has reached its limit may still return: its context has ended,
-// and most code notices that.
+// lateBy is how long a call that has reached its limit may still take to return. Its context has
+// ended, and most code notices that.
 const lateBy = time.Second
 
 // errLimit is why the context of a call has ended.
 var errLimit = errors.New("the call has reached its time limit")
 
-// limits watches the time of the calls of a hand-over, which are made one after the other: one
-// timer and one context for all of them. Once a call has exceeded its limit no further one is made
-// in this hand-over. When its code does not return, the hand-over is left to the watcher, and the
+// limits watches the time of the calls of a hand-over, which are made one after the other. It has
+// one timer and one context for all of them. After a call has exceeded its limit, the hand-over
+// makes no further call. If its code does not return, the watcher owns the hand-over, and the
 // goroutine of the code must not touch it again.
 type limits struct {
-	// abandon is called, on a goroutine of its own, when the code of a call does not return.
+	// abandon is called, on its own goroutine, when the code of a call does not return.
 	abandon func(c *Call, limit time.Duration)
 
 	mu      sync.Mutex
-	current *Call // whose code runs
+	current *Call // the call whose code runs
 	limit   time.Duration
-	due     time.Time // when the current call is to be looked at
+	due     time.Time // when to look at the current call
 	late    bool      // its context has ended
-	left    bool      // it was left alone: the hand-over belongs to abandon
+	left    bool      // it was abandoned: abandon owns the hand-over
 	timer   *time.Timer
-	ctx     context.Context //nolint:containedctx // that of the calls
+	ctx     context.Context //nolint:containedctx // context of the calls
 	cancel  context.CancelCauseFunc
 }
 
@@ -51,7 +51,7 @@ func (l *limits) begin(parent context.Context, c *Call, limit time.Duration) con
 	return l.ctx
 }
 
-// end notes that the code has returned. It reports false when the call was left alone.
+// end notes that the code has returned. It reports false when the call was abandoned.
 func (l *limits) end() (c *Call, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,26 +69,26 @@ func (l *limits) exceeded() bool {
 	return l.late
 }
 
-// running reports whether the code of a call runs, and whether it was left alone.
+// running reports whether the code of a call runs, and whether the call was abandoned.
 func (l *limits) running() (running, left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current != nil, l.left
 }
 
-// release frees what the context of the calls holds.
+// release frees the resources of the context.
 func (l *limits) release() {
 	if l.cancel != nil {
 		l.cancel(nil)
 	}
 }
 
-// look is called when the timer fires: it ends the context of the call, and leaves the call alone
-// when that was not enough.
+// look runs when the timer fires. It ends the context of the call. If the code still does not
+// return, the next look abandons the call.
 func (l *limits) look() {
 	l.mu.Lock()
 	c, limit := l.current, l.limit
-	// the call has returned; another one may have begun, and has set the timer
+	// The call has returned. If another one has begun, it has set the timer.
 	if c == nil || time.Now().Before(l.due) {
 		l.mu.Unlock()
 		return

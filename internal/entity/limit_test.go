@@ -14,9 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// limited are counters with operations that take their time: one that notices the end of its
-// context, and one that does not return before it is released and then does everything that it must
-// not.
+// limited returns counters with slow operations: one that notices the end of its context, and one
+// that does not return before the test releases it and then does everything that it must not.
 func limited(release <-chan struct{}, over chan<- error) entity.Type {
 	const limit = time.Minute
 	slow := func(run func(c *entity.Call, s *count) (model.Payload, error)) entity.Handler {
@@ -53,8 +52,8 @@ func limited(release <-chan struct{}, over chan<- error) entity.Type {
 	return t
 }
 
-// A call that exceeds its limit fails with a kind of its own and changes nothing; what was made
-// before it counts, and what comes behind it is made by the next hand-over.
+// A call that exceeds its limit fails with its own kind and changes nothing. Calls before it count,
+// and the next hand-over makes the calls behind it.
 func TestTimeLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -98,7 +97,7 @@ func TestTimeLimit(t *testing.T) {
 					t.Error(diff)
 				}
 
-				// The slot is free, and what the code does when it goes on reaches nobody.
+				// The slot is free, and what the abandoned code does later has no effect.
 				w.Operate(operations(`sealed {"N":2}`, "add"))
 				<-s.arrived
 				if got := string(s.taken()[1].State.Data); got != `sealed {"N":3,"Passed":{"add":true}}` {
@@ -122,8 +121,8 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// Code that does not return has no slot, but no more of it than there are slots: then the worker
-// waits for it.
+// Code that does not return has no slot. But there may be only as many such calls as slots: then
+// the worker waits for them.
 func TestRunawaysAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,8 +151,8 @@ func TestRunawaysAreBounded(t *testing.T) {
 	})
 }
 
-// The engine does not know what the code of a service has done, and does not say that it has done
-// nothing.
+// The engine does not know what the code of a service has done, so it does not claim that nothing
+// was done.
 func TestTimeLimitOfAService(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

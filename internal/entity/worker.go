@@ -13,15 +13,15 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Config is what a worker works with. The zero value of each optional field is its default.
+// Config configures a worker. Optional fields that are zero have their defaults.
 type Config struct {
-	// Types are the entities and services, by their type: with its prefix.
+	// Types are the entities and services by type, including the prefix.
 	Types map[string]Type
-	// Slots is how many hand-overs run at once. Default 128.
+	// Slots is how many hand-overs run at once. The default is 128.
 	Slots int
-	// Logger hears what an operator should know. Default: nobody.
+	// Logger receives warnings for operators. By default the worker does not log.
 	Logger *slog.Logger
-	// Base is the root of the contexts of all calls; context.Background() by default.
+	// Base is the root of the contexts of all calls. The default is context.Background().
 	Base context.Context //nolint:containedctx // it is one
 }
 
@@ -30,20 +30,20 @@ type Worker struct {
 	cfg Config
 	log *slog.Logger
 
-	ctx    context.Context //nolint:containedctx // ends when nobody waits for calls any more
+	ctx    context.Context //nolint:containedctx // ends when the worker no longer waits for calls
 	stop   context.CancelFunc
 	joined chan struct{} // closed by Serve
 
 	mu       sync.Mutex
 	session  api.EntitySession
-	line     []*model.Operations // that wait for a slot
-	busy     int                 // slots that are taken
+	line     []*model.Operations // hand-overs that wait for a slot
+	busy     int                 // slots that are in use
 	runaway  int                 // hand-overs without a slot whose code has not returned, see leave
 	draining bool
-	idle     chan struct{} // closed when nothing is busy, once it drains; nil before
+	idle     chan struct{} // closed when no slot is in use, while draining; nil before
 }
 
-// New makes a worker. It can be handed calls at once; what it reports waits for Serve.
+// New returns a worker. It accepts calls at once, and holds back its reports until Serve.
 func New(cfg Config) *Worker {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 128
@@ -59,7 +59,7 @@ func New(cfg Config) *Worker {
 	return w
 }
 
-// Serve gives the worker the session to report to.
+// Serve gives the worker the session that receives its reports.
 func (w *Worker) Serve(s api.EntitySession) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,11 +67,11 @@ func (w *Worker) Serve(s api.EntitySession) {
 	close(w.joined)
 }
 
-// Operate takes calls of one entity.
+// Operate accepts calls of one entity.
 func (w *Worker) Operate(o model.Operations) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.busy == w.cfg.Slots && !w.draining { // one that drains only gives back
+	if w.busy == w.cfg.Slots && !w.draining { // a draining worker only gives back
 		w.line = append(w.line, &o)
 		return
 	}
@@ -84,36 +84,37 @@ func (w *Worker) start(o *model.Operations) {
 	go w.execute(o)
 }
 
-// execute makes the calls of a hand-over, whatever their code does, and reports them.
+// execute makes the calls of a hand-over and reports them, whatever their code does.
 func (w *Worker) execute(o *model.Operations) {
 	name := strings.TrimPrefix(strings.TrimPrefix(o.Entity.Type, model.EntityPrefix), model.ServicePrefix)
 	code, known := w.cfg.Types[o.Entity.Type]
 	r := model.Operated{Entity: o.Entity, Generation: o.Generation, Results: allUnmade(o, replay.ExitFailure("what reads and writes the state of "+name))}
 
+	// The deferred functions report even when a handler ends its goroutine.
 	var h *handover
 	defer func() {
 		if h != nil {
 			h.time.release()
 			if _, left := h.time.running(); left {
-				w.returned(h)
+				w.noteReturned(h)
 				return
 			}
 		}
-		w.finished(r)
+		w.finish(r)
 	}()
 
 	if !known {
-		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", name, listed(w.cfg.Types))))
+		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", name, listNames(w.cfg.Types))))
 		return
 	}
 
-	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.closes, exists: o.Exists}
+	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.isDraining, exists: o.Exists}
 	h.time.abandon = func(c *Call, limit time.Duration) { w.leave(h, c, limit) }
 	returned := false
 	defer func() {
 		// a handler has ended its goroutine
 		if running, left := h.time.running(); !returned && running && !left {
-			h.interrupted()
+			h.answerInterrupted()
 			r = h.report()
 		}
 	}()
@@ -127,9 +128,9 @@ func (w *Worker) execute(o *model.Operations) {
 }
 
 // leave reports a hand-over whose code does not return, so that the calls behind it are made. The
-// code has its slot no longer, unless there are as many of its kind as slots.
+// code loses its slot, unless there are already as many such hand-overs as slots.
 func (w *Worker) leave(h *handover, c *Call, limit time.Duration) {
-	w.log.Warn("a call ignores its time limit; it is left alone, and what it does is dropped", "entity", h.o.Entity.String(), "call", c.Name, "limit", limit)
+	w.log.Warn("a call ignores its time limit; the worker abandons it and drops its result", "entity", h.o.Entity.String(), "call", c.Name, "limit", limit)
 	w.report(h.leave(c, limit))
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -140,8 +141,8 @@ func (w *Worker) leave(h *handover, c *Call, limit time.Duration) {
 	}
 }
 
-// returned is called when the code of a call has returned that was left alone.
-func (w *Worker) returned(h *handover) {
+// noteReturned notes that the code of an abandoned call has returned.
+func (w *Worker) noteReturned(h *handover) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h.gone = true
@@ -152,22 +153,22 @@ func (w *Worker) returned(h *handover) {
 	}
 }
 
-// closes reports whether no further calls are to be made here.
-func (w *Worker) closes() bool {
+// isDraining reports whether the worker makes no further calls.
+func (w *Worker) isDraining() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.draining
 }
 
-// finished hands the report of a hand-over in and frees its slot.
-func (w *Worker) finished(r model.Operated) {
+// finish sends the report of a hand-over and frees its slot.
+func (w *Worker) finish(r model.Operated) {
 	w.report(r)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.free()
 }
 
-// report hands a report in.
+// report sends a report, as soon as there is a session.
 func (w *Worker) report(r model.Operated) {
 	select {
 	case <-w.joined:
@@ -190,7 +191,7 @@ func (w *Worker) free() {
 	w.rest()
 }
 
-// rest tells whoever waits for it that nothing is busy.
+// rest wakes Close when no slot is in use.
 func (w *Worker) rest() {
 	if w.idle != nil && w.busy == 0 {
 		close(w.idle)
@@ -198,8 +199,8 @@ func (w *Worker) rest() {
 	}
 }
 
-// Close lets the calls that are being made come to an end until ctx ends, has somebody else make
-// those that have not begun, and leaves the session. The error tells that calls were left alone:
+// Close waits until the running calls end, or ctx does. It gives back calls that have not begun, so
+// that another worker makes them, and leaves the session. An error says that calls were abandoned:
 // they are made again, and their code may still run.
 func (w *Worker) Close(ctx context.Context) error {
 	w.mu.Lock()
@@ -227,6 +228,6 @@ func (w *Worker) Close(ctx context.Context) error {
 	case <-idle:
 		return err
 	case <-ctx.Done():
-		return fault.New(fault.Timeout, "calls of %d entities have not returned; others make them again", left)
+		return fault.New(fault.Timeout, "calls of %d entities have not returned; other workers make them again", left)
 	}
 }

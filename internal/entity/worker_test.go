@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// session takes reports.
+// session receives reports.
 type session struct {
 	mu      sync.Mutex
 	reports []model.Operated
@@ -59,13 +59,13 @@ type count struct {
 	Passed map[string]bool `json:",omitempty"`
 }
 
-// mute is an error that cannot be asked what it says.
+// mute is an error that panics when it is asked for its text.
 type mute struct{ text *string }
 
 func (m mute) Error() string { return *m.text }
 
-// counters are entities whose operations do what their names say. Each operation changes the state
-// and sends a message first, so that a failure has something to undo.
+// counters returns entities whose operations do what their names say. Each operation changes the
+// state and sends a message first, so that a failure has something to undo.
 func counters(more map[string]entity.Handler) entity.Type {
 	op := func(then func(c *entity.Call, s *count) error) entity.Handler {
 		return entity.Handler{Run: func(c *entity.Call, state any) (model.Payload, error) {
@@ -149,7 +149,7 @@ func operations(state string, names ...string) model.Operations {
 	return o
 }
 
-// made is the report of a hand-over to a worker of its own.
+// made returns the report of a hand-over to a new worker.
 func made(t *testing.T, code entity.Type, o model.Operations) model.Operated {
 	t.Helper()
 	w, s := entity.New(entity.Config{Types: map[string]entity.Type{one.Type: code}}), newSession()
@@ -174,7 +174,7 @@ func made(t *testing.T, code entity.Type, o model.Operations) model.Operated {
 	return r
 }
 
-// text is a report for people: what came of each call, and the state.
+// text describes a report: the result of each call, and the state.
 func text(r *model.Operated) (lines []string) {
 	for _, res := range r.Results {
 		line := string(res.Output.Data)
@@ -194,6 +194,7 @@ func text(r *model.Operated) (lines []string) {
 
 func TestCallsAreTransactions(t *testing.T) {
 	t.Parallel()
+
 	const two = `sealed {"N":2}`
 	for name, c := range map[string]struct {
 		state string
@@ -221,10 +222,10 @@ func TestCallsAreTransactions(t *testing.T) {
 			`not_found counter has no "multiply" in this build: it has add, bad, delete, exists, exit, fail, look, mute, panic`, "3 +3", `state true sealed {"N":3,"Passed":{"add":true}}`,
 		}},
 		"unreadable state": {`sealed "`, []string{"add", "look"}, []string{
-			"corrupt the state of counter/one cannot be read by this build, so nothing of it is changed: unexpected end of JSON input",
-			"corrupt the state of counter/one cannot be read by this build, so nothing of it is changed: unexpected end of JSON input",
+			"corrupt the state of counter/one cannot be read by this build, so it is not changed: unexpected end of JSON input",
+			"corrupt the state of counter/one cannot be read by this build, so it is not changed: unexpected end of JSON input",
 		}},
-		"unopenable state": {"open", []string{"add"}, []string{"corrupt the state of counter/one cannot be read by this build, so nothing of it is changed: not sealed"}},
+		"unopenable state": {"open", []string{"add"}, []string{"corrupt the state of counter/one cannot be read by this build, so it is not changed: not sealed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -271,7 +272,7 @@ func TestServicesHaveNoState(t *testing.T) {
 	}
 }
 
-// A state that cannot get its stored form is the state of none of the calls.
+// If a state cannot get its stored form, no call has led to it.
 func TestUnsealableState(t *testing.T) {
 	t.Parallel()
 	code := counters(nil)
@@ -292,7 +293,7 @@ func TestMessagesCarryTheTrace(t *testing.T) {
 	}
 }
 
-// A call that has returned sends and deletes nothing any more.
+// A call that has returned no longer sends or deletes.
 func TestCallIsOver(t *testing.T) {
 	t.Parallel()
 	var kept *entity.Call
@@ -324,7 +325,7 @@ func TestCallSendsNotForEver(t *testing.T) {
 	}
 }
 
-// gate is an operation that returns when it is let go.
+// gate returns an operation that returns when the test opens it.
 func gate() (h entity.Handler, begun chan string, open chan struct{}) {
 	begun, open = make(chan string, 100), make(chan struct{})
 	return entity.Handler{Run: func(c *entity.Call, _ any) (model.Payload, error) {
@@ -368,7 +369,7 @@ func TestHandOversWaitInLine(t *testing.T) {
 	})
 }
 
-// What a worker that closes has not begun is not made: it is in the report, without a result.
+// Calls that a closing worker has not begun are not made: they are in the report, without a result.
 func TestCloseGivesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -402,7 +403,7 @@ func TestCloseGivesBack(t *testing.T) {
 	})
 }
 
-// Close does not wait for ever for code that does not return.
+// Close does not wait without end for code that does not return.
 func TestCloseGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -420,7 +421,7 @@ func TestCloseGivesUp(t *testing.T) {
 	})
 }
 
-// Calls that come before the session does are made, and reported when it is there.
+// Calls that arrive before the session are made, and reported when the session is there.
 func TestCallsBeforeServe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,10 +1,9 @@
 // Package fault classifies errors by what the caller can do about them.
 //
-// An error that leaves a package of ours carries one Kind. Layers add where it
-// happened with fmt.Errorf("…: %w", err), which keeps the kind; doors translate
-// the kind to a gRPC code, an HTTP status or an exit code in one table each.
-// The text is a lower-case sentence that names the thing; a Hint tells a human
-// what to do next.
+// An error that leaves one of our packages carries one Kind. Callers add where it happened with
+// fmt.Errorf("…: %w", err), which keeps the kind. Each API translates kinds to gRPC codes, HTTP
+// statuses or exit codes in one table. The text is a lower-case sentence that names the object. A
+// Hint tells a person what to do next.
 package fault
 
 import (
@@ -27,13 +26,13 @@ const (
 	Denied               // authenticated, but not allowed
 	Unauthenticated      // no valid credential
 	Exhausted            // a bound is reached; try later
-	Unavailable          // the store or the owner is away; try again
+	Unavailable          // the store or the owner cannot be reached; try again
 	Canceled             // the caller or an operator gave up
 	Timeout              // a deadline passed
-	Blocked              // the execution cannot continue until someone changes something
+	Blocked              // the execution cannot continue until an operator changes something
 	Corrupt              // stored data cannot be understood
-	Internal             // a broken promise of ours
-	NotOwned             // the claim is somebody else's by now, or over
+	Internal             // a bug of ours
+	NotOwned             // another worker has the claim by now, or it is over
 	WrongType            // a value does not fit the type that the code reads it as
 )
 
@@ -42,7 +41,7 @@ var kindNames = [...]string{
 	"exhausted", "unavailable", "canceled", "timeout", "blocked", "corrupt", "internal", "not_owned", "wrong_type",
 }
 
-// String is the name of the kind on the wire and in logs.
+// String returns the name of the kind on the wire and in logs.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -63,12 +62,12 @@ func ParseKind(s string) Kind {
 // Error is a classified error.
 type Error struct {
 	Kind  Kind
-	Text  string // lower case, says the operation and the thing
-	Hint  string // what a human can do next; may be empty
+	Text  string // lower case, names the operation and the object
+	Hint  string // what a person can do next; may be empty
 	Cause error  // may be nil
 }
 
-// Error is the text, the cause and the hint as one sentence.
+// Error returns the text, the cause and the hint as one sentence.
 func (e *Error) Error() string {
 	s := e.Text
 	if e.Cause != nil {
@@ -82,7 +81,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap gives errors.Is and errors.As the cause.
+// Unwrap returns the cause for errors.Is and errors.As.
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Is matches a Sentinel of the error's kind.
@@ -91,19 +90,19 @@ func (e *Error) Is(target error) bool {
 	return ok && slices.Contains(s.kinds, e.Kind)
 }
 
-// Sentinel stands for errors of some kinds in errors.Is, for users to whom kinds are not shown.
+// Sentinel matches errors of some kinds in errors.Is. It is for users, who do not see kinds.
 type Sentinel struct {
 	text  string
 	kinds []Kind
 }
 
-// NewSentinel makes a Sentinel.
+// NewSentinel returns a Sentinel.
 func NewSentinel(text string, kinds ...Kind) error { return &Sentinel{text, kinds} }
 
-// Error is the text of the sentinel.
+// Error returns the text of the sentinel.
 func (s *Sentinel) Error() string { return s.text }
 
-// New makes an error of a kind. A %w verb in the format becomes the cause.
+// New returns an error of a kind. A %w verb in the format becomes the cause.
 func New(k Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	if cause := errors.Unwrap(err); cause != nil {
@@ -118,14 +117,14 @@ type hidden struct{ error }
 func (hidden) Error() string   { return "" }
 func (h hidden) Unwrap() error { return h.error }
 
-// WithHint returns a copy of err that tells a human what to do next. An
-// unclassified error becomes Internal.
+// WithHint returns a copy of err that tells a person what to do next. An unclassified error becomes
+// Internal.
 func WithHint(err error, format string, args ...any) error {
 	return &Error{Kind: KindOf(err), Text: err.Error(), Cause: hidden{err}, Hint: fmt.Sprintf(format, args...)}
 }
 
-// KindOf is the kind of the outermost classified error in the chain. Context errors
-// have a kind of their own; anything else is Internal. KindOf(nil) is Unclassified.
+// KindOf returns the kind of the outermost classified error in the chain. Context errors have their
+// own kinds; anything else is Internal. KindOf(nil) is Unclassified.
 func KindOf(err error) Kind {
 	if err == nil {
 		return Unclassified

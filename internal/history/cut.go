@@ -10,78 +10,79 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Mode is what a past is made for.
+// Mode is what a past is cut for.
 type Mode uint8
 
 // Modes.
 const (
-	// Fork begins another execution with a copy of the past. The source is not touched: what it
-	// waits for, the fork waits for too.
+	// Fork begins another execution with a copy of the past. The source does not change. The fork
+	// waits for the same things as the source.
 	Fork Mode = iota + 1
-	// Retry goes on under the same key before the last failed step, with the idempotency keys that
-	// it had.
+	// Retry continues under the same key before the last failed step, with the same idempotency
+	// keys.
 	Retry
-	// Reset goes on under the same key from a place that the caller names, with keys of its own.
+	// Reset continues under the same key from a place that the caller names, with new idempotency
+	// keys.
 	Reset
-	// Import goes on here with a run of another store.
+	// Import continues a run of another store here.
 	Import
 )
 
 // Request says how a history is cut.
 //
-// Kept are the events up to a position. By default that is, for a retry, the one before the cancel
-// request or else before the last step or child that failed, and everything when there is neither;
-// for the others it is everything, or up to the step whose result is edited.
+// The cut keeps the events up to a position. By default a retry keeps everything before the cancel
+// request, or else before the last step or child that failed, or everything when there is neither.
+// The other modes keep everything, or everything up to the step whose result is edited.
 //
-// Of what is kept:
+// Among the kept events:
 //
 //   - Watchers are left out; they wait for the source.
 //   - A back-off is over: the next attempt is made at once. The failed attempts of the step that a
-//     retry is about are left out, so that it has all its attempts again.
-//   - A child whose outcome is not kept is watched again. If it is gone, or (retry, reset) did not
-//     complete, its start is left out, and the code asks for it once more. An import refuses
+//     retry repeats are left out, so that it has all its attempts again.
+//   - A child whose outcome is not kept is watched again. If it no longer exists, or (retry, reset)
+//     did not complete, its start is left out, and the code starts it again. An import refuses
 //     children that do not exist here.
-//   - A message whose answer is not kept gets the one that came later, if it did; otherwise it is
-//     left out, and the code sends it again.
-//   - A lock that the code still waits for is left out, and the code asks for it once more. Where
-//     the code has entities locked no cut is made: what goes on would not hold the locks.
-//   - Pauses are left out: what goes on is not paused.
-//   - What is left out leaves a blank, so that positions stay.
+//   - A message whose answer is not kept gets the answer from behind the cut, if there is one.
+//     Otherwise the message is left out, and the code sends it again.
+//   - A lock that the code still waits for is left out, and the code asks for it again. No cut is
+//     made where the code has entities locked, because the new run would not hold the locks.
+//   - Pauses are left out: the new run is not paused.
+//   - Each event that is left out becomes a blank, so that positions stay the same.
 //
-// Of what is not kept, retry and reset add signals and settled promises behind the cut, and a reset
-// of an open run the updates that wait: they were accepted, and must not be lost.
+// Retry and reset also add signals and settled promises from behind the cut, and a reset of an open
+// run adds the updates that wait. They were accepted, and must not be lost.
 type Request struct {
 	Mode Mode
-	// Before cuts before the first event of the step, child, call or message of that name; After
-	// behind a position, when Placed.
+	// Before cuts before the first event of the step, child, call or message of that name. After
+	// cuts behind a position, if Placed is set.
 	Before string
 	After  int64
 	Placed bool
 	// Edits change results.
 	Edits []Edit
-	// Child tells how the current run of a child stands; false when it does not exist.
+	// Child returns the status of the current run of a child; false when it does not exist.
 	Child func(model.Address) (model.Status, bool, error)
 }
 
 // Edit gives a step, child or call another result: the first one of the name, or the one whose
-// outcome stands at a position.
+// outcome is at a position.
 type Edit struct {
 	Step     string
 	Position int64
 	Output   model.Payload
 }
 
-// Plan is a past, and what people want to know about it.
+// Plan is a past, and a description of it for operators.
 type Plan struct {
 	Past model.Past
-	// Position is the last event that is kept; Total is how many the source has.
+	// Position is the last event that is kept. Total is how many events the source has.
 	Position, Total int64
-	// Blanks are left out, Added come from behind the cut, Again are children that are watched
+	// Blanks are left out. Added come from behind the cut. Again are children that are watched
 	// again.
 	Blanks, Added, Again []model.Event
 }
 
-// Cut makes a past of a history.
+// Cut makes the past of a new run from a history.
 func Cut(h *model.History, r *Request) (*Plan, error) {
 	c := cutter{h: h, r: r}
 	at, err := c.place()
@@ -92,12 +93,14 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 	c.events = slices.Clone(h.Events[:at])
 	c.unfinished, c.unlocked = c.unfinishedTasks(), c.waitingLocks()
 
+	// Keep the events before the cut, and change or blank some of them.
 	for i := range c.events {
 		if err := c.keep(i); err != nil {
 			return nil, err
 		}
 	}
 
+	// Add messages from behind the cut that must not be lost.
 	if r.Mode == Retry || r.Mode == Reset {
 		c.addAccepted()
 	}
@@ -110,33 +113,34 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 	}
 
 	if r.Mode == Retry || r.Mode == Import {
-		c.plan.Past.Identity, c.plan.Past.Earlier = h.Start.IdentityRun(), earlier(&h.Start)
+		c.plan.Past.Identity, c.plan.Past.Earlier = h.Start.IdentityRun(), earlierRuns(&h.Start)
 	}
 	return c.plan, nil
 }
 
-// Whole is the past of a closed run that is stored as it is.
+// Whole returns the past of a closed run that is stored unchanged.
 func Whole(h *model.History) *Plan {
 	o := &h.Outcome
 	n := int64(len(h.Events))
 	return &Plan{Position: n, Total: n, Past: model.Past{
-		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Begins: h.Start.Begins, Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Earlier: earlier(&h.Start), Origin: h.Start.Origin,
+		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Begins: h.Start.Begins, Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Earlier: earlierRuns(&h.Start), Origin: h.Start.Origin,
 		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: n},
 		Status: o.Status, Output: o.Output, Failure: o.Failure, At: o.At,
 	}}
 }
 
-// earlier are the runs in whose name the next run goes on: this one, and those in whose name it
-// went on itself.
-func earlier(s *model.Start) []model.RunID {
+// earlierRuns returns the runs in whose name the next run continues: this one, and the runs in
+// whose name it continued itself.
+func earlierRuns(s *model.Start) []model.RunID {
 	runs := append([]model.RunID{s.Run}, s.Earlier...)
 	if first := s.IdentityRun(); runs[len(runs)-1] != first {
-		runs = append(runs, first) // what is between them was not recorded, or is in another store
+		// the runs between them were not recorded, or are in another store
+		runs = append(runs, first)
 	}
 	return runs
 }
 
-// seeds are whose random numbers the events up to a position were made with.
+// seeds returns the runs whose random numbers the events up to a position were made with.
 func seeds(s *model.Start, at int64) []model.Seed {
 	var out []model.Seed
 	last := int64(0)
@@ -152,12 +156,13 @@ func seeds(s *model.Start, at int64) []model.Seed {
 	return out
 }
 
+// cutter makes one cut.
 type cutter struct {
 	h      *model.History
 	r      *Request
 	plan   *Plan
 	events []model.Event // kept
-	failed string        // the step that a retry is about
+	failed string        // the step that a retry repeats
 
 	unfinished map[string]bool // tasks
 	unlocked   map[string]bool // sections that wait for their locks
@@ -184,21 +189,22 @@ func (c *cutter) place() (int64, error) {
 		at = c.beforeFailure()
 	}
 
+	// An edit moves the default place. It must lie before a place that the caller has named.
 	for i := range c.r.Edits {
-		p, err := c.edited(&c.r.Edits[i])
+		p, err := c.editedPosition(&c.r.Edits[i])
 		if err != nil {
 			return 0, err
 		}
 		if !placed {
 			at = p
 		} else if p > at {
-			return 0, fault.New(fault.Invalid, "the outcome of %q stands at position %d, behind the cut at %d", c.r.Edits[i].Step, p, at)
+			return 0, fault.New(fault.Invalid, "the outcome of %q is at position %d, behind the cut at %d", c.r.Edits[i].Step, p, at)
 		}
 	}
 
 	if c.r.Mode == Reset {
 		if i := slices.IndexFunc(c.h.Events[:at], isCancel); i >= 0 {
-			return 0, fault.New(fault.Invalid, "position %d lies behind the cancel request at %d: reset to %d or before", at, i+1, i)
+			return 0, fault.New(fault.Invalid, "position %d is behind the cancel request at %d: reset to %d or before", at, i+1, i)
 		}
 	}
 
@@ -207,7 +213,7 @@ func (c *cutter) place() (int64, error) {
 
 func isCancel(e model.Event) bool { return e.Kind == model.EventCancelRequest }
 
-// beforeFailure is the position before what ended the run: a cancel request, or the last step,
+// beforeFailure returns the position before what ended the run: a cancel request, or the last step,
 // child or call that failed.
 func (c *cutter) beforeFailure() int64 {
 	if i := slices.IndexFunc(c.h.Events, isCancel); i >= 0 {
@@ -223,7 +229,7 @@ func (c *cutter) beforeFailure() int64 {
 	return int64(len(c.h.Events))
 }
 
-// nameOf is the name of the step or child that an event belongs to; empty for other events.
+// nameOf returns the name of the step or child that an event belongs to; empty for other events.
 func nameOf(e *model.Event) string {
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventChildStarted, model.EventTaskScheduled, model.EventTaskTimedOut:
@@ -235,8 +241,8 @@ func nameOf(e *model.Event) string {
 	}
 }
 
-// edited is the position of the outcome that an edit is about.
-func (c *cutter) edited(d *Edit) (int64, error) {
+// editedPosition returns the position of the outcome that an edit changes.
+func (c *cutter) editedPosition(d *Edit) (int64, error) {
 	for i := range c.h.Events {
 		e := &c.h.Events[i]
 		outcome := e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventChildClosed || e.TimedOutForGood()
@@ -258,7 +264,7 @@ func (c *cutter) edited(d *Edit) (int64, error) {
 	return 0, fault.New(fault.NotFound, "the history of %s has no outcome of a step, child or call %s", c.h.Start.Run, what)
 }
 
-// keep looks at one event that is kept, and changes or blanks it where it cannot be kept as it is.
+// keep changes or blanks an event that cannot be kept as it is.
 func (c *cutter) keep(i int) error {
 	e := &c.events[i]
 	switch e.Kind {
@@ -269,7 +275,7 @@ func (c *cutter) keep(i int) error {
 	case model.EventPaused, model.EventResumed:
 		c.blank(i)
 	case model.EventSent:
-		c.sent(i)
+		c.keepSent(i)
 	case model.EventAttemptFailed:
 		e.Due = 0
 		if c.failed == e.ID || c.unfinished[e.ID] {
@@ -298,8 +304,9 @@ func (c *cutter) keep(i int) error {
 	return nil
 }
 
-// unfinishedTasks are those without an outcome in what is kept. They are left out, so that the code
-// schedules them again: those that were scheduled belong to the run that the past comes from.
+// unfinishedTasks returns the tasks without an outcome among the kept events. They are left out, so
+// that the code schedules them again: the scheduled ones belong to the run that the past comes
+// from.
 func (c *cutter) unfinishedTasks() map[string]bool {
 	open := map[string]bool{}
 	for i := range c.events {
@@ -318,6 +325,7 @@ func (c *cutter) unfinishedTasks() map[string]bool {
 	return open
 }
 
+// blank replaces an event by a blank.
 func (c *cutter) blank(i int) {
 	c.plan.Blanks = append(c.plan.Blanks, c.events[i])
 	c.events[i] = model.Blank(&c.events[i])
@@ -326,7 +334,7 @@ func (c *cutter) blank(i int) {
 // edit gives an outcome another result.
 func (c *cutter) edit(e *model.Event) error {
 	for i := range c.r.Edits {
-		at, err := c.edited(&c.r.Edits[i])
+		at, err := c.editedPosition(&c.r.Edits[i])
 		if err != nil {
 			return err
 		}
@@ -374,7 +382,7 @@ func (c *cutter) child(i int) error {
 
 	if again {
 		if (c.r.Mode == Retry || c.r.Mode == Reset) && e.Watcher.Run.IsZero() {
-			// in whose name it is cancelled: it obeys the run that started it
+			// The child obeys only the run that started it, so a cancel must name that run.
 			e.Watcher.Run = c.h.Start.Run
 		}
 		c.plan.Again = append(c.plan.Again, *e)
@@ -385,9 +393,9 @@ func (c *cutter) child(i int) error {
 	return nil
 }
 
-// sent decides about a message whose answer is not kept. Who was sent it answers to the source
-// alone.
-func (c *cutter) sent(i int) {
+// keepSent decides about a message whose answer is not kept. Its receiver answers only to the
+// source.
+func (c *cutter) keepSent(i int) {
 	id := c.events[i].ID
 	if id == c.failed { // a retry sends it again
 		c.blank(i)
@@ -409,8 +417,8 @@ func (c *cutter) sent(i int) {
 	c.blank(i)
 }
 
-// addAccepted adds what was sent to the run behind the cut. What an operator has dropped stays
-// dropped.
+// addAccepted adds messages that the run accepted behind the cut. Signals that an operator has dropped
+// stay dropped.
 func (c *cutter) addAccepted() {
 	dropped := map[int64]bool{}
 	for i := range c.h.Events {
@@ -426,15 +434,15 @@ func (c *cutter) addAccepted() {
 		if dropped[e.Seq] {
 			continue
 		}
-		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.waits(&e) {
+		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.isWaitingUpdate(&e) {
 			c.plan.Added = append(c.plan.Added, e)
 		}
 	}
 }
 
-// waits reports whether an event is an update that the source has not answered and can still
-// answer.
-func (c *cutter) waits(e *model.Event) bool {
+// isWaitingUpdate reports whether an event is an update that the source has not answered and can
+// still answer.
+func (c *cutter) isWaitingUpdate(e *model.Event) bool {
 	return e.Kind == model.EventUpdateReceived && !c.h.Outcome.Status.Closed() && !slices.ContainsFunc(c.h.Events, func(o model.Event) bool {
 		return o.Kind == model.EventUpdateAnswered && o.Ref == e.Seq
 	})

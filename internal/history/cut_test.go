@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// record makes a history of short words: +step, -step (failed), ~step (attempt failed), >child,
+// record makes a history from short words: +step, -step (failed), ~step (attempt failed), >child,
 // <child (completed), !child (failed), ?signal, ?signal*, (taken, of the last one), #, (dropped, of
 // the last one), =promise, @watcher, x (cancel request), /step (withdrawn), (task, [claimed,
 // ]returned, ttimed-out, Tfor-good, {lock (of two entities), g (granted, one of them), }lock.
@@ -79,7 +79,7 @@ func record(words string) *model.History {
 	return h
 }
 
-// words are events in the same short form; _ is a blank.
+// words returns events in the same short form; _ is a blank.
 func words(past []model.PastEvent) string {
 	var out []string
 	for _, p := range past {
@@ -102,8 +102,8 @@ func words(past []model.PastEvent) string {
 	return strings.Join(out, " ")
 }
 
-// children stand as their first letter says: o open, c completed, f failed, x canceled; others are
-// gone.
+// children returns the state of a child by its first letter: o open, c completed, f failed, x
+// canceled; others do not exist.
 func children(a model.Address) (model.Status, bool, error) {
 	status, ok := map[byte]model.Status{'o': model.Running, 'c': model.Completed, 'f': model.Failed, 'x': model.Canceled}[a.Type[0]]
 	return status, ok, nil
@@ -229,8 +229,7 @@ func TestCutRefuses(t *testing.T) {
 	}
 }
 
-// The random numbers of a past are those that it was made with, through any number of forks and
-// retries.
+// A past keeps the random numbers that it was made with, through any number of forks and retries.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	run := func(n byte) model.RunID { return model.RunID{15: n} }

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Export writes the history of a run as it is committed, page by page. An open run is written as
-// far as it has come.
+// Export writes the committed history of a run, page by page. Of an open run it writes the events
+// so far.
 func Export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
@@ -27,7 +27,7 @@ func Export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error 
 	return out.End(&end)
 }
 
-// Load reads the history of a run into memory, at most so many bytes of it.
+// Load reads the history of a run into memory, up to a number of bytes.
 func Load(ctx context.Context, b api.Client, t api.Target, most int) (*model.History, error) {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
@@ -50,7 +50,7 @@ func Load(ctx context.Context, b api.Client, t api.Target, most int) (*model.His
 	return h, nil
 }
 
-// read hands every event of a run to each, page by page, and returns how the run has ended.
+// read passes every event of a run to each, page by page, and returns the outcome of the run.
 func read(ctx context.Context, b api.Client, start *model.Start, each func(*model.Event) error) (model.Outcome, error) {
 	req := api.HistoryRequest{Target: api.Target{Address: start.Address, Run: start.Run}, After: 0}
 	end := model.Outcome{Status: model.Running}
@@ -71,7 +71,7 @@ func read(ctx context.Context, b api.Client, start *model.Start, each func(*mode
 		more = page.More && len(page.Events) > 0
 	}
 
-	// A run that was deleted meanwhile has lost events: what was read would be a piece of it.
+	// If the run was deleted while it was read, events are missing. Describe fails then.
 	_, err := b.Describe(ctx, req.Target)
 	return end, err
 }

@@ -77,7 +77,7 @@ var (
 	}))
 )
 
-// genHistory is any history that is in order.
+// genHistory generates any valid history.
 var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 	h := &model.History{Start: model.Start{
 		Address: model.Address{Tenant: "default", Type: "order", Key: "1" + genText.Draw(t, "key")}, Run: model.RunID{1}, At: noon,
@@ -139,7 +139,7 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 	return h
 })
 
-// eventKinds are those that a file may have.
+// eventKinds returns the kinds that a file may have.
 func eventKinds() (kinds []model.EventKind) {
 	for k := model.EventStarted; k <= model.LastEventKind; k++ {
 		if k.Known() && k != model.EventStarted && k != model.EventClosed {
@@ -195,7 +195,7 @@ func sample() *model.History {
 	}
 }
 
-// The format is a promise: what is written today can be read for ever.
+// The format is a promise: later builds can read what this build writes.
 func TestFormat(t *testing.T) {
 	t.Parallel()
 	const want = `{"perdure_history":1,"address":{"tenant":"default","workflow":"order","key":"1"},"run":"run_04000000000000000000000000","started":"2026-01-02T12:00:00.000000Z","input":{"json":{"n":1}}}
@@ -209,7 +209,7 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a file is told with its line.
+// Every error about a file names its line.
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	good := written(t, sample())
@@ -254,7 +254,7 @@ type errReader struct{}
 
 func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// A file costs no more events than the limit.
+// A reader accepts at most the limit of events.
 func TestReadIsBounded(t *testing.T) {
 	t.Parallel()
 	h := sample()
@@ -267,7 +267,7 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
-// What a reader accepts is written as it is read, however it came about.
+// What a reader accepts is written as it was read.
 func FuzzRead(f *testing.F) {
 	f.Add(written(f, sample()))
 	f.Add(`{"perdure_history":1}`)

@@ -27,7 +27,7 @@ type header struct {
 	First         string   `json:"first,omitempty"`
 	Previous      string   `json:"previous,omitempty"`
 	Origin        string   `json:"origin,omitempty"`  // hexadecimal
-	Carried       int      `json:"carried,omitempty"` // so many of the events came with the start
+	Carried       int      `json:"carried,omitempty"` // how many of the events came with the start
 	Began         moment   `json:"began,omitzero"`
 	Seeds         []seed   `json:"seeds,omitempty"`
 	Identity      string   `json:"identity,omitempty"`
@@ -43,14 +43,14 @@ type header struct {
 	Cause         *failure `json:"cause,omitempty"`
 }
 
-// terms are what the execution was started with.
+// terms are the terms with which the execution was started.
 type terms struct {
 	Timeout duration `json:"timeout,omitzero"`
 	Retry   *retry   `json:"retry,omitempty"`
 }
 
-// label is one thing that the run can be found by. There may be texts in it that no map of JSON
-// could hold.
+// label is a label of the run. It is not an entry of a JSON map, because it may have texts that are
+// not UTF-8.
 type label struct {
 	Name  text `json:"name"`
 	Value text `json:"value"`
@@ -90,6 +90,7 @@ type footer struct {
 	Outcome *outcome `json:"outcome"`
 }
 
+// outcome is the end of the run.
 type outcome struct {
 	Status  string   `json:"status"`
 	At      moment   `json:"at,omitzero"`
@@ -130,14 +131,14 @@ type failure struct {
 	Permanent bool `json:"permanent,omitempty"`
 }
 
-// payload is JSON as it is when it would come back byte by byte, and base64 otherwise.
+// payload is JSON as it is, if it can be read back byte by byte, and base64 otherwise.
 type payload struct {
 	Encoding text            `json:"encoding,omitempty"`
 	JSON     json.RawMessage `json:"json,omitempty"`
 	Base64   []byte          `json:"base64,omitempty"`
 }
 
-// text is a string, or base64 where it is not UTF-8: texts of errors may be any bytes.
+// text is a string, or base64 if it is not UTF-8: error texts may be any bytes.
 type text string
 
 type base64Text struct {
@@ -152,7 +153,7 @@ func (t text) MarshalJSON() ([]byte, error) {
 	return marshal(string(t))
 }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON reads the form that MarshalJSON writes.
 func (t *text) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '{' {
 		var b base64Text
@@ -170,7 +171,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// moment is a time with microseconds.
+// moment is a time in microseconds.
 type moment model.Time
 
 // MarshalJSON writes RFC 3339.
@@ -185,7 +186,7 @@ func (m moment) MarshalJSON() ([]byte, error) {
 	return json.Marshal(model.Time(m).String())
 }
 
-// UnmarshalJSON reads RFC 3339; nothing is finer than a microsecond.
+// UnmarshalJSON reads RFC 3339, with at most microseconds.
 func (m *moment) UnmarshalJSON(data []byte) error {
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -203,7 +204,7 @@ func (m *moment) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// marshal writes JSON as it is, without escapes for HTML, on one line.
+// marshal writes JSON on one line, without escapes for HTML.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -234,7 +235,7 @@ func payloadOf(p model.Payload) *payload {
 	return out
 }
 
-// comesBack reports whether JSON is written as it is. What has spaces would lose them.
+// comesBack reports whether JSON can be read back byte by byte. JSON with spaces would lose them.
 func comesBack(data []byte) bool {
 	var b bytes.Buffer
 	return utf8.Valid(data) && json.Compact(&b, data) == nil && bytes.Equal(b.Bytes(), data)

@@ -9,20 +9,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// section is a part of a history in which the code has entities locked: it was asked for at one
-// position, was granted at another, and was over at a third.
+// section is a part of a history in which the code has entities locked. It was asked for at one
+// position, granted at another, and over at a third.
 type section struct {
 	asked, granted, over int64 // 0 for never
 	locks                []model.Address
 	missing              int // locks that are not granted
 }
 
-// holds reports whether whoever goes on behind the position would have to hold the locks.
+// holds reports whether a run that continues behind the position would have to hold the locks.
 func (s *section) holds(at int64) bool {
 	return s.granted > 0 && s.granted <= at && (s.over == 0 || at < s.over)
 }
 
-// sections are those of a history, in order.
+// sections returns the sections of a history, in order.
 func sections(events []model.Event) []*section {
 	var all []*section
 	open := map[string]*section{}
@@ -47,13 +47,13 @@ func sections(events []model.Event) []*section {
 	return all
 }
 
-// endsLock reports whether a section is over with an event of its own.
+// endsLock reports whether an event ends its section.
 func endsLock(e *model.Event) bool {
 	return e.Kind == model.EventUnlocked || e.Kind == model.EventWithdrawn || e.Kind == model.EventAnswered
 }
 
-// outsideOfLocks refuses a place at which the code has entities locked: a run that begins with a
-// past holds no locks.
+// outsideOfLocks refuses a place at which the code has entities locked, because a run that begins
+// with a past holds no locks.
 func (c *cutter) outsideOfLocks(at int64) error {
 	all := sections(c.h.Events)
 	in := func(at int64) *section {
@@ -67,11 +67,13 @@ func (c *cutter) outsideOfLocks(at int64) error {
 	if s == nil {
 		return nil
 	}
+
+	// Name the nearest places before and behind the section in the error.
 	before := s.asked - 1
 	for o := in(before); o != nil; o = in(before) {
 		before = o.asked - 1
 	}
-	until, places := "to the end of the history", fmt.Sprintf("position %d would do", before)
+	until, places := "to the end of the history", fmt.Sprintf("position %d is possible", before)
 
 	if s.over > 0 {
 		until = fmt.Sprintf("to event %d", s.over)
@@ -80,7 +82,7 @@ func (c *cutter) outsideOfLocks(at int64) error {
 			behind = o.over
 		}
 		if behind > 0 {
-			places = fmt.Sprintf("positions %d and %d would do", before, behind)
+			places = fmt.Sprintf("positions %d and %d are possible", before, behind)
 		}
 	}
 
@@ -88,12 +90,12 @@ func (c *cutter) outsideOfLocks(at int64) error {
 	for _, a := range s.locks {
 		names = append(names, a.EntityName())
 	}
-	return fault.New(fault.Invalid, "position %d lies inside of the lock of %s, from event %d %s, and what goes on there would not hold it: %s",
+	return fault.New(fault.Invalid, "position %d is inside the lock of %s, from event %d %s, and a run that begins there would not hold it: %s",
 		at, strings.Join(names, ", "), s.asked, until, places)
 }
 
-// waitingLocks are the sections that have not got all of their locks in what is kept. They are left
-// out, so that the code asks again: what was granted belongs to the run that the past comes from.
+// waitingLocks returns the sections that do not have all their locks among the kept events. They
+// are left out, so that the code asks again: the grants belong to the run that the past comes from.
 func (c *cutter) waitingLocks() map[string]bool {
 	waiting := map[string]bool{}
 	for i := range c.events {

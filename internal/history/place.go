@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// before finds the first event of what a name means: a step, activity, task or child; if there is
-// none, a call or message that the code sent; if there is none, a lock. The order keeps the meaning
-// of names that older builds knew.
+// before finds the first event that a name refers to: a step, activity, task or child; otherwise a
+// call or message that the code sent; otherwise a lock. The order keeps the meaning of names that
+// older builds accepted.
 func (c *cutter) before(name string) (int, error) {
 	for _, means := range []func(*model.Event) bool{
 		func(e *model.Event) bool { return nameOf(e) == name },
@@ -26,16 +26,16 @@ func (c *cutter) before(name string) (int, error) {
 	return 0, fault.New(fault.NotFound, "the history of %s has no step, child or call %q; it has %s", c.h.Start.Run, name, c.names())
 }
 
-// lockName is how the place before a lock is called: sections have no names of their own.
+// lockName is the name of the place before a lock. Sections have no names of their own.
 const lockName = "lock"
 
-// sentAs reports whether an event is a message that the code sent under a name: that of an
-// operation, RPC, signal or update, alone or behind the name of what was called and a dot.
+// sentAs reports whether an event is a message that the code sent under a name: the name of an
+// operation, RPC, signal or update, alone or behind the name of the receiver and a dot.
 func sentAs(e *model.Event, name string) bool {
 	return e.Kind == model.EventSent && e.Name != "" && (e.Name == name || receiver(e)+"."+e.Name == name)
 }
 
-// receiver is the name of the entity, service or workflow that a message is for.
+// receiver returns the name of the entity, service or workflow that a message goes to.
 func receiver(e *model.Event) string {
 	if !e.Target.IsEntity() {
 		return e.Target.Type
@@ -54,7 +54,7 @@ func (c *cutter) answers(e *model.Event, name string) bool {
 // maxNames bounds the list of names in an error.
 const maxNames = 20
 
-// names lists what a cut can be made before, for somebody whose name was not found.
+// names lists the possible places of a cut, for the error about an unknown name.
 func (c *cutter) names() string {
 	var all []string
 	for i := range c.h.Events {

@@ -14,13 +14,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Limits of a file. What a run may begin with is less: see core.Limits.
+// Limits of a file. A run may begin with less: see core.Limits.
 const (
 	MaxLine   = 16 << 20 // bytes
 	MaxEvents = 100_000
 )
 
-// Read reads a whole history and checks it: a history that it returns is in order.
+// Read reads a whole history and checks that it is valid.
 func Read(from io.Reader) (*model.History, error) {
 	r := reader{scan: bufio.NewScanner(from)}
 	r.scan.Buffer(nil, MaxLine)
@@ -31,12 +31,13 @@ func Read(from io.Reader) (*model.History, error) {
 	return h, nil
 }
 
+// reader reads a file line by line.
 type reader struct {
 	scan *bufio.Scanner
-	n    int // of the line
+	n    int // number of the line
 }
 
-// next is the next line; false at the end.
+// next returns the next line; false at the end.
 func (r *reader) next() ([]byte, bool, error) {
 	if !r.scan.Scan() {
 		err := r.scan.Err()
@@ -50,6 +51,7 @@ func (r *reader) next() ([]byte, bool, error) {
 	return r.scan.Bytes(), true, nil
 }
 
+// read reads the header, the events and the outcome.
 func (r *reader) read() (*model.History, error) {
 	data, ok, err := r.next()
 	if err != nil {
@@ -84,7 +86,7 @@ func (r *reader) read() (*model.History, error) {
 			return nil, err
 		}
 		if !ok {
-			return nil, errors.New("the outcome is missing behind it: the file was cut off")
+			return nil, errors.New("the outcome is missing: the file is truncated")
 		}
 
 		if bytes.HasPrefix(data, []byte(`{"outcome"`)) {
@@ -140,8 +142,7 @@ func (r *reader) finish(h *model.History, head *header, data []byte) error {
 	return nil
 }
 
-// strict reads one JSON value into v; it must be all there is, and have nothing that v does not
-// know.
+// strict reads one JSON value into v. It refuses unknown fields and anything behind the value.
 func strict(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -154,6 +155,7 @@ func strict(data []byte, v any) error {
 	return nil
 }
 
+// start returns the start that the header describes.
 func (h *header) start() (s model.Start, err error) {
 	var r idReader
 	s = model.Start{
@@ -203,6 +205,7 @@ func (h *header) start() (s model.Start, err error) {
 	return s, nil
 }
 
+// readEvent reads the line of an event.
 func readEvent(data []byte) (e model.Event, err error) {
 	var l line
 	if err := strict(data, &l); err != nil {
@@ -245,7 +248,7 @@ func readEvent(data []byte) (e model.Event, err error) {
 	case e.Kind == 0:
 		return e, fmt.Errorf("kind %q is not known to this build", l.Kind)
 	case e.Kind == model.EventTaskScheduled && e.Task == nil:
-		return e, errors.New("what is to be done for the task is missing")
+		return e, errors.New("the spec of the task is missing")
 	case e.Kind == model.EventStarted || e.Kind == model.EventClosed:
 		return e, fmt.Errorf("an event of kind %s: it belongs to the first or the last line", l.Kind)
 	}
@@ -253,7 +256,7 @@ func readEvent(data []byte) (e model.Event, err error) {
 	return e, nil
 }
 
-// follows checks that an event may stand behind those before it.
+// follows checks that an event may come after the events before it.
 func follows(h *model.History, e *model.Event) error {
 	n := len(h.Events)
 	last := h.Start.Zero()
@@ -297,7 +300,7 @@ func (f *failure) model() *model.Failure {
 	return &model.Failure{Kind: string(f.Kind), Type: string(f.Type), Message: string(f.Message), Stack: string(f.Stack), Permanent: f.Permanent}
 }
 
-// idReader reads what can be wrong, and keeps the first complaint.
+// idReader reads fields that can be wrong, and keeps the first error.
 type idReader struct{ err error }
 
 func (r *idReader) fail(field string, err error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// task is how a task is to be carried out.
+// task says how a task is executed.
 type task struct {
 	Kind     text     `json:"kind"`
 	Queue    text     `json:"queue"`
@@ -29,7 +29,7 @@ type retry struct {
 	MaxAttempts int      `json:"max_attempts,omitempty"`
 	Initial     duration `json:"initial,omitzero"`
 	Max         duration `json:"max,omitzero"`
-	Coefficient int64    `json:"coefficient,omitempty"` // in thousandths, as Jitter
+	Coefficient int64    `json:"coefficient,omitempty"` // in thousandths, like Jitter
 	Jitter      int64    `json:"jitter,omitempty"`
 	Final       []text   `json:"final,omitempty"`
 	Given       bool     `json:"given,omitempty"`
@@ -38,10 +38,10 @@ type retry struct {
 // duration is written as 1m30s.
 type duration time.Duration
 
-// MarshalText writes it.
+// MarshalText writes the duration as Go does.
 func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads it.
+// UnmarshalText reads a duration such as 1m30s.
 func (d *duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil {

@@ -25,7 +25,7 @@ func (w *Writer) Event(e *model.Event) error {
 	return w.line(lineOf(e))
 }
 
-// End writes the outcome and flushes. Without it the file is not whole.
+// End writes the outcome and flushes. Without the outcome a reader refuses the file.
 func (w *Writer) End(o *model.Outcome) error {
 	if err := w.line(outcomeOf(o)); err != nil {
 		return err
@@ -33,6 +33,7 @@ func (w *Writer) End(o *model.Outcome) error {
 	return w.w.Flush()
 }
 
+// line writes one line.
 func (w *Writer) line(v any) error {
 	data, err := marshal(v)
 	if err != nil {

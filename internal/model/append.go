@@ -5,12 +5,11 @@ import (
 	"slices"
 )
 
-// What is stored is encoded by hand: reflection took a twentieth of the processor time of a
-// workflow. The bytes are those of the tags on the types, by which everything is decoded;
-// TestAppendWritesWhatTheTagsSay holds the two together.
+// Stored values are encoded by hand, because reflection took a twentieth of the CPU time of a
+// workflow. The CBOR tags of the types describe the same bytes, and decoding uses them.
+// TestAppendWritesWhatTheTagsSay checks that both agree.
 
-// AppendEvent appends the stored body of an event; position, time and kind are columns of their
-// own.
+// AppendEvent appends the stored body of an event. Position, time and kind are separate columns.
 func AppendEvent(dst []byte, e *Event) []byte {
 	m := beginMap(dst)
 	m.text(1, e.ID)
@@ -45,7 +44,7 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	return m.end()
 }
 
-// AppendStart appends the stored body of a start; address, run and time are columns of their own.
+// AppendStart appends the stored body of a start. Address, run and time are separate columns.
 func AppendStart(dst []byte, s *Start) []byte {
 	m := beginMap(dst)
 	m.payload(1, &s.Input)
@@ -54,7 +53,7 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.int(4, int64(s.OnParentClose))
 	m.id(5, s.First)
 	m.id(6, s.Previous)
-	m.carried(7, s.Carried)
+	m.carriedEvents(7, s.Carried)
 	m.data(8, s.Origin)
 	m.labels(12, s.Labels)
 	m.int(16, int64(s.Began))
@@ -75,7 +74,7 @@ func AppendStart(dst []byte, s *Start) []byte {
 	return m.end()
 }
 
-// AppendOutcome appends the stored body of an outcome; status and time are columns of their own.
+// AppendOutcome appends the stored body of an outcome. Status and time are separate columns.
 func AppendOutcome(dst []byte, o *Outcome) []byte {
 	m := beginMap(dst)
 	m.payload(1, &o.Output)
@@ -139,8 +138,8 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	return m.end()
 }
 
-// AppendEntity appends the stored body of an entity; address, version and time are columns of their
-// own.
+// AppendEntity appends the stored body of an entity. Address, version and time are separate
+// columns.
 func AppendEntity(dst []byte, n *Entity) []byte {
 	m := beginMap(dst)
 	m.payload(1, &n.State)
@@ -152,7 +151,7 @@ func AppendEntity(dst []byte, n *Entity) []byte {
 	return m.end()
 }
 
-// AppendReasons appends the stored form of what a run waits for.
+// AppendReasons appends the stored form of the reasons why a run waits.
 func AppendReasons(dst []byte, rs []Reason) []byte {
 	if rs == nil {
 		return append(dst, cborNull)
@@ -194,7 +193,7 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	return m.end()
 }
 
-// AppendPayload appends the stored form of a payload that stands alone.
+// AppendPayload appends the stored form of a payload that is not part of another value.
 func AppendPayload(dst []byte, p *Payload) []byte {
 	m := beginMap(dst)
 	m.data(1, p.Data)
@@ -202,7 +201,7 @@ func AppendPayload(dst []byte, p *Payload) []byte {
 	return m.end()
 }
 
-// AppendDeadTask appends the stored form of a task that failed for good.
+// AppendDeadTask appends the stored form of a dead task.
 func AppendDeadTask(dst []byte, d *DeadTask) []byte {
 	m := beginMap(dst)
 	m.address(1, &d.Address)
@@ -254,7 +253,7 @@ const (
 	cborNull      = 0xf6
 )
 
-// appendHead appends the beginning of an item: its type, and its length or value.
+// appendHead appends the head of an item: its type, and its length or value.
 func appendHead(dst []byte, major byte, n uint64) []byte {
 	switch {
 	case n < 24:
@@ -288,9 +287,9 @@ func appendAddress(dst []byte, a *Address) []byte {
 	return m.end()
 }
 
-// appender writes a map with small numbers as keys. Fields that are zero are left out; the number
-// of the others is known at the end. The head of a map with up to 23 fields is one byte; for more,
-// which nothing but a test has, everything behind it moves.
+// appender writes a map whose keys are small numbers. It leaves out fields that are zero, and fills
+// in the number of fields at the end. The head of a map with up to 23 fields is one byte. For a map
+// with more fields, which only a test writes, everything behind the head moves by one byte.
 type appender struct {
 	dst  []byte
 	head int
@@ -389,7 +388,7 @@ func (m *appender) link(k byte, l *Link) {
 	m.key(k)
 	in := beginMap(m.dst)
 	in.address(1, &l.Address)
-	in.key(2) // also when it is zero
+	in.key(2) // even when it is zero
 	in.dst = append(append(in.dst, majorBytes|byte(len(l.Run))), l.Run[:]...)
 	in.text(3, l.ID)
 	m.dst = in.end()
@@ -409,8 +408,8 @@ func (m *appender) labels(k byte, labels []Label) {
 	}
 }
 
-// carried writes events with their kind and time.
-func (m *appender) carried(k byte, events []Event) {
+// carriedEvents writes events together with their kind and time.
+func (m *appender) carriedEvents(k byte, events []Event) {
 	if len(events) == 0 {
 		return
 	}

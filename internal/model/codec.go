@@ -6,13 +6,13 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// The stored form of events, messages, starts and outcomes is CBOR with integer keys. Here it is
-// read; append.go writes it.
+// Events, messages, starts and outcomes are stored as CBOR with integer keys. This file reads that
+// form; append.go writes it.
 
 var decMode = must(cbor.DecOptions{
 	DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden,
 	MaxNestedLevels: 16, MaxArrayElements: 1 << 20, MaxMapPairs: 1 << 16,
-	// Texts of errors of user code may be any bytes; refusing them here would make a stored history
+	// Error texts of user code may be any bytes. Refusing them here would make a stored history
 	// unreadable.
 	UTF8: cbor.UTF8DecodeInvalid,
 }.DecMode())
@@ -37,8 +37,8 @@ func DecodeEvent(seq int64, at Time, kind EventKind, body []byte) (Event, error)
 	return e, nil
 }
 
-// DecodeMessage reads a stored message. With an error that is ErrNewer, the message has what this
-// build knows of it.
+// DecodeMessage reads a stored message. If the error is ErrNewer, the message has the fields that
+// this build knows.
 func DecodeMessage(body []byte) (Message, error) {
 	var m Message
 	if err := decMode.Unmarshal(body, &m); err != nil {
@@ -95,6 +95,7 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 	return s, knownEvents(b.Carried, "start of "+run.String())
 }
 
+// knownEvents returns ErrNewer if an event has a kind that this build does not know.
 func knownEvents(events []PastEvent, what string) error {
 	for i := range events {
 		if k := events[i].Kind; !k.Known() {
@@ -122,7 +123,7 @@ func DecodeOutcome(status Status, at Time, body []byte) (Outcome, error) {
 	return Outcome{Status: status, At: at, Output: b.Output, Failure: b.Failure, Seen: b.Seen, Next: b.Next, Leaves: b.Leaves}, nil
 }
 
-// DecodeReasons reads what a run waits for.
+// DecodeReasons reads the reasons why a run waits.
 func DecodeReasons(body []byte) ([]Reason, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -134,7 +135,7 @@ func DecodeReasons(body []byte) ([]Reason, error) {
 	return rs, nil
 }
 
-// DecodePayload reads a payload that stands alone.
+// DecodePayload reads a payload that is not part of another value.
 func DecodePayload(body []byte) (Payload, error) {
 	var p Payload
 	if err := decMode.Unmarshal(body, &p); err != nil {
@@ -143,7 +144,7 @@ func DecodePayload(body []byte) (Payload, error) {
 	return p, nil
 }
 
-// DecodeDeadTask reads a task that failed for good.
+// DecodeDeadTask reads a dead task.
 func DecodeDeadTask(body []byte) (DeadTask, error) {
 	var d DeadTask
 	if err := decMode.Unmarshal(body, &d); err != nil {

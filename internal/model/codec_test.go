@@ -142,8 +142,8 @@ func TestAnswerRoundTrip(t *testing.T) {
 	})
 }
 
-// What user code hands in may be large, and errors may be any bytes; once accepted it must be
-// readable for ever.
+// Values of user code may be large, and errors may be any bytes. Once accepted, they must stay
+// readable.
 func TestHugeValuesRoundTrip(t *testing.T) {
 	t.Parallel()
 	huge := model.Payload{Data: bytes.Repeat([]byte{0, 0xff, 'x'}, 1<<20), Encoding: strings.Repeat("e\x00", 1<<10)}
@@ -189,6 +189,7 @@ func TestUnknownKindsAreErrors(t *testing.T) {
 
 func TestHostileBytesAreErrors(t *testing.T) {
 	t.Parallel()
+
 	nested := bytes.Repeat([]byte{0xa1, 0x09}, 1000)
 	for name, body := range map[string][]byte{
 		"empty":                    {},
@@ -219,7 +220,7 @@ func TestHostileBytesAreErrors(t *testing.T) {
 	}
 }
 
-// decodeAll reads the bytes as everything that is stored.
+// decodeAll reads the bytes as every type that is stored.
 func decodeAll(kind model.EventKind, body []byte) map[string]error {
 	errs := map[string]error{}
 	_, errs["event"] = model.DecodeEvent(1, 1, kind, body)
@@ -233,7 +234,7 @@ func decodeAll(kind model.EventKind, body []byte) map[string]error {
 	return errs
 }
 
-// A later build may add fields under new keys; this build reads what it knows.
+// A later build may add fields under new keys; this build reads the ones that it knows.
 func TestUnknownFieldsAreSkipped(t *testing.T) {
 	t.Parallel()
 	body := []byte{0xa2, 0x02, 0x61, 'n', 0x18, 0xc8, 0x61, 'x'} // {2: "n", 200: "x"}

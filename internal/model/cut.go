@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the texts that code and people attach to what is stored. Longer ones are cut.
+// Bounds of texts that code and operators attach to stored values. Longer texts are cut.
 const (
 	MaxErrorText  = 16 << 10 // the message of a failure, and its stack
 	MaxErrorType  = 512      // the Go type and the kind of a failure
 	MaxReasonText = 16 << 10 // the name and the detail of a reason
-	MaxReasons    = 32       // that a run is stored with while it waits
+	MaxReasons    = 32       // reasons that are stored with a waiting run
 )
 
-// Cut is the text with at most so many bytes. A longer one ends with a mark that says how many
-// bytes are missing. Cutting a text again changes nothing.
+// Cut returns the text with at most this many bytes. A text that is cut ends with a mark that says
+// how many bytes are missing. Cutting a text again changes nothing.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -29,8 +29,8 @@ func Cut(text string, most int) string {
 	return strings.Clone(text[:keep]) + mark(len(text)-keep)
 }
 
-// Bounded is the failure with texts that may be stored: itself, or a copy with shorter ones.
-// Whoever makes a failure bounds it before anybody sees it, so that code reads the same text when
+// Bounded returns the failure with texts that are short enough to store: the same failure, or a
+// copy. Code that creates a failure bounds it at once, so that user code reads the same text when
 // it runs and when it is replayed.
 func (f *Failure) Bounded() *Failure {
 	if f == nil || len(f.Message) <= MaxErrorText && len(f.Stack) <= MaxErrorText && len(f.Type) <= MaxErrorType && len(f.Kind) <= MaxErrorType {
@@ -42,15 +42,15 @@ func (f *Failure) Bounded() *Failure {
 	return &b
 }
 
-// Brief is the failure without its stack and with a short text, for where there is no room for
-// more.
+// Brief returns the failure without its stack and with a short message, for places with little
+// room.
 func (f *Failure) Brief() *Failure {
 	b := *f.Bounded()
 	b.Message, b.Stack = Cut(b.Message, MaxErrorType), ""
 	return &b
 }
 
-// Size is roughly what the failure costs in memory and on disk.
+// Size estimates the bytes that the failure takes in memory and on disk.
 func (f *Failure) Size() int {
 	if f == nil {
 		return 0
@@ -58,15 +58,15 @@ func (f *Failure) Size() int {
 	return 32 + len(f.Kind) + len(f.Type) + len(f.Message) + len(f.Stack)
 }
 
-// Bounded is the reason with texts that may be stored.
+// Bounded returns the reason with texts that are short enough to store.
 func (r Reason) Bounded() Reason {
 	r.Code = ReasonCode(Cut(string(r.Code), MaxErrorType))
 	r.Name, r.Detail = Cut(r.Name, MaxReasonText), Cut(r.Detail, MaxReasonText)
 	return r
 }
 
-// BoundedReasons are the first of the reasons, as they may be stored: the same slice when all of
-// them may be.
+// BoundedReasons returns the first reasons in a form that can be stored: the same slice if all of
+// them fit.
 func BoundedReasons(reasons []Reason) []Reason {
 	fits := len(reasons) <= MaxReasons
 	for i := 0; fits && i < len(reasons); i++ {
@@ -83,7 +83,7 @@ func BoundedReasons(reasons []Reason) []Reason {
 	return kept
 }
 
-// Bounded is the message with a failure that may be stored: itself, or a copy.
+// Bounded returns the message with a failure that can be stored: the same message, or a copy.
 func (m *Message) Bounded() *Message {
 	f := m.Failure.Bounded()
 	if f == m.Failure {

@@ -8,19 +8,19 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// ErrNewer tells that a stored value is of a kind that this build does not know: a newer build has
+// ErrNewer says that a stored value is of a kind that this build does not know: a newer build has
 // written it, and a newer build can read it.
 var ErrNewer = errors.New("a newer version of Perdure has written it")
 
-// Damaged is the stored body of a message that this build cannot read, exactly as it stands. The
-// store hands it out in place of the message, so that the owner can move it aside and go on with
-// what stands behind it. A store that is given one writes Raw as the body.
+// Damaged is the stored body of a message that this build cannot read, byte for byte. The store
+// returns it in place of the message, so that the owner can move it aside and continue with the
+// messages behind it. A store that is given one writes Raw as the body.
 type Damaged struct {
 	Raw []byte
-	// Why is the reason for people.
+	// Why is the reason, for operators.
 	Why string
-	// Newer tells that the body is whole, but of a kind that only a newer build knows. It becomes
-	// readable with an upgrade.
+	// Newer says that the body is intact, but of a kind that only a newer build knows. An upgrade
+	// makes it readable.
 	Newer bool
 }
 
@@ -39,7 +39,7 @@ func (d *Damaged) Clone() *Damaged {
 	return &c
 }
 
-// AppendBody appends the stored form of a message, or the body as it stands when it cannot be read.
+// AppendBody appends the stored form of a message, or the unreadable body as it is.
 func AppendBody(dst []byte, m *Message, d *Damaged) []byte {
 	if d != nil {
 		return append(dst, d.Raw...)
@@ -47,8 +47,8 @@ func AppendBody(dst []byte, m *Message, d *Damaged) []byte {
 	return AppendMessage(dst, m)
 }
 
-// WithoutRequestID is a body of a newer build without the request id, for a message that was stored
-// and acknowledged under it before: whoever delivers it again would otherwise take it for a
+// WithoutRequestID removes the request id from a body of a newer build. The message was stored and
+// acknowledged under that id before; if it were delivered again with the id, it would count as a
 // repetition.
 func (d *Damaged) WithoutRequestID() *Damaged {
 	const requestID = 10 // Message.RequestID
@@ -64,21 +64,21 @@ func (d *Damaged) WithoutRequestID() *Damaged {
 	return &Damaged{Raw: raw, Why: d.Why, Newer: d.Newer}
 }
 
-// SetAside is a message that keeps a damaged body for people to look at: the reason is its ID, as
-// that of any dead letter, and the body is its input.
+// SetAside returns a dead letter that keeps a damaged body for operators. Its ID is the reason, as
+// in every dead letter, and its input is the body.
 func SetAside(to Address, d *Damaged) Message {
 	return Message{Kind: MessageNothing, To: to, ID: d.Why, Keep: true, Input: Payload{Data: d.Raw}}
 }
 
-// Unreadable is the reason why something cannot be continued whose rows cannot be read because of
+// Unreadable returns the reason for an execution or entity whose rows cannot be read because of
 // err.
 func Unreadable(err error) Reason {
 	code := WaitCorrupt
 	if errors.Is(err, ErrNewer) {
 		code = WaitNewer
 	}
-	// Which read has met the damage does not matter: the owner loads a run, and whoever looks loads
-	// its events.
+	// It does not matter which read has met the damage: the owner loads a run, and a client that
+	// looks at it loads its events.
 	text := err.Error()
 	for _, read := range []string{"load run: ", "load events: ", "load execution: "} {
 		text = strings.TrimPrefix(text, read)

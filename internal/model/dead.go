@@ -7,28 +7,28 @@ import (
 	"unicode/utf8"
 )
 
-// DeadTask is a task that failed for good: everything that is needed to see why, and to try it
-// again when its run is long gone.
+// DeadTask is a task that has failed permanently. It has everything that is needed to see why, and
+// to run the task again when its run has long been removed.
 type DeadTask struct {
-	// Address is that of the run that the task was a step of.
+	// Address is the address of the run that the task was a step of.
 	Address Address  `cbor:"1,keyasint,omitzero"`
 	Spec    TaskSpec `cbor:"2,keyasint"`
 	Input   Payload  `cbor:"3,keyasint,omitzero"`
-	// Scheduled is when the task came into being, At when it died.
+	// Scheduled is when the task was scheduled, At when it failed.
 	Scheduled Time `cbor:"4,keyasint,omitempty"`
 	At        Time `cbor:"5,keyasint,omitempty"`
-	// Attempts is how many were made, the last one included.
+	// Attempts is how many attempts were made, including the last one.
 	Attempts int `cbor:"6,keyasint,omitempty"`
-	// Failed are the attempts that failed, oldest first: all of them, or the first and the last
-	// ones with LeftOut others in between. See Add.
+	// Failed are the failed attempts, oldest first: all of them, or the first and the last ones
+	// with LeftOut others in between. See Add.
 	Failed  []FailedAttempt `cbor:"7,keyasint,omitempty"`
 	LeftOut int             `cbor:"8,keyasint,omitempty"`
-	// Failure is why it died, and Fingerprint what it has in common with others of its kind: see
-	// [Failure.Fingerprint]. It is kept as it was computed, so that a later build which computes it
-	// differently still finds the row.
+	// Failure is why the task failed. Fingerprint is what it has in common with similar failures,
+	// see [Failure.Fingerprint]. It is stored, so that a later build that computes it differently
+	// still finds the row.
 	Failure     *Failure `cbor:"9,keyasint,omitempty"`
 	Fingerprint string   `cbor:"10,keyasint,omitempty"`
-	// Requeued is how it was given another chance, the last time.
+	// Requeued is the last requeue.
 	Requeued Requeue `cbor:"11,keyasint,omitzero"`
 }
 
@@ -36,29 +36,29 @@ type DeadTask struct {
 type FailedAttempt struct {
 	Attempt int     `cbor:"1,keyasint,omitempty"`
 	At      Time    `cbor:"2,keyasint,omitempty"`
-	Worker  string  `cbor:"3,keyasint,omitempty"` // empty when nobody had claimed it
+	Worker  string  `cbor:"3,keyasint,omitempty"` // empty when no worker had claimed it
 	Failure Failure `cbor:"4,keyasint"`
 }
 
-// Requeue is when and as which run a dead task was scheduled anew.
+// Requeue is when, and as which run, a dead task was scheduled again.
 type Requeue struct {
 	At      Time    `cbor:"1,keyasint,omitempty"`
 	Address Address `cbor:"2,keyasint,omitzero"`
 	Run     RunID   `cbor:"3,keyasint,omitzero"`
 }
 
-// IsZero reports whether there was none.
+// IsZero reports whether the task was never requeued.
 func (r Requeue) IsZero() bool { return r == Requeue{} }
 
-// Bounds of what a dead task keeps of its failed attempts. A task may fail for weeks, and its
-// errors may quote whole documents.
+// Bounds of the failed attempts that a dead task keeps. A task may fail for weeks, and its errors
+// may quote whole documents.
 const (
-	MaxFailedAttempts = 100     // the first half of them and the last
-	MaxFailedText     = 4 << 10 // bytes of the message and of the stack of each
+	MaxFailedAttempts = 100     // the first half of them and the last half
+	MaxFailedText     = 4 << 10 // bytes of the message and of the stack of each attempt
 )
 
-// Add adds the next failed attempt. Beyond MaxFailedAttempts the one in the middle makes room; the
-// texts of an attempt are cut to MaxFailedText, those of Failure are whole.
+// Add adds the next failed attempt. Beyond MaxFailedAttempts it drops the one in the middle. It
+// cuts the texts of an attempt to MaxFailedText; the texts of Failure are not cut.
 func (d *DeadTask) Add(a FailedAttempt) {
 	a.Failure.Message, a.Failure.Stack = cut(a.Failure.Message, MaxFailedText), cut(a.Failure.Stack, MaxFailedText)
 	if len(d.Failed) < MaxFailedAttempts {
@@ -71,14 +71,14 @@ func (d *DeadTask) Add(a FailedAttempt) {
 	d.LeftOut++
 }
 
-// cut is at most the first so many bytes of a text, and no half character at its end.
+// cut returns at most the first bytes of a text, without a partial character at its end.
 func cut(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
 	const ellipsis = "…"
 	end := most - len(ellipsis)
-	for range utf8.UTFMax - 1 { // more of them in a row are no character
+	for range utf8.UTFMax - 1 { // more of them in a row are not a character
 		if !utf8.RuneStart(s[end]) {
 			end--
 		}
@@ -86,40 +86,41 @@ func cut(s string, most int) string {
 	return s[:end] + ellipsis
 }
 
-// LetterVerb says what is to be done with a dead letter. The numbers are stored.
+// LetterVerb is an operation on a dead task. The numbers are stored.
 type LetterVerb uint8
 
-// What is done with dead letters.
+// Operations on dead tasks.
 const (
-	LetterRequeue LetterVerb = 1 // schedule the task anew, if it was requeued Count times so far
-	// end the run that a requeue has begun, if nobody has begun it; goes to that run
+	LetterRequeue LetterVerb = 1 // schedule the task again, if it was requeued Count times so far
+	// End the run that a requeue has begun, unless a worker has begun the task. It goes to that
+	// run.
 	LetterUndo   LetterVerb = 2
-	LetterUndone LetterVerb = 3 // that has been done: the letter is as it was before
-	LetterPurge  LetterVerb = 4 // remove it, if it was requeued Count times
+	LetterUndone LetterVerb = 3 // the undo took effect: reset the dead task
+	LetterPurge  LetterVerb = 4 // remove the dead task, if it was requeued Count times
 )
 
-// LetterOrder is what is to be done with a dead letter.
+// LetterOrder is an operation on a dead task, with its parameters.
 type LetterOrder struct {
 	Do LetterVerb `cbor:"1,keyasint"`
-	// Ref names the letter: the task that died.
+	// Ref is the dead task.
 	Ref TaskRef `cbor:"2,keyasint,omitzero"`
-	// Count is how often it has been requeued, as far as whoever asks knows: of several who ask at
-	// the same time, one is right.
+	// Count is how often it has been requeued, as far as the sender knows. Of several senders at
+	// the same time, only one has the right count.
 	Count int64 `cbor:"3,keyasint,omitempty"`
-	// Input of the requeued task; nil for the one that it had.
+	// Input of the requeued task; nil for the original one.
 	Input *Payload `cbor:"4,keyasint,omitempty"`
-	// Run is the one that the last requeue has begun, as far as whoever asks knows.
+	// Run is the run that the last requeue has begun, as far as the sender knows.
 	Run RunID `cbor:"5,keyasint,omitzero"`
 }
 
-// Alone reports whether the task stands alone, and is no step of a workflow.
+// Alone reports whether the task stands alone and is not a step of a workflow.
 func (r TaskRef) Alone() bool {
 	return r.ID == TaskStep && strings.HasPrefix(r.Address.Type, TaskPrefix)
 }
 
-// RequeueAddress is where a dead task is scheduled anew for the n-th time: one that stood alone
-// under its own key; a step of a workflow under a key that is made of the run and the step, because
-// the workflow has heard of the failure and does not wait any more.
+// RequeueAddress returns the address at which a dead task is scheduled for the n-th time. A task
+// that stood alone keeps its key. A step of a workflow gets a key that is made of the run and the
+// step, because the workflow has received the failure and no longer waits.
 func (r TaskRef) RequeueAddress(kind string, n int64) Address {
 	if r.Alone() {
 		return r.Address

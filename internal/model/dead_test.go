@@ -89,7 +89,7 @@ func TestFingerprintsTellKindsAndTypesApart(t *testing.T) {
 		t.Error("no failure is not an empty one")
 	}
 
-	// It is stored, and what was stored is looked for: a change makes two groups out of one.
+	// The fingerprint is stored and searched for: a change would split groups.
 	if got := (&model.Failure{Kind: "timeout", Type: "*net.OpError", Message: "timeout after 31 ms talking to 10.0.0.7"}).Fingerprint(); got != fingerprintGolden {
 		t.Errorf("fingerprint = %s, want %s", got, fingerprintGolden)
 	}
@@ -97,7 +97,7 @@ func TestFingerprintsTellKindsAndTypesApart(t *testing.T) {
 
 const fingerprintGolden = "4687430c57e24563"
 
-// Whatever the message is, it has a fingerprint, and other numbers in it have the same one.
+// Every message has a fingerprint, and other numbers in it do not change the fingerprint.
 func TestFingerprintOfAnything(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -3,10 +3,10 @@ package model
 // EventKind says what an event of a history is. The numbers are stored and never reused.
 type EventKind uint8
 
-// Kinds of events. Those marked (asked) answer something that the code asked for, by ID;
-// the others are unsolicited and may stand anywhere in a history.
+// Kinds of events. An event marked (asked) belongs to something that the code asked for, and has
+// its ID. The others are unsolicited and may occur anywhere in a history.
 const (
-	EventStarted       EventKind = 1 // event 0; made from the row of the run
+	EventStarted       EventKind = 1 // event 0; built from the row of the run
 	EventStepCompleted EventKind = 2 // (asked) an inline step returned: Input, Output
 	EventStepFailed    EventKind = 3 // (asked) its last attempt failed: Input, Failure
 	// (asked) an attempt failed and is repeated at Due: Attempt, Failure
@@ -23,26 +23,25 @@ const (
 	// (asked) a message left for Target: Name; its answer follows
 	EventSent          EventKind = 12
 	EventCancelRequest EventKind = 13 // Failure.Message is the reason
-	EventWatched       EventKind = 14 // Watcher wants to hear the outcome of this run
-	EventClosed        EventKind = 15 // the last event; made from the row of the run
+	EventWatched       EventKind = 14 // Watcher wants to know the outcome of this run
+	EventClosed        EventKind = 15 // the last event; built from the row of the run
 	EventVersionMarked EventKind = 16 // (asked) the code chose version Ref of change Name
 	// (asked) the code set state Name to Output, or removed it (no Output)
 	EventStateSet EventKind = 17
-	// Name, Input, RequestID; Watcher is the step that hears the answer
+	// Name, Input, RequestID; Watcher is the step that gets the answer
 	EventUpdateReceived EventKind = 18
 	// (asked) the code answered the update of position Ref: Output or Failure
 	EventUpdateAnswered EventKind = 19
 	// (asked) the answer to a message that was sent: Output or Failure
 	EventAnswered EventKind = 20
 	EventPinned   EventKind = 21 // (asked) only workers of version Name continue the run
-	// nobody continues the run until it is resumed: Failure.Message is the reason
+	// no worker continues the run until it is resumed: Failure.Message is the reason
 	EventPaused  EventKind = 22
 	EventResumed EventKind = 23
 	// (asked) the code set label Name to the text Output, or removed it when that is empty
 	EventLabeled EventKind = 24
 
-	// (asked) a task was scheduled: Name is its kind, Input, Task; claimed at once when Worker is
-	// set
+	// (asked) a task was scheduled: Name is its kind, Input, Task; Worker has claimed it, if set
 	EventTaskScheduled EventKind = 25
 	// (asked) attempt Attempt of the task begins on Worker; the position is the token of the claim
 	EventTaskClaimed EventKind = 26
@@ -54,10 +53,10 @@ const (
 
 	// (asked) the section ID asks for Locks, one after the other in their order
 	EventLockAsked EventKind = 29
-	// (asked) Target is locked for the section ID: Ref is the fencing token. The last of its Locks
-	// lets the code go on
+	// (asked) Target is locked for the section ID: Ref is the fencing token. After the last of its
+	// Locks the code continues
 	EventLockGranted EventKind = 30
-	// (asked) the section Section has ended: it holds nothing any more
+	// (asked) the section Section has ended and holds no lock
 	EventUnlocked EventKind = 31
 
 	// an operator removed the signal of position Ref: Name, Seen, RequestID; Failure.Message is the
@@ -82,7 +81,7 @@ var eventNames = [...]string{
 	EventSignalDropped: "signal_dropped",
 }
 
-// String is the name that people and the CLI use.
+// String returns the name that the CLI shows.
 func (k EventKind) String() string {
 	if int(k) < len(eventNames) && eventNames[k] != "" {
 		return eventNames[k]
@@ -93,9 +92,9 @@ func (k EventKind) String() string {
 // Known reports whether this build understands the kind.
 func (k EventKind) Known() bool { return int(k) < len(eventNames) && eventNames[k] != "" }
 
-// News reports whether code may go on with an event of the kind, so that a step may begin. A worker
-// answers such events with a turn, however little came of them: until then its owner must think
-// that a body runs. The others only note what the code did itself.
+// News reports whether an event of the kind lets the code continue, so that a step may begin. A
+// worker answers such an event with a turn, however little happened. Until then its owner must
+// assume that the body of a step runs. Events of other kinds only record what the code did itself.
 func (k EventKind) News() bool {
 	switch k {
 	case EventStepCompleted, EventStepFailed, EventAttemptFailed, EventTimerFired, EventSignalReceived, EventPromiseSettled,
@@ -108,14 +107,14 @@ func (k EventKind) News() bool {
 	return false
 }
 
-// Event is one fact of the history of a run. Which fields are set depends on Kind.
-// Positions are 0, 1, 2, … without a gap; times never decrease.
+// Event is one fact of the history of a run. Its Kind says which fields are set. Positions are 0,
+// 1, 2, … without a gap; times never decrease.
 type Event struct {
 	Seq  int64     `cbor:"-"` // stored as columns
 	At   Time      `cbor:"-"`
 	Kind EventKind `cbor:"-"`
 
-	// ID is the identity of what was asked: coroutine path, name, and key or arguments (see
+	// ID identifies what the code asked for: coroutine path, name, and key or arguments (see
 	// StepID).
 	ID      string   `cbor:"1,keyasint,omitempty"`
 	Name    string   `cbor:"2,keyasint,omitempty"`
@@ -126,12 +125,13 @@ type Event struct {
 	Due     Time     `cbor:"7,keyasint,omitempty"`
 	Ref     int64    `cbor:"8,keyasint,omitempty"`
 	Target  Address  `cbor:"9,keyasint,omitzero"`
-	Run     RunID    `cbor:"10,keyasint,omitzero"` // of Target, where known
-	// of an attempt of a task: Terminated when the engine ended it, and no report of its worker
+	Run     RunID    `cbor:"10,keyasint,omitzero"` // run of Target, if known
+	// of an attempt of a task: Terminated when the engine ended it, without a report of its worker
 	Status Status `cbor:"11,keyasint,omitempty"`
 	// of a child that came with a past: Watcher.Run started it
 	Watcher Link `cbor:"12,keyasint,omitzero"`
-	// RequestID is the id under which a client sent it; repeated sends of the same id are dropped.
+	// RequestID is the id under which a client sent the message. Repeated messages with the same id
+	// are dropped.
 	RequestID string            `cbor:"13,keyasint,omitempty"`
 	Policy    ParentClosePolicy `cbor:"14,keyasint,omitempty"`
 	// Position is file:line of the call in user code, so that a mismatch can name both places.
@@ -140,19 +140,19 @@ type Event struct {
 	Detached bool `cbor:"16,keyasint,omitempty"`
 	// Seen marks a dropped signal whose presence the code may have noticed before the drop.
 	Seen bool `cbor:"21,keyasint,omitempty"`
-	// Task is how a task is to be carried out; Worker is who claims it.
+	// Task says how a task is executed. Worker is the worker that claims it.
 	Task   *TaskSpec `cbor:"17,keyasint,omitempty"`
 	Worker string    `cbor:"18,keyasint,omitempty"`
-	// Locks are the entities that a section asks for: sorted, each once. Section is the one that a
-	// call is made in, or that ends.
+	// Locks are the entities that a section asks for, sorted and without duplicates. Section is the
+	// section that makes a call, or that ends.
 	Locks   []Address `cbor:"19,keyasint,omitempty"`
 	Section string    `cbor:"20,keyasint,omitempty"`
 }
 
-// TimedOutForGood reports whether the event ends a task by a time-out.
+// TimedOutForGood reports whether the event ends a task by a time-out, without another attempt.
 func (e *Event) TimedOutForGood() bool { return e.Kind == EventTaskTimedOut && e.Due == 0 }
 
-// Size is roughly what the event costs in memory and on disk.
+// Size estimates the bytes that the event takes in memory and on disk.
 func (e *Event) Size() int {
 	n := 64 + len(e.ID) + len(e.Name) + e.Input.Size() + e.Output.Size() + len(e.RequestID) + len(e.Position) + len(e.Section)
 	for i := range e.Locks {

@@ -10,7 +10,7 @@ const (
 	Failed     Status = 3
 	Canceled   Status = 4
 	Continued  Status = 5 // ended by continue-as-new; the next run has the same key
-	Terminated Status = 6 // ended from outside, without a word of its code
+	Terminated Status = 6 // ended from outside, without asking its code
 
 	// LastStatus is the highest status that this build knows.
 	LastStatus = Terminated
@@ -21,7 +21,7 @@ var statusNames = map[Status]string{
 	Terminated: "terminated",
 }
 
-// String is the word that users see.
+// String returns the word that users see.
 func (s Status) String() string {
 	if name, ok := statusNames[s]; ok {
 		return name
@@ -29,7 +29,7 @@ func (s Status) String() string {
 	return "unknown"
 }
 
-// ParseStatus reads the word; ok is false when there is no such status.
+// ParseStatus reads the word. It reports false for an unknown status.
 func ParseStatus(word string) (s Status, ok bool) {
 	for s := Running; s <= LastStatus; s++ {
 		if statusNames[s] == word {
@@ -61,15 +61,15 @@ const (
 	AbandonChild ParentClosePolicy = 1
 )
 
-// Link points back to whoever waits for the outcome of an execution: a step of a run.
+// Link points back to the step of a run that waits for the outcome of an execution.
 type Link struct {
 	Address Address `cbor:"1,keyasint,omitempty"`
 	Run     RunID   `cbor:"2,keyasint,omitempty"`
 	ID      string  `cbor:"3,keyasint,omitempty"` // the step of that run
 }
 
-// Start is everything that begins a run. It is stored once, as the row of the run;
-// event 0 of the history is made from it.
+// Start is everything that begins a run. It is stored once, as the row of the run. Event 0 of the
+// history is built from it.
 type Start struct {
 	Address Address
 	Run     RunID
@@ -77,53 +77,54 @@ type Start struct {
 	Input   Payload
 	// RequestID deduplicates a repeated start of the same key; may be empty.
 	RequestID string
-	// Parent is who asked for this run and hears its outcome; zero when a client did.
+	// Parent is the step that started this run and gets its outcome; zero when a client did.
 	Parent Link
-	// OnParentClose is told by the parent; stored for people to see.
+	// OnParentClose is decided by the parent. It is stored here only for operators.
 	OnParentClose ParentClosePolicy
 	// First is the first run of the chain, Previous the one before; both zero for a first run.
 	First, Previous RunID
-	// Origin is the digest of the input of the first run, empty in a first run: a repeated start of
-	// the key is compared with it.
+	// Origin is the digest of the first run's input; empty in a first run. A repeated start of the
+	// key is compared with it.
 	Origin []byte
-	// Labels are what the run can be found by from its first moment, sorted by name. Its code may
-	// change them; see EventLabeled.
+	// Labels are the labels by which the run can be found from its start, sorted by name. Its code
+	// may change them; see EventLabeled.
 	Labels []Label
-	// Carried are events that belong to this run from its first moment, in order: signals and
-	// watchers of the run before and those that a signal-with-start brought along, or the whole
-	// past of a fork, retry, reset or import. They become events 1 … n without rows of their own.
+	// Carried are events that belong to this run from its start, in order: signals and watchers of
+	// the run before, signals of a signal-with-start, or the whole past of a fork, retry, reset or
+	// import. They become events 1 … n without rows of their own.
 	Carried []Event
-	// Began is the journal time of event 0 when the past is another's; zero when it is At.
+	// Began is the journal time of event 0 when the past comes from another run; zero when it is
+	// At.
 	Began Time
-	// Seeds are whose random numbers the past was made with, in order of position; behind the last
-	// one they are this run's own.
+	// Seeds are the runs whose random numbers the past was made with, in order of position. Behind
+	// the last of them the run uses its own.
 	Seeds []Seed
 	// Identity is the run whose idempotency keys the steps keep, set by a retry; zero when they
 	// have their own.
 	Identity RunID
-	// Replaced is the closed run whose place this one took under a reuse policy, without going on
-	// with it; zero when there was none.
+	// Replaced is the closed run whose key this run took under a reuse policy, without continuing
+	// it; zero when there was no such run.
 	Replaced RunID
-	// Earlier are the runs in whose name this one makes its steps, the last one first, that of
-	// Identity at the end. They may have been removed since.
+	// Earlier are the runs in whose name this run makes its steps, latest first; that of Identity
+	// comes last. They may have been removed since.
 	Earlier []RunID
-	// Source is where the past comes from; zero when there is none.
+	// Source is where the past comes from; zero without a past.
 	Source Source
-	// Task makes the run that of a task which stands alone: it has no code, and ends with the task.
-	// Worker is who claims it at once.
+	// Task is set if the run is a task that stands alone: it has no code, and ends with the task.
+	// Worker is the worker that claims it at once.
 	Task   *TaskSpec
 	Worker string
-	// Trace is the trace context (W3C traceparent) that what the run does belongs to: that of
-	// whoever started it. Empty when nobody traces.
+	// Trace is the trace context (W3C traceparent) of the client or step that started the run;
+	// empty when it is not traced.
 	Trace string
-	// Begins is before when its code does not run; zero when that was not put off.
+	// Begins is the time before which the code does not run; zero when the start was not delayed.
 	Begins Time
-	// Expires is when the execution ends as timed out, if it has not ended before; zero for never.
+	// Expires is when the execution times out; zero for never.
 	Expires Time
-	// Terms are what the whole execution was started with; nil for nothing special.
+	// Terms apply to the whole execution; nil for none.
 	Terms *Terms
-	// Attempt counts runs with the same input, one after another because the one before failed; 0
-	// is the first one, as 1 is. Cause is why the one before failed.
+	// Attempt counts the runs that repeat a failed one with the same input; both 0 and 1 are the
+	// first. Cause is why the run before failed.
 	Attempt int
 	Cause   *Failure
 }
@@ -138,7 +139,7 @@ type Outcome struct {
 	Seen int64
 	// Next is the run that follows after continue-as-new.
 	Next RunID
-	// Leaves is when the run may be removed, if its workflow has a retention time of its own; zero
-	// when that of the engine counts.
+	// Leaves is when the run may be removed, if its workflow has its own retention time; zero when
+	// that of the engine applies.
 	Leaves Time
 }

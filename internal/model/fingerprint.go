@@ -8,13 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Fingerprint is the same for failures of the same kind and type whose messages differ only in what
-// differs from case to case: numbers, ids, hex, times, addresses of hosts and people, whatever is
-// in quotes, and the length of lists of these. It is 16 hex digits.
+// Fingerprint is the same for failures of the same kind and type whose messages differ only in
+// details that change from case to case: numbers, ids, hex, times, addresses of hosts and people,
+// quoted texts, and the length of lists of these. It is 16 hex digits.
 //
-// It is for people who look at a thousand failures and want to see the three problems behind them.
-// Two problems that share a fingerprint are a nuisance; nothing may rely on that it does not
-// happen.
+// It helps an operator who looks at a thousand failures to see the three problems behind them. Two
+// problems may share a fingerprint, so no code may rely on its being unique.
 func (f *Failure) Fingerprint() string {
 	if f == nil {
 		f = &Failure{}
@@ -27,14 +26,13 @@ func (f *Failure) Fingerprint() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// blank stands for what differs from case to case.
+// blank replaces what changes from case to case.
 const blank = "#"
 
-// maxPattern is how much of a pattern counts: what comes behind it is rarely what tells two
-// problems apart.
+// maxPattern is how many bytes of a pattern count. The rest rarely tells two problems apart.
 const maxPattern = 512
 
-// pattern is a message with blanks.
+// pattern returns a message with blanks.
 func pattern(message string) string {
 	p := patternWriter{}
 	for rest := message; rest != "" && len(p.out) < maxPattern; {
@@ -44,7 +42,7 @@ func pattern(message string) string {
 			p.space = true
 			rest = rest[size:]
 		case r == '"' || r == '`' || r == '\'' || r == '“' || r == '‘' || r == '«':
-			n := quoted(rest, r, size)
+			n := quotedLength(rest, r, size)
 			if n == 0 { // it is never closed: a character like others
 				p.text(rest[:size])
 				n = size
@@ -52,12 +50,12 @@ func pattern(message string) string {
 				p.blank()
 			}
 			rest = rest[n:]
-		case joins(r):
-			n := strings.IndexFunc(rest, func(r rune) bool { return !joins(r) && r != '\'' })
+		case isWordRune(r):
+			n := strings.IndexFunc(rest, func(r rune) bool { return !isWordRune(r) && r != '\'' })
 			if n < 0 {
 				n = len(rest)
 			}
-			if strings.Contains(rest[:n], "://") { // has other characters too
+			if strings.Contains(rest[:n], "://") { // URLs have other characters too
 				if n = strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`<>()[]{}", r) }); n < 0 {
 					n = len(rest)
 				}
@@ -74,14 +72,14 @@ func pattern(message string) string {
 	return out[:min(len(out), maxPattern)]
 }
 
-// joins tells whether a character is part of a word: of a name, a number, an id, an address.
-func joins(r rune) bool {
+// isWordRune reports whether a character is part of a word: of a name, a number, an id, an address.
+func isWordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-.:/@%+", r)
 }
 
-// quoted is the length of the quoted text at the beginning of s, 0 when there is no end to it. An
-// apostrophe inside of a word does not end one.
-func quoted(s string, open rune, size int) int {
+// quotedLength returns the length of the quoted text at the beginning of s, or 0 when it has no
+// end. An apostrophe inside a word does not end it.
+func quotedLength(s string, open rune, size int) int {
 	end := map[rune]rune{'“': '”', '‘': '’', '«': '»'}[open]
 	if end == 0 {
 		end = open
@@ -106,15 +104,16 @@ func quoted(s string, open rune, size int) int {
 	return 0
 }
 
-// patternWriter puts a pattern together.
+// patternWriter builds a pattern.
 type patternWriter struct {
 	out   []byte
-	space bool // something is to be separated from what comes next
-	// last is the end of the last blank when nothing but separators of lists have been written
-	// since, else 0.
+	space bool // write a space before the next text
+	// last is the end of the last blank, if only separators of lists have been written since;
+	// otherwise 0.
 	last int
 }
 
+// text writes a text as it is.
 func (p *patternWriter) text(s string) {
 	if p.space && len(p.out) > 0 {
 		p.out = append(p.out, ' ')
@@ -126,7 +125,7 @@ func (p *patternWriter) text(s string) {
 	}
 }
 
-// blank writes a blank. Those of a list are one.
+// blank writes a blank. The blanks of a list become one.
 func (p *patternWriter) blank() {
 	if p.last > 0 {
 		p.out, p.space = p.out[:p.last], false
@@ -136,7 +135,7 @@ func (p *patternWriter) blank() {
 	p.last = len(p.out)
 }
 
-// word writes a word with blanks for those of its parts that are not words.
+// word writes a word, with blanks for parts that are not words.
 func (p *patternWriter) word(w string) {
 	body := strings.TrimRight(w, ".:-/'+%,;")
 	tail := w[len(body):]
@@ -155,7 +154,7 @@ func (p *patternWriter) word(w string) {
 	}
 }
 
-// parts writes what is between colons and slashes, each as it is or as a blank.
+// parts writes the parts between colons and slashes, each as it is or as a blank.
 func (p *patternWriter) parts(body string) {
 	for body != "" {
 		n := strings.IndexAny(body, ":/")
@@ -167,7 +166,7 @@ func (p *patternWriter) parts(body string) {
 			body = body[1:]
 			continue
 		}
-		if differs(body[:n]) {
+		if isVariable(body[:n]) {
 			p.blank()
 		} else {
 			p.text(body[:n])
@@ -176,14 +175,14 @@ func (p *patternWriter) parts(body string) {
 	}
 }
 
-// differs tells whether a part is something else the next time: it has a digit, or is made of so
-// many hex digits that it is no word.
-func differs(part string) bool {
+// isVariable reports whether a part changes from case to case: it has a digit, or consists of so
+// many hex digits that it is not a word.
+func isVariable(part string) bool {
 	const shortestHex = 8
 	return strings.ContainsFunc(part, unicode.IsDigit) || len(part) >= shortestHex && !strings.ContainsFunc(part, notHex)
 }
 
-// isAddress tells whether a word is an address of a network: hex digits between colons.
+// isAddress reports whether a word is a network address: hex digits between colons.
 func isAddress(w string) bool {
 	return strings.Count(w, ":") >= 2 && !strings.ContainsFunc(w, func(r rune) bool { return r != ':' && r != '.' && notHex(r) })
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// FuzzDecode: whatever stands in a row is read or refused, never a panic; and what was read is
-// stored again without loss.
+// FuzzDecode checks that any bytes in a row are read or refused, without a panic, and that what was
+// read is stored again without loss.
 func FuzzDecode(f *testing.F) {
 	for _, s := range samples() {
 		f.Add(uint8(model.EventStepCompleted), s.encode())

@@ -128,7 +128,7 @@ var (
 	})
 )
 
-// genBody is an event without what is stored as columns.
+// genBody generates an event without the fields that are columns.
 var genBody = rapid.Custom(func(t *rapid.T) model.Event {
 	return model.Event{
 		ID: genText.Draw(t, "id"), Name: genText.Draw(t, "name"), Attempt: int(genInt.Draw(t, "attempt")),
@@ -222,8 +222,8 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 	return s
 })
 
-// Drawing a slice names its elements, once, and tests that draw them at the same time read that
-// name: so they are named before any test runs.
+// Drawing a slice names its elements once, and parallel tests read that name. So they are named
+// before any test runs.
 func init() {
 	for _, g := range []interface{ String() string }{genText, genRun, genBody, genFailed} {
 		_ = g.String()

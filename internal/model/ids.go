@@ -18,8 +18,8 @@ type Address struct {
 	Key    string `cbor:"3,keyasint,omitempty"`
 }
 
-// String is the address as users write it, for logs and errors: workflow/key, or account "key" for
-// an entity. A tenant other than the default one stands in front.
+// String returns the address as users write it, for logs and errors: workflow/key, or account "key"
+// for an entity. A tenant other than the default one comes first.
 func (a Address) String() string {
 	text := a.Type + "/" + a.Key
 	for _, prefix := range [...]string{EntityPrefix, ServicePrefix} {
@@ -33,8 +33,7 @@ func (a Address) String() string {
 	return a.Tenant + "/" + text
 }
 
-// Path is tenant/type/key. It is part of what repeated requests are compared by, so it never
-// changes.
+// Path returns tenant/type/key. Repeated requests are compared by it, so it never changes.
 func (a Address) Path() string { return a.Tenant + "/" + a.Type + "/" + a.Key }
 
 // IsZero reports whether the address names nothing.
@@ -46,9 +45,9 @@ type ShardID uint16
 // MaxShards bounds the shard count of a cluster.
 const MaxShards = 4096
 
-// Shard is the shard of the address in a cluster of n shards: FNV-1a (64 bit) over the
-// length-prefixed parts, finalised and reduced. It is part of the stored format: the count
-// and this function never change for the life of a store.
+// Shard returns the shard of the address in a cluster of n shards: FNV-1a (64 bit) over the
+// length-prefixed parts, finalised and reduced. It is part of the stored format: the count and this
+// function never change for the life of a store.
 func (a Address) Shard(n int) ShardID {
 	h := uint64(14695981039346656037)
 	for _, part := range [...]string{a.Tenant, a.Type, a.Key} {
@@ -75,7 +74,7 @@ type NodeID [16]byte
 
 var idText = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// String is run_ and 26 characters.
+// String returns run_ and 26 characters.
 func (id RunID) String() string { return "run_" + idText.EncodeToString(id[:]) }
 
 // IsZero reports whether the id names no run.
@@ -91,7 +90,7 @@ func ParseRunID(s string) (RunID, error) {
 	return id, err
 }
 
-// String is node_ and 26 characters.
+// String returns node_ and 26 characters.
 func (id NodeID) String() string { return "node_" + idText.EncodeToString(id[:]) }
 
 // IsZero reports whether the id names no node.
@@ -104,6 +103,7 @@ func ParseNodeID(s string) (NodeID, error) {
 	return id, err
 }
 
+// parseID reads a prefix and 26 characters.
 func parseID(s, prefix string, into []byte) error {
 	body, ok := strings.CutPrefix(s, prefix)
 	if !ok || len(body) != 26 {

@@ -13,6 +13,7 @@ import (
 // not the test: a store that was written with the old one cannot be read with the new one.
 func TestShardNeverChanges(t *testing.T) {
 	t.Parallel()
+
 	long := strings.Repeat("k", 512)
 	for _, v := range []struct {
 		tenant, workflow, key string

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of labels. They are part of the contract: a store that was filled under wider ones could
+// Limits of labels. They are part of the contract: a store that was filled under wider limits could
 // not be read under these.
 const (
 	MaxLabels     = 32  // of one run
@@ -22,22 +22,22 @@ type Label struct {
 	Value string `cbor:"2,keyasint,omitempty"`
 }
 
-// LabelCondition selects by a label.
+// LabelCondition selects executions by a label.
 type LabelCondition struct {
 	Name string
-	// Values: the label has any of these; when Not is set it has none of them, or is not there.
+	// The label has one of Values. With Not, it has none of them, or the label does not exist.
 	Values []string
 	Not    bool
 }
 
-// Size is roughly what the label costs in memory and on disk.
+// Size estimates the bytes that the label takes in memory and on disk.
 func (l *Label) Size() int { return 16 + len(l.Name) + len(l.Value) }
 
 // Text is the encoding of a payload that is plain text, such as the value of a label in the
 // history.
 const Text = "text"
 
-// TextPayload is a text as payload; that of no text is empty.
+// TextPayload returns a text as a payload. The empty text gives the empty payload.
 func TextPayload(text string) Payload {
 	if text == "" {
 		return Payload{}
@@ -45,7 +45,7 @@ func TextPayload(text string) Payload {
 	return Payload{Data: []byte(text), Encoding: Text}
 }
 
-// Labels are the pairs of a map, sorted by name.
+// Labels returns the pairs of a map, sorted by name.
 func Labels(pairs map[string]string) []Label {
 	if len(pairs) == 0 {
 		return nil
@@ -58,8 +58,8 @@ func Labels(pairs map[string]string) []Label {
 	return labels
 }
 
-// SetLabel is the labels with one of them changed, or removed when the value is empty. What it is
-// given stays as it is.
+// SetLabel returns the labels with one of them changed, or removed when the value is empty. It does
+// not change its argument.
 func SetLabel(labels []Label, name, value string) []Label {
 	i, found := slices.BinarySearchFunc(labels, name, func(l Label, name string) int { return cmp.Compare(l.Name, name) })
 	switch {
@@ -75,7 +75,7 @@ func SetLabel(labels []Label, name, value string) []Label {
 	return slices.Concat(labels[:i], []Label{{name, value}}, labels[i:])
 }
 
-// CheckLabelName says what is wrong with the name of a label; nil when nothing is.
+// CheckLabelName returns what is wrong with the name of a label; nil when it is valid.
 func CheckLabelName(name string) error {
 	if name == "" || len(name) > MaxLabelName {
 		return fmt.Errorf("the name of label %.80q has %d bytes: it needs 1 to %d", name, len(name), MaxLabelName)
@@ -88,12 +88,12 @@ func CheckLabelName(name string) error {
 	return nil
 }
 
-// LabelLetter reports whether the byte may stand in the name of a label.
+// LabelLetter reports whether the name of a label may contain the byte.
 func LabelLetter(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '.' || c == '-'
 }
 
-// CheckLabel says what is wrong with a label; nil when nothing is. An empty value is in order: it
+// CheckLabel returns what is wrong with a label; nil when it is valid. An empty value is valid: it
 // removes the label.
 func CheckLabel(name, value string) error {
 	if err := CheckLabelName(name); err != nil {

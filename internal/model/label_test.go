@@ -38,8 +38,7 @@ func TestCheckLabel(t *testing.T) {
 	}
 }
 
-// Labels behave like a map whose pairs are listed by name, and whoever holds an older list keeps
-// it.
+// Labels behave like a map whose pairs are listed by name, and older lists do not change.
 func TestSetLabelIsAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -64,7 +63,7 @@ func TestSetLabelIsAMap(t *testing.T) {
 	})
 }
 
-// Whatever code there is can be asked for: the list has every constant of the file.
+// A query can ask for every code: the list has every constant of the file.
 func TestReasonCodesAreComplete(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)

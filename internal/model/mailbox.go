@@ -6,16 +6,16 @@ import (
 	"hash/fnv"
 )
 
-// What an operator does with a mailbox: the Name of a MessageMailbox. An execution has a mailbox
-// too: the signals that its code has not taken.
+// Operations on a mailbox: the Name of a MessageMailbox. An execution has a mailbox too: the signals
+// that its code has not taken.
 const (
 	MailboxList = "list"
 	MailboxShow = "show" // one item with its input
-	MailboxSkip = "skip" // one item goes behind the others
-	MailboxDrop = "drop" // one item goes, and its caller gets a failure
+	MailboxSkip = "skip" // move one item behind the others
+	MailboxDrop = "drop" // remove one item; its caller gets a failure
 )
 
-// MailboxListed is how many items a list has at most.
+// MailboxListed is the maximum number of items in a list.
 const MailboxListed = 1000
 
 // Call is an item of a mailbox as an operator sees it.
@@ -40,8 +40,8 @@ type Calls struct {
 	Total int    `json:"total"`
 }
 
-// ItemID names an item of a mailbox. The position alone would not: it may be given to another item
-// when the mailbox has been empty.
+// ItemID returns the id of an item of a mailbox. The position alone is not enough: after the
+// mailbox was empty, another item may get it.
 func ItemID(seq int64, at Time, m *Message) string {
 	h := fnv.New64a()
 	// it never fails
@@ -58,7 +58,7 @@ func CallOf(position int, seq int64, at Time, m *Message) Call {
 	}
 }
 
-// SignalID names a signal that the code of a run has not taken. It changes with the run, because
+// SignalID returns the id of a signal that the code of a run has not taken. It changes with the run, because
 // another run may have another signal at the position.
 func SignalID(run RunID, e *Event) string {
 	h := fnv.New64a()
@@ -75,7 +75,7 @@ func SignalOf(position int, run RunID, e *Event) Call {
 	}
 }
 
-// clientID is the request id as a client gave it; empty when the engine has drawn it.
+// clientID returns the request id as the client gave it; empty when the engine generated it.
 func clientID(m *Message) string {
 	if bare := BareRequestID(m.RequestID); bare != m.RequestID {
 		return bare
@@ -84,11 +84,11 @@ func clientID(m *Message) string {
 	return ""
 }
 
-// Encode is the mailbox as the output of an answer.
+// Encode returns the mailbox as the output of an answer.
 func (c *Calls) Encode() Payload {
 	data, err := json.Marshal(c)
 	if err != nil {
-		panic(err) // there are only texts, numbers and bytes in it
+		panic(err) // it has only texts, numbers and bytes
 	}
 
 	return Payload{Data: data}

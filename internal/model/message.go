@@ -5,45 +5,45 @@ type MessageKind uint8
 
 // Kinds of messages.
 const (
-	// start To with Input; From hears the outcome when From.ID is set
+	// start To with Input; From gets the outcome when From.ID is set
 	MessageStart   MessageKind = 1
 	MessageWatch   MessageKind = 2 // tell From the outcome of To
 	MessageClosed  MessageKind = 3 // the outcome of a child or watched execution, for step ID of To
 	MessageSignal  MessageKind = 4 // Name, Input
 	MessageSettle  MessageKind = 5 // promise Name: Input or Failure
 	MessageCancel  MessageKind = 6 // Failure.Message is the reason
-	MessageNothing MessageKind = 7 // has been consumed without effect; keeps a sequence gapless
+	MessageNothing MessageKind = 7 // was consumed without effect; keeps a sequence without gaps
 
-	MessageUpdate MessageKind = 8 // Name, Input; the answer comes when the code has it
+	MessageUpdate MessageKind = 8 // Name, Input; the code gives the answer later
 	MessageAnswer MessageKind = 9 // to step ID of To, which sent a message: Input or Failure
-	// end the run, whatever its code says; Failure.Message is the reason
+	// end the run without asking its code; Failure.Message is the reason
 	MessageTerminate MessageKind = 10
-	MessagePause     MessageKind = 11 // have nobody continue the run; Failure.Message is the reason
+	MessagePause     MessageKind = 11 // pause the run; Failure.Message is the reason
 	MessageResume    MessageKind = 12
 	MessageDelete    MessageKind = 13 // remove Runs of To, all of them closed unless Force is set
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
 	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
-	MessageRequeue   MessageKind = 17 // what Letter says is to be done with a dead letter
+	MessageRequeue   MessageKind = 17 // an operation on a dead task; see Letter
 	MessageWrite     MessageKind = 20 // what a claim writes beside the history
 
-	// call operation Name of entity To with Input; From, or whoever sent it, hears what came of it
+	// call operation Name of entity To with Input; the sender gets the result
 	MessageCall MessageKind = 21
 	MessageLock MessageKind = 22 // lock entity To for section From
 	// entity From is locked for section ID of To: Epoch is the fencing token
 	MessageGrant MessageKind = 23
-	// section From ends: it holds To no more, and does not wait for it
+	// section From ends: it neither holds the lock of To nor waits for it
 	MessageRelease MessageKind = 24
-	// an operator frees entity To from section ID, whatever that does
+	// an operator frees entity To from section ID, whatever that section does
 	MessageUnlock MessageKind = 25
-	// an operator asks for the mailbox of entity To, or does what Name says with item ID of it
+	// an operator lists the mailbox of entity To, or applies operation Name to item ID of it
 	MessageMailbox MessageKind = 26
 )
 
 // LastMessageKind is the highest kind that this build knows.
 const LastMessageKind = MessageMailbox
 
-// WatchChanges is the name of a watch that is not for the end of an execution: its node wants a
-// hint whenever something of the execution has been committed.
+// WatchChanges is the name of a watch for changes instead of the end of an execution: its node
+// wants a hint after every commit that changes the execution.
 const WatchChanges = "changes"
 
 var messageNames = [...]string{
@@ -54,7 +54,7 @@ var messageNames = [...]string{
 	MessageRelease: "release", MessageUnlock: "unlock", MessageMailbox: "mailbox",
 }
 
-// String names the kind for people.
+// String returns the name that the CLI shows.
 func (k MessageKind) String() string {
 	if int(k) < len(messageNames) && messageNames[k] != "" {
 		return messageNames[k]
@@ -73,78 +73,80 @@ type Message struct {
 	To   Address     `cbor:"2,keyasint"`
 	// ToRun restricts the message to one run; a later run of the same key ignores it.
 	ToRun RunID `cbor:"3,keyasint,omitzero"`
-	// From is who sent it and under which step; zero for clients.
+	// From is the sender and its step; zero for clients.
 	From    Link     `cbor:"4,keyasint,omitzero"`
 	ID      string   `cbor:"5,keyasint,omitempty"`
 	Name    string   `cbor:"6,keyasint,omitempty"`
 	Input   Payload  `cbor:"7,keyasint,omitzero"`
 	Failure *Failure `cbor:"8,keyasint,omitempty"`
 	Status  Status   `cbor:"9,keyasint,omitempty"`
-	// RequestID deduplicates what clients send; remembered by address for a retention time.
+	// RequestID deduplicates messages of clients. The address remembers it for a retention time.
 	RequestID string            `cbor:"10,keyasint,omitempty"`
 	Reuse     ReusePolicy       `cbor:"11,keyasint,omitempty"`
 	Policy    ParentClosePolicy `cbor:"12,keyasint,omitempty"`
-	// With are signals that a start brings along (signal-with-start), delivered in the same commit.
+	// With are signals that come with a start (signal-with-start). They are delivered in the same
+	// commit.
 	With []Event `cbor:"13,keyasint,omitempty"`
-	// Node is the process that wants to be told by a hint; zero when nobody does.
+	// Node is the process that wants a hint; zero for none.
 	Node NodeID `cbor:"14,keyasint,omitzero"`
 	// Labels of the run that a start begins, sorted by name.
 	Labels []Label `cbor:"18,keyasint,omitempty"`
-	// Past is what a start brings along that does not begin at the beginning.
+	// Past is the past of a run that does not begin at the beginning.
 	Past *Past `cbor:"20,keyasint,omitempty"`
-	// Runs are those to delete.
+	// Runs are the runs to delete.
 	Runs []RunID `cbor:"21,keyasint,omitempty"`
-	// Keep asks that the message be kept as a dead letter, with the refusal as ID, when it is
-	// refused: nobody waits for the answer.
+	// Keep asks to keep the message as a dead letter if it is refused, with the refusal as ID,
+	// because no sender waits for the answer.
 	Keep bool `cbor:"22,keyasint,omitempty"`
-	// Task makes what a start begins the run of a task.
+	// Task is set if the start begins a task that stands alone.
 	Task *TaskSpec `cbor:"23,keyasint,omitempty"`
 	// Report is how a claim ended.
 	Report *TaskReport `cbor:"24,keyasint,omitempty"`
-	// Letter is what is to be done with a dead letter.
+	// Letter is an operation on a dead task.
 	Letter *LetterOrder `cbor:"30,keyasint,omitempty"`
-	// Fresh is the id of the run that a start begins, when whoever sends it has to know; zero when
-	// the receiver draws one.
+	// Fresh is the id of the run that a start begins, if the sender must know it; zero when the
+	// receiver generates one.
 	Fresh RunID `cbor:"31,keyasint,omitzero"`
-	// Trace is the trace context (W3C traceparent) of whoever sent it; empty when nobody traces.
+	// Trace is the trace context (W3C traceparent) of the sender; empty when it is not traced.
 	Trace string `cbor:"32,keyasint,omitempty"`
 	// Write is what a claim writes.
 	Write *TaskWrite `cbor:"40,keyasint,omitempty"`
-	// Section is the step of From's run under which the called entity is locked; empty outside of
-	// locks.
+	// Section is the step of From's run that holds the lock of the called entity; empty outside of
+	// sections.
 	Section string `cbor:"41,keyasint,omitempty"`
-	// OneWay tells that nobody waits for what comes of a call: it is answered when it is stored.
+	// OneWay says that the caller does not wait for the result of a call. The call is answered when
+	// it is stored.
 	OneWay bool `cbor:"42,keyasint,omitempty"`
-	// Brief tells that a call is kept in memory only: it is lost with its owner, and made at most
+	// Brief says that a call is kept only in memory: it is lost with its owner, and made at most
 	// once.
 	Brief bool `cbor:"43,keyasint,omitempty"`
 	// Epoch is the fencing token of a grant.
 	Epoch int64 `cbor:"44,keyasint,omitempty"`
-	// Deaths is how many processes may have died of making a call that waits in a mailbox, and By
-	// the node that has counted last: before it made the call itself.
+	// Deaths is how many processes may have died of a call that waits in a mailbox. By is the node
+	// that counted last, before it made the call itself.
 	Deaths int    `cbor:"45,keyasint,omitempty"`
 	By     NodeID `cbor:"46,keyasint,omitzero"`
-	// Asked is a digest of what a client asked for, in messages that are made from what was read of
-	// a history or of a dead letter: the same request, made again, may be another message.
+	// Asked is a digest of a client's request, in messages that are built from a history or a dead
+	// task that was read. The same request, made again, may result in another message.
 	Asked []byte `cbor:"48,keyasint,omitempty"`
-	// Drawn tells that the engine has drawn the request id, so that nothing else can have it. It is
-	// not stored.
+	// Drawn says that the engine generated the request id, so that no other request can have it. It
+	// is not stored.
 	Drawn bool `cbor:"-"`
-	// Force has a delete remove Runs whatever state they are in, without reading them. Parent is
-	// the step that waits for the last of them, if that is known.
+	// Force removes Runs in whatever state they are, without reading them. Parent is the step that
+	// waits for the last of them, if that is known.
 	Force  bool `cbor:"60,keyasint,omitempty"`
 	Parent Link `cbor:"61,keyasint,omitzero"`
-	// Terms are those of the execution that a start begins; nil for nothing special.
+	// Terms apply to the execution that a start begins; nil for none.
 	Terms *Terms `cbor:"62,keyasint,omitempty"`
 	// Lone is how many of Deaths were counted by a node that was to make the call alone.
 	Lone int `cbor:"64,keyasint,omitempty"`
-	// Exported is a fingerprint of the row of the entity that a forced delete has exported. The
-	// owner removes no other row. It is empty in messages of older builds.
+	// Exported is a fingerprint of the entity row that a forced delete has exported. The owner
+	// removes no other row. It is empty in messages of older builds.
 	Exported []byte `cbor:"65,keyasint,omitempty"`
 }
 
-// Order reports whether the message asks to end something, or to change it by hand. The owner
-// refuses an order for what it has quarantined; other messages wait.
+// Order reports whether the message ends something or changes it by hand. The owner refuses an
+// order for an execution or entity that it has quarantined; other messages wait.
 func (m *Message) Order() bool {
 	switch m.Kind {
 	case MessageTerminate, MessageCancel, MessageDelete, MessageUnlock, MessageMailbox:
@@ -156,7 +158,7 @@ func (m *Message) Order() bool {
 	}
 }
 
-// Size is roughly what the message costs in memory and on disk.
+// Size estimates the bytes that the message takes in memory and on disk.
 func (m *Message) Size() int {
 	n := 96 + len(m.To.Key) + len(m.ID) + len(m.Name) + m.Input.Size() + len(m.RequestID) + len(m.Section) + len(m.Asked)
 	for i := range m.With {

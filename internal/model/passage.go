@@ -1,11 +1,11 @@
 package model
 
-// InlineQueue is where attempts wait for limits and breakers that run where their workflow runs. It
-// is no queue for users, who cannot name it, and no rule for queues selects what is in it.
+// InlineQueue is where attempts that run in the process of their workflow wait for limits and
+// breakers. Users cannot name it, and no rule for queues selects it.
 const InlineQueue = "\x00inline"
 
-// Passage is what came of an attempt that a worker of workflows made itself, for the breaker that
-// it passed.
+// Passage is the outcome of an attempt that the worker of a workflow made itself, for the breaker
+// that it passed.
 type Passage uint8
 
 // Outcomes of a passage.

@@ -1,44 +1,44 @@
 package model
 
-// History is a whole run: how it began, events 1 … n, and how it ended (Running while it is open).
+// History is a whole run: its start, events 1 … n, and its end (Running while it is open).
 type History struct {
 	Start   Start
 	Events  []Event
 	Outcome Outcome
 }
 
-// Past is what a start brings along that does not begin at the beginning: a fork, a retry, a reset
-// or an import. Its events become Start.Carried of the new run, with the times that they had.
+// Past is the past of a run that does not begin at the beginning: a fork, a retry, a reset or an
+// import. Its events become Start.Carried of the new run, with their original times.
 type Past struct {
 	Events []PastEvent `cbor:"1,keyasint,omitempty"`
-	// Began, Seeds, Identity, Earlier, Source and Origin become those of the start.
+	// Began, Seeds, Identity, Earlier, Source and Origin are copied to the start.
 	Began    Time   `cbor:"2,keyasint,omitempty"`
 	Seeds    []Seed `cbor:"3,keyasint,omitempty"`
 	Identity RunID  `cbor:"4,keyasint,omitzero"`
 	Source   Source `cbor:"5,keyasint,omitzero"`
 	Origin   []byte `cbor:"6,keyasint,omitempty"`
-	// Next is the position of the next event of the open run that is to be replaced, 0 when it was
-	// closed. If the run has gone on since, something would be lost.
+	// Next is the position of the next event of the open run to be replaced; 0 when it was closed.
+	// If the run has continued since, events would be lost, so the start is refused.
 	Next int64 `cbor:"7,keyasint,omitempty"`
-	// Status and what follows is the end of a run that is stored as closed; zero for one that goes
-	// on.
+	// Status and the next fields are the end of a run that is stored as closed; zero for a run that
+	// continues.
 	Status  Status   `cbor:"8,keyasint,omitempty"`
 	Output  Payload  `cbor:"9,keyasint,omitzero"`
 	Failure *Failure `cbor:"10,keyasint,omitempty"`
 	At      Time     `cbor:"11,keyasint,omitempty"`
 	Earlier []RunID  `cbor:"12,keyasint,omitempty"`
-	// Begins becomes that of the start: code that is replayed sees the same times.
+	// Begins is copied to the start, so that replayed code sees the same times.
 	Begins Time `cbor:"13,keyasint,omitempty"`
 }
 
-// PastEvent is an event with its kind and time, as stored inside of a start or a message.
+// PastEvent is an event with its kind and time, as it is stored inside a start or a message.
 type PastEvent struct {
 	Kind  EventKind `cbor:"1,keyasint"`
 	At    Time      `cbor:"2,keyasint,omitempty"`
 	Event Event     `cbor:"3,keyasint"`
 }
 
-// PastOf is events as they are stored inside of a start or a message.
+// PastOf returns events in the form in which a start or a message stores them.
 func PastOf(events []Event) []PastEvent {
 	var past []PastEvent
 	for i := range events {
@@ -49,7 +49,7 @@ func PastOf(events []Event) []PastEvent {
 	return past
 }
 
-// EventsOf is the other way round; they are numbered from 1.
+// EventsOf is the reverse of PastOf. It numbers the events from 1.
 func EventsOf(past []PastEvent) []Event {
 	var events []Event
 	for i := range past {
@@ -60,7 +60,7 @@ func EventsOf(past []PastEvent) []Event {
 	return events
 }
 
-// Size is roughly what the past costs in memory and on disk.
+// Size estimates the bytes that the past takes in memory and on disk.
 func (p *Past) Size() int {
 	n := 128 + p.Output.Size()
 	for i := range p.Events {
@@ -69,24 +69,24 @@ func (p *Past) Size() int {
 	return n
 }
 
-// Seed says whose random numbers a run draws while it stands before a position.
+// Seed says whose random numbers a run draws before a position.
 type Seed struct {
 	Until int64 `cbor:"1,keyasint,omitempty"`
 	Run   RunID `cbor:"2,keyasint,omitzero"`
 }
 
-// Source is where the past of a run comes from: events up to and with Position of a run.
+// Source is where the past of a run comes from: the events of a run up to and including Position.
 type Source struct {
 	Address  Address `cbor:"1,keyasint,omitzero"`
 	Run      RunID   `cbor:"2,keyasint,omitzero"`
 	Position int64   `cbor:"3,keyasint,omitempty"`
 }
 
-// IsZero reports whether there is none: the run began at its beginning.
+// IsZero reports whether the run has no past of another.
 func (s Source) IsZero() bool { return s == Source{} }
 
-// Zero is the journal time of event 0: when the run began or, if it has the past of another, when
-// that did.
+// Zero returns the journal time of event 0: when the run began or, if it has the past of another
+// run, when that one began.
 func (s *Start) Zero() Time {
 	if s.Began != 0 {
 		return s.Began
@@ -94,7 +94,8 @@ func (s *Start) Zero() Time {
 	return s.At
 }
 
-// IdentityRun is the run in whose name its steps and children speak to the outside world.
+// IdentityRun returns the run whose name steps and children use towards the outside world, such as
+// in idempotency keys.
 func (s *Start) IdentityRun() RunID {
 	if !s.Identity.IsZero() {
 		return s.Identity
@@ -102,7 +103,7 @@ func (s *Start) IdentityRun() RunID {
 	return s.Run
 }
 
-// SeedAt is the run whose random numbers are drawn at a position.
+// SeedAt returns the run whose random numbers are drawn at a position.
 func (s *Start) SeedAt(position int64) RunID {
 	for _, seed := range s.Seeds {
 		if position < seed.Until {
@@ -112,8 +113,8 @@ func (s *Start) SeedAt(position int64) RunID {
 	return s.IdentityRun()
 }
 
-// Blank is what keeps the place of an event that was left out of a past, so that those behind it
-// keep their positions: an event that nobody waits for. It remembers what it stood for.
+// Blank returns an event that keeps the place of one that was left out of a past, so that the
+// events behind it keep their positions. No step waits for it. It keeps the names of the original.
 func Blank(e *Event) Event {
 	return Event{Seq: e.Seq, At: e.At, Kind: EventWatched, ID: e.ID, Name: e.Name, Target: e.Target}
 }

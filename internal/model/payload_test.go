@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A sum stands for the content: payloads that are stored in different ways are equal when their
+// A sum represents the content: payloads that are stored in different ways are equal if their
 // contents are.
 func TestSums(t *testing.T) {
 	t.Parallel()

@@ -19,11 +19,11 @@ const (
 	WaitStep    ReasonCode = "step"    // Name is running
 	// Name, attempt Attempt at Until, Detail is the last error
 	WaitRetry ReasonCode = "retry"
-	// nobody offers code for workflow Name, or for what Detail says, such as an activity
+	// no worker offers code for workflow Name, or for what Detail says, such as an activity
 	WaitWorker ReasonCode = "no_worker"
 	WaitOwner  ReasonCode = "no_owner" // no live node owns the shard
-	WaitTurn   ReasonCode = "ready"    // runnable, waits for its turn
-	// every coroutine is parked and nothing is pending: it can only be signalled or cancelled
+	WaitTurn   ReasonCode = "ready"    // runnable, waits for a worker
+	// every coroutine is parked and nothing is pending: only a signal or a cancel can wake it
 	WaitNothing ReasonCode = "nothing"
 	// Detail names what was recorded and what the code asked for
 	WaitMismatch ReasonCode = "replay_mismatch"
@@ -36,39 +36,38 @@ const (
 	WaitLimit ReasonCode = "history_limit" // the history has as many events as a run may have
 	// code blocks outside the scheduler; Detail is the stack
 	WaitStuck ReasonCode = "code_blocked"
-	// until somebody resumes it, or the queue Name that it is in; Detail is why it was paused
+	// until an operator resumes it, or the queue Name that it is in; Detail is why it was paused
 	WaitPaused ReasonCode = "paused"
-	// of Name, workflow/key, to what Detail says was sent
+	// Name, workflow/key, has not answered the message that Detail describes
 	WaitAnswer ReasonCode = "answer"
-	// updates Name have come, and the code has not said how it handles them
+	// updates Name have arrived, and the code has no handler for them yet
 	WaitHandler ReasonCode = "no_handler"
 	// every worker that could take it is busy, or it is about to be taken; Name is the queue,
-	// Detail how many are before it, if that is known
+	// Detail is how many are before it, if that is known
 	WaitLine ReasonCode = "in_line"
 	WaitTask ReasonCode = "task" // Name is on queue Detail, or a worker executes it
-	// every permit of limit Name is taken; Detail tells by whom
+	// every permit of limit Name is taken; Detail names the holders
 	WaitPermit ReasonCode = "limit"
 	// limit Name lets the next one begin at Until; Detail is its rate
 	WaitRate ReasonCode = "rate"
 	// circuit breaker Name lets nothing through before Until; Detail is why
 	WaitBreaker ReasonCode = "breaker"
-	WaitUpdate  ReasonCode = "update" // its code goes on when it is sent an update
-	WaitLock    ReasonCode = "lock"   // Name, entity/key, is locked; Detail tells by whom
-	// nothing yet, but its history will reach its limit: Detail says how large it is
+	WaitUpdate  ReasonCode = "update" // the code continues when it receives an update
+	WaitLock    ReasonCode = "lock"   // Name, entity/key, is locked; Detail names the holder
+	// not waiting, but its history comes close to the limit: Detail is its size
 	WaitLarge ReasonCode = "large_history"
-	// Name, entity/key, makes the calls before it first; Detail tells how many
+	// Name, entity/key, makes the calls before it first; Detail is how many
 	WaitMailbox ReasonCode = "mailbox"
-	// its code begins at Until; Attempt is which one it is, if one has failed before, and Detail
-	// why
+	// its code begins at Until; after a failed attempt, Attempt is its number and Detail the reason
 	WaitStart ReasonCode = "start"
 
-	// the owner of its shard has no code for Name, and another node has; Detail is as in WaitWorker
+	// the owner of its shard has no code for Name, but another node has; Detail is as in WaitWorker
 	WaitElsewhere ReasonCode = "code_elsewhere"
-	// what it waits for waits, in turn, for Name, with which the explanation began
+	// it waits, possibly through others, for Name, where the explanation began
 	WaitCycle ReasonCode = "cycle"
 )
 
-// ReasonCodes are all codes, in the order in which they are explained.
+// ReasonCodes returns all codes, in the order in which the documentation explains them.
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitType, WaitPoison,
@@ -77,32 +76,32 @@ func ReasonCodes() []ReasonCode {
 	}
 }
 
-// Blocks reports whether a run with such a reason is blocked: it goes on only when somebody changes
-// something.
+// Blocks reports whether a run with this reason is blocked: it continues only after an operator has
+// changed something.
 func (c ReasonCode) Blocks() bool {
 	return c == WaitMismatch || c == WaitType || c == WaitPoison || c == WaitCorrupt || c == WaitNewer || c == WaitLimit
 }
 
-// Strands reports whether an open run or a task with such a main reason goes on only when somebody
-// changes something: starts a process, deploys code, or repairs or removes it.
+// Strands reports whether an open run or a task with this main reason continues only after an
+// operator has acted: started a process, deployed code, or repaired or removed it.
 func (c ReasonCode) Strands() bool {
 	return c.Blocks() || c == WaitWorker || c == WaitElsewhere || c == WaitOwner
 }
 
-// Stranded reports whether something with these reasons, the main one first, goes on only when
-// somebody changes something.
+// Stranded reports whether something with these reasons, the main one first, continues only after
+// an operator has acted.
 func Stranded(reasons []Reason) bool {
 	return len(reasons) > 0 && (reasons[0].Code.Strands() || slices.ContainsFunc(reasons, func(r Reason) bool { return r.Code == WaitOwner }))
 }
 
-// WayOut tells an operator how to get rid of an execution that cannot be read or continued.
+// WayOut tells an operator how to remove an execution that cannot be read or continued.
 const WayOut = "perdure workflow delete --force --export FILE removes it after its rows have been saved"
 
-// EntityWayOut tells an operator how to get rid of an entity that cannot be read or changed.
+// EntityWayOut tells an operator how to remove an entity that cannot be read or changed.
 const EntityWayOut = "perdure entity delete --force --export FILE removes it after its rows have been saved"
 
-// Reason says why something that is open does not move. The same value goes to the API, the CLI,
-// the console and metrics.
+// Reason says why something that is open makes no progress. The API, the CLI, the console and
+// metrics show the same value.
 type Reason struct {
 	Code    ReasonCode `cbor:"1,keyasint"`
 	Name    string     `cbor:"2,keyasint,omitempty"`
@@ -110,12 +109,12 @@ type Reason struct {
 	Attempt int        `cbor:"4,keyasint,omitempty"`
 	Detail  string     `cbor:"5,keyasint,omitempty"`
 
-	// Where says which processes lack or have what it waits for. It is judged when somebody asks,
-	// and never stored.
+	// Where says which processes lack or have what it waits for. It is computed for each
+	// explanation and never stored.
 	Where string `cbor:"-"`
 }
 
-// String is the sentence that people read.
+// String returns the sentence that operators read.
 func (r Reason) String() string {
 	switch r.Code {
 	case WaitTimer:
@@ -141,7 +140,7 @@ func (r Reason) String() string {
 	case WaitOwner:
 		return r.where("waits for a node to own shard " + r.Name)
 	case WaitCycle:
-		return "waits for " + r.Name + ", with which this chain began: they wait for each other"
+		return "waits for " + r.Name + ", where this chain began: they wait for each other"
 	case WaitTurn:
 		return "is running, or ready to"
 	case WaitNothing:
@@ -149,17 +148,17 @@ func (r Reason) String() string {
 	case WaitMismatch:
 		return "is blocked by a replay mismatch: " + r.Detail
 	case WaitType:
-		return "is blocked by a value of the wrong type: " + r.Detail + "; it goes on with a build that can read it"
+		return "is blocked by a value of the wrong type: " + r.Detail + "; it continues with a build that can read it"
 	case WaitPoison:
 		return "is quarantined: " + r.Detail
 	case WaitCorrupt:
 		return "cannot be read: " + r.Detail
 	case WaitNewer:
-		return "cannot be read by this version, and goes on when a newer one owns it: " + r.Detail
+		return "cannot be read by this version, and continues when a newer one owns it: " + r.Detail
 	case WaitLimit:
 		return "has reached the limit of its history: " + r.Detail
 	case WaitStuck:
-		return "blocks outside of durable calls: " + r.Detail
+		return "blocks outside durable calls: " + r.Detail
 	case WaitPaused:
 		text := "is paused"
 		if r.Name != "" {
@@ -172,7 +171,7 @@ func (r Reason) String() string {
 	case WaitAnswer:
 		return "waits for the answer of " + strings.TrimPrefix(r.Name, EntityPrefix) + " to " + r.Detail
 	case WaitHandler:
-		return "has got update " + r.Name + ", which its code does not handle yet"
+		return "has update " + r.Name + ", which its code does not handle yet"
 	case WaitLine:
 		return "waits in line in queue " + r.Name + ": " + r.Detail
 	case WaitTask:
@@ -218,7 +217,7 @@ func (r *Reason) code() string {
 	return "workflow " + r.Name
 }
 
-// where adds to a sentence which processes it is about.
+// where adds the processes to a sentence.
 func (r *Reason) where(text string) string {
 	if r.Where == "" {
 		return text

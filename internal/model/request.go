@@ -8,20 +8,19 @@ import (
 	"strings"
 )
 
-// Use is what a request id was used for: the kind of the message, its name, and what it carried. It
-// is stored with the remembered answer, so that another request under the same id is recognised as
-// another one.
+// Use is what a request id was used for: the kind of the message, its name, and its content. It is
+// stored with the remembered answer, so that another request under the same id is recognised.
 type Use struct {
 	Kind   MessageKind `cbor:"1,keyasint"`
 	Name   string      `cbor:"2,keyasint,omitempty"`
 	OneWay bool        `cbor:"3,keyasint,omitempty"`
-	// Sum is a digest of what the message carried; empty when its bytes do not tell whether it
-	// equals another.
+	// Sum is a digest of the content; empty when the bytes do not tell whether two contents are
+	// equal.
 	Sum []byte `cbor:"4,keyasint,omitempty"`
 }
 
-// Use is what the message uses its request id for. It is nil for messages that need no comparison:
-// nobody else can have the id, or the id itself names what the message is about.
+// Use returns what the message uses its request id for. It returns nil for messages that need no
+// comparison: no other request can have the id, or the id itself says what the message is about.
 func (m *Message) Use() *Use {
 	if m.RequestID == "" || m.Drawn || m.Kind == MessageReport {
 		return nil
@@ -29,14 +28,14 @@ func (m *Message) Use() *Use {
 	return &Use{Kind: m.Kind, Name: m.Name, OneWay: m.OneWay, Sum: m.sum()}
 }
 
-// useBytes is the length of a digest in a Use. The comparison guards against mistakes: 128 bits are
-// enough for that.
+// useBytes is the length of a digest in a Use. The comparison guards against mistakes, not against
+// attacks, so 128 bits are enough.
 const useBytes = 16
 
-// sum digests what the message carries, apart from its kind and its name. It is empty when some
-// payload cannot be compared. What differs between two attempts of the same request, or does not
-// say what is asked for, is left out: labels, policies, traces, the run that the message is
-// restricted to.
+// sum digests the content of the message, apart from its kind and its name. It is empty when a
+// payload cannot be compared. The digest leaves out everything that may differ between two attempts
+// of one request, or that is not part of the request: labels, policies, traces, the run that the
+// message is restricted to.
 func (m *Message) sum() []byte {
 	s := summer{buf: make([]byte, 0, 128)}
 	s.payload(&m.Input)
@@ -58,7 +57,7 @@ func (m *Message) sum() []byte {
 		s.payload(&m.With[i].Input)
 	}
 
-	// they are made from what was read, so the client says what was asked for
+	// These messages are built from stored data, so the client says what it asked for.
 	if m.Past != nil || m.Letter != nil || m.Kind == MessageDelete {
 		s = summer{buf: s.buf[:0]}
 		s.text(string(m.Asked))
@@ -71,10 +70,10 @@ func (m *Message) sum() []byte {
 	return sum[:useBytes]
 }
 
-// summer collects what is digested, so that its parts can be told apart.
+// summer collects what is digested, in a form that keeps its parts apart.
 type summer struct {
 	buf   []byte
-	blind bool // something cannot be compared
+	blind bool // a payload cannot be compared
 }
 
 func (s *summer) text(t string) {
@@ -92,20 +91,20 @@ func (s *summer) payload(p *Payload) {
 	s.buf = append(s.buf, p.Digest()...)
 }
 
-// Same reports whether two uses are the same request. A use that is not known, because an older
-// build stored the answer, equals every other.
+// Same reports whether two uses are the same request. An unknown use, because an older build stored
+// the answer, equals every other.
 func (u *Use) Same(other *Use) bool {
 	if u == nil || other == nil {
 		return true
 	}
-	// a call that was only sent has no reply to wait for
+	// a one-way call has no reply to wait for
 	if u.Kind != other.Kind || u.Name != other.Name || u.OneWay != other.OneWay {
 		return false
 	}
 	return len(u.Sum) == 0 || len(other.Sum) == 0 || bytes.Equal(u.Sum, other.Sum)
 }
 
-// String names the use for people.
+// String names the use in errors.
 func (u *Use) String() string {
 	what := u.Kind.String()
 	if u.OneWay {
@@ -117,8 +116,9 @@ func (u *Use) String() string {
 	return what
 }
 
-// Request ids of updates and calls begin with these, which keep them apart from the ids of other
-// requests to the same address. No client can send an id that begins with a control character.
+// Request ids of updates and calls begin with these prefixes, which keep them apart from the ids of
+// other requests to the same address. No client can send an id that begins with a control
+// character.
 const (
 	UpdateIDs = "\x1fupdate "
 	CallIDs   = "\x1fcall "
@@ -128,7 +128,7 @@ const (
 	RefusedIDs = "\x1frefused "
 )
 
-// BareRequestID is the request id as the client gave it.
+// BareRequestID returns the request id as the client gave it.
 func BareRequestID(id string) string {
 	if strings.HasPrefix(id, "\x1f") {
 		_, id, _ = strings.Cut(id, " ")

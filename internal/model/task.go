@@ -9,59 +9,58 @@ import (
 	"time"
 )
 
-// TaskPrefix begins the type of the address of a task that stands alone. Workflows may not have
-// such names.
+// TaskPrefix begins the type in the address of a task that stands alone. Names of workflows may not
+// begin like this.
 const TaskPrefix = "task:"
 
-// ReservedPrefix begins the names of workflows that are ours: every app has their code.
+// ReservedPrefix begins the names of built-in workflows. Every app has their code.
 const ReservedPrefix = "perdure."
 
-// DefaultQueue is where a task waits that names no queue.
+// DefaultQueue is the queue of a task that names none.
 const DefaultQueue = "default"
 
-// TaskStep is the step that a run of its own has its task under.
+// TaskStep is the step id of a task that stands alone.
 const TaskStep = "task"
 
-// TaskSpec is how a task is to be carried out. It is stored with what schedules it, and never
-// changes.
+// TaskSpec says how a task is executed. It is stored when the task is scheduled, and never changes.
 type TaskSpec struct {
 	Kind  string `cbor:"1,keyasint"` // the activity; what workers offer
 	Queue string `cbor:"2,keyasint"`
-	// Priority: larger ones first.
+	// Priority: tasks with a larger number go first.
 	Priority int `cbor:"3,keyasint,omitempty"`
-	// Fair is the key that shares the queue evenly with the other keys of its tenant; empty is a
-	// key like any other. Weight is its share, 1 when 0.
+	// Fair is a key. The keys of a tenant share the queue according to their weights; the empty key
+	// is one of them. Weight is the share of this key; 0 means 1.
 	Fair   string `cbor:"4,keyasint,omitempty"`
 	Weight int    `cbor:"5,keyasint,omitempty"`
 	Retry  Retry  `cbor:"6,keyasint,omitzero"`
-	// Timeouts; zero for none. ToStart counts from the moment at which the current attempt may
-	// begin, ToClose from the claim, Total from the scheduling, over all attempts; Silence between
+	// Timeouts; zero for none. ToStart counts from when the current attempt may begin, ToClose from
+	// the claim, Total from the scheduling, over all attempts. Silence is the longest time between
 	// two heartbeats.
 	ToStart time.Duration `cbor:"7,keyasint,omitempty"`
 	ToClose time.Duration `cbor:"8,keyasint,omitempty"`
 	Silence time.Duration `cbor:"9,keyasint,omitempty"`
 	Total   time.Duration `cbor:"10,keyasint,omitempty"`
-	// Delay is how long after the scheduling the first attempt may begin.
+	// Delay is how long after its scheduling the first attempt may begin.
 	Delay time.Duration `cbor:"11,keyasint,omitempty"`
-	// Breaker names the circuit breaker that its outcomes count for; empty for none.
+	// Breaker names the circuit breaker that counts its outcomes; empty for none.
 	Breaker string `cbor:"12,keyasint,omitempty"`
-	// Limits are names of resources of which it holds one permit each while it is claimed, sorted,
-	// without duplicates.
+	// Limits are names of limits. The task holds one permit of each while it is claimed. They are
+	// sorted and without duplicates.
 	Limits []string `cbor:"13,keyasint,omitempty"`
-	// Trace is the trace context (W3C traceparent) of whoever scheduled it, when it is another than
-	// that of its run.
+	// Trace is the trace context (W3C traceparent) of the caller that scheduled it, if that differs
+	// from the trace of its run.
 	Trace string `cbor:"14,keyasint,omitempty"`
-	// Same is the task whose idempotency key it has, when it was requeued with the input that it
-	// had; nil when it has its own.
+	// Same is the task whose idempotency key this one has, if it was requeued with its original
+	// input; nil when it has its own.
 	Same *TaskOrigin `cbor:"15,keyasint,omitempty"`
-	// Fences are the tokens of the entities that were locked where it was scheduled.
+	// Fences are the fencing tokens of the entities that were locked when it was scheduled.
 	Fences []Fence `cbor:"16,keyasint,omitempty"`
 }
 
 // Bounds of a TaskSpec.
 const (
-	MaxTaskTime    = 100 * 365 * 24 * time.Hour // so that sums with it do not overflow
-	MinSilence     = 100 * time.Millisecond     // workers beat at a third of it
+	MaxTaskTime    = 100 * 365 * 24 * time.Hour // sums with it do not overflow
+	MinSilence     = 100 * time.Millisecond     // workers send heartbeats at a third of it
 	MaxPriority    = 1_000_000
 	MaxWeight      = 1_000_000
 	MaxTaskLimits  = 8
@@ -69,7 +68,7 @@ const (
 	MaxCoefficient = 1_000_000_000 // in thousandths
 )
 
-// What the settings of a task are called in complaints.
+// Names of the settings of a task in error messages.
 const (
 	SettingPriority    = "priority"
 	SettingWeight      = "weight"
@@ -87,11 +86,11 @@ const (
 	SettingFinal       = "number of final failures"
 )
 
-// SettingNames are what settings of a task are called by whoever has written them, by what we call
-// them. Those that are missing have our names.
+// SettingNames maps our names of settings to the names that the user has written. A setting that is
+// missing has our name.
 type SettingNames map[string]string
 
-// Of is what a setting is called.
+// Of returns the name of a setting.
 func (n SettingNames) Of(setting string) string {
 	if name, ok := n[setting]; ok {
 		return name
@@ -99,16 +98,16 @@ func (n SettingNames) Of(setting string) string {
 	return setting
 }
 
-// Check says what is wrong with a spec, all of it, but for names: what is out of bounds, and what
-// makes no sense.
+// Check returns everything that is wrong with a spec, except names: numbers out of bounds, and
+// settings that contradict each other.
 func (t *TaskSpec) Check(called SettingNames) error {
 	problems := t.bounds(called)
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if t.Silence > 0 && t.Silence < MinSilence {
-		wrong("its %s is %s: workers beat at a third of it, so it is at least %s", called.Of(SettingSilence), t.Silence, MinSilence)
+		wrong("its %s is %s: workers send heartbeats at a third of it, so it must be at least %s", called.Of(SettingSilence), t.Silence, MinSilence)
 	}
 	if t.Total > 0 && t.Delay >= t.Total {
-		wrong("its %s is %s, and its %s is %s: it would be over before it may begin", called.Of(SettingDelay), t.Delay, called.Of(SettingTotal), t.Total)
+		wrong("its %s is %s, and its %s is %s: it would time out before it may begin", called.Of(SettingDelay), t.Delay, called.Of(SettingTotal), t.Total)
 	}
 	if r := &t.Retry; r.Max > 0 && r.Initial > r.Max {
 		wrong("its %s is %s, and its %s is %s, which is shorter", called.Of(SettingInitial), r.Initial, called.Of(SettingMax), r.Max)
@@ -123,7 +122,8 @@ func (t *TaskSpec) Check(called SettingNames) error {
 	return errors.Join(problems...)
 }
 
-// Bounds says which numbers of a spec are out of bounds. Whoever computes with them relies on that.
+// Bounds returns which numbers of a spec are out of bounds. Code that computes with a spec relies
+// on that check.
 func (t *TaskSpec) Bounds() error { return errors.Join(t.bounds(nil)...) }
 
 func (t *TaskSpec) bounds(called SettingNames) (problems []error) {
@@ -142,7 +142,7 @@ func (t *TaskSpec) bounds(called SettingNames) (problems []error) {
 		{SettingMax, r.Max},
 	} {
 		if d.value < 0 || d.value > MaxTaskTime {
-			wrong("its %s is %s: it lies between 0 and a hundred years", called.Of(d.name), d.value)
+			wrong("its %s is %s: it must be between 0 and 100 years", called.Of(d.name), d.value)
 		}
 	}
 
@@ -158,45 +158,47 @@ func (t *TaskSpec) bounds(called SettingNames) (problems []error) {
 		{SettingFinal, int64(len(r.Final)), 0, MaxFinal},
 	} {
 		if n.value < n.from || n.value > n.to {
-			wrong("its %s is %d: it lies between %d and %d", called.Of(n.name), n.value, n.from, n.to)
+			wrong("its %s is %d: it must be between %d and %d", called.Of(n.name), n.value, n.from, n.to)
 		}
 	}
 
 	if j := r.Jitter; j < 0 || j > 1000 {
-		wrong("its %s is %v: it is a share, from 0 to 1", called.Of(SettingJitter), float64(j)/1000)
+		wrong("its %s is %v: it must be between 0 and 1", called.Of(SettingJitter), float64(j)/1000)
 	}
 	if c := r.Coefficient; c != 0 && (c < 1000 || c > MaxCoefficient) {
-		wrong("its %s is %v: pauses do not get shorter, so it lies between 1 and %d (0 stands for 2)", called.Of(SettingCoefficient), float64(c)/1000, MaxCoefficient/1000)
+		wrong("its %s is %v: pauses must not get shorter, so it must be between 1 and %d (0 means 2)", called.Of(SettingCoefficient), float64(c)/1000, MaxCoefficient/1000)
 	}
 
 	return problems
 }
 
-// TaskOrigin is what the idempotency key of a task is made of.
+// TaskOrigin is what the idempotency key of a task is derived from.
 type TaskOrigin struct {
 	Run  RunID  `cbor:"1,keyasint,omitzero"`
 	Step string `cbor:"2,keyasint,omitempty"`
 }
 
-// Retry is when a failed attempt of a task is repeated. Zero is 1 s, doubled, at most 1 min,
-// without end.
+// Retry says when a failed attempt is repeated. The zero value waits 1 s, then twice as long each
+// time, at most 1 min, without a limit of attempts.
 type Retry struct {
-	MaxAttempts int           `cbor:"1,keyasint,omitempty"` // all of them; 0 for no limit
+	MaxAttempts int           `cbor:"1,keyasint,omitempty"` // including the first; 0 for no limit
 	Initial     time.Duration `cbor:"2,keyasint,omitempty"`
 	Max         time.Duration `cbor:"3,keyasint,omitempty"`
-	// Coefficient multiplies the pause each time, and Jitter moves it by up to that share either
-	// way; both in thousandths.
+	// Coefficient multiplies the pause each time. Jitter changes it by up to that share in either
+	// direction. Both are in thousandths.
 	Coefficient int64 `cbor:"4,keyasint,omitempty"`
 	Jitter      int64 `cbor:"5,keyasint,omitempty"`
-	// Final are kinds and types of failures that are not worth another attempt.
+	// Final are kinds and types of failures that end the retries.
 	Final []string `cbor:"6,keyasint,omitempty"`
-	// Given tells that a call or a submission brought the policy along. The policy of the activity
-	// has no say then.
+	// Given says that a call or a submission brought the policy. It replaces the policy of the
+	// activity.
 	Given bool `cbor:"7,keyasint,omitempty"`
 }
 
-// NewRetry is the policy that people mean by these numbers: a first pause of more than the longest
-// one that there is by default is the longest one.
+// NewRetry returns the policy for these numbers. A first pause that is longer than the default
+// maximum becomes the maximum.
+//
+//arch:parameters these are the five numbers of a retry policy, as users write them
 func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter float64) Retry {
 	if longest == 0 && initial > time.Minute {
 		longest = initial
@@ -204,8 +206,8 @@ func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter 
 	return Retry{MaxAttempts: attempts, Initial: initial, Max: longest, Coefficient: thousandths(coefficient), Jitter: thousandths(jitter)}
 }
 
-// thousandths saturates, so that what is out of bounds stays there. What is not a number is out of
-// all bounds.
+// thousandths saturates, so that a number out of bounds stays out of bounds. NaN is out of all
+// bounds.
 func thousandths(f float64) int64 {
 	switch f = math.Round(f * 1000); {
 	case f >= math.MaxInt64:
@@ -216,13 +218,13 @@ func thousandths(f float64) int64 {
 	return math.MinInt64
 }
 
-// IsZero reports whether nothing is said.
+// IsZero reports whether no field is set.
 func (r *Retry) IsZero() bool {
 	return r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Coefficient == 0 && r.Jitter == 0 && len(r.Final) == 0 && !r.Given
 }
 
-// Pause is how long to wait after the given number of failed attempts. u, in [-1, 1), is the luck
-// that jitter is made of. It never overflows.
+// Pause returns how long to wait after the given number of failed attempts. u, in [-1, 1), is the
+// random number for the jitter. Pause never overflows.
 func (r *Retry) Pause(failed int, u float64) time.Duration {
 	initial, limit, coefficient := r.Initial, r.Max, r.Coefficient
 	if initial <= 0 {
@@ -248,7 +250,7 @@ func (r *Retry) Pause(failed int, u float64) time.Duration {
 	return time.Duration(d)
 }
 
-// Worth reports whether a failure that ends the given attempt is worth another one.
+// Worth reports whether a failure that ends the given attempt allows another one.
 func (r *Retry) Worth(attempt int, f *Failure) bool {
 	if f.Permanent || (r.MaxAttempts > 0 && attempt >= r.MaxAttempts) {
 		return false
@@ -276,7 +278,7 @@ func (r TaskRef) Compare(o TaskRef) int {
 	)
 }
 
-// String names the task for people.
+// String names the task in errors.
 func (r TaskRef) String() string {
 	if r.ID == TaskStep {
 		return r.Address.String()
@@ -284,40 +286,40 @@ func (r TaskRef) String() string {
 	return fmt.Sprintf("%s, step %s", r.Address, r.ID)
 }
 
-// ClaimRef is the token of a claim: the position of the event that recorded it. Whoever has an
-// older one is told so, and changes nothing.
+// ClaimRef is the token of a claim: the position of the event that recorded it. A worker with an
+// older token gets an error and changes nothing.
 type ClaimRef struct {
 	TaskRef
 	Claim int64 `cbor:"4,keyasint,omitempty"`
 }
 
-// RequestID is the id under which a report of the claim is sent: it takes effect once.
+// RequestID is the id under which a report of the claim is sent, so that it takes effect once.
 func (r ClaimRef) RequestID() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Claim, r.ID) }
 
 // Claim is a task handed to a worker.
 type Claim struct {
 	Ref  ClaimRef  `cbor:"1,keyasint"`
 	Spec *TaskSpec `cbor:"2,keyasint"`
-	// Input is as it was given to whoever scheduled the task.
+	// Input is the input with which the task was scheduled.
 	Input Payload `cbor:"3,keyasint,omitzero"`
 	// Attempt counts from 1.
 	Attempt int `cbor:"4,keyasint"`
-	// Scheduled is when the task came into being, Claimed when this attempt began, Deadline when it
-	// ends at the latest; zero for never.
+	// Scheduled is when the task was scheduled, Claimed when this attempt began, Deadline when it
+	// must have ended; zero for never.
 	Scheduled Time `cbor:"5,keyasint,omitempty"`
 	Claimed   Time `cbor:"6,keyasint,omitempty"`
 	Deadline  Time `cbor:"7,keyasint,omitempty"`
 	// Visible is when the attempt could have begun.
 	Visible Time `cbor:"12,keyasint,omitempty"`
-	// Trace is the trace context that the attempt belongs to; empty when nobody traces.
+	// Trace is the trace context of the attempt; empty when it is not traced.
 	Trace string `cbor:"13,keyasint,omitempty"`
-	// Identity is the run that idempotency keys are made of, and Step the step, when it is another
-	// than that of the task.
+	// Identity and Step are the run and the step that idempotency keys are made of, if those differ
+	// from the task.
 	Identity RunID  `cbor:"8,keyasint,omitzero"`
 	Step     string `cbor:"9,keyasint,omitempty"`
-	// Progress is what the last attempt reported last.
+	// Progress is the last progress that the attempt before reported.
 	Progress Payload `cbor:"10,keyasint,omitzero"`
-	// Canceled tells that the task was asked to end before it began here.
+	// Canceled says that the task was asked to stop before it began here.
 	Canceled bool `cbor:"11,keyasint,omitempty"`
 }
 
@@ -327,10 +329,10 @@ type TaskReport struct {
 	Output Payload  `cbor:"2,keyasint,omitzero"`
 	// Failure of the attempt; nil when it succeeded, unless the claim is returned.
 	Failure *Failure `cbor:"3,keyasint,omitempty"`
-	// RetryAfter is when the next attempt may begin at the earliest, if the error says so; 0 for
-	// what the policy says.
+	// RetryAfter is the shortest pause before the next attempt, if the error demands one; 0 for the
+	// pause of the policy.
 	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"`
-	// Returned gives the claim back without consuming an attempt: the worker leaves, or the task
+	// Returned gives the claim back without using up an attempt: the worker shuts down, or the task
 	// asked for a snooze of After.
 	Returned bool          `cbor:"5,keyasint,omitempty"`
 	After    time.Duration `cbor:"6,keyasint,omitempty"`
@@ -338,14 +340,14 @@ type TaskReport struct {
 
 // TaskOffer says what a task worker can execute.
 type TaskOffer struct {
-	Name    string   // of the worker, unique as long as it lives; for people and in histories
-	Tenants []string // whose tasks; none for the default one
+	Name    string   // of the worker, unique while it lives; shown to operators and in histories
+	Tenants []string // whose tasks; empty for the default tenant
 	Queues  []string
 	Kinds   []string
 	Slots   int // how many claims it may hold
 	Version string
-	// Limits and Breakers are the names that the code of the activities gives. People are told of
-	// them, and nothing depends on them.
+	// Limits and Breakers are the names that the code of the activities uses. Operators see them;
+	// nothing else depends on them.
 	Limits, Breakers []string
 }
 
@@ -359,8 +361,8 @@ const (
 
 // Types of failures of tasks that the engine itself writes.
 const (
-	FailureLost    = "worker_lost" // the worker went away with the claim
-	FailurePoison  = "poison"      // workers keep going away with it
+	FailureLost    = "worker_lost" // the worker disappeared with the claim
+	FailurePoison  = "poison"      // several workers in a row disappeared with it
 	FailureSpent   = "attempts_spent"
 	FailureHistory = "history_limit" // there is no room for another attempt
 )

@@ -17,18 +17,18 @@ func TimeOf(t time.Time) Time {
 // MaxTime is later than any timer may be due: the year 9999.
 const MaxTime Time = 253402300799_000000
 
-// MinRetention is how long a closed run is kept at least: whoever waits for its end in another
-// process looks every second.
+// MinRetention is how long a closed run is kept at least. A client of another process that waits
+// for its end looks every second.
 const MinRetention = time.Minute
 
-// Add is the time d later, saturating at MaxTime and never below 1.
+// Add returns the time d later, saturating at MaxTime and never below 1.
 func (t Time) Add(d time.Duration) Time {
-	// clamped first: the sum cannot overflow
+	// clamped first, so that the sum cannot overflow
 	sum := min(max(t, -MaxTime), 2*MaxTime) + Time(d.Microseconds())
 	return min(max(sum, 1), MaxTime)
 }
 
-// Sub is the distance to an earlier time, saturating.
+// Sub returns the distance to an earlier time, saturating.
 func (t Time) Sub(earlier Time) time.Duration {
 	const most = Time(1<<63-1) / 1000
 	d := t - earlier
@@ -41,7 +41,7 @@ func (t Time) Sub(earlier Time) time.Duration {
 	return time.Duration(d) * time.Microsecond
 }
 
-// IsZero reports whether the time means none.
+// IsZero reports whether the time is not set.
 func (t Time) IsZero() bool { return t == 0 }
 
 // Std converts to a standard time in UTC; zero becomes the zero time.
@@ -52,7 +52,7 @@ func (t Time) Std() time.Time {
 	return time.UnixMicro(int64(t)).UTC()
 }
 
-// String is RFC 3339 with microseconds, or "never".
+// String returns RFC 3339 with microseconds, or "never".
 func (t Time) String() string {
 	if t == 0 {
 		return "never"

@@ -12,6 +12,7 @@ import (
 
 func TestTimeAddSaturates(t *testing.T) {
 	t.Parallel()
+
 	const s = model.Time(1_000_000)
 	for _, v := range []struct {
 		t    model.Time

@@ -4,14 +4,14 @@ package model
 type Activation struct {
 	Start      Start
 	Generation uint64
-	// Events are those after the start, carried ones included: positions 1, 2, …
+	// Events are the events after the start, including carried ones: positions 1, 2, …
 	Events []Event
 	// Now is the owner's clock.
 	Now Time
-	// Begun tells that the code has run before, although Events may not show it: it waits, or it
-	// has timers.
+	// Begun says that the code has run before, although Events may not show it: it waits, or it has
+	// timers.
 	Begun bool
-	// Limits are those of the history.
+	// Limits are the limits of the history.
 	Limits HistoryLimits
 }
 
@@ -28,13 +28,12 @@ type Query struct {
 	Input Payload
 }
 
-// Offer says what a worker can run.
+// Offer says which workflows a worker can run.
 type Offer struct {
-	Name      string // for people
-	Tenant    string // whose runs; empty for the default one
+	Name      string // for operators
+	Tenant    string // tenant of the runs; empty for the default one
 	Workflows []string
-	// Pinned are those of the Workflows whose runs are continued only by workers of the version
-	// that began them.
+	// Pinned are the Workflows whose runs only workers of the version that began them continue.
 	Pinned  []string
 	Version string
 }

@@ -3,7 +3,8 @@ package mutants
 // requestIDs runs the test of the public face on the store in memory.
 var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^memory$"}
 
-// requests are bugs in what a request id stands for, and in what is stored and waited for when somebody calls.
+// requests are bugs in what a request id stands for, and in what is stored and waited for when
+// somebody calls.
 var requests = []mutant{
 	{
 		name:  "an operator drops a call that runs",
@@ -218,8 +219,8 @@ var requests = []mutant{
 	{
 		name:  "an update is called inside of a lock",
 		file:  "internal/replay/child.go",
-		old:   "	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) {\n",
-		new:   "	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) && false {\n",
+		old:   "	if msg.Kind == model.MessageUpdate && x.heldSection() != nil && !m.isRecorded(x.co.path, &id) {\n",
+		new:   "	if msg.Kind == model.MessageUpdate && x.heldSection() != nil && !m.isRecorded(x.co.path, &id) && false {\n",
 		tests: [][]string{{"./internal/replay", "-run", "TestLockRules$"}},
 	},
 	{

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Parse reads a query. Distances such as -24h count from now.
+// Parse reads a query. Distances such as -24h are relative to now.
 func Parse(text string, now time.Time) (Query, error) {
 	p := &parser{text: text, now: now, given: map[string]bool{}}
 	if p.space(); p.pos == len(text) {
@@ -30,15 +30,17 @@ func Parse(text string, now time.Time) (Query, error) {
 	}
 }
 
+// parser reads a query from left to right.
 type parser struct {
-	text  string
-	pos   int
-	now   time.Time
-	q     Query
+	text string
+	pos  int
+	now  time.Time
+	q    Query
+	// given are the fields that may occur only once and have occurred.
 	given map[string]bool
 }
 
-// expected is the error of something else at a place.
+// expected returns the error for unexpected text at a position.
 func (p *parser) expected(at int, want string) error {
 	place := "at the end"
 	if rest := p.text[at:]; rest != "" {
@@ -50,17 +52,19 @@ func (p *parser) expected(at int, want string) error {
 	return p.wrong(at, want+" expected "+place)
 }
 
+// wrong returns an error that names the character at a position.
 func (p *parser) wrong(at int, what string) error {
 	return fault.New(fault.Invalid, "query, character %d: %s", utf8.RuneCountInString(p.text[:at])+1, what)
 }
 
+// space skips white space.
 func (p *parser) space() {
 	for p.pos < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.pos]) >= 0 {
 		p.pos++
 	}
 }
 
-// word reads what may be a field, a keyword, or a time without quotes.
+// word reads a field, a keyword, or a time without quotes.
 func (p *parser) word() string {
 	p.space()
 	from := p.pos
@@ -70,6 +74,7 @@ func (p *parser) word() string {
 	return p.text[from:p.pos]
 }
 
+// take reads a sign, if it is next.
 func (p *parser) take(sign string) bool {
 	p.space()
 	if !strings.HasPrefix(p.text[p.pos:], sign) {
@@ -79,7 +84,7 @@ func (p *parser) take(sign string) bool {
 	return true
 }
 
-// operator reads one of those that a field has; the longer ones stand first.
+// operator reads one of the operators of a field. A longer operator must come before its prefix.
 func (p *parser) operator(ops ...string) (op string, err error) {
 	p.space()
 	at := p.pos
@@ -122,7 +127,7 @@ func (p *parser) quoted() (string, error) {
 	return v, nil
 }
 
-// singleQuoted is the text in single quotes that another text begins with.
+// singleQuoted returns the text in single quotes at the beginning of a text.
 func singleQuoted(text string) (raw string, ok bool) {
 	if !strings.HasPrefix(text, "'") {
 		return "", false
@@ -138,7 +143,8 @@ func singleQuoted(text string) (raw string, ok bool) {
 	return "", true
 }
 
-// unquote is the text in quotes. Single quotes mean what double quotes mean: in Go, a character.
+// unquote returns the content of a text in quotes. Single quotes mean the same as double quotes; Go
+// would read them as a character.
 func unquote(raw string, single bool) (string, error) {
 	if !single || raw == "" {
 		return strconv.Unquote(raw)
@@ -166,8 +172,8 @@ func unquote(raw string, single bool) (string, error) {
 	return strconv.Unquote(double.String())
 }
 
-// values reads what stands behind an operator: one text, or behind "in" several in brackets. read
-// takes each of them.
+// values reads the operand of an operator: one text, or after "in" several in parentheses. It calls
+// read for each of them.
 func (p *parser) values(op string, read func(v string, at int) error) error {
 	one := func() error {
 		p.space()
@@ -199,6 +205,7 @@ func (p *parser) values(op string, read func(v string, at int) error) error {
 	}
 }
 
+// condition reads a field, an operator and its operand.
 func (p *parser) condition() error {
 	p.space()
 	at := p.pos
@@ -280,6 +287,7 @@ func (p *parser) status() error {
 		return err
 	}
 
+	// Several conditions on the status narrow the set that is left.
 	left := p.q.Statuses
 	if left == nil {
 		left = statuses()
@@ -326,7 +334,7 @@ func (p *parser) times(from, to *model.Time) error {
 		return err
 	}
 
-	// What is stored counts microseconds. The first one at or after t, and the first one after it:
+	// The store counts microseconds. Find the first one at or after t, or the first one after t.
 	first := model.TimeOf(t)
 	if first.Std().Before(t) {
 		first++

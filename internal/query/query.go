@@ -1,11 +1,12 @@
-// Package query is the language in which executions are selected, by programs and on the command
-// line alike: conditions joined by "and".
+// Package query is the language that selects executions, for programs and on the command line:
+// conditions joined by "and".
 //
-//	workflow = "order" and status in ("failed", "canceled") and started >= -24h and label.region = "eu"
+//	workflow = "order" and status in ("failed", "canceled")
+//		and started >= -24h and label.region = "eu"
 //
-// Values stand in double or in single quotes, whichever the shell leaves alone. A text is read into
-// plain fields, which the API takes; nothing else is done here. Errors name the character and what
-// was expected there.
+// Values are in double or in single quotes, so that the user can choose the ones that the shell
+// leaves alone. Parse reads a text into plain fields, which the API takes; the package does nothing
+// else. Errors name the character and what was expected there.
 package query
 
 import (
@@ -26,13 +27,13 @@ type Query struct {
 	// Statuses are sorted; nil for all.
 	Statuses []model.Status
 	Reasons  []model.ReasonCode
-	// Half-open intervals; zero bounds are open.
+	// Half-open intervals; a zero bound is open.
 	StartedFrom, StartedTo model.Time
 	ClosedFrom, ClosedTo   model.Time
 	Labels                 []model.LabelCondition
 }
 
-// Request asks for what the query selects.
+// Request returns the request that lists what the query selects.
 func (q *Query) Request() api.ListRequest {
 	return api.ListRequest{
 		Tenant: model.DefaultTenant, Workflows: q.Workflows, Key: q.Key, KeyPrefix: q.KeyPrefix, Statuses: q.Statuses, Reasons: q.Reasons,
@@ -40,7 +41,7 @@ func (q *Query) Request() api.ListRequest {
 	}
 }
 
-// String is the query as text: times are absolute, everything else stands as it was said.
+// String returns the query as text, with absolute times.
 func (q *Query) String() string {
 	var all []string
 	add := func(parts ...string) { all = append(all, strings.Join(parts, " ")) }
@@ -88,7 +89,7 @@ func names(statuses []model.Status) []string {
 	return words
 }
 
-// oneOf is the condition that something has one of the values.
+// oneOf returns the condition that a field has one of the values.
 func oneOf[T ~string](values []T) string {
 	texts := make([]string, len(values))
 	for i, v := range values {
@@ -100,7 +101,7 @@ func oneOf[T ~string](values []T) string {
 	return "in (" + strings.Join(texts, ", ") + ")"
 }
 
-// statuses are all that there are.
+// statuses returns all statuses.
 func statuses() (all []model.Status) {
 	for s := model.Running; s.String() != model.Status(0).String(); s++ {
 		all = append(all, s)
@@ -108,7 +109,7 @@ func statuses() (all []model.Status) {
 	return all
 }
 
-// statusesOf are those that a word names.
+// statusesOf returns the statuses that a word stands for.
 func statusesOf(word string) []model.Status {
 	switch word {
 	case "open":

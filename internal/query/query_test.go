@@ -26,6 +26,7 @@ func at(text string) model.Time {
 
 func TestParse(t *testing.T) {
 	t.Parallel()
+
 	closed := []model.Status{model.Completed, model.Failed, model.Canceled, model.Continued, model.Terminated}
 	for text, want := range map[string]query.Query{
 		"":                                   {},
@@ -86,7 +87,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// again demands that the text of a query is a query that says the same.
+// again checks that the text of a query is a query with the same meaning.
 func again(t fataler, q *query.Query) {
 	t.Helper()
 	back, err := query.Parse(q.String(), now)
@@ -100,6 +101,7 @@ func again(t fataler, q *query.Query) {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
+
 	for text, want := range map[string]string{
 		`colour = "red"`:                              `character 1: workflow, key, status, reason, started, closed or label.<name> expected before "colour = \"red\""`,
 		`workflow`:                                    `character 9: "=" or "in" expected at the end`,
@@ -141,7 +143,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Texts that nearly are queries are refused or read, and what was read says the same as text.
+// Texts that are nearly queries are refused or read, and what was read has a text with the same
+// meaning.
 func TestRandomTexts(t *testing.T) {
 	t.Parallel()
 	words := rapid.SampledFrom([]string{

@@ -11,7 +11,7 @@ import (
 )
 
 // TestNewsAtEveryMoment sends a signal, a cancel request or a promise at every single moment of
-// programs that run ahead, and compares what the code saw with replay. A step that was taken for
+// programs that run ahead, and compares what the code saw with a replay. A step that was taken for
 // granted is neither lost nor executed twice.
 func TestNewsAtEveryMoment(t *testing.T) {
 	programs := map[string][]op{
@@ -89,7 +89,7 @@ func TestNewsAtEveryMoment(t *testing.T) {
 	}
 }
 
-// TestBodyWaitsForCommit keeps a body from running while the outcome before it is not committed.
+// TestBodyWaitsForCommit checks that a body does not run before the outcome before it is committed.
 func TestBodyWaitsForCommit(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		return "", steps("a", "b")(e, x)
@@ -111,7 +111,8 @@ func TestBodyWaitsForCommit(t *testing.T) {
 	})
 }
 
-// TestTurnAfterRunningAhead puts what the code asks for after an outcome into the same turn.
+// TestTurnAfterRunningAhead checks that what the code asks for after an outcome is in the same
+// turn.
 func TestTurnAfterRunningAhead(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		if _, err := e.step(x, "a"); err != nil {
@@ -161,8 +162,8 @@ func TestSignalTakenRidesAlong(t *testing.T) {
 	})
 }
 
-// TestWhatRidesAlongComesTrue has everything that may be recorded with the outcome of a step come
-// back, event by event: the code is not executed again, and what it asked for behind that is not
+// TestWhatRidesAlongComesTrue lets everything that may be recorded with the outcome of a step come
+// back, event by event. The code is not executed again, and what it asked for behind that is not
 // asked for again.
 func TestWhatRidesAlongComesTrue(t *testing.T) {
 	for name, ask := range map[string]func(e *engine, x replay.Ctx) error{

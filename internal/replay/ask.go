@@ -8,58 +8,60 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// ask is one thing that the code asked for under an identity, and what has become of it.
+// ask is one thing that the code asked for under an identity, and its state.
 type ask struct {
 	fut  Future
 	id   string // as recorded; see alias for inputs that are encoded differently today
 	kind askKind
 	name string
-	// position is file:line of the call; known when it was made at the end of the history, or while
-	// a mismatch is examined.
+	// position is file:line of the call. It is known if the call was made at the end of the
+	// history, or while a mismatch is examined.
 	position string
-	repeats  int // further asks of the same identity
+	repeats  int // further asks with the same identity
 
 	step *Step // of askStep
-	// of askStep: a queue carries it out; nil when its body runs here. See task.go
+	// of askStep: a queue executes it; nil when its body runs here. See task.go
 	task       *model.TaskSpec
-	caller     *Coroutine // that waits for the step in the call that asked for it
+	caller     *Coroutine // the coroutine that waits for the step in the call that asked for it
 	cancelable bool       // a cancel request ends that wait
 
-	section  *section      // of askLock: what it locks; of askStep and askSend: what it is made in
+	// of askLock: what it locks; of askStep and askSend: the section that makes it
+	section  *section
 	deadline *Scope        // of askScope
 	ref      int64         // of askTaken: the position of the signal
 	target   model.Address // of askChild, askWatch, askSend
 
-	seal Seal // of what it sends; nil when that is stored as it is
+	seal Seal // seals what it sends; nil when that is stored as it is
 	// its own record (child started, task scheduled, signal taken, sent) is in the history
 	recorded  bool
 	requested bool // of a task: the engine has been asked for it
-	// what to ask the engine for at the end of the history, unless it turns out to be recorded
+	// the request to the engine at the end of the history, unless the history has its record
 	pending   *model.Command
 	withdrawn bool // the code gave up on it
-	gone      bool // which is in the history
+	gone      bool // that is in the history
 	confirmed bool
 
 	state   stepState
-	attempt int // failed so far
+	attempt int // failed attempts so far
 	due     model.Time
 	length  time.Duration  // of askTimer, as the code gave it
-	value   string         // of askState and askLabel, for Checks only
+	value   string         // of askState and askLabel, only for Checks
 	last    string         // the error of the last attempt
-	final   *model.Failure // its last attempt ended the step, which is still to be settled
+	final   *model.Failure // its last attempt ended the step, which is not settled yet
 
 	// expect counts events that were reported for it and have not come back.
 	expect atomic.Int32
-	// passage is that of an attempt which has to be let through, until its body begins.
+	// passage belongs to an attempt that waits for limits or breakers, until its body begins.
 	passage atomic.Pointer[passage]
 
 	// Guarded by the mutex of the run.
 	body     *StepContext // of the running attempt
-	launched bool         // its body runs on a goroutine of its own, or is in line
-	dropped  bool         // nobody wants the outcome of the running body
+	launched bool         // its body runs on a goroutine of its own, or waits in line
+	dropped  bool         // the outcome of the running body is no longer wanted
 	hurried  error        // why the code gave up on a step that settles
 }
 
+// stepState is how far a step has come in this activation.
 type stepState uint8
 
 const (
@@ -68,7 +70,7 @@ const (
 	stepBackoff           // waits for the next attempt
 )
 
-// newAsk gives what the code asks for its identity, and its occurrence among equal ones.
+// newAsk gives a request of the code its identity, and its occurrence among equal ones.
 func (m *machine) newAsk(path string, id *identity) *ask {
 	a := &ask{kind: id.kind, name: id.name}
 	a.fut.m, a.fut.ask = m, a
@@ -92,11 +94,11 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 	return a
 }
 
-// request asks the engine for something: at once at the end of the history, else when it turns out
-// not to be recorded.
+// request asks the engine for something: at once at the end of the history, otherwise when the
+// history turns out not to have it.
 func (m *machine) request(a *ask, c model.Command) {
 	if m.live {
-		if !m.sent(a) {
+		if !m.wasSent(a) {
 			m.command(a, c)
 		}
 		return
@@ -105,7 +107,8 @@ func (m *machine) request(a *ask, c model.Command) {
 	m.unconfirmed = append(m.unconfirmed, a)
 }
 
-// command puts a command into the turn; a hears of it when it is recorded.
+// command puts a command into the turn. The ask is its author: it is notified when the command is
+// recorded.
 func (m *machine) command(a *ask, c model.Command) {
 	m.commands = append(m.commands, c)
 	if a != nil && a.seal != nil && c.Kind != model.CommandWithdraw {
@@ -134,14 +137,16 @@ func (m *machine) withdraw(a *ask) {
 	}
 }
 
+// withdrawal returns the command that records that the code gave up.
 func withdrawal(a *ask) model.Command {
 	return model.Command{Kind: model.CommandWithdraw, Event: model.Event{
 		Kind: model.EventWithdrawn, ID: a.id, Name: a.name, Position: a.position,
 	}}
 }
 
-// goLive is reached at the end of the history: everything recorded was asked for, so what the code
-// asked for and is not recorded is new. It reports false when something recorded is left over.
+// goLive is called at the end of the history. Everything recorded was asked for, so requests
+// without a record are new. It reports false when a record is left over that the code has not asked
+// for.
 func (m *machine) goLive() bool {
 	if len(m.early) > 0 {
 		return false
@@ -155,8 +160,7 @@ func (m *machine) goLive() bool {
 	return true
 }
 
-// pin has the run continued only by workers of this version from now on, if the workflow asks for
-// that.
+// pin restricts the run to workers of this version, if the workflow asks for that.
 func (m *machine) pin() {
 	if m.w.cfg.Version == "" || !m.w.cfg.Pinned[m.r.start.Address.Type] ||
 		slices.ContainsFunc(m.r.events, func(e *model.Event) bool { return e.Kind == model.EventPinned }) {
@@ -173,7 +177,7 @@ func (m *machine) confirm(a *ask) {
 		return
 	}
 	a.confirmed = true
-	sent := m.sent(a)
+	sent := m.wasSent(a)
 	pending := a.pending
 	a.pending = nil
 
@@ -189,7 +193,7 @@ func (m *machine) confirm(a *ask) {
 			m.toStart = append(m.toStart, a)
 		}
 	case askTimer:
-		// one that was given up would only fire for nobody, once more after every replay
+		// A timer that was given up would only fire without effect, again after every replay.
 		if !a.fut.done && !a.withdrawn {
 			m.command(a, *pending)
 		}
@@ -208,15 +212,14 @@ func (m *machine) confirm(a *ask) {
 	}
 }
 
-// sent reports whether an earlier machine of this activation has reported what the ask would lead
-// to.
-func (m *machine) sent(a *ask) bool {
+// wasSent reports whether an earlier machine of this activation has already reported the commands
+// of the ask.
+func (m *machine) wasSent(a *ask) bool {
 	_, ok := m.inflight[a.id]
 	return ok
 }
 
-// begun reports whether anybody else may know of the ask, so that giving up on it has to be
-// recorded.
+// begun reports whether the engine may know the ask, so that giving up on it must be recorded.
 func (a *ask) begun() bool {
 	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }

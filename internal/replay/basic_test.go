@@ -91,7 +91,7 @@ func TestSleepAndSignal(t *testing.T) {
 	})
 }
 
-// pass lets time pass, and then waits until everything that it brought has happened.
+// pass lets time pass, and then waits until everything that was due has happened.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

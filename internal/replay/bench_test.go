@@ -60,6 +60,9 @@ func (s *memory) Report(_ context.Context, t model.Turn) error {
 func (s *memory) Release(model.RunID, uint64, int64, []model.Reason) {}
 func (s *memory) Leave(context.Context) error                        { return nil }
 
+// Answer is part of the session.
+//
+//arch:parameters the signature of api.Session
 func (s *memory) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
 
 func (s *memory) start(n int, events []model.Event) *memoryRun {
@@ -86,10 +89,10 @@ func stepOf(name string) *replay.Step {
 	}}
 }
 
-// per is how many steps a workflow makes of which one is measured.
+// per is how many steps each measured workflow makes.
 const per = 100
 
-// charges is a workflow that makes so many steps, one after the other.
+// charges is a workflow that makes this many steps, one after the other.
 func charges(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	for range per {
 		if _, err := x.Step(stepOf("charge")); err != nil {
@@ -113,14 +116,14 @@ func (s *memory) measure(b *testing.B, run func(n int)) {
 	}
 }
 
-// BenchmarkStep is one live step of a workflow that does nothing else.
+// BenchmarkStep measures one live step of a workflow that does nothing else.
 func BenchmarkStep(b *testing.B) {
 	s := newMemory(charges)
 	s.measure(b, func(n int) { s.run(n) })
 }
 
-// BenchmarkParkedStep is one live step beside another coroutine: its body runs elsewhere, and the
-// coroutine parks.
+// BenchmarkParkedStep measures one live step beside another coroutine: its body runs on another
+// goroutine, and the coroutine parks.
 func BenchmarkParkedStep(b *testing.B) {
 	s := newMemory(func(x replay.Ctx, in model.Payload) (model.Payload, error) {
 		x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
@@ -129,7 +132,7 @@ func BenchmarkParkedStep(b *testing.B) {
 	s.measure(b, func(n int) { s.run(n) })
 }
 
-// BenchmarkReplay is one replayed step.
+// BenchmarkReplay measures one replayed step.
 func BenchmarkReplay(b *testing.B) {
 	s := newMemory(charges)
 	r := s.start(0, nil)
@@ -137,7 +140,7 @@ func BenchmarkReplay(b *testing.B) {
 	s.measure(b, func(n int) { <-s.start(n, r.events).closed })
 }
 
-// BenchmarkFanOut is a workflow of a thousand parallel steps.
+// BenchmarkFanOut measures a workflow of a thousand parallel steps.
 func BenchmarkFanOut(b *testing.B) {
 	for _, kind := range []string{"futures", "coroutines"} {
 		b.Run(kind, func(b *testing.B) {
@@ -166,7 +169,7 @@ func BenchmarkFanOut(b *testing.B) {
 	}
 }
 
-// BenchmarkLoadPark is a run that is activated, parks, and is evicted.
+// BenchmarkLoadPark measures a run that is activated, parks, and is evicted.
 func BenchmarkLoadPark(b *testing.B) {
 	parked := make(chan struct{}, 1)
 	s := newMemory(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {

@@ -13,21 +13,21 @@ import (
 // errShutdown is the cause with which bodies are interrupted when the worker closes.
 var errShutdown = errors.New("the worker shuts down")
 
-// slots bounds how many bodies run at once. Those that find no slot wait in line. A few goroutines
-// are kept between bodies, because their stacks have grown to what bodies need.
+// slots bounds how many bodies run at once. Bodies without a slot wait in line. A few goroutines
+// are kept between bodies, because their stacks have grown to the size that bodies need.
 type slots struct {
 	mu     sync.Mutex
 	max    int
 	used   int
 	line   []job
-	idle   []chan job // of goroutines that wait for a body
+	idle   []chan job // goroutines that wait for a body
 	closed bool
 }
 
 // maxIdle bounds the goroutines that are kept.
 const maxIdle = 64
 
-// job is one attempt of a step on a goroutine of its own.
+// job is one attempt of a step on its own goroutine.
 type job struct {
 	m *machine
 	a *ask
@@ -62,7 +62,7 @@ func (s *slots) enter(j job) bool {
 	return true
 }
 
-// leave gives a slot to the next in line, or frees it.
+// leave gives a slot to the next job in line, or frees it.
 func (s *slots) leave() (job, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *slots) leaveLocked() (job, bool) {
 }
 
 // next is leave for a goroutine that may be kept: it waits for another job. It reports false when
-// the goroutine is to end.
+// the goroutine must end.
 func (s *slots) next(mine chan job) (job, bool) {
 	s.mu.Lock()
 	j, ok := s.leaveLocked()
@@ -115,7 +115,7 @@ func (w *Worker) freeSlot() {
 	}
 }
 
-// launch runs the body of a step on a goroutine of its own.
+// launch runs the body of a step on its own goroutine.
 func (r *run) launch(m *machine, a *ask) {
 	r.mu.Lock()
 	a.launched = true
@@ -131,7 +131,7 @@ func (r *run) launch(m *machine, a *ask) {
 	r.w.enter(job{m, a})
 }
 
-// enter has a job wait for a slot, or run.
+// enter runs a job, or lets it wait for a slot.
 func (w *Worker) enter(j job) {
 	if w.slots.enter(j) {
 		w.goroutines.Add(1)
@@ -139,13 +139,13 @@ func (w *Worker) enter(j job) {
 	}
 }
 
-// work runs a body, and then those that waited for the slot.
+// work runs a body, and then the bodies that waited for the slot.
 func (w *Worker) work(j job) {
 	defer w.goroutines.Done()
 	returned := false
 	defer func() {
 		if !returned { // the body called runtime.Goexit
-			j.m.r.finished(j, model.Payload{}, ExitFailure("step "+j.a.name))
+			j.m.r.reportOutcome(j, model.Payload{}, ExitFailure("step "+j.a.name))
 			w.freeSlot()
 		}
 	}()
@@ -161,12 +161,13 @@ func (j job) run() {
 	r, a := j.m.r, j.a
 	r.mu.Lock()
 	p := a.passage.Swap(nil)
+	// The attempt must not begin: the code gave up on it, the worker drains, or the run is gone.
 	if a.dropped || r.w.draining.Load() || p != nil && (r.evicted || r.m != j.m) {
 		if p != nil {
 			defer p.leave(false, nil)
 		}
 		if !a.dropped {
-			// the run is not idle: the next worker that holds it runs the step
+			// The run is not idle: the next worker that holds it runs the step.
 			j.m.skipped.Add(1)
 			r.running.Add(-1)
 		}
@@ -187,11 +188,11 @@ func (j job) run() {
 	if p != nil {
 		p.leave(true, err)
 	}
-	r.finished(j, out, err)
+	r.reportOutcome(j, out, err)
 	ctx.end(nil)
 }
 
-// attempt calls the body within its time.
+// attempt calls the body with its time-out.
 func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 	limit := a.step.AttemptTimeout
 	if limit <= 0 {
@@ -204,6 +205,7 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 		err error
 	}
 
+	// A body that ignores the end of its context is left behind on this goroutine.
 	results := make(chan result, 1)
 	w.goroutines.Go(func() {
 		res := result{err: ExitFailure("step " + a.name)}
@@ -221,13 +223,14 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 		}
 		return res.out, res.err
 	case <-late.C:
-		w.cfg.Logger.Warn("step ignores its attempt timeout; it is left alone", "step", a.name)
-		return model.Payload{}, fmt.Errorf("attempt of step %s took more than %s and goes on: %w", a.name, limit, ErrTimeout)
+		w.cfg.Logger.Warn("step ignores its attempt timeout; the worker abandons the attempt", "step", a.name)
+		return model.Payload{}, fmt.Errorf("attempt of step %s took more than %s and still runs: %w", a.name, limit, ErrTimeout)
 	}
 }
 
-// finished reports the outcome of a body as a fact. Outcomes that are ready together share a turn.
-func (r *run) finished(j job, out model.Payload, err error) {
+// reportOutcome reports the outcome of a body as a fact. Outcomes that are ready together share a
+// turn.
+func (r *run) reportOutcome(j job, out model.Payload, err error) {
 	m, a := j.m, j.a
 	cmd := r.conclude(a, out, err)
 	r.mu.Lock()
@@ -245,7 +248,7 @@ func (r *run) finished(j job, out model.Payload, err error) {
 
 	a.expect.Add(1)
 	m.outstanding.Add(1)
-	r.bodies.Add(-1) // from here on the run is not idle because its outcome is outstanding
+	r.bodies.Add(-1) // now the outstanding outcome keeps the run from being idle
 	r.done, r.authors = append(r.done, cmd), append(r.authors, a)
 	if r.flushing {
 		return
@@ -254,8 +257,8 @@ func (r *run) finished(j job, out model.Payload, err error) {
 	r.flushing = true
 	for len(r.done) > 0 {
 		t := model.Turn{
-			Run: r.start.Run, Generation: r.generation, Seen: m.seen.Load(), Commands: r.wanted(m), Waits: r.told,
-			// whoever executes may be about to begin another
+			Run: r.start.Run, Generation: r.generation, Seen: m.seen.Load(), Commands: r.takeWanted(m), Waits: r.told,
+			// the coroutine that holds the baton may be about to begin another step
 			Running: r.running.Load() > 0 || r.busy,
 		}
 		if len(t.Commands) == 0 {
@@ -264,7 +267,7 @@ func (r *run) finished(j job, out model.Payload, err error) {
 		r.vague = r.vague || r.busy && r.running.Load() == 0
 		r.mu.Unlock()
 		if err := r.w.report(t); err != nil {
-			r.lost(err)
+			r.logRefused(err)
 		}
 		r.mu.Lock()
 	}
@@ -272,8 +275,8 @@ func (r *run) finished(j job, out model.Payload, err error) {
 	r.flushing = false
 }
 
-// wanted takes the outcomes that are ready, without those that the code has given up on meanwhile.
-func (r *run) wanted(m *machine) []model.Command {
+// takeWanted takes the outcomes that are ready, except the ones that the code no longer wants.
+func (r *run) takeWanted(m *machine) []model.Command {
 	cmds := r.done[:0:len(r.done)]
 	for i, a := range r.authors {
 		if a.dropped {
@@ -298,6 +301,7 @@ func (r *run) beginInline(a *ask) context.Context {
 	return ctx
 }
 
+// endInline ends that context.
 func (r *run) endInline(a *ask) {
 	r.mu.Lock()
 	ctx := a.body
@@ -306,7 +310,7 @@ func (r *run) endInline(a *ask) {
 	ctx.end(nil)
 }
 
-// abandon tells the body of a step that nobody wants its outcome.
+// abandon tells the body of a step that its outcome is no longer wanted.
 func (r *run) abandon(a *ask) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -319,7 +323,7 @@ func (r *run) abandonLocked(a *ask, cause error) {
 	}
 	a.dropped = true
 	if p := a.passage.Load(); p != nil {
-		p.enter() // where it ends
+		p.enter() // it ends here
 		r.w.goroutines.Go(func() { p.leave(false, nil) })
 	}
 	if a.body != nil {
@@ -327,7 +331,7 @@ func (r *run) abandonLocked(a *ask, cause error) {
 	}
 }
 
-// cancelBodies tells every running body of the machine that nobody wants its outcome.
+// cancelBodies tells every running body of the machine that its outcome is no longer wanted.
 func (r *run) cancelBodies(m *machine, why string) {
 	if r.bodies.Load() == 0 {
 		return
@@ -342,8 +346,7 @@ func (r *run) cancelBodies(m *machine, why string) {
 	}
 }
 
-// interrupt cancels the running bodies because the worker closes; their steps will run again
-// elsewhere.
+// interrupt cancels the inline body because the worker closes. Another worker runs its step again.
 func (r *run) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

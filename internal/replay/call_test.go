@@ -10,12 +10,12 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// called is a call of an entity.
+// called returns a call of an entity.
 func called(key string) model.Message {
 	return model.Message{Kind: model.MessageCall, To: account(key), Name: "add", Input: payload("1")}
 }
 
-// sentTo is the step that called an entity.
+// sentTo returns the step that called an entity.
 func (e *engine) sentTo(t *testing.T, key string) string {
 	t.Helper()
 	i := slices.IndexFunc(e.events, func(ev model.Event) bool { return ev.Kind == model.EventSent && ev.Target.Key == key })
@@ -31,7 +31,7 @@ func (e *engine) answerTo(t *testing.T, key, value string, f *model.Failure) {
 	e.settle()
 }
 
-// Calls whose answers are futures are under way together, and their answers are taken in the order
+// Calls whose answers are futures are in flight together, and their answers are taken in the order
 // of the history, live as on replay.
 func TestCallsAsFutures(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
@@ -53,8 +53,8 @@ func TestCallsAsFutures(t *testing.T) {
 	})
 }
 
-// The end of the scope of a call that nobody waits for withdraws it, and the answer that comes
-// later changes nothing.
+// The end of its scope withdraws a call that no coroutine waits for, and an answer that comes later
+// changes nothing.
 func TestCallEndsWithItsScope(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		f := x.WithTimeout(time.Minute).SendFuture(called("a"), "", nil)

@@ -14,10 +14,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Check replays a whole history with today's code, without an engine, and runs no step. It returns
-// nil when the code fits: it asks for everything that is recorded and, when the run has ended by
-// itself, ends in the same way. Otherwise the error, of kind Blocked, says what was recorded and
-// what the code did instead.
+// Check replays a whole history with today's code, without an engine and without running steps. It
+// returns nil when the code fits: the code asks for everything that is recorded and, if it ended
+// the recorded run itself, ends in the same way. Otherwise the error, of kind Blocked, says what
+// was recorded and what the code did instead.
 func Check(ctx context.Context, cfg Config, h *model.History) error {
 	v, err := conclude(ctx, cfg, h, nil)
 	if err != nil {
@@ -26,8 +26,8 @@ func Check(ctx context.Context, cfg Config, h *model.History) error {
 	return v.compare(h, cfg.Plain)
 }
 
-// conclude replays a history up to its end, and tells what the code does there. A query is answered
-// there too.
+// conclude replays a history up to its end, and returns what the code does there. It also answers a
+// query there.
 func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query) (v verdict, err error) {
 	name := h.Start.Address.Type
 	if cfg.Code[name] == nil {
@@ -37,7 +37,7 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	w := NewWorker(cfg)
-	w.draining.Store(true) // no body begins, and a run that waits is given back at once
+	w.draining.Store(true) // no body begins, and a run that waits is released at once
 	c := &checker{w: w, run: h.Start.Run, query: q, verdict: make(chan verdict, 1)}
 	w.Serve(c)
 	w.Activate(model.Activation{Start: h.Start, Generation: firstGeneration, Events: h.Events, Now: lastTime(h)})
@@ -53,7 +53,7 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 	return v, err
 }
 
-// lastTime is the clock of the owner as far as a history tells.
+// lastTime returns the time of the owner's clock, as far as a history tells.
 func lastTime(h *model.History) model.Time {
 	now := max(h.Start.Awake(), h.Start.At)
 	if n := len(h.Events); n > 0 {
@@ -69,17 +69,17 @@ type verdict struct {
 	asks    []model.Command
 	waits   []model.Reason
 
-	answer  model.Payload // to the query, if there is one
+	answer  model.Payload // the answer to the query, if there is one
 	refused error         // why the code does not answer it
 }
 
-// compare says in what the code differs from what is recorded.
+// compare returns how the code differs from the record.
 func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) error {
 	switch {
 	case v.blocked != nil:
 		return fault.New(fault.Blocked, "%s", v.blocked)
 	case !endedByItself(h):
-		return nil // also if the code ends here: that may not have been recorded yet
+		return nil // even if the code ends here: its end may not have been recorded yet
 	case v.end == nil || v.recordsMore():
 		return fault.New(fault.Blocked, "the recorded run ended as %s behind event %d; the code %s", h.Outcome.Status, len(h.Events), v.doing())
 	}
@@ -102,8 +102,8 @@ func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) er
 	return nil
 }
 
-// same reports whether a result is the recorded one, which may be stored in a form that is never
-// the same twice.
+// same reports whether a result equals the recorded one. The stored form may differ each time, for
+// example when it is encrypted, so it compares plain values.
 func same(got, want model.Payload, plain func(model.Payload) []byte) bool {
 	if plain == nil || got.Encoding == want.Encoding {
 		return got.Equal(want)
@@ -112,15 +112,15 @@ func same(got, want model.Payload, plain func(model.Payload) []byte) bool {
 	return is != nil && was != nil && bytes.Equal(is, was)
 }
 
-// endedByItself reports whether the code ended the run. One that was reset, timed out or was ended
-// from outside stands where it stood.
+// endedByItself reports whether the code ended the run. A run that was reset, timed out or ended
+// from outside stopped where it was.
 func endedByItself(h *model.History) bool {
 	o := &h.Outcome
 	switch o.Status {
 	case model.Completed:
 		return true
 	case model.Canceled:
-		return o.At >= h.Start.Begins // else its code had not begun
+		return o.At >= h.Start.Begins // otherwise its code had not begun
 	case model.Failed:
 		return !o.TimedOut()
 	case model.Continued:
@@ -130,15 +130,15 @@ func endedByItself(h *model.History) bool {
 	}
 }
 
-// recordsMore reports whether the code would add to the history: what it asked for by the time of
-// its end is recorded.
+// recordsMore reports whether the code would add to the history. What it had asked for before its
+// end is recorded.
 func (v *verdict) recordsMore() bool {
 	return slices.ContainsFunc(v.asks, func(c model.Command) bool {
 		return c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer
 	})
 }
 
-// doing says what the code wants instead of an end.
+// doing describes what the code asks for instead of an end.
 func (v *verdict) doing() string {
 	var texts []string
 	for i := range v.asks {
@@ -178,17 +178,19 @@ func brief(p model.Payload) string {
 	return string(p.Data)
 }
 
-// checker is a session that hears what the code does at the end of a history, and stores nothing.
+// checker is a session that receives what the code does at the end of a history, and stores
+// nothing.
 type checker struct {
 	w       *Worker
 	run     model.RunID
-	query   *model.Query // nil when nobody asks
+	query   *model.Query // nil without a query
 	verdict chan verdict
 
 	mu   sync.Mutex
 	told bool
 }
 
+// tell sends the first verdict, with the answer to the query. Later ones are dropped.
 func (c *checker) tell(v verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,18 +198,18 @@ func (c *checker) tell(v verdict) {
 		return
 	}
 	c.told = true
-	if r := c.w.held(c.run, firstGeneration); c.query != nil && v.blocked == nil && r != nil {
-		// whoever reports holds the baton, or has just laid it down: the code is at rest
+	if r := c.w.findRun(c.run, firstGeneration); c.query != nil && v.blocked == nil && r != nil {
+		// The goroutine that reports holds the baton, or has just laid it down, so the code is at
+		// rest.
 		v.answer, v.refused = r.m.answerQuery(c.query)
 	}
 	c.verdict <- v
 }
 
-// firstGeneration is that of the only activation of a replay.
+// firstGeneration is the generation of the only activation of a replay.
 const firstGeneration = 1
 
-// Report hears a turn. What it asks for does not come back, so that the first one says all there
-// is.
+// Report receives a turn. Nothing that it asks for comes back, so the first turn says everything.
 func (c *checker) Report(_ context.Context, t model.Turn) error {
 	if t.Blocked == nil && t.Close == nil && len(t.Commands) == 0 && len(t.Waits) == 0 {
 		return nil
@@ -222,15 +224,17 @@ func (c *checker) Report(_ context.Context, t model.Turn) error {
 	return nil
 }
 
-// errChecked has the worker let go of the run: nobody would ever answer what it asks for.
+// errChecked makes the worker let go of the run, because its requests will never be answered.
 var errChecked = errors.New("the history has been replayed")
 
-// Release hears that the code waits for something from outside, or for a step.
+// Release learns that the code waits for something from outside, or for a step.
 func (c *checker) Release(_ model.RunID, _ uint64, _ int64, waits []model.Reason) {
 	c.tell(verdict{waits: waits})
 }
 
-// Answer is never called: nobody asks.
+// Answer is never called, because the engine sends no query.
+//
+//arch:parameters the signature of api.Session
 func (c *checker) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
 
 // Leave has nothing to wait for.

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Code that never comes to an end is reported, not waited for.
+// Check reports code that never comes to an end, and does not wait for it.
 func TestCheckOfCodeThatBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestCheckOfCodeThatBlocks(t *testing.T) {
 		}()
 		cfg := replay.Config{Code: map[string]replay.Code{"wf": code}, UnloadTimeout: 2 * time.Minute}
 		err := replay.Check(t.Context(), cfg, &model.History{Start: h.start, Outcome: model.Outcome{Status: model.Running}})
-		if !fault.Is(err, fault.Blocked) || !strings.Contains(err.Error(), "blocks outside of durable calls") {
+		if !fault.Is(err, fault.Blocked) || !strings.Contains(err.Error(), "blocks outside durable calls") {
 			t.Errorf("it says %v", err)
 		}
 	})
@@ -61,7 +61,7 @@ func TestCheckGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-// A history that ends where the code goes on, and one that goes on where the code ends.
+// A history may end where the code continues, or continue where the code ends.
 func TestCheckNoticesAnotherEnd(t *testing.T) {
 	t.Parallel()
 	step := func(x replay.Ctx, name string) error {

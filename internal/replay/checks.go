@@ -10,19 +10,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Checks are what a worker does in tests of users' code and nowhere else, because it costs too
-// much. Source positions are kept, and mistakes are told to whoever runs the test.
+// Checks are checks for tests of users' code. They cost too much elsewhere. The worker keeps source
+// positions and reports mistakes to the test.
 type Checks struct {
-	// Twice executes the code twice, from its first line, up to every point at which it can only
-	// wait or begin a step. When it does not ask for the same both times, the run is blocked before
-	// anything is done. Runs that wait do not stay in memory.
+	// Twice executes the code twice, from its first line, up to every point where it can only wait
+	// or begin a step. If it does not ask for the same both times, the run is blocked before
+	// anything happens. Waiting runs do not stay in memory.
 	Twice bool
-	// Found is told of every mistake, by any goroutine. It must not block.
+	// Found receives every mistake, from any goroutine. It must not block.
 	Found func(Mistake)
-	// Ran is told of every attempt of a step whose body has returned, by the goroutine that
+	// Ran receives every attempt of a step whose body has returned, from the goroutine that
 	// executed it.
 	Ran func(Attempt)
-	// Base is the root of the contexts of all bodies; context.Background() by default.
+	// Base is the root of the contexts of all bodies. The default is context.Background().
 	Base context.Context //nolint:containedctx // it is one
 }
 
@@ -30,7 +30,7 @@ type Checks struct {
 type Mistake struct {
 	Address model.Address
 	Text    string // what is wrong, where, and what to do instead
-	Blocked bool   // the run does not go on
+	Blocked bool   // the run cannot continue
 }
 
 // Attempt is one execution of the body of a step.
@@ -38,28 +38,28 @@ type Attempt struct {
 	Address        model.Address
 	Step           string
 	IdempotencyKey string
-	Number         int // as the history counts them: one whose outcome was lost is not counted
+	Number         int // as the history counts: an attempt whose outcome was lost is not counted
 	Output         []byte
 	Err            error
 }
 
-// found tells of a mistake in the code of the run.
-func (r *run) found(blocked bool, text string) {
+// reportMistake reports a mistake in the code of the run.
+func (r *run) reportMistake(blocked bool, text string) {
 	if c := r.w.cfg.Checks; c != nil && c.Found != nil {
 		c.Found(Mistake{Address: r.start.Address, Text: text, Blocked: blocked})
 	}
 }
 
-// misused tells of a durable call where none may be made, and is its error.
-func (m *machine) misused(err error) error {
+// reportMisuse reports a durable call in a place where it is not allowed, and returns its error.
+func (m *machine) reportMisuse(err error) error {
 	if m.w.cfg.Checks != nil {
-		m.r.found(false, err.Error()+at(m.w.positions.of(0)))
+		m.r.reportMistake(false, err.Error()+at(m.w.positions.of(0)))
 	}
 	return err
 }
 
-// ran tells that a body has returned.
-func (c *Checks) ran(a *ask, out model.Payload, err error) {
+// reportAttempt reports that a body has returned.
+func (c *Checks) reportAttempt(a *ask, out model.Payload, err error) {
 	if c.Ran == nil {
 		return
 	}
@@ -71,34 +71,33 @@ func (c *Checks) ran(a *ask, out model.Payload, err error) {
 
 // ---- twice
 
-// twin is what an earlier machine had asked for when it had been fed so many events.
+// twin is what an earlier machine had asked for after a number of events.
 type twin struct {
 	fed  int
 	asks map[string]*ask
 }
 
-// doubtful reports whether the code is to be executed again before anything comes of what it asks
-// for. Only a machine of which nothing is on its way can be thrown away, and facts that are not
-// reported yet must not be.
+// doubtful reports whether the code must be executed again before its requests take effect. A
+// machine can be thrown away only if no report of it is on its way, and facts that are not reported
+// yet must be kept.
 func (m *machine) doubtful() bool {
 	return m.unproven() && m.quiet() && !slices.ContainsFunc(m.commands, func(c model.Command) bool {
 		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
 	})
 }
 
-// unproven reports whether the code has been executed up to here only once, although it should be
-// twice.
+// unproven reports whether the code was executed up to here only once, although it should be twice.
 func (m *machine) unproven() bool {
 	c := m.w.cfg.Checks
 	return c != nil && c.Twice && m.proven != m.fed+1
 }
 
-// prove compares what the code asks for with what it asked for the first time, or has it executed
-// again for that. It reports false when the baton is gone.
+// prove compares what the code asks for with what it asked for the first time, or lets it execute
+// again. It reports false when the baton is gone.
 func (m *machine) prove() bool {
 	t := m.twin
 	m.twin = nil
-	if t == nil || t.fed != m.fed { // there was news meanwhile: the first time is now
+	if t == nil || t.fed != m.fed { // there was news since: this is the first time
 		m.again = true
 		m.r.retire(m.r.restart)
 		return false
@@ -111,21 +110,20 @@ func (m *machine) prove() bool {
 	return true
 }
 
-// note keeps the value that the code gives to something whose identity does not tell it, so that it
-// can be compared.
+// note keeps a value that is not part of the identity of an ask, so that it can be compared.
 func (m *machine) note(a *ask, value []byte) {
 	if c := m.w.cfg.Checks; c != nil && c.Twice {
 		a.value = string(value)
 	}
 }
 
-// differs says in what the code differs from the first time; "" when it does not.
+// differs describes the difference to the first time; "" without one.
 func (t *twin) differs(m *machine) string {
 	var before, after []string
 	for _, id := range slices.Sorted(maps.Keys(t.asks)) {
 		a, b := t.asks[id], m.asks[id]
 		switch {
-		case a.kind == askPin: // the machine asks for that, until it is recorded, and not the code
+		case a.kind == askPin: // the machine asks for it, until it is recorded, not the code
 		case b == nil:
 			before = append(before, a.describe())
 		case a.kind == askLock && a.section.ended != b.section.ended:
@@ -148,11 +146,11 @@ func (t *twin) differs(m *machine) string {
 	}
 	return fmt.Sprintf("executed twice against the same history of %d events, the code asked for %s the first time, and for %s the second time: "+
 		"it depends on something that the journal does not keep, such as a clock, a random number, the order of a map or a variable outside of it",
-		m.fed, listed(before), listed(after))
+		m.fed, listTexts(before), listTexts(after))
 }
 
-// listed is a list for people, cut where it gets long.
-func listed(texts []string) string {
+// listTexts lists texts in an error, and cuts a long list.
+func listTexts(texts []string) string {
 	const most = 4
 	switch n := len(texts); {
 	case n == 0:
@@ -163,7 +161,7 @@ func listed(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// describe says what is asked for, for people.
+// describe describes an ask in an error.
 func (a *ask) describe() string {
 	text := a.title()
 	switch {

@@ -139,7 +139,7 @@ func TestCodeIsExecutedTwiceAndStepsOnce(t *testing.T) {
 		if e.end == nil || e.err() != nil || len(f.all) > 0 {
 			t.Fatalf("end %v, %v, found %s", e.end, e.err(), f.texts())
 		}
-		// once for the beginning, and once more for what each step leads to
+		// once for the beginning, and once more for what follows each step
 		if calls != 4 || len(f.runs) != 3 {
 			t.Errorf("the code was executed %d times and %d bodies ran, want 4 and 3", calls, len(f.runs))
 		}
@@ -149,9 +149,10 @@ func TestCodeIsExecutedTwiceAndStepsOnce(t *testing.T) {
 	})
 }
 
-// TestMisuseIsTold makes durable calls where none may be made.
+// TestMisuseIsTold makes durable calls in places where they are not allowed.
 func TestMisuseIsTold(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name string
 		code func(e *engine, x replay.Ctx) error
@@ -177,7 +178,7 @@ func TestMisuseIsTold(t *testing.T) {
 		{"code that blocks", func(*engine, replay.Ctx) error {
 			time.Sleep(10 * time.Second)
 			return nil
-		}, "code blocks outside of durable calls: goroutine"},
+		}, "code blocks outside durable calls: goroutine"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -28,23 +28,23 @@ func (x Ctx) Sleep(d time.Duration) error {
 	return a.fut.err
 }
 
-// Timer is a durable timer as future.
+// Timer returns a durable timer as a future.
 func (x Ctx) Timer(d time.Duration) *Future { return x.timer(&identity{kind: askTimer}, d) }
 
 func (x Ctx) timer(id *identity, d time.Duration) *Future {
 	if err := x.enter("Timer"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	if err := x.scope.ended(); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	a := x.askTimer(id, max(d, 0))
 	return a.fut.bind(x.scope)
 }
 
-// askTimer asks for a timer. Timers are told apart by key, if they have one, and occurrence alone:
-// a run that waits for one keeps its stored time when the code asks for another duration after a
-// deploy.
+// askTimer asks for a timer. Timers are identified only by key, if they have one, and occurrence.
+// So a run that waits for a timer keeps its stored time when a deploy changes the duration in the
+// code.
 func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	m := x.co.m
 	a := m.newAsk(x.co.path, id)
@@ -57,9 +57,9 @@ func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	return a
 }
 
-// startTimer asks for a timer. Where the due time is a guess, because the code has run ahead of the
-// history, the engine computes it from the time at which it records what the code has taken for
-// granted.
+// startTimer returns the command for a timer. If the code has run ahead of the history, the due
+// time is a guess. Then the engine computes it from the time at which it records what the code has
+// taken for granted.
 func (m *machine) startTimer(id string, due model.Time, guessed bool) model.Command {
 	c := model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: id}, Delay: max(due.Sub(m.clock()), time.Microsecond)}
 	if !guessed {
@@ -69,17 +69,16 @@ func (m *machine) startTimer(id string, due model.Time, guessed bool) model.Comm
 	return c
 }
 
-// Child is a start of another execution by a workflow.
+// Child is the start of another execution by a workflow.
 type Child struct {
 	Workflow string
-	// Key is the key of the execution; a child without one gets a key of its own, derived from the
-	// run and the step.
+	// Key is the key of the execution. A child without one gets a key that is derived from the run
+	// and the step.
 	Key   string
 	Keyed bool
-	// Step identifies the start explicitly, unless it is empty; otherwise its key or its input
-	// does.
+	// Step identifies the start, unless it is empty. Otherwise its key or its input does.
 	Step string
-	// Caller is the program counter of user code; it is looked for when 0.
+	// Caller is the program counter of user code; 0 to look for it.
 	Caller    uintptr
 	Input     model.Payload
 	Identity  []byte // as in Step
@@ -88,11 +87,11 @@ type Child struct {
 	Policy    model.ParentClosePolicy
 	Reuse     model.ReusePolicy
 	Labels    []model.Label
-	Task      *model.TaskSpec // makes it the run of a task
+	Task      *model.TaskSpec // set for a task that stands alone
 	Terms     *model.Terms
 }
 
-// StartChild starts an execution as a child and returns its address; it does not wait.
+// StartChild starts an execution as a child and returns its address. It does not wait.
 func (x Ctx) StartChild(c Child) (model.Address, error) {
 	_, a, err := x.startChild("Start", c)
 	return a, err
@@ -113,6 +112,8 @@ func (x Ctx) RunChild(c Child) (model.Payload, error) {
 	return a.fut.out, a.fut.err
 }
 
+// startChild asks for a child. It finds its identity and address, and a policy of reuse that lets a
+// retried or repeated run start a failed child again.
 func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	if err := x.enter(call, "of workflow", c.Workflow); err != nil {
 		return nil, model.Address{}, err
@@ -159,15 +160,17 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 			a.target = e.Target // its key was derived from the run that the past comes from
 		}
 		if e.Blank() {
-			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // it failed, and is asked for again
+			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // it failed, and is started again
 		}
 	} else if !c.Keyed && !self.Identity.IsZero() {
-		// what a retried run started before, and is not in its past, must not fail it again
+		// A child that the retried run started before, and that is not in its past, must not fail
+		// it again.
 		c.Reuse = max(c.Reuse, model.ReuseIfFailed)
 	}
 
 	if self.Attempt > 1 {
-		// what failed or was canceled with the attempt before must not fail this one as well
+		// A child that failed or was cancelled with the attempt before must not fail this one as
+		// well.
 		c.Reuse = max(c.Reuse, model.ReuseIfFailed)
 	}
 	m.adopt(a)
@@ -182,8 +185,8 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	return a, a.target, nil
 }
 
-// childInPast is the start of a child in the past that the run began with, or the blank in its
-// place; nil when there is none.
+// childInPast returns the start of a child in the past that the run began with, or the blank in its
+// place; nil without one.
 func (m *machine) childInPast(id string) *model.Event {
 	past := m.r.start.Carried
 	i := slices.IndexFunc(past, func(e model.Event) bool {
@@ -202,6 +205,7 @@ func (x Ctx) Started(target model.Address) bool {
 	return x.co.m.children[target] != nil
 }
 
+// adopt remembers a child by its address.
 func (m *machine) adopt(a *ask) {
 	if m.children == nil {
 		m.children = map[model.Address]*ask{}
@@ -209,11 +213,11 @@ func (m *machine) adopt(a *ask) {
 	m.children[a.target] = a
 }
 
-// Outcome is the result of another execution as future. That of a child is known anyway; others are
-// asked for it.
+// Outcome returns the result of another execution as a future. The result of a child arrives
+// anyway; other executions are watched.
 func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	if err := x.enter("Result"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	m := x.co.m
 	if a := m.children[target]; a != nil && run.IsZero() {
@@ -221,11 +225,11 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	}
 
 	if err := x.scope.ended(); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	id := identity{kind: askWatch, name: target.Type, key: target.Key, keyed: true}
 	if !run.IsZero() {
-		id.key = joined(target.Key, run.String())
+		id.key = joinCounted(target.Key, run.String())
 	}
 	a := m.newAsk(x.co.path, &id)
 	a.fut.kind, a.target = futureChild, target
@@ -256,11 +260,11 @@ func (x Ctx) Send(msg model.Message, key string, seal Seal) (model.Payload, erro
 	return a.fut.out, a.fut.err
 }
 
-// SendFuture is Send whose answer is a future.
+// SendFuture is Send with the answer as a future.
 func (x Ctx) SendFuture(msg model.Message, key string, seal Seal) *Future {
 	a, err := x.askAnswer("Go", &msg, key, seal)
 	if err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	return a.fut.bind(x.scope)
 }
@@ -279,9 +283,9 @@ func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (
 	}
 
 	m := x.co.m
-	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
-	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) {
-		return nil, fault.New(fault.Invalid, "update %s of execution %s inside of Lock: its code may need what is locked here, so call it outside", msg.Name, addressText(msg.To))
+	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joinCounted(msg.To.Type, msg.To.Key, msg.Name, key)}
+	if msg.Kind == model.MessageUpdate && x.heldSection() != nil && !m.isRecorded(x.co.path, &id) {
+		return nil, fault.New(fault.Invalid, "update %s of execution %s inside Lock: its code may need what is locked here, so call it outside", msg.Name, addressText(msg.To))
 	}
 	a := m.newAsk(x.co.path, &id)
 	a.fut.kind, a.fut.name = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name)
@@ -289,7 +293,7 @@ func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (
 	e := model.Event{Kind: model.EventSent, ID: a.id, Name: msg.Name, Target: msg.To, Position: a.position}
 
 	if in != nil {
-		in.called(a)
+		in.noteCall(a)
 		msg.Section, e.Section = in.ask.id, in.ask.id
 	}
 

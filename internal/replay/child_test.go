@@ -40,8 +40,8 @@ func TestChildren(t *testing.T) {
 	})
 }
 
-// TestBranchesDoNotShiftEachOther keeps what is recorded for one branch when another branch gets a
-// step more.
+// TestBranchesDoNotShiftEachOther checks that one branch keeps its records when another branch gets
+// a further step.
 func TestBranchesDoNotShiftEachOther(t *testing.T) {
 	branch := func(extra bool) program {
 		return func(e *engine, x replay.Ctx) error {

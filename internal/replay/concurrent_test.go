@@ -16,9 +16,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// busy is an engine with goroutines of its own: every run is committed by one, and another sends it
-// signals meanwhile. It is for the race detector and the real scheduler, where the simulation
-// decides nothing.
+// busy is an engine with its own goroutines: one commits each run, and another sends it signals at
+// the same time. It is for the race detector and the real scheduler, where the simulation decides
+// nothing.
 type busy struct {
 	w    *replay.Worker
 	mu   sync.Mutex
@@ -43,7 +43,11 @@ func (b *busy) Report(ctx context.Context, t model.Turn) error {
 	}
 }
 
-func (b *busy) Release(model.RunID, uint64, int64, []model.Reason)                {}
+func (b *busy) Release(model.RunID, uint64, int64, []model.Reason) {}
+
+// Answer is part of the session.
+//
+//arch:parameters the signature of api.Session
 func (b *busy) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
 
 func (b *busy) Leave(context.Context) error { return nil }
@@ -90,8 +94,8 @@ func (b *busy) commit(r *busyRun, id model.RunID, random *rand.Rand) {
 	}
 }
 
-// TestManyRunsAtOnce runs the same programs many times on the real scheduler, and replays what
-// became of each.
+// TestManyRunsAtOnce runs the same programs many times on the real scheduler, and replays each
+// result.
 func TestManyRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	programs := [][]op{

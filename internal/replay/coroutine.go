@@ -30,15 +30,15 @@ type Coroutine struct {
 	signal   chan wake
 	home     atomic.Uintptr // the goroutine that it runs on
 	started  bool
-	returned bool        // its function returned and the baton has been passed on
+	returned bool        // its function has returned and passed the baton on
 	dying    atomic.Bool // its goroutine is being ended
 	link     node[*Coroutine]
 
 	wait     wait
-	under    *Scope // where it is parked
+	under    *Scope // the scope in which it is parked
 	parkLink node[*Coroutine]
 	single   [1]*Future             // room for the wait of a synchronous call
-	inline   *ask                   // it runs this step itself, or was woken to do so
+	inline   *ask                   // the step that it runs itself, or was woken to run
 	inStep   atomic.Pointer[string] // the step that it waits for or runs
 
 	kids, scopes int
@@ -48,16 +48,16 @@ type Coroutine struct {
 	uuids        *stream
 }
 
-// wake is what a parked goroutine is told.
+// wake is a message to a parked goroutine.
 type wake uint8
 
 const (
-	wakeResume wake = iota // your wait is over, you hold the baton
-	wakeDrive              // you hold the baton, though your wait may not be over
-	wakeExit               // end
+	wakeResume wake = iota // its wait is over, and it holds the baton
+	wakeDrive              // it holds the baton, though its wait may not be over
+	wakeExit               // it must end
 )
 
-// Ctx is a coroutine and the scope that its waits belong to: what workflow code holds.
+// Ctx is what workflow code holds: a coroutine and the scope of its waits.
 type Ctx struct {
 	co    *Coroutine
 	scope *Scope
@@ -73,21 +73,21 @@ func (x Ctx) enter(call ...string) error {
 		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution
 	}
 	if step := c.inStep.Load(); step != nil {
-		return c.m.misused(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
+		return c.m.reportMisuse(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
 	}
 
 	if astray := c.m.astray.Load(); astray != nil && !c.foreign() {
-		c.m.astray.Store(nil) // told once: the clean-up goes on
+		c.m.astray.Store(nil) // returned once, so that the clean-up can continue
 		return *astray
 	}
 
 	if c.m.active.Load() != c {
-		return c.m.misused(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
+		return c.m.reportMisuse(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
 			strings.Join(call, " ")))
 	}
 
 	if c.foreign() {
-		return c.m.misused(misuse("durable call %s from a goroutine that is not a coroutine of this execution: begin it with perdure.Go",
+		return c.m.reportMisuse(misuse("durable call %s from a goroutine that is not a coroutine of this execution: begin it with perdure.Go",
 			strings.Join(call, " ")))
 	}
 
@@ -95,8 +95,8 @@ func (x Ctx) enter(call ...string) error {
 }
 
 // must is enter for calls that return no error. A panic on a goroutine of users would end the
-// process, with everything else that runs in it. So such a goroutine ends alone, and the next
-// durable call of the run returns the error.
+// process, with everything else in it. So such a goroutine ends alone, and the next durable call of
+// the run returns the error.
 func (x Ctx) must(call string) {
 	err := x.enter(call)
 	if err == nil {
@@ -129,7 +129,7 @@ func (c *Coroutine) park() {
 	}
 }
 
-// parkUnder parks until something wakes the coroutine; the end of the scope does.
+// parkUnder parks until a future or the end of the scope wakes the coroutine.
 func (c *Coroutine) parkUnder(s *Scope) {
 	c.under = s
 	s.parked.push(&c.parkLink, c)
@@ -160,9 +160,9 @@ func (c *Coroutine) resume() {
 	c.signal <- wakeResume
 }
 
-// main is what the goroutine of the coroutine does.
+// main is the function of the coroutine's goroutine.
 func (c *Coroutine) main() {
-	defer c.exited()
+	defer c.handleExit()
 	c.settleOn()
 	if c.fn == nil {
 		c.m.runRoot()
@@ -195,32 +195,32 @@ func (c *Coroutine) finish(v any, err error) {
 	m.turnOver(nil, false)
 }
 
-// exited looks after a goroutine that ends without having returned: it was unloaded, or user code
+// handleExit handles a goroutine that ends without having returned: it was unloaded, or user code
 // called runtime.Goexit.
-func (c *Coroutine) exited() {
+func (c *Coroutine) handleExit() {
 	m := c.m
 	switch {
 	case c.returned:
 	case c.dying.Load():
 		select {
 		case m.gone <- c:
-		default: // nobody waits any more
+		default: // the waiter has given up
 		}
 	case c.inline != nil:
-		m.exitedInStep(c)
+		m.recoverExit(c)
 	default:
 		m.w.goroutines.Add(1)
 		go c.replace(ExitFailure("workflow code"))
 	}
 }
 
-// replace goes on for a goroutine that user code has ended.
+// replace continues for a goroutine that user code has ended.
 func (c *Coroutine) replace(f *model.Failure) {
 	defer c.m.w.goroutines.Done()
-	defer c.exited()
+	defer c.handleExit()
 	c.settleOn()
 	if c.fn == nil {
-		c.m.rootReturned(model.Payload{}, f)
+		c.m.endRun(model.Payload{}, f)
 	} else {
 		c.m.panics = append(c.m.panics, c.fut)
 		c.finish(nil, f)
@@ -228,17 +228,17 @@ func (c *Coroutine) replace(f *model.Failure) {
 	c.returned = true
 }
 
-// Go runs fn as a coroutine of the execution; it begins when the caller next waits.
+// Go runs fn as a coroutine of the execution. It begins when the caller next waits.
 func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
 	if err := x.enter("Go"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	c := x.co
 	c.kids++
 	return c.m.spawn(childPath(c.path, c.kids), x.scope, fn)
 }
 
-// spawn adds a coroutine that is ready to run, under a scope, or under none when it outlives
+// spawn adds a coroutine that is ready to run. It belongs to a scope, or to none if it outlives
 // cancellation.
 func (m *machine) spawn(path string, under *Scope, fn func(Ctx) (any, error)) *Future {
 	child := &Coroutine{m: m, path: path, fn: fn, signal: make(chan wake, 1)}
@@ -259,8 +259,8 @@ func (x Ctx) Attempt() int {
 	return x.co.m.r.start.Tries()
 }
 
-// Now is the time of the history position. What was taken for granted is committed first, because
-// only then its time is known.
+// Now returns the time of the history position. It first waits until everything that the code took
+// for granted is committed, because only then its time is known.
 func (x Ctx) Now() time.Time {
 	c := x.co
 	if c == nil {
@@ -273,8 +273,8 @@ func (x Ctx) Now() time.Time {
 	return model.Time(c.m.now.Load()).Std()
 }
 
-// settle waits until what the code took for granted is committed. No other coroutine runs
-// meanwhile: on replay there is no wait here.
+// settle waits until everything that the code took for granted is committed. No other coroutine
+// runs during that wait, because a replay does not wait here.
 func (c *Coroutine) settle() {
 	if len(c.m.ahead) > 0 {
 		c.m.settling = c
@@ -282,7 +282,7 @@ func (c *Coroutine) settle() {
 	}
 }
 
-// Self is the address of the execution and its run.
+// Self returns the address of the execution and its run.
 func (x Ctx) Self() (model.Address, model.RunID) {
 	if x.co == nil {
 		panic(misuse("Self on a context that is not of an execution"))
@@ -291,8 +291,8 @@ func (x Ctx) Self() (model.Address, model.RunID) {
 	return s.Address, s.Run
 }
 
-// Live reports whether the code does now what it has not done before, as far as the history tells.
-// Steps and goroutines of users always do.
+// Live reports whether the code does something that it has not done before, as far as the history
+// tells. Steps and goroutines of users always do.
 func (x Ctx) Live() bool {
 	if c := x.co; c != nil && (c.inStep.Load() != nil || c.foreign()) {
 		return true
@@ -301,14 +301,13 @@ func (x Ctx) Live() bool {
 	return x.co.m.live
 }
 
-// Context ends when the worker is closed. It is for what the host has to fetch or to store in the
-// name of the code.
+// Context ends when the worker is closed. The host uses it to fetch or store data for the code.
 func (x Ctx) Context() context.Context { return x.co.m.w.ctx }
 
-// Host is what the worker was configured with.
+// Host returns the host from the worker's configuration.
 func (x Ctx) Host() any { return x.co.m.w.cfg.Host }
 
-// Rand is seeded by the run and the coroutine.
+// Rand returns random numbers that are seeded by the run and the coroutine.
 func (x Ctx) Rand() *rand.Rand {
 	x.must("Rand")
 	c := x.co
@@ -318,7 +317,7 @@ func (x Ctx) Rand() *rand.Rand {
 	return c.random
 }
 
-// UUID is a random UUID (version 4) drawn from the seed of the run and the coroutine.
+// UUID returns a random UUID (version 4), seeded by the run and the coroutine.
 func (x Ctx) UUID() string {
 	x.must("UUID")
 	c := x.co
@@ -339,17 +338,17 @@ func (x Ctx) UUID() string {
 	return string(text[:])
 }
 
-// stream is random numbers of a coroutine. They are seeded by the run; while a run with a past
-// stands in it, they are those that the past was made with, and behind it they are its own, so that
-// a fork does not draw what its source has drawn.
+// stream is the random numbers of a coroutine, seeded by the run. While a run with a past is inside
+// that past, it draws the numbers of the run that made it. Behind the past the run has its own
+// numbers, so that a fork does not draw the same numbers as its source.
 type stream struct {
 	c       *Coroutine
 	purpose string
-	run     model.RunID // whose numbers are drawn
+	run     model.RunID // the run whose numbers are drawn
 	numbers *rand.ChaCha8
 }
 
-// Uint64 makes it a source of numbers.
+// Uint64 implements rand.Source.
 func (s *stream) Uint64() uint64 { return s.source().Uint64() }
 
 func (s *stream) source() *rand.ChaCha8 {

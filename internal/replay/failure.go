@@ -18,19 +18,19 @@ var (
 	ErrTimeout  = errors.New("timeout")
 )
 
-// Continue is returned by Code as error to end the run and begin the next.
+// Continue is an error that Code returns to end the run and begin the next.
 type Continue struct {
 	Workflow string
 	Input    model.Payload
 }
 
-// Error says what was asked for; it is seen when the error is returned by something else than the
-// workflow function.
+// Error describes the request. It is seen when something other than the workflow function returns
+// the error.
 func (c *Continue) Error() string { return "continue workflow " + c.Workflow + " as new" }
 
-// FailureOf is an error as it is stored. Marks of ours are taken off; the type is that of the error
-// which a user would recognise. A text that is too long is cut here, before the code sees it, so
-// that a replay sees the same.
+// FailureOf returns the stored form of an error. It removes our own wrappers; the type is the one
+// that a user would recognise. It cuts a text that is too long before the code sees it, so that a
+// replay sees the same.
 func FailureOf(err error) *model.Failure {
 	f := &model.Failure{Message: err.Error()}
 	var late *lateError
@@ -63,9 +63,9 @@ func FailureOf(err error) *model.Failure {
 	return f.Bounded()
 }
 
-// lateError is the error of an attempt that ran out of time. It is a timeout whatever the body
-// returned: a driver whose context has ended reports a bad connection as often as the end of the
-// context.
+// lateError is the error of an attempt that ran out of time. It counts as a timeout whatever the
+// body returned: a driver whose context has ended often reports a bad connection instead of the end
+// of the context.
 type lateError struct {
 	step  string
 	limit time.Duration
@@ -78,7 +78,7 @@ func (e *lateError) Error() string {
 
 func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
 
-// typeName is the Go type of the outermost error that is not a mere wrapper.
+// typeName returns the Go type of the outermost error that is not a mere wrapper.
 func typeName(err error) string {
 	if late, ok := errors.AsType[*lateError](err); ok {
 		err = late.err
@@ -96,7 +96,7 @@ func typeName(err error) string {
 	}
 }
 
-// PanicFailure is a panic of user code as it is stored.
+// PanicFailure returns the stored form of a panic in user code.
 func PanicFailure(v any) *model.Failure {
 	text := fmt.Sprint(v)
 	kind := "string"
@@ -106,7 +106,7 @@ func PanicFailure(v any) *model.Failure {
 	return (&model.Failure{Kind: model.FailurePanic, Type: kind, Message: "panic: " + text, Stack: panicStack()}).Bounded()
 }
 
-// panicStack is the stack of the panicking goroutine without the frames of the recovery.
+// panicStack returns the stack of the panicking goroutine without the frames of the recovery.
 func panicStack() string {
 	buf := make([]byte, model.MaxErrorText)
 	s := string(buf[:runtime.Stack(buf, false)])
@@ -117,13 +117,14 @@ func panicStack() string {
 	return s
 }
 
-// ExitFailure stands for user code that called runtime.Goexit (as t.FailNow does) instead of
+// ExitFailure is the failure of user code that called runtime.Goexit (as t.FailNow does) instead of
 // returning.
 func ExitFailure(what string) *model.Failure {
 	return &model.Failure{Kind: model.FailurePanic, Type: "runtime.Goexit", Message: what + " ended its goroutine (runtime.Goexit) instead of returning"}
 }
 
-// misuse is the error of a durable call where none may be made; it is never retried.
+// misuse returns the error of a durable call in a place where it is not allowed. It is never
+// retried.
 func misuse(format string, args ...any) error {
 	return Permanent(fault.New(fault.Invalid, format, args...))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// A failure is cut where it is made: what the code sees is what a replay will read.
+// A failure is cut when it is made, so that the code sees what a replay will read.
 func TestTextsAreCutBeforeTheCodeSeesThem(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)

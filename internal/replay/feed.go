@@ -7,8 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// feed gives the next event to the code: it settles what the event answers and makes ready whoever
-// waited for that.
+// feed gives the next event to the code: it settles what the event answers and makes ready the
+// coroutines that waited for it.
 func (m *machine) feed() {
 	i := m.fed
 	e := m.r.events[i]
@@ -18,6 +18,7 @@ func (m *machine) feed() {
 		m.now.Store(int64(e.At))
 	}
 
+	// The code has run ahead: the event must be the one that it took for granted.
 	if len(m.ahead) > 0 {
 		m.compare(e)
 		return
@@ -27,7 +28,7 @@ func (m *machine) feed() {
 		m.vanish(i)
 	}
 	if e.Kind.News() {
-		// even if nobody waited for it: the owner wants to know that no step has begun
+		// Even without a waiting coroutine: the owner must learn that no step has begun.
 		m.unanswered = true
 	}
 
@@ -35,17 +36,17 @@ func (m *machine) feed() {
 	case model.EventSignalReceived:
 		m.receive(i)
 	case model.EventPromiseSettled:
-		m.settled(i)
+		m.settlePromise(i)
 	case model.EventUpdateReceived:
 		m.updateReceived(i)
 	case model.EventCancelRequest:
 		m.cancelRequested(e.Failure)
 	case model.EventVersionMarked, model.EventPinned:
-		if a := m.find(e.ID); a != nil { // else the code is done with the change
+		if a := m.find(e.ID); a != nil { // otherwise the code no longer has the change
 			m.apply(a, e)
 		}
 	case model.EventLabeled:
-		m.labeled(e)
+		m.applyLabel(e)
 	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed, model.EventSignalDropped:
 	default:
 		if carriedState(e) {
@@ -64,7 +65,7 @@ func (m *machine) feed() {
 // compare checks an event against what the code took for granted at its position.
 func (m *machine) compare(e *model.Event) {
 	a := m.ahead[0]
-	if e.Kind != a.granted() || e.ID != a.id {
+	if e.Kind != a.expectedKind() || e.ID != a.id {
 		m.broken = true
 		return
 	}
@@ -72,11 +73,11 @@ func (m *machine) compare(e *model.Event) {
 	m.ahead = m.ahead[1:]
 	a.fut.at = e.At
 	a.recorded = true
-	m.came(a)
+	m.noteArrival(a)
 }
 
-// granted is the kind of the event that records what the code took for granted.
-func (a *ask) granted() model.EventKind {
+// expectedKind returns the kind of the event that records what the code took for granted.
+func (a *ask) expectedKind() model.EventKind {
 	switch {
 	case a.kind == askMark:
 		return model.EventVersionMarked
@@ -94,8 +95,8 @@ func (a *ask) granted() model.EventKind {
 	return model.EventSignalTaken
 }
 
-// came notes that an event which was reported for a has come back.
-func (m *machine) came(a *ask) {
+// noteArrival notes that an event that was reported for a has come back.
+func (m *machine) noteArrival(a *ask) {
 	if a.expect.Load() > 0 {
 		a.expect.Add(-1)
 		m.outstanding.Add(-1)
@@ -112,7 +113,7 @@ func (m *machine) find(id string) *ask {
 // apply gives an event to the ask that it answers. It reports false when the code has not asked for
 // that yet.
 func (m *machine) apply(a *ask, e *model.Event) bool {
-	if m.toldOfTask(a, e) {
+	if m.applyTaskEvent(a, e) {
 		return true
 	}
 
@@ -176,12 +177,12 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 		m.answer(a, e)
 	}
 
-	m.came(a)
+	m.noteArrival(a)
 	return true
 }
 
-// unrequest takes back the request for a timer that fired before the request was reported (its row
-// was there already, from before a takeover): the engine would take it for a new one and fire it
+// unrequest takes back the request for a timer that fired before the request was reported: its row
+// existed from before a takeover. The engine would take the request for a new timer and fire it
 // again.
 func (m *machine) unrequest(timer string) {
 	for i := len(m.commands) - 1; i >= 0; i-- {
@@ -197,8 +198,8 @@ func (m *machine) unrequest(timer string) {
 	}
 }
 
-// answer resolves the future of an ask by the event that settles it, unless the code gave up on it
-// before.
+// answer resolves the future of an ask with the event that settles it, unless the code gave up on
+// it before.
 func (m *machine) answer(a *ask, e *model.Event) {
 	f := &a.fut
 	if f.done || a.withdrawn {
@@ -215,7 +216,7 @@ func (m *machine) answer(a *ask, e *model.Event) {
 
 func addressText(a model.Address) string { return a.Type + "/" + a.Key }
 
-// at is " at file:line" for messages, or nothing when the place is not known.
+// at returns " at file:line" for messages, or nothing when the place is unknown.
 func at(position string) string {
 	if position == "" {
 		return ""

@@ -22,7 +22,7 @@ func (x Ctx) Cleanup(onlyFailure bool, fn func(Ctx) error) {
 	x.co.m.cleanup = append(x.co.m.cleanup, cleanup{fn, onlyFailure})
 }
 
-// Block stops the run because the code does not fit what is recorded; it does not return.
+// Block stops the run because the code does not fit the history. It does not return.
 func (x Ctx) Block(detail string) {
 	x.must("Block")
 	x.co.m.block(detail)
@@ -38,8 +38,8 @@ func (x Ctx) Begun() bool {
 	return r.begun || slices.ContainsFunc(r.events, func(e *model.Event) bool { return !unsolicited(e) })
 }
 
-// BlockType stops the run because it has gone on before with a value that today's type cannot hold;
-// it does not return.
+// BlockType stops the run because it has continued before with a value that today's type cannot
+// hold. It does not return.
 func (x Ctx) BlockType(detail string) {
 	x.must("Block")
 	if m := x.co.m; m.doom == nil {
@@ -49,8 +49,8 @@ func (x Ctx) BlockType(detail string) {
 	panic("replay: a blocked run went on") // park ends the goroutine
 }
 
-// Fail ends the run with an error, wherever its code is; it does not return. It is for mistakes
-// that nobody can handle, in calls that return no error. Where the history goes on behind this
+// Fail ends the run with an error, wherever its code is. It does not return. It is for mistakes
+// that no code can handle, in calls that return no error. If the history continues behind this
 // point, the code fitted before, and the run is blocked instead.
 func (x Ctx) Fail(err error) {
 	x.must("Fail")
@@ -60,7 +60,7 @@ func (x Ctx) Fail(err error) {
 	panic(&fatal{err})
 }
 
-// FailType is Fail for a signal of the wrong type, the last one that the coroutine has taken. Where
+// FailType is Fail for a signal of the wrong type: the last one that the coroutine has taken. If
 // the history tells that it was taken before, the run is blocked instead.
 func (x Ctx) FailType(err error) {
 	x.must("Fail")
@@ -71,22 +71,22 @@ func (x Ctx) FailType(err error) {
 	panic(&fatal{err})
 }
 
-// recordsAhead reports whether the history holds something that the code asks for only further on.
+// recordsAhead reports whether the history holds something that the code has not asked for yet.
 func (m *machine) recordsAhead() bool {
 	return len(m.early) > 0 || slices.ContainsFunc(m.r.events[m.fed:], func(e *model.Event) bool { return !unsolicited(e) })
 }
 
-// fatal is the panic by which Fail ends the run.
+// fatal is the panic with which Fail ends the run.
 type fatal struct{ err error }
 
-// Error makes it readable where user code recovers it.
+// Error returns the text, for user code that recovers the panic.
 func (f *fatal) Error() string { return f.err.Error() }
 
-// Unwrap gives errors.Is the error.
+// Unwrap returns the error for errors.Is.
 func (f *fatal) Unwrap() error { return f.err }
 
-// panicError is what user code has ended with when it panicked: a failure with its stack, or the
-// error of Fail.
+// panicError returns the error of user code that panicked: a failure with its stack, or the error
+// of Fail.
 func panicError(v any) error {
 	if f, ok := v.(*fatal); ok {
 		return f.err
@@ -97,7 +97,7 @@ func panicError(v any) error {
 // runRoot is the root coroutine: the workflow function, then the clean-up, then the end of the run.
 func (m *machine) runRoot() {
 	out, err := m.callRoot()
-	m.rootReturned(out, err)
+	m.endRun(out, err)
 }
 
 func (m *machine) callRoot() (out model.Payload, err error) {
@@ -106,18 +106,18 @@ func (m *machine) callRoot() (out model.Payload, err error) {
 			out, err = model.Payload{}, panicError(p)
 		}
 	}()
-	return m.w.asked(m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input))
+	return m.w.probeError(m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input))
 }
 
-// rootReturned ends the run: the root ends all other coroutines where they are parked, once what
-// was to be done about a cancel request is done.
-func (m *machine) rootReturned(out model.Payload, err error) {
-	if trouble := m.afterInterrupts(); trouble != nil && continued(err) == nil {
+// endRun ends the run. First the coroutines that handle a cancel request finish. Then the
+// root ends all others where they are parked.
+func (m *machine) endRun(out model.Payload, err error) {
+	if trouble := m.afterInterrupts(); trouble != nil && continueOf(err) == nil {
 		err = errors.Join(err, trouble)
 	}
 	m.endOthers()
 
-	if next := continued(err); next != nil && next.Workflow != m.r.start.Address.Type {
+	if next := continueOf(err); next != nil && next.Workflow != m.r.start.Address.Type {
 		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new: continue as itself, or start the other one", m.r.start.Address.Type, next.Workflow))
 		m.root.park()
 	}
@@ -126,7 +126,7 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 		err = m.unseenPanic()
 	}
 	err = m.runCleanup(err)
-	m.endOthers() // that the clean-up began
+	m.endOthers() // coroutines that the clean-up began
 	end := m.ending(out, err)
 	end.Begun, end.Retain = m.begun, m.w.cfg.Retain[m.r.start.Address.Type]
 	if end.Status == model.Failed {
@@ -135,8 +135,8 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	m.close(end)
 }
 
-// mayRepeat adds what the workflow says about another attempt of a run that failed. A policy that
-// the execution was started with goes before it, and is for the engine to apply.
+// mayRepeat adds what the workflow says about another attempt of a failed run. A policy with which
+// the execution was started takes precedence, and the engine applies it.
 func (m *machine) mayRepeat(end *model.Close, err error) {
 	if d, ok := RetryAfterOf(err); ok {
 		end.RetryAfter = d
@@ -149,11 +149,11 @@ func (m *machine) mayRepeat(end *model.Close, err error) {
 	if t := m.r.start.Terms; p.Worth == nil || t != nil && t.Retry != nil {
 		return
 	}
-	end.Final = !guarded(p.Worth, end.Failure)(err)
+	end.Final = !guard(p.Worth, end.Failure)(err)
 }
 
-// continued is the next run that an error of the code asks for; nil when it does not.
-func continued(err error) *Continue {
+// continueOf returns the next run that an error of the code asks for; nil if it does not.
+func continueOf(err error) *Continue {
 	if err == nil {
 		return nil
 	}
@@ -162,7 +162,7 @@ func continued(err error) *Continue {
 	return next
 }
 
-// unseenPanic is the panic of a coroutine whose future nobody looked at.
+// unseenPanic returns the panic of a coroutine whose future the code never looked at.
 func (m *machine) unseenPanic() error {
 	for _, f := range m.panics {
 		if !f.observed {
@@ -172,16 +172,16 @@ func (m *machine) unseenPanic() error {
 	return nil
 }
 
-// runCleanup runs what the code left to be done at the end. An error of it fails the run.
+// runCleanup runs the functions of Cleanup. If one returns an error, the run fails.
 func (m *machine) runCleanup(err error) error {
 	for len(m.cleanup) > 0 {
 		last := m.cleanup[len(m.cleanup)-1]
 		m.cleanup = m.cleanup[:len(m.cleanup)-1]
-		if last.onlyFailure && (err == nil || continued(err) != nil) {
+		if last.onlyFailure && (err == nil || continueOf(err) != nil) {
 			continue
 		}
 		if e := m.callCleanup(last.fn); e != nil {
-			if err == nil || continued(err) != nil {
+			if err == nil || continueOf(err) != nil {
 				err = e
 			} else {
 				err = fmt.Errorf("%w (clean-up: %w)", err, e)
@@ -200,12 +200,12 @@ func (m *machine) callCleanup(fn func(Ctx) error) (err error) {
 	return fn(Ctx{m.root, m.rootScope}.Detached())
 }
 
-// ending is how the run ends.
+// ending returns how the run ends.
 func (m *machine) ending(out model.Payload, err error) *model.Close {
 	if err == nil {
 		return &model.Close{Status: model.Completed, Output: out}
 	}
-	if next := continued(err); next != nil {
+	if next := continueOf(err); next != nil {
 		return &model.Close{Status: model.Continued, Input: next.Input}
 	}
 	f := m.w.cfg.Failure(err)
@@ -243,7 +243,7 @@ func (m *machine) close(end *model.Close) {
 	m.turnOver(nil, false) // kept until the engine has agreed: news may have come first
 }
 
-// endOthers ends all coroutines but the root, the last one first, and gives up on every step and
+// endOthers ends all coroutines except the root, the last one first, and gives up on every step and
 // timer that is pending.
 func (m *machine) endOthers() {
 	for n := m.coroutines.last; n != nil && n.value != m.root; n = m.coroutines.last {
@@ -256,7 +256,7 @@ func (m *machine) endOthers() {
 	m.ready = nil
 	m.settleAll()
 	if len(m.cleanup) == 0 {
-		return // the end of the run is the end of them
+		return // they end with the run
 	}
 
 	var pending []*ask
@@ -270,5 +270,5 @@ func (m *machine) endOthers() {
 	for _, a := range pending {
 		m.giveUp(&a.fut, ErrCanceled)
 	}
-	m.endSections() // the clean-up may want what they have locked
+	m.endSections() // the clean-up may need what they have locked
 }

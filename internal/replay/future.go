@@ -17,14 +17,14 @@ const (
 	futurePromise
 	futureCoroutine
 	futureAnswer // to a message
-	futureLock   // that all entities of a section are locked
+	futureLock   // all entities of a section are locked
 	futureFailed // of a call that could not be made
-	futureLocal  // resolved by the code itself
+	futureLocal  // the code resolves it itself
 )
 
 // Future is a result to come, within one execution of the code.
 type Future struct {
-	// Handle is the typed form of the future, for whoever keeps one.
+	// Handle is the typed form of the future, for callers that keep one.
 	Handle any
 
 	m    *machine
@@ -33,43 +33,43 @@ type Future struct {
 	co   *Coroutine // the coroutine behind it, or the one that a pending receive belongs to
 	name string     // of the signal or promise
 
-	scope *Scope // it ends with, if any: that of a step or timer which no call waits for
+	scope *Scope // the future ends with this scope; only for a step or timer that no call waits for
 	link  node[*Future]
 
 	done     bool
-	pos, sub int64 // when it was resolved: the position, and the order among those of one position
+	pos, sub int64 // when it was resolved: the position, and the order within one position
 	at       model.Time
 	out      model.Payload
 	value    any
 	err      error
 	waiters  []*Coroutine
-	room     [1]*Coroutine // for the first of them
-	observed bool          // somebody looked at the result
+	room     [1]*Coroutine // room for the first of them
+	observed bool          // the code looked at the result
 	taken    bool          // of a signal: recorded as taken
 	received int           // of a signal: index of the event
 }
 
-// Failed is the future of a call that was wrong: Get says why.
-func Failed(err error) *Future { return failed(err) }
+// Failed returns the future of a call that was wrong. Get returns the error.
+func Failed(err error) *Future { return failedFuture(err) }
 
-func failed(err error) *Future { return &Future{kind: futureFailed, done: true, err: err} }
+func failedFuture(err error) *Future { return &Future{kind: futureFailed, done: true, err: err} }
 
 // Done reports whether the future is resolved.
 func (f *Future) Done() bool { return f.done }
 
-// Err is the error of the work behind the future, once it is resolved.
+// Err returns the error of the work behind the future, once it is resolved.
 func (f *Future) Err() error { return f.err }
 
-// Name is that of the signal or promise behind the future.
+// Name returns the name of the signal or promise behind the future.
 func (f *Future) Name() string { return f.name }
 
-// Payload is the encoded result, once Get returned nil.
+// Payload returns the encoded result, after Get returned nil.
 func (f *Future) Payload() model.Payload { return f.out }
 
-// Value is the result of a coroutine, once Get returned nil.
+// Value returns the result of a coroutine, after Get returned nil.
 func (f *Future) Value() any { return f.value }
 
-// At is the time at which the future was resolved.
+// At returns the time when the future was resolved.
 func (f *Future) At() model.Time { return f.at }
 
 // before orders resolved futures by history position.
@@ -77,7 +77,8 @@ func (f *Future) before(g *Future) bool {
 	return f.pos < g.pos || (f.pos == g.pos && f.sub < g.sub)
 }
 
-// resolve settles a future whose result has been set, as of a position, and tells those who wait.
+// resolve settles a future whose result has been set, as of a position, and notifies the waiting
+// coroutines.
 func (m *machine) resolve(f *Future, pos int64) {
 	m.sub++
 	f.done, f.pos, f.sub = true, pos, m.sub
@@ -85,7 +86,7 @@ func (m *machine) resolve(f *Future, pos int64) {
 	waiters := f.waiters
 	f.waiters = nil
 	for _, c := range waiters {
-		c.noticed(f)
+		c.notice(f)
 	}
 	if s := f.scope; s != nil && s.inbox != nil {
 		s.inbox.push(f)
@@ -102,6 +103,7 @@ func (f *Future) bind(s *Scope) *Future {
 	return f
 }
 
+// unbind reverses bind.
 func (f *Future) unbind() {
 	if f.link.in != nil {
 		f.link.remove()
@@ -138,8 +140,8 @@ func (m *machine) giveUp(f *Future, err error) {
 	m.resolve(f, m.position())
 }
 
-// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A resolved future
-// stays as it is, but a signal that was not taken yet goes back to where it came from.
+// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A resolved future does
+// not change, but a signal that was not taken yet goes back to the queue of its name.
 func (x Ctx) Cancel(f *Future) error {
 	if err := x.check("Cancel", f); err != nil {
 		return err
@@ -162,7 +164,7 @@ func (m *machine) cancel(f *Future) {
 	}
 }
 
-// check guards a call that takes futures: they must be of this execution.
+// check guards a call that takes futures: they must belong to this execution.
 func (x Ctx) check(call string, fs ...*Future) error {
 	if err := x.enter(call); err != nil {
 		return err
@@ -186,35 +188,36 @@ func (x Ctx) check(call string, fs ...*Future) error {
 
 // ---- waiting
 
+// waitMode says when a wait is over.
 type waitMode uint8
 
 const (
-	waitAny  waitMode = iota // for the first
-	waitAll                  // for all, or for the first error
-	waitDone                 // for all, whatever comes
-	waitSome                 // for the first so many successes, or until they are impossible
+	waitAny  waitMode = iota // the first future is resolved
+	waitAll                  // all are resolved, or the first has failed
+	waitDone                 // all are resolved
+	waitSome                 // a number of them have succeeded, or that is impossible
 )
 
 // wait is what a parked coroutine waits for.
 type wait struct {
 	active  bool
 	mode    waitMode
-	need    int // more results
-	slack   int // failures that waitSome can still bear
+	need    int // results that are missing
+	slack   int // failures that waitSome can still tolerate
 	members []*Future
 	inbox   *Inbox // instead of members
 }
 
-// pending is what the wait is for, or the first of it.
+// pending returns what the wait is for, or the first part of it.
 func (w *wait) pending() []*Future {
 	if w.inbox != nil {
-		return w.inbox.waits()
+		return w.inbox.pendingFutures()
 	}
 	return w.members
 }
 
-// noticed tells a waiting coroutine that one of its futures was resolved.
-func (c *Coroutine) noticed(f *Future) {
+// notice tells a waiting coroutine that one of its futures was resolved.
+func (c *Coroutine) notice(f *Future) {
 	w := &c.wait
 	if !w.active {
 		return
@@ -306,7 +309,7 @@ func (w *wait) prepare(n int) bool {
 }
 
 // claimFirst takes the first of the members that are ready, if any. A signal that is not the first
-// stays where it is.
+// stays in its queue.
 func (w *wait) claimFirst() bool {
 	f := first(w.members)
 	if f == nil {
@@ -316,7 +319,7 @@ func (w *wait) claimFirst() bool {
 	return true
 }
 
-// first is the ready member of the smallest position, nil when none is ready.
+// first returns the ready member with the smallest position; nil when none is ready.
 func first(fs []*Future) *Future {
 	var best *Future
 	var bestPos int64
@@ -329,7 +332,7 @@ func first(fs []*Future) *Future {
 	return best
 }
 
-// readyAt is the position at which the future was, or could be, resolved.
+// readyAt returns the position at which the future was, or could be, resolved.
 func (f *Future) readyAt() (int64, bool) {
 	if f.done {
 		return f.pos, true
@@ -348,7 +351,7 @@ func (f *Future) await(c *Coroutine) {
 	}
 }
 
-// abandon undoes await.
+// abandon reverses await.
 func (f *Future) abandon(c *Coroutine) {
 	if i := slices.Index(f.waiters, c); i >= 0 {
 		f.waiters = slices.Delete(f.waiters, i, i+1)
@@ -369,7 +372,7 @@ func (x Ctx) Get(f *Future) error {
 			return err
 		}
 		f.observed = true
-		return x.settled(f)
+		return x.awaitSettled(f)
 	}
 	return x.look(f)
 }
@@ -392,7 +395,7 @@ func (x Ctx) Select(fs []*Future) (int, error) {
 		return -1, err
 	}
 	if len(fs) == 0 {
-		return -1, fault.New(fault.Invalid, "Select of no futures would wait for ever")
+		return -1, fault.New(fault.Invalid, "Select of no futures would wait forever")
 	}
 	if err := x.await(waitAny, 0, fs); err != nil {
 		return -1, err
@@ -403,7 +406,7 @@ func (x Ctx) Select(fs []*Future) (int, error) {
 }
 
 // Wait waits until all futures are resolved, whatever their results. The error is that of the scope
-// or, when all are resolved, the first one by position; none is cancelled.
+// or, when all are resolved, the first one by position. Wait cancels none of them.
 func (x Ctx) Wait(fs []*Future) error {
 	if err := x.check("Wait", fs...); err != nil {
 		return err
@@ -450,7 +453,7 @@ func (x Ctx) Race(fs []*Future) (int, error) {
 		return -1, err
 	}
 	if len(fs) == 0 {
-		return -1, fault.New(fault.Invalid, "Race of no futures would wait for ever")
+		return -1, fault.New(fault.Invalid, "Race of no futures would wait forever")
 	}
 	if err := x.await(waitAny, 0, fs); err != nil {
 		x.co.m.cancelAll(fs, nil)
@@ -461,8 +464,9 @@ func (x Ctx) Race(fs []*Future) (int, error) {
 	return slices.Index(fs, won), x.look(won)
 }
 
-// FirstN waits for the first n successes, cancels the rest and returns their indexes in the order
-// of their positions. When n successes have become impossible it returns the first error.
+// FirstN waits for the first n successes, cancels the rest and returns the indexes of the
+// successes, ordered by position. When n successes have become impossible, it returns the first
+// error.
 func (x Ctx) FirstN(n int, fs []*Future) ([]int, error) {
 	if err := x.check("FirstN", fs...); err != nil {
 		return nil, err
@@ -509,6 +513,7 @@ func (x Ctx) FirstN(n int, fs []*Future) ([]int, error) {
 	return indexes, nil
 }
 
+// firstError returns the failed future with the smallest position; nil when none has failed.
 func firstError(fs []*Future) *Future {
 	var worst *Future
 	for _, f := range fs {
@@ -520,7 +525,7 @@ func firstError(fs []*Future) *Future {
 	return worst
 }
 
-// cancelAll cancels those of the futures that are not kept.
+// cancelAll cancels all futures except the kept ones.
 func (m *machine) cancelAll(fs, keep []*Future) {
 	for _, f := range fs {
 		if !slices.Contains(keep, f) {

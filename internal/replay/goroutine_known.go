@@ -2,13 +2,13 @@
 
 package replay
 
-// goroutine identifies the calling goroutine among those that live, at the cost of a function call.
-// It is the address of what the runtime keeps for it, which never moves.
+// goroutine identifies the calling goroutine among the live ones, at the cost of a function call.
+// It is the address of the runtime's data about the goroutine, which never moves.
 func goroutine() uintptr
 
 // settleOn notes that the coroutine runs on the calling goroutine.
 func (c *Coroutine) settleOn() { c.home.Store(goroutine()) }
 
-// foreign reports whether the calling goroutine is another than the one that the coroutine runs on:
-// user code has started it, or it runs the body of a step.
+// foreign reports whether the calling goroutine is not the one that the coroutine runs on: user
+// code has started it, or it runs the body of a step.
 func (c *Coroutine) foreign() bool { return c.home.Load() != goroutine() }

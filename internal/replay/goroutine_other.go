@@ -7,17 +7,18 @@ import "runtime"
 // settleOn has nothing to note: the stack tells where a coroutine runs.
 func (c *Coroutine) settleOn() {}
 
-// maxDepth is how deep a stack may be to be looked at down to its bottom.
+// maxDepth is the greatest depth at which a stack is read down to its bottom.
 const maxDepth = 128
 
-// foreign reports whether the calling goroutine is none that coroutines run on: user code has started it, or it runs the body of a
-// step. What lies at the bottom of its stack tells, which takes a microsecond.
+// foreign reports whether the calling goroutine is not one that coroutines run on: user code has
+// started it, or it runs the body of a step. The bottom of its stack tells, which takes a
+// microsecond.
 //
 //go:noinline
 func (c *Coroutine) foreign() bool {
 	var pcs [maxDepth]uintptr
 	n := runtime.Callers(2, pcs[:])
-	if n < 2 || n == maxDepth { // the bottom is not in sight
+	if n < 2 || n == maxDepth { // the bottom is out of reach
 		return false
 	}
 	switch runtime.FuncForPC(pcs[n-2]).Name() { // above runtime.goexit

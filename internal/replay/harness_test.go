@@ -15,10 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// engine is a deterministic stand-in for the real one, for one run. Nothing happens by itself:
-// reports queue up until they are applied, events are committed and not delivered until somebody
-// says so, and step bodies block until they are let go. It checks everything that the engine's side
-// of the contract promises to be told.
+// engine is a deterministic stand-in for the real one, for one run. It does nothing on its own:
+// reports queue up until the test applies them, events are committed and not delivered until the
+// test says so, and step bodies block until the test lets them continue. It checks everything that
+// the worker promises to report.
 type engine struct {
 	code replay.Code
 	cfg  replay.Config
@@ -29,8 +29,8 @@ type engine struct {
 	gen    uint64
 	held   bool
 	events []model.Event
-	told   int   // events that the worker knows of
-	news   int64 // the last of them that it has to answer
+	told   int   // events that the worker has received
+	news   int64 // the last of them that it must answer
 	seen   int64 // what its last turn had seen or took for granted
 	busy   bool  // its last turn said that a body runs
 	fed    int64 // what any turn has seen
@@ -42,8 +42,8 @@ type engine struct {
 	sent     map[string]bool
 	children map[string]bool         // open
 	tasks    map[string]*queued      // open
-	locks    map[string]*model.Event // sections that are not over; Attempt counts what is granted
-	calls    map[string]model.Event  // of entities, that are not answered
+	locks    map[string]*model.Event // open sections; Attempt counts the grants
+	calls    map[string]model.Event  // of entities, not answered yet
 	released bool
 	waits    []model.Reason
 	blocked  *model.Reason
@@ -52,16 +52,16 @@ type engine struct {
 	diverged int
 	problems []string
 
-	bodies  []*body // that block
+	bodies  []*body // blocked bodies
 	auto    bool    // bodies do not block
 	ran     map[string]int
 	commits int
-	hold    chan struct{}     // for code that is to block
+	hold    chan struct{}     // for code that should block
 	answers map[uint64]answer // to queries
 
-	// where steps that settle keep their outcomes, by step; nil for a success
+	// where steps that settle store their outcomes, by step; nil for a success
 	place   map[string]*model.Failure
-	settled int // how often one was to be settled
+	settled int // how often a step was to be settled
 }
 
 type answer struct {
@@ -117,6 +117,9 @@ func (e *engine) isReleased() bool {
 
 func (e *engine) Leave(context.Context) error { return nil }
 
+// Answer is part of the session.
+//
+//arch:parameters the signature of api.Session
 func (e *engine) Answer(_ model.RunID, gen, id uint64, out model.Payload, f *model.Failure) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,7 +128,7 @@ func (e *engine) Answer(_ model.RunID, gen, id uint64, out model.Payload, f *mod
 	}
 }
 
-// ---- what happens to it
+// ---- what happens to the run
 
 func (e *engine) last() int64 { return int64(len(e.events)) }
 
@@ -157,7 +160,7 @@ func (e *engine) now() model.Time {
 	return e.start.At.Add(time.Duration(len(e.events)) * time.Millisecond)
 }
 
-// crash drops the worker as if its process had died: what it says afterwards is not heard.
+// crash drops the worker as if its process had died: its later reports are ignored.
 func (e *engine) crash() {
 	e.mu.Lock()
 	w := e.w
@@ -230,8 +233,10 @@ func (e *engine) commit(t *model.Turn) {
 	}
 }
 
+// command applies one command of a turn.
 func (e *engine) command(c *model.Command) {
 	ev := c.Event
+
 	switch c.Kind {
 	case model.CommandRecord, model.CommandRetry:
 		for i := range e.events {
@@ -305,7 +310,7 @@ func (e *engine) command(c *model.Command) {
 	}
 }
 
-// unseenFiring reports whether the timer fired and the worker has not been told.
+// unseenFiring reports whether the timer has fired and the worker has not received that.
 func (e *engine) unseenFiring(id string) bool {
 	return slices.ContainsFunc(e.events[e.told:], func(o model.Event) bool { return o.Kind == model.EventTimerFired && o.ID == id })
 }
@@ -388,7 +393,7 @@ func (e *engine) settle() {
 	}
 }
 
-// rests demands that the worker has answered all news and does not say that a body runs: none does.
+// rests checks that the worker has answered all news and does not say that a body runs.
 func (e *engine) rests() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -421,7 +426,7 @@ func (e *engine) err() error {
 
 func payload(s string) model.Payload { return model.Payload{Data: []byte(s)} }
 
-// step is a step whose body blocks until the test lets it go.
+// step is a step whose body blocks until the test lets it continue.
 func (e *engine) step(x replay.Ctx, name string, opts ...func(*replay.Step)) (string, error) {
 	out, err := x.Step(e.stepOf(name, opts...))
 	return string(out.Data), err
@@ -471,8 +476,8 @@ func failing(times int, permanent bool) func(*replay.Step) {
 	}
 }
 
-// settling keeps the outcome of a step in a place of its own, as a database of the user does. Every
-// third try to settle there fails.
+// settling stores the outcome of a step in a place of its own, as a database of the user does.
+// Every third try to settle there fails.
 func (e *engine) settling(s *replay.Step) {
 	inner := s.Body
 	stands := func(id string) (model.Payload, *model.Failure, bool) {
@@ -519,8 +524,8 @@ func (e *engine) settling(s *replay.Step) {
 	}
 }
 
-// consistent demands that the history of a run that has ended says of every step that settles what
-// stands in its place.
+// consistent checks that the history of a run that has ended agrees with the stored outcome of
+// every step that settles.
 func (e *engine) consistent() {
 	told := map[string]bool{}
 	for i := range e.events {

@@ -3,8 +3,8 @@ package replay
 import "sync"
 
 // hosts are the goroutines that coroutines run on. A few are kept between coroutines, because their
-// stacks have grown to what user code needs: growing one anew cost more than starting the
-// goroutine.
+// stacks have grown to the size that user code needs. Growing a new stack cost more than starting
+// the goroutine.
 type hosts struct {
 	goroutines *sync.WaitGroup
 
@@ -13,7 +13,7 @@ type hosts struct {
 	closed bool
 }
 
-// run runs the coroutine on a goroutine that is idle, or on a new one.
+// run runs the coroutine on an idle goroutine, or on a new one.
 func (h *hosts) run(c *Coroutine) {
 	h.mu.Lock()
 	if last := len(h.idle) - 1; last >= 0 {
@@ -28,8 +28,8 @@ func (h *hosts) run(c *Coroutine) {
 	go h.host(c)
 }
 
-// host runs one coroutine after the other. One whose goroutine is ended, by its unloading or by
-// user code, ends this too.
+// host runs one coroutine after the other. It ends when a coroutine's goroutine is ended, by
+// unloading or by user code.
 func (h *hosts) host(c *Coroutine) {
 	defer h.goroutines.Done()
 	mine := make(chan *Coroutine, 1)
@@ -39,7 +39,7 @@ func (h *hosts) host(c *Coroutine) {
 	}
 }
 
-// next waits for the next coroutine; nil when the goroutine is to end.
+// next waits for the next coroutine; nil when the goroutine must end.
 func (h *hosts) next(mine chan *Coroutine) *Coroutine {
 	h.mu.Lock()
 	keep := !h.closed && len(h.idle) < maxIdle
@@ -53,7 +53,7 @@ func (h *hosts) next(mine chan *Coroutine) *Coroutine {
 	return <-mine
 }
 
-// close ends the goroutines that are idle.
+// close ends the idle goroutines.
 func (h *hosts) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,20 +10,26 @@ import (
 
 // The identity of what code asks for, as text:
 //
-//	<coroutine path>/<kind><length>:<name>[/k<length>:<key> | /K<digest of a long key> | /h<digest of the input>][#<occurrence>]
+//	<coroutine path>/<kind><length>:<name>[/<key>][#<occurrence>]
 //
-// Name and key are counted, so that any characters may stand in them; keys that are long or not
-// text are replaced by a digest, so that an identity is bounded and can be stored. The second and
+// where the key is one of
+//
+//	k<length>:<key>
+//	K<digest of a long key>
+//	h<digest of the input>
+//
+// Name and key are counted, so that they may contain any characters. Keys that are long or not text
+// are replaced by a digest, so that an identity is bounded and can be stored. The second and
 // further equal asks carry their occurrence. Identities are stored.
 
-// askKind is what kind of thing is asked for; the letters are stored.
+// askKind is the kind of an ask. The letters are stored.
 type askKind byte
 
 const (
 	askStep  askKind = 's'
 	askTimer askKind = 't'
 	askScope askKind = 'd' // the deadline of a scope
-	askTaken askKind = 'g' // a signal got
+	askTaken askKind = 'g' // a signal was taken
 	askChild askKind = 'c'
 	askWatch askKind = 'w'
 	askSend  askKind = 'x'
@@ -35,7 +41,7 @@ const (
 	askLock  askKind = 'o' // a section that has entities locked
 )
 
-// title is what people call it; empty when it is none of ours.
+// title returns the name of the kind for errors; empty for an unknown one.
 func (k askKind) title() string {
 	switch k {
 	case askStep:
@@ -72,7 +78,7 @@ const (
 	maxPath = 64 // so are longer coroutine paths
 )
 
-// digest is 96 bits of SHA-256 as 16 characters.
+// digest returns 96 bits of SHA-256 as 16 characters.
 func digest(b []byte) [16]byte {
 	sum := sha256.Sum256(b)
 	var text [16]byte
@@ -80,7 +86,7 @@ func digest(b []byte) [16]byte {
 	return text
 }
 
-// childPath is the path of the n-th coroutine that the one at path started.
+// childPath returns the path of the n-th coroutine that the one at path started.
 func childPath(path string, n int) string {
 	if path == "" {
 		return strconv.Itoa(n)
@@ -93,15 +99,15 @@ func childPath(path string, n int) string {
 	return p
 }
 
-// identity says what tells an ask from others of its kind and name.
+// identity is what distinguishes an ask from others of its kind and name.
 type identity struct {
 	kind   askKind
 	name   string
 	key    string
 	input  []byte
-	keyed  bool    // by key
-	hashed bool    // by input
-	caller uintptr // where user code asks, when that is known
+	keyed  bool    // identified by key
+	hashed bool    // identified by input
+	caller uintptr // where user code asks, if known
 }
 
 // append writes the identity without its occurrence.
@@ -133,6 +139,7 @@ func (id *identity) append(b []byte, path string) []byte {
 	return b
 }
 
+// appendOccurrence writes which of several equal asks this is. The first has no number.
 func appendOccurrence(b []byte, n int) []byte {
 	if n == 0 {
 		return b
@@ -141,30 +148,30 @@ func appendOccurrence(b []byte, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10)
 }
 
-// parsedID is an identity read back from the history, for messages and for inputs that are encoded
+// parsedID is an identity read back from the history, for errors and for inputs that are encoded
 // differently today.
 type parsedID struct {
 	path       string
 	kind       askKind
 	name       string
-	key        string // of an explicit key, unless it was replaced by a digest
+	key        string // the explicit key, unless it was replaced by a digest
 	hashed     bool
 	occurrence int
 }
 
-// parseID reads an identity; ok is false when it is not one of ours.
+// parseID reads an identity. It reports false for a text that is not one.
 func parseID(s string) (p parsedID, ok bool) {
 	slash := strings.IndexByte(s, '/')
 	if slash < 0 || slash+1 >= len(s) {
 		return p, false
 	}
 	p.path, p.kind, s = s[:slash], askKind(s[slash+1]), s[slash+2:]
-	if p.name, s, ok = counted(s); !ok {
+	if p.name, s, ok = readCounted(s); !ok {
 		return p, false
 	}
 
 	if strings.HasPrefix(s, "/k") {
-		if p.key, s, ok = counted(s[2:]); !ok {
+		if p.key, s, ok = readCounted(s[2:]); !ok {
 			return p, false
 		}
 	} else if len(s) >= 18 && (s[:2] == "/h" || s[:2] == "/K") {
@@ -183,8 +190,8 @@ func parseID(s string) (p parsedID, ok bool) {
 	return p, err == nil && n > 0
 }
 
-// counted reads <length>:<text>; text that does not begin with a digit is empty.
-func counted(s string) (text, rest string, ok bool) {
+// readCounted reads <length>:<text>. Text that does not begin with a digit is empty.
+func readCounted(s string) (text, rest string, ok bool) {
 	if s == "" || s[0] < '0' || s[0] > '9' {
 		return "", s, true
 	}
@@ -196,8 +203,8 @@ func counted(s string) (text, rest string, ok bool) {
 	return after[:n], after[n:], true
 }
 
-// joined is several texts as one, from which they could be told apart again.
-func joined(parts ...string) string {
+// joinCounted joins texts with their lengths, so that different parts give different results.
+func joinCounted(parts ...string) string {
 	var b strings.Builder
 	for _, p := range parts {
 		b.WriteString(strconv.Itoa(len(p)))

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Inbox is how event-driven code waits: for whatever comes next of all that it has begun through
-// the inbox, and of all signals, in the order of the history. What is pending is linked to a scope
-// of the inbox and says so when it is resolved, so that a wait costs the same however much is
-// pending. The scope is detached: a cancel request ends a wait (see Next), not what is pending.
+// Inbox lets event-driven code wait for the next result of everything that it has begun through the
+// inbox, and for all signals, in the order of the history. Pending futures are linked to a scope of
+// the inbox and notify it when they are resolved, so that a wait costs the same however many are
+// pending. The scope is detached: a cancel request ends a wait (see Next), not the pending futures.
 type Inbox struct {
-	x     Ctx       // whose scope is that of everything which is pending
+	x     Ctx       // its scope is that of everything pending
 	ready []*Future // resolved and not handed out, in the order of their resolution
 }
 
-// Inbox opens the inbox of the run. From now on every signal goes there; those that nobody has
-// taken are in it already.
+// Inbox opens the inbox of the run. From now on every signal goes there. Signals that the code has
+// not taken are in it already.
 func (x Ctx) Inbox() *Inbox {
 	x.must("Inbox")
 	m := x.co.m
@@ -50,7 +50,7 @@ func (b *Inbox) signal(i int) {
 func (b *Inbox) Step(s *Step) *Future { return b.add(b.x.StepFuture(s)) }
 
 // Timer begins a timer that is identified by a key. caller is the program counter of user code, for
-// messages.
+// errors.
 func (b *Inbox) Timer(key string, d time.Duration, caller uintptr) *Future {
 	return b.add(b.x.timer(&identity{kind: askTimer, key: key, keyed: true, caller: caller}, d))
 }
@@ -64,11 +64,11 @@ func (b *Inbox) Child(c Child) *Future {
 	return b.add(&a.fut)
 }
 
-// Failed is the future of a call that was wrong: the inbox hands it out like any other.
-func (b *Inbox) Failed(err error) *Future { return b.add(failed(err)) }
+// Failed returns the future of a call that was wrong. The inbox hands it out like any other.
+func (b *Inbox) Failed(err error) *Future { return b.add(failedFuture(err)) }
 
-// add has the inbox hand the future out once it is resolved, which it may be already: by what was
-// recorded before the code asked.
+// add lets the inbox hand out the future once it is resolved. It may be resolved already, by an
+// event that was recorded before the code asked.
 func (b *Inbox) add(f *Future) *Future {
 	if f.done {
 		b.push(f)
@@ -76,7 +76,7 @@ func (b *Inbox) add(f *Future) *Future {
 	return f.bind(b.x.scope)
 }
 
-// push is told of every future of the inbox that is resolved.
+// push adds a future that has been resolved, and wakes the waiting coroutine.
 func (b *Inbox) push(f *Future) {
 	b.ready = append(b.ready, f)
 	if c := b.x.co; c.wait.inbox == b {
@@ -84,7 +84,7 @@ func (b *Inbox) push(f *Future) {
 	}
 }
 
-// Withdraw gives up on something that is pending. The inbox does not hand it out any more.
+// Withdraw gives up on a pending future. The inbox no longer hands it out.
 func (b *Inbox) Withdraw(f *Future) {
 	b.x.must("Cancel")
 	f.unbind()
@@ -95,8 +95,7 @@ func (b *Inbox) Withdraw(f *Future) {
 	b.x.co.m.cancel(f)
 }
 
-// Next waits for what is resolved next. A signal is taken thereby. The error is that of the scope
-// of x.
+// Next waits for the next resolved future. It takes a signal. The error is that of the scope of x.
 func (b *Inbox) Next(x Ctx) (*Future, error) {
 	if err := x.enter("Next"); err != nil {
 		return nil, err
@@ -123,10 +122,10 @@ func (b *Inbox) Next(x Ctx) (*Future, error) {
 	return f, nil
 }
 
-// waits are the first of what is pending, and among them a step that runs, if one does.
-func (b *Inbox) waits() []*Future {
+// pendingFutures returns the first pending futures, and among them a running step, if there is one.
+func (b *Inbox) pendingFutures() []*Future {
 	var fs []*Future
-	running := b.x.co.m.r.running.Load() == 0 // or named already
+	running := b.x.co.m.r.running.Load() == 0 // or already in the list
 	for n := b.x.scope.pending.first; n != nil && (len(fs) < maxWaits || !running); n = n.next {
 		f := n.value
 		runs := f.kind == futureStep && f.ask.state == stepRunning
@@ -141,7 +140,7 @@ func (b *Inbox) waits() []*Future {
 	return fs
 }
 
-// CancelReason is the reason of the cancel request, once it has ended the scope of the run.
+// CancelReason returns the reason of the cancel request, once that has ended the scope of the run.
 func (x Ctx) CancelReason() string {
 	x.must("Cancel")
 	if c := x.co.m.canceled; c != nil {

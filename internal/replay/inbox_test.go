@@ -15,11 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// reactions are what the machine of a random program may do when it hears of something.
+// reactions are what the machine of a random program may do after an event.
 var reactions = []string{"step", "step", "step", "fails", "retried", "timer", "timer", "child", "withdraw", "nothing", "now"}
 
-// genMachine generates a program that hears of one thing after the other and does something each
-// time.
+// genMachine generates a program that reacts to one event after the other.
 func genMachine() *rapid.Generator[[]op] {
 	reaction := rapid.Custom(func(t *rapid.T) op {
 		return op{Kind: rapid.SampledFrom(reactions).Draw(t, "kind"), N: rapid.IntRange(0, 3).Draw(t, "n"), M: rapid.IntRange(1, 3).Draw(t, "m")}
@@ -47,7 +46,7 @@ func (p *interp) machine(x replay.Ctx, me string, o op) error {
 		switch r.Kind {
 		case "step", "fails", "retried":
 			s := p.stepOf(r)
-			if r.M > 1 { // the same key again and again, some of them while another is pending
+			if r.M > 1 { // the same key again and again, sometimes while another is pending
 				s.Key, s.Keyed = "k", true
 			}
 			pending = append(pending, b.Step(s))
@@ -105,7 +104,7 @@ func TestLiveMachineEqualsReplay(t *testing.T) {
 	}
 }
 
-// hear is the next thing as text.
+// hear returns the next event as text.
 func hear(b *replay.Inbox, x replay.Ctx) string {
 	f, err := b.Next(x)
 	switch {
@@ -126,7 +125,7 @@ func handle(f *replay.Future, name string) *replay.Future {
 
 func TestInboxIsInTheOrderOfTheHistory(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
-		if err := x.Sleep(time.Hour); err != nil { // signals come before the inbox is there
+		if err := x.Sleep(time.Hour); err != nil { // signals arrive before the inbox is there
 			return "", err
 		}
 		b := x.Inbox()
@@ -161,7 +160,7 @@ func TestInboxIsInTheOrderOfTheHistory(t *testing.T) {
 	})
 }
 
-// fireTimer fires the one timer that is open and tells nobody yet.
+// fireTimer fires the one open timer and delivers nothing yet.
 func (e *engine) fireTimer(t *testing.T) {
 	t.Helper()
 	for id := range e.timers {
@@ -217,7 +216,8 @@ func TestInboxSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-// processorTime is what this process has used so far: a busy computer does not change it.
+// processorTime returns the CPU time that this process has used so far. A busy computer does not
+// change it.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -227,8 +227,8 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A wait costs the same however much is pending, so that ten times as much takes ten times as long,
-// and not a hundred times.
+// A wait costs the same however many futures are pending, so that ten times as many take ten times
+// as long, and not a hundred times.
 func TestInboxOfThousands(t *testing.T) {
 	hearOf := func(n int) time.Duration {
 		began := processorTime(t)

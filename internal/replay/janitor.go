@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// janitor is the one goroutine that looks after idle and stuck runs, for the whole worker.
+// janitor is the one goroutine of the worker that looks after idle and stuck runs.
 func (w *Worker) janitor() {
 	defer w.goroutines.Done()
 	every := min(max(w.cfg.IdleAfter/8, 10*time.Millisecond), 250*time.Millisecond)
@@ -23,7 +23,7 @@ func (w *Worker) janitor() {
 
 	var runs []*run
 	for {
-		if len(runs) == 0 { // an idle process is not woken
+		if len(runs) == 0 { // an idle process sleeps
 			ticker.Stop()
 			select {
 			case <-w.ctx.Done():
@@ -53,8 +53,8 @@ func (w *Worker) janitor() {
 	}
 }
 
-// inspect releases a run that has been parked for long, tells what it waits for if nobody was told,
-// and reports code that blocks.
+// inspect releases a run that has been parked for long, reports what it waits for if that was not
+// reported yet, and reports code that blocks.
 func (r *run) inspect(now, idle, stuck int64) {
 	r.mu.Lock()
 	if r.busy {
@@ -66,6 +66,8 @@ func (r *run) inspect(now, idle, stuck int64) {
 	age := now - r.lastUsed.Load()
 	switch {
 	case r.evicted || r.released || len(r.inbox) > 0:
+	// Code has run since the waits were reported: report them now, because it does not run any
+	// further.
 	case (m.untold || m.unanswered || r.retell) && !m.closed && age > 0:
 		r.busy, r.retell = true, false
 		m.tell = true
@@ -80,17 +82,19 @@ func (r *run) inspect(now, idle, stuck int64) {
 	r.mu.Unlock()
 }
 
-// inspectBusy looks at a run somebody of which executes. It unlocks.
+// inspectBusy looks at a run while one of its goroutines executes. It unlocks.
 func (r *run) inspectBusy(now, stuck int64) {
 	m := r.m
 	var t model.Turn
 	switch c := m.active.Load(); {
 	case r.evicted:
+	// A long inline body: report that the run is in this step.
 	case r.inline != nil:
 		if r.since != 0 && now-r.since > 0 {
 			r.since = 0
 			t.Waits = []model.Reason{{Code: model.WaitStep, Name: r.inline.name}}
 		}
+	// Workflow code has not parked for long: it blocks outside of durable calls.
 	case c != nil && now-m.since.Load() >= stuck && r.stuck != m.since.Load()+1:
 		r.stuck = m.since.Load() + 1
 		t.Waits = []model.Reason{{Code: model.WaitStuck, Detail: r.w.stackOf(c)}}
@@ -101,21 +105,21 @@ func (r *run) inspectBusy(now, stuck int64) {
 		return
 	}
 	if w := t.Waits[0]; w.Code == model.WaitStuck {
-		r.found(false, "code "+w.String()+"\nwait with ctx.Sleep, a signal, a promise or a future, or do it in a step")
+		r.reportMistake(false, "code "+w.String()+"\nwait with ctx.Sleep, a signal, a promise or a future, or do it in a step")
 	}
 	t.Running = true // or may soon be
 	t.Run, t.Generation, t.Seen = r.start.Run, r.generation, m.seen.Load()
 	if err := r.w.report(t); err != nil {
-		r.lost(err)
+		r.logRefused(err)
 	}
 }
 
-// releaseOldest releases parked runs, least recently used first, until no more than the limit are
+// releaseOldest releases parked runs, least recently used first, until at most the limit are
 // loaded.
 func (w *Worker) releaseOldest(runs []*run) {
 	excess := len(runs) - w.cfg.MaxLoaded
 	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.lastUsed.Load(), b.lastUsed.Load()) })
-	for pass := range 2 { // first those that are leaving already
+	for pass := range 2 { // first the runs that are leaving already
 		for _, r := range runs {
 			if excess <= 0 {
 				return
@@ -135,8 +139,8 @@ func (w *Worker) releaseOldest(runs []*run) {
 	}
 }
 
-// stackOf is the stack of the goroutine of a coroutine. It dumps all goroutines, so it is for
-// reports only.
+// stackOf returns the stack of a coroutine's goroutine. It dumps all goroutines, so it is only for
+// reports.
 func (w *Worker) stackOf(c *Coroutine) string {
 	buf := make([]byte, 1<<20)
 	for len(buf) < 64<<20 {
@@ -158,7 +162,7 @@ func (w *Worker) stackOf(c *Coroutine) string {
 	return "unknown"
 }
 
-// trimStack keeps what lies above our own frames.
+// trimStack keeps the frames above our own.
 func trimStack(s string) string {
 	if i := strings.Index(s, "github.com/perdure/perdure/internal/replay.(*machine).callRoot"); i > 0 {
 		s = s[:i]

@@ -6,8 +6,8 @@ import (
 )
 
 // SetLabel sets a label of the execution, or removes it when the value is empty. It is recorded
-// once: replay finds the record and changes nothing. A record that nobody asks for any more is
-// ignored, because nothing that the code does follows from a label.
+// once: a replay finds the record and changes nothing. A record that the code no longer asks for is
+// ignored, because the code does nothing that depends on a label.
 func (x Ctx) SetLabel(name, value string) error {
 	if err := x.enter("SetLabel", name); err != nil {
 		return err
@@ -26,7 +26,7 @@ func (x Ctx) SetLabel(name, value string) error {
 	m.note(a, []byte(value))
 
 	if m.strayLabels[a.id] {
-		a.recorded = true // further up than the code asks for it today
+		a.recorded = true // recorded earlier than the code asks for it today
 		return nil
 	}
 
@@ -36,8 +36,8 @@ func (x Ctx) SetLabel(name, value string) error {
 	return nil
 }
 
-// labeled takes the record of a label.
-func (m *machine) labeled(e *model.Event) {
+// applyLabel applies the record of a label.
+func (m *machine) applyLabel(e *model.Event) {
 	if a := m.find(e.ID); a != nil {
 		m.apply(a, e)
 		return
@@ -48,7 +48,7 @@ func (m *machine) labeled(e *model.Event) {
 	m.strayLabels[e.ID] = true
 }
 
-// StartLabel is the value of a label that the run was started with; empty when it had none.
+// StartLabel returns the value of a label that the run was started with; empty without one.
 func (x Ctx) StartLabel(name string) string {
 	x.must("StartLabel")
 	for _, l := range x.co.m.r.start.Labels {

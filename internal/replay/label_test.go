@@ -29,8 +29,7 @@ func scripted(words ...string) program {
 	}
 }
 
-// A label that is in the history is not set again, wherever the code of today asks for it, if at
-// all.
+// A label that is in the history is not set again, wherever today's code asks for it, if at all.
 func TestLabelsOverDeploys(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -82,7 +81,7 @@ func TestLabelsOverDeploys(t *testing.T) {
 	}
 }
 
-// The labels of the start count, and what was refused changes nothing.
+// The labels of the start count, and a refused label changes nothing.
 func TestLabelLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

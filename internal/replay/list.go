@@ -1,18 +1,19 @@
 package replay
 
-// list is a doubly linked list whose nodes live in the things it links: adding and removing
-// allocate nothing.
+// list is a doubly linked list whose nodes are part of the values that it links, so that adding and
+// removing allocate nothing.
 type list[T any] struct {
 	first, last *node[T]
 }
 
+// node links a value into at most one list.
 type node[T any] struct {
 	prev, next *node[T]
 	in         *list[T]
 	value      T
 }
 
-// push adds n at the end; a node is in at most one list.
+// push adds n at the end. A node is in at most one list.
 func (l *list[T]) push(n *node[T], v T) {
 	n.in, n.value, n.prev, n.next = l, v, l.last, nil
 	if l.last == nil {
@@ -23,7 +24,7 @@ func (l *list[T]) push(n *node[T], v T) {
 	l.last = n
 }
 
-// remove takes n out of the list that it is in, if any.
+// remove takes n out of its list, if it is in one.
 func (n *node[T]) remove() {
 	l := n.in
 	if l == nil {

@@ -1,14 +1,14 @@
 package replay
 
-// Local is a future that the code of the run resolves itself, so that one coroutine can wait for
-// what another one does. A run that waits for nothing else goes on when an update comes.
+// Local returns a future that the code of the run resolves itself, so that one coroutine can wait
+// for another. A run that waits for nothing else continues when an update arrives.
 func (x Ctx) Local() *Future {
 	x.must("Local")
 	return &Future{m: x.co.m, kind: futureLocal}
 }
 
-// Resolve resolves a Local future; those who wait for it go on when this coroutine next waits.
-// Resolving it twice is harmless.
+// Resolve resolves a Local future. Coroutines that wait for it continue when this coroutine next
+// waits. Resolving it twice is harmless.
 func (x Ctx) Resolve(f *Future) {
 	x.must("Resolve")
 	if f.kind == futureLocal && !f.done {

@@ -9,25 +9,24 @@ import (
 )
 
 // section is a part of the code that has entities locked. The code asks for all of them at once and
-// goes on when the engine says of the last one that it is granted; in which order they are asked is
-// the engine's business. It ends when its function does, and with the run at the latest.
+// continues when the engine has granted the last one. The engine decides in which order they are
+// locked. A section ends when its function returns, or with the run.
 //
-// What is wrong about locks is an error of the call that is wrong: nothing is asked for and nothing
-// is recorded, so that it is the same error on replay. The engine knows the same rules, and refuses
-// a turn that breaks them.
+// A call that breaks a rule of locks returns an error. Nothing is asked for or recorded, so a
+// replay gets the same error. The engine knows the same rules, and refuses a turn that breaks them.
 type section struct {
 	ask    *ask
-	locks  []model.Address // sorted, each once
-	epochs []int64         // fencing tokens of the first so many, which are granted
+	locks  []model.Address // sorted, without duplicates
+	epochs []int64         // fencing tokens of the granted locks, which are the first of locks
 	over   bool
-	ended  bool                   // over because its function is, which is to be recorded
-	freed  bool                   // and is
-	calls  map[model.Address]*ask // the last one of each entity
+	ended  bool                   // its function has returned, which must be recorded
+	freed  bool                   // that is recorded
+	calls  map[model.Address]*ask // the last call of each entity
 }
 
-// Lock waits until all entities of the set are locked, runs fn, and lets go of them. Calls of these
-// entities by the context that fn gets are made at once; everybody else waits for the end of fn.
-// The end of the scope ends the wait.
+// Lock waits until all entities of the set are locked, runs fn, and releases them. Calls of these
+// entities with the context of fn are made at once; all other callers wait for the end of fn. The
+// end of the scope ends the wait.
 func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	if err := x.enter("Lock"); err != nil {
 		return err
@@ -62,8 +61,8 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	}
 
 	defer func() {
-		// An unload is not the end of the section, nor is the end of the goroutine by the body of a
-		// step: the code comes here again.
+		// An unload does not end the section, and neither does a step whose body ended the
+		// goroutine: the code comes here again.
 		if c := x.co; !c.dying.Load() && c.inline == nil {
 			m.unlock(s)
 		}
@@ -74,14 +73,14 @@ func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
 	return fn(Ctx{x.co, scope})
 }
 
-// newSection looks at what is to be locked, and asks for it.
+// newSection checks what to lock, and asks for it.
 func (x Ctx) newSection(set []model.Address) (*section, error) {
 	locks := model.SortLocks(set)
 	switch {
 	case x.scope.section != nil && x.scope.section.over:
 		return nil, fault.New(fault.Invalid, "Lock with the context of a lock that is over: use the one around it")
 	case x.scope.section != nil:
-		return nil, fault.New(fault.Invalid, "Lock inside of Lock: lock everything at once, or one after the other")
+		return nil, fault.New(fault.Invalid, "Lock inside Lock: lock everything at once, or one after the other")
 	case len(locks) == 0:
 		return nil, fault.New(fault.Invalid, "Lock of no entities")
 	case len(locks) > model.MaxLocks:
@@ -96,13 +95,13 @@ func (x Ctx) newSection(set []model.Address) (*section, error) {
 		parts = append(parts, a.Type, a.Key)
 	}
 
-	a := x.co.m.newAsk(x.co.path, &identity{kind: askLock, name: "lock", input: []byte(joined(parts...)), hashed: true})
+	a := x.co.m.newAsk(x.co.path, &identity{kind: askLock, name: "lock", input: []byte(joinCounted(parts...)), hashed: true})
 	s := &section{ask: a, locks: locks}
 	a.fut.kind, a.section = futureLock, s
 	return s, nil
 }
 
-// lockGranted notes that an entity is locked. With the last one the code goes on, unless it has
+// lockGranted notes that an entity is locked. After the last one the code continues, unless it has
 // given up.
 func (m *machine) lockGranted(a *ask, e *model.Event) {
 	s := a.section
@@ -116,10 +115,10 @@ func (m *machine) lockGranted(a *ask, e *model.Event) {
 	}
 }
 
-// unlock ends a section whose function is over.
+// unlock ends a section whose function has returned.
 func (m *machine) unlock(s *section) {
 	if s.over {
-		return // it was ended with the run
+		return // it ended with the run
 	}
 	m.leaveSection(s)
 	s.ended = true
@@ -127,29 +126,29 @@ func (m *machine) unlock(s *section) {
 	switch {
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, s.ask)
-	case !s.freed && !m.sent(s.ask):
+	case !s.freed && !m.wasSent(s.ask):
 		m.command(s.ask, s.unlocking())
 	}
 }
 
-// unlocking is the command that ends the section.
+// unlocking returns the command that ends the section.
 func (s *section) unlocking() model.Command {
 	return model.Command{Kind: model.CommandUnlock, Event: model.Event{Kind: model.EventUnlocked, ID: s.ask.id, Section: s.ask.id}}
 }
 
-// giveUpSection ends a section that waits.
+// giveUpSection ends a section that waits for its locks.
 func (m *machine) giveUpSection(s *section) {
 	m.leaveSection(s)
 	m.cancel(&s.ask.fut)
 }
 
-// leaveSection has nothing be made in the section any more.
+// leaveSection closes the section for further calls.
 func (m *machine) leaveSection(s *section) {
 	s.over = true
 	m.sections = slices.DeleteFunc(m.sections, func(o *section) bool { return o == s })
 }
 
-// endSections ends all of them, because the code that they belong to has been ended.
+// endSections ends all sections, because their code has been ended.
 func (m *machine) endSections() {
 	for _, s := range slices.Clone(m.sections) {
 		if s.ask.fut.done {
@@ -160,7 +159,7 @@ func (m *machine) endSections() {
 	}
 }
 
-// fence is the token of an entity that the section has locked.
+// fence returns the token of an entity that the section has locked.
 func (s *section) fence(entity model.Address) (int64, bool) {
 	if s == nil {
 		return 0, false
@@ -172,9 +171,8 @@ func (s *section) fence(entity model.Address) (int64, bool) {
 	return s.epochs[i], true
 }
 
-// fenced is how a task is to be carried out that is scheduled in the section: it takes the tokens
-// along.
-func (s *section) fenced(t *model.TaskSpec) *model.TaskSpec {
+// withFences adds the fencing tokens to a task that is scheduled in the section.
+func (s *section) withFences(t *model.TaskSpec) *model.TaskSpec {
 	if s == nil || t == nil {
 		return t
 	}
@@ -186,15 +184,15 @@ func (s *section) fenced(t *model.TaskSpec) *model.TaskSpec {
 	return &own
 }
 
-// Fence is the token of an entity that the code has locked: it grows with every lock of the entity,
-// so that whoever is written to can refuse those who have lost theirs.
+// Fence returns the fencing token of an entity that the code has locked. It grows with every lock
+// of the entity, so that a system that is written to can refuse writers that have lost their lock.
 func (x Ctx) Fence(entity model.Address) (int64, bool) {
 	x.must("Fence")
-	return x.held().fence(entity)
+	return x.heldSection().fence(entity)
 }
 
-// held is the section that the code is in, nil when it is in none.
-func (x Ctx) held() *section {
+// heldSection returns the section that the code is in, or nil.
+func (x Ctx) heldSection() *section {
 	if s := x.scope.section; s != nil && !s.over {
 		return s
 	}
@@ -203,7 +201,8 @@ func (x Ctx) held() *section {
 
 // ---- rules of a section
 
-// callIn is the section that a call is made in, nil when it is in none; or what is wrong about it.
+// callIn returns the section that makes a call, or nil outside of sections. The error says which
+// rule the call breaks.
 func (x Ctx) callIn(msg *model.Message) (*section, error) {
 	if msg.Kind != model.MessageCall || msg.To.Stateless() {
 		return nil, nil
@@ -230,7 +229,7 @@ func (x Ctx) callIn(msg *model.Message) (*section, error) {
 	return s, nil
 }
 
-// callOutside looks at a call that is made in no section.
+// callOutside checks a call outside of sections.
 func (x Ctx) callOutside(msg *model.Message, name string) error {
 	if !msg.OneWay && slices.ContainsFunc(x.co.m.sections, func(s *section) bool { return slices.Contains(s.locks, msg.To) }) {
 		return fault.New(fault.Invalid, "call of %s of %s, which this execution locks elsewhere: it would wait for itself", msg.Name, name)
@@ -238,8 +237,8 @@ func (x Ctx) callOutside(msg *model.Message, name string) error {
 	return nil
 }
 
-// called notes a call that is made in the section.
-func (s *section) called(a *ask) {
+// noteCall notes a call that is made in the section.
+func (s *section) noteCall(a *ask) {
 	a.section = s
 	if s.calls == nil {
 		s.calls = map[model.Address]*ask{}
@@ -247,17 +246,18 @@ func (s *section) called(a *ask) {
 	s.calls[a.target] = a
 }
 
-// mayWait refuses to wait for another execution while entities are locked: it may want them too.
+// mayWait refuses to wait for another execution while entities are locked, because that execution
+// may need them too.
 func (x Ctx) mayWait(target model.Address) error {
-	if x.held() != nil {
-		return fault.New(fault.Invalid, "wait for execution %s inside of Lock: it may need what is locked here, so start it here and wait for it outside", addressText(target))
+	if x.heldSection() != nil {
+		return fault.New(fault.Invalid, "wait for execution %s inside Lock: it may need what is locked here, so start it here and wait for it outside", addressText(target))
 	}
 	return nil
 }
 
-// foretold reports whether the history has a message that the code is about to send. Builds that
-// did not know a rule have recorded what it forbids, and such runs go on.
-func (m *machine) foretold(path string, id *identity) bool {
+// isRecorded reports whether the history has a message that the code is about to send. Builds
+// without a rule have recorded what the rule forbids, and such runs may continue.
+func (m *machine) isRecorded(path string, id *identity) bool {
 	m.buf = id.append(m.buf[:0], path)
 	if earlier := m.asks[string(m.buf)]; earlier != nil {
 		m.buf = appendOccurrence(m.buf, earlier.repeats+1)
@@ -270,28 +270,28 @@ func (m *machine) foretold(path string, id *identity) bool {
 	return false
 }
 
-// sentIn notes that a message is recorded, which must have been sent where the code sends it:
-// inside of the same lock, or outside of all.
+// sentIn notes that a message is recorded. It must have been sent in the same place: inside the
+// same lock, or outside of all locks.
 func (m *machine) sentIn(a *ask, e *model.Event) {
 	a.recorded = true
-	where, is := "", "outside of all locks"
+	where, is := "", "outside all locks"
 	if a.section != nil {
-		where, is = a.section.ask.id, "inside of the lock of "+lockNames(a.section.locks)
+		where, is = a.section.ask.id, "inside the lock of "+lockNames(a.section.locks)
 	}
 	if where != e.Section {
-		m.block(fmt.Sprintf("%s, in another lock or in none; the code sends it %s%s", recorded(e), is, at(a.position)))
+		m.block(fmt.Sprintf("%s, in another lock or in none; the code sends it %s%s", describeEvent(e), is, at(a.position)))
 	}
 }
 
-// ---- for people
+// ---- texts for errors
 
-// lockNames are the entities of a section, cut where that gets long.
+// lockNames lists the entities of a section, and cuts a long list.
 func lockNames(locks []model.Address) string {
 	names := make([]string, len(locks))
 	for i := range locks {
 		names[i] = locks[i].EntityName()
 	}
-	return listed(names)
+	return listTexts(names)
 }
 
 // stands says whether the section is over.
@@ -302,7 +302,7 @@ func (s *section) stands() string {
 	return ", and not its end"
 }
 
-// lockText says what an event of a section records.
+// lockText describes what an event of a section records.
 func lockText(e *model.Event) string {
 	switch e.Kind {
 	case model.EventLockAsked:

@@ -9,17 +9,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// The stand-in for the engine speaks for all entities: it grants a lock, answers a call or refuses
-// a lock when the test says so, whoever has it.
+// The stand-in for the engine speaks for all entities. When the test says so, it grants a lock,
+// answers a call or refuses a lock, whichever section holds it.
 
 func account(key string) model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + "account", Key: key}
 }
 
-// lockSets are what random programs lock; as code writes them, they are not sorted.
+// lockSets are what random programs lock. They are not sorted, as in real code.
 var lockSets = [][]model.Address{{account("a")}, {account("b"), account("a")}, {account("b"), account("b")}, {account("c"), account("a"), account("b")}}
 
-// callOf is a call of an entity, or of a service; now and then nobody waits for it.
+// callOf returns a call of an entity, or of a service; some are one-way.
 func callOf(o op) model.Message {
 	m := model.Message{Kind: model.MessageCall, To: account(string(rune('a' + o.N%3))), Name: "op", Input: payload("1")}
 	switch {
@@ -31,10 +31,12 @@ func callOf(o op) model.Message {
 	return m
 }
 
-// engineAgrees demands that the real engine would take the turn.
+// engineAgrees checks that the real engine would accept the turn.
 func (e *engine) engineAgrees(t *model.Turn) {
 	if len(e.events)+len(t.Commands) > 300 {
-		return // it reads the whole history every time, and tests of thousands take the time
+		// it reads the whole history every time, which would take too long in tests with thousands
+		// of events
+		return
 	}
 	start := e.start
 	start.Carried = nil // they are among the events
@@ -64,7 +66,7 @@ func (e *engine) locked(c *model.Command) {
 	e.append(ev)
 }
 
-// called keeps a call until the test has it answered.
+// called keeps a call until the test answers it.
 func (e *engine) called(c *model.Command) {
 	if c.Message.Section != c.Event.Section {
 		e.problem("the call is made in section %q, its event says %q", c.Message.Section, c.Event.Section)
@@ -72,7 +74,7 @@ func (e *engine) called(c *model.Command) {
 	e.calls[c.Event.ID] = c.Event
 }
 
-// entities are what they may do next: answer, grant, or refuse.
+// entities returns what the entities may do next: answer, grant, or refuse.
 func (e *engine) entities() (as []func()) {
 	for _, id := range slices.Sorted(maps.Keys(e.calls)) {
 		as = append(as, func() { e.answer(id, nil) })
@@ -106,7 +108,7 @@ func (e *engine) answer(id string, f *model.Failure) {
 	e.inject(ev)
 }
 
-// grant grants the next lock of a section. The token is the position, so that each is another.
+// grant grants the next lock of a section. The token is the position, so that all tokens differ.
 func (e *engine) grant(id string) {
 	s := e.locks[id]
 	e.inject(model.Event{Kind: model.EventLockGranted, ID: id, Target: s.Locks[s.Attempt], Ref: e.last() + 1})
@@ -118,7 +120,7 @@ func (e *engine) refuse(id string) {
 	e.inject(model.Event{Kind: model.EventAnswered, ID: id, Failure: &model.Failure{Kind: "invalid", Message: "cannot be locked"}})
 }
 
-// remember finds out from the history what the engine would know.
+// remember derives the engine's state from the history.
 func (e *engine) remember() {
 	for i := range e.events {
 		switch ev := e.events[i]; ev.Kind {
@@ -140,7 +142,7 @@ func (e *engine) remember() {
 	}
 }
 
-// tokens are the fencing tokens that the history grants, in order.
+// tokens returns the fencing tokens that the history grants, in order.
 func (e *engine) tokens() string {
 	var texts []string
 	for i := range e.events {

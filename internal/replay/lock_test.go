@@ -22,11 +22,10 @@ func callEntity(x replay.Ctx, key, name string) (string, error) {
 	return string(out.Data), err
 }
 
-// openSection is the section that is open; there is one.
+// openSection returns the only open section.
 func (e *engine) openSection() string { return slices.Collect(maps.Keys(e.locks))[0] }
 
-// serve grants every lock, answers every call and carries out every task until nothing is left to
-// do.
+// serve grants every lock, answers every call and executes every task until nothing is left to do.
 func (e *engine) serve() {
 	for e.settle(); ; e.settle() {
 		as := e.entities()
@@ -40,8 +39,8 @@ func (e *engine) serve() {
 	}
 }
 
-// The code goes on when the last entity is locked; what it calls is called in the section, its
-// steps and tasks have the tokens, and its end is recorded.
+// The code continues when the last entity is locked. Its calls belong to the section, its steps and
+// tasks have the tokens, and the end of the section is recorded.
 func TestLock(t *testing.T) {
 	var stepToken, taskToken string
 	token := func(f func(model.Address) (int64, bool), key string) string {
@@ -96,8 +95,8 @@ func TestLock(t *testing.T) {
 	})
 }
 
-// What is wrong about locks is an error of kind Invalid, without any event, live and on replay; the
-// code may go on (L34).
+// A broken rule of locks is an error of kind Invalid, without any event, live and on replay. The
+// code may continue (L34).
 func TestLockRules(t *testing.T) {
 	lock := func(x replay.Ctx, fn func(replay.Ctx) error, keys ...string) error {
 		var set []model.Address
@@ -112,8 +111,8 @@ func TestLockRules(t *testing.T) {
 		code func(e *engine, x, y replay.Ctx) error // x is outside of the lock, y inside
 		want string
 	}{
-		"nested":   {func(_ *engine, _, y replay.Ctx) error { return lock(y, nothing, "c") }, "Lock inside of Lock"},
-		"detached": {func(_ *engine, _, y replay.Ctx) error { return lock(y.Detached(), nothing, "c") }, "Lock inside of Lock"},
+		"nested":   {func(_ *engine, _, y replay.Ctx) error { return lock(y, nothing, "c") }, "Lock inside Lock"},
+		"detached": {func(_ *engine, _, y replay.Ctx) error { return lock(y.Detached(), nothing, "c") }, "Lock inside Lock"},
 		"nothing":  {func(_ *engine, x, _ replay.Ctx) error { return lock(x, nothing) }, "Lock of no entities"},
 		"workflow": {func(_ *engine, x, _ replay.Ctx) error {
 			return x.Lock([]model.Address{{Tenant: "default", Type: "wf", Key: "k"}}, nothing)
@@ -140,19 +139,19 @@ func TestLockRules(t *testing.T) {
 		"child": {func(_ *engine, _, y replay.Ctx) error {
 			_, err := y.RunChild(replay.Child{Workflow: "kid", Key: "k", Keyed: true})
 			return err
-		}, "wait for execution kid/k inside of Lock"},
+		}, "wait for execution kid/k inside Lock"},
 		"outcome": {func(_ *engine, _, y replay.Ctx) error {
-			// to start it is fine
+			// starting it is allowed
 			child, err := y.StartChild(replay.Child{Workflow: "kid", Key: "k", Keyed: true})
 			if err != nil {
 				return err
 			}
 			return y.Get(y.Outcome(child, model.RunID{}))
-		}, "wait for execution kid/k inside of Lock"},
+		}, "wait for execution kid/k inside Lock"},
 		"update": {func(_ *engine, _, y replay.Ctx) error {
 			_, err := y.Send(model.Message{Kind: model.MessageUpdate, To: model.Address{Tenant: "default", Type: "kid", Key: "k"}, Name: "op"}, "", nil)
 			return err
-		}, "update op of execution kid/k inside of Lock"},
+		}, "update op of execution kid/k inside Lock"},
 		"coroutine": {func(_ *engine, x, y replay.Ctx) error {
 			return x.Get(y.Go(func(z replay.Ctx) (any, error) { return callEntity(z, "c", "op") }))
 		}, "which is not among the locked entities"},
@@ -204,12 +203,12 @@ func TestLockRules(t *testing.T) {
 	}
 }
 
-// A run that an older build let call an update inside of a section goes on as it is recorded.
+// A run that an older build let call an update inside a section continues as it is recorded.
 func TestUpdateInALockOfAnOlderBuild(t *testing.T) {
 	code := func(inside bool) func(e *engine, x replay.Ctx) (string, error) {
 		return func(_ *engine, x replay.Ctx) (string, error) {
 			err := x.Lock([]model.Address{account("a")}, func(y replay.Ctx) error {
-				from := x // passes for a call that is made inside, as far as the history tells
+				from := x // looks like a call inside the section, as far as the history tells
 				if inside {
 					from = y
 				}
@@ -241,8 +240,9 @@ func TestUpdateInALockOfAnOlderBuild(t *testing.T) {
 	})
 }
 
-// What is allowed in a section: calls of several entities at once, of services, what is sent to
-// entities that are not locked, and a call again when the last one was answered or given up.
+// These are allowed in a section: calls of several entities at once, calls of services, one-way
+// calls of entities that are not locked, and another call when the last one was answered or given
+// up.
 func TestLockAllows(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		call := func(y replay.Ctx, key string) *replay.Future {
@@ -294,8 +294,8 @@ func TestLockAllows(t *testing.T) {
 	})
 }
 
-// The end of its scope ends the wait for a lock: it is withdrawn, and what is granted meanwhile is
-// not taken for a lock (L32, L39).
+// The end of its scope ends the wait for a lock: it is withdrawn, and a later grant does not count
+// as a lock (L32, L39).
 func TestLockIsWithdrawn(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
@@ -316,7 +316,7 @@ func TestLockIsWithdrawn(t *testing.T) {
 				e.fire(timer)
 			}
 			if late {
-				e.grant(id) // committed behind the firing, and before the code could say anything
+				e.grant(id) // committed behind the firing, and before the code could act
 			}
 			e.settle()
 			e.serve()
@@ -339,7 +339,7 @@ func TestLockIsWithdrawn(t *testing.T) {
 	})
 }
 
-// A lock that is refused fails the call, and the code goes on.
+// A lock that is refused fails the call, and the code continues.
 func TestLockIsRefused(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		err := x.Lock([]model.Address{account("a"), account("b")}, func(replay.Ctx) error { return errors.New("the body runs") })
@@ -354,9 +354,10 @@ func TestLockIsRefused(t *testing.T) {
 	})
 }
 
-// However the body ends, the lock ends with it; the unloading of the run is no end.
+// However the body ends, the lock ends with it. Unloading the run is not an end.
 func TestLockEndsWithItsBody(t *testing.T) {
 	boom := errors.New("boom")
+
 	for name, body := range map[string]func(*engine, replay.Ctx) error{
 		"error": func(*engine, replay.Ctx) error { return boom },
 		"panic": func(*engine, replay.Ctx) error { panic("boom") },
@@ -401,8 +402,8 @@ func TestLockEndsWithItsBody(t *testing.T) {
 	}
 }
 
-// The body of a step that ends the goroutine of the code does not end the lock around it: the code
-// is executed again. One behind the lock does not have it end twice.
+// A step whose body ends the goroutine of the code does not end the lock around it: the code is
+// executed again. Such a step behind the lock does not end the lock twice.
 func TestLockOutlivesAGoroutine(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		exits := func(y replay.Ctx) error {
@@ -427,8 +428,8 @@ func TestLockOutlivesAGoroutine(t *testing.T) {
 	})
 }
 
-// When the root returns, what other coroutines have locked, or wait for, is let go of before the
-// clean-up, which may want it.
+// When the root returns, locks of other coroutines, and their waits for locks, end before the
+// clean-up, which may need the entities.
 func TestLocksEndBeforeTheCleanUp(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		x.Cleanup(false, func(y replay.Ctx) error {
@@ -466,7 +467,7 @@ func TestLocksEndBeforeTheCleanUp(t *testing.T) {
 	})
 }
 
-// The context of a lock that is over is good for everything but entities.
+// The context of a lock that is over can be used for everything except calls of entities.
 func TestLockIsOver(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		var kept replay.Ctx
@@ -485,8 +486,8 @@ func TestLockIsOver(t *testing.T) {
 	})
 }
 
-// Code that locks something else than is recorded, nothing, or lets go elsewhere, is blocked and
-// told so.
+// Code that locks other entities than recorded, or none, or releases them elsewhere, is blocked
+// with a reason.
 func TestLockMismatch(t *testing.T) {
 	locks := func(call bool, keys ...string) program {
 		return func(_ *engine, x replay.Ctx) error {
@@ -552,8 +553,8 @@ func TestLockMismatch(t *testing.T) {
 }
 
 // TestAllOrdersOfLocks lets two coroutines lock the same entities, call them and work, under a
-// deadline, with grants, answers and deadlines in every order, and crashes after every event: the
-// rest of the run must end as it would have, having seen the same.
+// deadline, with grants, answers and deadlines in every order, and crashes after every event. The
+// rest of the run must end in the same way, with the code having seen the same.
 func TestAllOrdersOfLocks(t *testing.T) {
 	ops := []op{
 		{Kind: "par", M: 2, Body: []op{{Kind: "scope", Body: []op{{Kind: "lock", N: 1, Body: []op{{Kind: "call", M: 1}, {Kind: "step"}}}}}}},

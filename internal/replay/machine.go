@@ -7,57 +7,56 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// machine is one execution of the code of a run, from its first line. When what it took for granted
-// does not come true, it is thrown away and another one begins. Everything in it belongs to whoever
-// holds the baton, unless it is atomic.
+// machine is one execution of the code of a run, from its first line. If something that it took for
+// granted does not come true, it is thrown away and another one begins. Only the goroutine that
+// holds the baton may use it, except for atomic fields.
 type machine struct {
 	w *Worker
 	r *run
 
-	// of a durable call on a goroutine of users that could not be told
+	// error of a durable call on a goroutine of users that could not return it
 	astray atomic.Pointer[error]
-	active atomic.Pointer[Coroutine] // executes user code; nil while nobody does
+	active atomic.Pointer[Coroutine] // executes user code; nil while no coroutine does
 	since  atomic.Int64              // tick of the last resume, for the watchdog
-	// goroutines that have ended because they were told to; made when the first one is
+	// goroutines that have ended on request; made for the first one
 	gone chan *Coroutine
 
 	root       *Coroutine
 	coroutines list[*Coroutine] // in order of creation
 	alive      int
 	ready      []*Coroutine
-	readyBuf   []*Coroutine // where ready begins
-	// waits for the commit of what was taken for granted; nobody else may run
+	readyBuf   []*Coroutine // the array behind ready
+	// waits for the commit of what was taken for granted; no other coroutine may run
 	settling  *Coroutine
 	rootScope *Scope
 	panics    []*Future // of coroutines that panicked
 	cleanup   []cleanup
 
-	fed     int          // so many events have been fed
-	seen    atomic.Int64 // the same, for others
+	fed     int          // events that have been fed
+	seen    atomic.Int64 // the same, for other goroutines
 	now     atomic.Int64 // journal time
-	sub     int64        // orders resolutions of one position
+	sub     int64        // orders resolutions at one position
 	live    bool         // the end of the history was reached
-	examine bool         // a mismatch is examined: remember source positions
+	examine bool         // a mismatch is examined: keep source positions
 
-	// Of Checks.Twice.
+	// For Checks.Twice.
 	twin   *twin // what the machine before this one had asked for
 	again  bool  // it is thrown away so that another one can be compared with it
-	proven int   // with so many events and 1, the code was found to ask for the same twice
+	proven int   // at this many events plus 1, the code was found to ask for the same twice
 
 	asks        map[string]*ask
 	buf         []byte
 	unconfirmed []*ask // asked for before the end of the history
 	// reported by an earlier machine of this activation, certain to come
 	inflight map[string]struct{}
-	early    map[string][]int // events that nobody asked for yet, by identity
+	early    map[string][]int // events that the code has not asked for yet, by identity
 	// today's identity of early events whose input is encoded differently today
 	renamed map[string]string
-	alias   map[string]*ask       // the other way round, for asks that were found so
+	alias   map[string]*ask       // the reverse, for asks that were found in this way
 	strays  map[kindName][]string // early identities that could not be renamed yet
-	// records of children without keys of their own, once one was asked for before the end of the
-	// history
+	// records of children without a key, once the code asked for one before the end of the history
 	kids        map[string]*model.Event
-	foreseen    map[string]struct{} // names of those that have been given today's identities
+	foreseen    map[string]struct{} // names of children whose records have got today's identities
 	normalizers map[kindName]Normalize
 
 	signals     map[string]*signalQueue
@@ -68,48 +67,49 @@ type machine struct {
 	begun       []int64     // positions of updates whose handlers were cut off
 	queries     map[string]QueryHandler
 	states      map[string]model.Payload
-	interrupts  []func(Ctx, string) error // to be run when the execution is cancelled
-	interrupted []*Future                 // of those that have begun
+	interrupts  []func(Ctx, string) error // to run when the execution is cancelled
+	interrupted []*Future                 // futures of interrupts that have begun
 	children    map[model.Address]*ask
-	sections    []*section // that are not over
+	sections    []*section // sections that are open
 	dirtyScopes []*Scope
 	canceled    *model.Failure // the cancel request, once fed
 
-	weighed int // so many events are counted in bytes
+	weighed int // events that are counted in bytes
 	bytes   int // of the history; see weight
-	// length of the history since which the run should continue as new; 0 while it is not known
+	// length of the history from which on the run should continue as new; 0 while unknown
 	suggested int64
 
-	toStart  []*ask         // steps whose body is to run
-	missing  int            // steps for which there is no code here
+	toStart  []*ask         // steps whose body must run
+	missing  int            // steps without code here
 	versions map[string]int // chosen, by change
-	// labels are those that the execution has after what the code has asked for so far; strayLabels
-	// are recorded and were not asked for yet.
+	// labels are the labels of the execution after what the code has asked for so far. strayLabels
+	// are recorded and not asked for yet.
 	labels      []model.Label
 	strayLabels map[string]bool
-	// a mark is among the commands: nothing that rests on it may be reported before
+	// a mark is among the commands: nothing that depends on it may be reported before
 	marks    bool
 	commands []model.Command
 	unsealed []unsealed
-	authors  []*ask // of those commands that are recorded
-	aheadN   int    // so many commands of the unreported turn were taken for granted
-	ahead    []*ask // what was taken for granted and has not come back, in order
-	aheadBuf []*ask // where ahead begins
+	authors  []*ask // of the commands that are recorded
+	aheadN   int    // commands of the unreported turn that were taken for granted
+	ahead    []*ask // taken for granted and not come back yet, in order
+	aheadBuf []*ask // the array behind ahead
 	// outstanding counts events that were reported and have not been fed.
 	outstanding atomic.Int64
 	// skipped counts attempts that were due and did not begin here, because the worker is leaving.
 	skipped    atomic.Int64
 	untold     bool // code has run since the waits were last reported
-	tell       bool // report them, however short they may be
+	tell       bool // report the waits, however short they may be
 	unanswered bool // there was news since the last report
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
-	broken bool          // what was taken for granted did not come true
+	broken bool          // something that was taken for granted did not come true
 	closed bool          // the end of the run was reported
 }
 
+// newMachine returns a machine whose root coroutine is ready to run.
 func newMachine(r *run) *machine {
-	parts := new(struct { // what every machine has, in one piece
+	parts := new(struct { // everything that a machine needs, in one allocation
 		machine machine
 		scope   Scope
 		root    Coroutine
@@ -132,7 +132,7 @@ func newMachine(r *run) *machine {
 	return m
 }
 
-// makeReady puts a coroutine into the line of those that may go on.
+// makeReady puts a coroutine at the end of the ready line.
 func (m *machine) makeReady(c *Coroutine) {
 	if len(m.ready) == 0 {
 		m.ready = m.readyBuf
@@ -140,10 +140,10 @@ func (m *machine) makeReady(c *Coroutine) {
 	m.ready = append(m.ready, c)
 }
 
-// position is where the code stands: the last event that it was fed or took for granted.
+// position returns where the code stands: the last event that it was fed or took for granted.
 func (m *machine) position() int64 { return int64(m.fed + len(m.ahead)) }
 
-// clock is the journal time, or an estimate when the code has run ahead of it.
+// clock returns the journal time, or an estimate if the code has run ahead of it.
 func (m *machine) clock() model.Time {
 	now := model.Time(m.now.Load())
 	if len(m.ahead) > 0 {
@@ -158,10 +158,10 @@ func (m *machine) drop(c *Coroutine) {
 	m.alive--
 }
 
-// turnOver is called by whoever holds the baton and has nothing to execute: a coroutine that parks
-// (self), one that is over, or a guest from outside (who may not block). It reports true when self
-// may go on. Otherwise the baton has been passed on or laid down, and the caller must not touch the
-// machine any more.
+// turnOver is called by the holder of the baton when it has nothing to execute: a coroutine that
+// parks (self), one that is over, or a guest from outside, which may not block. It reports true
+// when self may continue. Otherwise the baton has been passed on or laid down, and the caller must
+// no longer touch the machine.
 func (m *machine) turnOver(self *Coroutine, guest bool) bool {
 	m.active.Store(nil)
 	for {
@@ -181,7 +181,7 @@ func (m *machine) turnOver(self *Coroutine, guest bool) bool {
 	}
 }
 
-// next is the coroutine whose turn it is.
+// next returns the coroutine whose turn it is.
 func (m *machine) next() *Coroutine {
 	if m.doom != nil || m.broken {
 		return nil
@@ -227,7 +227,7 @@ func (m *machine) advance(guest bool) bool {
 		return false
 	case m.fed < len(r.events):
 		if m.aheadN > 0 {
-			// the facts first: the engine must have them before the code forgets
+			// Facts first: the engine must have them before the code forgets them.
 			return m.flush(guest)
 		}
 		if !m.closed || len(m.ahead) > 0 {
@@ -257,7 +257,7 @@ func (m *machine) advance(guest bool) bool {
 		if len(m.commands) > 0 || m.untold && (m.tell || m.worthTelling()) || m.unanswered && (m.tell || m.atRest()) {
 			return m.flush(guest)
 		}
-		if len(m.ahead) == 0 && r.asked() {
+		if len(m.ahead) == 0 && r.hasQueries() {
 			r.retire(r.answerQueries)
 			return false
 		}
@@ -286,8 +286,8 @@ func (m *machine) flush(guest bool) bool {
 	return m.report(nil)
 }
 
-// report hands the turn in. It reports false, without the baton, when there is nobody to report to
-// any more.
+// report sends the turn. It reports false, without the baton, when the engine no longer accepts
+// reports of this run.
 func (m *machine) report(end *model.Close) bool {
 	t := model.Turn{
 		Run: m.r.start.Run, Generation: m.r.generation, Seen: int64(m.fed),
@@ -295,7 +295,7 @@ func (m *machine) report(end *model.Close) bool {
 	}
 
 	if end == nil && m.settling == nil {
-		t.Waits = m.waits()
+		t.Waits = m.currentWaits()
 		m.untold, m.tell = false, false
 		m.r.remember(t.Waits)
 	}
@@ -308,7 +308,7 @@ func (m *machine) report(end *model.Close) bool {
 	m.authors = m.authors[:0]
 
 	if err := m.w.report(t); err != nil {
-		m.r.lost(err)
+		m.r.logRefused(err)
 		if end == nil {
 			m.r.retire(m.r.unload)
 		}
@@ -318,5 +318,5 @@ func (m *machine) report(end *model.Close) bool {
 	return true
 }
 
-// clockFrom is the estimate of the owner's clock.
+// clockFrom estimates the owner's clock.
 func clockFrom(owner model.Time, at time.Time) model.Time { return owner.Add(time.Since(at)) }

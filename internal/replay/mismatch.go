@@ -11,21 +11,21 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// block stops the run with a reason. The first one counts.
+// block stops the run with a reason. The first reason counts.
 func (m *machine) block(detail string) {
 	if m.doom == nil {
 		m.doom = &model.Reason{Code: model.WaitMismatch, Detail: detail}
 	}
 }
 
-// ---- events that nobody asked for
+// ---- events that the code has not asked for
 
-// stray keeps an event that nobody has asked for. Once the code has reached the end of the history
-// there can be none.
+// stray keeps an event that the code has not asked for yet. After the end of the history there can
+// be no such event.
 func (m *machine) stray(i int) {
 	e := m.r.events[i]
 	if m.live {
-		m.block(fmt.Sprintf("%s, which the code did not ask for", recorded(e)))
+		m.block(fmt.Sprintf("%s, which the code did not ask for", describeEvent(e)))
 		return
 	}
 	if m.early == nil {
@@ -34,7 +34,7 @@ func (m *machine) stray(i int) {
 	m.early[e.ID] = append(m.early[e.ID], i)
 }
 
-// serveEarly gives an ask what was recorded for it before the code asked.
+// serveEarly gives an ask the events that were recorded for it before the code asked.
 func (m *machine) serveEarly(a *ask) {
 	if len(m.early) == 0 {
 		return
@@ -66,13 +66,14 @@ func (m *machine) serveEarly(a *ask) {
 
 // ---- inputs that are encoded differently today
 
+// kindName is a kind of ask and a name.
 type kindName struct {
 	kind askKind
 	name string
 }
 
-// learn remembers how inputs of a step or child are encoded today, and looks at early events under
-// that light.
+// learn remembers how inputs of a step or child are encoded today, and examines early events again
+// with that.
 func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 	if m.live || normalize == nil {
 		return
@@ -96,8 +97,8 @@ func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 	delete(m.strays, key)
 }
 
-// rename finds the ask of an event whose input is encoded differently today, nil when there is none
-// (yet).
+// rename finds the ask of an event whose input is encoded differently today; nil when the code has
+// not asked for it.
 func (m *machine) rename(e *model.Event) *ask {
 	if m.live {
 		return nil
@@ -114,7 +115,7 @@ func (m *machine) rename(e *model.Event) *ask {
 	return a
 }
 
-// adoptName lets an ask go on under the identity that is recorded.
+// adoptName lets an ask continue under the identity that is recorded.
 func (m *machine) adoptName(a *ask, id string) {
 	if m.alias == nil {
 		m.alias = map[string]*ask{}
@@ -123,7 +124,7 @@ func (m *machine) adoptName(a *ask, id string) {
 	a.id = id
 }
 
-// today is the identity that the recorded ask would have if it were made today.
+// today returns the identity that the recorded ask would have if it were made today.
 func (m *machine) today(e *model.Event) (string, bool) {
 	p, ok := parseID(e.ID)
 	if !ok || !p.hashed || len(e.Input.Data) == 0 && e.Input.Encoding == model.JSON {
@@ -142,8 +143,8 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	input, err := normalize(m.w.cfg.Host, e.Input)
 	if err != nil {
 		if fault.Is(err, fault.Blocked) {
-			// there may be nothing wrong but that it cannot be read
-			m.block(fmt.Sprintf("%s: %v", recorded(e), err))
+			// Perhaps the only problem is that it cannot be read.
+			m.block(fmt.Sprintf("%s: %v", describeEvent(e), err))
 		}
 		return "", false
 	}
@@ -158,9 +159,8 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	return text, true
 }
 
-// foresee finds the record of a child whose input is encoded differently today before its turn
-// comes: the key of the child follows from the identity that is recorded, and the code may use it
-// at once.
+// foresee finds the record of a child whose input is encoded differently today before that event is
+// fed. The key of the child follows from the recorded identity, and the code may use it at once.
 func (m *machine) foresee(a *ask) {
 	if m.live || m.normalizers[kindName{askChild, a.name}] == nil {
 		return
@@ -198,24 +198,24 @@ func (m *machine) foresee(a *ask) {
 
 // ---- what is left over
 
-// mismatchAtEnd blocks the run because something recorded was not asked for although the code has
-// come to the end of the history.
+// mismatchAtEnd blocks the run because the code has not asked for something that is recorded,
+// although it has come to the end of the history.
 func (m *machine) mismatchAtEnd() {
 	e := m.firstEarly()
 	if text := m.drift(e); text != "" {
 		m.block(text)
 		return
 	}
-	m.block(fmt.Sprintf("%s, which the code did not ask for; it asks for %s", recorded(e), m.asking()))
+	m.block(fmt.Sprintf("%s, which the code did not ask for; it asks for %s", describeEvent(e), m.describeWaits()))
 }
 
-// settleRest checks, when the code returns before the end of the history, that what follows is
-// unsolicited or was asked for. What the code asked for and is not recorded is then asked for with
-// the end of the run.
+// settleRest handles code that returns before the end of the history. It checks that the remaining
+// events are unsolicited or were asked for. Requests without a record are reported with the end of
+// the run.
 func (m *machine) settleRest() bool {
 	for _, e := range m.r.events[m.fed:] {
 		if e.Kind == model.EventLabeled {
-			m.labeled(e)
+			m.applyLabel(e)
 		}
 		if unsolicited(e) {
 			continue
@@ -227,7 +227,7 @@ func (m *machine) settleRest() bool {
 
 		switch {
 		case a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn || e.Kind == model.EventUnlocked && (a.kind != askLock || !a.section.ended):
-			m.block(recorded(e) + ", but the code returned without asking for it")
+			m.block(describeEvent(e) + ", but the code returned without asking for it")
 			return false
 		case e.Kind == model.EventChildStarted || e.Kind == model.EventSignalTaken || e.Kind == model.EventSent ||
 			e.Kind == model.EventStateSet || e.Kind == model.EventUpdateAnswered || e.Kind == model.EventLockAsked:
@@ -243,7 +243,7 @@ func (m *machine) settleRest() bool {
 	}
 
 	if len(m.early) > 0 {
-		m.block(recorded(m.firstEarly()) + ", but the code returned without asking for it")
+		m.block(describeEvent(m.firstEarly()) + ", but the code returned without asking for it")
 		return false
 	}
 
@@ -251,8 +251,8 @@ func (m *machine) settleRest() bool {
 	return m.doom == nil
 }
 
-// unsolicited reports whether an event answers nothing that the code asks for, so that it may stand
-// anywhere. A mark may, because it may be there from code that has been cleaned up since.
+// unsolicited reports whether an event answers no request of the code, so that it may be anywhere.
+// That includes a mark, because its code may have been removed since.
 func unsolicited(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventStarted, model.EventClosed,
@@ -264,7 +264,7 @@ func unsolicited(e *model.Event) bool {
 	}
 }
 
-// firstEarly is the first event that nobody asked for.
+// firstEarly returns the first event that the code has not asked for.
 func (m *machine) firstEarly() *model.Event {
 	at := len(m.r.events)
 	for _, events := range m.early {
@@ -273,8 +273,8 @@ func (m *machine) firstEarly() *model.Event {
 	return m.r.events[at]
 }
 
-// recorded describes an event for people.
-func recorded(e *model.Event) string {
+// describeEvent describes an event in an error.
+func describeEvent(e *model.Event) string {
 	what := e.Kind.String()
 	name := e.Name
 	if p, ok := parseID(e.ID); ok {
@@ -307,15 +307,15 @@ func recorded(e *model.Event) string {
 	return fmt.Sprintf("event %d records %s%s", e.Seq, what, at(e.Position))
 }
 
-// asking describes what the code waits for, for people.
-func (m *machine) asking() string {
+// describeWaits describes in an error what the code waits for.
+func (m *machine) describeWaits() string {
 	var texts []string
 	for n := m.coroutines.first; n != nil && len(texts) < 4; n = n.next {
 		for _, f := range n.value.wait.pending() {
 			if f.done || f.kind == futureCoroutine || f.kind == futureLocal || len(texts) == 4 {
 				continue
 			}
-			texts = append(texts, asked(f))
+			texts = append(texts, describeFuture(f))
 		}
 	}
 	if len(texts) == 0 {
@@ -324,7 +324,8 @@ func (m *machine) asking() string {
 	return strings.Join(texts, ", ")
 }
 
-func asked(f *Future) string {
+// describeFuture describes in an error what a future is for.
+func describeFuture(f *Future) string {
 	switch f.kind {
 	case futureStep:
 		return f.ask.title() + " " + f.ask.name + at(f.ask.position)
@@ -348,8 +349,8 @@ func asked(f *Future) string {
 
 // ---- argument drift
 
-// drift explains a recorded step or child of a name that the code asks for with another input; ""
-// when it is something else.
+// drift explains a recorded step or child that the code asks for with another input; "" when the
+// reason is another one.
 func (m *machine) drift(e *model.Event) string {
 	p, ok := parseID(e.ID)
 	if !ok || !p.hashed {
@@ -365,7 +366,7 @@ func (m *machine) drift(e *model.Event) string {
 	case a == nil:
 		return ""
 	case p.kind == askLock:
-		return fmt.Sprintf("%s; the code asks for the lock of %s%s", recorded(e), lockNames(a.section.locks), at(a.position))
+		return fmt.Sprintf("%s; the code asks for the lock of %s%s", describeEvent(e), lockNames(a.section.locks), at(a.position))
 	}
 
 	text := fmt.Sprintf("input of %s %s changed", what, p.name)
@@ -377,11 +378,11 @@ func (m *machine) drift(e *model.Event) string {
 		text += ": fields " + strings.Join(fields, ", ")
 	}
 
-	return fmt.Sprintf("%s (%s; the code asks%s)", text, recorded(e), at(a.position))
+	return fmt.Sprintf("%s (%s; the code asks%s)", text, describeEvent(e), at(a.position))
 }
 
-// driftedTo is the open ask that most likely is the recorded one with another input: of the same
-// coroutine, kind and name.
+// driftedTo returns the open ask that most likely is the recorded one with another input: of the
+// same coroutine, kind and name.
 func (m *machine) driftedTo(p parsedID) *ask {
 	var best *ask
 	var bestID parsedID
@@ -398,7 +399,7 @@ func (m *machine) driftedTo(p parsedID) *ask {
 	return best
 }
 
-// inputOf is the recorded input of what the event belongs to.
+// inputOf returns the recorded input of the step or child that the event belongs to.
 func (m *machine) inputOf(e *model.Event) []byte {
 	for _, o := range m.r.events {
 		if o.ID == e.ID && len(o.Input.Data) > 0 {
@@ -408,6 +409,7 @@ func (m *machine) inputOf(e *model.Event) []byte {
 	return nil
 }
 
+// input returns the input that the code asks with.
 func (a *ask) input() []byte {
 	if a.kind == askStep {
 		return a.step.Input.Data
@@ -418,7 +420,7 @@ func (a *ask) input() []byte {
 	return nil
 }
 
-// changedFields names the fields in which two JSON values differ, at most five; nil when they are
+// changedFields names the fields in which two JSON objects differ, at most five; nil if they are
 // not objects.
 func changedFields(a, b []byte) []string {
 	var x, y map[string]json.RawMessage

@@ -14,7 +14,7 @@ import (
 
 type program func(e *engine, x replay.Ctx) error
 
-// record runs a program to its end, or to where it waits, and returns its history.
+// record runs a program to its end, or until it waits, and returns its history.
 func record(t *testing.T, p program) []model.Event {
 	t.Helper()
 	e := newEngine(nil)
@@ -79,8 +79,8 @@ func charge[T any](v T) program {
 	}
 }
 
-// hire starts a child without a key of its own, and tells it something, so that the address of the
-// child matters.
+// hire starts a child without a key and sends it a message, so that the address of the child
+// matters.
 func hire[T any](v T) program {
 	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
 	return func(_ *engine, x replay.Ctx) error {
@@ -117,7 +117,7 @@ func fail(p program) program {
 	}
 }
 
-func continued(p program) program {
+func continueOf(p program) program {
 	return func(e *engine, x replay.Ctx) error {
 		if err := p(e, x); err != nil {
 			return err
@@ -136,8 +136,8 @@ func branches(order ...string) program {
 	}
 }
 
-// TestChangedCode replays a history with other code. Nothing of what was recorded is executed
-// again, and either the new code fits, or the run is blocked with a reason that says why.
+// TestChangedCode replays a history with other code. Nothing that was recorded is executed again.
+// Either the new code fits, or the run is blocked with a reason that says why.
 func TestChangedCode(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -165,7 +165,7 @@ func TestChangedCode(t *testing.T) {
 		{name: "branches in another order", old: branches("a", "b"), new: branches("b", "a")},
 		{name: "returns early", old: thenSleep(steps("a", "b")), new: steps("a"), blocked: []string{"event 2 records step b", "but the code returned without asking for it"}},
 		{name: "fails early", old: thenSleep(steps("a", "b")), new: fail(steps("a")), blocked: []string{"records step b", "returned without asking"}},
-		{name: "continues early", old: thenSleep(steps("a", "b")), new: continued(steps("a")), blocked: []string{"records step b", "returned without asking"}},
+		{name: "continues early", old: thenSleep(steps("a", "b")), new: continueOf(steps("a")), blocked: []string{"records step b", "returned without asking"}},
 		{name: "step removed, then returns", old: thenSleep(steps("a", "b")), new: steps("b"), blocked: []string{"event 1 records step a", "returned without asking"}},
 		{name: "returns at once", old: thenSleep(steps("a")), new: steps(), blocked: []string{"records step a", "returned without asking"}},
 		{name: "new zero field", old: thenSleep(charge(chargeV1{"o"})), new: thenSleep(charge(chargeV2{Order: "o"}))},
@@ -232,8 +232,8 @@ func TestChangedCode(t *testing.T) {
 	}
 }
 
-// TestFanOutWithChangedEncoding finds every step of a large fan-out under its new encoding, equal
-// ones by their occurrence.
+// TestFanOutWithChangedEncoding finds every step of a large fan-out under its new encoding, and
+// equal steps by their occurrence.
 func TestFanOutWithChangedEncoding(t *testing.T) {
 	fan := func(fields string) program {
 		return func(e *engine, x replay.Ctx) error {
@@ -270,7 +270,7 @@ func TestFanOutWithChangedEncoding(t *testing.T) {
 	})
 }
 
-// TestRetryUnderOldIdentity lets a step go on under the identity that its first attempt was
+// TestRetryUnderOldIdentity lets a step continue under the identity that its first attempt was
 // recorded with.
 func TestRetryUnderOldIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// states tells how the worker stands.
+// states reports the gauges of the worker.
 func (w *Worker) states(g *telemetry.States) {
 	g.Set(telemetry.RunsLoaded, float64(w.Loaded()))
 	s := &w.slots
@@ -19,8 +19,8 @@ func (w *Worker) states(g *telemetry.States) {
 	g.Set(telemetry.ActivitiesWaiting, float64(len(s.line)))
 }
 
-// observed measures an attempt and makes its span, which the body gets with its context.
-func (w *Worker) observed(ctx context.Context, a *ask) (inner context.Context, ended func(error)) {
+// observe measures an attempt and creates its span. The body gets the span with its context.
+func (w *Worker) observe(ctx context.Context, a *ask) (inner context.Context, ended func(error)) {
 	start := &a.fut.m.r.start
 	attempt := 1
 	if s := StepFrom(ctx); s != nil {

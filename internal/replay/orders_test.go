@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// permutations of 0 … n-1.
+// permutations returns all permutations of 0 … n-1.
 func permutations(n int) [][]int {
 	if n == 0 {
 		return [][]int{nil}
@@ -21,7 +21,7 @@ func permutations(n int) [][]int {
 	return all
 }
 
-// compositions of n: all ways to deliver n events in batches.
+// compositions returns all compositions of n: all ways to deliver n events in batches.
 func compositions(n int) [][]int {
 	if n == 0 {
 		return [][]int{nil}
@@ -36,9 +36,9 @@ func compositions(n int) [][]int {
 }
 
 // TestAllCompletionOrders lets up to five parallel steps end in every order, reported and delivered
-// in every batching, and crashes after every event: the rest of the run must end as it would have,
-// having seen the same. Of four, every second batching is tried with each order; of five, one, with
-// one crash.
+// in every batching, and crashes after every event. The rest of the run must end in the same way,
+// with the code having seen the same. With four steps, every second batching is tried with each
+// order; with five, one batching, with one crash.
 func TestAllCompletionOrders(t *testing.T) {
 	pairs, most := 0, 5
 	if testing.Short() {

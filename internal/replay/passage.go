@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// passage is an attempt that has to pass limits and a breaker before its body may run. It counts as
-// running meanwhile, as one that waits for a slot does, but it has none.
+// passage is an attempt that must pass limits and a breaker before its body may run. Until then it
+// counts as running, like an attempt that waits for a slot, but it has no slot.
 type passage struct {
 	job     job
 	gate    api.Gate
@@ -21,7 +21,7 @@ type passage struct {
 	left    atomic.Bool
 }
 
-// gate is who lets attempts through; nil when nobody does.
+// gate returns the gate of the session that lets attempts through; nil without one.
 func (w *Worker) gate() api.Gate {
 	if b := w.session.Load(); b != nil {
 		g, _ := b.s.(api.Gate)
@@ -30,11 +30,11 @@ func (w *Worker) gate() api.Gate {
 	return nil
 }
 
-// pass has an attempt wait until it is let through. The caller has the baton.
+// pass lets an attempt wait until the gate lets it through. The caller has the baton.
 func (w *Worker) pass(j job, g api.Gate) {
 	a, r := j.a, j.m.r
 	p := &passage{job: j, gate: g, ref: model.TaskRef{
-		// every attempt passes on its own
+		// every attempt passes separately
 		Address: r.start.Address, Run: r.start.Run, ID: fmt.Sprintf("%s\x1f%d", a.id, w.passed.Add(1)),
 	}}
 	a.passage.Store(p)
@@ -42,13 +42,13 @@ func (w *Worker) pass(j job, g api.Gate) {
 	g.Pass(p.ref, a.step.Pass, &a.step.Input, p.enter)
 	switch {
 	case w.draining.Load() || p.moot():
-		p.enter() // it finds out that it is not to run
+		p.enter() // it will notice that it must not run
 	case !p.entered.Load():
-		j.m.untold = true // what keeps it back
+		j.m.untold = true // the reason why it waits
 	}
 }
 
-// enter has the attempt wait for a slot, once.
+// enter lets the attempt wait for a slot, once.
 func (p *passage) enter() {
 	w := p.job.m.w
 	if !p.entered.CompareAndSwap(false, true) {
@@ -58,7 +58,7 @@ func (p *passage) enter() {
 	w.enter(p.job)
 }
 
-// moot reports whether nobody wants the attempt any more.
+// moot reports whether the attempt is no longer wanted.
 func (p *passage) moot() bool {
 	r := p.job.m.r
 	r.mu.Lock()
@@ -69,7 +69,7 @@ func (p *passage) moot() bool {
 // exited ends the passage of a body that ended its goroutine instead of returning.
 func (p *passage) exited() { p.leave(true, ExitFailure("step "+p.job.a.name)) }
 
-// leave ends the passage, once: the permits are free, and the outcome counts for the breaker.
+// leave ends the passage, once: it frees the permits, and reports the outcome to the breaker.
 func (p *passage) leave(begun bool, err error) {
 	if !p.left.CompareAndSwap(false, true) {
 		return
@@ -86,8 +86,8 @@ func (p *passage) leave(begun bool, err error) {
 	p.gate.Passed(p.ref, p.job.a.step.Pass, how, after)
 }
 
-// flush has the attempts that wait and are not wanted any more find that out. It takes a look at
-// those that wait, and there are none as a rule.
+// flush lets waiting attempts that are no longer wanted notice that. It looks at all waiting
+// attempts, usually zero.
 func (w *Worker) flush() {
 	w.passages.Range(func(key, _ any) bool {
 		if p := key.(*passage); w.draining.Load() || p.moot() {
@@ -97,7 +97,7 @@ func (w *Worker) flush() {
 	})
 }
 
-// keptBack says what keeps the attempt of a step back; false when nothing does.
+// keptBack returns what keeps the attempt of a step waiting; false when nothing does.
 func (a *ask) keptBack() (model.Reason, bool) {
 	if a.step.Pass == nil {
 		return model.Reason{}, false

@@ -14,15 +14,15 @@ type positions struct {
 	known map[positionKey]string
 }
 
-// positionDepth is how many frames are looked at when the frame of the caller is not known.
-// Unwinding is what costs.
+// positionDepth is how many frames are examined when the frame of the caller is unknown. Unwinding
+// is the expensive part.
 const positionDepth = 12
 
 type positionKey [positionDepth]uintptr
 
-// Caller is the program counter in the function that called the caller of this one, for
-// Step.Caller; 0 when nobody needs it. It is worth its place in hot calls: unwinding stops at the
-// frame that is wanted.
+// Caller returns the program counter in the function that called the caller of this one, for
+// Step.Caller; 0 when it is not needed. It makes hot calls faster, because unwinding stops at the
+// wanted frame.
 func (x Ctx) Caller() uintptr {
 	if c := x.co; c == nil || !c.m.live && !c.m.examine {
 		return 0
@@ -32,20 +32,20 @@ func (x Ctx) Caller() uintptr {
 	return pc[0]
 }
 
-// of is where user code called into the SDK: at the program counter, or in the innermost frame that
-// is not ours when it is 0. It is called by newAsk.
+// of returns where user code called the SDK: at the program counter or, if that is 0, in the
+// innermost frame that is not ours. newAsk calls it.
 func (p *positions) of(pc uintptr) string {
 	if pc != 0 {
 		if place := p.look(positionKey{pc}); place != "" {
 			return place
-		} // else the SDK called itself
+		} // otherwise the SDK called itself
 	}
 	var key positionKey
 	runtime.Callers(3, key[:])
 	return p.look(key)
 }
 
-// look finds the place of a key, looking symbols up the first time.
+// look finds the place of a key. It looks symbols up the first time.
 func (p *positions) look(key positionKey) string {
 	p.mu.RLock()
 	place, ok := p.known[key]
@@ -63,7 +63,7 @@ func (p *positions) look(key positionKey) string {
 	return place
 }
 
-// userFrame is the innermost frame that is not ours.
+// userFrame returns the innermost frame that is not ours.
 func userFrame(pcs []uintptr) string {
 	frames := runtime.CallersFrames(pcs)
 	for {
@@ -77,12 +77,13 @@ func userFrame(pcs []uintptr) string {
 	}
 }
 
+// ours reports whether a function belongs to the SDK.
 func ours(function string) bool {
 	rest, ok := strings.CutPrefix(function, "github.com/perdure/perdure")
 	return ok && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "/internal/replay."))
 }
 
-// place is the last directory, the file and the line.
+// place returns the last directory, the file and the line.
 func place(file string, line int) string {
 	if i := strings.LastIndexByte(file, '/'); i > 0 {
 		if j := strings.LastIndexByte(file[:i], '/'); j >= 0 {

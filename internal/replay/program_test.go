@@ -64,7 +64,7 @@ func text(ops []op) string {
 type interp struct {
 	e     *engine
 	trace []string
-	left  int // locks that the code had, and has no more
+	left  int // locks that the code had and has released
 }
 
 func (p *interp) log(who, format string, args ...any) {
@@ -155,8 +155,8 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		f := y.Promise("p")
 		return p.got(me, f, y.Get(f))
 	case "version":
-		// The same range wherever a change is asked for: code that supports less here than there is
-		// blocked, rightly.
+		// A change has the same range wherever it is asked for: code that supports less in one
+		// place than in another is blocked, rightly.
 		p.log(me, "version %d", x.Version(fmt.Sprintf("c%d", o.N), 0, o.N))
 	case "label":
 		return x.SetLabel(fmt.Sprintf("l%d", o.N%2), fmt.Sprint(o.M-1))

@@ -55,7 +55,7 @@ func (s *sim) choose(n int) int {
 	return c % n
 }
 
-// actions are what may happen next; the first ones make progress.
+// actions returns what may happen next; the first ones make progress.
 func (s *sim) actions() []func() {
 	e := s.e
 	var as []func()
@@ -178,7 +178,7 @@ func (s *sim) run() error {
 			break
 		}
 		as := s.actions()
-		if len(as) == 0 { // it waits for what nobody sends any more
+		if len(as) == 0 { // it waits for something that will not come
 			if late++; late > 20 {
 				break
 			}
@@ -267,8 +267,8 @@ func (s *sim) check() error {
 	return s.recheck()
 }
 
-// recheck has Check replay the whole history, and notice that something is missing in it or that
-// the end is another.
+// recheck lets Check replay the whole history, and checks that it notices missing events or another
+// end.
 func (s *sim) recheck() error {
 	r := newSim(s.ops, nil, false)
 	cfg := replay.Config{Code: map[string]replay.Code{"wf": r.code}}
@@ -305,6 +305,9 @@ func samePrefix(got, want []string, whole bool) error {
 	return nil
 }
 
+// simulate runs a random program and checks its history.
+//
+//arch:parameters a program, its schedule, and what to check
 func simulate(t *testing.T, ops []op, choices []byte, faults bool, checks *replay.Checks) (s *sim, err error) {
 	synctest.Test(t, func(*testing.T) {
 		s = newSim(ops, choices, faults)
@@ -320,8 +323,8 @@ func simulate(t *testing.T, ops []op, choices []byte, faults bool, checks *repla
 // that end in any order, crashes, evictions.
 func TestLiveEqualsReplay(t *testing.T) { liveEqualsReplay(t, nil) }
 
-// TestLiveEqualsReplayTwice is the same with code that is executed twice wherever that is possible:
-// nothing may be found, and nothing may change.
+// TestLiveEqualsReplayTwice is the same with code that is executed twice wherever that is possible.
+// It must find nothing, and change nothing.
 func TestLiveEqualsReplayTwice(t *testing.T) {
 	liveEqualsReplay(t, &replay.Checks{Twice: true, Found: func(m replay.Mistake) {
 		if !strings.Contains(m.Text, "is repeated without a key") { // as random programs do

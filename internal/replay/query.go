@@ -10,11 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// QueryHandler answers a query from what the code has in memory. It may not wait, and changes
+// QueryHandler answers a query from what the code has in memory. It must not wait, and changes
 // nothing.
 type QueryHandler func(model.Payload) (model.Payload, error)
 
-// HandleQuery has queries of the name answered.
+// HandleQuery registers the handler for queries of the name.
 func (x Ctx) HandleQuery(name string, h QueryHandler) {
 	x.must("Handle")
 	m := x.co.m
@@ -36,8 +36,8 @@ func (r *run) query(q model.Query) {
 	r.wakeLocked()
 }
 
-// asked reports whether there are queries to answer.
-func (r *run) asked() bool {
+// hasQueries reports whether there are queries to answer.
+func (r *run) hasQueries() bool {
 	if !r.mail.Load() {
 		return false
 	}
@@ -46,8 +46,8 @@ func (r *run) asked() bool {
 	return len(r.queries) > 0
 }
 
-// answerQueries answers what was asked. It holds the baton and no coroutine runs, so the handlers
-// see the code at rest, and a durable call of theirs is refused.
+// answerQueries answers the queries in the mailbox. It holds the baton and no coroutine runs, so
+// the handlers see the code at rest. A durable call of a handler is refused.
 func (r *run) answerQueries() {
 	r.mu.Lock()
 	queries := r.queries
@@ -71,6 +71,7 @@ func (r *run) answerQueries() {
 	r.m.turnOver(nil, false)
 }
 
+// answerQuery calls the handler. It warns if the handler blocks.
 func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
 	h := m.queries[q.Name]
 	if h == nil {
@@ -92,5 +93,5 @@ func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
 		}
 	}()
 
-	return m.w.asked(h(q.Input))
+	return m.w.probeError(h(q.Input))
 }

@@ -16,16 +16,16 @@ const (
 	recallTimeout    = 30 * time.Second
 )
 
-// Load reads the whole history of a run. An address without a run means the current one.
+// Load reads the whole history of a run. A zero run means the current one.
 type Load func(ctx context.Context, a model.Address, run model.RunID) (*model.History, error)
 
-// Recall asks the code about a run that has ended: its history is read and replayed, no step is
-// executed, and nothing is written. It does not block.
+// Recall asks the code about a run that has ended: it reads and replays the history, executes no
+// step, and writes nothing. It does not block.
 func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q model.Query) {
 	w.mu.Lock()
 	if w.ctx.Err() != nil {
 		w.mu.Unlock()
-		return // the lane hears that the worker has left
+		return // the lane knows that the worker has left
 	}
 	w.goroutines.Add(1)
 	w.mu.Unlock()
@@ -46,8 +46,8 @@ func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q m
 }
 
 // AskEnded asks the code of this worker about a run that has ended, for a caller of the same
-// process whose question the owner cannot answer because it lacks the code. ok is false when this
-// worker cannot answer either, or when the run is open.
+// process when the owner lacks the code. ok is false when this worker cannot answer either, or when
+// the run is open.
 func (w *Worker) AskEnded(ctx context.Context, a model.Address, run model.RunID, q model.Query) (out model.Payload, ok bool, err error) {
 	if w.cfg.Code[a.Type] == nil {
 		return out, false, nil
@@ -57,12 +57,12 @@ func (w *Worker) AskEnded(ctx context.Context, a model.Address, run model.RunID,
 		return out, true, nil
 	}
 	if f := w.cfg.Failure(err); fault.ParseKind(f.Kind) == fault.Unclassified {
-		err = f // of the handler, as it would come from the owner
+		err = f // an error of the handler, in the form that the owner would return
 	}
 	return out, !fault.Is(err, fault.Unavailable), err
 }
 
-// recall waits for its turn, reads the history and has it answer.
+// recall waits for its turn, reads the history and asks the code.
 func (w *Worker) recall(ctx context.Context, a model.Address, run model.RunID, q model.Query) (model.Payload, error) {
 	defer w.recalls.line.Add(-1)
 	if w.recalls.line.Add(1) > maxRecalls+maxRecallsInLine {
@@ -94,15 +94,15 @@ func (w *Worker) recall(ctx context.Context, a model.Address, run model.RunID, q
 	return Ask(ctx, dry, h, q)
 }
 
-// recalls bounds what Recall does at once.
+// recalls bounds how many recalls run and wait at once.
 type recalls struct {
 	slots chan struct{}
 	line  atomic.Int64
 }
 
-// Ask replays a history as Check does, and has the code answer a query where the history ends. A
-// run that ended by itself must end in the same way again: otherwise what the code has in memory is
-// not what it had, and the error is of kind Blocked.
+// Ask replays a history as Check does, and asks the code a query where the history ends. If the
+// code ended the run itself, it must end in the same way again. Otherwise its memory is not what it
+// was, and the error is of kind Blocked.
 func Ask(ctx context.Context, cfg Config, h *model.History, q model.Query) (model.Payload, error) {
 	v, err := conclude(ctx, cfg, h, &q)
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Policy says when a failed attempt of a step is repeated. The zero value never gives up: 1 s,
-// doubled, at most 1 min.
+// Policy says when a failed attempt of a step is repeated. The zero value never gives up: it waits
+// 1 s, then twice as long each time, at most 1 min.
 type Policy struct {
 	MaxAttempts         int
 	Initial, Max        time.Duration
@@ -26,15 +26,15 @@ const (
 	farFuture = 100 * 365 * 24 * time.Hour
 )
 
-// Repeat is the policy of a workflow for runs that failed. Worth, if it is there, decides about
-// errors that Stored cannot tell apart.
+// Repeat is the policy of a workflow for failed runs. Worth, if set, decides about errors that
+// Stored cannot tell apart.
 type Repeat struct {
 	Stored model.Retry
 	Worth  func(error) bool
 }
 
-// delay is how long to wait after the failed attempt n (from 1) before the next one. It saturates:
-// no input overflows.
+// delay returns how long to wait after the failed attempt n (from 1) before the next one. It
+// saturates: no input overflows.
 func (p *Policy) delay(n int, random float64) time.Duration {
 	first := p.Initial
 	if first <= 0 {
@@ -45,7 +45,7 @@ func (p *Policy) delay(n int, random float64) time.Duration {
 		most = max(defaultMax, first)
 	}
 	factor := p.Coefficient
-	if !(factor >= 1) { // also when it is not a number
+	if !(factor >= 1) { // also for NaN
 		factor = 2
 	}
 	d := float64(first) * math.Pow(factor, float64(max(n, 1)-1))
@@ -59,7 +59,7 @@ func (p *Policy) delay(n int, random float64) time.Duration {
 	return time.Duration(min(max(d, 0), float64(farFuture)))
 }
 
-// again decides whether an error after attempt n is followed by another attempt, and when.
+// again decides whether another attempt follows an error of attempt n, and when.
 func (p *Policy) again(err error, n int) (time.Duration, bool) {
 	var after *retryAfter
 	var perm *permanent
@@ -76,9 +76,9 @@ func (p *Policy) again(err error, n int) (time.Duration, bool) {
 	return p.delay(n, rand.Float64()), true
 }
 
-// guarded is a predicate of user code that may panic: then it has no opinion, so that another
-// attempt is made, and people see why in what is recorded.
-func guarded(decide func(error) bool, recorded *model.Failure) func(error) bool {
+// guard wraps a predicate of user code that may panic. If it does, another attempt is made, and
+// the recorded failure says why.
+func guard(decide func(error) bool, recorded *model.Failure) func(error) bool {
 	return func(err error) (again bool) {
 		defer func() {
 			if p := recover(); p != nil {
@@ -109,7 +109,7 @@ type retryAfter struct {
 
 func (r *retryAfter) Unwrap() error { return r.error }
 
-// RetryAfterOf is the distance that an error asks for.
+// RetryAfterOf returns the pause that an error asks for.
 func RetryAfterOf(err error) (time.Duration, bool) {
 	after, ok := errors.AsType[*retryAfter](err)
 	if !ok {
@@ -118,7 +118,7 @@ func RetryAfterOf(err error) (time.Duration, bool) {
 	return min(max(after.d, 0), farFuture), true
 }
 
-// RetryAfter asks for the next attempt at a given distance.
+// RetryAfter asks for the next attempt after a pause.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {
 		return nil

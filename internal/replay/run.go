@@ -12,8 +12,8 @@ import (
 )
 
 // run is a run that the worker holds: its history, its mailbox, and the machine that executes its
-// code. The fields above the mutex belong to whoever holds the baton, which is a right and not a
-// thing: busy means that somebody has it.
+// code. The fields above the mutex belong to the goroutine that holds the baton. The baton is a
+// right, not a value: busy says that a goroutine has it.
 type run struct {
 	w          *Worker
 	start      model.Start
@@ -24,16 +24,16 @@ type run struct {
 	ownerNow   model.Time // the owner's clock at activation
 	activated  time.Time
 	m          *machine
-	// the history so far; event n has position n+1. They are shared with the engine and never
-	// changed
+	// The history so far; event n has position n+1. The events are shared with the engine and never
+	// changed.
 	events []*model.Event
 	// positions of signals that an operator dropped, and before which event each vanishes; see
 	// drop.go
 	drops map[int64]int
 
 	mail     atomic.Bool  // there is something in the mailbox
-	bodies   atomic.Int64 // running step bodies, beside the inline one
-	running  atomic.Int64 // those of them whose outcome is wanted
+	bodies   atomic.Int64 // running step bodies, without the inline one
+	running  atomic.Int64 // running step bodies whose outcome is wanted
 	lastUsed atomic.Int64 // tick, for idleness
 
 	mu       sync.Mutex
@@ -43,17 +43,18 @@ type run struct {
 	queries  []model.Query
 	evicted  bool
 	cause    string
-	inline   *ask // whose body runs on the goroutine of its coroutine
+	inline   *ask // the step whose body runs on the goroutine of its coroutine
 	done     []model.Command
 	authors  []*ask
 	flushing bool
 	told     []model.Reason // the waits that were last reported
-	// a turn said that a body may run because somebody had the baton: who lays it down says more
+	// A turn said that a body may run, because a coroutine had the baton. When it lays the baton
+	// down, it reports again.
 	vague    bool
 	released bool  // the engine was asked to take it back
 	retell   bool  // a step was let through since the waits were reported
 	stuck    int64 // the resume that was reported as stuck
-	since    int64 // tick at which the inline body began and 1; 0 when that was told
+	since    int64 // tick when the inline body began, plus 1; 0 when that was reported
 }
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
@@ -88,8 +89,8 @@ func (r *run) begin() {
 
 // ---- the mailbox
 
-// deliver puts events into the mailbox. When nobody holds the baton, the caller takes it and feeds
-// them itself, up to the point where code has to run.
+// deliver puts events into the mailbox. If no goroutine holds the baton, the caller takes it and
+// feeds the events itself, up to the point where code must run.
 func (r *run) deliver(events []model.Event) {
 	r.mu.Lock()
 	if r.evicted {
@@ -108,9 +109,9 @@ func (r *run) deliver(events []model.Event) {
 	r.wakeLocked()
 }
 
-// retry notes that the back-off of a step is over. A run that was released keeps it for the case
-// that it stays: if it does not, the engine hands it out anew, and an attempt that began here would
-// be made twice.
+// retry notes that the back-off of a step is over. A released run keeps the note in case it stays.
+// If it does not stay, the engine hands the step out again, and an attempt that began here would be
+// made twice.
 func (r *run) retry(id string) {
 	r.mu.Lock()
 	r.retries = append(r.retries, id)
@@ -121,14 +122,14 @@ func (r *run) retry(id string) {
 	r.wakeLocked()
 }
 
-// evict has the run unloaded as soon as its code parks.
+// evict unloads the run as soon as its code parks.
 func (r *run) evict(cause string) {
 	r.mu.Lock()
 	r.evicted, r.cause = true, cause
 	r.wakeLocked()
 }
 
-// wakeLocked takes the baton if it lies about, and uses it. It unlocks.
+// wakeLocked takes the baton if it is free, and uses it. It unlocks.
 func (r *run) wakeLocked() {
 	r.mail.Store(true)
 	r.lastUsed.Store(r.w.tick.Load())
@@ -141,7 +142,7 @@ func (r *run) wakeLocked() {
 	r.m.turnOver(nil, true)
 }
 
-// collect takes events out of the mailbox. It reports false when the run is to be unloaded.
+// collect takes events out of the mailbox. It reports false when the run must be unloaded.
 func (r *run) collect() bool {
 	if !r.mail.Load() {
 		return true
@@ -215,15 +216,15 @@ func (r *run) giveBackLocked() {
 	r.releaseLocked()
 }
 
-// releaseLocked asks the engine to take the run back; nobody holds the baton. It unlocks. A run
-// that is not idle is given back as it is.
+// releaseLocked asks the engine to take the run back. No goroutine holds the baton. It unlocks. A
+// run that is not idle is given back as it is.
 func (r *run) releaseLocked() {
 	r.released = true
 	seen := int64(r.m.fed)
 	var waits []model.Reason
 	if r.m.idle() {
-		waits = r.m.waits()
-	} // else it could go on, but not here
+		waits = r.m.currentWaits()
+	} // otherwise it could continue, but not here
 	r.mu.Unlock()
 	r.w.session.Load().s.Release(r.start.Run, r.generation, seen, waits)
 }
@@ -237,7 +238,7 @@ func (r *run) remember(waits []model.Reason) {
 
 // ---- ending
 
-// retire passes the baton to a goroutine of its own that ends or replaces the machine.
+// retire passes the baton to a new goroutine that ends or replaces the machine.
 func (r *run) retire(end func()) {
 	r.w.goroutines.Go(end)
 }
@@ -274,7 +275,7 @@ func (r *run) restart() {
 }
 
 // block reports that the code does not fit, and ends the run here. The first time it replays once
-// more, to learn the source positions that are not kept otherwise.
+// more, to find source positions, which are not kept otherwise.
 func (r *run) block() {
 	m := r.m
 	if !m.examine && !m.live && m.doom.Code == model.WaitMismatch {
@@ -282,12 +283,12 @@ func (r *run) block() {
 		r.restart()
 		return
 	}
-	r.found(true, m.doom.String())
+	r.reportMistake(true, m.doom.String())
 	r.cancelBodies(m, "the execution is blocked")
 	m.unload()
 	t := model.Turn{Run: r.start.Run, Generation: r.generation, Seen: int64(min(m.fed, len(r.events))), Blocked: m.doom}
 	if err := r.w.report(t); err != nil {
-		r.lost(err)
+		r.logRefused(err)
 	}
 	r.forget()
 }
@@ -300,8 +301,8 @@ func (r *run) forget() {
 	r.w.forget(r)
 }
 
-// lost notes that a report found nobody to take it.
-func (r *run) lost(err error) {
+// logRefused logs that the engine has refused a report.
+func (r *run) logRefused(err error) {
 	if !errors.Is(err, context.Canceled) {
 		r.w.cfg.Logger.Debug("report refused", "run_id", r.start.Run.String(), "error", err)
 	}

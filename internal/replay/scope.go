@@ -7,8 +7,8 @@ import (
 )
 
 // Scope is a part of an execution whose waits end together: by a deadline, by the cancel request of
-// the execution, or because the future of its coroutine was cancelled. What is parked or pending
-// under a scope is linked to it, and only while it is, so that scopes which nobody waits under cost
+// the execution, or because the future of its coroutine was cancelled. Parked coroutines and
+// pending futures are linked to their scope only while they wait, so that scopes without waits cost
 // nothing.
 type Scope struct {
 	m      *machine
@@ -17,8 +17,8 @@ type Scope struct {
 
 	deadline model.Time
 	guessed  bool   // the code had run ahead of the history when the deadline was computed
-	path     string // of the coroutine that made it
-	n        int    // how many it had made before
+	path     string // path of the coroutine that made it
+	n        int    // how many scopes that coroutine had made before
 	timer    *ask   // asked for when something first waits under it
 	armed    bool   // the engine was asked for the timer
 	dirty    bool   // armed may have to change
@@ -26,15 +26,15 @@ type Scope struct {
 	count   int // parked coroutines and pending futures under it, at any depth
 	parked  list[*Coroutine]
 	pending list[*Future]
-	kids    list[*Scope] // those under which something waits
+	kids    list[*Scope] // scopes under which something waits
 	link    node[*Scope]
 
-	section *section // whose code waits under it; nil outside of locks
+	section *section // the section whose code waits under it; nil outside of locks
 
-	inbox *Inbox // to be told of its futures, if it is that of one
+	inbox *Inbox // receives the futures of the scope, if it belongs to an inbox
 }
 
-// ended is the error of the scope or of one around it; nil while waits are allowed.
+// ended returns the error of the scope or of one around it; nil while waits are allowed.
 func (s *Scope) ended() error {
 	for ; s != nil; s = s.parent {
 		if s.err != nil {
@@ -44,7 +44,7 @@ func (s *Scope) ended() error {
 	return nil
 }
 
-// limited reports whether a deadline stands over the scope.
+// limited reports whether the scope or one around it has a deadline.
 func (s *Scope) limited() bool {
 	for ; s != nil; s = s.parent {
 		if s.deadline != 0 {
@@ -64,7 +64,7 @@ func (s *Scope) reached(root *Scope) bool {
 	return false
 }
 
-// enter counts one more thing that waits under the scope.
+// enter counts one more waiter under the scope.
 func (s *Scope) enter() {
 	for ; s != nil; s = s.parent {
 		if s.count++; s.count > 1 {
@@ -79,7 +79,7 @@ func (s *Scope) enter() {
 	}
 }
 
-// leave undoes enter.
+// leave reverses enter.
 func (s *Scope) leave() {
 	for ; s != nil; s = s.parent {
 		if s.count--; s.count > 0 {
@@ -92,7 +92,7 @@ func (s *Scope) leave() {
 	}
 }
 
-// touch has the machine look at the timer of the scope at the end of the turn.
+// touch marks the scope, so that the machine looks at its timer at the end of the turn.
 func (s *Scope) touch() {
 	m := s.m
 	if s.timer == nil {
@@ -124,12 +124,12 @@ func (s *Scope) endWaits(err error) {
 	}
 	for n := s.kids.first; n != nil; n = s.kids.first {
 		n.value.endWaits(err)
-		n.remove() // nothing waits there any more; enter links it again
+		n.remove() // nothing waits there now; enter links it again
 	}
 }
 
-// syncTimers asks for the timers of scopes under which something waits now, and stops those that
-// nobody needs.
+// syncTimers asks for the timers of scopes under which something waits now, and stops timers that
+// are no longer needed.
 func (m *machine) syncTimers() {
 	if len(m.dirtyScopes) == 0 {
 		return
@@ -160,7 +160,8 @@ func (x Ctx) WithTimeout(d time.Duration) Ctx {
 	return Ctx{x.co, s}
 }
 
-// Detached survives cancellation of the execution and deadlines around it, for clean-up.
+// Detached returns a scope that survives cancellation of the execution and deadlines around it, for
+// clean-up.
 func (x Ctx) Detached() Ctx {
 	x.must("Detached")
 	return Ctx{x.co, x.newScope(nil)}
@@ -172,7 +173,7 @@ func (x Ctx) newScope(parent *Scope) *Scope {
 	return &Scope{m: c.m, parent: parent, path: c.path, n: c.scopes, section: x.scope.section}
 }
 
-// Err is ErrCanceled or ErrTimeout once the scope has ended.
+// Err returns ErrCanceled or ErrTimeout once the scope has ended.
 func (x Ctx) Err() error {
 	x.must("Err")
 	return x.scope.ended()

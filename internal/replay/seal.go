@@ -6,24 +6,24 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Seal gives what code sends to another execution the form in which it is stored. It may take its
-// time, because that may mean to store something elsewhere, so it is called only when the command
-// is about to be reported: on replay, hardly ever.
+// Seal gives a payload that code sends to another execution its stored form. It may take long,
+// because it may store data elsewhere. So it is called only when the command is about to be
+// reported: on replay, hardly ever.
 type Seal func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error)
 
-// Normalize is what a step or child of the recorded input would be identified by today: the input
-// is decoded into today's type and encoded again.
+// Normalize returns the bytes that would identify a step or child with the recorded input today: it
+// decodes the input into today's type and encodes it again.
 type Normalize func(host any, recorded model.Payload) ([]byte, error)
 
-// unsealed is a command of the turn whose payload has not got its stored form.
+// unsealed is a command of the turn whose payload does not have its stored form yet.
 type unsealed struct {
 	command int
 	seal    Seal
 }
 
 // seal gives the payloads of the turn their stored form. The caller holds the baton and may block.
-// It reports false when that is impossible: the run is blocked then, and what the turn holds is
-// asked for again when it goes on.
+// It reports false when that is impossible. Then the run is blocked; when it continues, it asks for
+// the commands of the turn again.
 func (m *machine) seal() bool {
 	for _, u := range m.unsealed {
 		c := &m.commands[u.command]

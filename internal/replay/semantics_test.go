@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// letGoNamed lets the blocked body of a step go.
+// letGoNamed lets the blocked body of a step continue.
 func (e *engine) letGoNamed(t *testing.T, name string) {
 	t.Helper()
 	i := slices.IndexFunc(e.bodies, func(b *body) bool { return b.name == name })
@@ -25,10 +25,10 @@ func (e *engine) letGoNamed(t *testing.T, name string) {
 	e.letGo(i)
 }
 
-// say puts values into a line.
+// say joins values into a line.
 func say(args ...any) string { return strings.TrimSuffix(fmt.Sprintln(args...), "\n") }
 
-// kinds is the history in short.
+// kinds returns the history in short form.
 func (e *engine) kinds() string {
 	var s []string
 	for i := range e.events {
@@ -88,6 +88,7 @@ func TestSelectTakesTheSmallestPosition(t *testing.T) {
 
 func TestRaceCancelsTheLosers(t *testing.T) {
 	canceled := make(chan error, 1)
+
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		slow := &replay.Step{Name: "slow", Body: func(ctx context.Context) (model.Payload, error) {
 			<-ctx.Done()
@@ -252,6 +253,7 @@ func TestSignalsGoToTheLongestWait(t *testing.T) {
 // TestNewsIsNotVisibleBeforeTheNextPark delivers a signal while the code runs.
 func TestNewsIsNotVisibleBeforeTheNextPark(t *testing.T) {
 	var running, goOn chan struct{}
+
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		if err := x.Sleep(time.Hour); err != nil {
 			return "", err
@@ -319,6 +321,7 @@ func TestNewsBetweenOutcomeAndTurn(t *testing.T) {
 
 func TestCancelRunsCompensationsInReverse(t *testing.T) {
 	var log []string
+
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		log = nil
 		defer func() { log = append(log, "plain") }()

@@ -11,16 +11,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A step that settles keeps its outcome outside of the history as well, in a place where only one
-// outcome of it can ever stand: the database in which it acts. Whoever wants to say that it failed,
-// or that it was given up, must have put that there first; otherwise a body that is thought dead
-// could still act, and nobody would know. So such a step is never withdrawn. It ends by an outcome
-// of its own, and the end of its scope only hurries it: its body is interrupted, no further attempt
-// is made, and the code waits until it is known what has become of it.
+// A step that settles also stores its outcome outside the history, in a place that can hold only
+// one outcome of it: the database in which it acts. Before the worker records that such a step
+// failed or was given up, it must store that there first. Otherwise a body that is thought dead
+// could still act, and the history would not show it. So such a step is never withdrawn. It ends
+// only by an outcome of its own. The end of its scope only hurries it: its body is interrupted, no
+// further attempt is made, and the code waits until its outcome is known.
 
 const (
-	// settleTimeout limits one try to settle a failure. Somebody who still holds the place is
-	// waited for no longer.
+	// settleTimeout limits one try to settle a failure, for example when another transaction still
+	// holds the row.
 	settleTimeout = 10 * time.Second
 	// outcomePending marks an attempt (Event.Ref) whose failure ends the step and could not be
 	// settled yet.
@@ -30,7 +30,7 @@ const (
 // settles reports whether the step ends only by an outcome of its own.
 func (a *ask) settles() bool { return a.kind == askStep && a.step.Settle != nil }
 
-// hurry has a step that settles end soon, because the code gave up on it.
+// hurry makes a step that settles end soon, because the code gave up on it.
 func (m *machine) hurry(a *ask, why error) {
 	r := m.r
 	r.mu.Lock()
@@ -47,7 +47,7 @@ func (m *machine) hurry(a *ask, why error) {
 	}
 }
 
-// hasten has a hurried step settled without waiting for its back-off.
+// hasten settles a hurried step without waiting for its back-off.
 func (m *machine) hasten(a *ask) {
 	a.due = 0
 	if m.live {
@@ -55,15 +55,15 @@ func (m *machine) hasten(a *ask) {
 	}
 }
 
-// hurriedBy is why the code gave up on a step; nil when it did not.
+// hurriedBy returns why the code gave up on a step; nil when it did not.
 func (r *run) hurriedBy(a *ask) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return a.hurried
 }
 
-// over is why there is nothing left of a step but to settle its end; nil when its body may run.
-func (a *ask) over() error {
+// overReason returns why only the end of a step is left to settle; nil when its body may run.
+func (a *ask) overReason() error {
 	if a.step.Settle == nil {
 		return nil
 	}
@@ -89,8 +89,8 @@ func (m *machine) attemptFailed(a *ask, e *model.Event) {
 	}
 }
 
-// withdrawnElsewhere ends a hurried step that a process without its code has withdrawn, since it
-// could not settle it. It reports false when the code has not given up on it.
+// withdrawnElsewhere ends a hurried step that another process has withdrawn: without the step's
+// code it could not settle it. It reports false when the code has not given up on the step.
 func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
 	if !a.settles() || m.r.hurriedBy(a) == nil {
 		return false
@@ -101,12 +101,12 @@ func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
 	return true
 }
 
-// conclude is the command that records how an attempt went. The failure that ends a step which
-// settles is settled first; what stands there already, by an attempt that was thought lost, is the
-// outcome.
+// conclude returns the command that records the result of an attempt. It first settles a failure
+// that ends a step which settles. If an attempt that was thought lost has stored an outcome before,
+// that is the outcome.
 func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	cmd := r.w.outcome(a, out, err)
-	if err == nil || a.step.Settle == nil || !r.wants(a) {
+	if err == nil || a.step.Settle == nil || !r.wantsOutcome(a) {
 		return cmd
 	}
 	f := cmd.Event.Failure
@@ -122,15 +122,15 @@ func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
 	return r.settle(a, cmd.Event, f)
 }
 
-// wants reports whether anybody hears the outcome of a body. An attempt that was interrupted
-// because the run moves on elsewhere has not failed.
-func (r *run) wants(a *ask) bool {
+// wantsOutcome reports whether the outcome of a body still counts. An attempt that was interrupted
+// because the run moves to another worker has not failed.
+func (r *run) wantsOutcome(a *ask) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !a.dropped && !r.evicted && !r.w.halted.Load()
 }
 
-// settle makes a failure final. While that is not possible, the step has neither failed nor
+// settle makes a failure final. As long as that is impossible, the step has neither failed nor
 // completed.
 func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 	ctx, cancel := context.WithTimeout(r.bodyContext(a), settleTimeout)
@@ -154,6 +154,7 @@ func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 	return model.Command{Kind: model.CommandRecord, Event: e}
 }
 
+// callSettle calls the Settle function of a step, and turns a panic into an error.
 func callSettle(ctx context.Context, a *ask, f *model.Failure) (out model.Payload, stands *model.Failure, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -163,22 +164,23 @@ func callSettle(ctx context.Context, a *ask, f *model.Failure) (out model.Payloa
 	return a.step.Settle(ctx, f)
 }
 
-// unlimited is the context without any scope, for the end of a step that was hurried.
+// unlimited returns the context without any scope, for the end of a step that was hurried.
 func (x Ctx) unlimited() Ctx { return Ctx{x.co, &Scope{m: x.co.m}} }
 
-// settled waits for the outcome of a step that was hurried and returns its error. If it says no
-// more than why the code gave up, that is returned, as by any other wait whose scope has ended.
-func (x Ctx) settled(f *Future) error {
+// awaitSettled waits for the outcome of a hurried step and returns its error. If the error only
+// repeats why the code gave up, settled returns that reason, as any other wait does whose scope has
+// ended.
+func (x Ctx) awaitSettled(f *Future) error {
 	x = x.unlimited()
 	for !f.done {
 		x.co.single[0] = f
-		_ = x.await(waitAny, 0, x.co.single[:]) // has no scope that could end
+		_ = x.await(waitAny, 0, x.co.single[:]) // it has no scope that could end
 	}
-	return f.ask.explained()
+	return f.ask.stepError()
 }
 
-// explained is the error of a step that is over.
-func (a *ask) explained() error {
+// stepError returns the error of a step that is over.
+func (a *ask) stepError() error {
 	var f *model.Failure
 	why := a.fut.m.r.hurriedBy(a)
 	if why != nil && errors.As(a.fut.err, &f) && f.Kind == a.fut.m.w.cfg.Failure(why).Kind {
@@ -187,8 +189,8 @@ func (a *ask) explained() error {
 	return a.fut.err
 }
 
-// settleAll hurries every pending step that settles, and waits for the outcomes: the run must not
-// end before it is known what it did.
+// settleAll hurries every pending step that settles, and waits for the outcomes. The run must not
+// end before it is known what these steps did.
 func (m *machine) settleAll() {
 	var pending []*ask
 	for _, a := range m.asks {
@@ -208,5 +210,6 @@ func (m *machine) settleAll() {
 		fs[i] = &a.fut
 	}
 
-	_ = Ctx{m.root, m.rootScope}.unlimited().await(waitDone, 0, fs) // has no scope that could end
+	// it has no scope that could end
+	_ = Ctx{m.root, m.rootScope}.unlimited().await(waitDone, 0, fs)
 }

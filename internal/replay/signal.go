@@ -6,11 +6,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// signalQueue holds the signals of one name that nobody has taken, or the receives that wait for
-// one; never both.
+// signalQueue holds the signals of one name that the code has not taken, or the receives that wait
+// for one; never both.
 type signalQueue struct {
 	received []int     // indexes of events
-	waiting  []*Future // somebody is parked on them, in the order in which they began to wait
+	waiting  []*Future // receives with a parked coroutine, in the order in which they began to wait
 	bound    []*Future // receives that have a signal which the code has not taken
 }
 
@@ -33,7 +33,7 @@ func (m *machine) signalQueue(name string) *signalQueue {
 }
 
 // receive gives a new signal to the receive that has waited longest, or keeps it. An inbox takes
-// all.
+// all signals.
 func (m *machine) receive(i int) {
 	if m.hidden(i) {
 		return
@@ -45,6 +45,7 @@ func (m *machine) receive(i int) {
 	m.offer(m.signalQueue(m.r.events[i].Name), i)
 }
 
+// offer gives a signal to the first waiting receive, or keeps it in the order of the history.
 func (m *machine) offer(q *signalQueue, i int) {
 	if len(q.waiting) == 0 {
 		at, _ := slices.BinarySearch(q.received, i)
@@ -56,7 +57,8 @@ func (m *machine) offer(q *signalQueue, i int) {
 	m.bindSignal(f, i)
 }
 
-// bindSignal resolves a receive by a signal. It is not taken before somebody looks at it.
+// bindSignal resolves a receive with a signal. The signal counts as taken only when the code looks
+// at it.
 func (m *machine) bindSignal(f *Future, i int) {
 	e := m.r.events[i]
 	f.received, f.out, f.at = i, e.Input, e.At
@@ -83,7 +85,7 @@ func (m *machine) returnSignal(f *Future) {
 	m.offer(m.signalQueue(f.name), f.received)
 }
 
-// take records that the code has a signal now.
+// take records that the code has taken a signal.
 func (m *machine) take(c *Coroutine, f *Future) {
 	e := m.r.events[f.received]
 	m.preventTake(c, e.Seq)
@@ -100,11 +102,11 @@ func (m *machine) take(c *Coroutine, f *Future) {
 	}
 }
 
-// Next is the pending receive of a signal: the same future until its value is got, so that a lost
-// Select loses no signal.
+// Next returns the pending receive of a signal. It is the same future until the code gets its
+// value, so that a Select that another future wins loses no signal.
 func (x Ctx) Next(name string) *Future {
 	if err := x.enter("Next"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	c := x.co
 	if f := c.next[name]; f != nil {
@@ -124,8 +126,8 @@ func (c *Coroutine) forgetNext(f *Future) {
 	}
 }
 
-// TryReceive takes a signal if one is there: one that a pending receive has got, or the oldest that
-// nobody waits for.
+// TryReceive takes a signal if there is one: the signal of a pending receive, or the oldest that no
+// receive waits for.
 func (x Ctx) TryReceive(name string) (model.Payload, bool) {
 	x.must("TryReceive")
 	c := x.co
@@ -137,14 +139,14 @@ func (x Ctx) TryReceive(name string) (model.Payload, bool) {
 	if !f.done || f.err != nil {
 		return model.Payload{}, false
 	}
-	_ = x.look(f) // has no error
+	_ = x.look(f) // it has no error
 	return f.out, true
 }
 
-// promise is a value that is settled once from anywhere.
+// promise is a value that is settled once, from anywhere.
 type promise struct {
-	settled int       // index of the event and 1; 0 while it is open
-	waiting []*Future // somebody is parked on them
+	settled int       // index of the event plus 1; 0 while it is open
+	waiting []*Future // futures with a parked coroutine
 }
 
 func (m *machine) promise(name string) *promise {
@@ -159,8 +161,8 @@ func (m *machine) promise(name string) *promise {
 	return p
 }
 
-// settled notes the value of a promise; the first one wins.
-func (m *machine) settled(i int) {
+// settlePromise notes the value of a promise; the first one wins.
+func (m *machine) settlePromise(i int) {
 	p := m.promise(m.r.events[i].Name)
 	if p.settled > 0 {
 		return
@@ -173,6 +175,7 @@ func (m *machine) settled(i int) {
 	}
 }
 
+// fulfil resolves the future of a promise with its value.
 func (m *machine) fulfil(f *Future, p *promise) {
 	e := m.r.events[p.settled-1]
 	f.out, f.at = e.Output, e.At
@@ -182,17 +185,17 @@ func (m *machine) fulfil(f *Future, p *promise) {
 	m.resolve(f, e.Seq)
 }
 
-// Promise is the value of a promise as future.
+// Promise returns the value of a promise as a future.
 func (x Ctx) Promise(name string) *Future {
 	if err := x.enter("Promise"); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	return &Future{m: x.co.m, kind: futurePromise, name: name}
 }
 
-// ---- futures that are resolved only when somebody waits for them
+// ---- futures that are resolved only when a coroutine waits for them
 
-// source is what a receive or the future of a promise could be resolved by now.
+// source returns the event that could resolve a receive or the future of a promise now.
 func (f *Future) source() (i int, ok bool) {
 	switch f.kind {
 	case futureSignal:
@@ -208,7 +211,7 @@ func (f *Future) source() (i int, ok bool) {
 	return 0, false
 }
 
-// claim resolves the future if its source has something.
+// claim resolves the future if there is such an event.
 func (f *Future) claim() {
 	if f.done {
 		return
@@ -223,7 +226,7 @@ func (f *Future) claim() {
 	}
 }
 
-// queue lets the future wait for its source; unqueue takes it out again.
+// queue lets the future wait for such an event.
 func (m *machine) queue(f *Future) {
 	switch f.kind {
 	case futureSignal:
@@ -236,6 +239,7 @@ func (m *machine) queue(f *Future) {
 	}
 }
 
+// unqueue reverses queue.
 func (m *machine) unqueue(f *Future) {
 	var waiting *[]*Future
 	switch f.kind {

@@ -6,24 +6,25 @@ import "github.com/perdure/perdure/internal/model"
 // refuses it as the name of a change.
 const suggestion = "perdure/continue-as-new"
 
-// HistoryLength is how many events the history has up to where the code is, with the start.
+// HistoryLength returns how many events the history has up to the position of the code, including
+// the start.
 func (x Ctx) HistoryLength() int64 {
 	x.must("HistoryLength")
 	x.co.settle()
 	return x.co.m.length()
 }
 
-// HistoryBytes is roughly how many bytes the history takes up to where the code is, as the engine
-// counts them.
+// HistoryBytes estimates how many bytes the history has up to the position of the code, as the
+// engine counts them.
 func (x Ctx) HistoryBytes() int {
 	x.must("HistoryBytes")
 	x.co.settle()
 	return x.co.m.weight()
 }
 
-// ShouldContinue reports whether the history has come half the way to a limit. Limits may be
-// changed while the run goes on, so what the code has been told is recorded: since which length of
-// the history it is true. Where it was not told so before, it is not now.
+// ShouldContinue reports whether the history has come half the way to a limit. Limits may change
+// while the run is open, so the answer is recorded: the length of the history from which on it is
+// true. A replay gives the same answer at each position.
 func (x Ctx) ShouldContinue() bool {
 	x.must("ShouldContinueAsNew")
 	x.co.settle()
@@ -34,8 +35,8 @@ func (x Ctx) ShouldContinue() bool {
 	return m.suggested > 0 && m.suggested <= m.length()
 }
 
-// suggest is the length of the history since which the run should continue as new; 0 when it need
-// not.
+// suggest returns the length of the history from which on the run should continue as new; 0 when it
+// need not.
 func (m *machine) suggest() int64 {
 	past := false
 	for i, e := range m.r.events {
@@ -59,11 +60,12 @@ func (m *machine) suggest() int64 {
 	return m.length()
 }
 
-// length is how many events the history has up to where the code is, with the start.
+// length returns how many events the history has up to the position of the code, including the
+// start.
 func (m *machine) length() int64 { return int64(m.fed) + 1 }
 
-// weight is roughly how many bytes the history takes up to where the code is. It counts what was
-// fed since it was last asked.
+// weight estimates how many bytes the history has up to the position of the code. It adds what was
+// fed since the last call.
 func (m *machine) weight() int {
 	if m.weighed == 0 {
 		m.bytes = m.r.start.Input.Size()

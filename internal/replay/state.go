@@ -5,18 +5,18 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Bounds of the state of a run. It travels with every continue-as-new, so it is meant for what
-// people want to see, not for data.
+// Bounds of the state of a run. State travels with every continue-as-new, so it is meant for what
+// operators want to see, not for data.
 const (
 	maxStates     = 256
 	maxStateBytes = 1 << 20
 )
 
-// carriedState reports whether the event is state that the run before left: nothing in this run
+// carriedState reports whether the event is state that the run before left. No code of this run
 // asked for it.
 func carriedState(e *model.Event) bool { return e.Kind == model.EventStateSet && e.ID == "" }
 
-// carryStates has the code find the state of the run before from its first line.
+// carryStates gives the code the state of the run before, from its first line.
 func (m *machine) carryStates() {
 	for i := range m.r.start.Carried {
 		if e := &m.r.start.Carried[i]; carriedState(e) {
@@ -36,8 +36,8 @@ func (m *machine) setState(name string, p model.Payload) {
 	m.states[name] = p
 }
 
-// SetState sets state of the run, which anybody can read once it is committed; an empty payload
-// removes it. seal gives it the form in which it is stored; it may be nil.
+// SetState sets state of the run, which any client can read once it is committed. An empty payload
+// removes it. seal gives it its stored form; it may be nil.
 func (x Ctx) SetState(name string, p model.Payload, seal Seal) error {
 	if err := x.enter("Set", name); err != nil {
 		return err
@@ -62,6 +62,7 @@ func (x Ctx) SetState(name string, p model.Payload, seal Seal) error {
 	return nil
 }
 
+// roomForState returns an error if the state would exceed a bound.
 func (m *machine) roomForState(name string, p model.Payload) error {
 	bytes, n := len(name)+p.Size(), 1
 	for other, q := range m.states {
@@ -79,7 +80,7 @@ func (m *machine) roomForState(name string, p model.Payload) error {
 	return nil
 }
 
-// State is the value that the code set last.
+// State returns the value that the code set last.
 func (x Ctx) State(name string) (model.Payload, bool) {
 	x.must("Get")
 	p, ok := x.co.m.states[name]

@@ -11,46 +11,46 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Step is one call of an activity or of a function with side effects. It must not be changed after
-// it was asked for.
+// Step is one call of an activity or of a function with side effects. It must not change after the
+// code has asked for it.
 type Step struct {
 	Name string
-	// Key identifies the step explicitly when Keyed; otherwise it is identified by its input, if
-	// HasInput, and its occurrence.
+	// Key identifies the step if Keyed is set. Otherwise its input, if HasInput is set, and its
+	// occurrence identify it.
 	Key      string
 	Keyed    bool
 	Input    model.Payload
 	HasInput bool
-	// Identity is what a step is identified by instead of the bytes of its input, when not nil.
+	// Identity identifies the step instead of the bytes of its input, unless it is nil.
 	Identity []byte
-	// Stored is the form in which the input is recorded, once the body has set it; the input itself
-	// when nil.
+	// Stored is the recorded form of the input, once the body has set it; the input itself when
+	// nil.
 	Stored *atomic.Pointer[model.Payload]
-	// Normalize is what the step of a recorded input would be identified by today; nil when inputs
+	// Normalize returns what would identify a step with a recorded input today; nil when inputs
 	// cannot change their encoding.
 	Normalize Normalize
 	Policy    Policy
-	// AttemptTimeout limits one attempt; 0 is no limit.
+	// AttemptTimeout limits one attempt; 0 for no limit.
 	AttemptTimeout time.Duration
-	// Caller is the program counter of user code (see Ctx.Caller); it is looked for when 0.
+	// Caller is the program counter of user code (see Ctx.Caller); 0 to look for it.
 	Caller uintptr
-	// Task has the step carried out by a queue instead of by Body, which is nil then. Its policy is
-	// the engine's. See task.go.
+	// Task lets a queue execute the step instead of Body, which is nil then. The engine applies its
+	// retry policy. See task.go.
 	Task *model.TaskSpec
-	// Seal gives the input of a task its stored form; nil when it has it.
+	// Seal gives the input of a task its stored form; nil when it has it already.
 	Seal Seal
-	// Pass names the limits and the breaker that an attempt of Body has to pass; nil for none.
+	// Pass names the limits and the breaker that an attempt of Body must pass; nil for none.
 	Pass *model.TaskSpec
-	// Body does the work; nil when there is no code for it here. It may run in any goroutine.
+	// Body does the work; nil without code for it here. It may run on any goroutine.
 	Body func(context.Context) (model.Payload, error)
-	// Settle makes the failure that ends the step final in the place outside of the history that
-	// keeps its outcome, and returns what stands there: this failure, or the outcome of whoever
-	// came first. nil for steps whose outcome is kept by the history alone. See settle.go.
+	// Settle makes the failure that ends the step final in the place outside the history that
+	// stores its outcome. It returns the outcome that is stored there: this failure, or an earlier
+	// outcome. It is nil for steps whose outcome only the history stores. See settle.go.
 	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
 }
 
-// attemptGrace is how long a body may overstay its attempt timeout before the attempt is given up
-// and its result ignored.
+// attemptGrace is how long a body may exceed its attempt timeout before the attempt is given up and
+// its result ignored.
 const attemptGrace = time.Second
 
 // Step runs a step and waits for its outcome. The end of the scope withdraws it.
@@ -75,7 +75,9 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	c.inStep.Store(&a.name)
 	defer c.inStep.Store(nil)
 
-	if m.atLeisure() && !m.sent(a) && m.mayInline(x.scope, a) {
+	// If nothing else is going on, the coroutine runs the body itself, which saves two switches of
+	// goroutines.
+	if m.atLeisure() && !m.wasSent(a) && m.mayInline(x.scope, a) {
 		c.runInline(a)
 	} else {
 		m.schedule(a)
@@ -98,7 +100,7 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	}
 
 	if f.err != nil && a.settles() {
-		return f.out, a.explained()
+		return f.out, a.stepError()
 	}
 	return f.out, f.err
 }
@@ -106,10 +108,10 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 // StepFuture begins a step.
 func (x Ctx) StepFuture(s *Step) *Future {
 	if err := x.enter("of step", s.Name); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	if err := x.scope.ended(); err != nil {
-		return failed(err)
+		return failedFuture(err)
 	}
 	m := x.co.m
 	a := m.askStep(x, s)
@@ -120,33 +122,33 @@ func (x Ctx) StepFuture(s *Step) *Future {
 	return a.fut.bind(x.scope)
 }
 
-// schedule has the body of a step run once every coroutine is parked, unless its outcome is
-// recorded or on the way.
+// schedule runs the body of a step once every coroutine is parked, unless its outcome is recorded
+// or on its way.
 func (m *machine) schedule(a *ask) {
 	switch {
-	case a.task != nil: // it was asked for
+	case a.task != nil: // the engine was asked for it
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, a)
-	case m.sent(a):
+	case m.wasSent(a):
 		a.state = stepRunning
 	default:
 		m.toStart = append(m.toStart, a)
 	}
 }
 
-// askStep asks for a step; what is recorded early is served at once.
+// askStep asks for a step. Events that were recorded early answer it at once.
 func (m *machine) askStep(x Ctx, s *Step) *ask {
 	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed, caller: s.Caller}
 	if s.Identity != nil {
 		id.input = s.Identity
 	}
 	a := m.newAsk(x.co.path, &id)
-	a.step, a.section = s, x.held()
+	a.step, a.section = s, x.heldSection()
 	a.fut.kind = futureStep
 	if id.hashed {
 		m.learn(askStep, s.Name, s.Normalize)
 	}
-	a.task, a.seal = a.section.fenced(s.Task), s.Seal
+	a.task, a.seal = a.section.withFences(s.Task), s.Seal
 	m.serveEarly(a)
 	if s.Task != nil && !a.fut.done {
 		m.askTask(a)
@@ -155,18 +157,18 @@ func (m *machine) askStep(x Ctx, s *Step) *ask {
 	return a
 }
 
-// warnLoop tells, once per place, that a step without input and key is repeated: its outcomes are
-// told apart by their order alone, so another order of the loop would swap them silently.
+// warnLoop warns, once per place, that a step without input and key is repeated. Only their
+// order distinguishes its outcomes, so another order of the loop would swap them silently.
 func (w *Worker) warnLoop(a *ask) {
 	if _, told := w.loops.LoadOrStore(a.position, true); !told {
-		a.fut.m.r.found(false, "step "+a.name+" is repeated without a key"+at(a.position)+
-			": its outcomes are told apart by their order alone; give each a perdure.StepKey")
+		a.fut.m.r.reportMistake(false, "step "+a.name+" is repeated without a key"+at(a.position)+
+			": only their order distinguishes its outcomes; give each a perdure.StepKey")
 		w.cfg.Logger.Warn("step in a loop has no key: give it one, such as StepKey", "step", a.name, "position", a.position)
 	}
 }
 
-// atLeisure reports whether nothing is going on but the coroutine that asks: the end of the history
-// is reached, what the code has seen is committed, and there is no news.
+// atLeisure reports whether nothing is going on except the coroutine that asks: the end of the
+// history is reached, what the code has seen is committed, and there is no news.
 func (m *machine) atLeisure() bool {
 	return !m.unproven() && m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
 }
@@ -177,7 +179,7 @@ func (m *machine) mayInline(s *Scope, a *ask) bool {
 		!m.w.draining.Load() && m.w.slots.try()
 }
 
-// startSteps starts the bodies that are due. It reports false when there are none.
+// startSteps starts the bodies that are due. It reports false when no body is due.
 func (m *machine) startSteps() bool {
 	for _, id := range m.r.takeRetries() {
 		if a := m.find(id); a != nil && a.state == stepBackoff && a.task == nil {
@@ -202,6 +204,7 @@ func (m *machine) startSteps() bool {
 	})
 
 	m.toStart = nil
+	// A single step may run on the goroutine of the coroutine that waits for it.
 	if len(due) == 1 {
 		a := due[0]
 		if c := a.caller; c != nil && c.wait.active && m.mayInline(c.under, a) {
@@ -212,7 +215,7 @@ func (m *machine) startSteps() bool {
 	}
 
 	for _, a := range due {
-		if a.state != stepRunning { // told twice, it runs once
+		if a.state != stepRunning { // an ask that is listed twice runs once
 			a.state = stepRunning
 			m.r.launch(m, a)
 		}
@@ -222,11 +225,13 @@ func (m *machine) startSteps() bool {
 }
 
 // runInline runs the body of a step on the goroutine of the only coroutine. If there is still no
-// news afterwards, the code goes on with the outcome before it is committed; otherwise the outcome
-// is reported, and the coroutine parks until it comes back.
+// news afterwards, the code continues with the outcome before it is committed. Otherwise the
+// outcome is reported, and the coroutine parks until it comes back.
 func (c *Coroutine) runInline(a *ask) {
 	m, r := c.m, c.m.r
 	c.inline = a
+
+	// Report what must not wait for the end of the body.
 	if m.urgent() {
 		if !m.seal() {
 			m.w.freeSlot()
@@ -251,6 +256,7 @@ func (c *Coroutine) runInline(a *ask) {
 		return
 	}
 
+	// Run ahead: take the whole turn for granted.
 	m.aheadN = len(m.commands)
 	m.aheadBuf = append(m.aheadBuf[:0], m.authors...)
 	m.ahead = m.aheadBuf
@@ -272,7 +278,7 @@ func (m *machine) urgent() bool {
 	return false
 }
 
-// wither waits for the goroutine to be ended, after the baton was lost.
+// wither waits until the goroutine is ended, after the baton was lost.
 func (c *Coroutine) wither() {
 	for {
 		if <-c.signal == wakeExit {
@@ -281,9 +287,9 @@ func (c *Coroutine) wither() {
 	}
 }
 
-// exitedInStep saves what can be saved after a body called runtime.Goexit on the goroutine of its
-// coroutine: the attempt has failed, and the code is replayed from its beginning.
-func (m *machine) exitedInStep(c *Coroutine) {
+// recoverExit recovers after a body called runtime.Goexit on the goroutine of its coroutine: the
+// attempt has failed, and the code is replayed from its beginning.
+func (m *machine) recoverExit(c *Coroutine) {
 	a := c.inline
 	c.inline = nil
 	m.r.endInline(a)
@@ -292,8 +298,8 @@ func (m *machine) exitedInStep(c *Coroutine) {
 	m.ahead = append(m.ahead, m.authors...)
 
 	for _, a := range m.asks {
-		// reported before the body began, and not recorded yet: the next machine must not ask for
-		// it again
+		// It was reported before the body began, and is not recorded yet. The next machine must not
+		// ask for it again.
 		if a.expect.Load() > 0 {
 			m.ahead = append(m.ahead, a)
 		}
@@ -315,12 +321,12 @@ func (m *machine) exitedInStep(c *Coroutine) {
 func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error) {
 	if w.cfg.Meter != nil || w.cfg.Tracer != nil {
 		var ended func(error)
-		ctx, ended = w.observed(ctx, a)
-		defer func() { ended(err) }() // the last one: it hears of panics, too
+		ctx, ended = w.observe(ctx, a)
+		defer func() { ended(err) }() // deferred first, so it runs last and sees panics too
 	}
 
 	if c := w.cfg.Checks; c != nil {
-		defer func() { c.ran(a, out, err) }()
+		defer func() { c.reportAttempt(a, out, err) }()
 	}
 
 	defer func() {
@@ -334,23 +340,23 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 		}
 	}()
 
-	if err := a.over(); err != nil {
+	if err := a.overReason(); err != nil {
 		return model.Payload{}, err
 	}
-	return w.asked(a.step.Body(ctx))
+	return w.probeError(a.step.Body(ctx))
 }
 
-// asked has the error of user code say what it is while a panic of the code is still expected: a
-// nil of a type whose methods do not expect it panics as soon as somebody asks. Whoever asks later
-// would end the process, and the next one, which replays the run.
-func (w *Worker) asked(out model.Payload, err error) (model.Payload, error) {
+// probeError asks the error of user code for its text while a panic is still caught. A nil pointer
+// of a type whose methods do not expect it panics when it is asked. Later, such a panic would end
+// the process, and then the next process that replays the run.
+func (w *Worker) probeError(out model.Payload, err error) (model.Payload, error) {
 	if err != nil {
 		_ = w.cfg.Failure(err)
 	}
 	return out, err
 }
 
-// stored is the input as it is recorded: nothing when the body did not come so far.
+// stored returns the input in its recorded form; empty when the body did not come that far.
 func (s *Step) stored() model.Payload {
 	if s.Stored == nil {
 		return s.Input
@@ -361,7 +367,7 @@ func (s *Step) stored() model.Payload {
 	return model.Payload{}
 }
 
-// outcome is the command that records how an attempt went.
+// outcome returns the command that records the result of an attempt.
 func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 	n := a.attempt + 1
 	e := model.Event{ID: a.id, Name: a.name, Attempt: n, Input: a.step.stored(), Position: a.position}
@@ -373,7 +379,7 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 	e.Failure = w.cfg.Failure(err)
 	policy := a.step.Policy
 	if policy.If != nil {
-		policy.If = guarded(policy.If, e.Failure)
+		policy.If = guard(policy.If, e.Failure)
 	}
 	delay, again := policy.again(err, n)
 	if !again {
@@ -383,7 +389,7 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 
 	e.Kind = model.EventAttemptFailed
 	if n > 1 {
-		e.Input = model.Payload{} // the first one has it
+		e.Input = model.Payload{} // the first attempt has it
 	}
 	return model.Command{Kind: model.CommandRetry, Event: e, Delay: delay}
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// beside keeps a second coroutine alive, so that steps run on goroutines of their own.
+// beside keeps a second coroutine alive, so that steps run on their own goroutines.
 func beside(x replay.Ctx) {
 	x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
 }
 
-// bothWays runs a test with the body on the goroutine of the coroutine, and with the body
-// elsewhere.
+// bothWays runs a test with the body on the goroutine of the coroutine, and with the body on
+// another one.
 func bothWays(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), test func(t *testing.T, e *engine)) {
 	t.Helper()
 	for _, parallel := range []bool{false, true} {
@@ -89,14 +89,15 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// TestRetryToldTwice runs a step once, although the engine has said twice that its time has come.
+// TestRetryToldTwice runs a step once, although the engine has said twice that its back-off is
+// over.
 func TestRetryToldTwice(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		f := x.StepFuture(e.stepOf("a", failing(1, false)))
 		if err := x.Get(x.Next("go")); err != nil {
 			return "", err
 		}
-		<-e.hold // somebody holds the baton
+		<-e.hold // a coroutine holds the baton
 		return "done", x.Get(f)
 	}, func(e *engine) {
 		e.settle()
@@ -156,14 +157,14 @@ func TestPanics(t *testing.T) {
 	})
 }
 
-// nobodysError is an error that is there although nothing is.
+// nobodysError is an error that panics, because its inner error is nil.
 type nobodysError struct{ inner error }
 
 func (e *nobodysError) Error() string { return e.inner.Error() }
 func (e *nobodysError) Unwrap() error { return e.inner }
 
-// An error that panics when it is asked what it says is a panic of the code that returned it, and
-// harms nobody else.
+// An error that panics when it is asked for its text counts as a panic of the code that returned
+// it, and does no other harm.
 func TestErrorsThatPanic(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		_, err := x.Step(&replay.Step{Name: "p", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
@@ -202,7 +203,7 @@ func TestPanicOfACoroutine(t *testing.T) {
 	}
 }
 
-// TestGoexitIsContained has user code end its goroutine, as t.FailNow does in a mock.
+// TestGoexitIsContained lets user code end its goroutine, as t.FailNow does in a mock.
 func TestGoexitIsContained(t *testing.T) {
 	t.Run("step", func(t *testing.T) {
 		runs := 0
@@ -303,7 +304,8 @@ func TestGoexitIsContained(t *testing.T) {
 }
 
 func TestAttemptTimeout(t *testing.T) {
-	// Each is what the body returns when its time is up. With nil, the body ignores the timeout.
+	// Each of these is returned by the body when its time is up. With nil, the body ignores the
+	// timeout.
 	for _, returned := range []error{
 		context.DeadlineExceeded, context.Canceled, errors.New("driver: bad connection"),
 		&model.Failure{Kind: "mine", Message: "of a call"}, nil,
@@ -381,7 +383,7 @@ func TestMissingCode(t *testing.T) {
 	})
 }
 
-// TestCancelRequestInterruptsTheBody cancels the context of a step that runs.
+// TestCancelRequestInterruptsTheBody cancels the context of a running step.
 func TestCancelRequestInterruptsTheBody(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		_, err := x.Step(&replay.Step{Name: "a", Body: func(ctx context.Context) (model.Payload, error) {
@@ -429,7 +431,7 @@ func TestGuards(t *testing.T) {
 	})
 }
 
-// TestLoopWithoutKey warns once of steps that only their order tells apart.
+// TestLoopWithoutKey expects one warning about steps that only their order distinguishes.
 func TestLoopWithoutKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -473,8 +475,8 @@ func TestForeignFuture(t *testing.T) {
 	})
 }
 
-// TestTurnsTellWhatRuns has every turn say whether a body runs, also one that nobody waits for: the
-// owner does not take the run away then.
+// TestTurnsTellWhatRuns checks that every turn says whether a body runs, even if no coroutine waits
+// for it. Then the owner does not take the run away.
 func TestTurnsTellWhatRuns(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		f, g := x.StepFuture(e.stepOf("a")), x.StepFuture(e.stepOf("b"))

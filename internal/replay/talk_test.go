@@ -18,7 +18,7 @@ func (e *engine) update(name, value string) {
 	e.inject(model.Event{Kind: model.EventUpdateReceived, Name: name, Input: payload(value), RequestID: value})
 }
 
-// replies are the answers to updates in the history, in order.
+// replies returns the answers to updates in the history, in order.
 func (e *engine) replies() string {
 	var s []string
 	for _, ev := range e.events {
@@ -40,7 +40,7 @@ func (e *engine) wantReplies(t *testing.T, want string) {
 	}
 }
 
-// replays crashes, and demands that whoever takes over asks for nothing and goes on from there.
+// replays crashes, and checks that the next worker asks for nothing and continues from there.
 func (e *engine) replays(t *testing.T) {
 	t.Helper()
 	before := len(e.events)
@@ -56,8 +56,8 @@ func echo(x replay.Ctx, in model.Payload) (model.Payload, error) {
 	return payload("got " + string(in.Data)), nil
 }
 
-// Updates that come before their handler wait for it, and are served in the order in which they
-// came.
+// Updates that arrive before their handler wait for it, and are served in the order in which they
+// arrived.
 func TestUpdatesWaitForTheirHandler(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		if _, err := receive(x, "go"); err != nil {
@@ -90,7 +90,8 @@ func TestUpdatesWaitForTheirHandler(t *testing.T) {
 	})
 }
 
-// A validator refuses, a handler fails or panics: the error is the answer, and the run goes on.
+// A validator refuses, or a handler fails or panics: the error is the answer, and the run
+// continues.
 func TestUpdatesThatFail(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		x.HandleUpdate("u", replay.UpdateHandler{
@@ -136,7 +137,7 @@ func TestUpdatesThatFail(t *testing.T) {
 }
 
 // Handlers sleep and run steps side by side, each in a coroutine of its own that is named after the
-// update; a crash between repeats nothing.
+// update. A crash in between repeats nothing.
 func TestHandlersSleepAndRunSteps(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		sum := 0
@@ -187,8 +188,8 @@ func TestHandlersSleepAndRunSteps(t *testing.T) {
 	})
 }
 
-// What has begun and is not answered when the run ends or continues is told to the engine; what
-// waits for its handler is not.
+// The engine learns which updates have begun and are not answered when the run ends or continues.
+// Updates that wait for a handler are not among them.
 func TestUpdatesAtTheEnd(t *testing.T) {
 	for _, cleanup := range []bool{false, true} {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
@@ -196,7 +197,7 @@ func TestUpdatesAtTheEnd(t *testing.T) {
 				_, err := receive(y, "never")
 				return in, err
 			}})
-			if cleanup { // waits for nobody: the handlers are gone
+			if cleanup { // does not wait: the handlers are gone
 				x.Cleanup(false, func(y replay.Ctx) error { return y.WaitUpdates() })
 			}
 			if _, err := receive(x, "end"); err != nil {
@@ -255,7 +256,7 @@ func TestCarriedUpdatesAndState(t *testing.T) {
 	})
 }
 
-// State is bounded, and what exceeds the bounds is refused and leaves no trace.
+// State is bounded. What exceeds a bound is refused and leaves no trace.
 func TestStateLimits(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		for i := range 256 {
@@ -282,8 +283,8 @@ func TestStateLimits(t *testing.T) {
 	})
 }
 
-// Interrupts run beside the code that is cancelled, are not cancelled themselves, and the run does
-// not end before they have.
+// Interrupts run beside the code that is cancelled and are not cancelled themselves. The run does
+// not end before they have ended.
 func TestInterrupts(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		var heard []string
@@ -340,7 +341,7 @@ func TestInterrupts(t *testing.T) {
 	})
 }
 
-// A cancel request that comes when the code has returned begins nothing any more.
+// A cancel request that arrives after the code has returned starts no interrupt.
 func TestLateCancelBeginsNoInterrupt(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		x.OnInterrupt(func(y replay.Ctx, _ string) error {
@@ -368,7 +369,8 @@ func (e *engine) query(id uint64, name, in string) {
 	synctest.Wait()
 }
 
-// A query is answered when everything that was delivered is seen and nothing is taken for granted.
+// A query is answered when the code has seen everything that was delivered and takes nothing for
+// granted.
 func TestQueries(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		var got []string
@@ -463,8 +465,8 @@ func TestQueries(t *testing.T) {
 	})
 }
 
-// A run that its worker wants to let go of, and has not been told whether it may, answers all the
-// same and reports nothing.
+// A run that its worker wants to release, without an answer yet, still answers queries and reports
+// nothing.
 func TestQueryOfReleasedRun(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		x.HandleQuery("q", func(in model.Payload) (model.Payload, error) { return in, nil })
@@ -487,8 +489,8 @@ func TestQueryOfReleasedRun(t *testing.T) {
 	})
 }
 
-// Thousands of queries beside running steps: each is answered once, none before what it tells is
-// recorded, and they stand in nobody's way.
+// Thousands of queries run beside steps. Each is answered once, none before the facts behind it are
+// recorded, and they do not delay the steps.
 func TestManyQueries(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		n := 0
@@ -546,7 +548,7 @@ func TestManyQueries(t *testing.T) {
 
 // ---- pins
 
-// A worker of a version pins a run once, over all that hold it.
+// Workers of one version pin a run once, however many of them hold it.
 func TestPinIsRecordedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e *engine

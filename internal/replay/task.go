@@ -2,29 +2,29 @@ package replay
 
 import "github.com/perdure/perdure/internal/model"
 
-// A step may be carried out by a queue instead of here: a task. The code asks the engine for it as
-// it asks for a child, in the turn in which it parks; whatever happens to the task then is the
-// engine's to say, until an outcome comes that is recorded as that of any step. Attempts are told
-// too, because they are part of the history, and change nothing here.
+// A queue may execute a step instead of this worker: a task. The code asks the engine for it like
+// for a child, in the turn in which it parks. Then the engine decides about the task, until it
+// records an outcome like that of any step. Its attempts are events of the history too, but they
+// change nothing here.
 //
-// An outcome is an outcome: code finds it whether the step was carried out here or by a queue when
-// it was recorded. What has no outcome yet goes on as it began: a step of today's code that is
-// recorded as a task waits for that task, or else it would be done by both. A step that was tried
-// here and is a task today becomes one: what is tried here is over when its process is.
+// The code finds a recorded outcome whether a worker or a queue executed the step. A step without
+// an outcome continues as it began: if it is recorded as a task, it waits for that task, because
+// otherwise both would execute it. A step that was tried here and is a task in today's code becomes
+// a task: an attempt here ends with its process.
 
 // askTask asks the engine for a task, unless it is recorded.
 func (m *machine) askTask(a *ask) {
 	if a.recorded {
 		return
 	}
-	a.requested = m.live && !m.sent(a)
+	a.requested = m.live && !m.wasSent(a)
 	m.request(a, model.Command{Kind: model.CommandSchedule, Event: model.Event{
 		Kind: model.EventTaskScheduled, ID: a.id, Name: a.name, Input: a.step.Input, Task: a.task, Position: a.position,
 	}})
 }
 
-// confirmTask asks for a task that the history does not have. One that the code has given up on
-// meanwhile is never asked for.
+// confirmTask asks for a task that the history does not have. It does not ask for a task that the
+// code has given up on.
 func (m *machine) confirmTask(a *ask, pending *model.Command, sent bool) {
 	if a.recorded || sent || a.fut.done || a.withdrawn || pending == nil {
 		return
@@ -43,7 +43,7 @@ func (x Ctx) awaitTask(a *ask) (model.Payload, error) {
 	return a.fut.out, a.fut.err
 }
 
-// adoptTask has a step go on as the task that it is recorded as.
+// adoptTask lets a step continue as the task that it is recorded as.
 func (a *ask) adoptTask(spec *model.TaskSpec) {
 	if spec == nil {
 		// a damaged record is no reason to do it twice
@@ -52,9 +52,9 @@ func (a *ask) adoptTask(spec *model.TaskSpec) {
 	a.task = spec
 }
 
-// toldOfTask notes what the engine says about a task. None of it answers a command of ours. It
-// reports false for all other events.
-func (m *machine) toldOfTask(a *ask, e *model.Event) bool {
+// applyTaskEvent applies an event of a task. No command of ours led to it. It reports false for all
+// other events.
+func (m *machine) applyTaskEvent(a *ask, e *model.Event) bool {
 	if a.kind != askStep || a.task == nil && !ofTask(e.Kind) {
 		return false
 	}
@@ -72,12 +72,12 @@ func (m *machine) toldOfTask(a *ask, e *model.Event) bool {
 	return true
 }
 
-// ofTask reports whether events of the kind are about tasks and nothing else.
+// ofTask reports whether events of the kind are only about tasks.
 func ofTask(k model.EventKind) bool {
 	return k >= model.EventTaskScheduled && k <= model.EventTaskTimedOut
 }
 
-// title is what people call what was asked for.
+// title returns the name of what was asked for, in errors.
 func (a *ask) title() string {
 	if a.task != nil {
 		return "task"

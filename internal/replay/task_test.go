@@ -16,11 +16,11 @@ import (
 // queued is a task that the engine holds.
 type queued struct {
 	input   string
-	attempt int // the one that is claimed, or the last one
+	attempt int // the attempt that is claimed, or the last one
 	claimed bool
 }
 
-// task is a step for a queue.
+// task returns a step for a queue.
 func task(name string, opts ...func(*replay.Step)) *replay.Step {
 	s := &replay.Step{Name: name, Task: &model.TaskSpec{Kind: name, Queue: "gpu"}}
 	for _, o := range opts {
@@ -29,7 +29,7 @@ func task(name string, opts ...func(*replay.Step)) *replay.Step {
 	return s
 }
 
-// scheduled takes a task.
+// scheduled accepts a task.
 func (e *engine) scheduled(ev *model.Event) {
 	if slices.ContainsFunc(e.events, func(o model.Event) bool { return o.Kind == model.EventTaskScheduled && o.ID == ev.ID }) {
 		e.problem("task %s is scheduled twice", ev.ID)
@@ -41,7 +41,7 @@ func (e *engine) scheduled(ev *model.Event) {
 	e.append(*ev)
 }
 
-// fates are what may become of a task: first what ends it.
+// fates returns what may happen to a task; what ends it comes first.
 func (e *engine) fates(id string) []func() {
 	q := e.tasks[id]
 	tell := func(ev model.Event) {
@@ -90,7 +90,7 @@ func (e *engine) fates(id string) []func() {
 	return fates
 }
 
-// fate lets something become of a task, and everything that follows happen.
+// fate lets something happen to a task, with everything that follows.
 func (e *engine) fate(id string, n int) {
 	e.fates(id)[n]()
 	e.settle()
@@ -104,7 +104,7 @@ const (
 
 const renderTask = "/s6:render/h" // of an input, whose digest follows
 
-// taskID is the only task that is open.
+// taskID returns the only open task.
 func (e *engine) taskID(t *testing.T) string {
 	t.Helper()
 	for id := range e.tasks {
@@ -157,7 +157,7 @@ func TestTaskIsScheduledOnceAndItsOutcomeFound(t *testing.T) {
 	})
 }
 
-// TestFailedTaskIsAnErrorOfTheCode has a task fail, and one nobody begins in time.
+// TestFailedTaskIsAnErrorOfTheCode covers a task that fails, and one that no worker begins in time.
 func TestFailedTaskIsAnErrorOfTheCode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -193,7 +193,7 @@ func TestFailedTaskIsAnErrorOfTheCode(t *testing.T) {
 	}
 }
 
-// TestTaskIsWithdrawn ends the scope of a task, and cancels one before anybody has heard of it.
+// TestTaskIsWithdrawn ends the scope of a task, and cancels one before the engine has received it.
 func TestTaskIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -253,8 +253,8 @@ func TestTaskThatWasGivenUpDuringReplayIsNeverAskedFor(t *testing.T) {
 	})
 }
 
-// TestRunThatWaitsForTasksIsReleased leaves a run alone that waits for two tasks and nothing else:
-// it does not stay in memory.
+// TestRunThatWaitsForTasksIsReleased leaves a run alone that waits only for two tasks: it does not
+// stay in memory.
 func TestRunThatWaitsForTasksIsReleased(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestRunThatWaitsForTasksIsReleased(t *testing.T) {
 	})
 }
 
-// TestQueueAndInline changes where a step is carried out between two builds.
+// TestQueueAndInline changes between two builds where a step is executed.
 func TestQueueAndInline(t *testing.T) {
 	t.Parallel()
 	const id = "/s6:render"
@@ -347,7 +347,8 @@ func TestQueueAndInline(t *testing.T) {
 	}
 }
 
-// TestMismatchOfTasks has code that does not ask for a recorded task, or asks with another input.
+// TestMismatchOfTasks covers code that does not ask for a recorded task, or asks with another
+// input.
 func TestMismatchOfTasks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -400,7 +401,8 @@ func TestMismatchOfTasks(t *testing.T) {
 	}
 }
 
-// TestTaskIsSealedOnceAndFoundByItsPlainInput gives the input of a task its stored form, once.
+// TestTaskIsSealedOnceAndFoundByItsPlainInput checks that the input of a task gets its stored form
+// once.
 func TestTaskIsSealedOnceAndFoundByItsPlainInput(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -432,7 +434,7 @@ func TestTaskIsSealedOnceAndFoundByItsPlainInput(t *testing.T) {
 	})
 }
 
-// TestStepBesideATask has a step run here while a task is on its queue.
+// TestStepBesideATask runs a step here while a task is in its queue.
 func TestStepBesideATask(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

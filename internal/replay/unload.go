@@ -13,8 +13,8 @@ func (m *machine) unload() {
 	m.active.Store(nil)
 }
 
-// end ends the goroutine of one coroutine: deferred functions run, and durable calls in them end it
-// again. One that does not end in time is reported with its stack, and left behind.
+// end ends the goroutine of one coroutine. Deferred functions run, and durable calls in them end it
+// again. If it does not end in time, end logs its stack and leaves it behind.
 func (m *machine) end(c *Coroutine) {
 	if m.gone == nil {
 		m.gone = make(chan *Coroutine, 1)

@@ -16,8 +16,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestUnload ends goroutines at their parking calls: in reverse order, with their deferred
-// functions, and without running on.
+// TestUnload checks that goroutines end at their parking calls: in reverse order, with their
+// deferred functions, and without running on.
 func TestUnload(t *testing.T) {
 	var log []string
 	var mu sync.Mutex
@@ -67,7 +67,7 @@ func TestUnload(t *testing.T) {
 	})
 }
 
-// TestUnloadThatDoesNotEnd reports a deferred function that blocks, with its stack.
+// TestUnloadThatDoesNotEnd expects a log entry with the stack of a deferred function that blocks.
 func TestUnloadThatDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
@@ -113,14 +113,14 @@ func TestIdleRunsAreReleased(t *testing.T) {
 			t.Fatalf("released %v, waits %v", e.isReleased(), e.waits)
 		}
 		e.signal("go", "1")
-		e.deliver(1) // there was news, it stays
+		e.deliver(1) // there was news, so it stays
 		e.settle()
 		e.wantClosed(t, model.Completed, "woken")
 	})
 }
 
-// TestLongStepIsSaid tells what a run waits for once it takes long, although nothing is to be
-// recorded.
+// TestLongStepIsSaid expects a report of what a run waits for once that takes long, although
+// nothing is recorded.
 func TestLongStepIsSaid(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		return e.step(x, "long")
@@ -138,8 +138,8 @@ func TestLongStepIsSaid(t *testing.T) {
 	})
 }
 
-// TestBlockingCodeIsSaid reports workflow code that blocks outside of durable calls, with its
-// stack.
+// TestBlockingCodeIsSaid expects a report of workflow code that blocks outside of durable calls,
+// with its stack.
 func TestBlockingCodeIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		free := make(chan struct{})
@@ -184,6 +184,9 @@ func (s *many) Release(run model.RunID, gen uint64, _ int64, _ []model.Reason) {
 	s.w.Evict(run, gen, "released")
 }
 
+// Answer is part of the session.
+//
+//arch:parameters the signature of api.Session
 func (s *many) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
 
 func (s *many) Leave(context.Context) error { return nil }
@@ -224,7 +227,8 @@ func TestLeastRecentlyUsedRunsAreReleasedAboveTheLimit(t *testing.T) {
 	})
 }
 
-// TestCloseDrains gives parked runs back, lets a running body finish, and begins no new one.
+// TestCloseDrains checks that Close gives parked runs back, lets a running body finish, and begins
+// no new one.
 func TestCloseDrains(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		beside(x)
@@ -242,8 +246,9 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
-// TestLoadedRunsCostAGoroutineEach and nothing once they are gone is checked by goleak and by the
-// bubble of every other test; here a run is evicted at every moment of its life.
+// TestEvictAtEveryMoment evicts a run at every moment of its life. That loaded runs cost a
+// goroutine each, and nothing once they are gone, is checked by goleak and by the bubble of every
+// other test.
 func TestEvictAtEveryMoment(t *testing.T) {
 	for moment := range 40 {
 		synctest.Test(t, func(t *testing.T) {

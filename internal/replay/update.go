@@ -6,14 +6,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// UpdateHandler serves an update. Seal gives its answer the form in which it is stored; it may be
-// nil.
+// UpdateHandler serves an update. Seal gives its answer the stored form; it may be nil.
 type UpdateHandler struct {
 	Serve func(Ctx, model.Payload) (model.Payload, error)
 	Seal  Seal
 }
 
-// updateQueue is how the updates of one name are served, and those that wait for that to be known.
+// updateQueue is the handler for the updates of one name, and the updates that wait for a handler.
 type updateQueue struct {
 	handler *UpdateHandler
 	waiting []int // indexes of events
@@ -21,8 +20,9 @@ type updateQueue struct {
 
 // handling is an update that is being served.
 type handling struct {
-	seq int64
-	fut *Future
+	received *model.Event
+	handler  *UpdateHandler
+	fut      *Future
 }
 
 func (m *machine) updateQueue(name string) *updateQueue {
@@ -37,8 +37,8 @@ func (m *machine) updateQueue(name string) *updateQueue {
 	return q
 }
 
-// HandleUpdate has updates of the name served from now on, those that wait first, in the order in
-// which they came.
+// HandleUpdate registers the handler for updates of the name. It serves waiting updates first, in
+// the order in which they arrived.
 func (x Ctx) HandleUpdate(name string, h UpdateHandler) {
 	x.must("Handle")
 	m := x.co.m
@@ -51,7 +51,7 @@ func (x Ctx) HandleUpdate(name string, h UpdateHandler) {
 	}
 }
 
-// updateReceived serves an update, or keeps it until the code says how.
+// updateReceived serves an update, or keeps it until the code has a handler.
 func (m *machine) updateReceived(i int) {
 	q := m.updateQueue(m.r.events[i].Name)
 	if q.handler == nil {
@@ -61,29 +61,31 @@ func (m *machine) updateReceived(i int) {
 	m.serveUpdate(q, i)
 }
 
-// serveUpdate serves an update in a coroutine of its own, which is named after its position.
+// serveUpdate serves an update in a coroutine of its own, whose path is the position of the update.
 func (m *machine) serveUpdate(q *updateQueue, i int) {
-	e, h := m.r.events[i], q.handler
-	serving := &handling{seq: e.Seq}
+	e := m.r.events[i]
+	serving := &handling{received: e, handler: q.handler}
 	serving.fut = m.spawn("u"+itoa(int(e.Seq)), m.rootScope, func(x Ctx) (any, error) {
-		out, err := serve(x, h, e.Input)
-		m.replied(x.co, h, serving, e, out, err)
+		out, err := serve(x, serving.handler, e.Input)
+		m.recordReply(x.co, serving, out, err)
 		return nil, nil
 	})
 	m.handling = append(m.handling, serving)
 }
 
+// serve calls a handler and turns a panic into an error.
 func serve(x Ctx, h *UpdateHandler, in model.Payload) (out model.Payload, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
-	return x.co.m.w.asked(h.Serve(x, in))
+	return x.co.m.w.probeError(h.Serve(x, in))
 }
 
-// replied records the answer to an update.
-func (m *machine) replied(c *Coroutine, h *UpdateHandler, served *handling, received *model.Event, out model.Payload, err error) {
+// recordReply records the answer to an update.
+func (m *machine) recordReply(c *Coroutine, served *handling, out model.Payload, err error) {
+	received := served.received
 	for i := range m.handling {
 		if m.handling[i] == served {
 			m.handling = append(m.handling[:i:i], m.handling[i+1:]...)
@@ -102,14 +104,14 @@ func (m *machine) replied(c *Coroutine, h *UpdateHandler, served *handling, rece
 	if err != nil {
 		e.Output, e.Failure = model.Payload{}, m.w.cfg.Failure(err)
 	} else {
-		a.seal = h.Seal
+		a.seal = served.handler.Seal
 	}
 
 	m.request(a, model.Command{Kind: model.CommandAnswer, Event: e})
 }
 
-// WaitUpdates waits until every update that has begun is answered, those included that come
-// meanwhile.
+// WaitUpdates waits until every update that has begun is answered, including updates that arrive
+// during the wait.
 func (x Ctx) WaitUpdates() error {
 	for {
 		if err := x.enter("WaitUpdates"); err != nil {
@@ -130,12 +132,12 @@ func (x Ctx) WaitUpdates() error {
 	}
 }
 
-// cutOff gives up on the updates that are being served: their coroutines end. Those that have begun
-// are refused when the run ends.
+// cutOff gives up on the updates that are being served, because their coroutines end. Updates that
+// have begun are refused when the run ends.
 func (m *machine) cutOff() {
 	for _, h := range m.handling {
 		if h.fut.co.started {
-			m.begun = append(m.begun, h.seq)
+			m.begun = append(m.begun, h.received.Seq)
 		}
 	}
 	m.handling = nil
@@ -143,8 +145,8 @@ func (m *machine) cutOff() {
 
 // ---- interrupts
 
-// OnInterrupt has fn run when the execution is cancelled, in a coroutine that the cancel request
-// does not end. The run does not end before fn has.
+// OnInterrupt runs fn when the execution is cancelled, in a coroutine that the cancel request does
+// not end. The run does not end before fn returns.
 func (x Ctx) OnInterrupt(fn func(Ctx, string) error) {
 	x.must("OnInterrupt")
 	m := x.co.m
@@ -154,6 +156,7 @@ func (x Ctx) OnInterrupt(fn func(Ctx, string) error) {
 	}
 }
 
+// cancelRequested applies a cancel request, once: it starts the interrupts and ends the root scope.
 func (m *machine) cancelRequested(why *model.Failure) {
 	if m.canceled != nil {
 		return
@@ -168,16 +171,16 @@ func (m *machine) cancelRequested(why *model.Failure) {
 	m.rootScope.end(ErrCanceled)
 }
 
+// interrupt runs a function of OnInterrupt.
 func (m *machine) interrupt(fn func(Ctx, string) error) {
 	path := "i" + itoa(len(m.interrupted)+1)
 	f := m.spawn(path, nil, func(x Ctx) (any, error) { return nil, fn(x, m.canceled.Message) })
 	m.interrupted = append(m.interrupted, f)
 }
 
-// afterInterrupts waits for what was to be done about a cancel request and returns what went wrong
-// with it.
+// afterInterrupts waits for the functions of OnInterrupt and returns their errors.
 func (m *machine) afterInterrupts() error {
-	defer func() { m.interrupts = nil }() // a cancel request that comes now comes too late
+	defer func() { m.interrupts = nil }() // a cancel request that arrives now is too late
 	if len(m.interrupted) == 0 {
 		return nil
 	}

@@ -6,10 +6,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Version is the version of a change that this run follows: the one that is recorded; or oldest
-// while the history shows that the code was past this point before the change was made; or newest,
-// which is recorded then. A mark that nobody asks for any more is ignored, so that a change can be
-// cleaned up when no run follows an older version.
+// Version returns the version of a change that this run follows. That is the recorded one. Without
+// a record it is the oldest, if the history shows that the code was past this point before the
+// change. Otherwise it is the newest, which is then recorded. A mark that the code no longer asks
+// for is ignored, so that a change can be removed from the code when no run follows an older
+// version.
 func (x Ctx) Version(change string, oldest, newest int) int {
 	x.must("Version")
 	c, m := x.co, x.co.m
@@ -35,8 +36,8 @@ func (x Ctx) Version(change string, oldest, newest int) int {
 	return v
 }
 
-// choose finds or makes the mark of a change. Marks belong to the run: which coroutine asks first
-// does not matter.
+// choose finds or makes the mark of a change. Marks belong to the run, so it does not matter which
+// coroutine asks first.
 func (m *machine) choose(change string, oldest, newest int) int {
 	past := false
 	for i, e := range m.r.events {
@@ -59,8 +60,8 @@ func (m *machine) choose(change string, oldest, newest int) int {
 	return newest
 }
 
-// unasked reports whether an event answers something that the code has not asked for yet: it was
-// asked for further on.
+// unasked reports whether an event answers something that the code has not asked for yet, so that
+// it was asked for further on.
 func (m *machine) unasked(e *model.Event) bool {
 	if unsolicited(e) {
 		return false

@@ -7,11 +7,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxWaits bounds how many reasons a run reports: a fan-out waits for thousands of things.
+// maxWaits bounds how many reasons a run reports, because a fan-out may wait for thousands of
+// things.
 const maxWaits = 16
 
-// waits says what the run waits for, the root coroutine first.
-func (m *machine) waits() []model.Reason {
+// currentWaits returns what the run waits for, the root coroutine first.
+func (m *machine) currentWaits() []model.Reason {
 	var rs []model.Reason
 	for n := m.coroutines.first; n != nil && len(rs) < maxWaits; n = n.next {
 		c := n.value
@@ -25,10 +26,10 @@ func (m *machine) waits() []model.Reason {
 		}
 
 		for _, f := range c.wait.pending() {
-			if f.done || f.kind == futureCoroutine { // the coroutine speaks for itself
+			if f.done || f.kind == futureCoroutine { // the coroutine has its own reason
 				continue
 			}
-			// what else it waits for says more
+			// its other futures say more
 			if f.kind == futureLocal && len(c.wait.pending()) > 1 {
 				continue
 			}
@@ -45,15 +46,15 @@ func (m *machine) waits() []model.Reason {
 		rs = m.withoutHandler(rs)
 	}
 
-	// A body that runs is named even if nobody waits for it yet: the owner must not think that
-	// nothing goes on.
-	if a := m.unawaited(rs); a != nil {
+	// Name a running body even if no coroutine waits for it yet. Otherwise the owner would think
+	// that nothing happens.
+	if a := m.unawaitedStep(rs); a != nil {
 		rs = append(rs[:min(len(rs), maxWaits-1)], reason(&a.fut))
 	}
 	return rs
 }
 
-// withoutHandler adds the updates that nobody handles yet.
+// withoutHandler adds the updates that have no handler yet.
 func (m *machine) withoutHandler(rs []model.Reason) []model.Reason {
 	for _, name := range slices.Sorted(maps.Keys(m.updates)) {
 		if q := m.updates[name]; len(q.waiting) > 0 && len(rs) < maxWaits {
@@ -63,8 +64,8 @@ func (m *machine) withoutHandler(rs []model.Reason) []model.Reason {
 	return rs
 }
 
-// unawaited is a step that runs or is to run, if the waits name none.
-func (m *machine) unawaited(rs []model.Reason) (found *ask) {
+// unawaitedStep returns a step that runs or must run, if the waits name none.
+func (m *machine) unawaitedStep(rs []model.Reason) (found *ask) {
 	if len(m.toStart) == 0 && m.r.running.Load() == 0 || slices.ContainsFunc(rs, func(r model.Reason) bool { return r.Code == model.WaitStep }) {
 		return nil
 	}
@@ -82,8 +83,8 @@ func (m *machine) unawaited(rs []model.Reason) (found *ask) {
 	return found
 }
 
-// pendingWaits is for runs in which nobody waits for anything but other coroutines: perhaps a
-// deadline ends that.
+// pendingWaits is for runs in which coroutines wait only for each other: perhaps a deadline ends
+// that.
 func (m *machine) pendingWaits() []model.Reason {
 	for n := m.coroutines.first; n != nil; n = n.next {
 		for s := n.value.under; s != nil; s = s.parent {
@@ -95,7 +96,7 @@ func (m *machine) pendingWaits() []model.Reason {
 	return []model.Reason{{Code: model.WaitNothing}}
 }
 
-// reason is why a future is not resolved.
+// reason returns why a future is not resolved.
 func reason(f *Future) model.Reason {
 	a := f.ask
 	switch f.kind {
@@ -132,8 +133,8 @@ func reason(f *Future) model.Reason {
 	return model.Reason{Code: model.WaitNothing}
 }
 
-// worthTelling reports whether the waits should be told at once. Running steps are soon over; if
-// not, the janitor tells.
+// worthTelling reports whether the waits should be reported at once. Running steps usually end
+// soon; if not, the janitor reports the waits.
 func (m *machine) worthTelling() bool {
 	for n := m.coroutines.first; n != nil; n = n.next {
 		if !n.value.wait.active {
@@ -151,8 +152,8 @@ func (m *machine) worthTelling() bool {
 	return true
 }
 
-// atRest reports whether no body runs and no outcome is on its way: otherwise more is said soon; if
-// not, the janitor does.
+// atRest reports whether no body runs and no outcome is on its way. Otherwise the next report comes
+// soon; if not, the janitor reports.
 func (m *machine) atRest() bool {
 	return m.r.running.Load() == 0 && m.outstanding.Load() == 0 && m.skipped.Load() == 0
 }
@@ -163,8 +164,8 @@ func (m *machine) quiet() bool {
 	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && m.outstanding.Load() == 0 && m.r.bodies.Load() == 0
 }
 
-// idle reports whether nothing but news can move the run, so that it may be released: no body runs
-// or is to run.
+// idle reports whether only news can move the run, so that it may be released: no body runs or must
+// run.
 func (m *machine) idle() bool {
 	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && len(m.toStart) == 0 && m.missing == 0 &&
 		m.outstanding.Load() == 0 && m.skipped.Load() == 0 && m.r.bodies.Load() == 0

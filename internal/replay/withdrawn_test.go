@@ -11,7 +11,7 @@ import (
 )
 
 // TestWithdrawnTimerIsNotStartedAgain replays a sleep that the end of its scope has ended: the
-// engine is asked for nothing.
+// worker asks the engine for nothing.
 func TestWithdrawnTimerIsNotStartedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

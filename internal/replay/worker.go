@@ -15,46 +15,47 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
-// Config is what a worker works with. The zero value of each optional field is its default.
+// Config configures a worker. Optional fields that are zero have their defaults.
 type Config struct {
-	// Code is what the worker can run, by the name of the workflow.
+	// Code is the code that the worker can run, by the name of the workflow.
 	Code map[string]Code
 	// Version of the code. Runs of workflows that are Pinned are continued only by workers of the
 	// version that began them.
 	Version string
 	Pinned  map[string]bool
-	// Retain is how long runs of workflows are kept that have a retention time of their own.
+	// Retain is how long runs are kept, for workflows with their own retention time.
 	Retain map[string]time.Duration
-	// Repeat is how failed runs of workflows are repeated that have a policy of their own.
+	// Repeat is how failed runs are repeated, for workflows with their own policy.
 	Repeat map[string]Repeat
-	// Host is handed to the code through Ctx.Host, and DryHost where a history is only replayed, to
-	// answer a query.
+	// Host is available to the code through Ctx.Host. DryHost takes its place when a history is
+	// only replayed to answer a query.
 	Host, DryHost any
-	// Load reads the history of a run that has ended, for queries; nil when that is not possible.
+	// Load reads the history of a run that has ended, for queries; nil when that is impossible.
 	Load Load
-	// Failure turns an error of user code into what is stored. Default FailureOf.
+	// Failure turns an error of user code into its stored form. The default is FailureOf.
 	Failure func(error) *model.Failure
-	// Plain is a recorded input as it was before it was given its stored form, nil when that cannot
-	// be told. Default: as it is recorded.
+	// Plain returns a recorded input without its stored form; nil when that is impossible. By
+	// default it returns the input as it is recorded.
 	Plain func(model.Payload) []byte
-	// Logger hears what an operator should know. Default: nobody.
+	// Logger receives warnings for operators. By default the worker does not log.
 	Logger *slog.Logger
-	// IdleAfter is how long a parked run stays in memory. Default 5 s.
+	// IdleAfter is how long a parked run stays in memory. The default is 5 s.
 	IdleAfter time.Duration
-	// MaxLoaded is how many runs stay in memory; above it, the least recently used parked ones are
-	// released. Default 10,000.
+	// MaxLoaded is how many runs stay in memory. Above it, the least recently used parked runs are
+	// released. The default is 10,000.
 	MaxLoaded int
-	// MaxSteps is how many bodies of steps run at once; further ones wait in line. Default 1,024.
+	// MaxSteps is how many bodies of steps run at once; further ones wait in line. The default is
+	// 1,024.
 	MaxSteps int
 	// StuckAfter is how long workflow code may run without a durable call before it is reported as
-	// stuck. Default 2 s.
+	// stuck. The default is 2 s.
 	StuckAfter time.Duration
 	// UnloadTimeout is how long deferred functions of workflow code may take when a run is
-	// unloaded. Default 5 s.
+	// unloaded. The default is 5 s.
 	UnloadTimeout time.Duration
 	// Checks are for tests of users' code; nil everywhere else.
 	Checks *Checks
-	// Meter counts and Tracer makes spans; nil when nobody looks.
+	// Meter counts, and Tracer creates spans; both may be nil.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
 }
@@ -68,7 +69,7 @@ func (c Config) withDefaults() Config {
 
 	orDuration(&c.IdleAfter, 5*time.Second)
 	orDuration(&c.StuckAfter, 2*time.Second)
-	if c.Checks != nil { // in virtual time everything that can end does, at no cost
+	if c.Checks != nil { // in virtual time, waiting costs nothing
 		orDuration(&c.UnloadTimeout, farFuture)
 	}
 	orDuration(&c.UnloadTimeout, 5*time.Second)
@@ -102,8 +103,8 @@ type Worker struct {
 	slots     slots
 	hosts     hosts
 	recalls   recalls
-	loops     sync.Map // positions of steps in loops that were complained about
-	passages  sync.Map // attempts that wait to be let through; see passage.go
+	loops     sync.Map // positions of steps in loops that were warned about
+	passages  sync.Map // attempts that wait for the gate; see passage.go
 	passed    atomic.Int64
 	unsettled *episode.Source
 
@@ -112,7 +113,7 @@ type Worker struct {
 
 	tick       atomic.Int64 // advances with the janitor; cheaper than a clock
 	draining   atomic.Bool  // no new bodies; parked runs are released at once
-	halted     atomic.Bool  // outcomes of bodies are not reported any more
+	halted     atomic.Bool  // outcomes of bodies are no longer reported
 	goroutines sync.WaitGroup
 	stop       context.CancelFunc
 	ctx        context.Context //nolint:containedctx // ends when the worker is closed
@@ -120,14 +121,14 @@ type Worker struct {
 
 	mu   sync.Mutex
 	runs map[model.RunID]*run
-	// attention calls the janitor: there is a first run, or there are too many.
+	// attention wakes the janitor: there is a first run, or there are too many.
 	attention chan struct{}
 }
 
 // bound is a session that the worker serves.
 type bound struct{ s api.Session }
 
-// NewWorker makes a worker. It can be activated at once; what it reports waits for Serve.
+// NewWorker returns a worker. It can be activated at once; its reports wait for Serve.
 func NewWorker(cfg Config) *Worker {
 	w := &Worker{
 		cfg: cfg.withDefaults(), base: context.Background(),
@@ -144,7 +145,7 @@ func NewWorker(cfg Config) *Worker {
 	return w
 }
 
-// Serve gives the worker the session to report to.
+// Serve gives the worker the session that receives its reports.
 func (w *Worker) Serve(s api.Session) {
 	w.unwatch = w.cfg.Meter.Watch(w.states)
 	w.session.Store(&bound{s})
@@ -153,7 +154,7 @@ func (w *Worker) Serve(s api.Session) {
 	go w.janitor()
 }
 
-// report hands in a turn, once there is somebody to hand it to.
+// report sends a turn, once there is a session.
 func (w *Worker) report(t model.Turn) error {
 	s := w.serving()
 	if s == nil {
@@ -162,7 +163,7 @@ func (w *Worker) report(t model.Turn) error {
 	return s.Report(w.ctx, t)
 }
 
-// serving is the session, once there is one; nil when the worker was closed before.
+// serving returns the session, once there is one; nil when the worker was closed before.
 func (w *Worker) serving() api.Session {
 	b := w.session.Load()
 	if b == nil {
@@ -176,7 +177,7 @@ func (w *Worker) serving() api.Session {
 	return b.s
 }
 
-// Activate takes a run over, with its whole history so far.
+// Activate takes over a run, with its whole history so far.
 func (w *Worker) Activate(a api.Activation) {
 	code, known := w.cfg.Code[a.Start.Address.Type]
 	r := newRun(w, &a, code)
@@ -216,8 +217,8 @@ func (w *Worker) Activate(a api.Activation) {
 	r.begin()
 }
 
-// held is the run, if the worker holds it in that generation.
-func (w *Worker) held(id model.RunID, generation uint64) *run {
+// findRun returns the run, if the worker holds it in that generation.
+func (w *Worker) findRun(id model.RunID, generation uint64) *run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r := w.runs[id]; r != nil && r.generation == generation {
@@ -226,35 +227,35 @@ func (w *Worker) held(id model.RunID, generation uint64) *run {
 	return nil
 }
 
-// Deliver brings the events that follow.
+// Deliver brings further events.
 func (w *Worker) Deliver(id model.RunID, generation uint64, events []model.Event) {
-	if r := w.held(id, generation); r != nil {
+	if r := w.findRun(id, generation); r != nil {
 		r.deliver(events)
 	}
 }
 
-// Retry tells that the back-off of a step is over.
+// Retry says that the back-off of a step is over.
 func (w *Worker) Retry(id model.RunID, generation uint64, step string) {
-	if r := w.held(id, generation); r != nil {
+	if r := w.findRun(id, generation); r != nil {
 		r.retry(step)
 	}
 }
 
 // Query asks the code of a run.
 func (w *Worker) Query(id model.RunID, generation uint64, q model.Query) {
-	if r := w.held(id, generation); r != nil {
+	if r := w.findRun(id, generation); r != nil {
 		r.query(q)
 	}
 }
 
 // Evict takes a run back.
 func (w *Worker) Evict(id model.RunID, generation uint64, reason string) {
-	if r := w.held(id, generation); r != nil {
+	if r := w.findRun(id, generation); r != nil {
 		r.evict(reason)
 	}
 }
 
-// forget takes a run out, unless it has been replaced.
+// forget removes a run, unless it has been replaced.
 func (w *Worker) forget(r *run) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -263,13 +264,14 @@ func (w *Worker) forget(r *run) {
 	}
 }
 
-// Loaded is the number of runs in memory.
+// Loaded returns the number of runs in memory.
 func (w *Worker) Loaded() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.runs)
 }
 
+// snapshot appends all runs to a slice.
 func (w *Worker) snapshot(into []*run) []*run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -279,9 +281,9 @@ func (w *Worker) snapshot(into []*run) []*run {
 	return into
 }
 
-// Close leaves the session: parked runs are given back, running bodies may finish until ctx ends,
-// and are then interrupted. It returns when no goroutine of the worker is left, or says which runs
-// could not be ended.
+// Close leaves the session: it gives parked runs back, lets running bodies finish until ctx ends,
+// and then interrupts them. It returns when no goroutine of the worker is left. Its error says how
+// many runs could not be ended.
 func (w *Worker) Close(ctx context.Context) error {
 	var err error
 	if b := w.session.Load(); b != nil {

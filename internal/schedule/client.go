@@ -14,15 +14,15 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// startInput is the input of every run of a schedule: what it is about, it is told by updates.
+// startInput is the input of every run of a schedule. A schedule gets its definition by updates.
 var startInput = model.Payload{Data: []byte("{}")}
 
-// Address is where a schedule lives.
+// Address returns the address of a schedule.
 func Address(name string) model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: Type, Key: name}
 }
 
-// Request is a command as the update that a schedule serves.
+// Request returns a command as the update that a schedule serves.
 func Request(name string, c *Command) (api.UpdateRequest, error) {
 	data, err := json.Marshal(c)
 	if err != nil { // a year beyond 9999
@@ -31,7 +31,7 @@ func Request(name string, c *Command) (api.UpdateRequest, error) {
 	return api.UpdateRequest{Target: api.Target{Address: Address(name)}, Name: c.Verb, Input: model.Payload{Data: data}}, nil
 }
 
-// ReadAnswer reads what a command was answered.
+// ReadAnswer reads the answer to a command.
 func ReadAnswer(p model.Payload) (a Answer, err error) {
 	if err = json.Unmarshal(p.Data, &a); err != nil {
 		err = fault.New(fault.Corrupt, "the answer of a schedule: %w", err)
@@ -55,9 +55,9 @@ func Ask(ctx context.Context, b api.Client, name string, c *Command) (Answer, er
 	return ReadAnswer(p)
 }
 
-// Explain speaks of schedules, and not of the executions that they are. A conflict is what the
-// schedule says itself, of a trigger that it does not follow, as long as there is one; or that its
-// execution has ended, and then there is none.
+// Explain turns an error about the execution of a schedule into one about the schedule. A conflict
+// may come from the schedule itself, for example when it refuses a trigger. Or it says that the
+// execution has ended; then there is no schedule.
 func Explain(ctx context.Context, b api.Client, name string, err error) error {
 	if f, ok := errors.AsType[*model.Failure](err); ok {
 		return fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
@@ -73,8 +73,10 @@ func Explain(ctx context.Context, b api.Client, name string, err error) error {
 	return err
 }
 
-// Apply makes a definition the one that counts: it creates the schedule, or changes it where it is,
-// or leaves it alone when it has that definition. dry tells only what would be done.
+// Apply makes the definition current: it creates the schedule, changes it, or leaves it alone when
+// it has that definition already. With dry it only returns what it would do.
+//
+//arch:parameters the command is the definition, and dry is the only option
 func Apply(ctx context.Context, b api.Client, name string, c Command, dry bool) (change string, err error) {
 	spec := *c.Spec
 	if err := spec.Complete(name); err != nil {
@@ -106,20 +108,21 @@ func Apply(ctx context.Context, b api.Client, name string, c Command, dry bool) 
 		return a.Change, err
 	}
 
-	return "", fault.New(fault.Conflict, "schedule %s is being deleted by somebody else", name)
+	return "", fault.New(fault.Conflict, "schedule %s is being deleted by another client", name)
 }
 
-// Seen is a schedule as it stands.
+// Seen is the current state of a schedule.
 type Seen struct {
 	Name    string
 	Spec    Spec
 	Status  Status
 	Started time.Time
-	// Trouble is why it does not go on, when that is not a matter of time; empty else.
+	// Trouble is why it makes no progress although time passes; empty when it does.
 	Trouble string
 }
 
-// Look reads a schedule; NotFound when there is none. It needs nobody who serves it.
+// Look reads a schedule; NotFound when it does not exist. It works even if no process serves the
+// schedule.
 func Look(ctx context.Context, b api.Client, name string) (Seen, error) {
 	if err := CheckName(name); err != nil {
 		return Seen{}, err
@@ -134,6 +137,7 @@ func Look(ctx context.Context, b api.Client, name string) (Seen, error) {
 	return look(ctx, b, &d)
 }
 
+// look reads the definition and the status of a schedule.
 func look(ctx context.Context, b api.Client, d *api.Description) (Seen, error) {
 	s := Seen{Name: d.Start.Address.Key, Started: d.Start.At.Std()}
 	for state, into := range map[string]any{stateSpec: &s.Spec, stateStatus: &s.Status} {
@@ -151,8 +155,8 @@ func look(ctx context.Context, b api.Client, d *api.Description) (Seen, error) {
 	return s, s.trouble(ctx, b, d)
 }
 
-// List reads all schedules, or those of an app. One that cannot be read is an error of its own; the
-// others follow.
+// List reads all schedules, or those with the label of an app. For a schedule that cannot be read
+// it yields an error, and continues with the others.
 func List(ctx context.Context, b api.Client, app string) iter.Seq2[Seen, error] {
 	return func(yield func(Seen, error) bool) {
 		req := api.ListRequest{Tenant: model.DefaultTenant, Workflows: []string{Type}, Statuses: []model.Status{model.Running}, Limit: 200, Explain: true}
@@ -170,7 +174,7 @@ func List(ctx context.Context, b api.Client, app string) iter.Seq2[Seen, error] 
 			for i := range page.Executions {
 				s, err := look(ctx, b, &page.Executions[i])
 				if fault.Is(err, fault.NotFound) {
-					continue // it is being created, or has just been deleted
+					continue // it is being created, or was just deleted
 				}
 				if !yield(s, err) {
 					return
@@ -184,14 +188,14 @@ func List(ctx context.Context, b api.Client, app string) iter.Seq2[Seen, error] 
 	}
 }
 
-// Next are the times that follow a point in time, within the bounds of the definition.
+// Next returns the times that follow a point in time, within the bounds of the definition.
 func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 	d := decider{spec: s}
 	if err := d.load(); err != nil {
 		return nil, err
 	}
 	if n < 0 {
-		return nil, fault.New(fault.Invalid, "the next %d times: that is less than none", n)
+		return nil, fault.New(fault.Invalid, "the next %d times: the number must be >= 0", n)
 	}
 
 	all := make([]time.Time, 0, min(n, maxScan))
@@ -207,7 +211,7 @@ func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 	return all, nil
 }
 
-// Serve runs the code of schedules on a backend whose process serves nothing else, until stop.
+// Serve runs the code of schedules in a process that serves nothing else, until stop.
 func Serve(ctx context.Context, b api.Backend, log *slog.Logger) (stop func(), err error) {
 	w := replay.NewWorker(replay.Config{Code: map[string]replay.Code{Type: Code}, Logger: log})
 	session, err := b.Join(ctx, w, api.Offer{Tenant: model.DefaultTenant, Workflows: []string{Type}})
@@ -218,11 +222,11 @@ func Serve(ctx context.Context, b api.Backend, log *slog.Logger) (stop func(), e
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		_ = w.Close(ctx) // what it holds is taken up by the next process
+		_ = w.Close(ctx) // the next process continues what it holds
 	}, nil
 }
 
-// Next are the next times; none while it is paused.
+// Next returns the next times; none while the schedule is paused.
 func (s *Seen) Next(n int) []time.Time {
 	if s.Status.Paused || s.Status.Tick.IsZero() {
 		return nil

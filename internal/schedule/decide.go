@@ -14,9 +14,9 @@ import (
 // Bounds of a decision.
 const (
 	maxBurst  = 100    // ticks that begin at one moment
-	maxOpen   = 100    // executions whose end is awaited
+	maxOpen   = 100    // executions whose end the schedule waits for
 	maxRecent = 10     // fires that are remembered
-	maxScan   = 10_000 // ticks that are looked at to count what was missed
+	maxScan   = 10_000 // ticks that are examined to count the missed ones
 )
 
 // Kinds of fires.
@@ -26,13 +26,13 @@ const (
 	ByBackfill = "backfill"
 )
 
-// Fire is one execution that the schedule has begun, or is to begin.
+// Fire is one execution that the schedule has begun, or will begin.
 type Fire struct {
 	Kind     string    `json:"kind"`
-	Tick     time.Time `json:"tick"` // for when; of a trigger, when it came
+	Tick     time.Time `json:"tick"` // the planned time; for a trigger, when it arrived
 	Workflow string    `json:"workflow"`
 	Key      string    `json:"key"`
-	At       time.Time `json:"at,omitzero"` // when it was begun
+	At       time.Time `json:"at,omitzero"` // when it began
 }
 
 // Range is the rest of a backfill.
@@ -41,25 +41,25 @@ type Range struct {
 	Until time.Time `json:"until"` // not included
 }
 
-// Counts tell what became of all ticks.
+// Counts are the numbers of all ticks by what became of them.
 type Counts struct {
-	Fired      int64 `json:"fired"`      // executions that were begun, in whatever way
+	Fired      int64 `json:"fired"`      // executions that began, for whatever reason
 	Triggered  int64 `json:"triggered"`  // of these, by hand
 	Backfilled int64 `json:"backfilled"` // of these, for the past
-	Skipped    int64 `json:"skipped"`    // because another one was open
-	// because nobody was there within the catch-up window, or it was paused; counted up to 10,000
-	// at a time
+	Skipped    int64 `json:"skipped"`    // because another execution was open
+	// because no process served the schedule within the catch-up window, or it was paused; counted
+	// up to 10,000 at a time
 	Missed int64 `json:"missed"`
-	Failed int64 `json:"failed"` // of those whose end was awaited
+	Failed int64 `json:"failed"` // executions that failed while the schedule waited for their end
 }
 
-// Status is how a schedule stands.
+// Status is the state of a schedule.
 type Status struct {
 	Created time.Time `json:"created"`
 	Changed time.Time `json:"changed"`
-	Decided time.Time `json:"decided"`       // every tick up to here is dealt with
-	Tick    time.Time `json:"tick,omitzero"` // the next one; zero when there is none
-	// when it begins: Tick and its jitter; zero while paused
+	Decided time.Time `json:"decided"`       // every tick up to here is decided
+	Tick    time.Time `json:"tick,omitzero"` // the next tick, or zero
+	// when the next tick begins: Tick plus its jitter; zero while paused
 	Wake      time.Time `json:"wake,omitzero"`
 	Paused    bool      `json:"paused"`
 	Why       string    `json:"why,omitempty"`
@@ -81,21 +81,21 @@ const (
 	VerbDelete   = "delete"
 )
 
-// Command is what an update asks for.
+// Command is the content of an update.
 type Command struct {
 	Verb   string    `json:"-"`
 	Spec   *Spec     `json:"spec,omitempty"`
-	Paused bool      `json:"paused,omitempty"` // when it is new
+	Paused bool      `json:"paused,omitempty"` // of a new schedule
 	Why    string    `json:"why,omitempty"`
 	From   time.Time `json:"from,omitzero"`
 	To     time.Time `json:"to,omitzero"`
 }
 
-// Answer is what an update is told.
+// Answer is the answer to an update.
 type Answer struct {
 	// Change of an apply: created, changed or unchanged.
 	Change string `json:"change,omitempty"`
-	// Key of what a trigger has begun; empty when it waits for its turn.
+	// Key of the execution that a trigger began; empty when it waits for its turn.
 	Key string `json:"key,omitempty"`
 	// Ticks of a backfill.
 	Ticks int `json:"ticks,omitempty"`
@@ -111,13 +111,13 @@ const (
 	Unchanged = "unchanged"
 )
 
-// Ended is something that was open.
+// Ended is an execution that was open.
 type Ended struct {
 	Key   string
 	Error string // empty when it completed
 }
 
-// Situation is what a decision is about. Spec is nil before the first apply.
+// Situation is the input of a decision. Spec is nil before the first apply.
 type Situation struct {
 	Name     string
 	Now      time.Time
@@ -127,10 +127,10 @@ type Situation struct {
 	Commands []Command
 }
 
-// Decision is what is to be done.
+// Decision says what the schedule does.
 type Decision struct {
 	Status Status `json:"status"`
-	// the command whose definition counts from now on, counted from 1
+	// the number of the command, from 1, whose definition becomes current
 	Adopt   int      `json:"adopt,omitempty"`
 	Start   []Fire   `json:"start,omitempty"`
 	Cancel  []Fire   `json:"cancel,omitempty"`
@@ -138,19 +138,22 @@ type Decision struct {
 	Over    bool     `json:"over,omitempty"`    // the schedule is deleted
 }
 
-// Decide says what a schedule does next. It is a function of its argument and of the database of
-// zones, and changes nothing that it is given.
+// Decide returns what a schedule does next. It depends only on its argument and on the database of
+// time zones, and does not change its argument.
 func Decide(in Situation) (Decision, error) {
 	d := decider{name: in.Name, now: in.Now, spec: in.Spec}
 	d.Status = in.Status
 	d.Status.Open = slices.Clone(in.Status.Open)
 	d.Status.Recent = slices.Clone(in.Status.Recent)
 	d.Status.Backfills = slices.Clone(in.Status.Backfills)
+
+	// The order matters: ended executions make room for ticks, and ticks up to now belong to the
+	// definition that held until now, so they come before commands.
 	if err := d.load(); err != nil {
 		return Decision{}, err
 	}
 
-	d.ended(in.Ended)
+	d.removeEnded(in.Ended)
 	d.ticks()
 	for i := range in.Commands {
 		answer, err := d.command(i, &in.Commands[i])
@@ -165,6 +168,7 @@ func Decide(in Situation) (Decision, error) {
 	return d.Decision, nil
 }
 
+// decider builds a decision.
 type decider struct {
 	Decision
 	name    string
@@ -173,6 +177,7 @@ type decider struct {
 	cadence cadence.Cadence
 }
 
+// load parses the cadence of the definition.
 func (d *decider) load() (err error) {
 	d.cadence = cadence.Cadence{}
 	if d.spec != nil {
@@ -181,8 +186,8 @@ func (d *decider) load() (err error) {
 	return err
 }
 
-// ended takes note of executions that have ended.
-func (d *decider) ended(all []Ended) {
+// removeEnded removes executions that have ended.
+func (d *decider) removeEnded(all []Ended) {
 	s := &d.Status
 	for _, e := range all {
 		s.Open = slices.DeleteFunc(s.Open, func(f Fire) bool { return f.Key == e.Key })
@@ -193,7 +198,7 @@ func (d *decider) ended(all []Ended) {
 	}
 }
 
-// next is the first tick after a point in time within the bounds of the definition.
+// next returns the first tick after a point in time within the bounds of the definition.
 func (d *decider) next(after time.Time) (time.Time, bool) {
 	if s := d.spec; s == nil {
 		return time.Time{}, false
@@ -207,7 +212,8 @@ func (d *decider) next(after time.Time) (time.Time, bool) {
 	return t, true
 }
 
-// between are ticks after a point in time and up to another one.
+// between returns the ticks after a point in time and up to another one, at most this many. more
+// says that there are others.
 func (d *decider) between(after, upTo time.Time, most int) (all []time.Time, more bool) {
 	for {
 		t, ok := d.next(after)
@@ -222,7 +228,7 @@ func (d *decider) between(after, upTo time.Time, most int) (all []time.Time, mor
 	}
 }
 
-// jitter is by how much a tick is delayed: the same whoever asks.
+// jitter returns the delay of a tick. It is the same in every process.
 func (d *decider) jitter(tick time.Time) time.Duration {
 	most := time.Duration(d.spec.Jitter)
 	if most <= 0 {
@@ -233,7 +239,7 @@ func (d *decider) jitter(tick time.Time) time.Duration {
 	return time.Duration(h.Sum64()%uint64(most/time.Millisecond+1)) * time.Millisecond
 }
 
-// ticks deals with everything that has become due.
+// ticks decides everything that has become due.
 func (d *decider) ticks() {
 	s := &d.Status
 	if d.spec == nil || s.Paused || !s.Decided.Before(d.now) {
@@ -256,8 +262,8 @@ func (d *decider) count(after, upTo time.Time) int64 {
 	return int64(len(all))
 }
 
-// due are the ticks whose time has come, and up to where that is decided. When there are far too
-// many, only the newer ones are looked at.
+// due returns the ticks whose time has come, and how far they are decided. If there are
+// far too many, it looks only at the newer ones.
 func (d *decider) due(after time.Time) (due []time.Time, decided time.Time) {
 	all, more := d.between(after, d.now, maxScan)
 	for more {
@@ -267,7 +273,7 @@ func (d *decider) due(after time.Time) (due []time.Time, decided time.Time) {
 	}
 	decided = d.now
 	for i, t := range all {
-		if t.Add(d.jitter(t)).After(d.now) { // the others come after it, in order
+		if t.Add(d.jitter(t)).After(d.now) { // the later ones follow in order
 			all, decided = all[:i], t.Add(-time.Nanosecond)
 			break
 		}
@@ -275,8 +281,8 @@ func (d *decider) due(after time.Time) (due []time.Time, decided time.Time) {
 	return all, decided
 }
 
-// fire begins, keeps or skips ticks that are due at the same moment. When not all of them can
-// begin, the newest do.
+// fire begins, queues or skips ticks that are due at the same moment. If not all of them can begin,
+// the newest do.
 func (d *decider) fire(due []time.Time) {
 	s := &d.Status
 	room := len(due)
@@ -299,7 +305,8 @@ func (d *decider) fire(due []time.Time) {
 		s.Counts.Skipped += int64(len(due) - room)
 	case Skip:
 		free := 0
-		if d.idle() || len(s.Backfills) > 0 && s.Waiting == nil { // a backfill takes no tick away
+		// a backfill does not use up a tick
+		if d.idle() || len(s.Backfills) > 0 && s.Waiting == nil {
 			free = 1
 		}
 		room = min(room, free)
@@ -311,10 +318,10 @@ func (d *decider) fire(due []time.Time) {
 	}
 }
 
-// idle reports whether an execution can begin without overlapping.
+// idle reports whether an execution can begin without overlapping another.
 func (d *decider) idle() bool { return len(d.Status.Open) == 0 && d.Status.Waiting == nil }
 
-// begin starts an execution, or has it wait for its turn.
+// begin starts an execution, or queues it.
 func (d *decider) begin(f Fire) {
 	s := &d.Status
 	f.Workflow, f.Key = d.spec.Job.Type(), d.key(&f)
@@ -331,6 +338,7 @@ func (d *decider) begin(f Fire) {
 	}
 }
 
+// start records that an execution begins now.
 func (d *decider) start(f Fire) {
 	s := &d.Status
 	f.At = d.now
@@ -352,7 +360,8 @@ func (d *decider) start(f Fire) {
 	}
 }
 
-// key names an execution: the schedule and the tick, so that it cannot be begun twice.
+// key returns the key of an execution: the schedule and the tick, so that a tick cannot begin
+// twice.
 func (d *decider) key(f *Fire) string {
 	key := d.name + "@" + stamp(f.Tick)
 	if f.Kind == ByTrigger {
@@ -361,7 +370,7 @@ func (d *decider) key(f *Fire) string {
 	return key
 }
 
-// release begins what waits for its turn, when it has come.
+// release begins the queued execution, and then backfills, when there is room.
 func (d *decider) release() {
 	s := &d.Status
 	if d.spec == nil || d.Over {
@@ -396,7 +405,7 @@ func (d *decider) release() {
 	}
 }
 
-// plan says when the schedule is to look again.
+// plan computes when the schedule must look again.
 func (d *decider) plan() {
 	s := &d.Status
 	s.Tick, s.Wake = time.Time{}, time.Time{}
@@ -410,7 +419,7 @@ func (d *decider) plan() {
 	s.Tick, s.Wake = t, t.Add(d.jitter(t))
 }
 
-// command does what an update asks for.
+// command applies an update.
 func (d *decider) command(i int, c *Command) (Answer, error) {
 	s := &d.Status
 	if d.Over {
@@ -443,8 +452,8 @@ func (d *decider) command(i int, c *Command) (Answer, error) {
 	return Answer{}, nil
 }
 
-// apply adopts a definition. Ticks of the one before have been dealt with; those of another cadence
-// count from now.
+// apply adopts a definition. The ticks of the old definition have been decided before. A different
+// cadence counts from now on.
 func (d *decider) apply(i int, c *Command) (Answer, error) {
 	s := &d.Status
 	if c.Spec == nil {
@@ -480,9 +489,9 @@ func (d *decider) apply(i int, c *Command) (Answer, error) {
 	return Answer{Change: Changed}, nil
 }
 
-// retarget has everything that has not begun be of the job of the definition that counts now: what
-// waits, and what this very decision begins. It is begun with the input of that definition, so it
-// must not go to the workflow or the activity of the one before.
+// retarget moves everything that has not begun to the job of the new definition: the queued
+// execution, and the executions that this very decision begins. They begin with the input of the
+// new definition, so they must not go to the old workflow or activity.
 func (d *decider) retarget() {
 	s := &d.Status
 	kind := d.spec.Job.Type()
@@ -505,7 +514,7 @@ func (d *decider) retarget() {
 	}
 }
 
-// settle deals with every tick up to now, before another cadence counts: one that its jitter still
+// settle decides every tick up to now, before another cadence applies. A tick that its jitter still
 // delays begins at once.
 func (d *decider) settle() {
 	s := &d.Status
@@ -518,6 +527,7 @@ func (d *decider) settle() {
 	s.Decided = later(s.Decided, d.now)
 }
 
+// trigger begins an execution by hand.
 func (d *decider) trigger() (Answer, error) {
 	s := &d.Status
 	if d.spec.Overlap != Allow && len(s.Open) > 0 {
@@ -536,6 +546,7 @@ func (d *decider) trigger() (Answer, error) {
 	return Answer{}, nil
 }
 
+// backfill begins the ticks of a range in the past.
 func (d *decider) backfill(c *Command) (Answer, error) {
 	from, to := c.From.UTC(), c.To.UTC()
 	for field, t := range map[string]time.Time{"from": from, "to": to} {
@@ -571,7 +582,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// short is a text that people gave, cut to what is kept.
+// short cuts a text of an operator to the length that is kept.
 func short(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText] + "…"

@@ -19,7 +19,7 @@ import (
 
 var zero = time.Date(2026, 11, 15, 0, 0, 0, 0, time.UTC)
 
-// hourly is a definition with a policy.
+// hourly returns a definition with a policy.
 func hourly(o Overlap) *Spec {
 	s := &Spec{Every: Duration(time.Hour), Job: Job{Name: "report"}, Overlap: o}
 	if err := s.Complete("s"); err != nil {
@@ -36,7 +36,7 @@ type tester interface {
 	Fatalf(format string, args ...any)
 }
 
-// world plays a schedule: what it starts stays open until it is ended.
+// world plays a schedule: executions that it starts stay open until the test ends them.
 type world struct {
 	t      tester
 	now    time.Time
@@ -104,7 +104,7 @@ func (w *world) at(clock string) {
 	w.decide()
 }
 
-// end ends what is open.
+// end ends the open executions.
 func (w *world) end() {
 	for _, f := range w.status.Open {
 		w.ended = append(w.ended, Ended{Key: f.Key})
@@ -340,19 +340,20 @@ func TestApply(t *testing.T) {
 	if a := w.tell(Command{Verb: VerbApply, Spec: hourly(Skip), Paused: true}); a.Change != Unchanged || w.status.Paused {
 		t.Errorf("%+v, %+v", a, w.status)
 	}
-	w.now = zero.Add(90 * time.Minute) // the tick of one o'clock is due, nobody has looked
+	// the tick of one o'clock is due, and the schedule has not looked yet
+	w.now = zero.Add(90 * time.Minute)
 	other := hourly(Skip)
 	other.Every, other.Phase = Duration(time.Hour), Duration(15*time.Minute)
 	if a := w.tell(Command{Verb: VerbApply, Spec: other}); a.Change != Changed {
 		t.Errorf("%+v", a)
 	}
-	w.want("tick 15T01:00") // of the old definition; 01:15 is none of the new one
+	w.want("tick 15T01:00") // of the old definition; the new one begins at 02:15
 	if want := zero.Add(2*time.Hour + 15*time.Minute); !w.status.Wake.Equal(want) {
 		t.Errorf("wakes at %s, want %s", w.status.Wake, want)
 	}
 	w.end()
 
-	// Another job, the same times: nothing is left out and nothing is begun twice.
+	// Another job, the same times: no tick is left out, and none begins twice.
 	w.now = zero.Add(2*time.Hour + 20*time.Minute)
 	job := hourly(Skip)
 	job.Phase, job.Job.Name = Duration(15*time.Minute), "other"
@@ -380,7 +381,8 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// What waits for its turn while the job changes is of the new one: it begins with that one's input.
+// An execution that waits for its turn while the job changes belongs to the new job: it begins with
+// the new input.
 func TestApplyWhileOneWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, hourly(Queue))
@@ -447,7 +449,7 @@ func TestJitter(t *testing.T) {
 	}
 	w.counts(Counts{Fired: 20})
 
-	// Another cadence does not take away a tick that is only delayed.
+	// Another cadence does not remove a tick that is only delayed.
 	tick := w.status.Tick
 	w.now = tick
 	other := hourly(Skip)
@@ -456,8 +458,9 @@ func TestJitter(t *testing.T) {
 	w.want("tick " + tick.Format("02T15:04"))
 }
 
-// TestEveryTickOnce plays schedules at random: whatever happens, no tick begins twice, only one
-// thing is open unless that is allowed, and every tick is either begun, skipped, missed, or waits.
+// TestEveryTickOnce plays schedules at random. Whatever happens, no tick begins twice, only one
+// execution is open unless more are allowed, and every tick has begun, was skipped, was missed, or
+// waits.
 func TestEveryTickOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -499,7 +502,7 @@ func TestEveryTickOnce(t *testing.T) {
 			asked++
 		}
 
-		// A trigger that another one took the place of is among the skipped.
+		// A trigger that was replaced by another one counts as skipped.
 		if got := c.Fired + c.Skipped + c.Missed + waits; o == Cancel && got < asked || o != Cancel && got != asked {
 			t.Fatalf("%d ticks and triggers, %+v and %d waiting make %d", asked, c, waits, got)
 		}
@@ -554,7 +557,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"labels":            {func(s *Spec) { s.Job.Labels = many }, "31 labels"},
 		"app":               {func(s *Spec) { s.App = strings.Repeat("a", 300) }, "app"},
 		"task delay":        {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Delay = -1 }) }, "its delay is -1ns"},
-		"task time-out":     {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.ToClose = 1<<63 - 1 }) }, "a hundred years"},
+		"task time-out":     {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.ToClose = 1<<63 - 1 }) }, "100 years"},
 		"task heartbeat":    {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Silence = 1 }) }, "at least 100ms"},
 		"task policy":       {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Retry.Coefficient = 1 }) }, "coefficient"},
 		"no queue":          {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Queue = "" }) }, "needs a queue"},

@@ -1,15 +1,14 @@
-// Package schedule begins executions at the times of a cadence. A schedule is itself an execution,
-// of the workflow Type, whose key is the name of the schedule; so it fires exactly once across
-// processes, survives crashes and has a history because executions do and have.
+// Package schedule starts executions at the times of a cadence. A schedule is itself an execution
+// of the workflow Type, with the name of the schedule as key. So it fires exactly once across
+// processes, survives crashes and has a history, as all executions do.
 //
-// Everything that it decides is decided by Decide, which is pure, and is recorded as the outcome of
-// a step before it is done: neither another database of zones nor another build changes what a
-// history says. What it begins has a key made of its name and the tick, so that a tick can never be
-// begun twice.
+// The pure function Decide makes all decisions. The schedule records each decision as the outcome
+// of a step before it acts on it, so that neither another time zone database nor another build
+// changes a history. An execution that it starts has a key made of the schedule's name and the
+// tick, so that a tick can never start twice.
 //
-// The job is data: what to start, with which stored input. So any process that has this package can
-// serve any schedule; it does not need the code of the job, nor the keys that its input may be
-// encrypted with.
+// The job is data: what to start, with which stored input. So any process with this package can
+// serve any schedule. It needs neither the code of the job nor the keys that encrypt its input.
 package schedule
 
 import (
@@ -24,25 +23,25 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Reserved is how the names of workflows begin that are ours.
+// Reserved begins the names of built-in workflows.
 const Reserved = model.ReservedPrefix
 
-// Names on the store.
+// Names in the store.
 const (
 	Type      = Reserved + "schedule" // the workflow
-	LabelName = Reserved + "schedule" // label of what a schedule has begun: its name
-	LabelTick = Reserved + "tick"     // label of what a schedule has begun: for when
+	LabelName = Reserved + "schedule" // label of a started execution: the name of the schedule
+	LabelTick = Reserved + "tick"     // label of a started execution: its tick
 	LabelApp  = Reserved + "app"      // label of a schedule: the app that has applied it
 )
 
 // Bounds.
 const (
 	MaxName = 200
-	// bytes of the input of a job as it is stored: it travels with the state of the schedule
+	// bytes of the stored input of a job; it is part of the state of the schedule
 	MaxInput       = 256 << 10
 	MaxLabels      = model.MaxLabels - 2
 	MaxBackfill    = 1000 // ticks of one backfill
-	MaxBackfills   = 10   // that have not ended
+	MaxBackfills   = 10   // backfills that have not ended
 	MinCatchUp     = 10 * time.Second
 	DefaultCatchUp = 24 * time.Hour
 	MaxJitter      = 24 * time.Hour
@@ -50,25 +49,25 @@ const (
 	maxFinal       = 512 // bytes of a kind of failure
 )
 
-// Overlap says what becomes of a tick that comes while what was begun before is still open.
+// Overlap says what happens to a tick when an earlier execution is still open.
 type Overlap string
 
 // Policies of Overlap.
 const (
-	Skip  Overlap = "skip"  // it is skipped
-	Queue Overlap = "queue" // one waits, further ones are skipped
-	Allow Overlap = "allow" // it begins all the same
-	// what is open is asked to end, and the newest tick begins when it has
+	Skip  Overlap = "skip"  // the tick is skipped
+	Queue Overlap = "queue" // one tick waits, further ones are skipped
+	Allow Overlap = "allow" // the tick begins anyway
+	// the open execution is cancelled, and the newest tick begins when it has ended
 	Cancel Overlap = "cancel"
 )
 
 // Duration is a time.Duration that reads and writes as 1h30m.
 type Duration time.Duration
 
-// MarshalText writes it as Go does.
+// MarshalText writes the duration as Go does.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads what time.ParseDuration reads.
+// UnmarshalText reads a duration with time.ParseDuration.
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
@@ -90,7 +89,7 @@ type Spec struct {
 	Jitter  Duration  `json:"jitter,omitempty"`
 	StartAt time.Time `json:"start_at,omitzero"`
 	EndAt   time.Time `json:"end_at,omitzero"`
-	App     string    `json:"app,omitempty"` // who has applied it
+	App     string    `json:"app,omitempty"` // the app that has applied it
 }
 
 // Kinds of jobs: an execution of a workflow, or a task of an activity.
@@ -99,19 +98,19 @@ const (
 	KindTask     = "task"
 )
 
-// Job is what a schedule begins.
+// Job is what a schedule starts.
 type Job struct {
 	Kind   string            `json:"kind"`
 	Name   string            `json:"name"` // of the workflow or the activity
 	Input  Payload           `json:"input,omitzero"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Task is how a task is to be carried out.
+	// Task says how a task is executed.
 	Task *model.TaskSpec `json:"task,omitempty"`
-	// Called are the names of the settings of the task where the job was written, for complaints.
+	// Called are the names of the task's settings where the job was written, for errors.
 	Called model.SettingNames `json:"-"`
 }
 
-// Type is that of the addresses of what the job begins.
+// Type returns the type in the addresses of the executions that the job starts.
 func (j *Job) Type() string {
 	if j.Kind == KindTask {
 		return model.TaskPrefix + j.Name
@@ -119,8 +118,8 @@ func (j *Job) Type() string {
 	return j.Name
 }
 
-// Payload is a stored payload inside of JSON: as it is when it is JSON, as text when it is text, so
-// that a reference to a blob is found in it, else in base64.
+// Payload is a stored payload inside JSON: JSON as it is, text as text, so that a reference to a
+// blob is found in it, and everything else in base64.
 type Payload struct{ model.Payload }
 
 type payloadForm struct {
@@ -130,10 +129,10 @@ type payloadForm struct {
 	Encoding string          `json:"encoding,omitempty"`
 }
 
-// IsZero reports whether there is none.
+// IsZero reports whether there is no payload.
 func (p Payload) IsZero() bool { return len(p.Data) == 0 && p.Encoding == "" }
 
-// MarshalJSON writes it.
+// MarshalJSON writes the shortest of these forms.
 func (p Payload) MarshalJSON() ([]byte, error) {
 	f := payloadForm{Encoding: p.Encoding}
 	switch {
@@ -147,7 +146,7 @@ func (p Payload) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// UnmarshalJSON reads it.
+// UnmarshalJSON reads all of these forms.
 func (p *Payload) UnmarshalJSON(data []byte) error {
 	var f payloadForm
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -165,7 +164,7 @@ func (p *Payload) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Cadence is when it is due.
+// Cadence returns the cadence of the definition.
 func (s *Spec) Cadence() (cadence.Cadence, error) {
 	switch {
 	case s.Cron != "" && s.Every != 0:
@@ -194,7 +193,7 @@ func (s *Spec) sameTicks(o *Spec) bool {
 	return s.Cron == o.Cron && s.Zone == o.Zone && s.Every == o.Every && s.Phase == o.Phase && s.StartAt.Equal(o.StartAt) && s.EndAt.Equal(o.EndAt)
 }
 
-// CheckName says what is wrong with the name of a schedule.
+// CheckName returns what is wrong with the name of a schedule.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -207,7 +206,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Complete fills in defaults and says what is wrong with a definition: everything, at once.
+// Complete fills in defaults and returns everything that is wrong with a definition.
 func (s *Spec) Complete(name string) error {
 	if s.Overlap == "" {
 		s.Overlap = Skip
@@ -258,6 +257,7 @@ func (s *Spec) Complete(name string) error {
 	return wrong.err("schedule " + name)
 }
 
+// check returns everything that is wrong with a job.
 func (j *Job) check() error {
 	var wrong problems
 	what := "workflow"
@@ -298,7 +298,7 @@ func (j *Job) check() error {
 	return wrong.err("")
 }
 
-// Names that a task may have; how they are called is told as that of settings is.
+// Kinds of names in a task. Called may rename them, like settings.
 const (
 	NamedQueue   = "queue"
 	NamedFair    = "fairness key"
@@ -307,7 +307,7 @@ const (
 	NamedFinal   = "final failure"
 )
 
-// checkNames says which names of a task cannot be any.
+// checkNames adds the names of a task that are not valid.
 func (j *Job) checkNames(wrong *problems) {
 	check := func(what string, most int, names ...string) {
 		for _, name := range names {
@@ -356,5 +356,5 @@ func (p problems) err(what string) error {
 	return fault.New(fault.Invalid, "%s", text)
 }
 
-// stamp is an instant as it stands in keys and labels.
+// stamp formats an instant for keys and labels.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.999Z07:00") }

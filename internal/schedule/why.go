@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// trouble is why a schedule does not go on, when that is not a matter of time: its own execution
-// does not, or no live process has the code of what it begins.
+// trouble finds out why a schedule makes no progress although time passes: its own execution does
+// not, or no live process has the code of its job.
 func (s *Seen) trouble(ctx context.Context, b api.Client, d *api.Description) error {
 	if len(d.Reasons) > 0 {
 		if r := d.Reasons[0]; r.Code.Strands() || r.Code == model.WaitPaused || r.Code == model.WaitRetry {
@@ -27,8 +27,8 @@ func (s *Seen) trouble(ctx context.Context, b api.Client, d *api.Description) er
 	return err
 }
 
-// Why says in sentences what keeps a schedule from beginning something now, beside the clock. b
-// tells what an execution waits for that is still open.
+// Why lists what keeps a schedule from starting its job now, apart from the clock. It asks b what
+// an open execution waits for.
 func (s *Seen) Why(ctx context.Context, b api.Client) (lines []string, err error) {
 	if s.Status.Paused {
 		text := "the schedule is paused"
@@ -38,7 +38,7 @@ func (s *Seen) Why(ctx context.Context, b api.Client) (lines []string, err error
 		lines = append(lines, text)
 	}
 	if s.Trouble != "" {
-		lines = append(lines, "the schedule does not go on: "+s.Trouble)
+		lines = append(lines, "the schedule cannot continue: "+s.Trouble)
 	}
 	if len(s.Status.Open) == 0 || s.Spec.Overlap == Allow {
 		return lines, nil

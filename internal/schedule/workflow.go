@@ -14,13 +14,13 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// States of the execution of a schedule. They are all that its next run needs.
+// States of the execution of a schedule. The next run needs nothing else.
 const (
 	stateSpec   = "spec"
 	stateStatus = "status"
 )
 
-// maxDecisions is how many decisions one run makes, so that no history grows.
+// maxDecisions is how many decisions one run makes. It keeps histories short.
 const maxDecisions = 16
 
 // run is one run of a schedule.
@@ -30,31 +30,31 @@ type run struct {
 	spec   *Spec
 	status Status
 
-	open    map[string]*replay.Future // what has been begun, by its key
+	open    map[string]*replay.Future // executions that were started, by key
 	timer   *replay.Future
 	due     time.Time // of the timer
-	fired   bool      // the timer has
+	fired   bool      // the timer has fired
 	queue   []*pending
 	serving int            // updates that have begun
-	woken   *replay.Future // resolved when an update wants something
+	woken   *replay.Future // resolved when an update arrives
 }
 
-// pending is an update that waits for its turn.
+// pending is an update that waits for a decision.
 type pending struct {
 	command Command
 	answer  Answer
 	done    *replay.Future
 }
 
-// Observer hears of decisions when they are made, not when they are replayed: once, unless the
-// process dies before the decision is recorded. The host of the code may be one.
+// Observer is notified of decisions when they are made, not when they are replayed: once, unless
+// the process dies before the decision is recorded. The host of the code may implement it.
 type Observer interface {
-	// Decided tells what became of all ticks of a schedule, before a decision and after it.
+	// Decided reports the counts of a schedule before and after a decision.
 	Decided(schedule string, was, is *Counts)
 }
 
-// Code is the workflow of schedules. What it stores is plain JSON, whatever the payload settings of
-// the process are, so that all of them can serve it.
+// Code is the workflow of schedules. It stores plain JSON, whatever the payload settings of the
+// process are, so that every process can serve it.
 func Code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	self, _ := x.Self()
 	r := &run{x: x, name: self.Key, open: map[string]*replay.Future{}, woken: x.Local()}
@@ -76,14 +76,15 @@ func Code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	return model.Payload{}, r.loop()
 }
 
-// read decodes what this code has written. What cannot be read blocks the schedule until a build
-// comes that can.
+// read decodes what this code has written. If it cannot, it blocks the schedule until a build that
+// can read it takes over.
 func (r *run) read(p model.Payload, into any) {
 	if err := json.Unmarshal(p.Data, into); err != nil {
 		r.x.Block("schedule " + r.name + ": " + err.Error())
 	}
 }
 
+// loop waits for news, decides, and acts on the decision. It continues as new after maxDecisions.
 func (r *run) loop() error {
 	for n := 1; ; n++ {
 		for !r.news() {
@@ -137,9 +138,9 @@ func (r *run) news() bool {
 	return false
 }
 
-// decide makes a decision as a step, so that it is recorded before anything is done about it.
+// decide makes a decision as a step, so that it is recorded before the schedule acts on it.
 func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
-	in := Situation{Name: r.name, Now: r.x.Now(), Spec: r.spec, Status: r.status, Ended: r.ended()}
+	in := Situation{Name: r.name, Now: r.x.Now(), Spec: r.spec, Status: r.status, Ended: r.takeEnded()}
 	for _, p := range commands {
 		in.Commands = append(in.Commands, p.command)
 	}
@@ -149,7 +150,7 @@ func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
 		Body: func(context.Context) (model.Payload, error) {
 			d, err := Decide(in)
 			if err != nil {
-				// a zone that this process does not know; another one may
+				// This process does not know the zone; another one may.
 				return model.Payload{}, err
 			}
 			if o, ok := r.x.Host().(Observer); ok {
@@ -166,8 +167,8 @@ func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
 	return d, err
 }
 
-// ended are the executions of which it is known that they have ended, in the order of their keys.
-func (r *run) ended() (all []Ended) {
+// takeEnded returns the executions that are known to have ended, ordered by key.
+func (r *run) takeEnded() (all []Ended) {
 	for _, key := range slices.Sorted(maps.Keys(r.open)) {
 		f := r.open[key]
 		if !f.Done() {
@@ -187,12 +188,12 @@ func (r *run) ended() (all []Ended) {
 	return all
 }
 
-// do what was decided.
+// do acts on a decision.
 func (r *run) do(d *Decision, commands []*pending) error {
 	if d.Adopt > 0 {
 		spec := *commands[d.Adopt-1].command.Spec
 		if err := spec.Complete(r.name); err != nil {
-			return err // was complete when it was adopted
+			return err // it was valid when it was adopted
 		}
 		if r.spec == nil || r.spec.App != spec.App {
 			if err := r.x.SetLabel(LabelApp, spec.App); err != nil {
@@ -216,14 +217,14 @@ func (r *run) do(d *Decision, commands []*pending) error {
 		return err
 	}
 
-	for key := range r.open { // too many to be watched
+	for key := range r.open { // too many to watch
 		if !slices.ContainsFunc(r.status.Open, func(f Fire) bool { return f.Key == key }) {
 			delete(r.open, key)
 		}
 	}
 
 	for _, f := range d.Cancel {
-		// It may have ended meanwhile; that is told by its outcome.
+		// It may have ended already; its outcome will tell.
 		_, _ = r.x.Send(model.Message{
 			Kind: model.MessageCancel, To: r.address(&f), Failure: &model.Failure{Kind: model.FailureCanceled, Message: "the next tick of schedule " + r.name + " has come"},
 		}, strconv.FormatInt(d.Status.Counts.Fired, 10), nil)
@@ -232,6 +233,7 @@ func (r *run) do(d *Decision, commands []*pending) error {
 	return r.x.Err()
 }
 
+// set stores a state.
 func (r *run) set(state string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -240,12 +242,13 @@ func (r *run) set(state string, v any) error {
 	return r.x.SetState(state, model.Payload{Data: data}, nil)
 }
 
+// address returns the address of an execution that the schedule starts.
 func (r *run) address(f *Fire) model.Address {
 	self, _ := r.x.Self()
 	return model.Address{Tenant: self.Tenant, Type: f.Workflow, Key: f.Key}
 }
 
-// start begins an execution. It goes on when the schedule ends.
+// start starts an execution. It continues when the schedule ends.
 func (r *run) start(f *Fire) error {
 	job := &r.spec.Job
 	labels := model.Labels(job.Labels)
@@ -264,10 +267,10 @@ func (r *run) start(f *Fire) error {
 	return nil
 }
 
-// watch has the end of an execution wake the schedule.
+// watch wakes the schedule when an execution ends.
 func (r *run) watch(f *Fire) { r.open[f.Key] = r.x.Outcome(r.address(f), model.RunID{}) }
 
-// wait until the next tick, the end of something, or an update.
+// wait waits for the next tick, the end of an execution, or an update.
 func (r *run) wait() error {
 	if r.timer != nil && !r.due.Equal(r.status.Wake) {
 		if err := r.x.Cancel(r.timer); err != nil {
@@ -301,7 +304,7 @@ func (r *run) wait() error {
 	return nil
 }
 
-// serve is one update: it waits until the loop has decided about it.
+// serve handles one update: it waits until the loop has decided about it.
 func (r *run) serve(x replay.Ctx, verb string, p model.Payload) (model.Payload, error) {
 	c := Command{Verb: verb}
 	if len(p.Data) > 0 {
@@ -331,7 +334,7 @@ func (r *run) serve(x replay.Ctx, verb string, p model.Payload) (model.Payload, 
 	return model.Payload{Data: data}, err
 }
 
-// serveAll waits until the updates that were decided have been answered.
+// serveAll waits until the updates that were decided have their answers.
 func (r *run) serveAll() error {
 	for r.serving > len(r.queue) {
 		if _, err := r.x.Select([]*replay.Future{r.woken}); err != nil {
@@ -342,7 +345,7 @@ func (r *run) serveAll() error {
 	return nil
 }
 
-// refuse answers updates that came after the schedule was deleted.
+// refuse answers updates that arrived after the schedule was deleted.
 func (r *run) refuse() {
 	for _, p := range r.queue {
 		p.answer = Answer{Kind: fault.NotFound.String(), Text: fmt.Sprintf("schedule %s has been deleted", r.name)}

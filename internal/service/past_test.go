@@ -82,7 +82,7 @@ func TestImportRefusals(t *testing.T) {
 		{"a run that continued", func(h *model.History) { h.Outcome.Status, h.Outcome.Next = model.Continued, model.RunID{2} }, fault.Invalid, "import that one"},
 		{"a payload that is too large", func(h *model.History) { h.Events[0].Output.Data = make([]byte, 3<<20) }, fault.Invalid, "output of event 1"},
 		{"times that go back", func(h *model.History) { h.Events[0].At = begin - 1 }, fault.Invalid, "older"},
-		{"times that are to come", func(h *model.History) { h.Events[0].At = model.MaxTime }, fault.Invalid, "to come"},
+		{"times that are to come", func(h *model.History) { h.Events[0].At = model.MaxTime }, fault.Invalid, "in the future"},
 		{"too many events", func(h *model.History) { h.Events = make([]model.Event, 10_001) }, fault.Exhausted, "10000"},
 		{"an open child that is not here", func(h *model.History) {
 			h.Outcome = model.Outcome{Status: model.Running}

@@ -44,7 +44,7 @@ func TestTasksAreChecked(t *testing.T) {
 		{func(r *api.StartRequest) { r.Task.ToStart = math.MinInt64 }, "its schedule-to-start time-out is -"},
 		{func(r *api.StartRequest) { r.Task.ToClose = math.MaxInt64 }, "its attempt time-out is 2562047h"},
 		{func(r *api.StartRequest) { r.Task.Total = -1 }, "its schedule-to-close time-out is -1ns"},
-		{func(r *api.StartRequest) { r.Task.Total, r.Task.Delay = time.Minute, time.Hour }, "over before it may begin"},
+		{func(r *api.StartRequest) { r.Task.Total, r.Task.Delay = time.Minute, time.Hour }, "time out before it may begin"},
 		{func(r *api.StartRequest) { r.Task.Retry.Initial = math.MaxInt64 }, "first pause"},
 		{func(r *api.StartRequest) { r.Task.Retry.Max = -1 }, "longest pause"},
 		{func(r *api.StartRequest) { r.Task.Retry.Initial, r.Task.Retry.Max = 2, 1 }, "which is shorter"},

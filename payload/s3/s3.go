@@ -1,4 +1,4 @@
-// Package s3 keeps blobs in an S3-compatible object store. It is a package of its own so that only
+// Package s3 stores blobs in an S3-compatible object store. It is a separate package so that only
 // programs that use it link the client.
 package s3
 
@@ -18,17 +18,17 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Config says where blobs are kept.
+// Config says where blobs are stored.
 type Config struct {
 	// Endpoint is host and port, such as s3.eu-central-1.amazonaws.com.
 	Endpoint string
 	// Bucket must exist.
 	Bucket string
-	// Prefix stands before the names of all objects, with a slash behind it; may be empty.
+	// Prefix begins the names of all objects, followed by a slash; may be empty.
 	Prefix string
-	// Region of the bucket; it is asked for when empty.
+	// Region of the bucket. If it is empty, the client asks the server.
 	Region string
-	// AccessKey and SecretKey are the credentials. When both are empty they are taken from the
+	// AccessKey and SecretKey are the credentials. If both are empty, Open takes them from the
 	// environment (AWS_ACCESS_KEY_ID and so on), from the shared credentials file, or from the role
 	// of the machine, in this order.
 	AccessKey, SecretKey string
@@ -36,17 +36,17 @@ type Config struct {
 	SessionToken string
 	// Insecure uses HTTP instead of HTTPS. For tests.
 	Insecure bool
-	// Transport makes the requests; a default one when nil.
+	// Transport makes the requests. The default is the transport of the client library.
 	Transport http.RoundTripper
 }
 
-// String tells where, and nothing of the credentials.
+// String names the bucket, without the credentials.
 func (c Config) String() string { return fmt.Sprintf("s3 bucket %s at %s", c.Bucket, c.Endpoint) }
 
 // GoString is String, so that %#v does not print credentials either.
 func (c Config) GoString() string { return c.String() }
 
-// Open connects to an object store and looks whether the bucket is there.
+// Open connects to an object store and checks that the bucket exists.
 func Open(ctx context.Context, cfg Config) (payload.Store, error) {
 	var problems []error
 	if cfg.Endpoint == "" {
@@ -97,7 +97,7 @@ type bucket struct {
 
 func (b *bucket) Put(ctx context.Context, key string, data []byte) error {
 	_, err := b.client.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{
-		// so that what is damaged on its way is refused
+		// The server checks the MD5 and refuses data that was damaged on its way.
 		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true,
 	})
 	return err
@@ -115,6 +115,7 @@ func (b *bucket) Get(ctx context.Context, key string) ([]byte, error) {
 	return data, nil
 }
 
+// notFound turns the error for a missing object into payload.ErrNotFound.
 func notFound(err error) error {
 	if err != nil && minio.ToErrorResponse(err).Code == minio.NoSuchKey {
 		return payload.ErrNotFound

@@ -20,7 +20,7 @@ import (
 
 // server is a small object store with one bucket. It refuses what a real one refuses: a request
 // without the right signature (it computes the signature itself, by the published rules of version
-// 4), an old one, and a body that is not what its checksum says.
+// 4), an old one, and a body that does not match its checksum.
 type server struct {
 	t              *testing.T
 	bucket, region string
@@ -142,7 +142,7 @@ func (s *server) list(w http.ResponseWriter, q url.Values) {
 	_ = xml.NewEncoder(w).Encode(out)
 }
 
-// unsigned says why a request is not signed as it must be; empty when it is.
+// unsigned returns why the signature of a request is wrong; empty when it is right.
 func (s *server) unsigned(r *http.Request, body []byte) string {
 	fields, ok := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	if !ok {

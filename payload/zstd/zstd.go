@@ -1,5 +1,5 @@
-// Package zstd compresses payloads. It is a package of its own so that only programs that use it
-// link the compressor.
+// Package zstd compresses payloads. It is a separate package so that only programs that use it link
+// the compressor.
 package zstd
 
 import (
@@ -11,10 +11,10 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// Compress compresses data of threshold bytes and more with Zstandard, when that makes it smaller.
-// It stands before payload.Encrypt in a chain: what is encrypted cannot be compressed. The length
-// of what is compressed tells something about its content; do not compress secrets together with
-// what an attacker can choose.
+// Compress returns a Transform that compresses data of threshold bytes and more with Zstandard, if
+// that makes it smaller. It comes before payload.Encrypt in a chain, because encrypted data cannot
+// be compressed. The length of compressed data tells something about its content. Do not compress
+// secrets together with data that an attacker can choose.
 func Compress(threshold int) payload.Transform {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
 	if err != nil {
@@ -33,7 +33,7 @@ type compression struct {
 	threshold int
 }
 
-// maxDecoded bounds what a damaged or hostile payload may become in memory.
+// maxDecoded bounds the memory that a damaged or hostile payload can take.
 const maxDecoded = 1 << 30
 
 func (*compression) Name() string { return "zstd" }

@@ -46,8 +46,7 @@ func TestOnlyWhenSmaller(t *testing.T) {
 	}
 }
 
-// Whatever is changed in it: it is refused, or it is still the same content. It never becomes
-// another.
+// A payload that was changed is refused, or still has the same content. It never becomes another.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	z := zstd.Compress(0)

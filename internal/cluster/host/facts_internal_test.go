@@ -67,7 +67,7 @@ func TestGoneNeedsAProof(t *testing.T) {
 		}
 	}
 
-	// A machine that knows nothing of itself proves nothing.
+	// A machine without any facts about itself proves nothing.
 	nothing := facts{stat: func(int) (process, error) { return process{}, missing }, probe: func(int) error { return errNoProcess }}
 	for _, n := range []store.NodeInfo{known, {PID: pid, PIDStart: start}} {
 		if nothing.gone(n) {

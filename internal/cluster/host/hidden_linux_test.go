@@ -27,14 +27,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// A process of another user whose entry in /proc is hidden lives, and is not declared dead.
+// A process of another user whose entry in /proc is hidden is alive, and is not declared dead.
 func TestHiddenProcessIsNotGone(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root may mount a /proc with hidepid=2")
 	}
-	// Namespaces of its own: the mount is seen by no other process, and its options by no other
-	// mount.
+	// It has its own namespaces: no other process sees the mount, and no other mount sees its
+	// options.
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), hiddenEnv+"=judge")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
@@ -55,7 +55,7 @@ func TestHiddenProcessIsNotGone(t *testing.T) {
 	}
 }
 
-// The first process of the machine lives: root may signal it, and other users are told EPERM.
+// The first process of the machine is alive: root may signal it, and other users get EPERM.
 func TestProbeOfTheFirstProcess(t *testing.T) {
 	t.Parallel()
 	if err := probe(1); errors.Is(err, errNoProcess) {
@@ -64,7 +64,7 @@ func TestProbeOfTheFirstProcess(t *testing.T) {
 }
 
 // judgeHidden mounts a /proc that hides the processes of other users, becomes another user, and
-// says which processes of root are gone: one that runs and one that has ended.
+// returns which processes of root are gone: one that runs and one that has ended.
 func judgeHidden() string {
 	if err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return "skip: mounts cannot be made private: " + err.Error()

@@ -2,8 +2,8 @@
 // that it is gone.
 //
 // A false proof is dangerous: it fences a live process. So Gone reports true only for facts that
-// the kernel has stated about the very process. A file of /proc that is missing states nothing,
-// because mount options such as hidepid=2 hide the processes of other users.
+// the kernel has stated about that very process. A missing file in /proc proves nothing, because
+// mount options such as hidepid=2 hide the processes of other users.
 package host
 
 import (
@@ -19,19 +19,19 @@ func Self(id model.NodeID, version string) store.NodeInfo {
 	here := system()
 	n := store.NodeInfo{ID: id, Host: here.name, PID: os.Getpid(), Version: version, BootID: here.boot, Namespace: here.namespace}
 	if p, err := here.stat(n.PID); err == nil {
-		n.PIDStart = p.start // without it others cannot prove our death and wait for the lease
+		n.PIDStart = p.start // without it others cannot prove our death, and wait for the lease
 	}
 	return n
 }
 
-// Gone reports whether a process is provably gone. It says no when in doubt.
+// Gone reports whether a process is provably gone. In doubt it reports false.
 func Gone(n store.NodeInfo) bool { return system().gone(n) }
 
 // facts is what the machine tells about itself and its processes.
 type facts struct {
 	name      string // of the machine
 	boot      string // changes with every boot; empty when the machine has none
-	namespace string // in which process ids and start times have their meaning; empty when unknown
+	namespace string // in which process ids and start times are valid; empty when unknown
 	// stat reads the state of a process.
 	stat func(pid int) (process, error)
 	// probe sends the null signal to a process.
@@ -46,20 +46,20 @@ type process struct {
 }
 
 // ended reports whether a process has ended and waits for its parent. A leader that has ended while
-// other threads go on looks the same but for their number.
+// other threads run looks the same, except for the number of threads.
 func (p process) ended() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
 
-// errNoProcess is the answer of probe when no process has the id.
+// errNoProcess is the error of probe when no process has the id.
 var errNoProcess = errors.New("no such process")
 
 // gone judges a process by what is known about it:
 //
-//   - It ran on this boot of this machine, in our namespace. Nothing is known about any other. The
-//     name of the machine counts too, because clones of one running machine share the id of the
-//     boot.
-//   - Its entry in /proc can be read: it is gone when the process there has another start time, so
-//     the id was given away, or when that process has ended.
-//   - Its entry is missing: it is gone when the kernel also says that no process has the id. Any
+//   - It ran on this boot of this machine, in our namespace. About any other process nothing is
+//     known. The name of the machine counts too, because clones of one running machine share the
+//     boot id.
+//   - Its entry in /proc can be read: it is gone if the process there has another start time, so
+//     that the id was reused, or if that process has ended.
+//   - Its entry is missing: it is gone if the kernel also says that no process has the id. Any
 //     other answer means that the entry is hidden.
 func (f *facts) gone(n store.NodeInfo) bool {
 	switch {

@@ -2,5 +2,5 @@
 
 package host
 
-// probe knows nothing: there is no /proc here either.
+// probe reports nothing, because there is no /proc here either.
 func probe(int) error { return nil }

@@ -21,10 +21,10 @@ func system() *facts {
 	return f
 }
 
-// namespace names the namespaces in which process ids and start times have their meaning: start
-// times are shifted by the time namespace of the reader. It is empty when /proc belongs to another
-// process id namespace, as in a container that mounts the one of its host: its entries are other
-// processes then.
+// namespace names the namespaces in which process ids and start times are valid. Start times are
+// shifted by the time namespace of the reader. It is empty when /proc belongs to another process id
+// namespace, as in a container that mounts the one of its host: then its entries are other
+// processes.
 func namespace() string {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return ""
@@ -54,7 +54,7 @@ func stat(pid int) (process, error) {
 }
 
 // parseStat reads fields 3, 20 and 22. The second field is a name that may contain spaces and
-// parentheses, so fields are counted from the last one.
+// parentheses, so fields are counted from its end.
 func parseStat(text string) (p process, err error) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 || len(fields[0]) != 1 {

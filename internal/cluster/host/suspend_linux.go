@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Suspended is how long the machine has been suspended since it was started. Go's monotonic clock
-// stops meanwhile, so leases that are measured with it alone seem to last.
+// Suspended returns how long the machine has been suspended since its boot. Go's monotonic clock
+// stops during a suspension, so leases that are measured with it alone seem to last longer.
 //
-// It may be too small by the time between the two readings, but never too large.
+// The result may be too small by the time between the two readings, but never too large.
 func Suspended() time.Duration {
 	var boot, mono unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) != nil {

@@ -4,6 +4,7 @@ package host
 
 import "time"
 
-// Suspended is how long the machine has been suspended since it was started, on systems where Go's
-// monotonic clock stops meanwhile. On the others there is nothing to add to it, or no way to know.
+// Suspended returns how long the machine has been suspended since its boot, on systems where Go's
+// monotonic clock stops during a suspension. On other systems it returns 0: there is nothing to
+// add, or no way to know.
 func Suspended() time.Duration { return 0 }

@@ -18,7 +18,7 @@ const (
 	HalfOpen
 )
 
-// String is the name for people and metrics.
+// String returns the name that operators and metrics show.
 func (s State) String() string {
 	switch s {
 	case Closed:
@@ -36,69 +36,69 @@ type Outcome uint8
 
 // Outcomes.
 const (
-	Neither   Outcome = iota // cancelled, lost, or given back: says nothing about the other side
-	Succeeded                //
-	Failed                   //
+	Neither Outcome = iota // cancelled, lost, or given back: says nothing about the other side
+	Succeeded
+	Failed
 )
 
-// Permit is what a call has that was let through. The zero Permit counts for nothing.
+// Permit lets one call through. The zero Permit counts for nothing.
 type Permit struct {
 	Generation int64 `cbor:"1,keyasint"`
 	// Probe is the number of a slot of a half-open breaker; 0 for a call through a closed one.
 	Probe int64 `cbor:"2,keyasint,omitempty"`
-	// Lease is when the slot is free again whatever happens.
+	// Lease is when the slot is freed, whatever happens to the call.
 	Lease model.Time `cbor:"3,keyasint,omitempty"`
 }
 
-// Answer to whoever wants to call.
+// Answer tells a caller whether its call may pass.
 type Answer struct {
 	// OK lets the call through with Permit.
 	OK     bool
 	Permit Permit
-	// Until is when asking again makes sense at the latest; Why is for people. Both when it is
-	// refused.
+	// Until is the time by which asking again makes sense. Why is for operators. Both are set when
+	// the call is refused.
 	Until model.Time
 	Why   string
-	// Changed tells that the breaker must be stored before the permit is used.
+	// Changed says that the breaker must be stored before the permit is used.
 	Changed bool
 }
 
-// Breaker is the machine.
+// Breaker is the state machine.
 type Breaker struct {
 	config     Config
 	state      State
 	generation int64
-	// since is when the state began, until when an open breaker lets probes through, why what
-	// opened it.
+	// since is when the state began. until is when an open breaker lets probes through. why says
+	// what opened it.
 	since, until model.Time
 	why          string
-	// held keeps everything back before it.
+	// Before held, nothing passes.
 	held    model.Time
 	heldWhy string
 
 	window    window
-	probes    []slot // by number, so by age
+	probes    []slot // in the order of their numbers, which is also by age
 	lastProbe int64
 	successes int
-	heard     []heard    // places that share it; who told something last is the last one
-	now       model.Time // time never goes back here
+	heard     []heard    // places that share the breaker; the one that spoke last comes last
+	now       model.Time // the latest time seen; it never goes back
 }
 
-// slot is a probe under way.
+// slot is a probe in flight.
 type slot struct {
 	ID    int64      `cbor:"1,keyasint"`
 	Lease model.Time `cbor:"2,keyasint"`
 }
 
-// New is a closed breaker. The config must be valid.
+// New returns a closed breaker. The config must be valid.
 func New(c Config, now model.Time) *Breaker {
 	b := &Breaker{config: c.WithDefaults(), generation: 1, since: now, now: max(now, 0)}
 	b.window.clear(&b.config)
 	return b
 }
 
-// Allow asks for one call. A probe gets the lease of the config, or a longer one if the caller
-// knows that the call may take longer.
+// Allow asks to make one call. A probe gets the lease of the config, or the caller's if that is
+// longer.
 func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	now = b.tick(now)
 	if now < b.held {
@@ -115,6 +115,7 @@ func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 		b.become(now, HalfOpen, b.why)
 	}
 
+	// The breaker is half-open: the call needs a free slot.
 	b.lapse(now)
 	if until, all := b.allUnderWay(now); all {
 		return Answer{Until: until, Why: fmt.Sprintf("half-open, %d of %d probes are under way", len(b.probes), b.config.Probes)}
@@ -126,13 +127,14 @@ func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	return Answer{OK: true, Permit: Permit{Generation: b.generation, Probe: p.ID, Lease: p.Lease}, Changed: true}
 }
 
-// Until is before when nothing passes, and why; zero when a call may pass. It changes nothing.
+// Until returns the time before which nothing passes, and why; zero when a call may pass. It
+// changes nothing.
 func (b *Breaker) Until(now model.Time) (until model.Time, why string) {
 	n := b.news(max(now, b.now))
 	return n.Until, n.Why
 }
 
-// Done tells how a call ended. It reports whether the breaker must be stored.
+// Done reports how a call ended. It returns whether the breaker must be stored.
 func (b *Breaker) Done(now model.Time, p Permit, how Outcome) (changed bool) {
 	now = b.tick(now)
 	if p.Generation != b.generation {
@@ -144,7 +146,7 @@ func (b *Breaker) Done(now model.Time, p Permit, how Outcome) (changed bool) {
 
 	i := slices.IndexFunc(b.probes, func(s slot) bool { return s.ID == p.Probe })
 	if i < 0 {
-		return false // reported before, or its slot has lapsed and was cleared
+		return false // reported before, or its slot was freed
 	}
 	late := b.probes[i].Lease <= now
 	b.probes = slices.Delete(b.probes, i, i+1)
@@ -162,7 +164,7 @@ func (b *Breaker) Done(now model.Time, p Permit, how Outcome) (changed bool) {
 	return true
 }
 
-// count is an outcome of a closed breaker.
+// count adds an outcome to a closed breaker. It returns whether the breaker has opened.
 func (b *Breaker) count(now model.Time, how Outcome) (changed bool) {
 	if how == Neither {
 		return false
@@ -189,20 +191,20 @@ func (b *Breaker) count(now model.Time, how Outcome) (changed bool) {
 	return true
 }
 
-// Trip opens the breaker as if it had seen enough failures: probes are let through after the reset
-// time-out. To keep everything back for longer, pause it.
+// Trip opens the breaker as if it had seen enough failures: it lets probes through after the reset
+// time-out. To block calls for longer, pause it.
 func (b *Breaker) Trip(now model.Time, why string) {
 	b.open(b.tick(now), orElse(why, "tripped"))
 }
 
-// Reset closes the breaker and ends a hold. Outcomes of calls from before count for nothing.
+// Reset closes the breaker and ends a hold. Outcomes of earlier calls no longer count.
 func (b *Breaker) Reset(now model.Time) {
 	b.held, b.heldWhy = 0, ""
 	b.become(b.tick(now), Closed, "")
 }
 
-// PauseUntil lets nothing through before the time. It takes the place of any other hold: a time
-// that has passed ends it.
+// PauseUntil lets nothing through before the time. It replaces any other hold; a time in the past
+// ends the hold.
 func (b *Breaker) PauseUntil(now, until model.Time, why string) {
 	now = b.tick(now)
 	if until <= now {
@@ -212,11 +214,11 @@ func (b *Breaker) PauseUntil(now, until model.Time, why string) {
 	b.held, b.heldWhy = min(until, model.MaxTime), orElse(why, "paused")
 }
 
-// RetryAfter is what the other side says: not before the time. It only ever lengthens a hold, up to
-// what the config allows. It reports whether the breaker must be stored.
+// RetryAfter applies a Retry-After of the other side: no calls before the time. It can only
+// lengthen a hold, up to the bound in the config. It returns whether the breaker must be stored.
 func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	until = min(until, now.Add(b.config.MaxRetryAfter))
-	// the clock of whoever was told, against that of the node that the breaker heard of last
+	// The caller's clock may be behind the clock of the node that used the breaker last.
 	behind := b.tick(now) - now
 	if until += behind; until <= max(b.held, b.now) {
 		return false
@@ -225,8 +227,8 @@ func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 	return true
 }
 
-// Configure changes the numbers. What is counted begins anew; an open breaker stays open for as
-// long as it now would; probes under way finish.
+// Configure changes the numbers. Counting starts anew. An open breaker stays open for as long as
+// the new config says. Probes in flight finish.
 func (b *Breaker) Configure(now model.Time, c Config) {
 	b.tick(now)
 	b.config = c.WithDefaults()
@@ -236,22 +238,23 @@ func (b *Breaker) Configure(now model.Time, c Config) {
 	}
 }
 
-// Status is what people see.
+// Status describes a breaker for operators.
 type Status struct {
 	State State
-	// Since is when the state began, Until when calls or probes may pass (zero: now), Why what
-	// keeps them back.
+	// Since is when the state began. Until is when calls or probes may pass; zero for now. Why says
+	// what holds them back.
 	Since, Until model.Time
 	Why          string
 	Held         bool // by a pause or a Retry-After
-	// Failures and Calls are those in the window; Calls are counted when the config has a ratio.
+	// Failures and Calls are the numbers in the window. Calls are counted only if the config has a
+	// ratio.
 	Failures, Calls int64
-	Probes          int // under way
+	Probes          int // in flight
 	Successes       int // of probes
 	Config          Config
 }
 
-// Status tells how the breaker stands at a time.
+// Status returns the state of the breaker at a time.
 func (b *Breaker) Status(now model.Time) Status {
 	now = max(now, b.now)
 	s := Status{State: b.state, Since: b.since, Why: b.why, Successes: b.successes, Config: b.config}
@@ -279,7 +282,7 @@ func (b *Breaker) Status(now model.Time) Status {
 	return s
 }
 
-// opens is when an open breaker lets probes through; zero for one that is not open.
+// opens returns when an open breaker lets probes through; zero for one that is not open.
 func (b *Breaker) opens() model.Time {
 	if b.state == Open {
 		return b.until
@@ -287,12 +290,13 @@ func (b *Breaker) opens() model.Time {
 	return 0
 }
 
+// open opens the breaker for the reset time-out.
 func (b *Breaker) open(now model.Time, why string) {
 	b.become(now, Open, why)
 	b.until = now.Add(b.config.Reset)
 }
 
-// become begins a generation.
+// become enters a state, which begins a new generation.
 func (b *Breaker) become(now model.Time, s State, why string) {
 	b.state, b.since, b.until, b.why = s, now, 0, why
 	b.generation++
@@ -300,16 +304,18 @@ func (b *Breaker) become(now model.Time, s State, why string) {
 	b.window.clear(&b.config)
 }
 
-// lapse frees the slots of probes that nobody has reported in time.
+// lapse frees the slots of probes whose lease has ended.
 func (b *Breaker) lapse(now model.Time) {
 	b.probes = slices.DeleteFunc(b.probes, func(s slot) bool { return s.Lease <= now })
 }
 
+// tick returns the time, or the latest time seen if that is later.
 func (b *Breaker) tick(now model.Time) model.Time {
 	b.now = max(b.now, now)
 	return b.now
 }
 
+// orElse returns text, or otherwise if text is empty.
 func orElse(text, otherwise string) string {
 	if text == "" {
 		return otherwise

@@ -13,10 +13,11 @@ const t0 = model.Time(1_000_000_000_000_000)
 
 func at(d time.Duration) model.Time { return t0.Add(d) }
 
-// B1: the failure that completes the number opens it, whatever succeeds in between; one that has
-// left the window does not count.
+// B1: the failure that completes the number opens it, whatever succeeds in between. A failure that
+// has left the window does not count.
 func TestExactlyThresholdFailuresInTheWindowOpen(t *testing.T) {
 	t.Parallel()
+
 	for _, c := range []struct {
 		name string
 		at   []time.Duration
@@ -105,8 +106,8 @@ func TestOpenHalfOpenClosed(t *testing.T) {
 		t.Fatal("the same probe counted twice")
 	}
 
-	// The second one is not heard of again: its slot is free when its lease ends, and its success
-	// comes too late.
+	// The second probe never reports: its slot is free when its lease ends, and its success comes
+	// too late.
 	three := b.Allow(at(16*time.Second), 0)
 	four := b.Allow(at(16*time.Second), time.Hour)
 	if !three.OK || !four.OK || four.Permit.Lease != at(16*time.Second+time.Hour) {
@@ -145,8 +146,8 @@ func TestFailedProbeOpensAgain(t *testing.T) {
 	}
 }
 
-// A node whose clock is behind that of the node which the breaker heard of last: what it is told
-// holds for as long as the other side asked for, and is not over already.
+// The clock of a node is behind that of the node that used the breaker last. Its Retry-After lasts
+// as long as the other side asked for, and is not over already.
 func TestRetryAfterByAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{MaxRetryAfter: time.Hour}, t0)
@@ -191,7 +192,7 @@ func TestHolds(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	// What was let through before still counts.
+	// A call that was let through before still counts.
 	if !b.Done(at(2*time.Minute+55*time.Second), p, breaker.Failed) {
 		t.Fatal("not opened")
 	}
@@ -267,7 +268,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever was understood can be used.
+		// A breaker that was decoded can be used.
 		for i := range 10 {
 			now := at(time.Duration(i) * time.Minute)
 			a := b.Allow(now, 0)
@@ -290,8 +291,8 @@ func BenchmarkAllowDone(b *testing.B) {
 	}
 }
 
-// What a place tells again, because it does not know whether it was stored, counts once, and it is
-// given the probe that it was given the first time.
+// A message that a place sends again, because it does not know whether it was stored, counts once.
+// The place gets the same probe as the first time.
 func TestToldAgain(t *testing.T) {
 	t.Parallel()
 	c := breaker.Config{Failures: 3, Window: time.Hour, Reset: time.Minute, Probes: 2}
@@ -350,8 +351,8 @@ func TestToldAgain(t *testing.T) {
 	}
 }
 
-// A probe that a place was given and has not used yet passes neither a breaker that has left the
-// state it was given in, nor one that is held since.
+// A probe that a place has not used yet does not pass a breaker that has left the state of the
+// probe, nor one that is held since.
 func TestProbeThatIsOutOfDate(t *testing.T) {
 	t.Parallel()
 	half := func() (b *breaker.Breaker, probe breaker.Permit) {
@@ -369,7 +370,7 @@ func TestProbeThatIsOutOfDate(t *testing.T) {
 		v.Receive(now, n)
 	}
 
-	// The place has seen another probe fail before it hears that it was given this one.
+	// The place has seen another probe fail before the message with this probe arrives.
 	b, probe := half()
 	other, _ := b.Receive(at(2*time.Minute), &breaker.ToOwner{Ask: true})
 	b.Done(at(3*time.Minute), other, breaker.Failed)
@@ -395,9 +396,9 @@ func TestProbeThatIsOutOfDate(t *testing.T) {
 	}
 }
 
-// When fewer probes are allowed than are under way, one that has lapsed leaves no room while there
-// are still enough of the others: nobody is told to ask before the next of these lapses. Whoever
-// was told so would ask, be refused and be told the same again.
+// Fewer probes are allowed than are in flight. A probe that has lapsed leaves no room while there
+// are still enough others. No place is sent to ask before the next of these lapses, because it
+// would be refused and sent to ask again.
 func TestFewerProbesThanAreUnderWay(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Failures: 1, Reset: time.Second, Probes: 2, Lease: time.Minute}, t0)

@@ -6,27 +6,28 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Config is when a breaker opens and how it closes again. What is zero has its default. It opens by
-// count, by ratio, or by whichever comes first.
+// Config says when a breaker opens and how it closes again. A field that is zero has its default.
+// With both Failures and Ratio, whichever is reached first opens the breaker.
 type Config struct {
-	// Failures in the window that open it. 5 when neither this nor Ratio is given.
+	// Failures is how many failures in the window open it. The default is 5, if Ratio is not set
+	// either.
 	Failures int `cbor:"1,keyasint,omitempty"`
-	// Ratio of failures to outcomes that opens it, in thousandths, once there are at least Calls
-	// outcomes in the window (20).
+	// Ratio is the share of failures that opens it, in thousandths, once the window has at least
+	// Calls outcomes. The default of Calls is 20.
 	Ratio int `cbor:"2,keyasint,omitempty"`
 	Calls int `cbor:"3,keyasint,omitempty"`
-	// Window is how far back outcomes count; 1 min.
+	// Window is how long outcomes count. The default is 1 min.
 	Window time.Duration `cbor:"4,keyasint,omitempty"`
-	// Successes of probes that close it; 2.
+	// Successes is how many successful probes close it. The default is 2.
 	Successes int `cbor:"5,keyasint,omitempty"`
-	// Reset is how long it stays open before probes are let through; 30 s.
+	// Reset is how long it stays open before it lets probes through. The default is 30 s.
 	Reset time.Duration `cbor:"6,keyasint,omitempty"`
-	// Probes is how many calls may be under way while it is half-open; 1.
+	// Probes is how many calls may be in flight while it is half-open. The default is 1.
 	Probes int `cbor:"7,keyasint,omitempty"`
-	// Lease is after which time a probe that has not been reported frees its slot, unless the
-	// caller asks for a longer one; 1 min.
+	// Lease is the time after which a probe without a report frees its slot, unless the caller asks
+	// for more. The default is 1 min.
 	Lease time.Duration `cbor:"8,keyasint,omitempty"`
-	// MaxRetryAfter bounds for how long the other side may hold the breaker; 24 h.
+	// MaxRetryAfter bounds how long the other side may hold the breaker. The default is 24 h.
 	MaxRetryAfter time.Duration `cbor:"9,keyasint,omitempty"`
 }
 
@@ -38,7 +39,7 @@ const (
 	MaxDuration = 366 * 24 * time.Hour
 )
 
-// WithDefaults is the config with every number given.
+// WithDefaults returns the config with its defaults filled in.
 func (c Config) WithDefaults() Config {
 	orInt := func(n *int, otherwise int) {
 		if *n == 0 {
@@ -68,7 +69,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports what makes no sense.
+// Validate returns an error if a number is out of bounds, or if numbers do not belong together.
 func (c Config) Validate() error {
 	for _, n := range []struct {
 		name      string

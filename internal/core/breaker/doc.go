@@ -1,28 +1,33 @@
-// Package breaker decides whether calls to something that fails may go on: a circuit breaker,
-// shared by everybody who calls the same thing.
+// Package breaker decides whether calls to a failing service may pass: a circuit breaker that all
+// callers of the service share.
 //
-// It is a value with methods: no clock, no randomness, no goroutine, no I/O. Where several nodes
-// share it, it is a value in the store: each acts on a View of it, and applies what the view has to
-// tell to the breaker by compare-and-set.
+// A Breaker is a value with methods: no clock, no randomness, no goroutine, no I/O. If several
+// nodes share it, it is a value in the store: each node acts on a View of it, and applies the
+// messages of the view to the breaker by compare-and-set.
 //
-//	closed     calls pass. Failures in the window are counted; enough of them open it.
-//	open       nothing passes before the reset time-out has passed.
-//	half-open  up to Probes calls at a time pass. One failure opens it again; Successes successes close it.
+//	closed     Calls pass. Failures in the window are counted; enough of them open it.
+//	open       Nothing passes before the reset time-out has passed.
+//	half-open  Up to Probes calls at a time pass. One failure opens it again; Successes
+//	           successes close it.
 //
-// Beside its state, a breaker may be held until a time: by somebody who pauses it, or because the
-// other side said when to come again (Retry-After). A hold changes no state: when it is over, the
-// breaker goes on as it was.
+// Independent of its state, a breaker may be held until a time: because an operator pauses it, or
+// because the other side sent a Retry-After. A hold does not change the state. When it is over, the
+// breaker continues as before.
 //
-// What it promises, referred to by tests:
+// Tests refer to these promises by number:
 //
-//	B1  From closed, exactly Failures failures open it whose age is below Window, whoever reports them; fewer never do. A ratio opens it when at
-//	    least Calls outcomes are in the window, and counts outcomes until they are between 19/20 of Window and Window old.
-//	B2  While open, nothing passes before the time it was opened plus Reset; while it is held, nothing passes before the end of the hold.
-//	B3  Half-open, at most Probes calls are under way whose lease has not ended.
-//	B4  A permit counts only in the generation (the time between two changes of the state) that it was given in, once, and a probe only until its
-//	    lease ends. So late outcomes, of calls from before it opened, neither open nor close it. An outcome that is neither success nor failure (cancelled, lost, given
-//	    back) counts for nothing, but it frees the slot of a probe.
-//	B5  Every change that must survive is told: the state, holds, and slots of probes. Counts of a closed breaker are told by nobody; who takes over
-//	    without them begins a new window.
-//	B6  Refusing is not an outcome: who is refused is told until when, and has consumed nothing.
+//	B1  A closed breaker opens at exactly Failures failures that are younger than Window,
+//	    whichever places report them, and never before. A ratio opens it when at least Calls
+//	    outcomes are in the window. It counts outcomes until they are between 19/20 of Window
+//	    and Window old.
+//	B2  While it is open, nothing passes before the time when it opened plus Reset. While it is
+//	    held, nothing passes before the end of the hold.
+//	B3  While it is half-open, at most Probes calls with a valid lease are in flight.
+//	B4  A permit counts once, only in its generation (the time between two changes of the
+//	    state), and a probe only until its lease ends. So late outcomes of calls from before it
+//	    opened neither open nor close it. An outcome that is neither success nor failure
+//	    (cancelled, lost, given back) does not count, but it frees the slot of a probe.
+//	B5  Every change that must survive is reported to the caller: the state, holds, and slots of
+//	    probes. Counts of a closed breaker are not: a new owner begins a new window.
+//	B6  A refusal is not an outcome: the caller learns until when, and has used nothing.
 package breaker

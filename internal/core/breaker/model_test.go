@@ -11,8 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// oracle is a breaker that keeps everything that ever happened, and looks through all of it each
-// time.
+// oracle is a breaker that keeps everything that ever happened, and reads all of it each time.
 type oracle struct {
 	c      breaker.Config
 	now    model.Time
@@ -42,7 +41,7 @@ func (o *oracle) underWay() (n int) {
 	return n
 }
 
-// allow is whether a call passes, and as a probe.
+// allow returns whether a call passes, and whether as a probe.
 func (o *oracle) allow() (ok, probe bool) {
 	if o.now < o.held {
 		return false, false
@@ -90,8 +89,8 @@ func (o *oracle) done(p breaker.Permit, how breaker.Outcome) {
 	}
 }
 
-// outcome applies one report to both. In a closed state all permits of a generation are equal, so a
-// report is one of any of them.
+// pair applies inputs to both. In a closed state all permits of a generation are equal, so a report
+// is one of any of them.
 type pair struct {
 	t      *rapid.T
 	b      *breaker.Breaker
@@ -114,7 +113,7 @@ func (p *pair) check() {
 	}
 }
 
-// The machine does what the oracle does, also when it is stored and read back in between.
+// The machine does what the oracle does, even if it is stored and read back in between.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -150,7 +149,8 @@ func TestModel(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(p.issued)-1).Draw(t, "call")
 				permit := p.issued[i]
-				// a probe may be reported twice; others are all alike, so the caller sees to it
+				// A probe may be reported twice. Other permits are all alike, so the test reports
+				// each only once.
 				if permit.Probe == 0 {
 					p.issued = append(p.issued[:i], p.issued[i+1:]...)
 				}
@@ -259,8 +259,8 @@ func walk(t *testing.T, c breaker.Config, steps []int) {
 	}
 }
 
-// Successes of other places count for the ratio, at the time at which they came in, and only for
-// the generation that they belong to.
+// Successes of other places count for the ratio, at the time when they happened, and only for their
+// generation.
 func TestViewsTally(t *testing.T) {
 	t.Parallel()
 	o := breaker.New(breaker.Config{Ratio: 500, Calls: 2, Window: 20 * time.Second}, t0)
@@ -338,8 +338,9 @@ func TestViewIsHeldBack(t *testing.T) {
 }
 
 // Several places act on one breaker by messages that take any time, in order between two ends.
-// However they are delivered: at most Probes calls are under way while it is half-open; whoever has
-// heard that it is open lets nothing through; and when everything is told, no slot is lost.
+// However they are delivered: at most Probes calls are in flight while it is half-open; a place
+// that knows that it is open lets nothing through; and when everything is delivered, no slot is
+// lost.
 func TestViews(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -483,8 +484,8 @@ func TestViews(t *testing.T) {
 			},
 		})
 
-		// Everything is reported and delivered: whatever is half-open then has a slot for whoever
-		// asks.
+		// Everything is reported and delivered: a half-open breaker has a slot for the next place
+		// that asks.
 		for _, r := range calls {
 			views[r.place].Done(now, r.permit, breaker.Neither)
 			tell(r.place)
@@ -505,7 +506,7 @@ func TestViews(t *testing.T) {
 			}
 		}
 
-		// leases of probes that were given to a place which did not need them any more
+		// leases of probes for a place that no longer needed them
 		now = now.Add(time.Minute)
 		for i := range views {
 			passed := false

@@ -7,63 +7,68 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// ToOwner is what a place tells the breaker: how calls have ended, and whether it wants a probe.
+// ToOwner is a message of a place to the breaker: how calls have ended, and whether the place wants
+// a probe.
 type ToOwner struct {
 	Reports []Report `cbor:"1,keyasint,omitempty"`
-	// Ask wants a probe if there is one to give.
+	// Ask requests a probe, if one is available.
 	Ask bool `cbor:"2,keyasint,omitempty"`
 	// Lease is how long the probe may take, if longer than usual.
 	Lease time.Duration `cbor:"3,keyasint,omitempty"`
-	// RetryAfter is what the other side has said; zero for nothing.
+	// RetryAfter is what the other side has sent; zero for nothing.
 	RetryAfter model.Time `cbor:"4,keyasint,omitempty"`
-	// Place is who tells it, and Seq its number there, counted up: what is told again, because
-	// nobody knows whether it was stored, counts once. Zero for what is told once.
+	// Place is the sender, and Seq counts its messages. A message that is sent again, because the
+	// sender does not know whether it was stored, counts once. Both are zero for a message that is
+	// never repeated.
 	Place int64 `cbor:"5,keyasint,omitempty"`
 	Seq   int64 `cbor:"6,keyasint,omitempty"`
 }
 
-// heard is up to where a breaker has heard a place, and the last probe that it has given to it.
+// heard is the last message that a breaker has received from a place, and the last probe that it
+// gave to it.
 type heard struct {
 	Place int64 `cbor:"1,keyasint"`
 	Seq   int64 `cbor:"2,keyasint"`
-	// Asked is the number under which the place asked for Probe; zero for never.
+	// Asked is the number of the message that asked for Probe; zero for never.
 	Asked int64  `cbor:"3,keyasint,omitempty"`
 	Probe Permit `cbor:"4,keyasint,omitzero"`
 }
 
-// maxHeard is how many places a breaker remembers, those that told something last. A place is one
-// life of a process.
+// maxHeard is how many places a breaker remembers, the most recent ones. A place is one life of a
+// process.
 const maxHeard = 64
 
-// Report is how one call ended, or how many succeeded.
+// Report is how one call ended, or how many calls succeeded.
 type Report struct {
 	Permit Permit  `cbor:"1,keyasint"`
 	How    Outcome `cbor:"2,keyasint,omitempty"`
-	// Calls is how many successes of a closed breaker this stands for, which began to end at At.
+	// Calls is how many successes of a closed breaker this report stands for. The first of them
+	// ended at At.
 	Calls int64      `cbor:"3,keyasint,omitempty"`
 	At    model.Time `cbor:"4,keyasint,omitempty"`
 }
 
-// News is how a breaker stands.
+// News is the state of a breaker.
 type News struct {
 	State      State `cbor:"1,keyasint,omitempty"`
 	Generation int64 `cbor:"2,keyasint"`
-	// Until is before when nothing passes; zero when a call passes or may ask for a probe.
+	// Until is the time before which nothing passes; zero when a call passes or may ask for a
+	// probe.
 	Until model.Time `cbor:"3,keyasint,omitempty"`
 	Why   string     `cbor:"4,keyasint,omitempty"`
-	// Tally is how often successes are to be told; zero for never, because only failures count.
+	// Tally is how often successes should be reported; zero for never, because only failures count.
 	Tally time.Duration `cbor:"5,keyasint,omitempty"`
 	// Probe is given to this place; zero for none.
 	Probe Permit `cbor:"6,keyasint,omitzero"`
-	// Answer tells that this is the answer to an Ask.
+	// Answer says that this is the answer to an Ask.
 	Answer bool `cbor:"7,keyasint,omitempty"`
-	// Held is before when not even a probe passes that was given before.
+	// Held is the time before which not even a probe passes that was given earlier.
 	Held model.Time `cbor:"8,keyasint,omitempty"`
 }
 
-// Receive takes what a place tells. It returns the probe that the place is given, if it asked for
-// one, and whether the breaker has changed in any way: where several places share it, counts are
-// part of what they share.
+// Receive applies a message of a place. It returns the probe that it gives to the place, if the
+// place asked for one, and whether the breaker has changed in any way. If several places share the
+// breaker, they share its counts too.
 func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed bool) {
 	told := now // by the clock of the place
 	now = b.tick(now)
@@ -103,7 +108,7 @@ func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed boo
 	return probe, changed
 }
 
-// hear notes that a place has told something. It reports false for what was heard before.
+// hear notes a message of a place. It reports false if the breaker has received the message before.
 func (b *Breaker) hear(place, seq int64) (from *heard, news bool) {
 	h := heard{Place: place}
 	if i := slices.IndexFunc(b.heard, func(h heard) bool { return h.Place == place }); i >= 0 {
@@ -120,8 +125,8 @@ func (b *Breaker) hear(place, seq int64) (from *heard, news bool) {
 	return &b.heard[len(b.heard)-1], true
 }
 
-// given is the probe that a place was given when it asked for the first time, if it is still under
-// way; the place has not heard of it.
+// given returns the probe that the place got when it first sent this message, if that is still in
+// flight. The answer has not reached the place.
 func (b *Breaker) given(to *heard, m *ToOwner) (probe Permit) {
 	if m.Ask && to.Asked == m.Seq && slices.ContainsFunc(b.probes, func(p slot) bool { return p.ID == to.Probe.Probe }) {
 		return to.Probe
@@ -129,7 +134,7 @@ func (b *Breaker) given(to *heard, m *ToOwner) (probe Permit) {
 	return Permit{}
 }
 
-// News is how the breaker stands, for a place that acts on it.
+// News returns the state of the breaker, for a place that acts on it.
 func (b *Breaker) News(now model.Time) News { return b.news(max(now, b.now)) }
 
 func (b *Breaker) news(now model.Time) News {
@@ -150,8 +155,8 @@ func (b *Breaker) news(now model.Time) News {
 	return n
 }
 
-// allUnderWay reports whether no probe is to be had, and when the first of those that are under way
-// lapses. There may be more of them than are allowed by now.
+// allUnderWay reports whether all slots are taken, and when the first lease ends. There may be more
+// probes in flight than a changed config allows.
 func (b *Breaker) allUnderWay(now model.Time) (until model.Time, all bool) {
 	count := 0
 	for _, p := range b.probes {

@@ -9,11 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// version of the stored form. A build refuses what it does not know, rather than to forget a part
-// of it.
+// version of the stored form. A build refuses a version that it does not know, because it could
+// drop a part of it.
 const version = 1
 
-// stored is a breaker as its row has it.
+// stored is the row of a breaker.
 type stored struct {
 	Version    int          `cbor:"1,keyasint"`
 	Config     Config       `cbor:"2,keyasint"`
@@ -33,8 +33,8 @@ type stored struct {
 	Heard      []heard      `cbor:"16,keyasint,omitempty"`
 }
 
-// Encode is the stored form, with the counts of the moment: who hands the breaker over in order
-// loses none.
+// Encode returns the stored form, including the current counts, so that an orderly hand-over loses
+// none.
 func (b *Breaker) Encode() ([]byte, error) {
 	s := stored{
 		Version: version, Config: b.config, State: b.state, Generation: b.generation, Since: b.since, Until: b.until, Why: b.why,
@@ -76,7 +76,7 @@ func Decode(row []byte) (*Breaker, error) {
 	return b, nil
 }
 
-// check finds what no breaker has written.
+// check returns an error for a row that no breaker has written.
 func (s *stored) check() error {
 	if err := s.Config.Validate(); err != nil {
 		return err

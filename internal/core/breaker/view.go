@@ -6,24 +6,24 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// View is a breaker as another place than its owner acts on it. Through a closed one calls pass at
-// once; what they tell goes to the owner. Probes are given by the owner alone, so their number is
-// kept whatever a view believes. A view that has not heard how the breaker stands lets nothing
+// View is a breaker as a place sees it that is not its owner. Calls pass a closed breaker at once;
+// their outcomes go to the owner. Only the owner gives out probes, so their number is right
+// whatever a view believes. A view that does not know the state of the breaker yet lets nothing
 // through.
 type View struct {
 	news  News
 	heard bool
-	asked bool // and not yet answered
+	asked bool // and not answered yet
 	out   ToOwner
-	tally Report // successes that are not told yet
+	tally Report // successes that are not reported yet
 	now   model.Time
 }
 
-// NewView knows nothing yet.
+// NewView returns a view that does not know the state of the breaker yet.
 func NewView() *View { return &View{} }
 
-// Allow asks for one call. The Until of a refusal is zero while the owner is asked: news tell when
-// to try again.
+// Allow asks to make one call. While the owner is being asked, a refusal has a zero Until: the next
+// News tells when to try again.
 func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 	now = v.tick(now)
 	n := &v.news
@@ -45,8 +45,8 @@ func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 	return Answer{Why: "half-open, the owner is asked for a probe"}
 }
 
-// Until is before when nothing passes, as far as this place knows, and why; zero when a call may
-// pass or ask.
+// Until returns the time before which nothing passes, as far as this place knows, and why; zero
+// when a call may pass or ask.
 func (v *View) Until(now model.Time) (until model.Time, why string) {
 	if now = max(now, v.now); now < v.news.Until && !v.probes(now) {
 		return v.news.Until, v.news.Why
@@ -59,7 +59,7 @@ func (v *View) probes(now model.Time) bool {
 	return v.news.Probe.Probe != 0 && v.news.Probe.Lease > now && v.news.Held <= now
 }
 
-// Done tells how a call ended.
+// Done reports how a call ended.
 func (v *View) Done(now model.Time, p Permit, how Outcome) {
 	now = v.tick(now)
 	if v.tally.Calls > 0 && (v.news.Generation != v.tally.Permit.Generation || now.Sub(v.tally.At) >= v.news.Tally) {
@@ -82,35 +82,37 @@ func (v *View) Done(now model.Time, p Permit, how Outcome) {
 	}
 }
 
-// RetryAfter is what the other side has said.
+// RetryAfter reports a Retry-After of the other side.
 func (v *View) RetryAfter(until model.Time) { v.out.RetryAfter = max(v.out.RetryAfter, until) }
 
-// Receive takes news. It reports whether a call that was refused may pass now.
+// Receive applies news. It reports whether a call that was refused may pass now.
 func (v *View) Receive(now model.Time, n News) (retry bool) {
 	now = v.tick(now)
 	if kept := v.news.Probe; n.Probe.Probe == 0 && kept.Lease > now {
 		n.Probe = kept // given before, and not used yet
 	}
 	if n.Probe.Generation != n.Generation {
-		// of a state that has ended meanwhile, as this place has seen itself or has heard
+		// It belongs to a state that has ended since.
 		n.Probe = Permit{}
 	}
 	v.news, v.heard, v.asked = n, true, v.asked && !n.Answer
 	return now >= n.Until || v.probes(now)
 }
 
-// Tell is what the owner is to hear; nothing if not ok.
+// Tell returns the next message to the owner. It reports false when there is nothing to say.
 func (v *View) Tell() (m ToOwner, ok bool) {
 	m, v.out = v.out, ToOwner{}
 	return m, len(m.Reports) > 0 || m.Ask || !m.RetryAfter.IsZero()
 }
 
+// ask requests a probe, unless a request is pending.
 func (v *View) ask(lease time.Duration) {
 	if !v.asked {
 		v.asked, v.out.Ask, v.out.Lease = true, true, lease
 	}
 }
 
+// flush moves the counted successes into the next message.
 func (v *View) flush() {
 	if v.tally.Calls > 0 {
 		v.out.Reports = append(v.out.Reports, v.tally)
@@ -118,6 +120,7 @@ func (v *View) flush() {
 	}
 }
 
+// tick returns the time, or the latest time seen if that is later.
 func (v *View) tick(now model.Time) model.Time {
 	v.now = max(v.now, now)
 	return v.now

@@ -6,12 +6,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// buckets is how finely outcomes are counted for a ratio: each is a twentieth of the window.
+// buckets is how finely outcomes are counted for a ratio: each bucket is a twentieth of the window.
 const buckets = 20
 
-// window is what is known of the outcomes of late. A count must be exact, so the times of the last
-// failures are kept, as many as it takes to open. A ratio needs all outcomes, so these are counted
-// in buckets.
+// window keeps the recent outcomes. A count must be exact, so window keeps the times of the last
+// failures, as many as it takes to open. A ratio needs all outcomes, so window counts those in
+// buckets.
 type window struct {
 	failed  []model.Time // ring; oldest at next when full
 	next    int
@@ -26,7 +26,7 @@ type bucket struct {
 	Failed int64 `cbor:"3,keyasint,omitempty"`
 }
 
-// clear forgets everything; the memory is kept.
+// clear forgets everything, but keeps the memory.
 func (w *window) clear(c *Config) {
 	w.failed, w.next = w.failed[:0], 0
 	if c.Ratio == 0 {
@@ -40,6 +40,7 @@ func (w *window) clear(c *Config) {
 	w.width = max(c.Window.Microseconds()/buckets, 1)
 }
 
+// add counts an outcome.
 func (w *window) add(now model.Time, failed bool, c *Config) {
 	if failed && c.Failures > 0 {
 		if len(w.failed) < c.Failures {
@@ -56,7 +57,7 @@ func (w *window) add(now model.Time, failed bool, c *Config) {
 	}
 }
 
-// tally counts outcomes of a time for the ratio; what is too old for the ring is dropped.
+// tally counts outcomes of a time for the ratio. It drops outcomes that are too old for the ring.
 func (w *window) tally(at model.Time, calls, failed int64) {
 	if w.width == 0 {
 		return
@@ -73,7 +74,7 @@ func (w *window) tally(at model.Time, calls, failed int64) {
 	b.Failed += failed
 }
 
-// failures is how many are younger than the window, up to the number that opens.
+// failures counts the failures that are younger than the window, up to the number that opens.
 func (w *window) failures(now model.Time, c *Config) (n int) {
 	for _, at := range w.failed {
 		if now.Sub(at) < c.Window.Truncate(time.Microsecond) {
@@ -83,7 +84,7 @@ func (w *window) failures(now model.Time, c *Config) (n int) {
 	return n
 }
 
-// sums of the buckets of which no part is older than the window.
+// sums adds up the buckets that lie completely within the window.
 func (w *window) sums(now model.Time) (calls, failed int64) {
 	if w.width == 0 {
 		return 0, 0

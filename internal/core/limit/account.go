@@ -2,19 +2,19 @@ package limit
 
 import "slices"
 
-// Account is what a place knows of its lease, for places that read what the owner has written
-// instead of being sent messages. Everything that the owner does with the lease follows from two
-// things: what the place has told, and what the lease says afterwards; so whoever knows how far the
-// owner has heard it finds out what it was granted and asked for, however many changes it has
+// Account is what a place knows about its lease. It is for places that read the owner from the
+// store instead of receiving messages. What the owner does with a lease depends only on the
+// messages of the place and on the lease that results. So a place that knows which of its messages
+// the owner has received can compute what it was granted and asked for, however many changes it has
 // missed.
 //
-// The zero Account is that of a place without a lease.
+// The zero Account belongs to a place without a lease.
 type Account struct{ lease lease }
 
-// Told tells that the owner has received a message of the place.
-func (a *Account) Told(m ToOwner) { a.lease.returns(&m) }
+// Told notes that the owner has received a message of the place.
+func (a *Account) Told(m ToOwner) { a.lease.takeBack(&m) }
 
-// Look compares with the lease of the place, and returns what is new.
+// Look compares the account with the lease of the place in o, and returns what is new.
 func (a *Account) Look(o *Owner, place Place) (m ToPlace) {
 	var now lease
 	if o != nil {
@@ -33,7 +33,8 @@ func (a *Account) Look(o *Owner, place Place) (m ToPlace) {
 	return m
 }
 
-// Believed is what the owner believes that the place wants, and holds without a permit.
+// Believed returns how many permits and tokens the owner believes that the place wants, and how
+// many tasks it believes to hold the resource there without a permit.
 func (a *Account) Believed() (want int, tokens int64, over int) {
 	return a.lease.Want, a.lease.WantTokens, a.lease.Over
 }

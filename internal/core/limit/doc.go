@@ -1,38 +1,44 @@
-// Package limit decides who may hold one of a bounded number of permits, and how often one may
-// begin.
+// Package limit decides which tasks may hold one of a bounded number of permits, and how often a
+// task may begin.
 //
-// A resource has Numbers: at most so many holders at a time, or so many beginnings per period, or
-// both. It is two machines, values with methods without clock, randomness, goroutine or I/O:
+// A resource has Numbers: a maximum of holders at a time, a maximum of beginnings per period, or
+// both. Two state machines work on it. Both are values with methods, without clock, randomness,
+// goroutines or I/O:
 //
-//   - the Owner, one per resource, leases permits and tokens to places (nodes), and asks for them
-//     back when others need them;
-//   - a Local, one per resource and place, hands the permits of its block to tasks.
+//   - The Owner, one per resource, leases permits and tokens to places (nodes), and recalls them
+//     when other places need them.
+//   - A Local, one per resource and place, hands the permits of its block to tasks.
 //
-// They talk by values (ToOwner, ToPlace): each takes effect exactly once, and in order between two
-// ends. Where owner and place are in one process, the one is simply called with what the other
-// says; with one place alone everything is leased to it at its first request, and from then on a
-// permit costs nothing. An owner that several processes share is a value in the store: a place
-// applies what it tells by itself, and finds by its Account what the lease says since it looked
-// last.
+// They exchange values (ToOwner, ToPlace). Each value takes effect exactly once, and in order
+// between two ends. If owner and place are in one process, each is called with what the other
+// returns. A single place gets everything leased at its first request, and from then on a permit
+// costs nothing. An owner that several processes share is a value in the store: a place applies its
+// own messages to that value, and finds out by its Account what has changed in its lease since it
+// last looked.
 //
-// Permits come back in three ways. A cut (the limit was lowered) takes what nobody holds at once,
-// and the rest as holders finish. A turn (others have less than their share, or nothing) takes
-// permits as holders finish, before tasks of the same place get them; but a permit for which a task
-// waits is used once before it goes, so that it never travels in circles. A spare takes what nobody
-// here needs, now or later.
+// Permits come back in three ways. A cut, after the limit was lowered, takes idle permits at once
+// and the others as their holders finish. A turn, when other places have less than their share,
+// takes permits as holders finish, before tasks of the same place get them. But a permit that a
+// task waits for is used once before it leaves, so that permits do not travel in circles. A spare
+// takes permits that the place does not need, now or later.
 //
 // A task that needs several resources waits at the first one, in canonical order, that it cannot
-// have; a place keeps the ones before it (pins them) meanwhile. Every chain of such waits climbs
-// the order, so there is no cycle and no deadlock between places.
+// get. Until then its place keeps permits for the earlier ones (it pins them). Every chain of such
+// waits goes up in the order, so places cannot deadlock.
 //
-// What it promises, referred to by tests:
+// Tests refer to these promises by number:
 //
-//	L1  Permits of all leases together never exceed the concurrency, however messages are delayed and whatever the limit was before: while a lower limit
-//	    is exceeded, nothing is leased. A place has at most as many holders as its block, except for those that it has found there (Hold); each of them keeps
-//	    a permit back until it has one.
-//	L2  No permit is lost: those at places, under way, and free ones are the concurrency, as soon as a lowered limit is reached.
-//	L3  In any stretch of time t at most Burst + Rate·t/Per tokens are spent, by all places together. Arithmetic is in integers and does not drift. Tokens
-//	    that are leased and not reported as spent count as not spent: the bucket does not refill their room.
-//	L4  Nobody starves: when holders finish and messages arrive, every place that wants a permit gets one.
-//	L5  Taking twice is taking once, for the same holder; giving what is not held does nothing.
+//	L1  Permits of all leases together never exceed the concurrency, however messages are
+//	    delayed and whatever the limit was before: while a lowered limit is exceeded, nothing
+//	    is leased. A place has at most as many holders as its block. The exception are holders
+//	    that it found there (Hold); the owner keeps one permit back for each of them.
+//	L2  No permit is lost: permits at places, on their way, and free ones add up to the
+//	    concurrency, as soon as a lowered limit is reached.
+//	L3  In any period of length t, all places together spend at most Burst + Rate·t/Per tokens.
+//	    Arithmetic is in integers and does not drift. Tokens that are leased and not reported as
+//	    spent count as not spent: the bucket does not refill their room.
+//	L4  No place starves: when holders finish and messages arrive, every place that wants a
+//	    permit gets one.
+//	L5  A holder that takes twice has one permit; giving back a permit that is not held does
+//	    nothing.
 package limit

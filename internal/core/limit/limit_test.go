@@ -64,8 +64,8 @@ func TestTakeAndGiveAreIdempotent(t *testing.T) {
 	}
 }
 
-// What nobody needs goes to whoever does: all of it, also beyond its share, and also what becomes
-// free later.
+// Permits that a place does not need go to a place that does: all of them, even beyond its share,
+// and also permits that become free later.
 func TestSpareIsRecalled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 10})
@@ -87,7 +87,7 @@ func TestSpareIsRecalled(t *testing.T) {
 	w.drain()
 }
 
-// L4 under load: all places have more tasks than permits at all times, and each gets its share.
+// L4 under load: all places always have more tasks than permits, and each place gets its share.
 func TestSharesUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 7} {
@@ -120,7 +120,7 @@ func TestSharesUnderLoad(t *testing.T) {
 	}
 }
 
-// A lowered limit takes back at once what nobody holds, waiting tasks or not; holders finish.
+// A lowered limit takes idle permits back at once, whether tasks wait or not; holders finish.
 func TestLoweredLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 6})
@@ -164,8 +164,8 @@ func TestLoweredLimit(t *testing.T) {
 	}
 }
 
-// A place dies, its holders are found at another one: until those have permits of their own, nobody
-// else gets theirs.
+// A place dies, and its holders are found at another place. Until they have permits, no other task
+// gets their permits.
 func TestLostPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limit.Numbers{Concurrency: 3, Rate: 9, Per: time.Minute, Burst: 9})
@@ -194,8 +194,7 @@ func TestLostPlace(t *testing.T) {
 	w.drain()
 }
 
-// 1,000,000 per day, over ten days in odd steps: neither one more nor one less than there should
-// be.
+// 1,000,000 per day, over ten days in odd steps: exactly as many as there should be.
 func TestNoDrift(t *testing.T) {
 	t.Parallel()
 	n := limit.Numbers{Rate: 999_983, Per: 24 * time.Hour}

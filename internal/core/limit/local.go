@@ -8,41 +8,43 @@ import (
 )
 
 // Local hands the permits that are leased to a place to tasks. After every call that changes it,
-// Tell says what the owner is to hear.
+// the caller asks Tell for a message to the owner.
 type Local struct {
 	numbers Numbers
 	block   int   // permits leased to this place
 	tokens  int64 // leased and not spent
 	holders map[model.TaskRef]struct{}
-	// waiting tasks could go on but for this resource; pinned ones could have it, and wait for one
-	// that comes later in the order.
+	// waiting counts tasks that lack only this resource. pinned counts tasks that could have this
+	// resource, but wait for one that comes later in the order.
 	waiting, pinned int
 	recalled        recalls
 
-	want, wantTokens int64 // what the owner believes at least
+	want, wantTokens int64 // what the owner believes, or more
 	over             int   // what the owner believes
-	back             int
-	backTokens       int64
-	spent            int64
+	// back and backTokens are to be returned with the next message, and spent is to be reported.
+	back       int
+	backTokens int64
+	spent      int64
 }
 
-// NewLocal has nothing leased.
+// NewLocal returns a Local that has nothing leased.
 func NewLocal(n Numbers) *Local {
 	return &Local{numbers: n, holders: map[model.TaskRef]struct{}{}}
 }
 
-// Numbers are those it goes by.
+// Numbers returns the numbers that apply.
 func (l *Local) Numbers() Numbers { return l.numbers }
 
 // Configure changes the numbers. Holders stay.
 func (l *Local) Configure(n Numbers) { l.numbers = n }
 
-// Lacks tells what a task would have to wait for: a permit, or a token.
+// Lacks reports what a task would have to wait for: a permit, or a token.
 func (l *Local) Lacks() (permit, token bool) {
 	return l.numbers.Concurrency > 0 && len(l.holders) >= l.block, l.numbers.Rate > 0 && l.tokens < 1
 }
 
-// Take gives a permit, and spends a token, if there are. Who holds one already keeps it.
+// Take gives the task a permit and spends a token, if both are available. A task that holds a
+// permit already keeps it.
 func (l *Local) Take(who model.TaskRef) bool {
 	if _, has := l.holders[who]; has {
 		return true
@@ -58,8 +60,8 @@ func (l *Local) Take(who model.TaskRef) bool {
 	return true
 }
 
-// Hold makes a task a holder that was found to be one: it was claimed before this process came to
-// own it. There may be more of them than permits.
+// Hold registers a task that holds the resource already, because it was claimed before this process
+// became its owner. There may be more such tasks than permits.
 func (l *Local) Hold(who model.TaskRef) { l.holders[who] = struct{}{} }
 
 // Give ends a hold. It reports whether there was one.
@@ -69,7 +71,7 @@ func (l *Local) Give(who model.TaskRef) bool {
 	}
 	delete(l.holders, who)
 	if l.recalled.Cut == 0 && l.recalled.Turn > 0 && l.block > len(l.holders) {
-		l.release(1) // others are next, whoever waits here
+		l.release(1) // other places are next, even if tasks wait here
 	}
 	return true
 }
@@ -80,7 +82,8 @@ func (l *Local) Wait(by int) { l.waiting += by }
 // Pin changes the number of tasks that could have this resource and wait for a later one.
 func (l *Local) Pin(by int) { l.pinned += by }
 
-// Receive takes what the owner tells. It reports whether there is something new to take.
+// Receive applies a message of the owner. It reports whether there are new permits or tokens to
+// take.
 func (l *Local) Receive(m ToPlace) (more bool) {
 	l.block += m.Permits
 	l.tokens += m.Tokens
@@ -94,17 +97,18 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	return m.Permits > 0 || m.Tokens > 0
 }
 
-// Believed tells what the owner believes that the place wants and holds without a permit, when
-// nothing that the place has told is on its way any more. What was told while a grant came the
-// other way is more than that: the owner would keep permits for a place that does not need them.
+// Believed corrects what the place thinks that the owner believes. The caller calls it when no
+// message of the place is on its way. If a grant crosses a message, the two differ, and the owner
+// would keep permits for a place that does not need them.
 func (l *Local) Believed(want int, tokens int64, over int) {
 	l.want, l.wantTokens, l.over = int64(want), tokens, over
 }
 
-// Tell is what the owner is to hear; nothing if not ok.
+// Tell returns the next message to the owner. It reports false when there is nothing to say.
 func (l *Local) Tell() (m ToOwner, ok bool) {
 	need, needTokens := l.settle()
-	// Wants are told in powers of two, so that a growing line of waiting tasks costs few messages.
+	// Wants are rounded up to powers of two, so that a growing number of waiting tasks costs few
+	// messages.
 	if need > l.want || need == 0 && l.want > 0 {
 		l.want, ok = roundUp(need), true
 	}
@@ -112,11 +116,11 @@ func (l *Local) Tell() (m ToOwner, ok bool) {
 		l.wantTokens, ok = roundUp(needTokens), true
 	}
 
-	// Spent tokens are told together with the last one of them.
+	// Spent tokens are reported together, when the last leased token is spent.
 	if l.back > 0 || l.backTokens > 0 || l.spent > 0 && l.tokens == 0 {
 		ok = true
 	}
-	if over := l.found(); over != l.over {
+	if over := l.countUncovered(); over != l.over {
 		l.over, ok = over, true
 	}
 	if !ok {
@@ -128,15 +132,16 @@ func (l *Local) Tell() (m ToOwner, ok bool) {
 	return m, true
 }
 
-// found is how many hold it without a permit.
-func (l *Local) found() int {
+// countUncovered counts the holders without a permit.
+func (l *Local) countUncovered() int {
 	if l.numbers.Concurrency == 0 {
 		return 0
 	}
 	return max(len(l.holders)-l.block, 0)
 }
 
-// settle gives back what is not needed or recalled, and tells what is missing.
+// settle puts aside what to give back, because it is recalled or not needed, and returns what is
+// missing.
 func (l *Local) settle() (need, needTokens int64) {
 	held := len(l.holders)
 	if l.numbers.Concurrency == 0 {
@@ -147,8 +152,8 @@ func (l *Local) settle() (need, needTokens int64) {
 		need = int64(max(l.waiting+held-l.block, 0))
 	}
 
-	// Permit first, then token: who kept tokens for tasks that wait for permits could starve a
-	// place that has the permits.
+	// A task needs a permit first, then a token. A place that kept tokens for tasks without permits
+	// could starve a place that has the permits.
 	begin, could := int64(l.waiting), int64(l.waiting+l.pinned)
 	if l.numbers.Concurrency > 0 {
 		idle := int64(max(l.block-held, 0))
@@ -168,15 +173,15 @@ func (l *Local) settle() (need, needTokens int64) {
 	return need, needTokens
 }
 
-// release gives permits back.
+// release puts permits aside to give them back.
 func (l *Local) release(n int) {
 	l.block -= n
 	l.back += n
-	l.recalled.answered(n)
+	l.recalled.answer(n)
 	l.recalled.atMost(l.block)
 }
 
-// Holders are those who hold it, in no order.
+// Holders returns the tasks that hold the resource, in no order.
 func (l *Local) Holders() []model.TaskRef {
 	list := make([]model.TaskRef, 0, len(l.holders))
 	for who := range maps.Keys(l.holders) {
@@ -185,31 +190,32 @@ func (l *Local) Holders() []model.TaskRef {
 	return list
 }
 
-// Held is how many hold it, Block how many may.
+// Held returns how many tasks hold the resource here.
 func (l *Local) Held() int { return len(l.holders) }
 
-// Block is how many permits are leased to this place.
+// Block returns how many permits are leased to this place.
 func (l *Local) Block() int { return l.block }
 
-// Waiting is how many tasks wait for it here.
+// Waiting returns how many tasks wait for the resource here.
 func (l *Local) Waiting() int { return l.waiting }
 
-// Idle reports whether nobody holds it or waits for it here.
+// Idle reports whether no task holds the resource or waits for it here.
 func (l *Local) Idle() bool { return len(l.holders) == 0 && l.waiting == 0 && l.pinned == 0 }
 
-// Drain gives back what nobody holds, because the place needs the resource no more. Tell says so to
-// the owner.
+// Drain puts all idle permits and tokens aside to give them back, because the place no longer needs
+// the resource. Tell returns the message.
 func (l *Local) Drain() {
 	l.release(max(l.block-len(l.holders), 0))
 	l.backTokens += l.tokens
 	l.tokens = 0
 }
 
-// Gone reports whether the owner has everything back: the machine may be forgotten.
+// Gone reports whether the owner has everything back, so that the Local can be dropped.
 func (l *Local) Gone() bool {
 	return l.Idle() && l.block == 0 && l.tokens == 0 && l.back == 0 && l.backTokens == 0 && l.spent == 0 && l.want == 0 && l.wantTokens == 0 && l.over == 0
 }
 
+// roundUp returns the next power of two.
 func roundUp(n int64) int64 {
 	if n < 2 {
 		return n

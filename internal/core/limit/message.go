@@ -1,51 +1,52 @@
 package limit
 
-// Place names who hands out leased permits to tasks: the incarnation of a node, by its epoch, which
-// is used once.
+// Place is the id of a node that hands out leased permits: the epoch of its incarnation, which is
+// used once.
 type Place int64
 
-// ToOwner is what a place tells the owner of a resource.
+// ToOwner is a message of a place to the owner of a resource.
 type ToOwner struct {
-	// Want and WantTokens are how many more it could use; they replace what it has told before,
-	// less what it was granted since.
+	// Want and WantTokens are how many more the place could use. They replace the numbers of
+	// earlier messages, less what was granted since.
 	Want       int   `cbor:"1,keyasint,omitempty"`
 	WantTokens int64 `cbor:"2,keyasint,omitempty"`
-	// Permits and Tokens are given back. Spent tokens are gone.
+	// Permits and Tokens are given back. Spent tokens are used up.
 	Permits int   `cbor:"3,keyasint,omitempty"`
 	Tokens  int64 `cbor:"4,keyasint,omitempty"`
 	Spent   int64 `cbor:"5,keyasint,omitempty"`
-	// Over is how many hold it beyond the block, because they were found (Hold); it replaces what
-	// was told before, less what was granted since.
+	// Over is how many tasks hold the resource beyond the block, because they were found (Hold). It
+	// replaces the number of earlier messages, less what was granted since.
 	Over int `cbor:"6,keyasint,omitempty"`
 }
 
-// ToPlace is what the owner tells a place.
+// ToPlace is a message of the owner to a place.
 type ToPlace struct {
 	// Permits and Tokens are granted.
 	Permits int   `cbor:"1,keyasint,omitempty"`
 	Tokens  int64 `cbor:"2,keyasint,omitempty"`
-	// Cut, Turn and Spare are permits that are wanted back; see the package.
+	// Cut, Turn and Spare are permits to give back; see the package comment.
 	Cut   int `cbor:"3,keyasint,omitempty"`
 	Turn  int `cbor:"4,keyasint,omitempty"`
 	Spare int `cbor:"5,keyasint,omitempty"`
 }
 
-// Send is a message for a place.
+// Send is a message with the place that it goes to.
 type Send struct {
 	To Place
 	ToPlace
 }
 
-// recalls are permits that are wanted back. Both ends count them alike: what is given back, for
-// whatever reason, answers them in this order, and there are never more than permits.
+// recalls counts permits that the owner wants back. Both ends count in the same way: a permit that
+// is given back, for whatever reason, answers a cut first, then a turn, then a spare. There are
+// never more recalls than permits.
 type recalls struct {
 	Cut   int `cbor:"1,keyasint,omitempty"`
 	Turn  int `cbor:"2,keyasint,omitempty"`
 	Spare int `cbor:"3,keyasint,omitempty"`
 }
 
-// answered takes n away.
-func (r *recalls) answered(n int) {
+// answer subtracts n permits that were given back.
+func (r *recalls) answer(n int) {
 	for _, k := range [...]*int{&r.Cut, &r.Turn, &r.Spare} {
 		d := min(*k, n)
 		*k -= d
@@ -53,7 +54,7 @@ func (r *recalls) answered(n int) {
 	}
 }
 
-// atMost forgets what exceeds the permits; the least urgent first.
+// atMost drops recalls that exceed the permits, the least urgent first.
 func (r *recalls) atMost(permits int) {
 	r.Cut = min(r.Cut, permits)
 	r.Turn = min(r.Turn, permits-r.Cut)

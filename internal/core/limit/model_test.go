@@ -27,7 +27,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// world is an owner, some places, and what is under way between them, in order between two ends.
+// world is an owner, some places, and the messages on their way, in order between two ends.
 type world struct {
 	t      fataler
 	now    model.Time
@@ -72,7 +72,7 @@ func (w *world) arrive(i int) {
 	w.try(i)
 }
 
-// try lets those who wait here take what there is.
+// try lets the waiting tasks of a place take what there is.
 func (w *world) try(i int) {
 	for len(w.waiting[i]) > 0 && w.locals[i].Take(w.waiting[i][0]) {
 		w.locals[i].Wait(-1)
@@ -114,7 +114,7 @@ func (w *world) configure(n limit.Numbers) {
 	}
 }
 
-// check is L1, L2 and L3.
+// check checks L1, L2 and L3.
 func (w *world) check() {
 	permits, tokens := w.owner.Leased()
 	sum, blocks := 0, 0
@@ -173,7 +173,7 @@ func (w *world) settle() {
 	}
 }
 
-// drain lets everybody finish: L4.
+// drain lets every holder finish: L4.
 func (w *world) drain() {
 	w.settle()
 	for n := 0; ; n++ {
@@ -222,14 +222,14 @@ func (w *world) drain() {
 	}
 }
 
-// settleUp has the owner hear everything that a place has told.
+// settleUp delivers everything that a place has sent to the owner.
 func (w *world) settleUp(i int) {
 	for len(w.up[i]) > 0 {
 		w.deliverUp(i)
 	}
 }
 
-// store moves the owner to another process: what is under way stays under way.
+// store moves the owner to another process; messages on their way stay there.
 func (w *world) store() {
 	row, err := w.owner.Encode()
 	if err != nil {
@@ -240,9 +240,10 @@ func (w *world) store() {
 	}
 }
 
-// moves are what may happen next, whatever the numbers are.
+// moves returns what may happen next, whatever the numbers are.
 func (w *world) moves() map[string]func(*rapid.T) {
 	place := func(t *rapid.T) int { return rapid.IntRange(0, places-1).Draw(t, "place") }
+
 	return map[string]func(*rapid.T){
 		"arrive": func(t *rapid.T) { w.arrive(place(t)) },
 		"give up": func(t *rapid.T) {
@@ -272,8 +273,8 @@ func (w *world) moves() map[string]func(*rapid.T) {
 	}
 }
 
-// However messages are delayed and numbers changed: never more holders than permits, no permit
-// lost, nobody starves.
+// However messages are delayed and numbers changed: there are never more holders than permits, no
+// permit is lost, and no place starves.
 func TestPermits(t *testing.T) {
 	t.Parallel()
 	many(t, func(t *rapid.T) {
@@ -302,8 +303,8 @@ func TestPermits(t *testing.T) {
 	})
 }
 
-// The same with a rate, and over all stretches of time: never more tokens spent than the burst and
-// what accrues (L3).
+// The same with a rate, and over all periods: never more tokens are spent than the burst plus what
+// accrues (L3).
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	many(t, func(t *rapid.T) {
@@ -368,7 +369,7 @@ func TestExhaustive(t *testing.T) {
 			}
 
 			if !useful {
-				last = k // whatever follows: as without this input
+				last = k // the rest is as without this input
 				break
 			}
 

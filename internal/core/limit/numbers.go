@@ -11,17 +11,17 @@ import (
 
 // Numbers are what a resource allows. Zero allows everything.
 type Numbers struct {
-	// Concurrency is how many may hold it at a time; 0 for any number.
+	// Concurrency is how many tasks may hold the resource at a time; 0 for any number.
 	Concurrency int `cbor:"1,keyasint,omitempty"`
-	// Rate is how many may begin per period Per; 0 for any number. Burst is how many of them may do
-	// so at once when none has for long; 1 when 0: they are spread evenly, and no more than Rate
-	// begin in any period but for the first.
+	// Rate is how many tasks may begin per period Per; 0 for any number. Burst is how many of them
+	// may begin at once after a pause; 0 means 1. With a burst of 1, beginnings are spread evenly,
+	// and at most Rate begin in any period except the first.
 	Rate  int64         `cbor:"2,keyasint,omitempty"`
 	Per   time.Duration `cbor:"3,keyasint,omitempty"`
 	Burst int64         `cbor:"4,keyasint,omitempty"`
 }
 
-// Bounds of Numbers; with them no product overflows.
+// Bounds of Numbers. Within them no product overflows.
 const (
 	MaxConcurrency = 1_000_000
 	MaxRate        = 1_000_000
@@ -29,7 +29,7 @@ const (
 	MaxPer         = 24 * time.Hour
 )
 
-// Validate reports what makes no sense.
+// Validate returns an error if a number is out of bounds, or if numbers do not belong together.
 func (n Numbers) Validate() error {
 	switch {
 	case n.Concurrency < 0 || n.Concurrency > MaxConcurrency:
@@ -48,7 +48,7 @@ func (n Numbers) Validate() error {
 	return nil
 }
 
-// String is what people read: "at most 5 at a time, 100 per 1m0s".
+// String describes the numbers: "at most 5 at a time, 100 per 1m0s".
 func (n Numbers) String() string {
 	s := ""
 	if n.Concurrency > 0 {
@@ -71,16 +71,17 @@ func (n Numbers) String() string {
 	return s
 }
 
+// burst returns the burst with its default.
 func (n *Numbers) burst() int64 { return max(n.Burst, 1) }
 
-// bucket holds tokens. Its level is in units of which a token has as many as its period has
-// microseconds; each microsecond adds Rate units. So nothing is ever rounded.
+// bucket holds tokens. A token has as many units as its period has microseconds, and each
+// microsecond adds Rate units. So the level is never rounded.
 type bucket struct {
 	Level int64      `cbor:"1,keyasint,omitempty"`
 	At    model.Time `cbor:"2,keyasint,omitempty"`
 }
 
-// fill adds what has accrued, up to the burst less the tokens that are out.
+// fill adds what has accrued since the last call, up to the burst less the tokens that are leased.
 func (b *bucket) fill(now model.Time, n *Numbers, out int64) {
 	if n.Rate == 0 {
 		b.Level, b.At = 0, now
@@ -90,13 +91,13 @@ func (b *bucket) fill(now model.Time, n *Numbers, out int64) {
 	b.At = max(b.At, now)
 	room := max(n.burst()-out, 0)*n.Per.Microseconds() - b.Level
 	if room <= 0 || elapsed > room/n.Rate {
-		b.Level += room // to the brim, also when the brim is lower than it was
+		b.Level += room // to the brim, even when the brim is lower than it was
 		return
 	}
 	b.Level += elapsed * n.Rate
 }
 
-// tokens are the whole ones.
+// tokens returns how many whole tokens are in the bucket.
 func (b *bucket) tokens(n *Numbers) int64 {
 	if n.Rate == 0 {
 		return 0
@@ -104,13 +105,13 @@ func (b *bucket) tokens(n *Numbers) int64 {
 	return b.Level / n.Per.Microseconds()
 }
 
-// next is when there is a whole token, if none is taken or comes back.
+// next returns when the bucket has a whole token, if none is taken or returned before.
 func (b *bucket) next(n *Numbers) model.Time {
 	missing := max(n.Per.Microseconds()-b.Level, 0)
 	return b.At + model.Time((missing+n.Rate-1)/n.Rate)
 }
 
-// convert keeps the share of a token that has accrued when the numbers change.
+// convert keeps the fraction of a token that has accrued when the numbers change.
 func (b *bucket) convert(from, to *Numbers) {
 	switch {
 	case to.Rate == 0:
@@ -123,6 +124,6 @@ func (b *bucket) convert(from, to *Numbers) {
 			quotient, _ := bits.Div64(high, low, divisor)
 			b.Level = int64(min(quotient, 1<<62))
 		}
-		// What does not fit is cut off by the next fill.
+		// The next fill cuts off a level that is too high.
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Owner leases the permits and tokens of one resource to places. What its methods return is to be
-// sent, in the commit that stores the owner; it is valid until the next call.
+// Owner leases the permits and tokens of one resource to places. The messages that its methods
+// return must be sent with the commit that stores the owner. They are valid until the next call.
 type Owner struct {
 	numbers Numbers
-	leases  []lease // by place
-	leased  int     // sum of the permits
-	out     int64   // sum of the tokens
-	over    int     // sum of those who hold it without a permit
+	leases  []lease // sorted by place
+	leased  int     // permits of all leases
+	out     int64   // tokens of all leases
+	over    int     // holders without a permit, at all places
 	bucket  bucket
 	asked   int64 // number of the last request
 	sends   []Send
@@ -28,22 +28,24 @@ type lease struct {
 	Want       int     `cbor:"4,keyasint,omitempty"`
 	WantTokens int64   `cbor:"5,keyasint,omitempty"`
 	Recalled   recalls `cbor:"6,keyasint,omitzero"`
-	// Asked orders those who want something: by the time since when they want, or were served last.
+	// Asked orders the places that want something: by when they asked, or were last served.
 	Asked int64 `cbor:"7,keyasint,omitempty"`
-	// Over are those who hold it there without a permit: they were found. Each keeps a permit back.
+	// Over counts the holders at the place that have no permit, because they were found. The owner
+	// keeps one permit back for each.
 	Over int `cbor:"8,keyasint,omitempty"`
 
 	send ToPlace
 }
 
+// wants reports whether the place waits for something.
 func (p *lease) wants() bool { return p.Want > 0 || p.WantTokens > 0 }
 
-// returns is what the place has given back or spent. It returns how many permits and tokens were
-// leased, and are free or gone now.
-func (p *lease) returns(m *ToOwner) (permits int, tokens, spent int64) {
+// takeBack applies what the place has given back or spent. It returns how many of them were really
+// leased: permits and tokens that are free again, and tokens that are spent.
+func (p *lease) takeBack(m *ToOwner) (permits int, tokens, spent int64) {
 	permits = min(m.Permits, p.Permits)
 	p.Permits -= permits
-	p.Recalled.answered(permits)
+	p.Recalled.answer(permits)
 	p.Recalled.atMost(p.Permits)
 	spent = min(m.Spent, p.Tokens)
 	tokens = min(m.Tokens, p.Tokens-spent)
@@ -51,38 +53,39 @@ func (p *lease) returns(m *ToOwner) (permits int, tokens, spent int64) {
 	return permits, tokens, spent
 }
 
-// NewOwner has everything. The numbers must be valid.
+// NewOwner returns an owner with all permits and a full bucket. The numbers must be valid.
 func NewOwner(n Numbers, now model.Time) *Owner {
 	o := &Owner{numbers: n, bucket: bucket{At: now}}
 	o.bucket.convert(&Numbers{}, &n)
 	return o
 }
 
-// Receive takes what a place tells.
+// Receive applies a message of a place, and decides.
 func (o *Owner) Receive(now model.Time, from Place, m ToOwner) []Send {
 	o.Note(now, from, m)
 	return o.settle(now)
 }
 
-// Note is Receive without a decision: whoever notes what several places tell has nobody be served
-// before all of them are heard, and calls Tick then.
+// Note applies a message of a place without a decision. A caller that has messages of several
+// places notes all of them first, and then calls Tick, so that no place is served before all are
+// known.
 func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.bucket.fill(now, &o.numbers, o.out)
 	p := o.lease(from)
-	returned, tokens, spent := p.returns(&m)
+	returned, tokens, spent := p.takeBack(&m)
 	o.leased -= returned
 	o.out -= spent + tokens
 	o.over += m.Over - p.Over
 	p.Over = m.Over
-	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // no more than was out, so it fits
+	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // at most what was leased, so it fits
 	if !p.wants() && (m.Want > 0 || m.WantTokens > 0) {
 		o.last(p)
 	}
 	p.Want, p.WantTokens = m.Want, m.WantTokens
 }
 
-// Configure changes the numbers. Holders finish; while there are more permits out than the limit,
-// none is leased.
+// Configure changes the numbers. Holders finish; while more permits are leased than the limit
+// allows, the owner leases none.
 func (o *Owner) Configure(now model.Time, n Numbers) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	o.bucket.convert(&o.numbers, &n)
@@ -90,10 +93,11 @@ func (o *Owner) Configure(now model.Time, n Numbers) []Send {
 	return o.settle(now)
 }
 
-// Tick decides who gets what. It is due at Next, because tokens have accrued, and after Note.
+// Tick decides which places get permits and tokens. The caller calls it at Next, when tokens have
+// accrued, and after Note.
 func (o *Owner) Tick(now model.Time) []Send { return o.settle(now) }
 
-// Next is when the next token can be leased to a place that wants one; zero for no such time.
+// Next returns when the next token can be leased to a place that wants one; zero for never.
 func (o *Owner) Next() model.Time {
 	if o.numbers.Rate == 0 || o.out >= o.numbers.burst() || !slices.ContainsFunc(o.leases, func(p lease) bool { return p.WantTokens > 0 }) {
 		return 0
@@ -101,8 +105,8 @@ func (o *Owner) Next() model.Time {
 	return o.bucket.next(&o.numbers)
 }
 
-// Lost ends the lease of a place that will never speak again and whose holders are found elsewhere,
-// or are no more. Its permits are free; its tokens count as spent.
+// Lost ends the lease of a place that has died. Its holders are registered elsewhere, or have
+// ended. Its permits are free again; its tokens count as spent.
 func (o *Owner) Lost(now model.Time, place Place) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	if i, found := slices.BinarySearchFunc(o.leases, place, byPlace); found {
@@ -115,20 +119,20 @@ func (o *Owner) Lost(now model.Time, place Place) []Send {
 	return o.settle(now)
 }
 
-// Empty takes the tokens that have accrued: nobody knows how many were spent before.
+// Empty drops the tokens that have accrued, because it is unknown how many were spent before.
 func (o *Owner) Empty(now model.Time) { o.bucket = bucket{At: now} }
 
-// Numbers are those it goes by.
+// Numbers returns the numbers that apply.
 func (o *Owner) Numbers() Numbers { return o.numbers }
 
-// Leased is how many permits and tokens are at places or on their way.
+// Leased returns how many permits and tokens are at places or on their way.
 func (o *Owner) Leased() (permits int, tokens int64) { return o.leased, o.out }
 
-// Lease is how a place stands, for people.
+// Lease describes a lease for operators.
 type Lease struct {
 	Place   Place
 	Permits int
-	Over    int // hold it without a permit
+	Over    int // holders without a permit
 	Want    int
 }
 
@@ -141,8 +145,8 @@ func (o *Owner) Leases() []Lease {
 	return list
 }
 
-// Idle reports whether nobody has or wants anything, and the bucket is full: the machine may be
-// forgotten, a new one is equal to it.
+// Idle reports whether no place has or wants anything, and the bucket is full. Then the owner can
+// be dropped, because a new one equals it.
 func (o *Owner) Idle(now model.Time) bool {
 	if len(o.leases) > 0 {
 		return false
@@ -151,9 +155,10 @@ func (o *Owner) Idle(now model.Time) bool {
 	return o.bucket.Level == o.numbers.burst()*o.numbers.Per.Microseconds() || o.numbers.Rate == 0
 }
 
+// byPlace compares a lease with a place for a binary search.
 func byPlace(p lease, place Place) int { return cmp.Compare(p.Place, place) }
 
-// lease finds that of a place, or makes one. The pointer is valid until the next one is made.
+// lease finds the lease of a place, or adds one. The pointer is valid until another lease is added.
 func (o *Owner) lease(place Place) *lease {
 	i, found := slices.BinarySearchFunc(o.leases, place, byPlace)
 	if !found {
@@ -162,8 +167,8 @@ func (o *Owner) lease(place Place) *lease {
 	return &o.leases[i]
 }
 
-// settle leases what is free to those who want it, recalls what they still lack, and collects the
-// messages.
+// settle leases free permits and tokens to places that want them, recalls what is still missing,
+// and collects the messages.
 func (o *Owner) settle(now model.Time) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	if o.numbers.Concurrency > 0 {
@@ -174,6 +179,7 @@ func (o *Owner) settle(now model.Time) []Send {
 		o.spare()
 	}
 
+	// Collect the messages, and drop leases that are empty.
 	o.grantTokens()
 	o.sends = o.sends[:0]
 	kept := o.leases[:0]
@@ -191,7 +197,7 @@ func (o *Owner) settle(now model.Time) []Send {
 	return o.sends
 }
 
-// cover leases permits for those who hold without one: that lets nobody else in.
+// cover leases permits to holders without one. That admits no new holders.
 func (o *Owner) cover() {
 	for i := range o.leases {
 		p := &o.leases[i]
@@ -201,8 +207,9 @@ func (o *Owner) cover() {
 	}
 }
 
-// grant leases free permits: to those who have least, in portions, and whoever wants alone gets
-// more than it asked for, up to what would be its part if all who have some now wanted as much.
+// grant leases free permits in portions, each to the place that has the fewest. When no place wants
+// more, the last one served gets some in advance: an equal part of the free permits, as if all
+// places that have permits wanted the same.
 func (o *Owner) grant() {
 	var last *lease
 	for free := o.free(); free > 0; free = o.free() {
@@ -243,13 +250,14 @@ func (o *Owner) grant() {
 	}
 }
 
-// free are the permits that may be leased.
+// free returns how many permits may be leased.
 func (o *Owner) free() int { return o.numbers.Concurrency - o.leased - o.over }
 
+// give leases n permits to a place.
 func (p *lease) give(o *Owner, n int) {
 	p.Permits += n
 	o.leased += n
-	found := min(p.Over, n) // who was found is the first to have one
+	found := min(p.Over, n) // holders that were found get permits first
 	p.Over -= found
 	o.over -= found
 	p.send.Permits += n
@@ -257,14 +265,15 @@ func (p *lease) give(o *Owner, n int) {
 	o.last(p)
 }
 
-// last puts a place to the end of the line of those who want something: it has been served.
+// last moves a place to the end of the line, because it has been served.
 func (o *Owner) last(p *lease) {
 	o.asked++
 	p.Asked = o.asked
 }
 
-// cut asks everybody for what exceeds a lowered limit, because nobody knows here who has permits
-// that nobody holds, and those are to go first. What comes back beyond that is leased again.
+// cut asks every place for the excess over a lowered limit. The owner does not know which places
+// have idle permits, and those should be returned first. Permits that come back beyond the excess
+// are leased again.
 func (o *Owner) cut() {
 	over := o.leased - o.numbers.Concurrency
 	for i := range o.leases {
@@ -277,7 +286,7 @@ func (o *Owner) cut() {
 	}
 }
 
-// most is the place, other than one, that has most of something, and any of it.
+// most returns the place with the highest count, other than but; nil when all counts are zero.
 func (o *Owner) most(but *lease, of func(*lease) int) (most *lease) {
 	best := 0
 	for i := range o.leases {
@@ -290,8 +299,8 @@ func (o *Owner) most(but *lease, of func(*lease) int) (most *lease) {
 	return most
 }
 
-// turn asks those who have most for what others lack of their share; whoever has nothing gets one
-// in turn, however small the shares are.
+// turn recalls permits from the places that have most, for places that have less than their share.
+// A place without any permit gets one in turn, however small the shares are.
 func (o *Owner) turn() {
 	if len(o.leases) < 2 {
 		return
@@ -307,7 +316,7 @@ func (o *Owner) turn() {
 		has, want := q.Permits, q.Want
 		for ; has < share && want > 0; has, want = has+1, want-1 {
 			if pending > 0 {
-				pending-- // asked for before
+				pending-- // recalled before
 				continue
 			}
 			most := o.most(q, rest)
@@ -321,7 +330,7 @@ func (o *Owner) turn() {
 	}
 }
 
-// wanting are the places that want permits, who asked first first.
+// wanting returns the places that want permits; the longest waiting place comes first.
 func (o *Owner) wanting() (list []*lease) {
 	for i := range o.leases {
 		if o.leases[i].Want > 0 {
@@ -332,7 +341,7 @@ func (o *Owner) wanting() (list []*lease) {
 	return list
 }
 
-// spare asks those who want nothing for what they do not need.
+// spare recalls permits from places that do not want more, as far as other places want some.
 func (o *Owner) spare() {
 	missing := 0
 	for i := range o.leases {
@@ -350,7 +359,7 @@ func (o *Owner) spare() {
 	}
 }
 
-// grantTokens leases whole tokens in the order of asking, evenly.
+// grantTokens leases whole tokens evenly, in the order in which places asked.
 func (o *Owner) grantTokens() {
 	for free := min(o.bucket.tokens(&o.numbers), o.numbers.burst()-o.out); free > 0; free = min(o.bucket.tokens(&o.numbers), o.numbers.burst()-o.out) {
 		wanting := int64(0)

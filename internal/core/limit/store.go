@@ -6,11 +6,11 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// version of the stored forms. A build refuses what it does not know, rather than to forget a part
-// of it.
+// version of the stored forms. A build refuses a version that it does not know, because it could
+// drop a part of it.
 const version = 1
 
-// storedOwner is an owner as its row has it.
+// storedOwner is the row of an owner.
 type storedOwner struct {
 	Version int     `cbor:"1,keyasint"`
 	Numbers Numbers `cbor:"2,keyasint"`
@@ -19,7 +19,7 @@ type storedOwner struct {
 	Asked   int64   `cbor:"5,keyasint,omitempty"`
 }
 
-// Encode is the stored form.
+// Encode returns the stored form.
 func (o *Owner) Encode() ([]byte, error) {
 	return cbor.Marshal(storedOwner{version, o.numbers, o.leases, o.bucket, o.asked})
 }
@@ -31,7 +31,7 @@ func DecodeOwner(row []byte) (*Owner, error) {
 		return nil, err
 	}
 
-	// An owner may not have heard of the rule yet, and lease nothing.
+	// The owner may not have its numbers yet. Then it leases nothing.
 	if err := s.Numbers.Validate(); err != nil && s.Numbers != (Numbers{}) {
 		return nil, fault.New(fault.Corrupt, "limit: %w", err)
 	}
@@ -41,8 +41,8 @@ func DecodeOwner(row []byte) (*Owner, error) {
 	}
 
 	for i, p := range s.Leases {
-		// Permits are leased up to the limit of the time, so the sum of all of them is bounded by
-		// the highest there can be.
+		// A lease has at most as many permits as the limit allowed at the time, so the highest
+		// possible limit bounds it.
 		if p.Permits < 0 || p.Tokens < 0 || p.Want < 0 || p.WantTokens < 0 || p.Permits > MaxConcurrency || p.Tokens > MaxRate || p.Recalled.bad(p.Permits) ||
 			p.Over < 0 || p.Over > MaxConcurrency || i > 0 && s.Leases[i-1].Place >= p.Place {
 			return nil, fault.New(fault.Corrupt, "limit: lease %+v", p)
@@ -55,6 +55,7 @@ func DecodeOwner(row []byte) (*Owner, error) {
 	return o, nil
 }
 
+// bad reports whether the recalls do not fit a number of permits.
 func (r *recalls) bad(permits int) bool {
 	return r.Cut < 0 || r.Turn < 0 || r.Spare < 0 || r.Cut > permits || r.Turn > permits || r.Spare > permits || r.Cut+r.Turn+r.Spare > permits
 }
@@ -62,6 +63,7 @@ func (r *recalls) bad(permits int) bool {
 // IsZero reports whether nothing is recalled.
 func (r recalls) IsZero() bool { return r == recalls{} }
 
+// unmarshal decodes a row and checks its version.
 func unmarshal(row []byte, into any, stored func() int) error {
 	if err := cbor.Unmarshal(row, into); err != nil {
 		return fault.New(fault.Corrupt, "limit: %w", err)

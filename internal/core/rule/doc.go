@@ -1,25 +1,25 @@
-// Package rule tells which limits and which circuit breaker a task has to pass. Rules are values
-// that can be stored and edited at run time; a Set of them is checked as a whole, and never
-// changes: who edits makes another one, or is told what is wrong with it and nothing has changed.
+// Package rule tells which limits and which circuit breaker a task must pass. Rules are values that
+// can be stored and edited at run time. A Set of them is checked as a whole and never changes. To
+// edit rules is to build another Set, which either succeeds or returns what is wrong.
 //
-// A rule selects tasks by tenant, queue and kind, each exactly, by a beginning ("mail.*"), or not
-// at all, and says what they share: one resource for all of them, or one per queue, kind, tenant,
-// or key. The key is a value of the input ("input.customer.id"). A rule per name selects nothing:
-// tasks name it themselves, as "name" or "name/key".
+// A rule selects tasks by tenant, queue and kind: each by exact name, by a prefix ("mail.*"), or
+// not at all. It also says what the tasks share: one resource for all of them, or one per queue,
+// kind, tenant, or key. The key is a value of the input ("input.customer.id"). A rule per name
+// selects nothing: tasks name it themselves, as "name" or "name/key".
 //
 // All rules that select a task apply, not the most specific one. A limit is a promise about a
-// resource ("the mail server gets 10 at a time"), and a rule about fewer tasks is not a reason to
-// break it: "2 per customer" narrows "10 in all". With the most specific rule alone, adding a rule
-// for one customer would let everybody else's limit be exceeded by that customer's tasks, and
-// nobody would have said so. Whoever wants an exception excludes it by selectors. Several limits
-// are taken in canonical order, all or none; since rules refer to nothing but tasks, there is no
-// cycle among them. Two rules that select the same tasks for the same scope and differ in their
-// numbers contradict each other and are refused.
+// resource ("the mail server gets 10 at a time"), and a rule about fewer tasks is no reason to
+// break it: "2 per customer" narrows "10 in all". If only the most specific rule applied, a new
+// rule for one customer would exempt that customer's tasks from the limit for all, silently. To
+// make an exception, exclude it by selectors. Several limits are taken in canonical order, all or
+// none. Rules refer to nothing but tasks, so there is no cycle among them. Two rules that select
+// the same tasks for the same scope but differ in their numbers contradict each other and are
+// refused.
 //
-// Of breakers a task has one: that of the name it gives, or else that of its kind if a rule says
-// so; the most specific rule gives the numbers.
+// A task has one breaker: the one that it names, or else that of its kind if a rule says so. The
+// most specific rule gives the numbers.
 //
 // Names of queues, kinds and keys belong to a tenant. A rule for several tenants therefore has
-// resources of its own for each of them, unless it is shared: only then tasks of different tenants
-// meet in one resource.
+// separate resources for each of them, unless it is shared: only then tasks of different tenants
+// use one resource.
 package rule

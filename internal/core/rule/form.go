@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// limitForm is a limit as people write it.
+// limitForm is the JSON form of a limit.
 type limitForm struct {
 	Name        string `json:"name"`
 	Tenant      string `json:"tenant,omitempty"`
@@ -23,12 +23,12 @@ type limitForm struct {
 	Per         Scope  `json:"per,omitempty"`
 	Key         string `json:"key,omitempty"`
 	Concurrency int    `json:"concurrency,omitempty"`
-	Rate        string `json:"rate,omitempty"` // 100/1m
+	Rate        string `json:"rate,omitempty"` // as in 100/1m
 	Burst       int64  `json:"burst,omitempty"`
 }
 
-// MarshalJSON writes the form for people: {"name": "mail", "queue": "mail.*", "concurrency": 5,
-// "rate": "100/1m"}.
+// MarshalJSON writes the form that operators edit: {"name": "mail", "queue": "mail.*",
+// "concurrency": 5, "rate": "100/1m"}.
 func (l Limit) MarshalJSON() ([]byte, error) {
 	f := limitForm{Name: l.Name, Tenant: l.Tenant, Queue: l.Queue, Kind: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Numbers.Concurrency, Burst: l.Numbers.Burst}
 	if l.Numbers.Rate > 0 {
@@ -37,7 +37,7 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// UnmarshalJSON reads it. A field that there is not is a mistake.
+// UnmarshalJSON reads that form. An unknown field is an error.
 func (l *Limit) UnmarshalJSON(text []byte) error {
 	var f limitForm
 	if err := strict(text, &f, "limit"); err != nil {
@@ -69,7 +69,7 @@ func ParseRate(text string) (n int64, per time.Duration, err error) {
 	return n, per, nil
 }
 
-// FormatRate writes what ParseRate reads, as people write it: 100/1m and not 100/1m0s.
+// FormatRate writes a rate for ParseRate, in the short form: 100/1m and not 100/1m0s.
 func FormatRate(n int64, per time.Duration) string {
 	period := per.String()
 	for _, nothing := range []string{"m0s", "h0m"} {
@@ -80,7 +80,7 @@ func FormatRate(n int64, per time.Duration) string {
 	return strconv.FormatInt(n, 10) + "/" + period
 }
 
-// breakerForm is a breaker rule as people write it.
+// breakerForm is the JSON form of a breaker rule.
 type breakerForm struct {
 	Tenant        string  `json:"tenant,omitempty"`
 	Name          string  `json:"name,omitempty"`
@@ -96,7 +96,7 @@ type breakerForm struct {
 	MaxRetryAfter span    `json:"max_retry_after,omitempty"`
 }
 
-// span is a duration as people write it.
+// span is a duration that is written as text.
 type span time.Duration
 
 // MarshalText writes 1m30s.
@@ -109,8 +109,8 @@ func (d *span) UnmarshalText(text []byte) error {
 	return err
 }
 
-// MarshalJSON writes the form for people: {"kind": "charge", "failures": 5, "window": "1m0s"};
-// ratios are parts of 1.
+// MarshalJSON writes the form that operators edit: {"kind": "charge", "failures": 5, "window":
+// "1m0s"}. Ratios are fractions of 1.
 func (b Breaker) MarshalJSON() ([]byte, error) {
 	c := b.Config
 	return json.Marshal(breakerForm{
@@ -119,7 +119,7 @@ func (b Breaker) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// UnmarshalJSON reads it. A field that there is not is a mistake.
+// UnmarshalJSON reads that form. An unknown field is an error.
 func (b *Breaker) UnmarshalJSON(text []byte) error {
 	var f breakerForm
 	if err := strict(text, &f, "breaker"); err != nil {
@@ -136,6 +136,7 @@ func (b *Breaker) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// strict decodes JSON and refuses unknown fields.
 func strict(text []byte, into any, what string) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -148,14 +149,14 @@ func strict(text []byte, into any, what string) error {
 // version of the stored form.
 const version = 1
 
-// rulesForm is the whole set: as people write it, and as its row has it.
+// rulesForm is a whole set, in its JSON form and in its stored form.
 type rulesForm struct {
 	Version  int       `json:"-" cbor:"1,keyasint"`
 	Limits   []Limit   `json:"limits,omitempty" cbor:"2,keyasint,omitempty"`
 	Breakers []Breaker `json:"breakers,omitempty" cbor:"3,keyasint,omitempty"`
 }
 
-// Parse reads rules as people write them, {"limits": […], "breakers": […]}, and checks them.
+// Parse reads rules in their JSON form, {"limits": […], "breakers": […]}, and checks them.
 func Parse(text []byte) (*Set, error) {
 	var f rulesForm
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -169,12 +170,12 @@ func Parse(text []byte) (*Set, error) {
 	return NewSet(f.Limits, f.Breakers)
 }
 
-// MarshalJSON writes what Parse reads.
+// MarshalJSON writes the form that Parse reads.
 func (s *Set) MarshalJSON() ([]byte, error) {
 	return json.Marshal(rulesForm{Limits: s.Limits(), Breakers: s.Breakers()})
 }
 
-// Encode is the stored form.
+// Encode returns the stored form.
 func (s *Set) Encode() ([]byte, error) {
 	return cbor.Marshal(rulesForm{version, s.Limits(), s.Breakers()})
 }

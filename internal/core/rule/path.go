@@ -16,8 +16,8 @@ import (
 const (
 	MaxPath  = 256     // bytes of the text
 	MaxSteps = 16      // fields and indexes
-	MaxInput = 1 << 20 // bytes of an input that is looked into
-	MaxKey   = 128     // bytes of a key; of a longer one its digest is the key
+	MaxInput = 1 << 20 // bytes of an input; a larger one has the empty key
+	MaxKey   = 128     // bytes of a key; a longer one is replaced by its digest
 )
 
 // Path is a place in an input: input.customer.id, input.items[0], input["odd name"].
@@ -101,16 +101,18 @@ func nextStep(text string) (s step, rest, expected string) {
 	return s, "", "a dot, a [ or the end"
 }
 
+// letter reports whether a name may contain the character.
 func letter(c byte, first bool) bool {
 	return c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || !first && '0' <= c && c <= '9'
 }
 
-// String is the text that was parsed.
+// String returns the text that was parsed.
 func (p Path) String() string { return p.text }
 
-// Key is the value of an input at the path, as a text: what a string says, a number as it is
-// written, true or false. Everything else (no such value, null, a list or an object, an input that
-// is not plain JSON or is too large) is the key "", which all of them share.
+// Key returns the value of an input at the path, as text: the content of a string, a number as it
+// is written, true or false. For everything else it returns the empty key, which all such inputs
+// share: a missing value, null, a list or an object, an input that is not plain JSON or is too
+// large.
 func (p Path) Key(input *model.Payload) string {
 	if input == nil || input.Form() != model.JSON || len(input.Data) > MaxInput {
 		return ""
@@ -130,7 +132,7 @@ func (p Path) Key(input *model.Payload) string {
 		if json.Unmarshal(at, &object) != nil {
 			return ""
 		}
-		at = object[s.field] // nothing is no JSON, so that it ends below
+		at = object[s.field] // a missing field is not JSON and fails below
 	}
 
 	var value any
@@ -152,8 +154,8 @@ func (p Path) Key(input *model.Payload) string {
 	return ""
 }
 
-// keyOf is a text as part of an address: one that is too long, or that a store would refuse, is
-// replaced by its digest.
+// keyOf returns a text as part of an address. If it is too long, or if a store would refuse it,
+// keyOf returns its digest.
 func keyOf(text string) string {
 	if len(text) <= MaxKey && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return text

@@ -10,28 +10,28 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Scope is what tasks that a rule selects share.
+// Scope is what the tasks that a rule selects share.
 type Scope string
 
 // Scopes.
 const (
-	Shared    Scope = ""       // one resource for all of them
+	Shared    Scope = ""       // one resource for all tasks
 	PerQueue  Scope = "queue"  // one per queue
 	PerKind   Scope = "kind"   // one per kind
 	PerTenant Scope = "tenant" // one per tenant
 	PerKey    Scope = "key"    // one per value of Key in the input
-	PerName   Scope = "name"   // one per key that tasks name it with; it selects nothing by itself
+	PerName   Scope = "name"   // one per key that tasks name it with; it selects no tasks
 )
 
 // MaxName bounds names of rules, and patterns.
 const MaxName = 128
 
-// Limit is a rule: which tasks share what, and how much of it there is.
+// Limit is a rule: which tasks share a resource, and what the resource allows.
 type Limit struct {
 	// Name of the rule, and of its resources.
 	Name string `cbor:"1,keyasint"`
-	// Tenant, Queue and Kind select tasks: exactly, by a beginning with * behind it, or all of them
-	// when empty or *.
+	// Tenant, Queue and Kind select tasks: by exact name, by a prefix that ends with *, or all
+	// tasks when empty or *.
 	Tenant string `cbor:"2,keyasint,omitempty"`
 	Queue  string `cbor:"3,keyasint,omitempty"`
 	Kind   string `cbor:"4,keyasint,omitempty"`
@@ -41,23 +41,23 @@ type Limit struct {
 	Numbers limit.Numbers `cbor:"7,keyasint"`
 }
 
-// Breaker is a rule: the numbers of circuit breakers.
+// Breaker is a rule with the numbers of circuit breakers.
 type Breaker struct {
 	Tenant string `cbor:"1,keyasint,omitempty"`
 	// Name selects breakers that tasks name. Kind gives every kind that it selects a breaker of its
-	// own, for tasks that name none. One of both is given.
+	// own, for tasks that name none. Exactly one of the two is set.
 	Name   string         `cbor:"2,keyasint,omitempty"`
 	Kind   string         `cbor:"3,keyasint,omitempty"`
 	Config breaker.Config `cbor:"4,keyasint"`
 }
 
-// pattern is an exact text, or a beginning.
+// pattern is an exact text, or a prefix.
 type pattern struct {
 	text string
-	open bool // whatever begins so
+	open bool // matches everything with this prefix
 }
 
-// parsePattern reads one; the empty one is *.
+// parsePattern reads a pattern. The empty text means *.
 func parsePattern(what, text string) (pattern, error) {
 	if text == "" {
 		return pattern{open: true}, nil
@@ -67,16 +67,17 @@ func parsePattern(what, text string) (pattern, error) {
 	}
 	begin, open := strings.CutSuffix(text, "*")
 	if strings.Contains(begin, "*") {
-		return pattern{}, fault.New(fault.Invalid, "%s %q: a * stands at the end only", what, text)
+		return pattern{}, fault.New(fault.Invalid, "%s %q: a * is allowed at the end only", what, text)
 	}
 	return pattern{begin, open}, nil
 }
 
+// matches reports whether the pattern selects a text.
 func (p pattern) matches(text string) bool {
 	return p.text == text || p.open && strings.HasPrefix(text, p.text)
 }
 
-// special orders patterns: exact ones before beginnings, longer beginnings before shorter ones.
+// special orders patterns: exact ones before prefixes, longer prefixes before shorter ones.
 func (p pattern) special() int {
 	if p.open {
 		return len(p.text)
@@ -84,6 +85,7 @@ func (p pattern) special() int {
 	return MaxName + 1
 }
 
+// String returns the text that was parsed.
 func (p pattern) String() string {
 	if p.open {
 		return p.text + "*"
@@ -91,17 +93,16 @@ func (p pattern) String() string {
 	return p.text
 }
 
-// Resource names what permits are of.
+// Resource identifies what a permit gives access to.
 type Resource struct {
 	Name string
-	// Selector is the tenants of the rule, Tenant the one whose resource this is; empty for one
-	// that tenants share.
+	// Selector is the tenant pattern of the rule. Tenant is the tenant whose resource this is;
+	// empty for a resource that tenants share.
 	Selector, Tenant string
 	Key              string
 }
 
-// String is name, or name/key, for people; with the tenant in front where the rule is about
-// several.
+// String returns name or name/key, with the tenant in front if the rule is for several tenants.
 func (r Resource) String() string {
 	s := r.Name
 	if r.Key != "" {
@@ -113,19 +114,19 @@ func (r Resource) String() string {
 	return s
 }
 
-// Address is by what resources are spread out.
+// Address returns the address by which resources are spread over shards.
 func (r Resource) Address() model.Address {
 	return model.Address{Tenant: r.Tenant, Type: "limit:" + r.Name + "@" + r.Selector, Key: r.Key}
 }
 
-// BreakerID names a breaker.
+// BreakerID identifies a breaker.
 type BreakerID struct{ Tenant, Name string }
 
-// String is the name.
+// String returns the name.
 func (id BreakerID) String() string { return id.Name }
 
-// IsZero reports whether it names none.
+// IsZero reports whether there is no breaker.
 func (id BreakerID) IsZero() bool { return id == BreakerID{} }
 
-// KindBreaker is the name of the breaker of a kind.
+// KindBreaker returns the name of the breaker of a kind.
 func KindBreaker(kind string) string { return "activity:" + kind }

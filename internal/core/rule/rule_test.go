@@ -73,6 +73,7 @@ func TestPaths(t *testing.T) {
 
 func TestPathsThatAreNone(t *testing.T) {
 	t.Parallel()
+
 	for path, says := range map[string]string{
 		"":                                    `"input" expected`,
 		"customer.id":                         `"input" expected`,
@@ -143,7 +144,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// The order in which several are taken does not depend on the order of rules, and nothing is taken
+// The order in which resources are taken does not depend on the order of rules, and none is taken
 // twice.
 func TestResolveIsCanonical(t *testing.T) {
 	t.Parallel()
@@ -278,7 +279,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A tenant that has as many rules as it may have takes none away from others.
+// A tenant that has the maximum of rules takes none away from others.
 func TestRulesAreBoundedPerTenant(t *testing.T) {
 	t.Parallel()
 	var limits []rule.Limit
@@ -390,7 +391,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// Whatever is understood is written and read back as the same.
+// Rules that can be parsed are written and read back unchanged.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(written))
 	f.Fuzz(func(t *testing.T, text []byte) {

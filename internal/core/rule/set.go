@@ -14,16 +14,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// MaxRules bounds the rules of a tenant: each of its tasks is compared with every one of them once.
-// Others' rules neither count nor cost.
+// MaxRules bounds the rules of a tenant, because each of its tasks is compared with every rule
+// once. Rules of other tenants neither count nor cost.
 const MaxRules = 1000
 
-// Set is rules that fit together. It never changes. The nil Set has no rules.
+// Set is a set of rules that fit together. It never changes. The nil Set has no rules.
 type Set struct {
 	limits   []*parsedLimit
 	breakers []*parsedBreaker
 	groups   map[pattern]*group
-	open     []*group // of several tenants
+	open     []*group // groups for several tenants
 }
 
 // group is the rules that select the same tenants.
@@ -33,18 +33,20 @@ type group struct {
 	breakers []*parsedBreaker
 }
 
+// parsedLimit is a limit with its patterns and its path.
 type parsedLimit struct {
 	Limit
 	tenant, queue, kind pattern
 	path                Path
 }
 
+// parsedBreaker is a breaker rule with its patterns.
 type parsedBreaker struct {
 	Breaker
-	tenant, name pattern // of the breaker, or of the kind
+	tenant, name pattern // name of the breaker, or of the kind
 }
 
-// NewSet checks rules, by themselves and together, and reports everything that is wrong.
+// NewSet checks rules, each alone and all together, and returns everything that is wrong.
 func NewSet(limits []Limit, breakers []Breaker) (*Set, error) {
 	s, problems := Fit(limits, breakers)
 	switch len(problems) {
@@ -56,11 +58,11 @@ func NewSet(limits []Limit, breakers []Breaker) (*Set, error) {
 	return nil, fault.New(fault.KindOf(problems[0]), "%w", errors.Join(problems...))
 }
 
-// Fit makes a set of those rules that are right and fit the ones before them, and says what is
+// Fit makes a set of the rules that are valid and fit the ones before them. It returns what is
 // wrong with the others.
 func Fit(limits []Limit, breakers []Breaker) (s *Set, problems []error) {
 	s = &Set{groups: map[pattern]*group{}}
-	full := map[*group]int{} // how many more they would have
+	full := map[*group]int{} // rules beyond the bound, per group
 	for i := range limits {
 		p, err := parseLimit(limits[i])
 		if err != nil {
@@ -113,7 +115,7 @@ func (s *Set) group(tenant pattern) *group {
 	return g
 }
 
-// of are the rules for a tenant.
+// of iterates over the groups that select a tenant.
 func (s *Set) of(tenant string) iter.Seq[*group] {
 	return func(yield func(*group) bool) {
 		if s == nil {
@@ -130,9 +132,10 @@ func (s *Set) of(tenant string) iter.Seq[*group] {
 	}
 }
 
+// full reports whether the group has as many rules as it may.
 func (g *group) full() bool { return len(g.limits)+len(g.breakers) >= MaxRules }
 
-// against is what a limit contradicts.
+// against returns the contradictions between a limit and the group.
 func (g *group) against(p *parsedLimit) (problems []error) {
 	for _, other := range g.limits {
 		if err := p.contradicts(other); err != nil {
@@ -142,6 +145,7 @@ func (g *group) against(p *parsedLimit) (problems []error) {
 	return problems
 }
 
+// parseLimit checks a limit alone.
 func parseLimit(l Limit) (p parsedLimit, err error) {
 	p.Limit = l
 	if err := checkName(l.Name); err != nil {
@@ -181,7 +185,7 @@ func parseLimit(l Limit) (p parsedLimit, err error) {
 	return p, nil
 }
 
-// checkName holds names apart from keys and from the command line's own signs.
+// checkName refuses names that could be confused with keys or with syntax of the command line.
 func checkName(name string) error {
 	if name == "" || len(name) > MaxName || strings.ContainsFunc(name, func(r rune) bool {
 		return !(r < 0x80 && (letter(byte(r), false) || r == '.' || r == '-' || r == ':'))
@@ -191,7 +195,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// contradicts finds two rules of one name, and two that give the same thing different numbers. Both
+// contradicts finds two rules of one name, and two that give the same tasks different numbers. Both
 // select the same tenants.
 func (p *parsedLimit) contradicts(other *parsedLimit) error {
 	if p.Name == other.Name {
@@ -204,6 +208,7 @@ func (p *parsedLimit) contradicts(other *parsedLimit) error {
 	return nil
 }
 
+// parseBreaker checks a breaker rule alone.
 func parseBreaker(b Breaker) (p parsedBreaker, err error) {
 	p.Breaker = b
 	if (b.Name == "") == (b.Kind == "") {
@@ -221,6 +226,7 @@ func parseBreaker(b Breaker) (p parsedBreaker, err error) {
 	return p, nil
 }
 
+// describe names a breaker rule in an error.
 func (p *parsedBreaker) describe() string {
 	if p.Kind != "" {
 		return "breakers of activity " + p.name.String() + ", tenant " + p.tenant.String()
@@ -228,7 +234,7 @@ func (p *parsedBreaker) describe() string {
 	return "breaker " + p.name.String() + ", tenant " + p.tenant.String()
 }
 
-// CheckQueues reports rules that select no queue that there is.
+// CheckQueues returns an error for a rule that selects no known queue.
 func (s *Set) CheckQueues(known []string) error {
 	for _, l := range s.Limits() {
 		q, err := parsePattern("queue", l.Queue)
@@ -264,17 +270,18 @@ func (s *Set) Breakers() (list []Breaker) {
 	return list
 }
 
-// Use is a resource that a task needs a permit of.
+// Use is a resource that a task needs a permit for.
 type Use struct {
 	Resource Resource
 	Numbers  limit.Numbers
-	// Missing tells that the task names a limit that no rule defines: it waits until one does,
-	// because nobody knows what it would break.
+	// Missing says that the task names a limit that no rule defines. The task waits until a rule
+	// does, because running it could break a limit.
 	Missing bool
 }
 
-// Resolve lists what a task needs, in canonical order, each once.
+// Resolve lists the resources that a task needs, in canonical order, each once.
 func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload) (uses []Use) {
+	// The rules that select the task.
 	for g := range s.of(tenant) {
 		for _, l := range g.limits {
 			if spec.Queue == model.InlineQueue && (l.Queue != "" || l.Per == PerQueue) {
@@ -299,6 +306,7 @@ func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload)
 		}
 	}
 
+	// The limits that the task names.
 	for _, named := range spec.Limits {
 		name, key, _ := strings.Cut(named, "/")
 		found := false
@@ -321,7 +329,7 @@ func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload)
 	return slices.CompactFunc(uses, func(a, b Use) bool { return a.Resource == b.Resource })
 }
 
-// resource of a rule for a task of a tenant, without its key.
+// resource returns the resource of a rule for a tenant, without its key.
 func (l *parsedLimit) resource(tenant string) Resource {
 	r := Resource{Name: l.Name, Selector: l.tenant.String(), Tenant: tenant}
 	if l.Per == Shared && l.tenant.open {
@@ -330,7 +338,7 @@ func (l *parsedLimit) resource(tenant string) Resource {
 	return r
 }
 
-// Numbers are those of a resource; not ok when no rule has such resources.
+// Numbers returns the numbers of a resource; false when no rule has it.
 func (s *Set) Numbers(r Resource) (n limit.Numbers, ok bool) {
 	if s != nil {
 		text, open := strings.CutSuffix(r.Selector, "*")
@@ -345,7 +353,7 @@ func (s *Set) Numbers(r Resource) (n limit.Numbers, ok bool) {
 	return n, false
 }
 
-// Compare is the canonical order, in which several are taken.
+// Compare is the canonical order in which a task takes several resources.
 func (r Resource) Compare(other Resource) int {
 	return cmp.Or(
 		strings.Compare(r.Name, other.Name), strings.Compare(r.Selector, other.Selector),
@@ -353,7 +361,7 @@ func (r Resource) Compare(other Resource) int {
 	)
 }
 
-// Breaker is the one of a task, and its numbers; none when the id is zero.
+// Breaker returns the breaker of a task and its numbers. A zero id means that it has none.
 func (s *Set) Breaker(tenant string, spec *model.TaskSpec) (BreakerID, breaker.Config) {
 	id := BreakerID{Tenant: tenant, Name: spec.Breaker}
 	if spec.Breaker == "" {
@@ -365,8 +373,8 @@ func (s *Set) Breaker(tenant string, spec *model.TaskSpec) (BreakerID, breaker.C
 	return id, s.BreakerConfig(id)
 }
 
-// BreakerConfig are the numbers of a breaker, with defaults. A breaker of a kind follows the rules
-// for kinds, if there are any for it.
+// BreakerConfig returns the numbers of a breaker, with defaults. A breaker of a kind follows the
+// rules for kinds, if one selects it.
 func (s *Set) BreakerConfig(id BreakerID) breaker.Config {
 	best := s.best(id.Tenant, id.Name, false)
 	if kind, ok := strings.CutPrefix(id.Name, KindBreaker("")); ok {
@@ -380,7 +388,7 @@ func (s *Set) BreakerConfig(id BreakerID) breaker.Config {
 	return best.Config.WithDefaults()
 }
 
-// best is the most specific rule for a kind or for a name.
+// best returns the most specific rule for a kind or for a name.
 func (s *Set) best(tenant, text string, kind bool) (best *parsedBreaker) {
 	for g := range s.of(tenant) {
 		for _, b := range g.breakers {

@@ -215,7 +215,7 @@ func (l *Lane) expireTask(now model.Time, e *entry, in *expiryInput) (d taskDeci
 		return d
 	}
 
-	d.Decision = core.Expire(e.x, in.id, in.held, in.claim, in.what, now, l.cfg.Limits)
+	d.Decision = core.Expire(e.x, core.Expiry{ID: in.id, Held: in.held, Claim: in.claim, What: in.what}, now, l.cfg.Limits)
 	if d.Writes() {
 		d.how = outcomeOfExpiry(in.what)
 	} else {
