@@ -48,7 +48,7 @@ func (s *Store) set(ctx context.Context, op string, row store.Setting, expected 
 	if old := s.settings.present(row.SettingKey); old != nil {
 		version = old.Version
 	}
-	if err := store.CheckVersion(op, row.SettingKey, expected, version, row.Deleted); err != nil {
+	if err := store.CheckVersion(op, store.VersionError{Key: row.SettingKey, Expected: expected, Present: version}, row.Deleted); err != nil {
 		return 0, err
 	}
 

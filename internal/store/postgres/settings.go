@@ -45,7 +45,7 @@ on conflict (tenant, kind, name) do update set version = excluded.version, at = 
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
-			if err := store.CheckVersion(op, k, expected, stands, body == nil); err != nil {
+			if err := store.CheckVersion(op, store.VersionError{Key: k, Expected: expected, Present: stands}, body == nil); err != nil {
 				return err
 			}
 			_, err = tx.Exec(ctx, s.sql(put), k.Tenant, k.Kind, k.Name, version, body)

@@ -48,7 +48,7 @@ func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected
 		if err != nil {
 			return err
 		}
-		if err := store.CheckVersion(op, k, expected, present, body == nil); err != nil {
+		if err := store.CheckVersion(op, store.VersionError{Key: k, Expected: expected, Present: present}, body == nil); err != nil {
 			return err
 		}
 
