@@ -81,6 +81,7 @@ func TestErrFenced(t *testing.T) {
 func TestVersionError(t *testing.T) {
 	t.Parallel()
 	key := store.SettingKey{Tenant: "acme", Kind: "limit", Name: "api"}
+
 	for _, c := range []struct {
 		expected, present int64
 		remove            bool
@@ -101,6 +102,7 @@ func TestVersionError(t *testing.T) {
 			}
 			continue
 		}
+
 		var wrong *store.VersionError
 		if !errors.As(err, &wrong) || wrong.Present != c.present || wrong.Error() != c.text {
 			t.Errorf("%+v: %v", c, err)

@@ -149,7 +149,7 @@ func (e *bodies) encodeTasks(b *store.Batch) error {
 func (e *bodies) dead(k store.DeadKey, requeued int64, d *model.DeadTask) error {
 	e.columns = deadSum(e.columns[:0], k, requeued, store.ColumnsOf(d))
 	if err := e.add(model.AppendDeadTask(e.data, d)); err != nil {
-		return fmt.Errorf("dead letter of task %q of %s: %w", k.Task, k.Run, err)
+		return fmt.Errorf("dead task %q of %s: %w", k.Task, k.Run, err)
 	}
 	return nil
 }
