@@ -65,8 +65,8 @@ func (e *encoder) deadRows(n int, row func(i int) (key store.DeadKey, requeued i
 
 const deadColumns = `d.shard, d.run, d.task, d.requeued, d.at, d.tenant, d.kind, d.queue, d.fingerprint, d.body`
 
-// scanDead reads dead tasks: deadColumns. One that cannot be understood has what its columns
-// tell; bad hears of it.
+// scanDead reads the columns deadColumns of dead tasks. A dead task that cannot be decoded has only
+// what its columns tell, and bad is called with the error.
 func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRow, _ error) {
 	if err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow
 
 func ignore(error) {}
 
-// deadListing is the condition of a query. Every secondary index has a condition that must be
-// repeated here: in the order of time, or by what is alike.
+// deadListing returns the condition of a query, either for the order of time or for groups (alike).
+// Every secondary index has a condition, which must be repeated here.
 func deadListing(q *store.DeadQuery, alike bool) *listing {
 	l := &listing{from: "{schema}.dead d"}
 	l.and("d.tenant = %s", q.Tenant)
@@ -148,7 +148,7 @@ func deadListing(q *store.DeadQuery, alike bool) *listing {
 	return l
 }
 
-// deadPage is the statement of one page; the last argument is the limit.
+// deadPage returns the statement of one page. The last argument is the limit.
 func (l *listing) deadPage(q *store.DeadQuery) string {
 	if q.After != (store.DeadPlace{}) {
 		l.and("(d.at, d.run, d.task) < (%s, %s, %s)", q.After.At, runArg(q.After.Run), q.After.Task)
@@ -157,7 +157,7 @@ func (l *listing) deadPage(q *store.DeadQuery) string {
 		fmt.Sprintf(" order by d.at desc, d.run desc, d.task desc limit $%d", len(l.args)+1)
 }
 
-// ListDead returns dead tasks, those that died last first.
+// ListDead returns dead tasks, the latest failure first.
 func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (page store.DeadPage, err error) {
 	l := deadListing(&q, false)
 	sql := expand(s.cfg.schema, l.deadPage(&q))
@@ -186,8 +186,8 @@ func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err 
 	return n, err
 }
 
-// deadGroups is the statement of groups with the last dead task of each; the last argument is the
-// limit.
+// deadGroups returns the statement of groups with the last dead task of each. The last argument is
+// the limit.
 func (l *listing) deadGroups() string {
 	return fmt.Sprintf(`
 select g.n, g.first, x.* from (
@@ -216,7 +216,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 			d, err := model.DecodeDeadTask(body)
 			switch g.Message = ""; {
 			case err != nil:
-				g.Message = err.Error() // the group is there all the same
+				g.Message = err.Error() // the group is listed nevertheless
 			case d.Failure != nil:
 				g.Message = d.Failure.Message
 			}
@@ -230,8 +230,8 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 	return out, err
 }
 
-// loadDeadBefore takes the shards one by one, as recovery does; bodies are read only of the rows
-// that are returned.
+// loadDeadBefore reads the shards one by one, as recovery does. It reads only the bodies of the
+// rows that it returns.
 const loadDeadBefore = `
 select ` + deadColumns + `
 from (
@@ -246,9 +246,9 @@ cross join lateral (
   from {schema}.dead x where x.shard = k.shard and x.run = k.run and x.task = k.task limit 1) d
 order by k.nr, k.at, k.run, k.task`
 
-// LoadDeadBefore returns dead tasks of shards that are older than a time.
+// LoadDeadBefore returns dead tasks of shards that failed before a time.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
-	const perQuery = 32 // shards: bounds what is read for nothing
+	const perQuery = 32 // shards: bounds how much is read in excess
 	err = s.read(ctx, "load old dead tasks", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		for some := range slices.Chunk(sortedShards(shards, after.Shard), perQuery) {
