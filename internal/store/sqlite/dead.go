@@ -76,8 +76,8 @@ func (q *stmt) setDead(key store.DeadKey, requeued int64, d *model.DeadTask, bod
 	q.setBlob(10, body)
 }
 
-// scanDead reads a dead task: deadColumns. One that cannot be understood is an error, and the row
-// has what its columns tell.
+// scanDead reads the columns deadColumns of a dead task. If the body cannot be decoded, it returns
+// an error and a row with what the columns tell.
 func scanDead(q *stmt) (store.DeadRow, error) {
 	run, ok := q.id(0)
 	row := store.DeadRow{DeadKey: store.DeadKey{RunKey: store.RunKey{Shard: model.ShardID(q.int(1)), Run: run}, Task: q.text(2)}, Requeued: q.int(3)}
@@ -96,7 +96,7 @@ func scanDead(q *stmt) (store.DeadRow, error) {
 	return row, err
 }
 
-// listedDead is scanDead for lists, which show what cannot be read.
+// listedDead is scanDead for lists, which also show rows that cannot be read.
 func listedDead(q *stmt) (store.DeadRow, error) {
 	row, err := scanDead(q)
 	if fault.Is(err, fault.Corrupt) {
@@ -120,8 +120,8 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (found *store.D
 	return found, nil
 }
 
-// deadListing is the statement for all pages of a query: by what is alike when the query says so,
-// else in the order of time.
+// deadListing returns the statement for all pages of a query, either by fingerprint or in the order
+// of time.
 func deadListing(q *store.DeadQuery) *listing {
 	l := &listing{from: "perdure_dead d indexed by perdure_dead_listing"}
 	l.and("d.tenant = ?", q.Tenant)
@@ -154,7 +154,7 @@ func deadListing(q *store.DeadQuery) *listing {
 	return l
 }
 
-// deadPage is the statement of one page.
+// deadPage returns the statement of one page.
 func (l *listing) deadPage(q *store.DeadQuery) string {
 	if q.After != (store.DeadPlace{}) {
 		l.and("(d.at, d.run, d.task) < (?, ?, ?)", int64(q.After.At), q.After.Run[:], q.After.Task)
@@ -165,7 +165,7 @@ func (l *listing) deadPage(q *store.DeadQuery) string {
 
 const deadOrder = " order by d.at desc, d.run desc, d.task desc"
 
-// ListDead returns dead tasks, those that died last first.
+// ListDead returns dead tasks, the latest failure first.
 func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (page store.DeadPage, err error) {
 	l := deadListing(&q)
 	sql := l.deadPage(&q)
@@ -199,9 +199,9 @@ func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err 
 	return n, err
 }
 
-// deadGroups is the statement of groups; the last argument is the limit.
+// deadGroups returns the statement of groups. The last argument is the limit.
 func (l *listing) deadGroups() string {
-	// which has all columns, unless others are asked for
+	// This index covers all columns, unless the query has other conditions.
 	from := strings.Replace(l.from, "perdure_dead_listing", "perdure_dead_alike", 1)
 	return "select d.kind, d.fingerprint, count(*), min(d.at), max(d.at) from " + from + l.where.String() +
 		" group by d.fingerprint, d.kind order by 3 desc, 5 desc, 1, 2 limit ?"
@@ -250,7 +250,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 	return out, nil
 }
 
-// LoadDeadBefore returns dead tasks of shards that are older than a time.
+// LoadDeadBefore returns dead tasks of shards that failed before a time.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
 	err = s.read(ctx, "load old dead tasks", func(c *conn) error {
 		for _, shard := range distinct(shards) {
