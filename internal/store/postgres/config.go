@@ -218,7 +218,7 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 		"enable_seqscan":  "off",
 		// A page in the order of an index is read from the index until the page is full. A bitmap
 		// scan would first read all matching rows. The planner prefers it when it expects only a
-		// few, for example for a page of timers of which a million are due at the same moment.
+		// few, for example for a page of timers if a million are due at the same moment.
 		"enable_bitmapscan": "off",
 		"jit":               "off",
 	}

@@ -22,6 +22,7 @@ func serverError(severity, code string) *pgconn.PgError {
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	const retryable, unknown, refused, away = store.Retryable, store.Unknown, store.Refused, store.Away
+
 	for code, want := range map[string]store.Class{
 		// cached plan must not change result type: prepared again on a new connection
 		"0A000": retryable,
@@ -94,6 +95,7 @@ func TestProof(t *testing.T) {
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	all := prepare(`"perdure"`)
+
 	for _, c := range []struct {
 		name      string
 		statement int // -1: at the commit
@@ -113,6 +115,7 @@ func TestFailures(t *testing.T) {
 		if c.statement >= 0 {
 			f.statement = &all[c.statement]
 		}
+
 		if got := f.class(); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}

@@ -254,6 +254,7 @@ func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 				err := c.call(r)
 				r.f.WantClass(err, store.Unknown)
 				<-lost.Done()
+
 				if err := c.call(r); err != nil {
 					t.Errorf("repeated: %v", err)
 				}

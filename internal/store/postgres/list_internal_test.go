@@ -96,6 +96,7 @@ func TestListingPlans(t *testing.T) {
 	label := func(values ...string) []model.LabelCondition {
 		return []model.LabelCondition{{Name: "n", Values: values}, {Name: "m", Values: []string{"x"}, Not: true}}
 	}
+
 	for _, c := range []struct {
 		name   string
 		q      store.Query
