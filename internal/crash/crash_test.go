@@ -28,8 +28,7 @@ func open(t *testing.T, mem *memory.Store, number int, shared bool) *crash.Proce
 	return p
 }
 
-// TestTakeover lets a process die: it answers nobody any more, and the next one finishes what it
-// began.
+// TestTakeover kills a process. The process no longer answers, and the next one finishes its work.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -39,6 +38,7 @@ func TestTakeover(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		first.Kill()
 		if !first.Dead() || !errors.Is(context.Cause(first.Context()), crash.ErrDied) {
 			t.Errorf("dead %v, %v", first.Dead(), context.Cause(first.Context()))
@@ -49,6 +49,7 @@ func TestTakeover(t *testing.T) {
 		if err := first.Bury(); err != nil {
 			t.Error(err)
 		}
+
 		second := open(t, mem, 2, false)
 		if got, err := x.Result(second.App.With(t.Context())); got != 7 || err != nil {
 			t.Errorf("%d, %v", got, err)
@@ -59,7 +60,7 @@ func TestTakeover(t *testing.T) {
 	})
 }
 
-// TestPlanIsFollowed lets a process die at its first commit.
+// TestPlanIsFollowed crashes a process at its first commit.
 func TestPlanIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,15 +81,15 @@ func TestPlanIsFollowed(t *testing.T) {
 	})
 }
 
-// TestAnswersAreFoundWithoutHints has two processes that do not hear of each other: whoever waits
-// for what the other one owns looks for it once a second, also after there was nothing to wait for,
-// and however many others begin to wait meanwhile.
+// TestAnswersAreFoundWithoutHints has two processes without hints between them. A caller that waits
+// for an answer from the other process polls the store once a second. It keeps polling after a time
+// without waiting callers, and with any number of callers that start to wait later.
 func TestAnswersAreFoundWithoutHints(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem := memory.New(memory.Options{Shards: 8, Cluster: "crash"})
 		ps := []*crash.Process{open(t, mem, 1, true), open(t, mem, 2, true)}
-		time.Sleep(time.Minute) // until each has its shards
+		time.Sleep(time.Minute) // until each process owns its shards
 
 		const each, apart, enough = 100, 300 * time.Millisecond, 6 * time.Second
 		for round := range 2 {

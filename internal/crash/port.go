@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store/faultstore"
 )
 
-// port is the store as the engine of one process sees it. It notes every call for the report of a
-// failure, and it tells a dead process that it is fenced, so that what is left of it ends at once
-// instead of trying for ever.
+// port is the store as the engine of one process sees it. It records every call for the report of a
+// failure. It answers a dead process that it is fenced, so that its remaining goroutines end at
+// once instead of retrying forever.
 type port struct {
 	*faultstore.Store
 	trace   *Trace
@@ -23,7 +23,7 @@ type port struct {
 
 var _ store.Store = (*port)(nil)
 
-// end notes a call and fences a dead process.
+// end records a call and fences a dead process.
 func (p *port) end(m faultstore.Method, detail string, err error) error {
 	p.trace.note(Call{Process: p.process, Method: m, Detail: detail, Err: err})
 	if errors.Is(err, faultstore.ErrCrashed) {
@@ -98,6 +98,7 @@ func (p *port) LoadTimers(ctx context.Context, shards []model.ShardID, after sto
 	return ts, p.end(faultstore.LoadTimers, fmt.Sprintf(": %d", len(ts)), err)
 }
 
+//arch:parameters the signature is part of the store port
 func (p *port) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
 	x, err := p.Store.LoadRun(ctx, shard, a, run, limit, maxBytes)
 	return x, p.end(faultstore.LoadRun, fmt.Sprintf(" %s/%s: %d", a.Type, a.Key, len(x.Events)), err)

@@ -1,9 +1,10 @@
-// Package crash runs a program of the SDK in a process that can die: the real engine and worker on
-// a store that outlives them, seen through a wrapper of its own. When the process dies, the wrapper
-// refuses every further call, so that nothing that is left of it can write; a new process then
-// opens the same store. Inside testing/synctest all of that takes virtual time.
+// Package crash runs a program of the SDK in a simulated process that can die. The process is the
+// real engine and worker on a store that outlives them, seen through its own fault wrapper. When
+// the process dies, the wrapper refuses every further call, so the remaining goroutines cannot
+// write. A new process then opens the same store. Inside testing/synctest all of this takes virtual
+// time.
 //
-// It is what crashwalk and perduretest share.
+// The packages crashwalk and perduretest share it.
 package crash
 
 import (
@@ -20,35 +21,35 @@ import (
 	"github.com/perdure/perdure/internal/store/faultstore"
 )
 
-// ErrDied is the cause with which the context of a process ends when it dies.
+// ErrDied is the cause with which the context of a process ends if the process dies.
 var ErrDied = errors.New("the process died")
 
 var errClosed = errors.New("the process has ended")
 
-// Config is what a process is made of.
+// Config describes a process.
 type Config struct {
 	// Store outlives the process.
 	Store store.Store
-	// Plan is what goes wrong with its calls; nothing when nil.
+	// Plan injects faults into its calls. Nil means no faults.
 	Plan faultstore.Plan
-	// Orphans are the late commits of all processes of the store; may be nil.
+	// Orphans are the late commits of all processes of the store. It may be nil.
 	Orphans *faultstore.Orphans
-	// Trace notes the calls of the process under its Number; may be nil.
+	// Trace records the calls of the process under its Number. It may be nil.
 	Trace  *Trace
 	Number int
 	// Shared tells the engine that there may be other processes.
 	Shared bool
-	// Engine configures the engine; its Store is set here.
+	// Engine configures the engine. Open sets its Store.
 	Engine engine.Config
 	// Attach configures the worker. Open sets its Backend and OnClose.
 	Attach attach.Config
-	// Patience bounds how long the process may take to serve.
+	// Patience bounds how long Open waits until the process serves.
 	Patience time.Duration
 }
 
 // Process is one life of the program.
 type Process struct {
-	// App is nil when the process could not be opened.
+	// App is nil if the process could not be opened.
 	App    *perdure.App
 	Number int
 
@@ -58,11 +59,11 @@ type Process struct {
 	stop   context.CancelFunc
 	done   chan struct{} // closed when the engine has ended
 	err    error         // of the engine
-	closed bool          // was ended in good order, or was to be
+	closed bool          // an orderly end was tried
 }
 
-// Open opens a process, as embedded.Open does, and waits until it serves. The process is there even
-// if there is an error, and must be buried.
+// Open opens a process, as embedded.Open does, and waits until it serves. It returns a process even
+// with an error, and the caller must call Bury.
 func Open(cfg Config, defs ...perdure.Definition) (*Process, error) {
 	p := &Process{Number: cfg.Number, done: make(chan struct{})}
 	p.ctx, p.die = context.WithCancelCause(context.Background())
@@ -97,19 +98,20 @@ func Open(cfg Config, defs ...perdure.Definition) (*Process, error) {
 	return p, err
 }
 
-// Context ends when the process does. Its cause is ErrDied when that was no orderly end.
+// Context returns a context that ends with the process. Its cause is ErrDied unless the end was
+// orderly.
 func (p *Process) Context() context.Context { return p.ctx }
 
 // Dead reports whether the process has ended.
 func (p *Process) Dead() bool { return p.ctx.Err() != nil }
 
-// Faults is how many faults its plan has injected.
+// Faults returns how many faults the plan has injected.
 func (p *Process) Faults() int64 {
 	c := p.fs.Counts()
 	return c.Injected()
 }
 
-// Close ends a process in good order; it reports whether the process lived to its end.
+// Close ends a process in an orderly way. It reports whether the process lived until then.
 func (p *Process) Close() (orderly bool, err error) {
 	p.closed = true
 	err = p.App.Close()
@@ -120,13 +122,13 @@ func (p *Process) Close() (orderly bool, err error) {
 	return true, err
 }
 
-// Kill ends a process at once: nothing that it does from now on has an effect on the store.
+// Kill ends a process at once. Nothing that it does from then on affects the store.
 func (p *Process) Kill() {
 	p.die(ErrDied)
 	p.fs.Kill()
 }
 
-// Bury ends what is left of a process that has died, or is given up.
+// Bury ends the remaining goroutines of a process that has died or is given up.
 func (p *Process) Bury() error {
 	p.Kill()
 	p.stop()

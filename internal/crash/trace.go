@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store/faultstore"
 )
 
-// Call is one call to the store, as a process made it.
+// Call is one call of a process to the store.
 type Call struct {
 	At      time.Duration // since the trace began
 	Process int
@@ -20,7 +20,7 @@ type Call struct {
 	Err     error
 }
 
-// Trace is what all processes asked of a store. Its mutex is never held over a call.
+// Trace has the calls of all processes to a store. Its mutex is never held during a call.
 type Trace struct {
 	begin time.Time
 
@@ -28,7 +28,7 @@ type Trace struct {
 	calls []Call
 }
 
-// NewTrace begins a trace.
+// NewTrace starts a trace.
 func NewTrace() *Trace { return &Trace{begin: time.Now()} }
 
 func (t *Trace) note(c Call) {
@@ -41,17 +41,17 @@ func (t *Trace) note(c Call) {
 	t.calls = append(t.calls, c)
 }
 
-// Elapsed is the time since the trace began.
+// Elapsed returns the time since the trace began.
 func (t *Trace) Elapsed() time.Duration { return time.Since(t.begin) }
 
-// Since are the calls from one on.
+// Since returns the calls from an index on.
 func (t *Trace) Since(from int) []Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.calls[from:])
 }
 
-// Commits is how many of the calls were commits.
+// Commits returns how many of the calls were commits.
 func (t *Trace) Commits() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +64,7 @@ func (t *Trace) Commits() int {
 	return n
 }
 
-// String shows the calls around the fault: lines that only renew are left out when there are many.
+// String shows the calls around the fault. If there are many, it leaves out calls that only renew.
 func (t *Trace) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,7 +82,7 @@ func (t *Trace) String() string {
 	return b.String()
 }
 
-// Describe says what a commit is about.
+// Describe says what a commit writes.
 func Describe(b *store.Batch) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "lane %d batch %d:", b.Lane.Lane, b.Number)

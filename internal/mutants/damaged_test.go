@@ -54,7 +54,7 @@ var damaged = []mutant{
 	{
 		name:  "a timer without an id spoils its page",
 		file:  "internal/store/sqlite/recovery.go",
-		old:   "			case err != nil:\n				skipped.Note(err)\n",
+		old:   "			case err != nil:\n				w.skipped.Note(err)\n",
 		new:   "			case err != nil:\n				return err\n",
 		tests: [][]string{{"./internal/store/sqlite", "-run", "TestRowsWithoutIDsSpoilNoPage$"}},
 	},

@@ -20,7 +20,7 @@ type conn struct {
 	// ends when the connection is to end; the task object that STYLE allows to hold one
 	ctx    context.Context
 	cancel context.CancelFunc
-	ended  chan struct{} // closed when nothing of it is left
+	ended  chan struct{} // closed when all its goroutines and sockets are gone
 
 	fromClient *bufio.Reader
 	parameters map[string]string
@@ -32,7 +32,7 @@ type conn struct {
 	status byte
 	muted  bool   // the client is gone or is to hear nothing more
 	key    []byte // with which the client may ask to cancel a query
-	struck bool   // by a fault after which the client cannot reach its session any more
+	struck bool   // by a fault after which the client can no longer reach its session
 }
 
 // exchange is a request on its way, or the startup of the connection.
@@ -47,8 +47,8 @@ func (e *exchange) swallowed() bool { return e.trigger != nil && e.trigger.rule.
 // errStruck ends a pump because a fault has taken over the connection.
 var errStruck = errors.New("struck by a fault")
 
-// errServerGone ends the pump to the server because the server does not read any more. The other
-// pump still delivers the server's last words and then ends the connection.
+// errServerGone ends the pump to the server because the server no longer reads. The other pump
+// still delivers the last messages of the server and then ends the connection.
 var errServerGone = errors.New("the server's connection has ended")
 
 func newConn(p *Proxy, number int, client *net.TCPConn) *conn {
@@ -76,7 +76,8 @@ func (r *pacedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// serve forwards until the connection ends. Nothing of it is left when it returns.
+// serve forwards until the connection ends. When it returns, all its goroutines and sockets are
+// gone.
 func (c *conn) serve() {
 	var parts sync.WaitGroup
 	// Closing the sockets is what ends the pumps.
@@ -292,7 +293,7 @@ func (c *conn) strike(e *exchange, message []byte) error {
 	}
 }
 
-// discard reads what the client sends, for nobody, until it gives up.
+// discard reads and drops what the client sends, until the client gives up.
 func (c *conn) discard() error {
 	var buf []byte
 	for {

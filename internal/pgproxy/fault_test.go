@@ -211,7 +211,7 @@ func TestDropReply(t *testing.T) {
 	everyWriter(t, func(t *testing.T, s *stage, conn *pgx.Conn, write func(context.Context, int) error) {
 		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
 		lost(t, write(t.Context(), 1))
-		// The client hears of it only after the server is done, so the row is there without any
+		// The client gets the error only after the server is done, so the row is there without
 		// waiting.
 		if !s.has(t, 1) {
 			t.Error("the server has answered, and the row is not there")
@@ -267,7 +267,7 @@ func TestOrphan(t *testing.T) {
 		// the client is cut off at once, and not when the request is released
 		lost(t, write(t.Context(), 1))
 		wait(t, "hit", trigger.Hit())
-		// Whoever looks now sees nothing, and must not conclude anything from it.
+		// A reader sees nothing now, and must not conclude anything from that.
 		if s.has(t, 1) {
 			t.Error("committed before its time")
 		}

@@ -206,7 +206,7 @@ func TestRetargetAndCutAll(t *testing.T) {
 		t.Errorf("a connection that was cut: %v, want a reset", err)
 	}
 
-	// Nobody there.
+	// No server listens.
 	if err := second.Stop(pgtest.Fast); err != nil {
 		t.Fatal(err)
 	}

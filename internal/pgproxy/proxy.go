@@ -185,15 +185,15 @@ func (p *Proxy) Heal() {
 	}
 }
 
-// Retarget sends new connections to another server. Those that exist stay; see [Proxy.CutAll].
+// Retarget sends new connections to another server. Existing connections stay. See [Proxy.CutAll].
 func (p *Proxy) Retarget(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 }
 
-// CutAll resets both sides of all connections and waits until they have ended. New ones are
-// accepted meanwhile.
+// CutAll resets both sides of all connections and waits until they have ended. It accepts new ones
+// at the same time.
 func (p *Proxy) CutAll() {
 	conns := p.list()
 	for _, c := range conns {

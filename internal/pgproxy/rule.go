@@ -50,7 +50,7 @@ func (f Fault) String() string {
 type Hold int
 
 const (
-	// HoldRequest delays the whole request: the server knows nothing of it in the meantime.
+	// HoldRequest delays the whole request. Until then the server has not received it.
 	HoldRequest Hold = iota
 	// HoldCommit delays only the message with which the commit happens (the Sync, or the Execute of
 	// COMMIT): the statements before it in the batch have run and hold their locks in the meantime.

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/pgproxy"
 )
 
-// TestFaultsUnderLoad strikes clients that write at the same time, at random, and compares what
-// each of them was told and what the proxy says about the server with what is in the table.
+// TestFaultsUnderLoad injects random faults into clients that write concurrently. It compares the
+// answers that the clients got, and the view of the proxy, with the rows in the table.
 func TestFaultsUnderLoad(t *testing.T) {
 	t.Parallel()
 	const clients, faults = 6, 60

@@ -100,7 +100,7 @@ func findServerUser() (*serverUser, error) {
 	return &serverUser{uid, gid}, nil
 }
 
-// home is the directory of one server: data, log and nothing of anybody else.
+// home is the directory of one server. It contains only the data and the log of that server.
 type home struct {
 	dir      string
 	lock     *os.File  // holds a lock on dir: it is in use
@@ -153,7 +153,7 @@ func (h *home) watch() error {
 	}
 	defer read.Close()
 
-	// The server may still be writing while it dies, hence the repetition.
+	// The server may still be writing while it dies, so the script repeats the removal.
 	const script = `cat >/dev/null; n=0; until rm -rf -- "$1" 2>/dev/null || [ $n -ge 50 ]; do n=$((n+1)); sleep 0.2; done`
 	cmd := exec.Command("/bin/sh", "-c", script, "perdure-pgtest-watchdog", h.dir)
 	cmd.Dir = "/"
@@ -195,7 +195,7 @@ func base(owner *serverUser) (string, error) {
 		return "", err
 	}
 
-	// In a directory that everybody writes to, the name may be somebody else's.
+	// In a directory that all users can write to, another user may own the name.
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return "", err
@@ -301,11 +301,11 @@ func (s *Server) initialize(ctx context.Context, args []string) error {
 	return s.readPassword(password)
 }
 
-// initdb creates the data directory. Connections need a password, which is random: a server that
-// trusts everybody on this machine would hand our user's rights to them. It is kept as an MD5 hash,
-// which makes initdb choose the method of that name: to check the default kind, SCRAM, takes a
-// third of the processor time of a short session, which is meant to slow down those who guess, and
-// nobody guesses 128 random bits.
+// initdb creates the data directory. Connections need a random password: a server without one would
+// give the rights of our user to every user of this machine. The password is stored as an MD5 hash,
+// which makes initdb choose the method of that name. To check the default kind, SCRAM, takes a
+// third of the processor time of a short session. That cost protects against guessing, which is not
+// possible for 128 random bits.
 func (s *Server) initdb(ctx context.Context, passwordFile string, args []string) error {
 	file := filepath.Join(s.home.dir, "password")
 	if err := os.WriteFile(file, []byte(randomHex(16)), 0o600); err != nil {

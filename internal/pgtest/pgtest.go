@@ -64,7 +64,7 @@ func Start(t testing.TB, o Options) *Server {
 	return server
 }
 
-// Runner is what testing.M and goleak agree upon.
+// Runner is the interface that testing.M implements and goleak expects.
 type Runner interface {
 	// Run runs the tests and returns the exit code.
 	Run() int
@@ -116,7 +116,7 @@ func (s *Server) NewDatabase(t testing.TB) string {
 	return newDatabase(t, s.URL("postgres"), emptyTemplate)
 }
 
-// emptyTemplate is empty also where somebody has put things into template1.
+// emptyTemplate is empty even if template1 has been changed.
 const emptyTemplate = "template0"
 
 // newDatabase creates a copy of a database on the server of the admin URL, to be dropped when t has

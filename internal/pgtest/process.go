@@ -63,7 +63,7 @@ func (p *process) wait(limit time.Duration) error {
 	}
 }
 
-// waitGone waits until none of the processes exists any more, zombies excepted.
+// waitGone waits until all the processes are gone. Zombies count as gone.
 func waitGone(pids []int, limit time.Duration) error {
 	deadline := time.Now().Add(limit)
 	for _, pid := range pids {

@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Mode says how a server is stopped; the names are those of pg_ctl.
+// Mode says how a server is stopped. The names come from pg_ctl.
 type Mode int
 
 const (
@@ -56,9 +56,9 @@ const (
 	superuser = "postgres"
 )
 
-// Ports are taken from below Linux's range for outgoing connections (32768 and up). While a server
-// is down, no connection of anybody can then occupy its port, nor can a client that keeps dialling
-// it connect to itself.
+// Ports are taken from below Linux's range for outgoing connections (32768 and up). So while a
+// server is down, no outgoing connection can occupy its port, and a client that keeps dialling it
+// cannot connect to itself.
 const firstPort, lastPort = 20000, 31999
 
 // Options configure a server. The zero value is a server for fast tests.
@@ -79,8 +79,8 @@ type Options struct {
 	Env []string
 }
 
-// Server is a PostgreSQL server of our own. Its methods may be called from any goroutine; those
-// that change its state wait for each other. Address, password and data survive a restart.
+// Server is a private PostgreSQL server. Its methods may be called from any goroutine. Methods that
+// change its state wait for each other. Address, password and data survive a restart.
 type Server struct {
 	home     *home
 	binaries string
@@ -126,7 +126,8 @@ func Open(ctx context.Context, o Options) (_ *Server, err error) {
 	if err := s.configure(o); err != nil {
 		return nil, err
 	}
-	// Somebody may take the port between our look and the server's bind, so try others.
+	// Another process may take the port between our check and the bind of the server, so try
+	// several.
 	for range 10 {
 		if s.port, err = freePort(); err != nil {
 			return nil, err
@@ -201,9 +202,9 @@ func (s *Server) Restart(ctx context.Context, mode Mode) error {
 	return s.start(ctx)
 }
 
-// Kill kills the postmaster and all its backends with SIGKILL, as a power failure would (with the
-// difference that what they handed to the operating system is kept, also without fsync). When it
-// returns, none of them can commit any more. [Server.Start] recovers.
+// Kill kills the postmaster and all its backends with SIGKILL, as a power failure would. Unlike in
+// a power failure, data that they handed to the operating system is kept, even without fsync. After
+// Kill returns, none of them can commit. [Server.Start] recovers.
 func (s *Server) Kill() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,8 +212,8 @@ func (s *Server) Kill() error {
 		return nil
 	}
 
-	// A stopped postmaster neither starts backends nor collects dead ones, so the list is complete
-	// and no process id in it can have been given to somebody else.
+	// A stopped postmaster neither starts backends nor reaps dead ones. So the list is complete,
+	// and no process id in it can belong to an unrelated process.
 	pid := s.process.pid()
 	if err := s.process.signal(syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("stop postmaster %d: %w", pid, err)
@@ -335,7 +336,7 @@ func (s *Server) launch(ctx context.Context) error {
 	return nil
 }
 
-// errPortTaken means that somebody else listens on the port of the server.
+// errPortTaken means that another process listens on the port of the server.
 var errPortTaken = errors.New("port is taken")
 
 // errStillInUse means that backends of an earlier postmaster still run.
@@ -345,7 +346,7 @@ var errStillInUse = errors.New("backends of the previous server still run")
 func (s *Server) awaitReady(ctx context.Context, p *process) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// Somebody else on the port may accept a connection and never answer.
+	// Another process on the port may accept a connection and never answer.
 	stop := make(chan struct{})
 	defer close(stop)
 
@@ -461,7 +462,7 @@ func (s *Server) logSince(offset int64) string {
 	return strings.TrimSpace(string(text[min(offset, int64(len(text))):]))
 }
 
-// freePort returns a port on which nobody listens at the moment.
+// freePort returns a port on which no process listens at the moment.
 func freePort() (int, error) {
 	var err error
 	for range 100 {

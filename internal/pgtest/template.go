@@ -68,8 +68,8 @@ func (p *Template) on(server *Server) (string, error) {
 	return p.name, p.failure
 }
 
-// make creates the template and closes it: a database that somebody is connected to, be it to
-// collect its garbage, cannot be copied.
+// make creates the template and closes it. PostgreSQL cannot copy a database that has a connection,
+// not even one of the autovacuum.
 func (p *Template) make(ctx context.Context) error {
 	admin := p.server.URL("postgres")
 	if err := execute(ctx, admin, createDatabase(p.name, emptyTemplate)); err != nil {

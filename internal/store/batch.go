@@ -7,98 +7,102 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Batch is everything that one lane makes durable at once. There is at most one write per row of a
-// table: the lane coalesces.
+// Batch is everything that a lane makes durable in one commit. It has at most one write per row of
+// a table, because the lane merges writes to the same row.
 //
-// Adapters write in the order of the fields, check every guarded write, and refuse the batch as a
-// whole.
+// Adapters write in the order of the fields and check every guarded write. If one write fails, the
+// adapter refuses the whole batch.
 type Batch struct {
-	// Lane and Number: the fence must stand at Number-1 under the lane's epoch, and stands at
-	// Number afterwards.
+	// Lane and Number identify the batch. The fence must be at Number-1 under the epoch of the
+	// lane. The commit moves it to Number.
 	Lane   LaneRef
 	Number int64
-	// At is the owner's clock when the batch was sealed, for rows that record when they were
-	// written.
+	// At is the time of the owner's clock when it sealed the batch. Rows that record when they were
+	// written take it from here.
 	At model.Time
-	// Bytes is roughly how many bytes the rows have, and Patience is how often the time limit of
-	// the commit is doubled because earlier attempts ran out of time. See Within.
+	// Bytes is the approximate size of the rows. Patience is how often the time limit of the commit
+	// is doubled because earlier attempts timed out. See Within.
 	Bytes, Patience int
 
-	// Deletes removes closed runs (guarded: none of them may be open; those that do not exist are
-	// passed over). Their rows go at once, their events, the data and log lines of their tasks with
-	// the next sweeps. Dead letters stay.
+	// Deletes removes closed runs. It is guarded: none of them may be open. Runs that do not exist
+	// are skipped. The commit deletes their rows at once. Later sweeps delete their events and the
+	// data and log lines of their tasks. Dead tasks stay.
 	Deletes []RunKey
-	// Removes takes runs away whatever state they are in, without a look at their bodies (those
-	// that do not exist are passed over). Their rows and timers go at once, the rest as that of
-	// deleted runs.
+	// Removes removes runs in any state, without reading their bodies. Runs that do not exist are
+	// skipped. The commit deletes their rows and timers at once. Later sweeps delete the rest, as
+	// for Deletes.
 	Removes []RunKey
-	// EntityRemoves takes the rows of entities away with everything that waits for them, without a
-	// look at their bodies (those that do not exist are passed over).
+	// EntityRemoves removes the rows and mailboxes of entities, without reading their bodies.
+	// Entities that do not exist are skipped.
 	EntityRemoves []EntityKey
-	// Starts inserts runs. A start whose address has a current run already is not inserted when
-	// IfAbsent is set, and is reported in Committed.Existing; otherwise that refuses the batch.
+	// Starts inserts runs. If the address of a start already has a current run, the result depends
+	// on IfAbsent. With IfAbsent the start is skipped and reported in Committed.Existing. Without
+	// it the whole batch is refused.
 	Starts []StartRow
-	// Closes ends open runs (guarded: the run must be open).
+	// Closes ends runs. It is guarded: each run must be open.
 	Closes []CloseRow
-	// Marks changes what is stored about open runs outside of their history: parked, blocked
-	// (guarded: the run must be open).
+	// Marks changes what is stored about runs outside their history: parked and blocked. It is
+	// guarded: each run must be open.
 	Marks []MarkRow
-	// Labels change what runs can be found by (guarded where one is set: the run must exist). The
-	// labels that a run is started with are not here: they are part of its start, and are stored
-	// with it.
+	// Labels changes the labels by which runs are found. It is guarded where a label is set: the
+	// run must exist. The labels that a run starts with are not here. They are part of the start
+	// and are stored with it.
 	Labels []LabelRow
-	// Events are appended (a position that is taken refuses the batch).
+	// Events are appended. A position that is already taken refuses the batch.
 	Events []EventRow
-	// Dead inserts dead letters, in the commit of the failure that they are about (a task that has
-	// one refuses the batch).
+	// Dead inserts dead tasks, in the same commit as the failure that they describe. A task that is
+	// already dead refuses the batch.
 	Dead []DeadRow
-	// DeadMarks changes how often dead letters were requeued from Prev to Next, and their bodies
-	// (guarded, so that of two people who requeue one only the first succeeds; what a dead letter
-	// is found by must stay as it is).
+	// DeadMarks replaces the bodies of dead tasks and changes their count of requeues from Prev to
+	// Next. It is guarded by Prev: if two operators requeue the same dead task, only the first
+	// succeeds. The columns by which a dead task is found must not change.
 	DeadMarks []DeadMark
-	// DeadDeletes removes dead letters (guarded: each must exist).
+	// DeadDeletes removes dead tasks. It is guarded: each must exist.
 	DeadDeletes []DeadKey
 	// TaskData sets or removes the last values that tasks have reported.
 	TaskData []TaskDatum
-	// Logs are appended. Positions are unique in the batch.
+	// Logs are appended. Their positions are unique in the batch.
 	Logs []LogRow
-	// StopTimers are deleted (guarded: each must exist), then Timers are inserted (a timer that
-	// exists refuses the batch), then StopAll deletes every timer of a run (however many there
-	// are).
+	// StopTimers are deleted (guarded: each must exist). Then Timers are inserted; a timer that
+	// already exists refuses the batch. Then StopAll deletes every timer of its runs, if there are
+	// any.
 	StopTimers []TimerKey
 	Timers     []Timer
 	StopAll    []RunKey
-	// Taken removes items of mailboxes (guarded: each must exist), then Mailbox inserts items (a
-	// taken position refuses the batch).
+	// Taken removes items of mailboxes (guarded: each must exist). Then Mailbox inserts items; a
+	// position that is already taken refuses the batch.
 	Taken   []MailboxKey
 	Mailbox []MailboxRow
-	// Entities insert, change or remove rows of entities (guarded by their versions; a row that
-	// exists refuses an insert).
+	// Entities inserts, changes or removes rows of entities. It is guarded by their versions. A row
+	// that already exists refuses an insert.
 	Entities []EntityRow
-	// Messages are inserted (a taken position refuses the batch).
+	// Messages are inserted. A position that is already taken refuses the batch.
 	Messages []MessageRow
-	// Cursors advance from Prev to Next (guarded; a first advance, Prev 0, inserts).
+	// Cursors advances cursors from Prev to Next. It is guarded by Prev. The first advance, with
+	// Prev 0, inserts the cursor.
 	Cursors []CursorRow
-	// Inbox rows are deleted (guarded: each must exist).
+	// Inbox deletes served requests. It is guarded: each must exist.
 	Inbox []InboxKey
-	// Deferred puts requests and messages off that cannot be served now: inserts inbox rows, or
-	// moves the NotBefore of existing ones.
+	// Deferred postpones requests and messages that cannot be served now. It inserts inbox rows, or
+	// changes the NotBefore of existing ones.
 	Deferred []InboxRow
-	// Requests remembers answers by request id (a remembered id refuses the batch). The refusal of
-	// an inbox row (model.RefusedIDs) is the exception: the one that is there stays, because the
-	// same row may be put again after it was refused.
+	// Requests remembers answers by request id. An id that is already remembered refuses the batch.
+	// The refusal of an inbox row (model.RefusedIDs) is the exception: the stored answer stays,
+	// because a sender may put the same row again after its refusal.
 	Requests []Reply
-	// Forgets removes remembered answers whose callers have them and cannot ask again. One that is
-	// not there is removed already. It may name shards of other owners.
+	// Forgets removes remembered answers whose callers have received them and cannot ask again. An
+	// answer that is already gone is skipped. Forgets may name shards of other owners.
 	Forgets []RequestKey
-	// Tokens raise the marks of shards (guarded: each must exist; a mark that is higher stays).
+	// Tokens raises the marks of shards. It is guarded: each shard must exist. A stored mark that
+	// is higher stays.
 	Tokens []TokenMark
-	// Free gives shards back; the node must own them (guarded).
+	// Free releases shards. It is guarded: the node must own them.
 	Free []model.ShardID
 }
 
-// TokenMark bounds the fencing tokens that the owner of a shard may give out. It is raised before
-// they are, so that the next owner begins above all of them, whatever its clock says.
+// TokenMark is an upper bound for the fencing tokens that the owner of a shard gives out. The owner
+// raises it before it gives them out. So the next owner starts above all of them, even if its clock
+// is behind.
 type TokenMark struct {
 	Shard model.ShardID
 	Mark  int64
@@ -110,9 +114,8 @@ type StartRow struct {
 	Start model.Start
 	// IfAbsent makes the insert conditional on the address having no current run.
 	IfAbsent bool
-	// Replaces is the run of the same address that stops being current in this batch; it must be
-	// current, and its own close, if it is still open, must be in this batch too. Zero when there
-	// is none.
+	// Replaces is the run of the same address that stops being current in this batch. It must be
+	// current. If it is still open, its close must be in this batch too. Zero means none.
 	Replaces model.RunID
 }
 
@@ -122,7 +125,7 @@ type CloseRow struct {
 	Outcome model.Outcome
 }
 
-// MarkRow stores what is known about an open run outside of its history.
+// MarkRow stores the state of an open run that is not part of its history.
 type MarkRow struct {
 	RunKey
 	Parked  bool
@@ -130,8 +133,8 @@ type MarkRow struct {
 	Blocked *model.Reason
 }
 
-// LabelRow sets a label of a run, or removes it when the value is empty (however often: one that is
-// not there is removed already).
+// LabelRow sets a label of a run. An empty value removes it, and has no effect if the run does not
+// have the label.
 type LabelRow struct {
 	RunKey
 	Label model.Label
@@ -155,7 +158,7 @@ type CursorRow struct {
 	Prev, Next int64
 }
 
-// InboxKey names a consumed request.
+// InboxKey names a served request.
 type InboxKey struct {
 	Shard model.ShardID
 	ID    model.RunID
@@ -163,18 +166,18 @@ type InboxKey struct {
 
 // Committed is the result of a commit.
 type Committed struct {
-	// Existing lists the starts that were not inserted because their address has a current run,
-	// with that run.
+	// Existing lists the starts that were not inserted because their address has a current run, and
+	// that run.
 	Existing []ExistingStart
 }
 
-// ExistingStart is a start that found its address taken, by a run that may be [Unread].
+// ExistingStart is a start whose address already has a run. That run may be [Unread].
 type ExistingStart struct {
 	Index     int // in Batch.Starts
 	Execution Execution
 }
 
-// Empty reports whether the batch writes nothing but its fence.
+// Empty reports whether the batch writes only its fence.
 func (b *Batch) Empty() bool {
 	return len(b.Deletes) == 0 && len(b.Removes) == 0 && len(b.EntityRemoves) == 0 && len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Labels) == 0 && len(b.Events) == 0 &&
 		len(b.Dead) == 0 && len(b.DeadMarks) == 0 && len(b.DeadDeletes) == 0 && len(b.TaskData) == 0 && len(b.Logs) == 0 &&
@@ -183,25 +186,25 @@ func (b *Batch) Empty() bool {
 		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Forgets) == 0 && len(b.Tokens) == 0 && len(b.Free) == 0
 }
 
-// slowestPath is how many bytes per second a commit may count on to move. A path that moves fewer
-// needs Patience.
+// slowestPath is the lowest throughput in bytes per second that Within assumes. A slower path needs
+// Patience.
 const slowestPath = 256 << 10
 
-// Within is the time limit of the commit where a commit without rows has the limit base: every byte
-// adds to it.
+// Within returns the time limit of the commit. The base is the limit of a commit without rows, and
+// every byte adds to it.
 func (b *Batch) Within(base time.Duration) time.Duration {
 	return (base + time.Duration(b.Bytes)*time.Second/slowestPath) << b.Patience
 }
 
-// Rows is the number of rows that the batch writes, without its fence.
+// Rows returns the number of rows that the batch writes, without its fence.
 func (b *Batch) Rows() int {
 	return len(b.Deletes) + len(b.Removes) + len(b.EntityRemoves) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) +
 		len(b.Dead) + len(b.DeadMarks) + len(b.DeadDeletes) + len(b.TaskData) + len(b.Logs) + len(b.Timers) + len(b.StopTimers) +
 		len(b.StopAll) + len(b.Taken) + len(b.Mailbox) + len(b.Entities) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Forgets) + len(b.Tokens) + len(b.Free)
 }
 
-// Clone is a copy with slices of its own, for whoever keeps a batch longer than a call. What its
-// rows point to is shared.
+// Clone returns a copy with its own slices, for a caller that keeps a batch longer than a call. The
+// copy shares the values that the rows point to.
 func (b *Batch) Clone() *Batch {
 	c := *b
 	c.Deletes, c.Starts, c.Closes, c.Marks = slices.Clone(b.Deletes), slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks)

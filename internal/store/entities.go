@@ -7,23 +7,24 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Entities reads what is stored of entities and services; batches write it.
+// Entities reads the stored state of entities and services. Batches write it.
 type Entities interface {
-	// LoadEntity returns the row of an entity and the beginning of its mailbox, in order: at most
-	// limit items and about maxBytes of them, but at least one if there is one. A row that cannot
-	// be decoded is an error of kind fault.Corrupt that names the entity; an item that cannot has
-	// Damaged set.
+	// LoadEntity returns the row of an entity and the first items of its mailbox, in order. It
+	// returns at most limit items and about maxBytes of them, but at least one if there is one. A
+	// row that cannot be decoded is an error of kind fault.Corrupt that names the entity. An item
+	// that cannot be decoded has Damaged set.
 	LoadEntity(ctx context.Context, key EntityKey, limit, maxBytes int) (LoadedEntity, error)
 
-	// LoadMailbox returns items of a mailbox behind the given one, bounded as LoadEntity is.
+	// LoadMailbox returns the items of a mailbox after the given one, with the bounds of
+	// LoadEntity.
 	LoadMailbox(ctx context.Context, key EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error)
 
-	// LoadMailboxes returns the entities of the shards for which something waits, ordered by key,
+	// LoadMailboxes returns the entities of the shards whose mailbox is not empty, ordered by key,
 	// after the given one.
 	LoadMailboxes(ctx context.Context, shards []model.ShardID, after EntityKey, limit int) ([]EntityKey, error)
 
-	// ListEntities returns rows of entities, ordered by type and key. One that cannot be decoded is
-	// returned as far as its columns tell.
+	// ListEntities returns entities, ordered by type and key. A row that cannot be decoded is
+	// returned with what its columns tell.
 	ListEntities(ctx context.Context, q EntityQuery) (EntityPage, error)
 }
 
@@ -44,7 +45,8 @@ func (k EntityKey) Compare(o EntityKey) int {
 type EntityRow struct {
 	Shard  model.ShardID
 	Entity model.Entity
-	// Prev is the version of the row that it replaces (guarded); zero when there is none yet.
+	// Prev is the version of the row that this one replaces. It is guarded. Zero means that there
+	// is no row yet.
 	Prev int64
 	// Gone removes the row.
 	Gone bool
@@ -53,7 +55,7 @@ type EntityRow struct {
 // Key names the entity.
 func (r *EntityRow) Key() EntityKey { return EntityKey{Shard: r.Shard, Address: r.Entity.Address} }
 
-// MailboxRow is a message that waits for an entity or a service.
+// MailboxRow is a message in the mailbox of an entity or a service.
 type MailboxRow struct {
 	EntityKey
 	Item model.MailboxItem
@@ -73,11 +75,11 @@ func (k MailboxKey) Compare(o MailboxKey) int {
 	return cmp.Or(k.EntityKey.Compare(o.EntityKey), cmp.Compare(k.Seq, o.Seq))
 }
 
-// LoadedEntity is what is stored of an entity.
+// LoadedEntity is the stored state of an entity.
 type LoadedEntity struct {
 	Entity  *model.Entity // nil when it has no row
 	Mailbox []model.MailboxItem
-	// More tells that there may be more items: LoadMailbox has them.
+	// More means that there may be more items. LoadMailbox returns them.
 	More bool
 }
 
@@ -87,15 +89,15 @@ type EntityQuery struct {
 	Type      string // with its prefix; empty for all
 	Key       string // exact; empty for all
 	KeyPrefix string // empty for all
-	Locked    bool   // only those that a section holds
+	Locked    bool   // only entities that a section has locked
 	Limit     int
-	// After continues behind the last row of the page before: its type and key.
+	// After is the type and key of the last row of the page before. The page continues after it.
 	After model.Address
 }
 
 // EntityPage is one page of a listing.
 type EntityPage struct {
 	Entities []model.Entity
-	// More is set when there are further rows behind the last one.
+	// More is set if there are further rows.
 	More bool
 }

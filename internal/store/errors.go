@@ -7,31 +7,32 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Class says in which way a call failed, which decides what the caller may do. Adapters classify;
-// nobody else looks at driver errors.
+// Class says how a call failed, and so what the caller may do next. Only adapters look at the
+// errors of drivers, to classify them.
 type Class uint8
 
 // Classes of failure.
 const (
-	// Retryable: nothing was applied and nothing will be; the same call may be sent again
-	// (serialization failure, deadlock, connection refused before anything was sent).
+	// Retryable: nothing was applied, and nothing will be. The caller may send the same call again.
+	// Examples are a serialization failure, a deadlock, and a connection that was refused before
+	// anything was sent.
 	Retryable Class = iota + 1
-	// Unknown: the call may have been applied, now or later by an orphaned transaction. For Commit,
-	// the only legal reaction is Refence.
+	// Unknown: the call may have been applied, or an orphaned transaction may still apply it. After
+	// a Commit of this class the caller must call Refence.
 	Unknown
 	// Refused: nothing was applied because of the data: a constraint, a value that is too large, a
-	// guard that did not match. The same batch would be refused again.
+	// guard that did not match. The store would refuse the same batch again.
 	Refused
-	// Fenced: nothing was applied because the caller is not the owner any more.
+	// Fenced: nothing was applied because the caller is no longer the owner.
 	Fenced
-	// Away: nothing was applied because the store cannot be reached or cannot write (down,
-	// read-only, disk full). Try again later.
+	// Away: nothing was applied because the store cannot be reached or cannot write. Examples are a
+	// server that is down or read-only, and a full disk. Try again later.
 	Away
 )
 
 var classNames = [...]string{"", "retryable", "unknown", "refused", "fenced", "away"}
 
-// String names the class.
+// String returns the name of the class.
 func (c Class) String() string {
 	if int(c) < len(classNames) {
 		return classNames[c]
@@ -42,26 +43,25 @@ func (c Class) String() string {
 // Error is a failed call with its class.
 type Error struct {
 	Class Class
-	Op    string // what was asked, for people
+	Op    string // the operation, for people
 	Err   error
-	// Final tells that the store takes no writes any more, whatever happens, until it has been
-	// opened again.
+	// Final means that the store refuses all writes until it is opened again.
 	Final bool
 }
 
-// Final reports whether an error says that the store must be opened again.
+// Final reports whether the store must be opened again before it accepts writes.
 func Final(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Final
 }
 
-// ErrFenced is a bare error of class Fenced, for errors.Is and for tests.
+// ErrFenced is an error of class Fenced, for errors.Is and for tests.
 var ErrFenced = &Error{Class: Fenced, Op: "commit", Err: errors.New("not the owner any more")}
 
-// Error is a sentence.
+// Error returns the operation, the class and the cause.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %v", e.Op, e.Class, e.Err) }
 
-// Unwrap gives the driver's error and the fault kind.
+// Unwrap returns the error of the driver and an error with the fault kind of the class.
 func (e *Error) Unwrap() []error {
 	kind := map[Class]fault.Kind{
 		Retryable: fault.Unavailable, Unknown: fault.Unavailable, Refused: fault.Invalid,
@@ -73,14 +73,14 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Err, &fault.Error{Kind: kind, Text: e.Op}}
 }
 
-// Is matches errors of the same class when the target is a bare *Error such as ErrFenced.
+// Is reports whether the target is ErrFenced and this error is of class Fenced.
 func (e *Error) Is(target error) bool {
 	var t *Error
 	return errors.As(target, &t) && t == ErrFenced && e.Class == Fenced
 }
 
-// ClassOf is the class of an error of an adapter; an unclassified error is Unknown, the class that
-// assumes least.
+// ClassOf returns the class of an error of an adapter. An unclassified error is Unknown, which is
+// the class that assumes least.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class
@@ -88,7 +88,7 @@ func ClassOf(err error) Class {
 	return Unknown
 }
 
-// Errorf makes an error of a class.
+// Errorf creates an error of a class.
 func Errorf(c Class, op, format string, args ...any) *Error {
 	return &Error{Class: c, Op: op, Err: fmt.Errorf(format, args...)}
 }

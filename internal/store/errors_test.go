@@ -24,7 +24,7 @@ func TestClassOf(t *testing.T) {
 		}
 	}
 
-	// What nobody classified assumes least.
+	// An unclassified error gets the class that assumes least.
 	for _, err := range []error{errors.New("x"), context.DeadlineExceeded, fault.New(fault.Invalid, "x")} {
 		if got := store.ClassOf(err); got != store.Unknown {
 			t.Errorf("%v: class %s, want unknown", err, got)
@@ -36,7 +36,8 @@ func TestClassOf(t *testing.T) {
 	}
 }
 
-// Doors look at kinds, not at classes: every class has one. A kind that the adapter gave stays.
+// The API looks at kinds, not at classes, so every class has a kind. A kind that the adapter set
+// stays.
 func TestKindOfClass(t *testing.T) {
 	t.Parallel()
 	for c, want := range map[store.Class]fault.Kind{
@@ -80,6 +81,7 @@ func TestErrFenced(t *testing.T) {
 func TestVersionError(t *testing.T) {
 	t.Parallel()
 	key := store.SettingKey{Tenant: "acme", Kind: "limit", Name: "api"}
+
 	for _, c := range []struct {
 		expected, present int64
 		remove            bool
@@ -93,13 +95,14 @@ func TestVersionError(t *testing.T) {
 		{0, 7, false, "setting acme/limit/api exists, with version 7"},
 		{6, 7, true, "setting acme/limit/api has version 7, not 6"},
 	} {
-		err := store.CheckVersion("put setting", key, c.expected, c.present, c.remove)
+		err := store.CheckVersion("put setting", store.VersionError{Key: key, Expected: c.expected, Present: c.present}, c.remove)
 		if c.text == "" {
 			if err != nil {
 				t.Errorf("%+v: %v", c, err)
 			}
 			continue
 		}
+
 		var wrong *store.VersionError
 		if !errors.As(err, &wrong) || wrong.Present != c.present || wrong.Error() != c.text {
 			t.Errorf("%+v: %v", c, err)

@@ -8,19 +8,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// RawRow is a row as it stands in the store, whatever it says: an object with a field per column.
-// Bytes are texts of two hexadecimal digits each, behind \x.
+// RawRow is a row exactly as it is stored, even if it is damaged. Row is an object with one field
+// per column. Bytes are written in hexadecimal after the prefix \x.
 type RawRow struct {
 	Table string          `json:"table"`
 	Run   model.RunID     `json:"-"`
 	Row   json.RawMessage `json:"row"`
 }
 
-// Fingerprint tells one row of an entity from every other one that it has had. It is made from raw
-// rows, so it also does for a row that cannot be read. Its zero value has seen no row.
+// Fingerprint identifies one version of the row of an entity. It is computed from raw rows, so it
+// also works for a row that cannot be read. The zero value has seen no row.
 type Fingerprint struct{ seen hash.Hash }
 
-// Add takes the row of an entity into account. It ignores rows of other tables.
+// Add includes a row of the entity. It ignores rows of other tables.
 func (f *Fingerprint) Add(row RawRow) {
 	if row.Table != "entities" {
 		return
@@ -31,7 +31,7 @@ func (f *Fingerprint) Add(row RawRow) {
 	f.seen.Write(row.Row)
 }
 
-// Sum is the fingerprint. An entity without a row has one too.
+// Sum returns the fingerprint. An entity without a row also has one.
 func (f *Fingerprint) Sum() []byte {
 	if f.seen == nil {
 		return []byte("none")

@@ -12,17 +12,17 @@ import (
 // NodeInfo describes a process that runs the engine.
 type NodeInfo struct {
 	ID model.NodeID
-	// Host identity: together they let a process on the same host prove that this one is gone.
+	// Host identity. With these fields a process on the same host can prove that this one is gone.
 	Host      string // name of the machine
 	BootID    string // changes with every boot of the machine
-	Namespace string // in which its process id and start time have a meaning
+	Namespace string // in which process id and start time have a meaning
 	PID       int
 	PIDStart  int64 // start time of the process in clock ticks since boot
 	Version   string
 
-	// Sole tells that no other process has the store open. Register then removes every other node,
-	// whatever its lease says: it belongs to a process that is gone, or to an earlier life of this
-	// one. It is not stored. A store that is shared refuses it.
+	// Sole means that no other process has the store open. Register then removes every other node,
+	// without regard to its lease, because it belongs to a dead process or to an earlier life of
+	// this one. Sole is not stored. A shared store refuses it.
 	Sole bool
 }
 
@@ -32,50 +32,51 @@ type Registration struct {
 	Now   model.Time // store time
 }
 
-// Member is a registered node as others see it.
+// Member is a registered node as other nodes see it.
 type Member struct {
 	NodeInfo
 	Epoch   int64
 	Expires model.Time
-	// Draining nodes keep their lease and want no shards.
+	// Draining nodes keep their lease and take no new shards.
 	Draining bool
-	// Serves is what the workers of the node can run.
+	// Serves is what the workers of the node can execute.
 	Serves []Served
 }
 
-// Served is a workflow that a worker can run or, when Worker is set, a worker that executes tasks.
+// Served is a workflow that a worker can execute or, if Worker is set, a task worker.
 type Served struct {
 	Tenant, Workflow string
-	Version          string `json:",omitempty"` // of its code, when it has one
+	Version          string `json:",omitempty"` // of its code, if it has one
 	Pinned           bool   `json:",omitempty"` // it continues only runs of its version
 
-	// Worker executes tasks of the activities on the queues, so many at once; Draining begins none
-	// any more.
+	// Worker executes tasks of the activities on the queues, at most Slots at a time. If Draining
+	// is set, it starts no new ones.
 	Worker     string   `json:",omitempty"`
 	Queues     []string `json:",omitempty"`
 	Activities []string `json:",omitempty"`
 	Slots      int      `json:",omitempty"`
 	Draining   bool     `json:",omitempty"`
 
-	// Limits and Breakers are the names that the code of the activities gives.
+	// Limits and Breakers are the names that the code of the activities gives to limits and
+	// breakers.
 	Limits   []string `json:",omitempty"`
 	Breakers []string `json:",omitempty"`
 }
 
-// EncodeServed is a list of what is served as a text, for a column.
+// EncodeServed encodes the list as text for a column.
 func EncodeServed(s []Served) string {
 	if len(s) == 0 {
 		return ""
 	}
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // there are only texts in it
+		panic(err) // it contains only texts
 	}
 	return string(text)
 }
 
-// DecodeServed reads the text. What cannot be read, because a newer version wrote it, counts as
-// nothing.
+// DecodeServed decodes the text. A text that cannot be decoded, because a newer version wrote it,
+// counts as an empty list.
 func DecodeServed(text string) (s []Served) {
 	if text != "" && json.Unmarshal([]byte(text), &s) != nil {
 		return nil
@@ -83,7 +84,7 @@ func DecodeServed(text string) (s []Served) {
 	return s
 }
 
-// ShardOwner is a row of the shard table. A zero Node means free.
+// ShardOwner is a row of the shard table. A zero Node means that the shard is free.
 type ShardOwner struct {
 	Shard model.ShardID
 	Node  model.NodeID
@@ -96,37 +97,36 @@ type RenewRequest struct {
 	Epoch    int64
 	TTL      time.Duration
 	Draining bool
-	// Shards are those the node owns; the view tells whether mail waits for them.
+	// Shards are the shards that the node owns. The view reports whether mail waits for them.
 	Shards []model.ShardID
-	// Serves is what the workers of the node can run now.
+	// Serves is what the workers of the node can execute now.
 	Serves []Served
 }
 
-// View is the cluster at one moment of store time.
+// View is the state of the cluster at one moment, by the clock of the store.
 type View struct {
 	Now     model.Time
 	Members []Member
 	Owners  []ShardOwner // every shard, in order
-	// Mail tells that messages or inbox rows wait for shards of the request.
+	// Mail means that messages or inbox rows wait for shards of the request.
 	Mail bool
-	// PeerMail tells that letters of other nodes wait for the node of the request.
+	// PeerMail means that notes from other nodes wait for the node of the request.
 	PeerMail bool
-	// Settings is how far the counter of settings is: whoever has seen less has something to load.
+	// Settings is the counter of settings. A node that has seen a lower number has changes to load.
 	Settings int64
 }
 
-// AcquiredShard is a shard that has just become ours, with what travels with it.
+// AcquiredShard is a shard that the node has just acquired, with the state that moves with it.
 type AcquiredShard struct {
 	Shard model.ShardID
 	// Received is the position up to which messages from another shard have been consumed.
 	Received map[model.ShardID]int64
 	// Sent is the position of the last message sent to another shard.
 	Sent map[model.ShardID]int64
-	// Crashed tells that its last owner did not give it up. No store sets it: the engine does, from
-	// what it knows of the nodes.
+	// Crashed means that the last owner did not release the shard. The stores do not set it. The
+	// engine does, from its view of the nodes.
 	Crashed bool
-	// Tokens is the mark of the shard: earlier owners have given out fencing tokens up to it at
-	// most.
+	// Tokens is the mark of the shard. All fencing tokens of earlier owners are at most this high.
 	Tokens int64
 }
 
@@ -148,7 +148,7 @@ func (k RunKey) Compare(o RunKey) int {
 	return cmp.Or(cmp.Compare(k.Shard, o.Shard), k.Run.Compare(o.Run))
 }
 
-// RunHead is what an owner needs to know of a runnable run before it loads it.
+// RunHead identifies a runnable run before its owner loads it.
 type RunHead struct {
 	RunKey
 	Address model.Address
@@ -159,16 +159,16 @@ type Execution struct {
 	Shard   model.ShardID
 	Start   model.Start
 	Outcome model.Outcome // Status is Running while open
-	// Current tells that this is the last run of its address.
+	// Current means that this is the last run of its address.
 	Current bool
-	// Parked runs wait for something from outside; Waits says for what.
+	// Parked runs wait for something from outside. Waits says for what.
 	Parked bool
 	Waits  []model.Reason
-	// Blocked is set while the run cannot continue until someone changes something.
+	// Blocked is set while the run cannot continue without a change by an operator or a deployment.
 	Blocked *model.Reason
 }
 
-// Run is a run with what it takes to continue it.
+// Run is what the engine needs to continue a run.
 type Run struct {
 	Execution *Execution // nil when there is none
 	Events    []model.Event
@@ -176,24 +176,25 @@ type Run struct {
 	Timers    []Timer
 }
 
-// Unreadable is the row of a run whose body cannot be understood, as far as its columns tell: a
-// listing shows it with the reason, and goes on.
+// Unreadable fills in what the columns tell about a run whose body cannot be decoded. A listing
+// shows the run as blocked with the reason, and continues.
 func (x *Execution) Unreadable(start model.Start, status model.Status, why error) {
 	x.Start, x.Outcome = start, model.Outcome{Status: status}
 	blocked := model.Unreadable(why)
 	x.Blocked = &blocked
 }
 
-// Unread stands for the current run of an address when its row cannot be understood. It counts as
-// parked: nobody takes it up unasked, and whoever needs it reads it and hears why that fails.
+// Unread stands for the current run of an address if its row cannot be decoded. It counts as
+// parked, so the engine does not load it on its own. A caller that needs the run loads it and gets
+// the error.
 func Unread(shard model.ShardID, a model.Address, why error) Execution {
 	x := Execution{Shard: shard, Current: true, Parked: true}
 	x.Unreadable(model.Start{Address: a}, model.Running, why)
 	return x
 }
 
-// Reason is the code of the main reason why an open run does not move, as far as the store knows;
-// empty for a closed one.
+// Reason returns the code of the main reason why an open run does not move, as far as the store
+// knows. It is empty for a closed run.
 func (x *Execution) Reason() model.ReasonCode {
 	if x.Outcome.Status.Closed() {
 		return ""
@@ -201,8 +202,8 @@ func (x *Execution) Reason() model.ReasonCode {
 	return MainReason(x.Parked, x.Waits, x.Blocked)
 }
 
-// MainReason is the code that a run of such a mark is found by. A code that is no plain word cannot
-// be looked for.
+// MainReason returns the code by which queries find a run with this state. A code that is not a
+// plain word cannot be queried.
 func MainReason(parked bool, waits []model.Reason, blocked *model.Reason) model.ReasonCode {
 	code := model.WaitTurn
 	switch {
@@ -223,8 +224,8 @@ type Timer struct {
 	Run   model.RunID
 	ID    string
 	Due   model.Time
-	// Address of the run, so that due timers can be served fairly between tenants and types, and
-	// their runs be found.
+	// Address is the address of the run. With it the engine serves due timers fairly between
+	// tenants and types, and finds their runs.
 	Address model.Address
 }
 
@@ -235,12 +236,12 @@ type TimerMark struct {
 	ID  string
 }
 
-// MessageRow is a message on its way. Seq counts from 1 without a gap for each pair of shards.
+// MessageRow is a message in transit. Seq counts from 1 without a gap for each pair of shards.
 type MessageRow struct {
 	To, From model.ShardID
 	Seq      int64
 	Message  model.Message
-	// Damaged is set when the body cannot be read; the message then has what is known of it, which
+	// Damaged is set if the body cannot be read. Message then has only what the columns tell, which
 	// may be nothing.
 	Damaged *model.Damaged
 }
@@ -248,14 +249,15 @@ type MessageRow struct {
 // InboxRow is a request of a process that does not own the shard.
 type InboxRow struct {
 	Shard   model.ShardID
-	ID      model.RunID // UUIDv7 of the request; order per sender
+	ID      model.RunID // UUIDv7 of the request; orders the requests of a sender
 	Message model.Message
-	// NotBefore puts a request off that could not be served because its address is quarantined.
-	// Zero for a fresh one, model.MaxTime for one that was refused and is kept.
+	// NotBefore defers a request that cannot be served because its address is quarantined. It is
+	// zero for a new request and model.MaxTime for a dead letter.
 	NotBefore model.Time
-	// Seen tells that the request id is remembered: it has been served, only its row is left.
+	// Seen means that the request id is remembered: the request was served and only its row is
+	// left.
 	Seen bool
-	// Damaged is set when the body cannot be read; the message then has what is known of it, which
+	// Damaged is set if the body cannot be read. Message then has only what the columns tell, which
 	// may be nothing.
 	Damaged *model.Damaged
 }
@@ -272,7 +274,7 @@ type Reply struct {
 	RequestKey
 	At   model.Time
 	Body []byte
-	// Damaged is set in place of the body when that cannot be read.
+	// Damaged is set instead of the body if the body cannot be read.
 	Damaged *model.Damaged
 }
 
@@ -283,20 +285,20 @@ type Query struct {
 	Key       string         // exact; empty for all
 	KeyPrefix string         // empty for all
 	Statuses  []model.Status // any of these; empty for all
-	// Reasons selects open runs whose main reason, as Execution.Reason tells it, is any of these;
-	// empty for all.
+	// Reasons selects open runs whose main reason (see Execution.Reason) is any of these. Empty
+	// means all.
 	Reasons []model.ReasonCode
-	// Started is the half-open interval of start times; zero bounds are open.
+	// StartedFrom and StartedTo are the half-open interval of start times. A zero bound is open.
 	StartedFrom, StartedTo model.Time
-	// Closed is that of the times at which runs were closed; with a bound, open runs are not
-	// selected.
+	// ClosedFrom and ClosedTo are the half-open interval of closing times. With a bound, the query
+	// selects no open runs.
 	ClosedFrom, ClosedTo model.Time
-	// Labels must all hold.
+	// Labels are conditions that must all hold.
 	Labels []model.LabelCondition
 	// AllRuns includes earlier runs of a chain.
 	AllRuns bool
 	Limit   int
-	// After continues behind the last row of the page before.
+	// After is the last row of the page before. The page continues after it.
 	After PageMark
 }
 
@@ -309,30 +311,31 @@ type PageMark struct {
 // Page is one page of a listing.
 type Page struct {
 	Executions []Execution
-	// More is set when there are further rows behind the last one.
+	// More is set if there are further rows.
 	More bool
 }
 
 // ExpiredRequest asks for runs that may be removed.
 type ExpiredRequest struct {
 	Shards []model.ShardID
-	// ClosedBefore is for runs without a time of their own, Now for those that have one.
+	// ClosedBefore is the limit for runs without an own time of removal, Now for runs that have
+	// one.
 	ClosedBefore, Now model.Time
-	// After is where the walk goes on: Next of the call before, zero for the beginning.
+	// After is where the walk continues: Next of the call before, zero for the start.
 	After RunKey
-	// Limit bounds how many runs the walk looks at, and how many of those with a time of their own
-	// are returned.
+	// Limit bounds how many runs the walk looks at. It also bounds how many runs with an own time
+	// of removal are returned.
 	Limit int
 }
 
 // Expired is a page of runs that may be removed.
 type Expired struct {
-	// Runs are those with a time of their own first, at most Limit of them, and then what the walk
-	// has found.
+	// Runs has the runs with an own time of removal first, at most Limit of them, and then the runs
+	// that the walk has found.
 	Runs []RunHead
-	// Walked is how many runs the walk has looked at.
+	// Walked is the number of runs that the walk has looked at.
 	Walked int
-	// Next is where it stopped; zero when it has reached the end.
+	// Next is where the walk stopped, zero if it has reached the end.
 	Next RunKey
 }
 
@@ -340,23 +343,23 @@ type Expired struct {
 type SweepRequest struct {
 	Shards         []model.ShardID // owned shards
 	RequestsBefore model.Time
-	// Answered removes remembered answers whose callers have them and cannot ask again. They may
-	// belong to any shard, and Limit does not bound them.
+	// Answered removes remembered answers whose callers have received them and cannot ask again.
+	// They may belong to any shard, and Limit does not bound them.
 	Answered []RequestKey
-	// LogsBefore removes log lines of tasks that are older; zero for none.
+	// LogsBefore removes log lines of tasks that are older. Zero keeps all.
 	LogsBefore model.Time
-	// SettingsBefore removes tombstones of settings that are older; zero for none. They belong to
-	// no shard: any node may do it.
+	// SettingsBefore removes tombstones of settings that are older. Zero keeps all. They belong to
+	// no shard, so any node may remove them.
 	SettingsBefore model.Time
-	// LettersBefore removes dead letters whose request was made before; zero keeps them.
+	// LettersBefore removes dead letters whose request was made before it. Zero keeps all.
 	LettersBefore model.Time
-	// PeerMailBefore removes letters between nodes that were written before; zero keeps them. They
-	// belong to no shard: any node may do it.
+	// PeerMailBefore removes notes between nodes that were written before it. Zero keeps all. They
+	// belong to no shard, so any node may remove them.
 	PeerMailBefore model.Time
 	Limit          int
 }
 
-// OldestID is not after any UUIDv7 that was made at the time or later.
+// OldestID returns an id that is not greater than any UUIDv7 created at the time or later.
 func OldestID(t model.Time) (id model.RunID) {
 	ms := uint64(max(t, 0)) / 1000
 	for i := range 6 {

@@ -2,11 +2,11 @@ package store
 
 import "context"
 
-// Searcher finds stored values by a text in them, for the clean-up of what the store refers to.
-// Every adapter is one.
+// Searcher finds stored values that contain a text. The clean-up of blobs uses it to find out which
+// blobs the store refers to. Every adapter implements it.
 type Searcher interface {
-	// Search calls found with every stored value in which the text occurs, in whatever table and
-	// column, all as of one moment. A value may come more than once. found must not keep its
-	// argument, nor call the store.
+	// Search calls found with every stored value that contains the text, in any table and column,
+	// all from one snapshot. It may report a value more than once. The function found must not keep
+	// its argument and must not call the store.
 	Search(ctx context.Context, text string, found func(value []byte) error) error
 }

@@ -9,27 +9,27 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Settings are named resources that people edit while nodes run: limits, breakers, paused queues.
-// They belong to no shard, and any process may change them.
+// Settings are named resources that operators edit while nodes run: limits, breakers, paused
+// queues. They belong to no shard, and any process may change them.
 //
-// Every change draws from one counter, in the order in which changes are committed; what it draws
-// is the version of the setting. So whoever has seen the changes up to a number asks for those
-// above it and misses none. [View.Settings] tells every node with each renewal how far the counter
-// is.
+// Every change takes the next number of one counter, in commit order. That number is the new
+// version of the setting. So a node that has seen all changes up to a number misses none if it asks
+// for the changes above that number. Each renewal of a lease returns the counter in
+// [View.Settings].
 type Settings interface {
-	// PutSetting stores a setting if its version is the expected one, 0 for one that must not
-	// exist, and returns its new version; the version in s is ignored. Otherwise the error is a
-	// [VersionError] of class Refused. When its class is Unknown, to read the setting tells what
-	// happened.
+	// PutSetting stores a setting and returns its new version. It does so only if the present
+	// version is the expected one, where 0 means that the setting must not exist. Otherwise it
+	// returns a [VersionError] of class Refused. It ignores the version in s. After an error of
+	// class Unknown the caller can read the setting to find out what happened.
 	PutSetting(ctx context.Context, s Setting, expected int64) (int64, error)
 	// DeleteSetting removes a setting under the same condition and returns the version of its
-	// tombstone. What does not exist has no version to expect.
+	// tombstone. To delete a setting that does not exist is an error for every expected version.
 	DeleteSetting(ctx context.Context, key SettingKey, expected int64) (int64, error)
-	// ListSettings returns the settings of a tenant that are of the kind, or of all kinds when that
-	// is empty, ordered by kind and name.
+	// ListSettings returns the settings of a tenant that have the kind, ordered by kind and name.
+	// An empty kind means all kinds.
 	ListSettings(ctx context.Context, tenant, kind string) ([]Setting, error)
-	// LoadSettings returns what has changed since the counter stood at after: the last state of
-	// each setting, tombstones included.
+	// LoadSettings returns the changes since the counter was at after: the last state of each
+	// changed setting, including tombstones.
 	LoadSettings(ctx context.Context, after int64) (SettingChanges, error)
 }
 
@@ -41,41 +41,41 @@ func (k SettingKey) Compare(o SettingKey) int {
 	return cmp.Or(cmp.Compare(k.Tenant, o.Tenant), cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.Name, o.Name))
 }
 
-// String is tenant/kind/name, for errors.
+// String returns tenant/kind/name, for errors.
 func (k SettingKey) String() string { return k.Tenant + "/" + k.Kind + "/" + k.Name }
 
 // Setting is a named resource.
 type Setting struct {
 	SettingKey
 	Version int64
-	// At is the store's time of the change.
+	// At is the time of the change, by the clock of the store.
 	At   model.Time
 	Body []byte
-	// Deleted marks a tombstone: it has no body, and is swept after a while.
+	// Deleted marks a tombstone. It has no body. A sweep removes it later.
 	Deleted bool
-	// Damaged is set when the body cannot be read; it is empty then.
+	// Damaged is set if the body cannot be read. The body is then empty.
 	Damaged *model.Damaged
 }
 
-// SettingChanges is what has changed.
+// SettingChanges is the result of LoadSettings.
 type SettingChanges struct {
-	// Counter is how far the changes go: what to ask for next time.
+	// Counter is where the changes end. The caller passes it to the next LoadSettings.
 	Counter int64
-	// Whole tells that these are all settings there are, and that others which the caller knows of
-	// are gone: it asked for everything, or for changes so old that tombstones among them have been
-	// swept.
+	// Whole means that Changed has all settings, so any other setting that the caller has is gone.
+	// It is set if the caller asked for everything, or for changes so old that a sweep has removed
+	// tombstones among them.
 	Whole bool
-	// Changed is ordered by version. There are no tombstones in a whole one.
+	// Changed is ordered by version. It has no tombstones if Whole is set.
 	Changed []Setting
 }
 
-// VersionError tells that a setting does not have the version that somebody expected.
+// VersionError means that a setting does not have the version that the caller expected.
 type VersionError struct {
 	Key               SettingKey
 	Expected, Present int64 // 0 when there is none
 }
 
-// Error is a sentence.
+// Error names the setting and both versions.
 func (e *VersionError) Error() string {
 	switch {
 	case e.Present == 0:
@@ -86,14 +86,14 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("setting %s has version %d, not %d", e.Key, e.Present, e.Expected)
 }
 
-// Unwrap makes it a conflict.
+// Unwrap returns an error of kind fault.Conflict.
 func (e *VersionError) Unwrap() error { return fault.New(fault.Conflict, "setting %s", e.Key) }
 
-// CheckVersion is the error of a change that expects another version than the present one, 0 when
-// there is none; nil when it is right.
-func CheckVersion(op string, key SettingKey, expected, present int64, remove bool) error {
-	if expected == present && (present != 0 || !remove) {
+// CheckVersion returns nil if the expected version is the present one. Otherwise it returns v as an
+// error of class Refused. With remove, a setting that does not exist is always an error.
+func CheckVersion(op string, v VersionError, remove bool) error {
+	if v.Expected == v.Present && (v.Present != 0 || !remove) {
 		return nil
 	}
-	return &Error{Class: Refused, Op: op, Err: &VersionError{key, expected, present}}
+	return &Error{Class: Refused, Op: op, Err: &v}
 }

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// SkippedError tells that a read has passed over rows that cannot be read, for example because an
-// id in them is no id. The read is whole without them: whoever asked goes on with what it got. Any
-// other error means that what was returned is not all there is.
+// SkippedError means that a read has skipped rows that cannot be read, for example because their id
+// is not valid. The result is complete except for these rows, so the caller can use it. After any
+// other error the result may be incomplete.
 type SkippedError struct {
 	Count int
 	First error // names the first of them
 }
 
-// Error is a sentence.
+// Error says how many rows were skipped, and why the first one was.
 func (e *SkippedError) Error() string {
 	if e.Count == 1 {
 		return fmt.Sprintf("passed over a row that cannot be read: %v", e.First)
@@ -21,10 +21,10 @@ func (e *SkippedError) Error() string {
 	return fmt.Sprintf("passed over %d rows that cannot be read, the first is %v", e.Count, e.First)
 }
 
-// Unwrap gives the kind of the first one.
+// Unwrap returns the error of the first row.
 func (e *SkippedError) Unwrap() error { return e.First }
 
-// Skipped counts rows that a read passes over.
+// Skipped counts the rows that a read skips.
 type Skipped struct {
 	count int
 	first error
@@ -37,7 +37,7 @@ func (s *Skipped) Note(why error) {
 	}
 }
 
-// Err is the error of the read; nil when nothing was passed over.
+// Err returns the error of the read, or nil if no row was skipped.
 func (s *Skipped) Err(op string) error {
 	if s.count == 0 {
 		return nil

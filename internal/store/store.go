@@ -1,19 +1,20 @@
 // Package store is the port to durable storage.
 //
-// Its methods are whole transactions, so that a fault can be put before or after each of them and
-// nowhere in between. Three adapters implement it (memory, sqlite, postgres) and pass one
-// conformance suite (storetest); faultstore wraps any of them.
+// Each method is one whole transaction, so a fault can happen before or after it, but not inside.
+// Three adapters implement the port (memory, sqlite, postgres), and all of them pass one
+// conformance suite (storetest). Package faultstore wraps any of them and injects faults.
 //
 // Promises of every adapter:
 //
-//   - Commit applies a batch whole or not at all, and only when the fence of its lane stands
-//     exactly one batch before it under the expected epoch. A fenced lane commits nothing.
-//   - Every guarded write checks the number of rows it touched; a mismatch refuses the whole batch.
-//   - Committed means durable (memory excepted).
-//   - Reads return committed data. What the engine acts upon is never read from a replica.
+//   - Commit applies a batch completely or not at all. It applies a batch only if the fence of its
+//     lane has the expected epoch and the number of the batch before. A fenced lane commits
+//     nothing.
+//   - Every guarded write checks the number of rows it touched. A mismatch refuses the whole batch.
+//   - Committed means durable, except in memory.
+//   - Reads return committed data. Reads on which the engine bases decisions never go to a replica.
 //
-// The port knows rows and transactions. It knows nothing of workflows: what to write is decided by
-// core and engine.
+// The port knows rows and transactions. It does not know workflows: core and engine decide what to
+// write.
 package store
 
 import (
@@ -47,170 +48,184 @@ type Info struct {
 	Shards int
 	// Cluster is a random id of the store's contents.
 	Cluster string
-	// Shared tells whether several processes may open the store at the same time.
+	// Shared reports whether several processes may open the store at the same time.
 	Shared bool
-	// URL names the store for people, without credentials.
+	// URL names the store in messages for people. It has no credentials.
 	URL string
 	// Version is the version of the schema.
 	Version int
 }
 
-// Logged is a store whose log readers can make grow. Not every adapter is one.
+// Logged is a store with a write-ahead log that grows while a reader holds an old snapshot. Only
+// some adapters implement it.
 type Logged interface {
-	// LogSize is the size of the log on disk, and the largest one that it has in normal operation.
+	// LogSize returns the size of the log on disk, and the largest size that the log reaches in
+	// normal operation.
 	LogSize() (bytes, normal int64, err error)
 }
 
-// Ownership is who may write what: nodes with leases, shards, fences.
-// Time is the store's own clock wherever a lease is judged.
+// Ownership decides which node may write which rows. It consists of nodes with leases, shards and
+// fences. The store judges leases by its own clock, never by the clock of a node.
 type Ownership interface {
-	// Register adds a node with a lease of ttl, draws a fresh epoch from the cluster-wide counter,
-	// and creates one fence per lane at that epoch and batch 0. A sole node (NodeInfo.Sole) removes
-	// all other nodes and their fences in the same transaction, so that it need not wait for any
-	// lease.
+	// Register adds a node with a lease of ttl. It takes a new epoch from the counter of the
+	// cluster and creates one fence per lane, with that epoch and batch 0. A sole node
+	// (NodeInfo.Sole) removes all other nodes and their fences in the same transaction, so it does
+	// not have to wait for their leases.
 	Register(ctx context.Context, n NodeInfo, lanes int, ttl time.Duration) (Registration, error)
 
-	// Renew extends the lease, notes what the node serves, and returns the view of the cluster, all
-	// in one round trip. It fails with ErrFenced when the node is gone or its epoch was raised; an
-	// expired lease that nobody took over yet may be renewed.
+	// Renew extends the lease, stores what the node serves, and returns the view of the cluster,
+	// all in one round trip. It fails with ErrFenced if the node is gone or its epoch was raised. A
+	// node may renew an expired lease as long as no other node has fenced it.
 	Renew(ctx context.Context, r RenewRequest) (View, error)
 
-	// FenceNode ends a node whose lease has expired by the store's clock, or whose death the caller
-	// has proven (proven): it locks the lease and fences, re-checks, raises the epoch of every
-	// fence of the node and removes its lease row. In-flight commits of the node finish before it
-	// or fail after it. It reports false when the lease is alive (and not proven dead) or is held
-	// by another epoch; a node that is gone already reports true.
+	// FenceNode removes a node whose lease has expired by the clock of the store, or, with proven,
+	// whose death the caller has proven. It locks the lease and the fences, checks them again,
+	// raises the epoch of every fence of the node, and removes the lease. A commit that is in
+	// flight on that node either finishes before FenceNode or fails after it.
+	//
+	// FenceNode returns false if the lease is alive and the death is not proven, or if the lease
+	// belongs to another epoch. It returns true for a node that is already gone.
 	FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error)
 
-	// Acquire takes those of the shards that are free, that the node holds already, or whose
-	// recorded owner has been fenced, for the node, and returns them with the state that travels
-	// with a shard. It fails with ErrFenced when the node itself is fenced.
+	// Acquire makes the node the owner of the given shards, as far as they are free, already belong
+	// to the node, or belong to a fenced owner. It returns the acquired shards with the state that
+	// moves with a shard. It fails with ErrFenced if the node itself is fenced.
 	Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]AcquiredShard, error)
 
-	// Unregister removes a node that has freed its shards, with its fences. Shards it still holds
-	// become free.
+	// Unregister removes a node and its fences. The node should have freed its shards before.
+	// Shards that it still owns become free.
 	Unregister(ctx context.Context, node model.NodeID, epoch int64) error
 
-	// Refence is the answer to an unknown commit: it moves the lane's fence to a fresh epoch by an
-	// exclusive write, which waits for an orphaned transaction or excludes it, and returns the new
-	// epoch and the last batch that landed. ErrFenced when the lane's fence does not stand at the
-	// epoch (somebody else fenced the node).
+	// Refence is how a lane recovers from a commit with an unknown result. It moves the fence of
+	// the lane to a new epoch with an exclusive write. That write waits for an orphaned transaction
+	// or excludes it. Refence returns the new epoch and the last batch that was applied. It fails
+	// with ErrFenced if the fence of the lane does not have the given epoch, because another node
+	// has fenced this one.
 	Refence(ctx context.Context, l LaneRef) (epoch, landed int64, err error)
 }
 
 // Writer is the hot path.
 type Writer interface {
-	// Commit applies a batch. On error nothing was applied, unless the error is of class Unknown.
-	// The batch belongs to the store only during the call: its memory is used again afterwards
-	// (what its rows point to is not).
+	// Commit applies a batch. If it returns an error, nothing was applied, unless the class of the
+	// error is Unknown. The store may use the batch only during the call, because the lane reuses
+	// its memory afterwards. The lane does not reuse the values that the rows point to.
 	Commit(ctx context.Context, b *Batch) (Committed, error)
 }
 
-// Recovery reads what an owner needs to take up its shards. Every method returns pages; no method
-// locks.
+// Recovery reads what an owner needs to continue the runs of its shards. Every method returns
+// pages, and no method takes locks.
 //
-// One row that cannot be read spoils no page. A message that cannot be read is returned in its
-// place as it stands (see [model.Damaged]). A row without a valid id is passed over, and the page
-// comes with an error that [Whole] knows.
+// An unreadable row does not fail its page. An unreadable message is returned with its raw content
+// (see [model.Damaged]). A row without a valid id is skipped. The page then comes with an error for
+// which [Whole] returns true.
 type Recovery interface {
-	// LoadRunnable returns open runs of the shards that are not parked, in order of (shard, run),
+	// LoadRunnable returns open runs of the shards that are not parked, ordered by (shard, run),
 	// after the given one.
 	LoadRunnable(ctx context.Context, shards []model.ShardID, after RunKey, limit int) ([]RunHead, error)
 
-	// LoadExpired returns closed runs of the shards that may be removed: those without a time of
-	// their own (Outcome.Leaves) that were closed before one time, and those whose own time is
-	// before another. A run that was closed before it began here, because it was imported, counts
-	// from its beginning.
+	// LoadExpired returns closed runs of the shards that may be removed. A run either has its own
+	// time of removal (Outcome.Leaves) or follows the common rule. LoadExpired returns runs whose
+	// own time is before Now, and runs without an own time that were closed before ClosedBefore. An
+	// imported run that was closed before it was imported counts from the time of the import.
 	//
-	// Nothing is written for the former to be found, so that they cost nothing while they live: the
-	// call walks over runs in the order of their key, which is the store's own but has the runs of
-	// a shard by id, a bounded number at a time, as far as ids go that are older than ClosedBefore
-	// (see OldestID); a run that was closed before that also began before it. Open runs and others
-	// that stay are passed over. The latter are found by their time, in every call.
+	// Runs without an own time are not indexed, so they cost nothing while they exist. LoadExpired
+	// finds them by a walk over runs in the order of their key. That order is up to the store, but
+	// it has the runs of one shard ordered by id. One call looks at a bounded number of runs, up to
+	// the ids that are older than ClosedBefore (see OldestID): a run that was closed before that
+	// time also started before it. The walk skips open runs and other runs that stay. LoadExpired
+	// finds runs with an own time by an index, in every call.
 	LoadExpired(ctx context.Context, r ExpiredRequest) (Expired, error)
 
-	// LoadExecution returns the current run of an address, or the run itself when run is set.
-	// It returns nil when there is none.
+	// LoadExecution returns the current run of an address, or the given run if run is set. It
+	// returns nil if there is none.
 	LoadExecution(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID) (*Execution, error)
 
-	// LoadEvents returns stored events of a run with a position above after, in order; at most
-	// limit events and about maxBytes of bodies, but at least one if there is one. Events 0 and
-	// those carried by the start are not stored and not returned. A row that cannot be decoded is
-	// an error of kind fault.Corrupt that names run and position.
+	// LoadEvents returns the stored events of a run with a position above after, in order. It
+	// returns at most limit events and about maxBytes of bodies, but at least one event if there is
+	// one. Event 0 and the events that the start carries are not stored as events and are not
+	// returned. A row that cannot be decoded is an error of kind fault.Corrupt, which names the run
+	// and the position.
 	LoadEvents(ctx context.Context, key RunKey, after int64, limit, maxBytes int) ([]model.Event, error)
 
-	// LoadRun returns what it takes to continue a run: its row as LoadExecution returns it, and
-	// while it is open its first events, as LoadEvents returns them, and its timers. The wake-up of
-	// a run that is not in memory is made of this, so a store that is far away makes it one
-	// question. What was read is returned with an error.
+	// LoadRun returns what the engine needs to continue a run: the row, as LoadExecution returns
+	// it, and for an open run also its first events, as LoadEvents returns them, and its timers.
+	// The engine calls it to wake up a run that is not in memory. A remote store answers in one
+	// round trip. On an error LoadRun also returns what it has read so far.
 	LoadRun(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, limit, maxBytes int) (Run, error)
 
-	// LoadTimers returns timers of the shards with After < (Due, Run, ID) and Due <= until, ordered
+	// LoadTimers returns timers of the shards with after < (Due, Run, ID) and Due <= until, ordered
 	// by (Due, Run, ID), at most limit.
 	LoadTimers(ctx context.Context, shards []model.ShardID, after TimerMark, until model.Time, limit int) ([]Timer, error)
 
 	// LoadRunTimers returns the open timers of one run.
 	LoadRunTimers(ctx context.Context, key RunKey) ([]Timer, error)
 
-	// LoadMessages returns messages to the shards behind their cursors, for each (to, from) pair in
-	// order without a gap, at most limit in total. The page ends when the bodies of its rows have
-	// maxBytes, so it has at least one row if there is one, and at most maxBytes and one row. more
-	// tells that there may be rows behind it. One that cannot be decoded has Damaged set, and
-	// counts as well.
+	// LoadMessages returns messages to the shards that are behind their cursors, at most limit in
+	// total. The messages of each (to, from) pair are in order and without a gap. The page ends
+	// when the bodies of its rows reach maxBytes. So it has at least one row if there is one, and
+	// its size is at most maxBytes plus one row. If more is true, there may be further rows. A row
+	// that cannot be decoded has Damaged set and counts too.
 	LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (rows []MessageRow, more bool, err error)
 
-	// LoadInbox returns requests of other processes to the shards that may be served at now,
-	// ordered by id; none that is put off until model.MaxTime, which is what a dead letter is.
-	// limit, maxBytes and more are those of LoadMessages. Those whose request id is remembered
-	// already have Seen set. One that cannot be decoded has Damaged set.
+	// LoadInbox returns the requests of other processes to the shards that may be served at now,
+	// ordered by id. It does not return dead letters, which are requests deferred until
+	// model.MaxTime. The bounds limit and maxBytes and the result more are as in LoadMessages. A
+	// row whose request id is already remembered has Seen set. A row that cannot be decoded has
+	// Damaged set.
 	LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit, maxBytes int) (rows []InboxRow, more bool, err error)
 }
 
-// Mailroom is how a process that does not own a shard asks something of its owner, by way of the
-// store.
+// Mailroom lets a process that does not own a shard send requests to its owner through the store.
 type Mailroom interface {
-	// PutInbox stores requests. Repeating a request with the same id changes nothing while it is
-	// unconsumed or remembered.
+	// PutInbox stores requests. To put a request again with the same id has no effect while the
+	// request waits or its answer is remembered.
 	PutInbox(ctx context.Context, rows []InboxRow) error
-	// LoadReplies returns the remembered answers among the request keys; unknown ones are absent.
-	// One that cannot be read has Damaged set.
+	// LoadReplies returns the remembered answers for the request keys. It omits unknown keys. An
+	// answer that cannot be read has Damaged set.
 	LoadReplies(ctx context.Context, keys []RequestKey) ([]Reply, error)
 }
 
-// Reader serves the API; it never takes part in a decision.
+// Reader serves the API. The engine never bases a decision on it.
 type Reader interface {
 	// List returns executions, newest start first.
 	List(ctx context.Context, q Query) (Page, error)
-	// Count counts executions that match; the paging fields of q are ignored.
+	// Count counts the matching executions. It ignores the paging fields of q.
 	Count(ctx context.Context, q Query) (int64, error)
-	// LoadEventsOf returns stored events of a run that are of the kind and below the position
-	// before, the newest first, at most limit.
+	// LoadEventsOf returns the stored events of a run that have the kind and a position below
+	// before, newest first, at most limit.
 	LoadEventsOf(ctx context.Context, key RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error)
-	// LoadLabels returns the labels that the runs have now, ordered by shard, run and name; those
-	// of unknown runs are absent.
+	// LoadLabels returns the present labels of the runs, ordered by shard, run and name. It omits
+	// unknown runs.
 	LoadLabels(ctx context.Context, keys []RunKey) ([]LabelRow, error)
-	// LoadOutcomes returns the rows of those runs that are closed.
+	// LoadOutcomes returns the rows of the given runs that are closed.
 	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
-	// LoadDeadLetters returns requests and messages that were refused and kept, of all shards, in
-	// the order of their ids, behind the given one, at most limit. One that cannot be decoded has
-	// Damaged set.
+	// LoadDeadLetters returns requests and messages that the engine refused and kept. It reads all
+	// shards, in the order of the ids after the given one, at most limit. A row that cannot be
+	// decoded has Damaged set.
 	LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]InboxRow, error)
-	// ReadRaw hands out rows as they stand: nothing is decoded, so nothing can be unreadable. Of
-	// runs it hands out first their own rows, in the order of their ids, then everything else that
-	// a removal takes away. Without a run it reads all runs of the shard, to find those of the
-	// address. Of an entity it hands out its row and what waits for it.
+	// ReadRaw calls each with rows as they are stored. It decodes nothing, so it can read damaged
+	// rows. For runs it first returns the rows of the runs, in the order of their ids, and then
+	// everything else that a removal deletes. Without a run it scans all runs of the shard for the
+	// ones with the address. For an entity it returns the row and the mailbox.
 	ReadRaw(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, each func(RawRow) error) error
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
-	// Sweep deletes, in one bounded transaction, message rows behind their cursors, remembered
-	// requests older than before, remembered requests that are named, cursors of drained pairs that
-	// cannot come back, dead letters whose id is older than before, events of deleted runs with
-	// what their tasks left, old log lines, old tombstones of settings and old letters between
-	// nodes, and reports how many rows went.
+	// Sweep deletes data that is no longer needed, in one bounded transaction, and returns the
+	// number of deleted rows. It deletes:
+	//
+	//   - messages that their cursor has passed
+	//   - remembered requests that are older than the bound or are named
+	//   - cursors of drained pairs of shards that cannot return
+	//   - dead letters whose id is older than the bound
+	//   - events of deleted runs, and the data and log lines of their tasks
+	//   - old log lines, old tombstones of settings, and old mail between nodes
 	Sweep(ctx context.Context, s SweepRequest) (int, error)
 }
 
-// LoadRunByParts is LoadRun of a store for which three questions cost hardly more than one.
+// LoadRunByParts implements LoadRun with three reads, for stores where three reads cost hardly more
+// than one.
+//
+//arch:parameters these are the parameters of LoadRun
 func LoadRunByParts(ctx context.Context, s Store, shard model.ShardID, address model.Address, run model.RunID, limit, maxBytes int) (r Run, err error) {
 	if r.Execution, err = s.LoadExecution(ctx, shard, address, run); err != nil || r.Execution == nil || r.Execution.Outcome.Status.Closed() {
 		return r, err

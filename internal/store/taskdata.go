@@ -9,49 +9,49 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What the names of task data mean. A state has the name that its task gave it, which has no
-// control characters; so those that begin with one are ours, and each kind of them is a range of
-// names.
+// Names of task data. The name of a state is chosen by its task and has no control characters. So
+// names that start with a control character are reserved for us, and each kind of them is a range
+// of names.
 const (
-	progressName = ""     // how far the task is
+	progressName = ""     // the progress of the task
 	streamPrefix = "\x01" // a streamed item, by its position
-	markName     = "\x02" // how far the task has written
-	stateNames   = "\x03" // states are behind this
+	markName     = "\x02" // how much the task has written
+	stateNames   = "\x03" // names of states are greater than this
 )
 
 // DataRange selects data of tasks.
 type DataRange struct {
-	Task string // of all tasks of the run when it is empty
-	// From is the first name, Before the first one that is not wanted any more; empty for no bound.
+	Task string // empty for all tasks of the run
+	// From is the first name, Before the first name after the range. Empty means no bound.
 	From, Before string
-	Limit        int // at most so many; 0 for all
+	Limit        int // 0 for no limit
 }
 
-// Progress selects how far a task is, or all tasks of a run are.
+// Progress selects the progress of a task, or of all tasks of a run if task is empty.
 func Progress(task string) DataRange { return DataRange{Task: task, Before: streamPrefix} }
 
 // States selects the states of a task.
 func States(task string) DataRange { return DataRange{Task: task, From: stateNames} }
 
-// OneState selects a state of a task.
+// OneState selects one state of a task.
 func OneState(task, name string) DataRange {
 	return DataRange{Task: task, From: name, Before: name + "\x01", Limit: 1}
 }
 
-// Written selects how far a task has written, and its states.
+// Written selects the mark of a task, which counts what it has written, and its states.
 func Written(task string) DataRange { return DataRange{Task: task, From: markName} }
 
-// Streamed selects streamed items of a task behind a position.
+// Streamed selects the streamed items of a task after a position.
 func Streamed(task string, after int64, limit int) DataRange {
 	return DataRange{Task: task, From: streamName(after + 1), Before: markName, Limit: limit}
 }
 
-// Covers reports whether the range has the name.
+// Covers reports whether the name is in the range.
 func (r *DataRange) Covers(name string) bool {
 	return name >= r.From && (r.Before == "" || name < r.Before)
 }
 
-// IsProgress reports whether the datum is how far its task is.
+// IsProgress reports whether the datum is the progress of its task.
 func (d *TaskDatum) IsProgress() bool { return d.Name == progressName }
 
 // IsState reports whether the datum is a state.
@@ -59,8 +59,7 @@ func (d *TaskDatum) IsState() bool { return d.Name > stateNames }
 
 func streamName(position int64) string { return fmt.Sprintf("%s%016x", streamPrefix, max(position, 0)) }
 
-// NewStreamed is a streamed item as it is stored: in front of the payload stand its kind and its
-// time.
+// NewStreamed encodes a streamed item. Its kind and its time are stored in front of the payload.
 func NewStreamed(key RunKey, task string, it *model.StreamItem) TaskDatum {
 	data := make([]byte, 0, 9+len(it.Value.Data))
 	data = binary.BigEndian.AppendUint64(append(data, byte(it.Kind)), uint64(it.At))
@@ -72,7 +71,7 @@ func DropStreamed(key RunKey, task string, position int64) TaskDatum {
 	return TaskDatum{RunKey: key, Task: task, Name: streamName(position), Deleted: true}
 }
 
-// StreamItem is the streamed item that is stored so.
+// StreamItem decodes a streamed item.
 func (d *TaskDatum) StreamItem() (it model.StreamItem, err error) {
 	it.Position, err = strconv.ParseInt(d.Name[min(len(streamPrefix), len(d.Name)):], 16, 64)
 	if raw := d.Value.Data; err == nil && len(raw) >= 9 {
@@ -85,16 +84,17 @@ func (d *TaskDatum) StreamItem() (it model.StreamItem, err error) {
 	return it, nil
 }
 
-// TaskMark is how far a task has written beside its history. It is stored with what it counts.
+// TaskMark counts what a task has written outside its history. It is stored in the same commit as
+// the writes that it counts.
 type TaskMark struct {
-	Claim int64      // the last one that wrote
+	Claim int64      // the last claim that wrote
 	Seq   int64      // the number of the last item that it wrote
-	Lines int64      // that the task has logged
-	Items int64      // that it has streamed: the position of the last one
+	Lines int64      // lines that the task has logged
+	Items int64      // items that the task has streamed, and so the position of the last one
 	At    model.Time // of the last line or item
 }
 
-// Datum is the mark as it is stored.
+// Datum encodes the mark.
 func (m *TaskMark) Datum(key RunKey, task string) TaskDatum {
 	data := make([]byte, 0, 24)
 	for _, n := range [...]int64{m.Claim, m.Seq, m.Lines, m.Items, int64(m.At)} {
@@ -103,7 +103,7 @@ func (m *TaskMark) Datum(key RunKey, task string) TaskDatum {
 	return TaskDatum{RunKey: key, Task: task, Name: markName, Value: model.Payload{Data: data, Encoding: "mark"}}
 }
 
-// Mark is the mark that is stored so; false when the datum is something else.
+// Mark decodes the mark. It returns false if the datum is not a mark.
 func (d *TaskDatum) Mark() (m TaskMark, ok bool, err error) {
 	if d.Name != markName {
 		return m, false, nil

@@ -8,37 +8,38 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Tasks reads what is kept of tasks beside the history of their run, which is where they are: those
-// that failed for good, the data that they report, and what they log.
+// Tasks reads what the store keeps of tasks outside the history of their run: dead tasks, the data
+// that tasks report, and their log lines. The tasks themselves are in the history.
 //
-// Dead letters outlive their run: they carry its input, and somebody still has to look at them.
-// They go when they are deleted by name. Data and log lines go with their run. Data survives the
-// retries of its task and is of no use after its end, but it is kept until the run goes, because to
-// remove it earlier would cost a write per task.
+// Dead tasks outlive their run, because an operator may still have to look at them. For that reason
+// they carry their input. They exist until they are deleted by name. Data and log lines are deleted
+// with their run. Data survives the retries of its task. It has no use after the end of the task,
+// but it stays until the run is deleted, because an earlier removal would cost one write per task.
 type Tasks interface {
-	// LoadDead returns a dead letter, nil when there is none.
+	// LoadDead returns a dead task, or nil if there is none.
 	LoadDead(ctx context.Context, key DeadKey) (*DeadRow, error)
-	// ListDead returns dead letters, those that died last first. One whose body cannot be
-	// understood is listed with the reason in place of its failure.
+	// ListDead returns dead tasks, the latest failure first. A dead task whose body cannot be
+	// decoded is listed with that error as its failure.
 	ListDead(ctx context.Context, q DeadQuery) (DeadPage, error)
-	// CountDead counts dead letters that match; the paging fields of q are ignored.
+	// CountDead counts the matching dead tasks. It ignores the paging fields of q.
 	CountDead(ctx context.Context, q DeadQuery) (int64, error)
-	// GroupDead returns what the dead letters that match have in common: by kind and fingerprint,
-	// the largest groups first, at most limit. The paging fields of q are ignored.
+	// GroupDead groups the matching dead tasks by kind and fingerprint. It returns the largest
+	// groups first, at most limit. It ignores the paging fields of q.
 	GroupDead(ctx context.Context, q DeadQuery, limit int) ([]DeadGroup, error)
-	// LoadDeadBefore returns dead letters of the shards that died before a time, in order of
-	// (shard, time, run, task) behind the given place, at most limit. One whose body cannot be
-	// understood comes as in a list.
+	// LoadDeadBefore returns dead tasks of the shards that failed before a time. They are ordered
+	// by (shard, time, run, task), start after the given place, and are at most limit. A dead task
+	// whose body cannot be decoded is returned as in ListDead.
 	LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after DeadPlace, limit int) ([]DeadRow, error)
 
 	// LoadTaskData returns data of a task, or of all tasks of the run, ordered by task and name.
 	LoadTaskData(ctx context.Context, key RunKey, r DataRange) ([]TaskDatum, error)
-	// LoadLogs returns log lines of a task, or of all tasks of the run when task is empty, in order
-	// behind the given place, at most limit. Lines of other tasks of the run are read on the way.
+	// LoadLogs returns log lines of a task, or of all tasks of the run if task is empty. They are
+	// in order, start after the given place, and are at most limit. The store also reads the lines
+	// of other tasks of the run on its way.
 	LoadLogs(ctx context.Context, key RunKey, task string, after LogPlace, limit int) ([]LogRow, error)
 }
 
-// DeadKey names a dead letter: the task of a run.
+// DeadKey names a dead task by its run and task id.
 type DeadKey struct {
 	RunKey
 	Task string
@@ -49,22 +50,21 @@ func (k DeadKey) Compare(o DeadKey) int {
 	return cmp.Or(k.RunKey.Compare(o.RunKey), cmp.Compare(k.Task, o.Task))
 }
 
-// DeadRow is a dead letter. Tenant, kind, queue, time and fingerprint are columns too, as its body
-// has them; they never change.
+// DeadRow is a dead task. The tenant, kind, queue, time and fingerprint of its body are also
+// columns. They never change.
 type DeadRow struct {
 	DeadKey
-	// Requeued is how often it was given another chance.
+	// Requeued is how often the task was requeued.
 	Requeued int64
 	Body     model.DeadTask
 }
 
-// Place is where the row stands in lists.
+// Place returns the position of the row in lists.
 func (r *DeadRow) Place() DeadPlace {
 	return DeadPlace{Shard: r.Shard, At: r.Body.At, Run: r.Run, Task: r.Task}
 }
 
-// Unreadable is the row of a dead letter whose body cannot be understood, as far as its columns
-// tell.
+// Unreadable fills in what the columns tell about a dead task whose body cannot be decoded.
 func (r *DeadRow) Unreadable(columns DeadColumns, why error) {
 	r.Body = model.DeadTask{
 		Address: model.Address{Tenant: columns.Tenant}, Spec: model.TaskSpec{Kind: columns.Kind, Queue: columns.Queue},
@@ -72,25 +72,25 @@ func (r *DeadRow) Unreadable(columns DeadColumns, why error) {
 	}
 }
 
-// DeadColumns is what a dead letter is found by.
+// DeadColumns are the columns by which dead tasks are found.
 type DeadColumns struct {
 	Tenant, Kind, Queue, Fingerprint string
 	At                               model.Time
 }
 
-// ColumnsOf are the columns of a dead letter.
+// ColumnsOf returns the columns of a dead task.
 func ColumnsOf(d *model.DeadTask) DeadColumns {
 	return DeadColumns{Tenant: d.Address.Tenant, Kind: d.Spec.Kind, Queue: d.Spec.Queue, Fingerprint: d.Fingerprint, At: d.At}
 }
 
-// DeadMark changes how often a dead letter was requeued, and its body with it.
+// DeadMark replaces the body of a dead task and changes its count of requeues from Prev to Next.
 type DeadMark struct {
 	DeadKey
 	Prev, Next int64
 	Body       model.DeadTask
 }
 
-// DeadPlace is a position in lists of dead letters. Those by time, newest first, ignore the shard.
+// DeadPlace is a position in lists of dead tasks. Lists by time, newest first, ignore the shard.
 type DeadPlace struct {
 	Shard model.ShardID
 	At    model.Time
@@ -98,54 +98,55 @@ type DeadPlace struct {
 	Task  string
 }
 
-// Compare orders places by time, run and task, as lists do from their end.
+// Compare orders places by time, run and task. Lists use the reverse order.
 func (p DeadPlace) Compare(o DeadPlace) int {
 	return cmp.Or(cmp.Compare(p.At, o.At), p.Run.Compare(o.Run), cmp.Compare(p.Task, o.Task))
 }
 
-// DeadQuery selects dead letters.
+// DeadQuery selects dead tasks.
 type DeadQuery struct {
 	Tenant      string
 	Kinds       []string // any of these; empty for all
 	Queues      []string // any of these; empty for all
 	Fingerprint string   // empty for all
-	// From and To is the half-open interval of the times of death; zero bounds are open.
+	// From and To are the half-open interval of the times of failure. A zero bound is open.
 	From, To model.Time
-	// Requeued selects those that were given another chance, or those that were not; nil for all.
+	// Requeued selects tasks that were requeued (true) or were not (false). Nil means all.
 	Requeued *bool
 	Limit    int
-	// After continues behind the last row of the page before.
+	// After is the last row of the page before. The page continues after it.
 	After DeadPlace
 }
 
-// DeadPage is one page of dead letters.
+// DeadPage is one page of dead tasks.
 type DeadPage struct {
 	Rows []DeadRow
-	// More is set when there are further rows behind the last one.
+	// More is set if there are further rows.
 	More bool
 }
 
-// DeadGroup is dead letters of one kind that failed in the same way.
+// DeadGroup is the dead tasks of one kind that failed in the same way.
 type DeadGroup struct {
 	Kind, Fingerprint string
 	Count             int64
 	First, Last       model.Time
-	// Message is that of the last one.
+	// Message is the message of the latest failure.
 	Message string
 }
 
-// CompareGroups orders groups by their size, the largest first, then by their last death.
+// CompareGroups orders groups by size, the largest first, then by their latest failure.
 func CompareGroups(a, b DeadGroup) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.Last, a.Last), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Fingerprint, b.Fingerprint))
 }
 
-// TaskDatum is the last value that a task reported under a name. What names mean is in taskdata.go.
+// TaskDatum is the last value that a task reported under a name. See taskdata.go for the meaning of
+// names.
 type TaskDatum struct {
 	RunKey
 	Task, Name string
 	Value      model.Payload
-	// Deleted removes the value (however often: one that is not there is removed already). Never
-	// set on what is read.
+	// Deleted removes the value, and has no effect if there is none. It is never set on rows that
+	// are read.
 	Deleted bool
 }
 
@@ -154,20 +155,20 @@ type LogRow struct {
 	RunKey
 	Task string
 	At   model.Time
-	// Epoch and Batch are those of the commit that wrote it, set by the store; N is the position
-	// among the lines of the batch. Together they keep lines apart that have the same time, whoever
-	// wrote them.
+	// Epoch and Batch identify the commit that wrote the line. The store sets them. N is the
+	// position among the lines of the batch. Together they distinguish lines with the same time,
+	// even of different owners.
 	Epoch, Batch int64
 	N            int32
-	Level        int16 // as log/slog has them
+	Level        int16 // a level of log/slog
 	Text         string
 }
 
-// Place is where the line stands among those of its run.
+// Place returns the position of the line among the lines of its run.
 func (r *LogRow) Place() LogPlace { return LogPlace{r.At, r.Epoch, r.Batch, r.N} }
 
-// LogPlace is a position among the lines of a run: in the order of time, and of commits where that
-// is the same.
+// LogPlace is a position among the lines of a run. Lines are ordered by time, and lines of the same
+// time by commit.
 type LogPlace struct {
 	At           model.Time
 	Epoch, Batch int64

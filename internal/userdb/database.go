@@ -14,38 +14,38 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Row is one row of an answer.
+// Row is one row of a result.
 type Row interface {
-	// Scan takes the columns.
+	// Scan copies the columns into dest.
 	Scan(dest ...any) error
 }
 
-// Tx is an open transaction, whatever driver it comes from.
+// Tx is an open transaction of any driver.
 type Tx interface {
-	// Exec returns how many rows a statement changed or returned.
+	// Exec returns the number of rows that a statement changed or returned.
 	Exec(ctx context.Context, query string, args ...any) (int64, error)
-	// QueryRow asks for one row.
+	// QueryRow runs a query that returns one row.
 	QueryRow(ctx context.Context, query string, args ...any) Row
-	// Commit makes it all durable.
+	// Commit commits the transaction.
 	Commit(ctx context.Context) error
-	// Rollback undoes it.
+	// Rollback rolls the transaction back.
 	Rollback(ctx context.Context) error
-	// Raw is the transaction as user code knows it.
+	// Raw returns the transaction in the type that user code knows.
 	Raw() any
 }
 
 // Source begins transactions.
 type Source struct {
-	// Pool is what transactions come from; two sources of one pool are one database.
+	// Pool is where transactions come from. Two sources with the same pool are the same database.
 	Pool  any
 	Begin func(ctx context.Context) (Tx, error)
-	// Dialect is that of the database; Unknown when it is to be found out.
+	// Dialect is the dialect of the database. If it is Unknown, Open finds it out.
 	Dialect Dialect
-	// Schema of our tables; empty for where the database finds a bare name.
+	// Schema is the schema of our tables. If it is empty, the database resolves the bare names.
 	Schema string
 }
 
-// Table names one of ours.
+// Table is the name of one of our tables.
 type Table string
 
 // The tables.
@@ -54,7 +54,7 @@ const (
 	Outbox   Table = "perdure_outbox"
 )
 
-// Database is a user's database. It is safe for concurrent use.
+// Database is a database of the user. It is safe for concurrent use.
 type Database struct {
 	src Source
 
@@ -64,21 +64,21 @@ type Database struct {
 	ready   map[Table]bool
 }
 
-// limits are what the server itself imposes on transactions; 0 where it does not. whole is negative
-// when it cannot limit them as a whole.
+// limits are the limits that the server itself imposes on transactions, 0 where there is none.
+// whole is negative if the server cannot limit the whole duration of a transaction.
 type limits struct{ idle, statement, whole time.Duration }
 
-// New makes a database of a source; Open looks at it.
+// New creates a database for a source. Call Open before using it.
 func New(src Source) *Database { return &Database{src: src, ready: map[Table]bool{}} }
 
-// InSchema is the same database, with our tables in a schema.
+// InSchema returns the same database with our tables in a schema.
 func (d *Database) InSchema(name string) *Database {
 	src := d.src
 	src.Schema = name
 	return New(src)
 }
 
-// Same reports whether two databases are one: the same pool and schema.
+// Same reports whether two databases have the same pool and schema.
 func (d *Database) Same(other *Database) bool {
 	a, b := reflect.TypeOf(d.src.Pool), reflect.TypeOf(other.src.Pool)
 	return d == other || a == b && a.Comparable() && d.src.Pool == other.src.Pool && d.src.Schema == other.src.Schema
@@ -86,7 +86,7 @@ func (d *Database) Same(other *Database) bool {
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// qualified is the name of a table in SQL.
+// qualified returns the name of a table in SQL.
 func qualified(schema string, t Table) string {
 	if schema == "" {
 		return string(t)
@@ -94,11 +94,11 @@ func qualified(schema string, t Table) string {
 	return `"` + schema + `".` + string(t)
 }
 
-// short bounds what should take a moment.
+// short bounds operations that normally take only a moment.
 const short = 10 * time.Second
 
-// Open finds out what the database is, and creates the table unless it is there. Repeated, it does
-// nothing.
+// Open finds out the dialect of the database and creates the table if it does not exist. Repeated
+// calls do nothing.
 func (d *Database) Open(ctx context.Context, t Table) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -135,7 +135,7 @@ func (d *Database) Open(ctx context.Context, t Table) error {
 	return nil
 }
 
-// look finds out the dialect, and what the server limits already.
+// look finds out the dialect and the limits of the server.
 func (d *Database) look(ctx context.Context) error {
 	var asked []error
 	for _, candidate := range []*dialect{&postgres, &sqlite} {
@@ -169,8 +169,8 @@ func (d *Database) look(ctx context.Context) error {
 
 func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// create makes a table. Where it exists nothing is done, so that a role which may create nothing
-// can use what somebody else made.
+// create creates a table unless it exists. So a role that may not create tables can use a table
+// that another role has created.
 func (d *Database) create(ctx context.Context, t Table) error {
 	ddl := d.sql(t, d.dialect.create[t])
 	err := d.define(ctx, t, d.dialect.exists, ddl)
@@ -184,7 +184,7 @@ func (d *Database) create(ctx context.Context, t Table) error {
 	return fault.New(fault.Unavailable, "create table %s: %w", qualified(d.src.Schema, t), err)
 }
 
-// upgrade changes a table that an older version has made, unless that is done.
+// upgrade changes a table of an older version, unless it is already changed.
 func (d *Database) upgrade(ctx context.Context, t Table, u upgrade) error {
 	ddl := d.sql(t, u.ddl)
 	err := d.define(ctx, t, u.done, ddl)
@@ -198,7 +198,7 @@ func (d *Database) upgrade(ctx context.Context, t Table, u upgrade) error {
 	return fault.New(fault.Unavailable, "alter table %s: %w", qualified(d.src.Schema, t), err)
 }
 
-// define runs statements in one transaction, unless a query says that it is done.
+// define runs statements in one transaction, unless a query says that they are done.
 func (d *Database) define(ctx context.Context, t Table, done, ddl string) (err error) {
 	for try := range maxTries {
 		err = d.within(ctx, func(tx Tx) error {
@@ -207,7 +207,8 @@ func (d *Database) define(ctx context.Context, t Table, done, ddl string) (err e
 				return err
 			}
 
-			// two processes may open at once, and "if not exists" does not wait for the other one
+			// Two processes may open the table at once, and "if not exists" does not wait for the
+			// other one.
 			if d.dialect.lock != "" {
 				if _, err := tx.Exec(ctx, d.dialect.lock); err != nil {
 					return err
@@ -252,7 +253,7 @@ func fill(in *dialect, schema string, t Table, text string) string {
 	return text
 }
 
-// within runs fn in a transaction that is committed when fn returns nil.
+// within runs fn in a transaction and commits it if fn returns nil.
 func (d *Database) within(ctx context.Context, fn func(Tx) error) error {
 	tx, err := d.src.Begin(ctx)
 	if err != nil {
@@ -271,13 +272,13 @@ func (d *Database) within(ctx context.Context, fn func(Tx) error) error {
 	return commit(ctx, tx)
 }
 
-// read runs one query in a transaction of its own.
+// read runs one query in its own transaction.
 func (d *Database) read(ctx context.Context, query string, args []any, dest ...any) error {
 	return d.within(ctx, func(tx Tx) error { return tx.QueryRow(ctx, query, args...).Scan(dest...) })
 }
 
-// commit does not stop half-way because somebody lost interest: that would leave it open whether it
-// took effect.
+// commit ignores the end of the caller's context. A commit that is cancelled half-way would leave
+// open whether it took effect.
 func commit(ctx context.Context, tx Tx) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*short)
 	defer cancel()
@@ -287,15 +288,16 @@ func commit(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// rollBack gives a transaction up. When even that fails, its connection is broken and the server
-// will notice.
+// rollBack rolls a transaction back. If even that fails, the connection is broken and the server
+// ends the transaction.
 func rollBack(ctx context.Context, tx Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), short)
 	defer cancel()
 	_ = tx.Rollback(ctx)
 }
 
-// commitError is that of a commit: unless the server said why not, it may have taken effect.
+// commitError is the error of a commit. The commit may have taken effect, unless the server said
+// why it failed.
 type commitError struct{ err error }
 
 func (e *commitError) Error() string { return "commit: " + e.err.Error() }

@@ -1,6 +1,6 @@
 package userdb
 
-// Dialect is a kind of SQL.
+// Dialect is a dialect of SQL.
 type Dialect string
 
 // Dialects.
@@ -10,37 +10,37 @@ const (
 	SQLite     Dialect = "SQLite"
 )
 
-// dialect is what the databases say differently. {table} stands for the name of the table at hand,
-// {schema.} for its schema and a dot, if any, {now} for milliseconds since 1970 by the clock of the
-// database. Parameters are numbered with $ and become ?1 for SQLite.
+// dialect has the statements that differ between databases. {table} stands for the name of the
+// table, {schema.} for its schema and a dot, if any, and {now} for milliseconds since 1970 by the
+// clock of the database. Parameters are numbered with $ and become ?1 for SQLite.
 type dialect struct {
 	name    Dialect
 	now     string
 	version string // fails in other databases
 	limits  string // of the server, in milliseconds
-	lock    string // keeps others from creating tables at the same time
+	lock    string // keeps other processes from creating tables at the same time
 	exists  string
 	create  map[Table]string
-	upgrade map[Table][]upgrade // what later versions have added to a table, oldest first
+	upgrade map[Table][]upgrade // changes of later versions, oldest first
 
 	begin    string // claims an outcome for an attempt that is about to act
 	page     string // of the outbox
-	attempt  string // counts an attempt to deliver letters, and notes when the first was made
-	held     string // letters whose last attempt is the given one
+	attempt  string // counts an attempt to deliver messages and records the time of the first one
+	held     string // messages whose last attempt is the given one
 	finished string // removes delivered messages
 	letters  string // a page of dead letters
 	runs     string // a page of runs that have outcomes
 	search   map[Table]string
 }
 
-// upgrade is a change of a table that an older version has made.
+// upgrade is a change of a table that an older version has created.
 type upgrade struct {
-	done string // tells whether the table has it
+	done string // reports whether the table has it
 	ddl  string
 }
 
-// triedByOlder marks what waits in a table of an older version. That version did not note its
-// attempts, so each letter counts as tried since it was put.
+// triedByOlder marks the waiting messages in a table of an older version. That version did not
+// record its attempts, so each message counts as tried since it was put.
 const triedByOlder = ";\nupdate {table} set tried = at where error is null and tried is null"
 
 var postgres = dialect{
@@ -83,7 +83,7 @@ create index if not exists perdure_outbox_waiting on {table} (cluster, tx, id) w
 		done: `select exists (select from pg_catalog.pg_attribute where attrelid = to_regclass($1::text) and attname = 'tried' and not attisdropped)`,
 		ddl:  "alter table {table} add column if not exists tried bigint" + triedByOlder,
 	}}},
-	// The settings hold for the transaction only. The last one does not exist everywhere; see
+	// The settings hold only for this transaction. The last one does not exist in all versions, see
 	// Database.begin.
 	begin: `insert into {table} (run, step, generation, execution, cluster)
 select $1::text, $2::text, $3::integer, $4::text, $5::text
@@ -91,8 +91,8 @@ where {now} < $6::bigint
   and set_config('idle_in_transaction_session_timeout', $7::text, true) is not null
   and set_config('statement_timeout', $8::text, true) is not null{whole}
 on conflict (run, step, generation) do nothing`,
-	// Whoever locks the first message of a transaction has all of them: so two relays never deliver
-	// parts of one at the same time.
+	// A relay that locks the first message of a transaction has all of its messages. So two relays
+	// never deliver parts of one transaction at the same time.
 	page: `with heads as (
   select o.tx from {table} o
   where o.cluster = $1::text and o.error is null and o.due <= {now} and not exists (
@@ -143,7 +143,8 @@ var sqlite = dialect{
   outcome    blob,
   primary key (run, step, generation)
 )`,
-		// There is one writer at a time, so the order of the rows is that of the transactions.
+		// SQLite has one writer at a time, so the order of the rows is the order of the
+		// transactions.
 		Outbox: `create table if not exists {table} (
   seq        integer primary key autoincrement,
   id         text not null unique,
@@ -166,7 +167,7 @@ create index if not exists {schema.}perdure_outbox_waiting on perdure_outbox (cl
 	begin: `insert into {table} (run, step, generation, execution, cluster)
 select $1, $2, $3, $4, $5 where {now} < $6
 on conflict (run, step, generation) do nothing`,
-	// What waits for its time keeps back what follows for the same target.
+	// A message that waits for its time holds back later messages to the same target.
 	page: `with waiting as (
   select seq, id, execution, kind, body, due, tried, tries from {table} where cluster = $1 and error is null order by seq limit 16 * $2
 ), ready as (

@@ -16,11 +16,11 @@ const (
 	noSchema      = "3F000"
 )
 
-// maxTries bounds how often something is tried at once that failed for a passing reason.
+// maxTries bounds how often an operation is repeated at once after a transient failure.
 const maxTries = 10
 
-// sqlState is the code that a PostgreSQL server gave an error; empty when none did. The drivers
-// agree on the method.
+// sqlState returns the code that a PostgreSQL server gave an error, empty if there is none. All
+// drivers have this method.
 func sqlState(err error) string {
 	var coded interface{ SQLState() string }
 	if errors.As(err, &coded) {
@@ -29,8 +29,8 @@ func sqlState(err error) string {
 	return ""
 }
 
-// passing reports whether an error is the fault of what others did at the same moment: nothing was
-// done, and trying again at once may help.
+// passing reports whether concurrent transactions caused the error. Nothing was done, and an
+// immediate retry may help.
 func passing(err error) bool {
 	if err == nil {
 		return false
@@ -42,23 +42,23 @@ func passing(err error) bool {
 	default:
 		return false
 	}
-	text := err.Error() // the drivers of SQLite agree on nothing but the words of the library
+	text := err.Error() // drivers of SQLite have only the words of the library in common
 	return strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked") || strings.Contains(text, "SQLITE_BUSY")
 }
 
-// doubtful reports whether it is open if a transaction was committed.
+// doubtful reports whether the transaction may have been committed in spite of the error.
 func doubtful(err error) bool {
 	_, committing := errors.AsType[*commitError](err)
 	return committing && sqlState(err) == "" && !over(err)
 }
 
-// over reports whether a transaction was ended before.
+// over reports whether the transaction had already ended.
 func over(err error) bool {
 	return errors.Is(err, sql.ErrTxDone) || err != nil && strings.Contains(err.Error(), "tx is closed")
 }
 
-// pause waits a little longer after each try, and not before the first repetition. It reports false
-// when there is to be no other.
+// pause waits a little longer after each try, and not at all before the first retry. It returns
+// false if there must be no further try.
 func pause(ctx context.Context, try int) bool {
 	if try+1 >= maxTries || ctx.Err() != nil {
 		return false

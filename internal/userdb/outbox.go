@@ -22,14 +22,14 @@ type Letter struct {
 	At        int64  `json:"at"`   // milliseconds since 1970
 	Error     string `json:"error"`
 
-	// when the first attempt to deliver it was noted, in milliseconds since 1970; 0 when none was
-	// before this one
+	// Tried is when the first attempt to deliver the message was recorded, in milliseconds since
+	// 1970. It is 0 if this attempt is the first.
 	Tried int64 `json:"tried"`
 	Tries int   `json:"tries"` // attempts before this one
 	Now   int64 `json:"now"`   // when it was read, by the clock of the database
 }
 
-// Message is what the letter says.
+// Message decodes the message.
 func (l *Letter) Message() (model.Message, error) {
 	body, err := hex.DecodeString(l.Body)
 	if err != nil {
@@ -38,23 +38,23 @@ func (l *Letter) Message() (model.Message, error) {
 	return model.DecodeMessage(body)
 }
 
-// Exec runs a statement in a transaction of ordinary code and returns how many rows it changed or
-// returned.
+// Exec runs a statement in a transaction of ordinary code and returns the number of rows that it
+// changed or returned.
 type Exec func(ctx context.Context, query string, args ...any) (int64, error)
 
-// Site is where a transaction of ordinary code was found to be.
+// Site describes the database of a transaction of ordinary code.
 type Site struct {
 	dialect *dialect
 	schema  string
-	// Inbox tells that the database has tables of an engine.
+	// Inbox means that the database has the tables of an engine.
 	Inbox bool
-	// Outbox tells that it has an outbox.
+	// Outbox means that the database has an outbox.
 	Outbox bool
 }
 
-// Find looks around in the database of a transaction, in one round trip: whether the expression
+// Find examines the database of a transaction in one round trip. It reports whether the expression
 // inbox holds there, if it is not empty, and which of the schemas has an outbox. The transaction
-// goes on whatever the answer is.
+// can continue after any answer.
 func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []string) (Site, error) {
 	if d != SQLite {
 		site, err := findPostgres(ctx, exec, inbox, schemas)
@@ -71,9 +71,9 @@ func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []str
 	return findSQLite(ctx, exec, schemas)
 }
 
-// findPostgres gets its answer as the number of rows, because that is all that the shape of a pgx
-// transaction promises: 1 for the inbox, and 2 for each place in the list of schemas up to the one
-// that has an outbox.
+// findPostgres reads its answer from the number of rows, because the shape of a pgx transaction
+// promises nothing else. The number is 1 for the inbox, plus 2 for each schema in the list up to
+// the first one with an outbox.
 func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string) (Site, error) {
 	if inbox == "" {
 		inbox = "false"
@@ -98,7 +98,7 @@ where current_setting('server_version_num') is not null`)
 func findSQLite(ctx context.Context, exec Exec, schemas []string) (Site, error) {
 	site := Site{dialect: &sqlite}
 	for _, s := range schemas {
-		// A statement that changes nothing, and fails without harm where the table is not.
+		// This statement changes nothing, and fails without harm if the table does not exist.
 		_, err := exec(ctx, fill(&sqlite, s, Outbox, `update {table} set id = id where seq < 0`))
 		if err == nil {
 			site.schema, site.Outbox = s, true
@@ -111,7 +111,7 @@ func findSQLite(ctx context.Context, exec Exec, schemas []string) (Site, error) 
 	return site, err
 }
 
-// Put leaves a message in the outbox, to be sent when the transaction commits.
+// Put stores a message in the outbox. It is sent when the transaction commits.
 func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.Message) error {
 	n, err := exec(ctx, fill(s.dialect, s.schema, Outbox, `insert into {table} (id, cluster, kind, execution, body) values ($1, $2, $3, $4, $5)`),
 		id, cluster, m.Kind.String(), m.To.Type+"/"+m.To.Key, model.AppendMessage(nil, m))
@@ -124,10 +124,10 @@ func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.
 	return nil
 }
 
-// Schema is that of the tables.
+// Schema returns the schema of the tables.
 func (d *Database) Schema() string { return d.src.Schema }
 
-// DeadLetters returns letters that were refused, in the order of their ids, after the given one.
+// DeadLetters returns refused messages, in the order of their ids, after the given one.
 func (d *Database) DeadLetters(ctx context.Context, cluster, after string, limit int) (letters []Letter, err error) {
 	ctx, cancel := context.WithTimeout(ctx, short)
 	defer cancel()
@@ -138,5 +138,5 @@ func (d *Database) DeadLetters(ctx context.Context, cluster, after string, limit
 	return letters, json.Unmarshal([]byte(text), &letters)
 }
 
-// Time is a time of ours.
+// Time converts milliseconds since 1970 to a time.
 func Time(millis int64) time.Time { return time.UnixMilli(millis).UTC() }

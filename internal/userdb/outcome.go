@@ -10,13 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Step is what an outcome belongs to.
+// Step identifies the step to which an outcome belongs.
 type Step struct {
 	Run model.RunID
 	ID  string
-	// Generation tells the lives of a step apart that is begun anew on purpose after it had ended.
+	// Generation distinguishes the lives of a step that was started again on purpose after its end.
 	Generation int
-	// Execution and Cluster say whose run it is, for people and for the clean-up.
+	// Execution and Cluster say to which run the step belongs, for people and for the clean-up.
 	Execution string
 	Cluster   string
 }
@@ -26,9 +26,10 @@ func (s *Step) key() []any { return []any{s.Run.String(), s.ID, int64(s.Generati
 // Attempt is one try of a step.
 type Attempt struct {
 	Step
-	// AsOf is when the owner of the run last spoke; an attempt long after that does nothing.
+	// AsOf is when the owner of the run last confirmed the attempt. An attempt long after that does
+	// nothing.
 	AsOf model.Time
-	// Limit is how long the attempt may take; 0 when nobody said.
+	// Limit is how long the attempt may take. 0 means that there is no limit of its own.
 	Limit time.Duration
 	// Body acts in the transaction.
 	Body func(ctx context.Context, tx Tx) (model.Payload, error)
@@ -36,29 +37,29 @@ type Attempt struct {
 
 // Bounds of an attempt.
 const (
-	beginWithin = 24 * time.Hour   // after the owner last spoke
+	beginWithin = 24 * time.Hour   // after AsOf
 	maxIdle     = time.Minute      // between two statements
-	maxAge      = 5 * time.Minute  // of a transaction, unless the attempt may take longer
-	margin      = 15 * time.Second // for ends that are enforced on this side as well
+	maxAge      = 5 * time.Minute  // of a transaction, unless the limit of the attempt is longer
+	margin      = 15 * time.Second // for limits that this side enforces as well
 )
 
-// Run makes the attempt. What stands as the outcome of the step already, by somebody else, is
-// returned instead. A failure is one that stands; an error means that nothing was done.
+// Run makes the attempt. If the step already has an outcome, Run returns that instead. A failure is
+// a stored outcome. An error means that nothing was done.
 func (d *Database) Run(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
 	age := max(maxAge, a.Limit+margin)
 	ctx, cancel := context.WithTimeoutCause(ctx, age+margin, fmt.Errorf("a transaction of an activity may take %s: give it an AttemptTimeout that is longer", age))
 	defer cancel()
 	for try := 0; ; try++ {
 		out, stands, err := d.once(ctx, a, age)
-		// After a doubtful commit the same is done again: to insert the outcome waits for the
-		// transaction that may still be under way, and tells.
+		// After a doubtful commit, try the same again. The insert of the outcome waits for the
+		// transaction that may still be in progress, and then shows whether it was committed.
 		if err == nil || !passing(err) && !doubtful(err) || !pause(ctx, try) {
 			return out, stands, err
 		}
 	}
 }
 
-// once is one transaction.
+// once tries once, in one transaction.
 func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out model.Payload, stands *model.Failure, err error) {
 	tx, err := d.src.Begin(ctx)
 	if err != nil {
@@ -66,7 +67,7 @@ func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out
 	}
 
 	ended := false
-	defer func() { // also when the body panics or ends its goroutine
+	defer func() { // also if the body panics or ends its goroutine
 		if !ended {
 			rollBack(ctx, tx)
 		}
@@ -98,8 +99,8 @@ func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out
 	return out, nil, nil
 }
 
-// begin is the first statement of an attempt. It also limits what the server lets the transaction
-// do, so that one whose process stands still keeps nobody waiting for long. Stricter limits of the
+// begin returns the first statement of an attempt. The statement also limits the transaction on the
+// server, so that a process that hangs does not block others for long. Stricter limits of the
 // server stay.
 func (d *Database) begin(a *Attempt, age time.Duration) (string, []any) {
 	args := append(a.key(), a.Execution, a.Cluster, int64(a.AsOf.Add(beginWithin))/1000)
@@ -126,8 +127,8 @@ func (d *Database) begin(a *Attempt, age time.Duration) (string, []any) {
 	return strings.Replace(query, "{whole}", whole, 1), args
 }
 
-// keep writes the outcome into the row that was claimed. If it is not there, user code has ended
-// the transaction.
+// keep writes the outcome into the row that the attempt inserted. If the row is missing, user code
+// has ended the transaction.
 func (d *Database) keep(ctx context.Context, tx Tx, s *Step, o model.Outcome) error {
 	n, err := tx.Exec(ctx, d.sql(Outcomes, `update {table} set outcome = $4 where run = $1 and step = $2 and generation = $3 and outcome is null`),
 		append(s.key(), model.AppendOutcome(nil, &o))...)
@@ -140,14 +141,14 @@ func (d *Database) keep(ctx context.Context, tx Tx, s *Step, o model.Outcome) er
 	return nil
 }
 
-// errEnded is misuse: nothing can be said about what was done.
+// errEnded means that user code has misused the transaction. It is then unknown what was done.
 var errEnded = fault.New(fault.Invalid,
 	"the function of a transactional activity has committed or rolled back its transaction: that is done for it when it returns; what it did may stand")
 
 // Ended reports whether an error is the misuse of a transaction by user code.
 func Ended(err error) bool { return err == errEnded } //nolint:errorlint // it is returned as it is
 
-// stored is the outcome that somebody else has put, or why there is none.
+// stored returns the outcome that another attempt has stored, or why there is none.
 func (d *Database) stored(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
 	found, o, err := d.find(ctx, &a.Step)
 	switch {
@@ -160,7 +161,7 @@ func (d *Database) stored(ctx context.Context, a *Attempt) (model.Payload, *mode
 	return o.Output, o.Failure, nil
 }
 
-// find reads the outcome that stands.
+// find reads the stored outcome.
 func (d *Database) find(ctx context.Context, s *Step) (found bool, o model.Outcome, err error) {
 	var body []byte
 	query := d.sql(Outcomes, `select exists (select 1 from {table} where run = $1 and step = $2 and generation = $3),
@@ -168,15 +169,15 @@ func (d *Database) find(ctx context.Context, s *Step) (found bool, o model.Outco
 	if err = d.read(ctx, query, s.key(), &found, &body); err != nil || !found {
 		return false, o, err
 	}
-	if body == nil { // committed by user code, before it was known what would come of it
+	if body == nil { // user code committed before the step had an outcome
 		return true, model.Outcome{Failure: &model.Failure{Kind: model.FailureInvalid, Message: errEnded.Error(), Permanent: true}}, nil
 	}
 	o, err = model.DecodeOutcome(model.Completed, 0, body)
 	return true, o, err
 }
 
-// Settle makes a failure the outcome of a step, unless one stands, and returns what stands then.
-// Whoever is about to act for the step is waited for, and whoever comes later does nothing.
+// Settle makes a failure the outcome of a step unless it already has one, and returns the outcome.
+// It waits for an attempt that is in progress. Later attempts do nothing.
 func (d *Database) Settle(ctx context.Context, s *Step, f *model.Failure) (model.Payload, *model.Failure, error) {
 	for try := 0; ; try++ {
 		out, stands, err := d.settle(ctx, s, f)

@@ -7,31 +7,32 @@ import (
 	"time"
 )
 
-// Verdict is what became of a letter.
+// Verdict is the result of delivering one message.
 type Verdict struct {
 	ID string
-	// Refused is why it can never be delivered. Later is that it could not be delivered now, and is
-	// put off. Untried is that this attempt was not made, or has certainly had no effect. None of
-	// them: it was delivered.
+	// Refused is why the message can never be delivered. Later means that it could not be delivered
+	// now and is deferred. Untried means that this attempt was not made, or certainly had no
+	// effect. If none of them is set, the message was delivered.
 	Refused string
 	Later   bool
 	Untried bool
 }
 
-// Round passes on one page of an outbox.
+// Round delivers one page of an outbox.
 type Round struct {
 	Cluster string
-	// Reach tells whether the receiver can be reached. Otherwise no attempt is made, and none is
-	// noted.
+	// Reach returns an error if the receiver cannot be reached. Then the relay makes and records no
+	// attempt.
 	Reach func(context.Context) error
-	// Deliver delivers letters. What it returns no verdict for may have been delivered.
+	// Deliver delivers messages. A message without a verdict may have been delivered.
 	Deliver func(context.Context, []Letter) []Verdict
-	// Within is how long Deliver may take: its context ends then, and that of the round does not.
-	// So one slow letter does not keep the verdicts on the others from being carried out.
+	// Within is how long Deliver may take. Only the context of Deliver ends then, not the context
+	// of the round. So one slow message does not stop the relay from applying the verdicts on the
+	// others.
 	Within time.Duration
 }
 
-// deliver calls Deliver for as long as it may take.
+// deliver calls Deliver with its time limit.
 func (r *Round) deliver(ctx context.Context, letters []Letter) []Verdict {
 	if r.Within > 0 {
 		limited, cancel := context.WithTimeout(ctx, r.Within)
@@ -47,18 +48,19 @@ const (
 	pageBytes        = 4 << 20
 )
 
-// Relay takes a page of waiting letters and hands them to Deliver, in the order in which each
-// transaction put them. What that returns a verdict for is removed, marked or put off; the rest
-// waits. It returns how many letters were dealt with. A crash in between repeats deliveries.
+// Relay takes a page of waiting messages and passes them to Deliver, in the order in which each
+// transaction put them. It then removes, marks or defers the messages that have a verdict. The rest
+// waits. Relay returns the number of messages with a verdict. If the process crashes in between,
+// messages are delivered again.
 //
-// The attempt is noted and committed before Deliver is called. So every letter that may have been
-// delivered has the time of its first attempt, however the relay ends.
+// The relay records and commits the attempt before it calls Deliver. So every message that may have
+// been delivered has the time of its first attempt, however the relay ends.
 //
-// On PostgreSQL a relay keeps others from its letters while it delivers them. SQLite has one lock
-// for everybody, so the relay does not hold it: there, two relays may deliver the same letter,
+// On PostgreSQL a relay locks its messages while it delivers them. SQLite has only one lock for the
+// whole database, so the relay does not hold it. There two relays may deliver the same message,
 // which takes effect once.
 func (d *Database) Relay(ctx context.Context, r *Round) (n int, err error) {
-	letters, err := d.begun(ctx, r)
+	letters, err := d.startAttempt(ctx, r)
 	if err != nil || len(letters) == 0 {
 		return 0, err
 	}
@@ -81,9 +83,9 @@ func (d *Database) Relay(ctx context.Context, r *Round) (n int, err error) {
 	return decided(verdicts), err
 }
 
-// begun reads a page and notes that its letters are about to be delivered. They wait when the
-// receiver cannot be reached.
-func (d *Database) begun(ctx context.Context, r *Round) (letters []Letter, err error) {
+// startAttempt reads a page and records that its messages are about to be delivered. It returns an
+// error if the receiver cannot be reached.
+func (d *Database) startAttempt(ctx context.Context, r *Round) (letters []Letter, err error) {
 	read := func(tx Tx) error {
 		var text string
 		if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.page), r.Cluster, int64(pageTransactions), int64(pageBytes)).Scan(&text); err != nil {
@@ -95,7 +97,7 @@ func (d *Database) begun(ctx context.Context, r *Round) (letters []Letter, err e
 		return r.Reach(ctx)
 	}
 
-	if d.dialect == &postgres { // the page is locked until the attempt is noted
+	if d.dialect == &postgres { // the page stays locked until the attempt is recorded
 		err = d.within(ctx, func(tx Tx) error {
 			if err := read(tx); err != nil || len(letters) == 0 {
 				return err
@@ -121,15 +123,15 @@ func (d *Database) begun(ctx context.Context, r *Round) (letters []Letter, err e
 	return mine, err
 }
 
-// attempt notes that letters are about to be delivered, except those that another relay has begun
-// to deliver since they were read.
+// attempt records an attempt to deliver messages. It leaves out messages for which another relay
+// has recorded an attempt since they were read.
 func (d *Database) attempt(ctx context.Context, tx Tx, letters []Letter) error {
 	_, err := tx.Exec(ctx, d.sql(Outbox, d.dialect.attempt), numbered(letters, 0))
 	return err
 }
 
-// held are the letters whose last attempt is this one, without those that come after a missing one
-// for the same target.
+// held returns the messages whose last attempt is this one. It leaves out messages that follow a
+// missing one to the same target.
 func (d *Database) held(ctx context.Context, tx Tx, letters []Letter) ([]Letter, error) {
 	var text string
 	if err := tx.QueryRow(ctx, d.sql(Outbox, d.dialect.held), numbered(letters, 1)).Scan(&text); err != nil {
@@ -146,7 +148,7 @@ func (d *Database) held(ctx context.Context, tx Tx, letters []Letter) ([]Letter,
 	}), nil
 }
 
-// numbered is the ids of letters, each with the number of its attempts, for a statement.
+// numbered encodes the ids of messages with their numbers of attempts, for a statement.
 func numbered(letters []Letter, more int) string {
 	tries := make(map[string]int, len(letters))
 	for i := range letters {
@@ -156,7 +158,7 @@ func numbered(letters []Letter, more int) string {
 	return string(text)
 }
 
-// patiently is within, repeated at once when others were in the way.
+// patiently is like within, but retries at once if other transactions interfered.
 func (d *Database) patiently(ctx context.Context, fn func(Tx) error) error {
 	for try := 0; ; try++ {
 		if err := d.within(ctx, fn); !passing(err) || !pause(ctx, try) {
@@ -165,7 +167,7 @@ func (d *Database) patiently(ctx context.Context, fn func(Tx) error) error {
 	}
 }
 
-// decided is how many letters were dealt with.
+// decided returns the number of messages with a final verdict.
 func decided(verdicts []Verdict) (n int) {
 	for _, v := range verdicts {
 		if v.Later || !v.Untried {
@@ -175,7 +177,7 @@ func decided(verdicts []Verdict) (n int) {
 	return n
 }
 
-// judge carries verdicts out.
+// judge applies verdicts.
 func (d *Database) judge(ctx context.Context, tx Tx, letters []Letter, verdicts []Verdict) error {
 	delivered, untried := []string{}, map[string]bool{}
 	for _, v := range verdicts {
@@ -186,7 +188,7 @@ func (d *Database) judge(ctx context.Context, tx Tx, letters []Letter, verdicts 
 			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set error = $2 where id = $1 and error is null`), v.ID, v.Refused)
 		case v.Later: // a second longer each time, at most a minute
 			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set due = {now} + 1000 * (case when tries < 60 then tries else 60 end) where id = $1`), v.ID)
-		case v.Untried: // it waits
+		case v.Untried: // it stays as it is
 		default:
 			delivered = append(delivered, v.ID)
 		}
@@ -207,8 +209,8 @@ func (d *Database) judge(ctx context.Context, tx Tx, letters []Letter, verdicts 
 	return err
 }
 
-// release takes back the notes of attempts that had no effect, where there was none before and
-// nobody else has made one since.
+// release removes the records of attempts that had no effect. It does so only if there was no
+// attempt before and no other relay has made one since.
 func (d *Database) release(ctx context.Context, tx Tx, letters []Letter, untried map[string]bool) error {
 	for i := range letters {
 		l := &letters[i]
@@ -223,9 +225,9 @@ func (d *Database) release(ctx context.Context, tx Tx, letters []Letter, untried
 	return nil
 }
 
-// InDoubt reports whether an earlier attempt to deliver the letter may have succeeded so long ago
-// that the receiver has forgotten it. The receiver remembers for so long. A quarter of that is left
-// for clocks that are set while a letter waits, and for the delivery.
+// InDoubt reports whether an earlier attempt to deliver the message may have succeeded so long ago
+// that the receiver has forgotten it. remembers is how long the receiver remembers. A quarter of
+// that is a margin for clocks that are set while a message waits, and for the delivery.
 func (l *Letter) InDoubt(remembers time.Duration) bool {
 	margin := remembers / 4
 	age := millis(l.Now - l.Tried)

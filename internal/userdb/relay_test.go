@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// putLetters puts letters. The first character of an id names the execution.
+// putLetters puts messages. The first character of an id names the execution.
 func putLetters(t *testing.T, db *sql.DB, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -22,7 +22,7 @@ func putLetters(t *testing.T, db *sql.DB, ids ...string) {
 	}
 }
 
-// notes are the letters whose first attempt is noted.
+// notes returns the messages whose first attempt is recorded.
 func notes(t *testing.T, db *sql.DB) (ids []string) {
 	t.Helper()
 	rows, err := db.QueryContext(t.Context(), `select id from perdure_outbox where tried is not null order by id`)
@@ -47,7 +47,7 @@ func notes(t *testing.T, db *sql.DB) (ids []string) {
 
 func reached(context.Context) error { return nil }
 
-// relay makes one round and returns the letters that were to be delivered.
+// relay makes one round and returns the messages that were to be delivered.
 func relay(t *testing.T, d *userdb.Database, verdict func(*userdb.Letter) (userdb.Verdict, bool)) (got []userdb.Letter) {
 	t.Helper()
 	_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: reached, Deliver: func(_ context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
@@ -68,7 +68,7 @@ func relay(t *testing.T, d *userdb.Database, verdict func(*userdb.Letter) (userd
 
 func unknown(*userdb.Letter) (userdb.Verdict, bool) { return userdb.Verdict{}, false }
 
-// The first attempt is committed before the delivery, and later ones leave its time alone.
+// The relay commits the first attempt before the delivery. Later attempts do not change its time.
 func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putLetters(t, db, "a")
@@ -101,8 +101,8 @@ func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
 	})
 }
 
-// Nothing is noted while the receiver cannot be reached: such a letter has certainly not been
-// delivered.
+// The relay records nothing while the receiver cannot be reached, because the message has certainly
+// not been delivered.
 func TestNothingIsNotedInAnOutage(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putLetters(t, db, "a", "b")
@@ -120,7 +120,7 @@ func TestNothingIsNotedInAnOutage(t *testing.T) {
 	})
 }
 
-// The note goes when the attempt had no effect, and stays when that is not known.
+// The relay removes the record if the attempt had no effect, and keeps it if that is not known.
 func TestNotesOfAttemptsWithoutEffect(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putLetters(t, db, "a", "b", "c", "d", "e")
@@ -138,14 +138,14 @@ func TestNotesOfAttemptsWithoutEffect(t *testing.T) {
 		for i := range got {
 			ids = append(ids, got[i].ID)
 		}
-		if !slices.Equal(ids, []string{"a", "b"}) { // c and d are put off
+		if !slices.Equal(ids, []string{"a", "b"}) { // c and d are deferred
 			t.Errorf("%v are delivered next", ids)
 		}
 	})
 }
 
-// A relay does not take back the note of its attempt when another relay has begun to deliver the
-// letter since.
+// A relay does not remove the record of its attempt if another relay has begun to deliver the
+// message since then.
 func TestTwoRelaysOfOneLetter(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putLetters(t, db, "a", "a2", "b")
@@ -165,7 +165,8 @@ func TestTwoRelaysOfOneLetter(t *testing.T) {
 				for i := range letters {
 					verdicts = append(verdicts, userdb.Verdict{ID: letters[i].ID, Untried: true})
 				}
-				if isSQLite(t, db) { // PostgreSQL keeps the other one from the letter meanwhile
+				// on PostgreSQL the row is locked, so the other relay cannot take it
+				if isSQLite(t, db) {
 					other()
 				}
 				return verdicts
@@ -190,9 +191,9 @@ func isSQLite(t *testing.T, db *sql.DB) bool {
 	return db.QueryRowContext(t.Context(), `select sqlite_version()`).Scan(new(string)) == nil
 }
 
-// A letter is in doubt when its first attempt is so old, by the clock of the database, that the
-// receiver may have forgotten it. So is one whose attempt lies ahead: that clock was set back, and
-// nothing tells how long ago it was.
+// A message is in doubt if its first attempt is so old, by the clock of the database, that the
+// receiver may have forgotten it. It is also in doubt if its attempt is in the future: then the
+// clock was set back, and it is unknown how old the attempt is.
 func TestInDoubt(t *testing.T) {
 	t.Parallel()
 	const now = int64(1_700_000_000_000)
@@ -209,8 +210,8 @@ func TestInDoubt(t *testing.T) {
 	}
 }
 
-// An outbox that an older version has made is upgraded. What waits in it counts as tried since it
-// was put: that version noted nothing.
+// The outbox of an older version is upgraded. Its waiting messages count as tried since they were
+// put, because that version recorded no attempts.
 func TestOutboxOfAnOlderVersion(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, _ *userdb.Database) {
 		older := []string{`alter table perdure_outbox drop column tried`, `insert into perdure_outbox (id, cluster, kind, execution, at, body) values ('a', 'c', 'signal', 'w/a', 5, '')`}
@@ -244,7 +245,7 @@ func TestOutboxOfAnOlderVersion(t *testing.T) {
 	})
 }
 
-// A letter that takes all the time of a round is put off, and the others are removed.
+// A message that takes all the time of a round is deferred, and the others are removed.
 func TestSlowDeliveryKeepsBackNobody(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		putLetters(t, db, "a", "b")

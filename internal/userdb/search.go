@@ -6,18 +6,18 @@ import (
 	"encoding/json"
 )
 
-// searchRows are read together.
+// searchRows is the number of rows in one query.
 const searchRows = 100
 
-// hit is a row in which a text occurs.
+// hit is a row that contains the text.
 type hit struct {
-	ID         string `json:"id"` // of a letter, or the run of an outcome
+	ID         string `json:"id"` // of a message, or the run of an outcome
 	Step       string `json:"step"`
 	Generation int64  `json:"generation"`
 	Value      string `json:"value"` // in hexadecimal
 }
 
-// Search finds every letter or outcome in which a text occurs, those of other engines included.
+// Search finds every message and outcome that contains a text, including the ones of other engines.
 func (d *Database) Search(ctx context.Context, t Table, text string, found func(value []byte) error) error {
 	last := hit{Generation: -1}
 	for {

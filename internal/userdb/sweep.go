@@ -10,11 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Retention is how long the outcomes of a run are kept after it was closed. It is longer than any
-// attempt of the run can be under way (U3).
+// Retention is how long the outcomes of a run are kept after the run was closed. No attempt of the
+// run can be in progress for that long (U3).
 const Retention = 7 * 24 * time.Hour
 
-// Now is the time by the clock of the database.
+// Now returns the time by the clock of the database.
 func (d *Database) Now(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, short)
 	defer cancel()
@@ -34,13 +34,13 @@ type Owner struct {
 
 // Bounds of a sweep.
 const (
-	sweepRuns = 100 // looked at together
-	sweepRows = 500 // removed together
+	sweepRuns = 100 // runs in one query
+	sweepRows = 500 // rows in one delete
 )
 
-// Sweep removes the outcomes of runs of a cluster for which expired says so, in small transactions.
-// It looks at the runs that were started longer ago than Retention, oldest first; their ids sort by
-// time. It returns how many outcomes went.
+// Sweep removes the outcomes of runs of a cluster for which expired returns true, in small
+// transactions. It looks at runs that were started longer ago than Retention, oldest first, because
+// ids sort by time. It returns the number of removed outcomes.
 func (d *Database) Sweep(ctx context.Context, cluster string, now time.Time, expired func(context.Context, Owner) (bool, error)) (removed int64, err error) {
 	before := firstRun(now.Add(-Retention)).String()
 	for after := ""; ; {
@@ -90,7 +90,7 @@ func (d *Database) remove(ctx context.Context, run string) (n int64, err error) 
 	}
 }
 
-// firstRun sorts before every run that was started at t or later.
+// firstRun returns an id that sorts before every run that was started at t or later.
 func firstRun(t time.Time) (id model.RunID) {
 	binary.BigEndian.PutUint64(id[:8], uint64(max(t.UnixMilli(), 0))<<16)
 	return id

@@ -89,7 +89,7 @@ func attempt(run model.RunID, step string) *userdb.Attempt {
 	}
 }
 
-// Who was forgotten for more than a day does nothing.
+// An attempt that was given up more than a day ago does nothing.
 func TestForgottenAttempt(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		a := attempt(runAt(time.Now()), "s")
@@ -104,7 +104,7 @@ func TestForgottenAttempt(t *testing.T) {
 	})
 }
 
-// The first outcome stands, be it a success or a failure, whoever comes later and wants what.
+// The first outcome of a step stays, success or failure, whatever later attempts bring.
 func TestFirstOutcomeStands(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		run := runAt(time.Now())
@@ -137,7 +137,7 @@ func TestFirstOutcomeStands(t *testing.T) {
 	})
 }
 
-// The server ends a transaction that stands still.
+// The server ends a transaction that hangs.
 func TestServerLimits(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		a := attempt(runAt(time.Now()), "s")
@@ -174,7 +174,7 @@ func (a ahead) QueryRow(ctx context.Context, q string, args ...any) userdb.Row {
 	return a.tx.QueryRow(ctx, q, args...)
 }
 
-// What is old is decided by the clock of the database, not by that of the process.
+// The clock of the database decides what is old, not the clock of the process.
 func TestNowIsThatOfTheDatabase(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, _ *userdb.Database) {
 		d := userdb.New(userdb.Source{Pool: db, Begin: func(ctx context.Context) (userdb.Tx, error) {
@@ -227,7 +227,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// A search finds every row in which the text occurs, however many pages they fill, and no other.
+// Search finds every row that contains the text, over any number of pages, and no other row.
 func TestSearch(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		const rows = 250

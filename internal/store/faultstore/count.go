@@ -3,7 +3,7 @@ package faultstore
 // Method is a method of the port that can fail.
 type Method uint8
 
-// Methods. Any is none of them.
+// Methods. Any stands for all of them.
 const (
 	Any Method = iota
 	Register
@@ -57,12 +57,12 @@ var methodNames = [methods]string{
 	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load expired", "load execution",
 	"load events", "load timers", "load run", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count",
 	"load events of a kind", "load labels", "load outcomes", "load refused requests", "members", "sweep",
-	"load dead letter", "list dead letters", "count dead letters", "group dead letters", "load old dead letters", "load data of tasks", "load log lines",
+	"load dead task", "list dead tasks", "count dead tasks", "group dead tasks", "load old dead tasks", "load data of tasks", "load log lines",
 	"put setting", "delete setting", "list settings", "load settings", "put peer mail", "take peer mail",
 	"load entity", "load mailbox", "load mailboxes", "list entities",
 }
 
-// String names the method for people.
+// String returns the name of the method for people.
 func (m Method) String() string {
 	if int(m) < methods {
 		return methodNames[m]
@@ -70,7 +70,7 @@ func (m Method) String() string {
 	return "unknown"
 }
 
-// Methods are all methods of the port that can fail.
+// Methods returns all methods of the port that can fail.
 func Methods() []Method {
 	out := make([]Method, 0, methods-1)
 	for m := Any + 1; int(m) < methods; m++ {
@@ -79,13 +79,13 @@ func Methods() []Method {
 	return out
 }
 
-// Counts tells how often each method was called and which faults it met.
+// Counts has the number of calls of each method and of the faults that the plan injected into them.
 type Counts struct {
 	Calls  [methods]int64
 	Faults [methods][kinds]int64
 }
 
-// Of is how often a fault of the kind met the method; Any stands for all methods.
+// Of returns how many faults of the kind hit the method. Any stands for all methods.
 func (c *Counts) Of(m Method, k Kind) int64 {
 	if m != Any {
 		return c.Faults[m][k]
@@ -97,7 +97,7 @@ func (c *Counts) Of(m Method, k Kind) int64 {
 	return n
 }
 
-// Injected is how many faults there were in all.
+// Injected returns the total number of faults.
 func (c *Counts) Injected() int64 {
 	n := int64(0)
 	for _, k := range Kinds() {
@@ -106,7 +106,7 @@ func (c *Counts) Injected() int64 {
 	return n
 }
 
-// Total is how many calls there were in all.
+// Total returns the total number of calls.
 func (c *Counts) Total() int64 {
 	n := int64(0)
 	for _, calls := range c.Calls {

@@ -12,12 +12,12 @@ func (f *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxB
 	return call(ctx, f, LoadEntity, nil, func() (store.LoadedEntity, error) { return f.inner.LoadEntity(ctx, key, limit, maxBytes) })
 }
 
-// LoadMailbox loads what waits for an entity.
+// LoadMailbox loads items of the mailbox of an entity.
 func (f *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error) {
 	return call(ctx, f, LoadMailbox, nil, func() ([]model.MailboxItem, error) { return f.inner.LoadMailbox(ctx, key, after, limit, maxBytes) })
 }
 
-// LoadMailboxes loads entities for which something waits.
+// LoadMailboxes loads the entities whose mailbox is not empty.
 func (f *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) ([]store.EntityKey, error) {
 	return call(ctx, f, LoadMailboxes, nil, func() ([]store.EntityKey, error) { return f.inner.LoadMailboxes(ctx, shards, after, limit) })
 }

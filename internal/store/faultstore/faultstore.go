@@ -1,14 +1,14 @@
-// Package faultstore wraps a store and puts faults before, after and around its calls: errors, lost
-// answers, crashes, delays, and commits that land when nobody expects them any more.
+// Package faultstore wraps a store and injects faults before, after and during its calls: errors,
+// lost answers, crashes, delays, and commits that are applied after their sender has given up on
+// them.
 //
-// One wrapper is one process as the store sees it. A crash ends it: from then on every call of that
-// wrapper fails, so that goroutines of the dead process cannot write, and answers that were on
-// their way are lost; the store behind it and other wrappers of it go on. What happens at a call is
-// decided by a Plan. Counters tell what did happen, so that a test can prove that its faults were
-// not imaginary.
+// One wrapper stands for one process as the store sees it. After a crash every call of that wrapper
+// fails, so goroutines of the dead process cannot write, and answers in flight are lost. The
+// wrapped store and its other wrappers continue. A Plan decides what happens at each call. Counters
+// record the injected faults, so a test can prove that its faults really happened.
 //
-// Called from one goroutine, a wrapper with a seeded plan does the same thing every time. It starts
-// no goroutine.
+// If one goroutine calls a wrapper with a seeded plan, it behaves the same every time. The wrapper
+// starts no goroutine.
 package faultstore
 
 import (
@@ -21,35 +21,36 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Errors inside of what a wrapper returns, for errors.Is. The class is that of the *store.Error
-// around them.
+// Errors inside the errors that a wrapper returns, for errors.Is. The *store.Error around them has
+// the class.
 var (
 	// ErrInjected is a fault of the plan.
 	ErrInjected = errors.New("injected fault")
-	// ErrCrashed is the answer of a process that has died, or whose wrapper is closed.
+	// ErrCrashed is the error of a process that has died, or whose wrapper is closed.
 	ErrCrashed = errors.New("this process is gone")
 )
 
 // Config configures a wrapper. The zero value injects nothing.
 type Config struct {
-	// Plan decides about every call; None when nil. It is asked with the wrapper locked, so a plan
-	// of one wrapper needs no lock.
+	// Plan decides about every call. The default is None. The wrapper calls it while it holds its
+	// lock, so a plan of one wrapper needs no lock.
 	Plan Plan
-	// OnCrash is called once, by the call that crashes the process and without a lock held. It may
-	// panic or end the goroutine; when it returns, or is nil, the call returns an error with
-	// ErrCrashed. A Kill does not call it.
+	// OnCrash is called once, by the call that crashes the process, without a lock. It may panic or
+	// end the goroutine. If it returns or is nil, the call returns an error with ErrCrashed. Kill
+	// does not call it.
 	OnCrash func()
-	// Sleep waits for a slow call; it returns early when the context ends. Real time when nil.
+	// Sleep waits during a slow call. It must return early if the context ends. The default waits
+	// in real time.
 	Sleep func(ctx context.Context, d time.Duration)
-	// Orphans are the late commits of all processes that use the same store. Wrappers of one store
-	// share one value, since a takeover by another process has to wait for an orphan too; nil gives
-	// the wrapper one of its own.
+	// Orphans has the late commits of all processes that use the same store. Wrappers of one store
+	// share one value, because a takeover by another process must wait for an orphan too. If it is
+	// nil, the wrapper gets its own.
 	Orphans *Orphans
-	// KeepInner lets Close leave the wrapped store open, for wrappers that share it.
+	// KeepInner makes Close leave the wrapped store open, for wrappers that share it.
 	KeepInner bool
 }
 
-// Store is a store as a process with bad luck sees it.
+// Store is a wrapped store into which a plan injects faults.
 type Store struct {
 	inner   store.Store
 	config  Config
@@ -57,7 +58,7 @@ type Store struct {
 	dead    atomic.Bool
 	crash   sync.Once
 
-	mu     sync.Mutex // protects what follows, and the plan
+	mu     sync.Mutex // protects the fields below, and the plan
 	calls  int
 	counts Counts
 }
@@ -87,16 +88,16 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Kill ends the process from outside: calls in flight lose their answers, later ones fail.
+// Kill ends the process from outside: calls in flight lose their answers, and later calls fail.
 func (f *Store) Kill() { f.dead.Store(true) }
 
 // Dead reports whether the process has crashed or was killed.
 func (f *Store) Dead() bool { return f.dead.Load() }
 
-// Orphans are the late commits that this wrapper knows of.
+// Orphans returns the late commits of this wrapper, or of all wrappers that share them.
 func (f *Store) Orphans() *Orphans { return f.orphans }
 
-// Counts tells what has happened so far.
+// Counts returns the counters.
 func (f *Store) Counts() Counts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -119,7 +120,7 @@ func (f *Store) next(m Method, b *store.Batch) Fault {
 	return fault
 }
 
-// die ends the process by a crash of the plan.
+// die ends the process because the plan crashes it.
 func (f *Store) die() {
 	f.dead.Store(true)
 	f.crash.Do(func() {
@@ -133,7 +134,8 @@ func (f *Store) crashed(c store.Class, m Method) error {
 	return &store.Error{Class: c, Op: m.String(), Err: ErrCrashed}
 }
 
-// call makes one call with whatever the plan has for it. b is the batch of a commit.
+// call makes one call with the fault that the plan chooses. b is the batch of a commit, nil for
+// other calls.
 func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do func() (T, error)) (T, error) {
 	var none T
 	if f.dead.Load() {
@@ -180,7 +182,7 @@ func call[T any](ctx context.Context, f *Store, m Method, b *store.Batch, do fun
 	case OK, FailBefore, CrashBefore, Slow, Late, LateBegun:
 	}
 
-	if f.dead.Load() { // the answer reaches nobody
+	if f.dead.Load() { // the caller is dead, so the answer is lost
 		return none, f.crashed(store.Unknown, m)
 	}
 	return v, err

@@ -75,12 +75,12 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	return errs
 }
 
-// always is a plan with one fault for every call.
+// always returns a plan that injects one fault into every call.
 func always(f faultstore.Fault) faultstore.Plan {
 	return faultstore.PlanFunc(func(faultstore.Call) faultstore.Fault { return f })
 }
 
-// setup is a memory store with a node of two lanes, seen through a wrapper.
+// setup returns a memory store with a node of two lanes, and a wrapper around it.
 func setup(t *testing.T, c faultstore.Config) (*storetest.Fixture, *storetest.Node, *faultstore.Store) {
 	t.Helper()
 	inner := memory.New(memory.Options{})

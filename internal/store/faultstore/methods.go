@@ -11,7 +11,7 @@ import (
 // Info describes the wrapped store. It cannot fail.
 func (f *Store) Info() store.Info { return f.inner.Info() }
 
-// Close ends the process in good order: later calls fail. It closes the wrapped store unless
+// Close ends the process in an orderly way: later calls fail. It closes the wrapped store unless
 // KeepInner is set.
 func (f *Store) Close() error {
 	f.Kill()
@@ -34,7 +34,7 @@ func (f *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 	return call(ctx, f, Renew, nil, func() (store.View, error) { return f.inner.Renew(ctx, r) })
 }
 
-// FenceNode fences a node, after its commits that have begun.
+// FenceNode fences a node after the commits that have begun on it.
 func (f *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
 	return call(ctx, f, FenceNode, nil, func() (bool, error) {
 		f.orphans.finish(node, -1)
@@ -47,7 +47,7 @@ func (f *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 	return call(ctx, f, Acquire, nil, func() ([]store.AcquiredShard, error) { return f.inner.Acquire(ctx, node, epoch, shards) })
 }
 
-// Unregister removes a node, after its commits that have begun.
+// Unregister removes a node after the commits that have begun on it.
 func (f *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
 	_, err := call(ctx, f, Unregister, nil, func() (struct{}, error) {
 		f.orphans.finish(node, -1)
@@ -56,7 +56,7 @@ func (f *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 	return err
 }
 
-// Refence moves the fence of a lane, after its commits that have begun.
+// Refence moves the fence of a lane after the commits that have begun on it.
 func (f *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	type answer struct{ epoch, landed int64 }
 	a, err := call(ctx, f, Refence, nil, func() (answer, error) {
@@ -67,7 +67,7 @@ func (f *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int
 	return a.epoch, a.landed, err
 }
 
-// Commit commits a batch, after commits of the lane that have begun.
+// Commit commits a batch after earlier commits of the lane that have begun.
 func (f *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	return call(ctx, f, Commit, b, func() (store.Committed, error) {
 		f.orphans.finish(b.Lane.Node, b.Lane.Lane)
@@ -100,7 +100,9 @@ func (f *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 	return call(ctx, f, LoadTimers, nil, func() ([]store.Timer, error) { return f.inner.LoadTimers(ctx, shards, after, until, limit) })
 }
 
-// LoadRun loads what it takes to continue a run.
+// LoadRun loads what the engine needs to continue a run.
+//
+//arch:parameters the signature is part of the store port
 func (f *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
 	return call(ctx, f, LoadRun, nil, func() (store.Run, error) { return f.inner.LoadRun(ctx, shard, a, run, limit, maxBytes) })
 }
@@ -119,7 +121,7 @@ func (f *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 	return p.rows, p.more, err
 }
 
-// page is what a method returns that reads a page of mail.
+// page is the result of a method that reads a page of messages or requests.
 type page[T any] struct {
 	rows []T
 	more bool
@@ -175,12 +177,12 @@ func (f *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.
 	return call(ctx, f, LoadOutcomes, nil, func() ([]store.Execution, error) { return f.inner.LoadOutcomes(ctx, keys) })
 }
 
-// Members shows the cluster.
+// Members returns the view of the cluster.
 func (f *Store) Members(ctx context.Context) (store.View, error) {
 	return call(ctx, f, Members, nil, func() (store.View, error) { return f.inner.Members(ctx) })
 }
 
-// Sweep deletes what nobody needs.
+// Sweep deletes data that is no longer needed.
 func (f *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	return call(ctx, f, Sweep, nil, func() (int, error) { return f.inner.Sweep(ctx, r) })
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Orphans are commits whose sender has been told that the outcome is unknown, and which are not
-// decided yet. They outlive their process.
+// Orphans are late commits: their senders got an error of class Unknown, and the store has neither
+// applied nor refused them yet. They outlive their process.
 //
-// A released orphan goes to the store as it was sent. Whether it lands is up to the store: that is
-// the promise under test. Those that landed and those that the fence excluded are counted.
+// A released orphan goes to the store as it was sent. The store decides whether to apply it, and
+// that decision is what tests check. Orphans counts the applied commits and the excluded ones.
 type Orphans struct {
-	mu       sync.Mutex // protects what follows; not held while an orphan is applied
+	mu       sync.Mutex // protects the fields below; not held while an orphan is applied
 	calls    int
 	pending  []*orphan
 	landed   int
@@ -33,36 +33,36 @@ type orphan struct {
 	err   error
 }
 
-// NewOrphans makes an empty set for the wrappers of one store.
+// NewOrphans creates an empty set for the wrappers of one store.
 func NewOrphans() *Orphans { return &Orphans{} }
 
-// ErrNoOrphan tells that there is no late commit of that number.
+// ErrNoOrphan means that there is no late commit with that number.
 var ErrNoOrphan = errors.New("no such orphan")
 
-// Len is how many late commits are undecided.
+// Len returns the number of undecided late commits.
 func (o *Orphans) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.pending)
 }
 
-// Landed is how many late commits were applied.
+// Landed returns the number of late commits that the store applied.
 func (o *Orphans) Landed() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.landed
 }
 
-// Excluded is how many late commits the store turned away, by a fence that was raised or has moved,
-// or because of their rows.
+// Excluded returns the number of late commits that the store refused, because the fence was raised
+// or has moved, or because of their rows.
 func (o *Orphans) Excluded() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.excluded
 }
 
-// Release sends the i-th undecided commit, oldest first, to the store, and returns what the store
-// says. Its sender never learns of it.
+// Release sends the i-th undecided commit, oldest first, to the store, and returns the answer. The
+// sender of the commit never gets it.
 func (o *Orphans) Release(i int) error {
 	o.mu.Lock()
 	if i < 0 || i >= len(o.pending) {
@@ -79,8 +79,8 @@ func (o *Orphans) ReleaseAll() {
 	o.release(func(*orphan) bool { return true })
 }
 
-// Drop forgets the i-th undecided commit: its connection was cut and the database has rolled it
-// back.
+// Drop forgets the i-th undecided commit, as if its connection was cut and the database had rolled
+// it back.
 func (o *Orphans) Drop(i int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,9 +91,9 @@ func (o *Orphans) Drop(i int) error {
 	return nil
 }
 
-// add takes a commit over from its sender. The rows are shared with the sender, who must not change
-// them, as with every commit in flight; the batch and its slices are copies, since the sender will
-// send them again under another epoch.
+// add takes a commit over from its sender. The batch and its slices are copies, because the sender
+// will send them again under another epoch. The rows are shared with the sender, who must not
+// change them, as for every commit in flight.
 func (o *Orphans) add(inner store.Store, b *store.Batch, f Fault) {
 	late := &orphan{inner: inner, batch: b.Clone(), begun: f.Kind == LateBegun}
 	o.mu.Lock()
@@ -104,7 +104,7 @@ func (o *Orphans) add(inner store.Store, b *store.Batch, f Fault) {
 	o.pending = append(o.pending, late)
 }
 
-// tick counts a call and releases what is due before it.
+// tick counts a call and releases the orphans that are due before it.
 func (o *Orphans) tick() {
 	o.mu.Lock()
 	o.calls++
@@ -115,8 +115,8 @@ func (o *Orphans) tick() {
 	}
 }
 
-// finish applies the commits that have begun on a lane, or on all lanes of a node when lane is
-// negative: somebody needs their fence.
+// finish applies the commits that have begun on a lane, or on all lanes of a node if lane is
+// negative. The caller needs their fence.
 func (o *Orphans) finish(node model.NodeID, lane int) {
 	o.release(func(late *orphan) bool {
 		return late.begun && late.batch.Lane.Node == node && (lane < 0 || late.batch.Lane.Lane == lane)
@@ -134,14 +134,14 @@ func (o *Orphans) release(match func(late *orphan) bool) {
 	}
 	o.mu.Unlock()
 	for _, late := range ready {
-		_ = o.apply(late) // counted there
+		_ = o.apply(late) // apply counts it
 	}
 }
 
-// apply sends an orphan to the store, once. Whoever comes second waits until it is decided.
+// apply sends an orphan to the store once. A concurrent second call waits until it is decided.
 func (o *Orphans) apply(late *orphan) error {
 	late.once.Do(func() {
-		// Nobody waits for it, so nobody's context bounds it.
+		// No caller waits for the commit, so no context bounds it.
 		_, late.err = late.inner.Commit(context.Background(), late.batch)
 		o.mu.Lock()
 		defer o.mu.Unlock()

@@ -149,7 +149,7 @@ func TestDroppedCommitNeverLands(t *testing.T) {
 	}
 }
 
-// lane is the least that a correct committer does: it knows nothing but what the port says.
+// lane does the least that a correct committer must do. It relies only on the promises of the port.
 type lane struct {
 	s     *faultstore.Store
 	ref   store.LaneRef
@@ -157,7 +157,7 @@ type lane struct {
 	acked int64
 }
 
-// send makes a batch durable, or reports that the process cannot go on.
+// send makes a batch durable. It returns false if the process cannot continue.
 func (l *lane) send(t *testing.T, fill func(b *store.Batch)) bool {
 	for {
 		b := &store.Batch{Lane: l.ref, Number: l.last + 1}
@@ -194,15 +194,16 @@ func (l *lane) send(t *testing.T, fill func(b *store.Batch)) bool {
 				break
 			}
 			if errors.Is(err, faultstore.ErrCrashed) || store.ClassOf(err) == store.Fenced {
-				return false // its own answer was lost before: the lane does not know its epoch
+				// the answer of its own Refence was lost: the lane does not know its epoch
+				return false
 			}
 		}
 	}
 }
 
 // TestLaneSurvivesBadLuck runs one lane per seed through all kinds of faults, with a takeover at
-// the end: what was acknowledged is applied exactly once and in order, and nothing lands after the
-// takeover.
+// the end. Acknowledged batches are applied exactly once and in order, and nothing is applied after
+// the takeover.
 func TestLaneSurvivesBadLuck(t *testing.T) {
 	t.Parallel()
 	rates := faultstore.Rates{

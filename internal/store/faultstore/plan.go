@@ -7,41 +7,43 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Kind is what happens at a call.
+// Kind is what happens to a call.
 type Kind uint8
 
 // Kinds of faults.
 const (
-	// OK: nothing special.
+	// OK: no fault.
 	OK Kind = iota
-	// FailBefore: an error of the chosen class; nothing is applied.
+	// FailBefore: the call fails with an error of the chosen class, and nothing is applied.
 	FailBefore
-	// FailAfter: applied, then an error of class Unknown, whatever the store said.
+	// FailAfter: the call is applied, then fails with an error of class Unknown, whatever the store
+	// returned.
 	FailAfter
 	// CrashBefore: the process dies before the call is sent.
 	CrashBefore
-	// CrashAfter: the process dies after the store has done it and before it hears of that.
+	// CrashAfter: the process dies after the store has applied the call and before the answer
+	// arrives.
 	CrashAfter
 	// Slow: the call is sent after a delay.
 	Slow
-	// SlowReply: the answer comes after a delay.
+	// SlowReply: the answer arrives after a delay.
 	SlowReply
-	// Late is for Commit, and is OK for other calls: an error of class Unknown at once, while the
-	// batch is still on its way and not begun. It is applied when the harness releases it; a fence
-	// that is raised before excludes it.
+	// Late is for Commit, and is OK for other calls. The commit returns an error of class Unknown
+	// at once, while the batch is still in flight and its transaction has not begun. The batch is
+	// applied when the harness releases it. A fence that is raised before then excludes it.
 	Late
-	// LateBegun is like Late, but the transaction has begun and holds the row of its fence:
-	// whatever needs that row (a commit of the lane, Refence, FenceNode, Unregister) waits for it,
-	// that is, it is applied first.
+	// LateBegun is like Late, but the transaction has begun and holds the row of its fence. Calls
+	// that need that row (a commit of the lane, Refence, FenceNode, Unregister) wait for it: the
+	// wrapper applies it first.
 	LateBegun
 )
 
-// kinds is how many there are; not a Kind itself, so that a switch over all kinds need not name it.
+// kinds is the number of kinds. It is not a Kind, so that a switch over all kinds need not name it.
 const kinds = int(LateBegun) + 1
 
 var kindNames = [kinds]string{"ok", "fail before", "fail after", "crash before", "crash after", "slow", "slow reply", "late", "late begun"}
 
-// String names the kind.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	if int(k) < kinds {
 		return kindNames[k]
@@ -49,61 +51,61 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Kinds are all kinds that are faults.
+// Kinds returns all kinds that are faults.
 func Kinds() []Kind {
 	return []Kind{FailBefore, FailAfter, CrashBefore, CrashAfter, Slow, SlowReply, Late, LateBegun}
 }
 
-// Fault is what a plan has for a call. The zero Fault is none.
+// Fault is what a plan chooses for a call. The zero Fault means none.
 type Fault struct {
 	Kind Kind
-	// Class of the error of FailBefore; Unknown when zero. Refused without a reason in the data
-	// makes the caller quarantine somebody, and Fenced makes it stop: both are for plans that want
-	// just that.
+	// Class is the class of the error of FailBefore, Unknown if zero. Refused without a reason in
+	// the data makes the caller quarantine an address, and Fenced makes it stop. Use them only in
+	// plans that want that effect.
 	Class store.Class
-	// Delay of Slow and SlowReply.
+	// Delay is the delay of Slow and SlowReply.
 	Delay time.Duration
-	// After releases a late commit by itself, before the After-th later call of any process that
-	// shares the Orphans. Zero leaves it to the harness.
+	// After releases a late commit automatically, before the After-th later call of any process
+	// that shares the Orphans. With zero the harness releases it.
 	After int
 }
 
 // Call is a call that a plan decides about.
 type Call struct {
 	Method Method
-	// N counts all calls of the wrapper, OfMethod those of the method; both from 1.
+	// N counts all calls of the wrapper, OfMethod the calls of the method. Both start at 1.
 	N, OfMethod int
-	// Batch is what a Commit carries; nil for other methods. A plan only looks at it.
+	// Batch is the batch of a Commit, nil for other methods. A plan must not change it.
 	Batch *store.Batch
 }
 
 // Plan decides about calls.
 type Plan interface {
-	// Next is asked once per call, before anything else happens to it.
+	// Next is called once per call, before anything else happens to the call.
 	Next(c Call) Fault
 }
 
-// PlanFunc is a plan made of a function.
+// PlanFunc is a plan that calls a function.
 type PlanFunc func(c Call) Fault
 
-// Next asks the function.
+// Next calls the function.
 func (f PlanFunc) Next(c Call) Fault { return f(c) }
 
 // None is a plan without faults.
 type None struct{}
 
-// Next is no fault.
+// Next returns no fault.
 func (None) Next(Call) Fault { return Fault{} }
 
-// FailAt puts one fault at the N-th call, or at the N-th call of the method unless that is Any. A
-// harness walks N from 1 until a scenario ends without having met the fault.
+// FailAt injects one fault at the N-th call, or at the N-th call of the method unless that is Any.
+// A harness increases N from 1 until a scenario ends without the fault.
 type FailAt struct {
 	N      int
 	Method Method
 	Fault  Fault
 }
 
-// Next is the fault at its place.
+// Next returns the fault at its position, and none elsewhere.
 func (p FailAt) Next(c Call) Fault {
 	n := c.N
 	if p.Method != Any {
@@ -118,20 +120,20 @@ func (p FailAt) Next(c Call) Fault {
 	return p.Fault
 }
 
-// Rate is how often things happen to a method: probabilities from 0 to 1 whose sum is at most 1.
+// Rate has the probabilities of faults of a method, from 0 to 1. Their sum is at most 1.
 type Rate struct {
 	FailBefore, FailAfter, CrashBefore, CrashAfter, Slow, SlowReply, Late, LateBegun float64
-	// MaxDelay bounds delays; they are spread evenly below it.
+	// MaxDelay bounds delays. They are distributed evenly below it.
 	MaxDelay time.Duration
-	// MaxAfter bounds the number of calls until a late commit releases itself; with zero, only the
-	// harness releases it.
+	// MaxAfter bounds the number of calls until a late commit is released automatically. With zero
+	// only the harness releases it.
 	MaxAfter int
 }
 
-// Rates are rates for all methods.
+// Rates are the rates for all methods.
 type Rates struct {
 	Default Rate
-	// Methods have their own rates instead of the default.
+	// Methods has rates of methods that replace the default.
 	Methods map[Method]Rate
 }
 
@@ -141,13 +143,13 @@ type Seeded struct {
 	rates Rates
 }
 
-// NewSeeded makes a plan. The same seed, rates and calls give the same faults.
+// NewSeeded creates a plan. The same seed, rates and calls give the same faults.
 func NewSeeded(seed uint64, r Rates) *Seeded {
 	return &Seeded{rng: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)), rates: r}
 }
 
-// Next draws. Every call draws the same number of times, so that a changed rate does not shift what
-// comes later.
+// Next draws a fault. Every call draws the same number of random values, so a changed rate does not
+// shift later draws.
 func (p *Seeded) Next(c Call) Fault {
 	r, ok := p.rates.Methods[c.Method]
 	if !ok {

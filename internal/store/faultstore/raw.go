@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// ReadRaw is passed on: people read with it, not an engine, so it is no place for a fault.
+// ReadRaw calls the wrapped store without faults, because people use it and the engine does not.
 func (f *Store) ReadRaw(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, each func(store.RawRow) error) error {
 	return f.inner.ReadRaw(ctx, shard, address, run, each)
 }

@@ -8,7 +8,7 @@ import (
 
 var _ store.Searcher = (*Store)(nil)
 
-// Search is passed on: it is no part of what an engine does, so it is no place for a fault.
+// Search calls the wrapped store without faults, because the engine does not use it.
 func (f *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
 	return f.inner.(store.Searcher).Search(ctx, text, found)
 }

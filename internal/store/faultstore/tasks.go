@@ -7,37 +7,37 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// LoadDead loads a dead letter.
+// LoadDead loads a dead task.
 func (f *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow, error) {
 	return call(ctx, f, LoadDead, nil, func() (*store.DeadRow, error) { return f.inner.LoadDead(ctx, key) })
 }
 
-// ListDead lists dead letters.
+// ListDead lists dead tasks.
 func (f *Store) ListDead(ctx context.Context, q store.DeadQuery) (store.DeadPage, error) {
 	return call(ctx, f, ListDead, nil, func() (store.DeadPage, error) { return f.inner.ListDead(ctx, q) })
 }
 
-// CountDead counts dead letters.
+// CountDead counts dead tasks.
 func (f *Store) CountDead(ctx context.Context, q store.DeadQuery) (int64, error) {
 	return call(ctx, f, CountDead, nil, func() (int64, error) { return f.inner.CountDead(ctx, q) })
 }
 
-// GroupDead groups dead letters.
+// GroupDead groups dead tasks.
 func (f *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]store.DeadGroup, error) {
 	return call(ctx, f, GroupDead, nil, func() ([]store.DeadGroup, error) { return f.inner.GroupDead(ctx, q, limit) })
 }
 
-// LoadDeadBefore loads old dead letters of shards.
+// LoadDeadBefore loads old dead tasks of shards.
 func (f *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) ([]store.DeadRow, error) {
 	return call(ctx, f, LoadDeadBefore, nil, func() ([]store.DeadRow, error) { return f.inner.LoadDeadBefore(ctx, shards, before, after, limit) })
 }
 
-// LoadTaskData loads what tasks have reported.
+// LoadTaskData loads data of tasks.
 func (f *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.DataRange) ([]store.TaskDatum, error) {
 	return call(ctx, f, LoadTaskData, nil, func() ([]store.TaskDatum, error) { return f.inner.LoadTaskData(ctx, key, r) })
 }
 
-// LoadLogs loads what tasks have logged.
+// LoadLogs loads log lines of tasks.
 func (f *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, after store.LogPlace, limit int) ([]store.LogRow, error) {
 	return call(ctx, f, LoadLogs, nil, func() ([]store.LogRow, error) { return f.inner.LoadLogs(ctx, key, task, after, limit) })
 }
@@ -57,18 +57,18 @@ func (f *Store) ListSettings(ctx context.Context, tenant, kind string) ([]store.
 	return call(ctx, f, ListSettings, nil, func() ([]store.Setting, error) { return f.inner.ListSettings(ctx, tenant, kind) })
 }
 
-// LoadSettings loads what has changed.
+// LoadSettings loads changed settings.
 func (f *Store) LoadSettings(ctx context.Context, after int64) (store.SettingChanges, error) {
 	return call(ctx, f, LoadSettings, nil, func() (store.SettingChanges, error) { return f.inner.LoadSettings(ctx, after) })
 }
 
-// PutPeerMail leaves letters for other nodes.
+// PutPeerMail stores notes for other nodes.
 func (f *Store) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 	_, err := call(ctx, f, PutPeerMail, nil, func() (struct{}, error) { return struct{}{}, f.inner.PutPeerMail(ctx, rows) })
 	return err
 }
 
-// TakePeerMail takes the letters of a node.
+// TakePeerMail takes the notes for a node.
 func (f *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) ([]store.PeerMail, error) {
 	return call(ctx, f, TakePeerMail, nil, func() ([]store.PeerMail, error) { return f.inner.TakePeerMail(ctx, node, limit, maxBytes) })
 }

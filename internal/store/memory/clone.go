@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What goes in and what comes out is copied down to the last byte. A test walks the values by
-// reflection, so that a new field of the model that is forgotten here is noticed.
+// The store copies all values that it receives and returns, down to the last byte. A test walks the
+// values by reflection, so it fails if a clone function forgets a new field of the model.
 
 func clonePayload(p model.Payload) model.Payload {
 	p.Data = bytes.Clone(p.Data)
@@ -54,8 +54,8 @@ func cloneOutcome(o model.Outcome) model.Outcome {
 	return o
 }
 
-// cloneMessage copies a message. Position, time and kind of the events that come along are not part
-// of a stored message.
+// cloneMessage copies a message. The position, time and kind of the events in With are not part of
+// a stored message, so the copy does not have them.
 func cloneMessage(m model.Message) model.Message {
 	m.Input, m.Failure, m.With = clonePayload(m.Input), clonePointer(m.Failure), cloneEvents(m.With)
 	m.Labels, m.Task, m.Terms = slices.Clone(m.Labels), cloneTask(m.Task), cloneTerms(m.Terms)
@@ -114,8 +114,8 @@ func cloneInboxRow(r store.InboxRow) store.InboxRow {
 	return r
 }
 
-// stored is what becomes of a message that goes to disk and back. One that no build can read, or
-// only a newer one, is damaged; the text names its row.
+// stored returns a message as it would come back from disk. A message that this build cannot read
+// is damaged. The text names its row.
 func stored(m model.Message, d *model.Damaged, row string, args ...any) (model.Message, *model.Damaged) {
 	if d == nil && m.Kind.Known() {
 		return cloneMessage(m), nil

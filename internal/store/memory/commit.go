@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Commit applies a batch whole or not at all.
+// Commit applies a batch completely or not at all.
 func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "commit"); err != nil {
@@ -41,16 +41,16 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	return c, nil
 }
 
-// refuse is the error of a row that cannot be written.
+// refuse returns the error of a row that cannot be written.
 func refuse(format string, args ...any) error {
 	return store.Errorf(store.Refused, "commit", format, args...)
 }
 
-// undone adds how to take a write back. The writes before a refused row are taken back in reverse
-// order.
-func (s *Store) undone(f func()) { s.undo = append(s.undo, f) }
+// addUndo registers how to undo a write. If a later row is refused, Commit calls these functions in
+// reverse order.
+func (s *Store) addUndo(f func()) { s.undo = append(s.undo, f) }
 
-// apply writes table after table, and stops at the first row that cannot be written.
+// apply writes table after table. It stops at the first row that cannot be written.
 func (s *Store) apply(b *store.Batch) (c store.Committed, err error) {
 	s.applyRemoves(b)
 	s.applyEntityRemoves(b)
@@ -106,7 +106,8 @@ func (s *Store) applyStarts(b *store.Batch) (c store.Committed, err error) {
 	return c, nil
 }
 
-// start writes the row of a run, in place of an old one when there is one.
+// start inserts the row of a run, which becomes the current run of its address. old is the current
+// run until then, or nil.
 func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 	r.started = true
 	r.row = store.Execution{Shard: sh.id, Start: start, Outcome: model.Outcome{Status: model.Running}, Current: true}
@@ -119,7 +120,7 @@ func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 	s.listing.insert(r)
 	sh.started.insert(r)
 
-	s.undone(func() {
+	s.addUndo(func() {
 		s.listing.remove(r)
 		sh.started.remove(r)
 		r.started = false
@@ -134,8 +135,8 @@ func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 	})
 }
 
-// opened is an open run.
-func (s *Store) opened(key store.RunKey) (*shard, *run, error) {
+// openRun returns an open run, or an error if the run is not open.
+func (s *Store) openRun(key store.RunKey) (*shard, *run, error) {
 	sh := s.peek(key.Shard)
 	if sh == nil {
 		return nil, nil, refuse("%s does not exist", key.Run)
@@ -153,7 +154,7 @@ func (s *Store) opened(key store.RunKey) (*shard, *run, error) {
 func (s *Store) applyCloses(b *store.Batch) error {
 	for i := range b.Closes {
 		row := &b.Closes[i]
-		sh, r, err := s.opened(row.RunKey)
+		sh, r, err := s.openRun(row.RunKey)
 		if err != nil {
 			return err
 		}
@@ -168,7 +169,7 @@ func (s *Store) applyCloses(b *store.Batch) error {
 
 		if r.row.Outcome.Leaves != 0 {
 			sh.leaving.insert(r)
-			s.undone(func() { sh.leaving.remove(r) }) // before its row is what it was
+			s.addUndo(func() { sh.leaving.remove(r) }) // before its row is what it was
 		}
 	}
 
@@ -188,7 +189,7 @@ func (s *Store) applyCloses(b *store.Batch) error {
 func (s *Store) applyMarks(b *store.Batch) error {
 	for i := range b.Marks {
 		row := &b.Marks[i]
-		sh, r, err := s.opened(row.RunKey)
+		sh, r, err := s.openRun(row.RunKey)
 		if err != nil {
 			return err
 		}
@@ -199,10 +200,10 @@ func (s *Store) applyMarks(b *store.Batch) error {
 	return nil
 }
 
-// change is called before the row of an open run changes.
+// change prepares a change of the row of an open run: it registers the undo.
 func (s *Store) change(sh *shard, r *run) {
 	outcome, parked, waits, blocked := r.row.Outcome, r.row.Parked, r.row.Waits, r.row.Blocked
-	s.undone(func() {
+	s.addUndo(func() {
 		r.row.Outcome, r.row.Parked, r.row.Waits, r.row.Blocked = outcome, parked, waits, blocked
 		sh.settle(r)
 	})
@@ -220,7 +221,7 @@ func (s *Store) applyLabels(b *store.Batch) error {
 		}
 		before := r.labels
 		r.labels = model.SetLabel(before, row.Label.Name, row.Label.Value)
-		s.undone(func() { r.labels = before })
+		s.addUndo(func() { r.labels = before })
 	}
 	return nil
 }
@@ -238,7 +239,7 @@ func (s *Store) applyEvents(b *store.Batch) error {
 			return refuse("position %d of %s is taken", row.Event.Seq, row.Run)
 		}
 		r.events = slices.Insert(r.events, at, cloneEvent(row.Event))
-		s.undone(func() {
+		s.addUndo(func() {
 			at, _ := r.event(row.Event.Seq)
 			r.events = slices.Delete(r.events, at, at+1)
 		})

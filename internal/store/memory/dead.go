@@ -14,10 +14,10 @@ func lastDeadFirst(a, b *store.DeadRow) int {
 	return cmp.Or(b.Place().Compare(a.Place()), cmp.Compare(a.Shard, b.Shard))
 }
 
-// longestDeadFirst is the order in which those of a shard are looked at for their age.
+// longestDeadFirst is the order in which a shard keeps its dead tasks by age.
 func longestDeadFirst(a, b *store.DeadRow) int { return a.Place().Compare(b.Place()) }
 
-// addDead and dropDead keep all orders of dead letters.
+// addDead and dropDead keep all indexes of dead tasks.
 func (s *Store) addDead(sh *shard, r *store.DeadRow) {
 	if sh.dead == nil {
 		sh.dead = make(map[store.DeadKey]*store.DeadRow)
@@ -33,8 +33,8 @@ func (s *Store) dropDead(sh *shard, r *store.DeadRow) {
 	s.dead.remove(r)
 }
 
-// deadLetter is a dead letter; nil when there is none.
-func (s *Store) deadLetter(key store.DeadKey) (*shard, *store.DeadRow) {
+// deadTask is a dead task; nil when there is none.
+func (s *Store) deadTask(key store.DeadKey) (*shard, *store.DeadRow) {
 	if sh := s.peek(key.Shard); sh != nil {
 		return sh, sh.dead[key]
 	}
@@ -52,44 +52,44 @@ func (s *Store) applyDead(b *store.Batch) error {
 		}
 		row := cloneDead(b.Dead[i])
 		s.addDead(sh, &row)
-		s.undone(func() { s.dropDead(sh, &row) })
+		s.addUndo(func() { s.dropDead(sh, &row) })
 	}
 
 	for i := range b.DeadMarks {
 		m := &b.DeadMarks[i]
-		_, row := s.deadLetter(m.DeadKey)
+		_, row := s.deadTask(m.DeadKey)
 		switch {
 		case row == nil:
-			return refuse("there is no dead letter of task %q of %s", m.Task, m.Run)
+			return refuse("there is no dead task %q of %s", m.Task, m.Run)
 		case row.Requeued != m.Prev:
-			return refuse("the dead letter of task %q of %s was requeued %d times, not %d", m.Task, m.Run, row.Requeued, m.Prev)
+			return refuse("the dead task %q of %s was requeued %d times, not %d", m.Task, m.Run, row.Requeued, m.Prev)
 		case store.ColumnsOf(&row.Body) != store.ColumnsOf(&m.Body):
-			return refuse("the dead letter of task %q of %s would be another one", m.Task, m.Run)
+			return refuse("the dead task %q of %s would be another one", m.Task, m.Run)
 		}
 		was := *row
 		row.Requeued, row.Body = m.Next, cloneDeadTask(m.Body)
-		s.undone(func() { *row = was })
+		s.addUndo(func() { *row = was })
 	}
 
 	for _, key := range b.DeadDeletes {
-		sh, row := s.deadLetter(key)
+		sh, row := s.deadTask(key)
 		if row == nil {
-			return refuse("there is no dead letter of task %q of %s", key.Task, key.Run)
+			return refuse("there is no dead task %q of %s", key.Task, key.Run)
 		}
 		s.dropDead(sh, row)
-		s.undone(func() { s.addDead(sh, row) })
+		s.addUndo(func() { s.addDead(sh, row) })
 	}
 
 	return nil
 }
 
-// LoadDead returns a dead letter.
+// LoadDead returns a dead task.
 func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow, error) {
 	defer s.mu.Unlock()
-	if err := s.begin(ctx, "load dead letter"); err != nil {
+	if err := s.begin(ctx, "load dead task"); err != nil {
 		return nil, err
 	}
-	_, row := s.deadLetter(key)
+	_, row := s.deadTask(key)
 	if row == nil {
 		return nil, nil
 	}
@@ -108,7 +108,7 @@ func deadMatches(r *store.DeadRow, q *store.DeadQuery) bool {
 		(q.Requeued == nil || *q.Requeued == (r.Requeued > 0))
 }
 
-// eachDead visits the dead letters that match, newest first, until visit returns false.
+// eachDead visits the dead tasks that match, newest first, until visit returns false.
 func (s *Store) eachDead(q *store.DeadQuery, visit func(r *store.DeadRow) bool) {
 	for p := s.dead.first(); ; p.next() {
 		r, ok := p.at()
@@ -118,10 +118,10 @@ func (s *Store) eachDead(q *store.DeadQuery, visit func(r *store.DeadRow) bool) 
 	}
 }
 
-// ListDead returns dead letters, those that died last first.
+// ListDead returns dead tasks, the latest failure first.
 func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (out store.DeadPage, err error) {
 	defer s.mu.Unlock()
-	if err := s.begin(ctx, "list dead letters"); err != nil {
+	if err := s.begin(ctx, "list dead tasks"); err != nil {
 		return store.DeadPage{}, err
 	}
 	s.eachDead(&q, func(r *store.DeadRow) bool {
@@ -136,20 +136,20 @@ func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (out store.Dead
 	return out, nil
 }
 
-// CountDead counts dead letters.
+// CountDead counts dead tasks.
 func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err error) {
 	defer s.mu.Unlock()
-	if err := s.begin(ctx, "count dead letters"); err != nil {
+	if err := s.begin(ctx, "count dead tasks"); err != nil {
 		return 0, err
 	}
 	s.eachDead(&q, func(*store.DeadRow) bool { n++; return true })
 	return n, nil
 }
 
-// GroupDead returns dead letters by kind and fingerprint.
+// GroupDead returns dead tasks by kind and fingerprint.
 func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]store.DeadGroup, error) {
 	defer s.mu.Unlock()
-	if err := s.begin(ctx, "group dead letters"); err != nil {
+	if err := s.begin(ctx, "group dead tasks"); err != nil {
 		return nil, err
 	}
 	var out []store.DeadGroup
@@ -177,10 +177,10 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]
 	return out[:min(len(out), max(limit, 0))], nil
 }
 
-// LoadDeadBefore returns dead letters of shards that are older than a time.
+// LoadDeadBefore returns dead tasks of shards that failed before a time.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) ([]store.DeadRow, error) {
 	defer s.mu.Unlock()
-	if err := s.begin(ctx, "load old dead letters"); err != nil {
+	if err := s.begin(ctx, "load old dead tasks"); err != nil {
 		return nil, err
 	}
 

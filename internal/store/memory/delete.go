@@ -30,7 +30,7 @@ func (s *Store) applyRemoves(b *store.Batch) {
 		r := sh.runs[key.Run]
 		for len(r.timers) > 0 {
 			t := s.dropTimer(sh, r, len(r.timers)-1)
-			s.undone(func() { s.addTimer(sh, r, t) })
+			s.addUndo(func() { s.addTimer(sh, r, t) })
 		}
 		if r.started {
 			s.remove(sh, r)
@@ -38,7 +38,7 @@ func (s *Store) applyRemoves(b *store.Batch) {
 	}
 }
 
-// remove takes the row of a run away; its events and what its tasks left wait for a sweep.
+// remove removes the row of a run. Its events and the data of its tasks wait for a sweep.
 func (s *Store) remove(sh *shard, r *run) {
 	row, labels, current := r.row, r.labels, sh.current[r.row.Start.Address] == r
 	s.listing.remove(r)
@@ -52,7 +52,7 @@ func (s *Store) remove(sh *shard, r *run) {
 	}
 	sh.garbage = append(sh.garbage, r)
 
-	s.undone(func() {
+	s.addUndo(func() {
 		sh.garbage = slices.DeleteFunc(sh.garbage, func(g *run) bool { return g == r })
 		r.started, r.row, r.labels = true, row, labels
 		s.listing.insert(r)
@@ -69,15 +69,15 @@ func (s *Store) remove(sh *shard, r *run) {
 	})
 }
 
-// sweepGarbage removes events of deleted runs and what their tasks left, at most so many rows, and
-// returns how many more might go.
+// sweepGarbage removes events of deleted runs and the data of their tasks, at most left rows. It
+// returns how many more rows the sweep may remove.
 func (s *shard) sweepGarbage(left int) int {
 	for len(s.garbage) > 0 && left > 0 {
 		r := s.garbage[0]
 		n := min(len(r.events), left)
 		r.events = slices.Delete(r.events, 0, n)
 		left = s.sweepTasks(r, left-n)
-		if left == 0 { // what stands for the run itself is a row too
+		if left == 0 { // the run itself counts as a row too
 			break
 		}
 		left--

@@ -16,12 +16,12 @@ type entity struct {
 	row model.Entity
 }
 
-// byAddress is the order of lists. The shard is last: an address has one.
+// byAddress is the order of lists. The shard is compared last, because an address has only one.
 func byAddress(a, b *entity) int {
 	return cmp.Or(store.EntityKey{Address: a.key.Address}.Compare(store.EntityKey{Address: b.key.Address}), cmp.Compare(a.key.Shard, b.key.Shard))
 }
 
-// mailbox is what waits for an entity, sorted by position. One without items is not kept.
+// mailbox holds the items of one entity, sorted by position. The store keeps no empty mailboxes.
 type mailbox struct {
 	key   store.EntityKey
 	items []model.MailboxItem
@@ -29,12 +29,12 @@ type mailbox struct {
 
 func byReceiver(a, b *mailbox) int { return a.key.Compare(b.key) }
 
-// item is the place of a position.
+// item returns the index of a position.
 func (m *mailbox) item(seq int64) (int, bool) {
 	return slices.BinarySearchFunc(m.items, seq, func(i model.MailboxItem, seq int64) int { return cmp.Compare(i.Seq, seq) })
 }
 
-// mailbox is that of an entity; nil when nothing waits for it.
+// mailbox returns the mailbox of an entity, or nil if it is empty.
 func (s *Store) mailbox(key store.EntityKey) *mailbox {
 	sh := s.peek(key.Shard)
 	if sh == nil {
@@ -44,7 +44,8 @@ func (s *Store) mailbox(key store.EntityKey) *mailbox {
 	return m
 }
 
-// addItem and dropItem keep the mailboxes of a shard. The place must be free, or taken.
+// addItem and dropItem change the mailboxes of a shard. For addItem the position must be free, for
+// dropItem it must be taken.
 func (s *shard) addItem(key store.EntityKey, item model.MailboxItem) {
 	m, ok := s.mailboxes.get(&mailbox{key: key})
 	if !ok {
@@ -65,8 +66,8 @@ func (s *shard) dropItem(key store.MailboxKey) model.MailboxItem {
 	return item
 }
 
-// waits reports whether a position of a mailbox is taken.
-func (s *Store) waits(key store.MailboxKey) bool {
+// hasItem reports whether a position of a mailbox is taken.
+func (s *Store) hasItem(key store.MailboxKey) bool {
 	m := s.mailbox(key.EntityKey)
 	if m == nil {
 		return false
@@ -77,12 +78,12 @@ func (s *Store) waits(key store.MailboxKey) bool {
 
 func (s *Store) applyTaken(b *store.Batch) error {
 	for _, key := range b.Taken {
-		if !s.waits(key) {
+		if !s.hasItem(key) {
 			return refuse("item %d does not wait for %s", key.Seq, key.Address)
 		}
 		sh := s.peek(key.Shard)
 		item := sh.dropItem(key)
-		s.undone(func() { sh.addItem(key.EntityKey, item) })
+		s.addUndo(func() { sh.addItem(key.EntityKey, item) })
 	}
 	return nil
 }
@@ -94,11 +95,11 @@ func (s *Store) applyMailbox(b *store.Batch) error {
 		switch {
 		case sh == nil:
 			return refuse("there is no shard %d", row.Shard)
-		case s.waits(key):
+		case s.hasItem(key):
 			return refuse("position %d of the mailbox of %s is taken", key.Seq, key.Address)
 		}
 		sh.addItem(row.EntityKey, cloneItem(row.Item))
-		s.undone(func() { sh.dropItem(key) })
+		s.addUndo(func() { sh.dropItem(key) })
 	}
 	return nil
 }
@@ -121,12 +122,12 @@ func (s *Store) applyEntities(b *store.Batch) error {
 
 		if found {
 			s.entities.remove(old)
-			s.undone(func() { s.entities.insert(old) })
+			s.addUndo(func() { s.entities.insert(old) })
 		}
 
 		if !row.Gone {
 			s.entities.insert(fresh)
-			s.undone(func() { s.entities.remove(fresh) })
+			s.addUndo(func() { s.entities.remove(fresh) })
 		}
 	}
 
@@ -137,17 +138,17 @@ func (s *Store) applyEntityRemoves(b *store.Batch) {
 	for _, key := range b.EntityRemoves {
 		if old, found := s.entities.get(&entity{key: key}); found {
 			s.entities.remove(old)
-			s.undone(func() { s.entities.insert(old) })
+			s.addUndo(func() { s.entities.insert(old) })
 		}
 		if m := s.mailbox(key); m != nil {
 			sh := s.peek(key.Shard)
 			sh.mailboxes.remove(m)
-			s.undone(func() { sh.mailboxes.insert(m) })
+			s.addUndo(func() { sh.mailboxes.insert(m) })
 		}
 	}
 }
 
-// LoadEntity returns the row of an entity and the beginning of its mailbox.
+// LoadEntity returns the row of an entity and the first items of its mailbox.
 func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxBytes int) (out store.LoadedEntity, err error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load entity"); err != nil {
@@ -181,7 +182,7 @@ func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int6
 	return m.page(from, limit, maxBytes), nil
 }
 
-// page is a part of a mailbox: at least one item, if there is one.
+// page returns a part of a mailbox: at least one item, if there is one.
 func (m *mailbox) page(from, limit, maxBytes int) (out []model.MailboxItem) {
 	size := 0
 	for i := from; i < len(m.items) && len(out) < max(1, limit); i++ {
@@ -195,7 +196,7 @@ func (m *mailbox) page(from, limit, maxBytes int) (out []model.MailboxItem) {
 
 func itemSize(i *model.MailboxItem) int { return messageSize(&i.Message, i.Damaged) }
 
-// LoadMailboxes returns the entities for which something waits.
+// LoadMailboxes returns the entities whose mailbox is not empty.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) (out []store.EntityKey, err error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load mailboxes"); err != nil {
@@ -226,8 +227,8 @@ func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (out stor
 		return out, err
 	}
 
-	// No shard comes behind this one, so the walk begins behind the row of this address, or with
-	// the first one of the tenant.
+	// MaxShards is greater than every shard. So the walk starts after the row of this address, or
+	// with the first row of the tenant.
 	mark := &entity{key: store.EntityKey{Shard: model.MaxShards, Address: model.Address{Tenant: q.Tenant, Type: q.After.Type, Key: q.After.Key}}}
 	for p := s.entities.after(mark); ; p.next() {
 		n, ok := p.at()
@@ -246,7 +247,7 @@ func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (out stor
 	}
 }
 
-// searchEntities shows everything of entities that has a payload.
+// searchEntities calls look with the body of every entity and mailbox item.
 func (s *Store) searchEntities(look func(body []byte) error) error {
 	for _, chunk := range s.entities.chunks {
 		for _, n := range chunk {

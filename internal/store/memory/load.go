@@ -86,7 +86,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.
 	return out, nil
 }
 
-// look is what is stored about a run; nil when there is nothing.
+// look returns what is stored about a run, or nil if there is nothing.
 func (s *Store) look(key store.RunKey) *run {
 	if sh := s.peek(key.Shard); sh != nil {
 		return sh.runs[key.Run]
@@ -94,7 +94,7 @@ func (s *Store) look(key store.RunKey) *run {
 	return nil
 }
 
-// LoadExecution returns the current run of an address, or the run itself.
+// LoadExecution returns the current run of an address, or the given run.
 func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, address model.Address, id model.RunID) (*store.Execution, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load execution"); err != nil {
@@ -144,7 +144,7 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 	return cloneEvents(r.events[from:end]), nil
 }
 
-// LoadEventsOf returns stored events of one kind, the newest first.
+// LoadEventsOf returns stored events of one kind, newest first.
 func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load events"); err != nil {
@@ -163,7 +163,9 @@ func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.E
 	return cloneEvents(out), nil
 }
 
-// LoadRun returns what it takes to continue a run.
+// LoadRun returns what the engine needs to continue a run.
+//
+//arch:parameters the signature is part of the store port
 func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
 	return store.LoadRunByParts(ctx, s, shard, a, run, limit, maxBytes)
 }
@@ -209,7 +211,7 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Ti
 	return out, nil
 }
 
-// matches reports whether a run is selected by a query, paging aside.
+// matches reports whether a query selects a run. It ignores the paging fields.
 func matches(r *run, q *store.Query) bool {
 	start := &r.row.Start
 	if start.Address.Tenant != q.Tenant || !q.AllRuns && !r.row.Current {
@@ -302,7 +304,7 @@ func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.La
 	return out, nil
 }
 
-// LoadOutcomes returns the rows of those runs that are closed, in the order of the keys.
+// LoadOutcomes returns the rows of the given runs that are closed, in the order of the keys.
 func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load outcomes"); err != nil {

@@ -34,10 +34,10 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 	return out, false, nil
 }
 
-// pageFull reports whether a page that has rows of so many bytes takes no further row.
+// pageFull reports whether a page of this size takes no further row.
 func pageFull(size, maxBytes int) bool { return size > 0 && size >= maxBytes }
 
-// messageSize is what a message counts in a page.
+// messageSize returns the bytes that a message adds to a page.
 func messageSize(m *model.Message, d *model.Damaged) int {
 	if d != nil {
 		return max(1, len(d.Raw))
@@ -67,7 +67,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		}
 		size += messageSize(&row.Message, row.Damaged)
 		r := cloneInboxRow(*row)
-		r.Seen = s.peek(r.Shard).remembers(&r.Message)
+		r.Seen = s.peek(r.Shard).hasReply(&r.Message)
 		out = append(out, r)
 		return true
 	})
@@ -75,7 +75,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 	return out, more, nil
 }
 
-// LoadDeadLetters returns what was refused and kept.
+// LoadDeadLetters returns requests and messages that the engine refused and kept.
 func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load dead letters"); err != nil {
@@ -100,7 +100,7 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 	return out, nil
 }
 
-// PutInbox stores requests; those that wait already or are remembered stay as they are.
+// PutInbox stores requests. A request that already waits or is remembered stays as it is.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "put inbox"); err != nil {
@@ -115,7 +115,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 
 	for i := range rows {
 		sh := s.shard(rows[i].Shard)
-		if sh.remembers(&rows[i].Message) {
+		if sh.hasReply(&rows[i].Message) {
 			continue
 		}
 		fresh := cloneInboxRow(rows[i])
@@ -145,7 +145,8 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]sto
 	return out, nil
 }
 
-// sweepLetters removes old dead letters, at most so many, and returns how many more rows might go.
+// sweepLetters removes old dead letters, at most left of them, and returns how many more rows the
+// sweep may remove.
 func (s *shard) sweepLetters(before model.Time, left int) int {
 	var old []*store.InboxRow
 	for p, end := s.inbox.first(), store.OldestID(before); left > 0; p.next() {
@@ -164,9 +165,9 @@ func (s *shard) sweepLetters(before model.Time, left int) int {
 	return left
 }
 
-// Sweep deletes messages behind cursors, old remembered requests, old dead letters, deleted runs,
-// old log lines and tombstones of settings. Cursors stay: with a fixed number of shards, every pair
-// may come back.
+// Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
+// deleted runs, old log lines and tombstones of settings. Cursors stay: the number of shards is
+// fixed, so every pair may be used again.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "sweep"); err != nil {

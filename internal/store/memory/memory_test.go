@@ -56,7 +56,8 @@ func TestNewRefusesAnImpossibleNumberOfShards(t *testing.T) {
 	}
 }
 
-// pointers collects where a value points to: slices that are not empty, pointers, maps.
+// pointers collects the addresses to which a value points: slices that are not empty, pointers,
+// maps.
 func pointers(v reflect.Value, into map[uintptr]string, path string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -83,7 +84,7 @@ func pointers(v reflect.Value, into map[uintptr]string, path string) {
 	}
 }
 
-// fill sets every field of a value to something that is not zero, every slice to one element.
+// fill sets every field of a value to a non-zero value, and every slice to one element.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -125,8 +126,8 @@ func filledEntity(c storetest.Counter) (store.EntityRow, store.MailboxRow) {
 	return row, item
 }
 
-// TestNothingIsShared writes rows with every field set and compares where what was given and what
-// comes back twice point to: to different places, all of them.
+// TestNothingIsShared writes rows with every field set and reads them twice. The written value and
+// both results must share no memory.
 func TestNothingIsShared(t *testing.T) {
 	t.Parallel()
 	s := memory.New(memory.Options{})
@@ -168,7 +169,7 @@ func TestNothingIsShared(t *testing.T) {
 	}
 	l.Commit(batch)
 	again := f.SubjectOf(a.Start.Address)
-	kept := []any{batch, rows, setting} // and all that is read, so that no address is used twice
+	kept := []any{batch, rows, setting} // keep all values alive, so that no address is used twice
 
 	read := func() map[uintptr]string {
 		into := make(map[uintptr]string)
@@ -276,7 +277,7 @@ func scramble(v reflect.Value) {
 	}
 }
 
-// TestCallersMayScribble changes what was given and what came back, and reads again.
+// TestCallersMayScribble changes the written values and the results, and reads again.
 func TestCallersMayScribble(t *testing.T) {
 	t.Parallel()
 	s := memory.New(memory.Options{})
@@ -423,8 +424,8 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkCommit commits a start with an event, a timer and a message into a store that has many
-// already, and closes the run again.
+// BenchmarkCommit commits a start with an event, a timer and a message into a store that already
+// has many, and closes the run again.
 func BenchmarkCommit(b *testing.B) {
 	for _, runs := range []int{0, 100_000} {
 		b.Run(fmt.Sprint(runs), func(b *testing.B) {

@@ -16,15 +16,15 @@ type node struct {
 	lanes  []fence
 }
 
-// fence is where a lane stands.
+// fence is the epoch and the last batch of a lane.
 type fence struct{ epoch, batch int64 }
 
-// find is the place of a node.
+// find returns the index of a node.
 func (s *Store) find(id model.NodeID) (int, bool) {
 	return slices.BinarySearchFunc(s.nodes, id, func(n *node, id model.NodeID) int { return bytes.Compare(n.member.ID[:], id[:]) })
 }
 
-// node is a node at an epoch; nil when it is gone.
+// node returns a node with an epoch, or nil if it is gone.
 func (s *Store) node(id model.NodeID, epoch int64) *node {
 	if i, ok := s.find(id); ok && s.nodes[i].member.Epoch == epoch {
 		return s.nodes[i]
@@ -32,7 +32,7 @@ func (s *Store) node(id model.NodeID, epoch int64) *node {
 	return nil
 }
 
-// fence is the fence of a lane; nil when it does not stand at the epoch.
+// fence returns the fence of a lane, or nil if it does not have the epoch.
 func (s *Store) fence(l store.LaneRef) *fence {
 	i, ok := s.find(l.Node)
 	if !ok || l.Lane < 0 || l.Lane >= len(s.nodes[i].lanes) || s.nodes[i].lanes[l.Lane].epoch != l.Epoch {
@@ -41,12 +41,12 @@ func (s *Store) fence(l store.LaneRef) *fence {
 	return &s.nodes[i].lanes[l.Lane]
 }
 
-// gone is the error of a call by a node that is not registered at its epoch.
+// gone returns the error of a call by a node that is not registered with its epoch.
 func gone(op string, id model.NodeID, epoch int64) error {
 	return store.Errorf(store.Fenced, op, "%s is not registered at epoch %d", id, epoch)
 }
 
-// Register adds a node, or replaces it under a fresh epoch when its id is registered.
+// Register adds a node. If its id is already registered, the node gets a new epoch.
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "register"); err != nil {
@@ -74,7 +74,7 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 	return store.Registration{Epoch: s.epoch, Now: now}, nil
 }
 
-// Renew extends a lease and shows the cluster.
+// Renew extends a lease and returns the view of the cluster.
 func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "renew"); err != nil {
@@ -88,17 +88,17 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 	n.member.Expires, n.member.Draining, n.member.Serves = now.Add(r.TTL), r.Draining, slices.Clone(r.Serves)
 	v := s.view(now)
 	v.Mail = slices.ContainsFunc(r.Shards, func(id model.ShardID) bool { return s.mail(id, now) })
-	_, v.PeerMail = s.firstLetter(r.Node)
+	_, v.PeerMail = s.firstNote(r.Node)
 	return v, nil
 }
 
-// mail reports whether something waits for a shard.
+// mail reports whether messages or requests wait for a shard.
 func (s *Store) mail(id model.ShardID, now model.Time) bool {
 	sh := s.peek(id)
 	if sh == nil {
 		return false
 	}
-	if slices.ContainsFunc(sh.in, (*way).waits) {
+	if slices.ContainsFunc(sh.in, (*way).hasMail) {
 		return true
 	}
 
@@ -113,7 +113,7 @@ func (s *Store) mail(id model.ShardID, now model.Time) bool {
 	}
 }
 
-// view is the cluster: members sorted by id, and every shard.
+// view returns the cluster: the members sorted by id, and every shard.
 func (s *Store) view(now model.Time) store.View {
 	v := store.View{Now: now, Members: make([]store.Member, len(s.nodes)), Owners: slices.Clone(s.owners), Settings: s.settings.counter}
 	for i, n := range s.nodes {
@@ -122,7 +122,7 @@ func (s *Store) view(now model.Time) store.View {
 	return v
 }
 
-// Members shows the cluster.
+// Members returns the view of the cluster.
 func (s *Store) Members(ctx context.Context) (store.View, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "members"); err != nil {
@@ -131,7 +131,7 @@ func (s *Store) Members(ctx context.Context) (store.View, error) {
 	return s.view(s.time()), nil
 }
 
-// FenceNode ends a node whose lease has expired or that is proven dead.
+// FenceNode removes a node whose lease has expired or that is proven dead.
 func (s *Store) FenceNode(ctx context.Context, id model.NodeID, epoch int64, proven bool) (bool, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "fence node"); err != nil {
@@ -149,7 +149,7 @@ func (s *Store) FenceNode(ctx context.Context, id model.NodeID, epoch int64, pro
 	return true, nil
 }
 
-// Unregister removes a node and frees what it holds. Nothing happens when the node is gone.
+// Unregister removes a node and frees its shards. It has no effect if the node is gone.
 func (s *Store) Unregister(ctx context.Context, id model.NodeID, epoch int64) error {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "unregister"); err != nil {
@@ -174,8 +174,8 @@ func (s *Store) Unregister(ctx context.Context, id model.NodeID, epoch int64) er
 	return nil
 }
 
-// Acquire takes shards that are free or whose owner was fenced; those that the node has already
-// come again. The answer is ordered by shard.
+// Acquire takes shards that are free or whose owner was fenced. It also returns shards that the
+// node already owns. The result is ordered by shard.
 func (s *Store) Acquire(ctx context.Context, id model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "acquire"); err != nil {
@@ -200,14 +200,14 @@ func (s *Store) Acquire(ctx context.Context, id model.NodeID, epoch int64, shard
 			continue
 		}
 		o.Node, o.Epoch = id, epoch
-		out = append(out, s.travel(shard))
+		out = append(out, s.shardState(shard))
 	}
 
 	return out, nil
 }
 
-// travel is what travels with a shard.
-func (s *Store) travel(id model.ShardID) store.AcquiredShard {
+// shardState returns the state that moves with a shard.
+func (s *Store) shardState(id model.ShardID) store.AcquiredShard {
 	a := store.AcquiredShard{Shard: id, Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{}, Tokens: s.tokens[id]}
 	sh := s.peek(id)
 	if sh == nil {
@@ -229,7 +229,7 @@ func (s *Store) travel(id model.ShardID) store.AcquiredShard {
 	return a
 }
 
-// Refence moves the fence of a lane to a fresh epoch.
+// Refence moves the fence of a lane to a new epoch.
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "refence"); err != nil {

@@ -5,20 +5,20 @@ import (
 	"sort"
 )
 
-// chunkSize bounds how much an insert moves. The number of chunks is small enough for a plain
-// slice.
+// chunkSize bounds how many elements an insert moves. The number of chunks stays small enough for a
+// plain slice.
 const chunkSize = 128
 
 // ordered is a sorted set: a slice of sorted chunks. Insert, delete and search take O(log n)
-// comparisons and move at most a chunk, so a set of a hundred thousand is as good as one of ten; a
-// small one is a single slice. The zero value needs only compare.
+// comparisons and move at most one chunk, so large sets stay fast. A small set is a single slice.
+// The zero value is ready to use once compare is set.
 type ordered[T any] struct {
 	compare func(a, b T) int
 	chunks  [][]T
 }
 
-// find is the position of the first element that is not less than v, and whether it is equal to v.
-// The position may be one past the end of a chunk only when the set has nothing that is not less.
+// find returns the position of the first element that is not less than v, and whether it is equal
+// to v. If there is no such element, chunk is the number of chunks.
 func (o *ordered[T]) find(v T) (chunk, index int, found bool) {
 	chunk = sort.Search(len(o.chunks), func(i int) bool {
 		c := o.chunks[i]
@@ -31,7 +31,7 @@ func (o *ordered[T]) find(v T) (chunk, index int, found bool) {
 	return chunk, index, found
 }
 
-// insert adds v. It reports false, and changes nothing, when an equal element is there.
+// insert adds v. If the set already has an equal element, insert changes nothing and returns false.
 func (o *ordered[T]) insert(v T) bool {
 	chunk, index, found := o.find(v)
 	if found {
@@ -55,7 +55,7 @@ func (o *ordered[T]) insert(v T) bool {
 
 	cut := chunkSize / 2
 	if chunk == len(o.chunks)-1 && index == len(c)-1 {
-		cut = len(c) - 1 // filled in order: leave full chunks behind
+		cut = len(c) - 1 // filled in order: keep the full chunk and start a new one
 	}
 	right := slices.Clone(c[cut:])
 	clear(c[cut:])
@@ -65,7 +65,7 @@ func (o *ordered[T]) insert(v T) bool {
 	return true
 }
 
-// remove takes the element that is equal to v out and returns it.
+// remove removes the element that is equal to v and returns it.
 func (o *ordered[T]) remove(v T) (was T, ok bool) {
 	chunk, index, found := o.find(v)
 	if !found {
@@ -96,10 +96,10 @@ type place[T any] struct {
 	chunk, index int
 }
 
-// first is the position of the smallest element.
+// first returns the position of the smallest element.
 func (o *ordered[T]) first() place[T] { return place[T]{set: o} }
 
-// after is the position of the first element that is greater than v.
+// after returns the position of the first element that is greater than v.
 func (o *ordered[T]) after(v T) place[T] {
 	chunk, index, found := o.find(v)
 	p := place[T]{o, chunk, index}
@@ -109,7 +109,7 @@ func (o *ordered[T]) after(v T) place[T] {
 	return p
 }
 
-// at is the element at the position; ok is false at the end.
+// at returns the element at the position; ok is false at the end.
 func (p *place[T]) at() (v T, ok bool) {
 	if p.chunk >= len(p.set.chunks) {
 		return v, false
@@ -117,7 +117,7 @@ func (p *place[T]) at() (v T, ok bool) {
 	return p.set.chunks[p.chunk][p.index], true
 }
 
-// next moves on by one element.
+// next moves to the next element.
 func (p *place[T]) next() {
 	p.index++
 	if p.index >= len(p.set.chunks[p.chunk]) {
@@ -125,8 +125,8 @@ func (p *place[T]) next() {
 	}
 }
 
-// merge visits the elements behind several positions in one order, until visit returns false. The
-// positions are used up.
+// merge visits the elements from several positions on in one common order, until visit returns
+// false. It advances the positions.
 func merge[T any](places []place[T], compare func(a, b T) int, visit func(v T) bool) {
 	heap := places[:0]
 	for i := range places {

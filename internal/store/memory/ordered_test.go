@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// content is everything in an ordered set, in its order.
+// content returns all elements of an ordered set, in order.
 func content(o *ordered[int]) (out []int) {
 	for p := o.first(); ; p.next() {
 		v, ok := p.at()
@@ -24,7 +24,7 @@ func TestOrderedIsASortedSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := &ordered[int]{compare: cmp.Compare[int]}
 		var model []int
-		// Enough of them for several chunks, in order, backwards and at random.
+		// Insert enough elements for several chunks, in order, backwards and at random.
 		n := rapid.IntRange(0, 600).Draw(t, "inserts")
 
 		step := rapid.SampledFrom([]int{1, -1, 7919}).Draw(t, "step")

@@ -14,13 +14,13 @@ func compareLetters(a, b store.PeerMail) int {
 	return cmp.Or(bytes.Compare(a.To[:], b.To[:]), a.ID.Compare(b.ID))
 }
 
-// firstLetter is the place of the first letter for a node.
-func (s *Store) firstLetter(node model.NodeID) (i int, found bool) {
+// firstNote returns the index of the first note for a node.
+func (s *Store) firstNote(node model.NodeID) (i int, found bool) {
 	i, _ = slices.BinarySearchFunc(s.peerMail, store.PeerMail{To: node}, compareLetters)
 	return i, i < len(s.peerMail) && s.peerMail[i].To == node
 }
 
-// PutPeerMail leaves letters for other nodes.
+// PutPeerMail stores notes for other nodes.
 func (s *Store) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "put peer mail"); err != nil {
@@ -35,13 +35,13 @@ func (s *Store) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 	return nil
 }
 
-// TakePeerMail removes the oldest letters for a node and returns them.
+// TakePeerMail removes the oldest notes for a node and returns them.
 func (s *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) ([]store.PeerMail, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "take peer mail"); err != nil {
 		return nil, err
 	}
-	i, _ := s.firstLetter(node)
+	i, _ := s.firstNote(node)
 	end, size := i, 0
 	for ; end < len(s.peerMail) && s.peerMail[end].To == node && end-i < limit; end++ {
 		if size += len(s.peerMail[end].Body); size > maxBytes && end > i {
@@ -53,8 +53,8 @@ func (s *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxB
 	return out, nil
 }
 
-// sweepPeerMail removes letters that were written before a time, and returns how many more rows may
-// go.
+// sweepPeerMail removes notes that were written before a time, and returns how many more rows the
+// sweep may remove.
 func (s *Store) sweepPeerMail(before model.Time, left int) int {
 	if before == 0 {
 		return left

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// ReadRaw hands out rows as they stand. Nothing is encoded here, so a row is the JSON of its Go
-// value.
+// ReadRaw returns rows as they are stored. This store does not encode rows, so the result is the
+// JSON of their Go values.
 func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, each func(store.RawRow) error) error {
 	rows, err := s.rawRows(ctx, shard, a, run)
 	for i := range rows {
@@ -70,7 +70,7 @@ func (s *Store) rawRows(ctx context.Context, shard model.ShardID, a model.Addres
 	return out, err
 }
 
-// rawEntity is the row of an entity, and what waits for it.
+// rawEntity returns the row and the mailbox of an entity.
 func (s *Store) rawEntity(key store.EntityKey) (out []store.RawRow, err error) {
 	add := func(table string, value any) {
 		row, failed := json.Marshal(value)

@@ -10,7 +10,7 @@ import (
 
 var _ store.Searcher = (*Store)(nil)
 
-// Search goes through everything that has a payload, in the form in which other stores keep it.
+// Search looks at everything that has a payload, in the encoding that other stores use.
 func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "search"); err != nil {
@@ -28,7 +28,7 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 			continue
 		}
 
-		for _, r := range sh.runs { // in any order: it is all the same to who searches
+		for _, r := range sh.runs { // the order does not matter to the caller
 			if err := r.search(look); err != nil {
 				return err
 			}

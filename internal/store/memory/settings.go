@@ -13,13 +13,14 @@ import (
 // settings are named resources.
 type settings struct {
 	rows ordered[*store.Setting] // by key, tombstones included
-	// counter is the last version drawn; swept the highest of a tombstone that is gone.
+	// counter is the last version that was used. swept is the highest version of a removed
+	// tombstone.
 	counter, swept int64
 }
 
 func byKey(a, b *store.Setting) int { return a.Compare(b.SettingKey) }
 
-// present is a setting; nil when there is none or only its tombstone.
+// present returns a setting, or nil if there is none or only its tombstone.
 func (s *settings) present(key store.SettingKey) *store.Setting {
 	row, ok := s.rows.get(&store.Setting{SettingKey: key})
 	if !ok || row.Deleted {
@@ -48,7 +49,7 @@ func (s *Store) set(ctx context.Context, op string, row store.Setting, expected 
 	if old := s.settings.present(row.SettingKey); old != nil {
 		version = old.Version
 	}
-	if err := store.CheckVersion(op, row.SettingKey, expected, version, row.Deleted); err != nil {
+	if err := store.CheckVersion(op, store.VersionError{Key: row.SettingKey, Expected: expected, Present: version}, row.Deleted); err != nil {
 		return 0, err
 	}
 
@@ -89,7 +90,7 @@ func (s *Store) ListSettings(ctx context.Context, tenant, kind string) (out []st
 	return out, nil
 }
 
-// LoadSettings returns what has changed.
+// LoadSettings returns the changed settings.
 func (s *Store) LoadSettings(ctx context.Context, after int64) (store.SettingChanges, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load settings"); err != nil {
@@ -105,7 +106,8 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (store.SettingCha
 	return out, nil
 }
 
-// sweep removes old tombstones, at most so many, and returns how many more rows might go.
+// sweep removes old tombstones, at most left of them, and returns how many more rows the sweep may
+// remove.
 func (s *settings) sweep(before model.Time, left int) int {
 	var old []*store.Setting
 	s.each(func(row *store.Setting) {

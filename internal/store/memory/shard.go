@@ -8,45 +8,45 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// shard is the rows of one shard.
+// shard has the rows of one shard.
 type shard struct {
 	id model.ShardID
-	// runs has everything that is keyed by a run; current has the last run of every address. Both
-	// are only looked up, never ranged over.
+	// runs has everything that is keyed by a run. current has the last run of every address. The
+	// code only looks up both maps and never ranges over them, to stay deterministic.
 	runs    map[model.RunID]*run
 	current map[model.Address]*run
-	// runnable are the open runs that are not parked, by id.
+	// runnable has the open runs that are not parked, by id.
 	runnable ordered[*run]
-	// started are the runs that have a row, by id; leaving are the closed ones that have a time of
-	// their own, by that time.
+	// started has the runs that have a row, by id. leaving has the closed runs with an own time of
+	// removal, by that time.
 	started, leaving ordered[*run]
 
 	timers ordered[*store.Timer]
-	// in and out are the ways of messages to and from this shard, sorted by the other shard.
+	// in and out have the messages to and from this shard, sorted by the other shard.
 	in, out []*way
 	inbox   ordered[*store.InboxRow]
-	// replies are the remembered requests: for looking up, and by age.
+	// replies has the remembered requests: for lookup, and by age.
 	replies map[requestKey]*store.Reply
 	byAge   ordered[*store.Reply]
-	// dead are the dead letters: for looking up (nil until there is one), and by age.
+	// dead has the dead tasks: for lookup (nil until there is one), and by age.
 	dead      map[store.DeadKey]*store.DeadRow
 	deadByAge ordered[*store.DeadRow]
-	// lines are all log lines by age.
+	// lines has all log lines by age.
 	lines ordered[*store.LogRow]
-	// mailboxes are those of entities for which something waits, by address.
+	// mailboxes has the mailboxes that are not empty, by address.
 	mailboxes ordered[*mailbox]
-	// garbage are deleted runs whose events are still there, oldest first.
+	// garbage has deleted runs whose events are still stored, oldest first.
 	garbage []*run
 }
 
-// requestKey names a remembered request inside of a shard.
+// requestKey names a remembered request within a shard.
 type requestKey struct {
 	address model.Address
 	id      string
 }
 
 // run is everything that is keyed by a run: its row, if it was started, its events in order, its
-// timers sorted by id, and what its tasks left.
+// timers sorted by id, and the data of its tasks.
 type run struct {
 	key     store.RunKey
 	started bool
@@ -54,7 +54,8 @@ type run struct {
 	events  []model.Event
 	timers  []*store.Timer
 	labels  []model.Label // never changed in place
-	// data and logs is what tasks reported, by task and name, and logged, in order.
+	// data has the values that tasks reported, by task and name. logs has their log lines, in
+	// order.
 	data []store.TaskDatum
 	logs []*store.LogRow
 }
@@ -62,12 +63,12 @@ type run struct {
 func (r *run) open() bool     { return r.started && r.row.Outcome.Status == model.Running }
 func (r *run) runnable() bool { return r.open() && !r.row.Parked }
 
-// way is the messages from one shard to another, with the cursor of the receiver.
+// way has the messages from one shard to another, and the cursor of the receiver.
 type way struct {
 	to, from model.ShardID
-	// rows are sorted by position; those up to received are gone after a sweep.
+	// rows are sorted by position. A sweep removes the rows up to received.
 	rows []store.MessageRow
-	// received is the cursor, zero before the first advance; sent is the last position ever taken.
+	// received is the cursor, zero before the first advance. sent is the last position ever taken.
 	received, sent int64
 }
 
@@ -113,7 +114,7 @@ func oldestFirst(a, b *store.Reply) int {
 	)
 }
 
-// run is what the shard has about a run, made when there is nothing yet.
+// run returns what the shard stores about a run. It creates an empty value if there is none.
 func (s *shard) run(id model.RunID) *run {
 	r := s.runs[id]
 	if r == nil {
@@ -123,7 +124,7 @@ func (s *shard) run(id model.RunID) *run {
 	return r
 }
 
-// settle puts a run into the runnable ones or takes it out, after its row has changed.
+// settle adds a run to runnable or removes it, after its row has changed.
 func (s *shard) settle(r *run) {
 	if r.runnable() {
 		s.runnable.insert(r)
@@ -132,8 +133,8 @@ func (s *shard) settle(r *run) {
 	}
 }
 
-// remembers reports whether the answer to a request is remembered.
-func (s *shard) remembers(m *model.Message) bool {
+// hasReply reports whether the answer to a request is remembered.
+func (s *shard) hasReply(m *model.Message) bool {
 	if m.RequestID == "" {
 		return false
 	}
@@ -141,12 +142,12 @@ func (s *shard) remembers(m *model.Message) bool {
 	return ok
 }
 
-// timer is the place of a timer of a run.
+// timer returns the index of a timer.
 func (r *run) timer(id string) (int, bool) {
 	return slices.BinarySearchFunc(r.timers, id, func(t *store.Timer, id string) int { return cmp.Compare(t.ID, id) })
 }
 
-// event is the place of a position.
+// event returns the index of a position.
 func (r *run) event(seq int64) (int, bool) {
 	if n := len(r.events); n == 0 || r.events[n-1].Seq < seq {
 		return n, false
@@ -154,7 +155,7 @@ func (r *run) event(seq int64) (int, bool) {
 	return slices.BinarySearchFunc(r.events, seq, func(e model.Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
 }
 
-// message is the place of a position.
+// message returns the index of a position.
 func (w *way) message(seq int64) (int, bool) {
 	if n := len(w.rows); n == 0 || w.rows[n-1].Seq < seq {
 		return n, false
@@ -162,11 +163,11 @@ func (w *way) message(seq int64) (int, bool) {
 	return slices.BinarySearchFunc(w.rows, seq, func(m store.MessageRow, seq int64) int { return cmp.Compare(m.Seq, seq) })
 }
 
-// waits reports whether a message is behind the cursor.
-func (w *way) waits() bool { return len(w.rows) > 0 && w.rows[len(w.rows)-1].Seq > w.received }
+// hasMail reports whether there are messages that the receiver has not consumed.
+func (w *way) hasMail() bool { return len(w.rows) > 0 && w.rows[len(w.rows)-1].Seq > w.received }
 
-// way is the way from one shard to another, made when there is none; nil when one of them does not
-// exist.
+// way returns the way from one shard to another and creates it if necessary. It returns nil if one
+// of the shards does not exist.
 func (s *Store) way(to, from model.ShardID) *way {
 	receiver, sender := s.shard(to), s.shard(from)
 	if receiver == nil || sender == nil {

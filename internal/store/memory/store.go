@@ -1,18 +1,18 @@
-// Package memory is the store of unit tests and of the simulator: everything in memory, nothing
-// survives the process.
+// Package memory is the store of unit tests and of the simulator. It keeps everything in memory, so
+// nothing survives the process.
 //
-// It promises what every adapter promises but durability, and two things more:
+// It keeps all promises of the port except durability, and adds two:
 //
-//   - Determinism. Called from one goroutine with a clock of the caller's, the same calls give the
-//     same answers in the same order. No iteration over a Go map decides anything.
-//   - Isolation. It copies what it is given and what it hands out, byte by byte, as if it had gone
-//     to disk and back: a caller that changes a payload afterwards, or a process that the simulator
-//     lets die in the middle of a change, does not reach what is stored. Like the stored form, it
-//     does not keep position, time and kind of the events in Message.With.
+//   - Determinism. If one goroutine calls it with its own clock, the same calls give the same
+//     answers in the same order. No iteration over a Go map affects a result.
+//   - Isolation. The store copies all values that it receives and returns, byte by byte, as if they
+//     had gone to disk and back. A caller that changes a payload afterwards does not change the
+//     stored one, nor does a process that the simulator kills in the middle of a change. As in the
+//     stored form, the position, time and kind of the events in Message.With are not kept.
 //
-// Nothing is encoded. A new store costs two small slices; shards come into being with their first
-// row. A commit costs O(rows log n). Several nodes may share one Store value; a mutex makes that
-// safe.
+// The store encodes nothing. A new store costs two small slices, and a shard is allocated with its
+// first row. A commit costs O(rows log n). Several nodes may share one Store value; a mutex
+// protects it.
 package memory
 
 import (
@@ -27,17 +27,17 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// DefaultShards is the number of shards of a store that names none.
+// DefaultShards is the number of shards if Options.Shards is zero.
 const DefaultShards = 256
 
 // Options configure a store. The zero value works.
 type Options struct {
-	// Shards is the number of shards; DefaultShards when zero. At most model.MaxShards.
+	// Shards is the number of shards. The default is DefaultShards, the maximum model.MaxShards.
 	Shards int
-	// Now is the clock that judges leases; time.Now when nil. It is called with the store locked
-	// and must not call back.
+	// Now is the clock that judges leases. The default is time.Now. The store calls it while it
+	// holds its lock, so Now must not call the store.
 	Now func() time.Time
-	// Cluster is the id of the contents; random when empty. Simulators set it to stay
+	// Cluster is the id of the contents. The default is a random id. Simulators set it to stay
 	// deterministic.
 	Cluster string
 }
@@ -49,30 +49,32 @@ type Store struct {
 
 	mu     sync.Mutex // protects everything below
 	closed bool
-	epoch  int64 // last one drawn from the cluster-wide counter
-	// nodes are the registered ones, sorted by id. A node that was fenced or has left is not here,
-	// nor are its fences: a fence that does not exist lets nothing pass, as one that was raised.
+	epoch  int64 // the last epoch that was used
+	// nodes has the registered nodes, sorted by id. A node that was fenced or has left is not here,
+	// and neither are its fences. A missing fence refuses all commits, like a fence with a higher
+	// epoch.
 	nodes  []*node
 	owners []store.ShardOwner
 	tokens []int64  // marks of fencing tokens, by shard
 	shards []*shard // nil until the first row
-	// listing is every run, newest first.
+	// listing has every run, newest first.
 	listing ordered[*run]
-	// dead is every dead letter, newest first.
+	// dead has every dead task, newest first.
 	dead     ordered[*store.DeadRow]
 	settings settings
-	// entities are the rows of all entities, in the order of lists.
+	// entities has the rows of all entities, in the order of lists.
 	entities ordered[*entity]
-	// peerMail are the letters between nodes, sorted by receiver and id.
+	// peerMail has the notes between nodes, sorted by receiver and id.
 	peerMail []store.PeerMail
-	// undo takes back what the batch in progress has done so far, last first.
+	// undo has the functions that undo the writes of the batch in progress, in the order of the
+	// writes.
 	undo []func()
 }
 
 var _ store.Store = (*Store)(nil)
 
-// New makes an empty store. It panics when the number of shards is out of range, which is a mistake
-// in the program.
+// New creates an empty store. It panics if the number of shards is out of range, because that is a
+// mistake in the program.
 func New(o Options) *Store {
 	if o.Shards == 0 {
 		o.Shards = DefaultShards
@@ -117,7 +119,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// begin locks the store for a call; the caller unlocks it, also when there is an error.
+// begin locks the store for a call. The caller must unlock it, even after an error.
 func (s *Store) begin(ctx context.Context, op string) error {
 	s.mu.Lock()
 	if s.closed {
@@ -129,10 +131,10 @@ func (s *Store) begin(ctx context.Context, op string) error {
 	return nil
 }
 
-// time is the time of the store.
+// time returns the time of the store's clock.
 func (s *Store) time() model.Time { return model.TimeOf(s.now()) }
 
-// peek is a shard for reading; nil when it has no rows or does not exist.
+// peek returns a shard for reading, or nil if it has no rows or does not exist.
 func (s *Store) peek(id model.ShardID) *shard {
 	if int(id) >= len(s.shards) {
 		return nil
@@ -140,7 +142,7 @@ func (s *Store) peek(id model.ShardID) *shard {
 	return s.shards[id]
 }
 
-// shard is a shard for writing; nil when it does not exist.
+// shard returns a shard for writing, or nil if it does not exist.
 func (s *Store) shard(id model.ShardID) *shard {
 	if int(id) >= len(s.shards) {
 		return nil
@@ -151,7 +153,7 @@ func (s *Store) shard(id model.ShardID) *shard {
 	return s.shards[id]
 }
 
-// some are those of the shards that have rows, each once and in order.
+// some returns the given shards that have rows, each once and in order.
 func (s *Store) some(ids []model.ShardID) []*shard {
 	if !slices.IsSorted(ids) {
 		ids = slices.Clone(ids)

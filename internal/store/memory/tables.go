@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// addTimer and dropTimer keep both orders of timers: all of a shard by due time, those of a run by
-// id.
+// addTimer and dropTimer keep both indexes of timers: by due time for the shard, and by id for the
+// run.
 func (s *Store) addTimer(sh *shard, r *run, t *store.Timer) {
 	i, _ := r.timer(t.ID)
 	r.timers = slices.Insert(r.timers, i, t)
@@ -39,7 +39,7 @@ func (s *Store) applyStopTimers(b *store.Batch) error {
 			return refuse("%s has no timer %q", row.Run, row.ID)
 		}
 		t := s.dropTimer(sh, r, at)
-		s.undone(func() { s.addTimer(sh, r, t) })
+		s.addUndo(func() { s.addTimer(sh, r, t) })
 	}
 
 	return nil
@@ -57,7 +57,7 @@ func (s *Store) applyTimers(b *store.Batch) error {
 			return refuse("%s has a timer %q", t.Run, t.ID)
 		}
 		s.addTimer(sh, r, &t)
-		s.undone(func() {
+		s.addUndo(func() {
 			at, _ := r.timer(t.ID)
 			s.dropTimer(sh, r, at)
 		})
@@ -75,7 +75,7 @@ func (s *Store) applyStopAll(b *store.Batch) error {
 		r := sh.runs[key.Run]
 		for len(r.timers) > 0 {
 			t := s.dropTimer(sh, r, len(r.timers)-1)
-			s.undone(func() { s.addTimer(sh, r, t) })
+			s.addUndo(func() { s.addTimer(sh, r, t) })
 		}
 	}
 	return nil
@@ -97,7 +97,7 @@ func (s *Store) applyMessages(b *store.Batch) error {
 		w.rows = slices.Insert(w.rows, at, cloneMessageRow(*row))
 		w.sent = max(sent, row.Seq)
 
-		s.undone(func() {
+		s.addUndo(func() {
 			at, _ := w.message(row.Seq)
 			w.rows = slices.Delete(w.rows, at, at+1)
 			w.sent = sent
@@ -117,7 +117,7 @@ func (s *Store) applyCursors(b *store.Batch) error {
 			return refuse("the cursor from shard %d to shard %d stands at %d, not at %d", row.From, row.To, w.received, row.Prev)
 		}
 		w.received = row.Next
-		s.undone(func() { w.received = row.Prev })
+		s.addUndo(func() { w.received = row.Prev })
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (s *Store) applyInbox(b *store.Batch) error {
 		if !ok {
 			return refuse("shard %d has no request %s", row.Shard, row.ID)
 		}
-		s.undone(func() { sh.inbox.insert(was) })
+		s.addUndo(func() { sh.inbox.insert(was) })
 	}
 	return nil
 }
@@ -147,13 +147,13 @@ func (s *Store) applyDeferred(b *store.Batch) error {
 		if old, ok := sh.inbox.get(row); ok {
 			before := old.NotBefore
 			old.NotBefore = row.NotBefore
-			s.undone(func() { old.NotBefore = before })
+			s.addUndo(func() { old.NotBefore = before })
 			continue
 		}
 		fresh := cloneInboxRow(*row)
 		fresh.Seen = false
 		sh.inbox.insert(&fresh)
-		s.undone(func() { sh.inbox.remove(&fresh) })
+		s.addUndo(func() { sh.inbox.remove(&fresh) })
 	}
 
 	return nil
@@ -177,13 +177,13 @@ func (s *Store) applyRequests(b *store.Batch) error {
 		r := cloneReply(*row)
 		sh.replies[key] = &r
 		sh.byAge.insert(&r)
-		s.undone(func() { sh.forget(&r) })
+		s.addUndo(func() { sh.forget(&r) })
 	}
 
 	return nil
 }
 
-// applyForgets removes remembered answers that nobody asks for again.
+// applyForgets removes remembered answers that no caller will ask for again.
 func (s *Store) applyForgets(b *store.Batch) error {
 	for i := range b.Forgets {
 		sh, r := s.remembered(&b.Forgets[i])
@@ -191,7 +191,7 @@ func (s *Store) applyForgets(b *store.Batch) error {
 			continue
 		}
 		sh.forget(r)
-		s.undone(func() {
+		s.addUndo(func() {
 			sh.replies[requestKey{r.Address, r.ID}] = r
 			sh.byAge.insert(r)
 		})
@@ -200,7 +200,7 @@ func (s *Store) applyForgets(b *store.Batch) error {
 	return nil
 }
 
-// remembered is the remembered answer to a request; nil when there is none.
+// remembered returns the remembered answer to a request, or nil if there is none.
 func (s *Store) remembered(k *store.RequestKey) (*shard, *store.Reply) {
 	sh := s.peek(k.Shard)
 	if sh == nil {
@@ -223,7 +223,7 @@ func (s *Store) applyTokens(b *store.Batch) error {
 		}
 		was := s.tokens[row.Shard]
 		s.tokens[row.Shard] = max(was, row.Mark)
-		s.undone(func() { s.tokens[row.Shard] = was })
+		s.addUndo(func() { s.tokens[row.Shard] = was })
 	}
 
 	return nil
@@ -236,7 +236,7 @@ func (s *Store) applyFree(b *store.Batch) error {
 		}
 		was := s.owners[id]
 		s.owners[id] = store.ShardOwner{Shard: id}
-		s.undone(func() { s.owners[id] = was })
+		s.addUndo(func() { s.owners[id] = was })
 	}
 	return nil
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// datum is the place of a value that a task reported.
+// datum returns the index of a value that a task reported.
 func (r *run) datum(task, name string) (int, bool) {
 	return slices.BinarySearchFunc(r.data, store.TaskDatum{Task: task, Name: name}, func(a, b store.TaskDatum) int {
 		return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// line is the place of a log line.
+// line returns the index of a log line.
 func (r *run) line(at store.LogPlace) (int, bool) {
 	return slices.BinarySearchFunc(r.logs, at, func(l *store.LogRow, at store.LogPlace) int { return l.Place().Compare(at) })
 }
@@ -39,14 +39,14 @@ func (s *Store) applyTaskData(b *store.Batch) error {
 		case row.Deleted:
 			was := r.data[at]
 			r.data = slices.Delete(r.data, at, at+1)
-			s.undone(func() { r.data = slices.Insert(r.data, at, was) })
+			s.addUndo(func() { r.data = slices.Insert(r.data, at, was) })
 		case found:
 			was := r.data[at]
 			r.data[at] = fresh
-			s.undone(func() { r.data[at] = was })
+			s.addUndo(func() { r.data[at] = was })
 		default:
 			r.data = slices.Insert(r.data, at, fresh)
-			s.undone(func() { r.data = slices.Delete(r.data, at, at+1) })
+			s.addUndo(func() { r.data = slices.Delete(r.data, at, at+1) })
 		}
 	}
 
@@ -68,7 +68,7 @@ func (s *Store) applyLogs(b *store.Batch) error {
 		}
 		r.logs = slices.Insert(r.logs, at, &l)
 		sh.lines.insert(&l)
-		s.undone(func() { sh.dropLine(r, &l) })
+		s.addUndo(func() { sh.dropLine(r, &l) })
 	}
 
 	return nil
@@ -80,7 +80,8 @@ func (s *shard) dropLine(r *run, l *store.LogRow) {
 	s.lines.remove(l)
 }
 
-// sweepLines removes old log lines, at most so many, and returns how many more rows might go.
+// sweepLines removes old log lines, at most left of them, and returns how many more rows the sweep
+// may remove.
 func (s *shard) sweepLines(r *store.SweepRequest, left int) int {
 	for ; left > 0; left-- {
 		p := s.lines.first()
@@ -93,8 +94,8 @@ func (s *shard) sweepLines(r *store.SweepRequest, left int) int {
 	return left
 }
 
-// sweepTasks removes what the tasks of a deleted run left, at most so many rows, and returns how
-// many more might go.
+// sweepTasks removes the data and log lines of the tasks of a deleted run, at most left rows. It
+// returns how many more rows the sweep may remove.
 func (s *shard) sweepTasks(r *run, left int) int {
 	n := min(len(r.data), left)
 	r.data = slices.Delete(r.data, 0, n)
@@ -104,7 +105,7 @@ func (s *shard) sweepTasks(r *run, left int) int {
 	return left
 }
 
-// LoadTaskData returns what a task has reported, or all tasks of a run.
+// LoadTaskData returns the data of a task, or of all tasks of a run.
 func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, q store.DataRange) ([]store.TaskDatum, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load data of tasks"); err != nil {
@@ -133,7 +134,7 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, q store.Data
 	return out, nil
 }
 
-// LoadLogs returns lines that a task has logged, or all tasks of a run.
+// LoadLogs returns the log lines of a task, or of all tasks of a run.
 func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, after store.LogPlace, limit int) ([]store.LogRow, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load log lines"); err != nil {

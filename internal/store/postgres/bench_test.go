@@ -19,14 +19,14 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// The cost of a commit on a server with fsync: time, and CPU of both sides. CPU is that of this
-// process and of the backend of the lane; the machine around them moves it by tens of percent, so
-// compare runs that follow each other.
+// These benchmarks measure the cost of a commit on a server with fsync: time, and CPU of both
+// sides. CPU is the CPU of this process and of the backend of the lane. The load of the machine
+// changes it by tens of percent, so compare runs that follow each other.
 //
 //	go test -run '^$' -bench Commit -benchtime 3000x ./internal/store/postgres
 
-// load makes the batches of three-step workflows: start, two steps, and a step with the close; 1.25
-// rows per run and batch.
+// load makes the batches of three-step workflows: start, two steps, and a step with the close. That
+// is 1.25 rows per run and batch.
 type load struct {
 	f     *storetest.Fixture
 	lane  *storetest.Lane
@@ -36,7 +36,7 @@ type load struct {
 	steps int64
 }
 
-// mixed fills a batch of about n rows with what the next runs in turn have to write.
+// mixed fills a batch with about n rows of the next runs in turn.
 func (l *load) mixed(b *store.Batch, n int) {
 	for range max(1, n*4/5) {
 		i := l.next
@@ -108,8 +108,8 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// What it takes to wake a run that is not in memory: in one round trip, and by parts, as a store
-// does that is not far away.
+// BenchmarkLoadRun measures how long it takes to wake a run that is not in memory: in one round
+// trip, and by parts.
 func BenchmarkLoadRun(b *testing.B) {
 	s, err := postgres.Open(b.Context(), postgres.Config{URL: benchmarkURL(b), Shards: 64, AllowUnsafe: true})
 	if err != nil {
@@ -200,7 +200,7 @@ func benchmarkCommit(b *testing.B, url string, prepare bool, kind string, n int)
 	b.ReportMetric(per(server+client, rows), "µs/row")
 }
 
-// backend is the process of the lane that committed last.
+// backend returns the process id of the lane that committed last.
 func backend(t testing.TB, url string) int {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -217,7 +217,7 @@ order by backend_start desc limit 1`).Scan(&pid)
 	return pid
 }
 
-// cpuOf is the time that a process has run.
+// cpuOf returns the CPU time of a process.
 func cpuOf(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", pid))

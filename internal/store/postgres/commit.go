@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Commit applies a batch in one round trip; see the package comment.
+// Commit applies a batch in one round trip. See the package comment.
 func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
 	l, err := s.begin(ctx, b.Lane)
 	if err != nil {
@@ -29,8 +29,8 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	return w.committed(ctx)
 }
 
-// begin returns the lane, locked and connected. A lane whose node left in the meantime gives way to
-// a new one.
+// begin returns the lane, locked and connected. If the node of a lane has left in the meantime,
+// begin replaces the lane by a new one.
 func (s *Store) begin(ctx context.Context, ref store.LaneRef) (*lane, error) {
 	for {
 		if err := s.alive(ctx); err != nil {
@@ -51,20 +51,20 @@ func (s *Store) begin(ctx context.Context, ref store.LaneRef) (*lane, error) {
 	}
 }
 
-// writer encodes the rows of a batch and keeps what is needed to understand the reply.
+// writer encodes the rows of a batch and keeps what it needs to interpret the reply.
 type writer struct {
 	*encoder
 	lane  *lane
 	batch *store.Batch
 	order []int32
-	// making are the starts that make way where their address is taken.
+	// making has the starts with IfAbsent.
 	making []int32
-	// first is the start of this batch that takes an address, and earlier[i] the one that takes the
-	// address of start i.
+	// first maps an address to the first start of this batch that takes it. earlier[i] is the start
+	// that takes the address of start i.
 	first    map[model.Address]int
 	earlier  map[int]int
 	existing []store.ExistingStart
-	missing  []int // starts that were not inserted, and whose statement has not told why
+	missing  []int // starts that were not inserted, without the reason yet
 }
 
 // write sends a batch.
@@ -105,8 +105,8 @@ func (w *writer) use(index int) {
 	w.bind(name, st)
 }
 
-// sorted returns the indexes of n rows in the order of their keys: so that transactions which touch
-// the same rows lock them in the same order, and neighbours in an index are written one after the
+// sorted returns the indexes of n rows in the order of their keys. So transactions that touch the
+// same rows lock them in the same order, and neighbours in an index are written one after the
 // other.
 func (w *writer) sorted(n int, compare func(i, j int) int) []int32 {
 	w.order = w.order[:0]
@@ -121,7 +121,8 @@ func (w *writer) sorted(n int, compare func(i, j int) int) []int32 {
 	return w.order
 }
 
-// clampLane keeps the number of a lane that cannot exist from wrapping around to one that does.
+// clampLane maps a lane number that does not fit to one that cannot exist, instead of letting it
+// wrap around to one that does.
 func clampLane(n int) int32 {
 	if n < 0 || n > math.MaxInt32 {
 		return -1
@@ -138,12 +139,12 @@ func (w *writer) fence() {
 	w.execute()
 }
 
-// patience raises the limits of the server for this transaction, if the batch may take longer than
+// patience raises the limits of the server for this transaction if the batch may take longer than
 // most.
 func (w *writer) patience() {
 	cfg := w.lane.store.cfg
 	const most = 256 << 10
-	// without prepare the session has no limits of ours
+	// Without prepare the session has none of our limits.
 	if !cfg.prepare || w.batch.Bytes <= most && w.batch.Patience == 0 {
 		return
 	}
@@ -175,7 +176,7 @@ func (w *writer) removal(index int, rows []store.RunKey) {
 	w.execute()
 }
 
-// leaving notes when closed runs leave that have a time of their own.
+// leaving stores the removal times of closed runs that have their own.
 func (w *writer) leaving(o []int32) {
 	if len(o) == 0 {
 		return
@@ -188,11 +189,12 @@ func (w *writer) leaving(o []int32) {
 	w.execute()
 }
 
-// starts writes runs that begin, after the runs that they replace have made room.
+// starts inserts runs, after the runs that they replace are no longer current.
 //
-// A start that is conditional almost always finds its address free. The statement for that says
-// only that one did not, and the run that is there is read afterwards. Where one start found its
-// address taken others soon will, so the next batches use a statement that returns those runs.
+// A start with IfAbsent almost always finds its address free. The statement for that case only
+// reports that a start was not inserted, and the run that has the address is read afterwards. If
+// one start finds its address taken, others often follow. So the next batches use a statement that
+// returns these runs.
 func (w *writer) starts() {
 	rows := w.batch.Starts
 	if len(rows) == 0 {
@@ -244,7 +246,7 @@ func (w *writer) takeAddresses() {
 	clear(w.first)
 }
 
-// inserted takes the ids of the starts that were inserted, when some were not.
+// inserted receives the ids of the inserted starts if some were not inserted.
 func (w *writer) inserted(ids []byte) error {
 	const size = len(model.RunID{})
 	if len(ids)%size != 0 {
@@ -270,8 +272,8 @@ func startKey(r *store.StartRow) store.RunKey {
 	return store.RunKey{Shard: r.Shard, Run: r.Start.Run}
 }
 
-// replaces takes the place of current runs away from those that other starts name, and returns the
-// runs of this very batch among them: they are inserted without it.
+// replaces makes the runs that starts replace no longer current. It returns the replaced runs that
+// start in this very batch. They are inserted as not current.
 func (w *writer) replaces() map[store.RunKey]bool {
 	rows := w.batch.Starts
 	var replaced map[store.RunKey]bool
@@ -308,7 +310,7 @@ func (w *writer) replaces() map[store.RunKey]bool {
 	return replaced
 }
 
-// closes tells whether the batch closes a run.
+// closes reports whether the batch closes a run.
 func (w *writer) closes(key store.RunKey) bool {
 	return slices.ContainsFunc(w.batch.Closes, func(r store.CloseRow) bool { return r.RunKey == key })
 }
@@ -334,7 +336,7 @@ func (w *writer) insertStarts(index int, which []int32, replaced map[store.RunKe
 	w.execute()
 }
 
-// runs writes what happens to open runs: closes and marks.
+// runs writes the changes of open runs: closes and marks.
 func (w *writer) runs() {
 	if rows := w.batch.Closes; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].RunKey) })
@@ -415,7 +417,7 @@ func (w *writer) events() {
 	}
 }
 
-// appendReasons is null when there is nothing to say.
+// appendReasons appends null if there are no reasons.
 func appendReasons(dst []byte, rs []model.Reason) []byte {
 	if len(rs) == 0 {
 		return nil
@@ -459,7 +461,7 @@ func (w *writer) timers() {
 	}
 }
 
-// mail writes messages, cursors, requests, and shards that are given back.
+// mail writes messages, cursors, requests, and shards that are released.
 func (w *writer) mail() {
 	if rows := w.batch.Messages; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
@@ -523,7 +525,7 @@ func (w *writer) mail() {
 	}
 }
 
-// forgets deletes remembered answers that nobody asks for again.
+// forgets deletes remembered answers that no caller will ask for again.
 func (w *writer) forgets() {
 	rows := w.batch.Forgets
 	if len(rows) == 0 {
@@ -552,7 +554,7 @@ func (w *writer) cursors() {
 	o := w.sorted(len(rows), func(i, j int) int {
 		return cmp.Or(cmp.Compare(min(rows[i].Prev, 1), min(rows[j].Prev, 1)), cmp.Compare(rows[i].To, rows[j].To), cmp.Compare(rows[i].From, rows[j].From))
 	})
-	first := 0 // those with Prev 0 come first
+	first := 0 // rows with Prev 0 are first
 	for first < len(o) && rows[o[first]].Prev == 0 {
 		first++
 	}
@@ -588,8 +590,8 @@ func (e *encoder) inbox(rows []store.InboxRow) {
 	e.bodies(n, func(dst []byte, i int) []byte { return model.AppendBody(dst, &rows[i].Message, rows[i].Damaged) })
 }
 
-// requestKey is the key under which the answer to a request is remembered. It is empty when there
-// is none: no request id, or one that the columns of remembered requests cannot hold.
+// requestKey returns the key under which the answer to a request is remembered. It is empty if
+// there is no request id, or one that the columns of remembered requests cannot hold.
 func requestKey(r *store.InboxRow) store.RequestKey {
 	k := store.RequestKey{Shard: r.Shard, Address: r.Message.To, ID: r.Message.RequestID}
 	for _, text := range [...]string{k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID} {
@@ -600,7 +602,7 @@ func requestKey(r *store.InboxRow) store.RequestKey {
 	return k
 }
 
-// committed is the result of a batch that landed.
+// committed returns the result of a batch that was applied.
 func (w *writer) committed(ctx context.Context) (store.Committed, error) {
 	for _, i := range w.missing {
 		r := &w.batch.Starts[i]
@@ -613,7 +615,7 @@ func (w *writer) committed(ctx context.Context) (store.Committed, error) {
 			err = fmt.Errorf("the run that kept %s from starting is gone", r.Start.Address)
 		}
 		if err != nil {
-			// it is applied
+			// The batch is applied, so the class is not Retryable.
 			return store.Committed{}, &store.Error{Class: store.Unknown, Op: "commit", Err: err}
 		}
 		w.existing = append(w.existing, store.ExistingStart{Index: i, Execution: *e})

@@ -21,68 +21,70 @@ import (
 // Defaults of a Config.
 const (
 	DefaultSchema = "perdure"
-	// DefaultShards is enough for 64 nodes. More shards spread finer, but cost rows and queries per
-	// pair of shards that talk to each other.
+	// DefaultShards is enough for 64 nodes. More shards distribute the load more evenly, but cost
+	// rows and queries for each pair of shards that exchange messages.
 	DefaultShards   = 64
 	DefaultLease    = 10 * time.Second
 	DefaultPoolSize = 4
 )
 
-// Config says where the store is and how to treat it. Only URL is required.
+// Config says where the store is and how to use it. Only URL is required.
 type Config struct {
-	// URL is a connection string as libpq reads it:
-	// postgres://user:password@host:port/database?sslmode=verify-full. What is missing comes from
-	// the usual PG… variables. Four parameters of ours may stand in it and win over the fields
-	// below: schema, shards, pool, prepare=off.
+	// URL is a connection string of libpq:
+	// postgres://user:password@host:port/database?sslmode=verify-full. Missing parts come from the
+	// usual PG… variables. The URL may contain four parameters of our own, which override the
+	// fields below: schema, shards, pool, prepare=off.
 	URL string
-	// Schema is the PostgreSQL schema that holds the tables. Default "perdure"; small letters,
-	// digits and _.
+	// Schema is the PostgreSQL schema of the tables. It consists of lower-case letters, digits and
+	// _. The default is "perdure".
 	Schema string
-	// Shards is the number of shards. It is fixed when the store is created: another number is
-	// refused later on. Default: as created, or 64.
+	// Shards is the number of shards. It is fixed when the store is created, and Open refuses
+	// another number later. The default is the number of the existing store, or 64 for a new one.
 	Shards int
-	// Lease is how long the leases of nodes will be. Every timeout of a commit connection is
-	// shorter. Default 10 s.
+	// Lease is the duration of the leases of nodes. Every timeout of a commit connection is
+	// shorter. The default is 10 s.
 	Lease time.Duration
 	// PoolSize bounds the connections for everything but commits and the renewal of leases, which
-	// have their own. Default 4.
+	// have their own connections. The default is 4.
 	PoolSize int
-	// NoPrepare sends every statement with its text, and changes no setting of a session. Needed
-	// behind a pooler that shares server connections between transactions; Open refuses one without
-	// it. Costs about a third of the throughput. Like prepare=off in the URL.
+	// NoPrepare sends every statement with its text and changes no setting of a session. It is
+	// needed behind a pooler that shares server connections between transactions. Without it Open
+	// refuses such a pooler. It costs about a third of the throughput. In the URL it is
+	// prepare=off.
 	NoPrepare bool
-	// NoMigrate makes Open fail when the schema is missing or older than this build, instead of
+	// NoMigrate makes Open fail if the schema is missing or older than this build, instead of
 	// creating or upgrading it.
 	NoMigrate bool
-	// AllowUnsafe accepts a server that loses acknowledged commits in a crash (fsync or
-	// synchronous_commit off). For tests.
+	// AllowUnsafe accepts a server that may lose acknowledged commits in a crash (fsync or
+	// synchronous_commit off). It is for tests.
 	AllowUnsafe bool
-	// Name is who we are in pg_stat_activity. Default "perdure".
+	// Name is our application name in pg_stat_activity. The default is "perdure".
 	Name string
 }
 
-// config is a valid Config, read.
+// config is a parsed and valid Config.
 type config struct {
 	Config
 	schema  string // quoted
 	prepare bool
 	pool    *pgxpool.Config
-	// exclusive is set when a pooler was found to keep server connections apart
+	// exclusive is set when the check of the pooler found that it does not share server
+	// connections.
 	exclusive atomic.Bool
-	// cancelled by nothing: the address of the server, for people
+	// server is the address of the server, for people.
 	server string
 }
 
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
 
-// read validates a Config and reports all problems at once. No error ever quotes the URL, which
-// holds a password.
+// read parses a Config and reports all problems at once. No error quotes the URL, because it
+// contains a password.
 func (c Config) read() (*config, error) {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	pool, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
-		// The driver masks passwords "on a best-effort basis"; we say nothing at all.
+		// The driver masks passwords "on a best-effort basis". We quote nothing at all.
 		return nil, fault.New(fault.Invalid, "the URL of the PostgreSQL store cannot be read; it should look like postgres://user:password@host:port/database")
 	}
 
@@ -147,7 +149,7 @@ func orDefault[T comparable](v, otherwise T) T {
 	return v
 }
 
-// serverName is host:port/database, without credentials.
+// serverName returns host:port/database, without credentials.
 func serverName(c *pgconn.Config) string {
 	host := c.Host
 	if network, address := pgconn.NetworkAddress(c.Host, c.Port); network == "tcp" {
@@ -156,7 +158,7 @@ func serverName(c *pgconn.Config) string {
 	return host + "/" + c.Database
 }
 
-// publicURL names the store for people.
+// publicURL returns the URL of the store for people, without credentials.
 func (c *config) publicURL() string {
 	conn := &c.pool.ConnConfig.Config
 	u := url.URL{Scheme: "postgres", Path: "/" + conn.Database}
@@ -173,30 +175,30 @@ func (c *config) publicURL() string {
 	return u.String()
 }
 
-// Shortest times. Leases of less than some seconds are for tests; then timeouts have a floor that
-// is longer.
+// Minimum timeouts. Leases of less than a few seconds are for tests. There the minimum is longer
+// than the part of the lease.
 const (
 	shortestLease   = 50 * time.Millisecond
 	shortestTimeout = 500 * time.Millisecond
 )
 
-// part is that many tenths of the lease.
+// part returns that many tenths of the lease.
 func (c *config) part(tenths int) time.Duration {
 	return max(shortestTimeout, c.Lease*time.Duration(tenths)/10)
 }
 
-// commitTimeout is how long we wait for the answer to a commit.
+// commitTimeout returns how long we wait for the answer to a commit.
 func (c *config) commitTimeout() time.Duration { return c.part(8) }
 
-// statementTimeout is how long the server works on one statement of a commit.
+// statementTimeout returns how long the server may work on one statement of a commit.
 func (c *config) statementTimeout() time.Duration { return c.part(5) }
 
 // settings are session settings of the server by name.
 type settings map[string]string
 
-// baseSettings are those of every connection: bounded waiting, and a server that notices soon when
-// we are gone. No single setting may be one that a PostgreSQL 14 does not know, unless it can be
-// left out: those unknown to the server are.
+// baseSettings returns the settings of every connection. They bound waits, and make the server
+// notice soon when we are gone. Settings that the server does not know are left out, so a setting
+// that PostgreSQL 14 does not know must not be essential.
 func (c *config) baseSettings(statement, lock time.Duration) settings {
 	ms := func(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 	seconds := func(d time.Duration) string { return strconv.FormatInt(max(1, int64(d/time.Second)), 10) }
@@ -210,25 +212,26 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 		"tcp_keepalives_count":                "3",
 		"tcp_user_timeout":                    ms(c.part(5)),
 		"default_transaction_isolation":       "read committed",
-		// A plan is made for each call: these are not the hot calls, and a plan that is kept was
-		// made for tables of another size.
+		// The server plans each call anew. These calls are not hot, and a cached plan would be made
+		// for tables of another size.
 		"plan_cache_mode": "force_custom_plan",
 		"enable_seqscan":  "off",
-		// What is read in the order of an index is read from there until there is enough of it. A
-		// bitmap has to read all of it first, and the planner takes it when it expects a few rows:
-		// a page of timers where a million are due at the same moment.
+		// A page in the order of an index is read from the index until the page is full. A bitmap
+		// scan would first read all matching rows. The planner prefers it when it expects only a
+		// few, for example for a page of timers if a million are due at the same moment.
 		"enable_bitmapscan": "off",
 		"jit":               "off",
 	}
 }
 
-// laneSettings are those of a commit connection, where a plan is made once and never again, for
-// tables of any size: nested loops from the rows that were sent to the index of the table. That is
-// decided here and not left to the planner, which would look at a table as it is when the plan is
-// made, empty perhaps, begin with the table because it has so few rows, and keep the plan when it
-// has grown. Bitmap scans look odd for single rows, but are the one kind of scan that needs a
-// condition on the index; plain index scans could read an index from end to end. The difference in
-// cost is not measurable.
+// laneSettings returns the settings of a commit connection. There the server plans a statement
+// once, for tables of any size: nested loops from the sent rows to the index of the table. We force
+// that plan. The planner would look at the present size of the table, which may be empty, start
+// with the table because it has so few rows, and keep that plan after the table has grown.
+//
+// Bitmap scans look odd for single rows, but they are the only kind of scan that needs a condition
+// on the index. Plain index scans could read an index from end to end. The difference in cost is
+// not measurable.
 func (c *config) laneSettings(k laneKey) settings {
 	s := c.baseSettings(c.statementTimeout(), c.part(4))
 	maps.Copy(s, settings{
@@ -247,8 +250,8 @@ func (c *config) laneSettings(k laneKey) settings {
 	return s
 }
 
-// laneName is the application name of a commit connection; FenceNode looks for it. PostgreSQL keeps
-// 63 bytes.
+// laneName returns the application name of a commit connection. FenceNode looks for it. PostgreSQL
+// keeps 63 bytes.
 func laneName(name string, k laneKey) string {
 	const most = 20
 	return fmt.Sprintf("%.*s %s lane %d", most, name, k.node, k.lane)

@@ -21,7 +21,7 @@ import (
 // connectTimeout bounds one attempt to connect to one address.
 const connectTimeout = 5 * time.Second
 
-// connConfig is the configuration of a connection with the settings.
+// connConfig returns the configuration of a connection with the settings.
 func (c *config) connConfig(s settings) *pgx.ConnConfig {
 	cfg := c.pool.ConnConfig.Copy()
 	if cfg.ConnectTimeout == 0 || cfg.ConnectTimeout > connectTimeout {
@@ -45,9 +45,9 @@ func (c *config) connConfig(s settings) *pgx.ConnConfig {
 	return cfg
 }
 
-// greet prepares a fresh connection: it refuses a server that we cannot trust, and changes the
-// settings of the session. Settings that the server does not know are left out, so that relatives
-// of PostgreSQL have a chance.
+// greet prepares a new connection. It refuses a server that may lose commits, and changes the
+// settings of the session. It leaves out settings that the server does not know, so that databases
+// compatible with PostgreSQL can work.
 func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) error {
 	const check = `select current_setting('server_version_num'), coalesce(current_setting('fsync', true), 'on'),
   coalesce(current_setting('synchronous_commit', true), 'on'), coalesce(current_setting('full_page_writes', true), 'on'), pg_backend_pid()::text`
@@ -68,7 +68,8 @@ func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) err
 	if !c.prepare { // the session is not ours
 		return nil
 	}
-	if string(row[4]) != strconv.FormatUint(uint64(conn.PID()), 10) { // a pooler is in between
+	// there is a pooler in between
+	if string(row[4]) != strconv.FormatUint(uint64(conn.PID()), 10) {
 		if err := c.checkPooler(ctx, conn); err != nil {
 			return err
 		}
@@ -85,10 +86,10 @@ join pg_catalog.pg_settings s on s.name = v.name where s.enumvals is null or v.v
 	return conn.ExecParams(ctx, set, params, nil, []int16{pgx.BinaryFormatCode, pgx.BinaryFormatCode}, nil).Read().Err
 }
 
-// checkPooler refuses a pooler that shares server connections between transactions: settings of the
-// session would change the sessions of other clients, and ours would have those of others. One
-// check per store is enough; a pooler that is busy is found later, when it loses prepared
-// statements.
+// checkPooler refuses a pooler that shares server connections between transactions. With such a
+// pooler our session settings would leak into the sessions of other clients, and theirs into ours.
+// One check per store is enough. If the pooler is too busy for the check to notice it, the store
+// notices it later, when prepared statements are missing.
 func (c *config) checkPooler(ctx context.Context, conn *pgconn.PgConn) error {
 	if c.exclusive.Load() {
 		return nil
@@ -111,14 +112,14 @@ func (c *config) checkPooler(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// textArray is the binary form of an array of texts.
+// textArray returns the binary form of an array of texts.
 func textArray(values []string) []byte {
 	var e encoder
 	e.texts(len(values), func(i int) string { return values[i] })
 	return e.buf[4:] // without the length, which the driver adds
 }
 
-// dial opens a connection with the settings. Whatever fails, nothing of the caller's has been sent.
+// dial opens a connection with the settings. If it fails, nothing of the caller has been sent.
 func (s *Store) dial(ctx context.Context, with settings) (*pgconn.PgConn, error) {
 	conn, err := pgconn.ConnectConfig(ctx, &s.cfg.connConfig(with).Config)
 	if err != nil {
@@ -127,8 +128,8 @@ func (s *Store) dial(ctx context.Context, with settings) (*pgconn.PgConn, error)
 	return conn, nil
 }
 
-// connectError is a failure to connect, for people: the server, and what it or the network said.
-// The driver's own text adds the user name.
+// connectError returns a failure to connect, for people: the server, and the error of the server or
+// the network. The text of the driver would add the user name.
 func connectError(server string, err error) error {
 	if classified, ok := errors.AsType[*fault.Error](err); ok {
 		return classified
@@ -150,7 +151,7 @@ func connectError(server string, err error) error {
 	return fmt.Errorf("connect to %s: %w", server, err)
 }
 
-// dialer connects with timeouts that notice a dead server well before a lease ends.
+// dialer connects with timeouts that detect a dead server well before a lease ends.
 func dialer(lease time.Duration) pgconn.DialFunc {
 	d := &net.Dialer{
 		Timeout:         connectTimeout,

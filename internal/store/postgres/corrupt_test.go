@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// A start that meets a run whose row cannot be understood is told that there is one. The batch is
-// committed: everything else in it is somebody else's.
+// A start whose address has a run that cannot be decoded gets that run as existing. The batch is
+// committed, because its other rows belong to other executions.
 func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -37,7 +37,7 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		for range 2 { // the second time, the batch expects runs in its way
+		for range 2 { // the second batch expects taken addresses
 			late, other := f.SubjectOf(broken.Start.Address), f.Subject()
 			b := lane.Batch()
 			b.Starts = []store.StartRow{other.StartIfAbsent(), late.StartIfAbsent()}
@@ -60,8 +60,8 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	}
 }
 
-// An entity that cannot be understood is listed as far as its columns tell, and whoever needs it
-// hears why it cannot be loaded, with its name. So is an item of a mailbox.
+// A listing shows an entity that cannot be decoded with what its columns tell. To load it returns
+// an error with its name. The same holds for an item of a mailbox.
 func TestUnreadableEntity(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -106,7 +106,7 @@ func TestUnreadableEntity(t *testing.T) {
 	f.Want("listed", []model.Entity{columns(broken), columns(mistaken), well.Lock(1, "s").Entity, mail.Set(1, "1").Entity}, page.Entities)
 }
 
-// A dead letter that cannot be understood is listed with the reason, and whoever needs it hears it.
+// A dead task that cannot be decoded is listed with the reason, and to load it returns the error.
 func TestUnreadableDeadLetter(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -68,11 +68,13 @@ func (a tableStats) minus(b tableStats) tableStats {
 	}
 }
 
-// An inline step is one row; a start and a close are one row each, and one in the set of runnable
-// runs. Nothing else is touched but the fence, and the updates of runs leave the indexes alone.
+// An inline step writes one row. A start and a close write one row each, and one in the set of
+// runnable runs. Nothing else is touched except the fence, and updates of runs do not touch the
+// indexes.
 func TestRowsPerWorkflow(t *testing.T) {
 	t.Parallel()
-	// sessions that begin elsewhere on a server keep old versions alive for a moment
+	// A private server: sessions that begin elsewhere on a shared one keep old versions alive for a
+	// moment.
 	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
 	s := openURL(t, base)
 	l := newLoad(t, s, 100)
@@ -104,11 +106,11 @@ func TestRowsPerWorkflow(t *testing.T) {
 	}
 }
 
-// The row of an entity is one row, and a change of its state leaves the indexes alone: those that
-// have the address, and that of the locked ones.
+// An entity is one row. A change of its state touches neither the indexes of the address nor the
+// index of locked entities.
 func TestRowsPerEntity(t *testing.T) {
 	t.Parallel()
-	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t) // as above
+	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t) // a private server, as above
 	s := openURL(t, base)
 	f := storetest.New(t, s)
 	l := f.Join(1).Lanes[0]
@@ -128,9 +130,9 @@ func TestRowsPerEntity(t *testing.T) {
 	}
 }
 
-// No method reads a table from one end to the other, whatever is in it. Each is called with and
-// without prepared plans, on tables with 20,000 rows that do not concern the call; prepared plans
-// are those that were made when the tables were empty.
+// No method scans a whole table, whatever the table contains. The test calls each method with and
+// without prepared plans, on tables with 20,000 rows that do not concern the call. The prepared
+// plans were made when the tables were empty.
 func TestNothingScans(t *testing.T) {
 	t.Parallel()
 	for _, prepared := range []bool{true, false} {
@@ -141,8 +143,8 @@ func TestNothingScans(t *testing.T) {
 			f := storetest.New(t, s)
 			n := f.Join(1)
 			admin := connect(t, base)
-			// now it is official that everything is empty, and this is when a session that lives
-			// long makes its plans
+			// After this, the statistics say that everything is empty. A long-lived session makes
+			// its plans at such a time.
 			exec(t, admin, `analyze`)
 			for range 8 {
 				everything(t, f, n)
@@ -151,9 +153,10 @@ func TestNothingScans(t *testing.T) {
 			var before map[string]tableStats
 
 			if prepared {
-				_ = admin.Close(t.Context()) // the same sessions go on
+				_ = admin.Close(t.Context()) // the same sessions continue
 			} else {
-				// planned anew each time, and a scan is the right plan as long as a table is empty
+				// Here the server plans each call, and a scan is the right plan while a table is
+				// empty.
 				exec(t, admin, `analyze`)
 				_ = admin.Close(t.Context())
 				_ = s.Close()
@@ -173,12 +176,12 @@ func TestNothingScans(t *testing.T) {
 			small := []string{"meta", "settings_counter", "nodes", "shards", "migrations", "cursors"}
 			for _, name := range slices.Sorted(maps.Keys(after)) {
 				got := after[name].minus(before[name])
-				// creating an index counts as a scan of no rows
+				// To create an index counts as a scan of no rows.
 				if !slices.Contains(small, name) && got.ScannedRows > 0 {
 					t.Errorf("%s was scanned %d times, %d rows", name, got.Scans, got.ScannedRows)
 				}
-				// Rows that do not concern a call are seen only where a filter is applied on the
-				// way: the inbox, whose deferred requests are few, and lists.
+				// A call may read rows that do not concern it only where it filters on the way: in
+				// the inbox, which has few deferred requests, and in lists.
 				if most := int64(times * 300); name != "inbox" && name != "cursors" && got.IndexRows > most {
 					t.Errorf("%s: %d rows were read through indexes, want at most %d", name, got.IndexRows, most)
 				}
@@ -187,7 +190,7 @@ func TestNothingScans(t *testing.T) {
 	}
 }
 
-// everything calls what an owner calls, with rows of its own.
+// everything calls all methods that an owner calls, with its own rows.
 func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	t.Helper()
 	ctx, s, l := t.Context(), f.Store, n.Lanes[0]
@@ -317,7 +320,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	check(err)
 }
 
-// tasks calls what reads dead letters, data and logs of tasks, and settings.
+// tasks calls the methods that read dead tasks, data and logs of tasks, and settings.
 func tasks(t *testing.T, s store.Store, a storetest.Subject, dead store.DeadRow) {
 	t.Helper()
 	ctx := t.Context()
@@ -367,7 +370,7 @@ func tasks(t *testing.T, s store.Store, a storetest.Subject, dead store.DeadRow)
 	check(err)
 }
 
-// entities calls what writes and reads entities and their mailboxes.
+// entities calls the methods that write and read entities and their mailboxes.
 func entities(t *testing.T, f *storetest.Fixture, l *storetest.Lane) {
 	t.Helper()
 	ctx, s := t.Context(), f.Store
@@ -414,7 +417,7 @@ func entities(t *testing.T, f *storetest.Fixture, l *storetest.Lane) {
 	})
 }
 
-// An idle node asks the database once per renewal, and nothing else.
+// An idle node sends the database one query per renewal, and nothing else.
 func TestIdleBudget(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -440,8 +443,8 @@ func TestIdleBudget(t *testing.T) {
 	}
 }
 
-// A reader that keeps a snapshot open for hours, as a backup does, must not make commits slower and
-// slower: dead versions of the fence cannot be removed as long as it lives.
+// A reader that keeps a snapshot open for hours, as a backup does, must not make commits slower
+// over time. The server cannot remove dead versions of the fence while the snapshot exists.
 func TestOldSnapshot(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)
@@ -454,7 +457,8 @@ func TestOldSnapshot(t *testing.T) {
 	l.lane.Write(func(*store.Batch) {})
 	pid := backend(t, base)
 
-	// of the server's processor: unlike the clock, it does not count what others do meanwhile
+	// Measure the CPU time of the server. Unlike the clock, it does not count the work of other
+	// processes.
 	var first, last time.Duration
 	for i := range batches {
 		if i == batches-window {

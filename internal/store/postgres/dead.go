@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// dead writes dead letters. A batch without any sends nothing.
+// dead writes dead tasks. A batch without any sends nothing.
 func (w *writer) dead() {
 	if rows := w.batch.Dead; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].DeadKey) })
@@ -47,7 +47,7 @@ func (w *writer) dead() {
 	}
 }
 
-// deadRows appends the columns of dead letters.
+// deadRows appends the columns of dead tasks.
 func (e *encoder) deadRows(n int, row func(i int) (key store.DeadKey, requeued int64, body *model.DeadTask)) {
 	key := func(i int) store.DeadKey { k, _, _ := row(i); return k }
 	columns := func(i int) store.DeadColumns { _, _, d := row(i); return store.ColumnsOf(d) }
@@ -65,8 +65,8 @@ func (e *encoder) deadRows(n int, row func(i int) (key store.DeadKey, requeued i
 
 const deadColumns = `d.shard, d.run, d.task, d.requeued, d.at, d.tenant, d.kind, d.queue, d.fingerprint, d.body`
 
-// scanDead reads dead letters: deadColumns. One that cannot be understood has what its columns
-// tell; bad hears of it.
+// scanDead reads the columns deadColumns of dead tasks. A dead task that cannot be decoded has only
+// what its columns tell, and bad is called with the error.
 func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRow, _ error) {
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRo
 			err = errors.New("its columns do not say what its body says")
 		}
 		if err != nil {
-			err = fault.New(fault.Corrupt, "dead letter of task %q of run %s: %w", r.Task, r.Run, err)
+			err = fault.New(fault.Corrupt, "dead task %q of run %s: %w", r.Task, r.Run, err)
 			r.Unreadable(c, err)
 			bad(err)
 		}
@@ -95,14 +95,14 @@ func scanDead(rows pgx.Rows, err error, bad func(err error)) (out []store.DeadRo
 	return out, err
 }
 
-// LoadDead returns a dead letter.
+// LoadDead returns a dead task.
 func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow, error) {
 	const load = `select ` + deadColumns + ` from {schema}.dead d where d.shard = $1 and d.run = $2 and d.task = $3`
 	if key.Shard >= model.MaxShards {
 		return nil, nil
 	}
 	var found []store.DeadRow
-	err := s.read(ctx, "load dead letter", func(ctx context.Context, c *pgx.Conn) (err error) {
+	err := s.read(ctx, "load dead task", func(ctx context.Context, c *pgx.Conn) (err error) {
 		var unreadable error
 		rows, err := c.Query(ctx, s.sql(load), int16(key.Shard), runArg(key.Run), key.Task)
 		found, err = scanDead(rows, err, func(err error) { unreadable = err })
@@ -116,8 +116,8 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow
 
 func ignore(error) {}
 
-// deadListing is the condition of a query. Every secondary index has a condition that must be
-// repeated here: in the order of time, or by what is alike.
+// deadListing returns the condition of a query, either for the order of time or for groups (alike).
+// Every secondary index has a condition, which must be repeated here.
 func deadListing(q *store.DeadQuery, alike bool) *listing {
 	l := &listing{from: "{schema}.dead d"}
 	l.and("d.tenant = %s", q.Tenant)
@@ -148,7 +148,7 @@ func deadListing(q *store.DeadQuery, alike bool) *listing {
 	return l
 }
 
-// deadPage is the statement of one page; the last argument is the limit.
+// deadPage returns the statement of one page. The last argument is the limit.
 func (l *listing) deadPage(q *store.DeadQuery) string {
 	if q.After != (store.DeadPlace{}) {
 		l.and("(d.at, d.run, d.task) < (%s, %s, %s)", q.After.At, runArg(q.After.Run), q.After.Task)
@@ -157,12 +157,12 @@ func (l *listing) deadPage(q *store.DeadQuery) string {
 		fmt.Sprintf(" order by d.at desc, d.run desc, d.task desc limit $%d", len(l.args)+1)
 }
 
-// ListDead returns dead letters, those that died last first.
+// ListDead returns dead tasks, the latest failure first.
 func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (page store.DeadPage, err error) {
 	l := deadListing(&q, false)
 	sql := expand(s.cfg.schema, l.deadPage(&q))
 	limit := max(0, q.Limit)
-	err = s.read(ctx, "list dead letters", func(ctx context.Context, c *pgx.Conn) error {
+	err = s.read(ctx, "list dead tasks", func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, sql, append(l.args, limit+1)...)
 		page.Rows, err = scanDead(rows, err, ignore)
 		if page.More = len(page.Rows) > limit; page.More {
@@ -176,18 +176,18 @@ func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (page store.Dea
 	return page, nil
 }
 
-// CountDead counts dead letters.
+// CountDead counts dead tasks.
 func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err error) {
 	l := deadListing(&q, false)
 	sql := expand(s.cfg.schema, "select count(*) from "+l.from+" where "+l.where.String())
-	err = s.read(ctx, "count dead letters", func(ctx context.Context, c *pgx.Conn) error {
+	err = s.read(ctx, "count dead tasks", func(ctx context.Context, c *pgx.Conn) error {
 		return c.QueryRow(ctx, sql, l.args...).Scan(&n)
 	})
 	return n, err
 }
 
-// deadGroups is the statement of groups with the last dead letter of each; the last argument is the
-// limit.
+// deadGroups returns the statement of groups with the last dead task of each. The last argument is
+// the limit.
 func (l *listing) deadGroups() string {
 	return fmt.Sprintf(`
 select g.n, g.first, x.* from (
@@ -199,11 +199,11 @@ cross join lateral (
 order by g.n desc, g.last desc, g.kind, g.fingerprint`, l.where.String(), len(l.args)+1, deadColumns)
 }
 
-// GroupDead returns dead letters by kind and fingerprint.
+// GroupDead returns dead tasks by kind and fingerprint.
 func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (out []store.DeadGroup, err error) {
 	l := deadListing(&q, true)
 	sql := expand(s.cfg.schema, l.deadGroups())
-	err = s.read(ctx, "group dead letters", func(ctx context.Context, c *pgx.Conn) error {
+	err = s.read(ctx, "group dead tasks", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		rows, err := c.Query(ctx, sql, append(l.args, max(limit, 0))...)
 		if err != nil {
@@ -216,7 +216,7 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 			d, err := model.DecodeDeadTask(body)
 			switch g.Message = ""; {
 			case err != nil:
-				g.Message = err.Error() // the group is there all the same
+				g.Message = err.Error() // the group is listed nevertheless
 			case d.Failure != nil:
 				g.Message = d.Failure.Message
 			}
@@ -230,8 +230,8 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 	return out, err
 }
 
-// loadDeadBefore takes the shards one by one, as recovery does; bodies are read only of the rows
-// that are returned.
+// loadDeadBefore reads the shards one by one, as recovery does. It reads only the bodies of the
+// rows that it returns.
 const loadDeadBefore = `
 select ` + deadColumns + `
 from (
@@ -246,10 +246,10 @@ cross join lateral (
   from {schema}.dead x where x.shard = k.shard and x.run = k.run and x.task = k.task limit 1) d
 order by k.nr, k.at, k.run, k.task`
 
-// LoadDeadBefore returns dead letters of shards that are older than a time.
+// LoadDeadBefore returns dead tasks of shards that failed before a time.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
-	const perQuery = 32 // shards: bounds what is read for nothing
-	err = s.read(ctx, "load old dead letters", func(ctx context.Context, c *pgx.Conn) error {
+	const perQuery = 32 // shards: bounds how much is read in excess
+	err = s.read(ctx, "load old dead tasks", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		for some := range slices.Chunk(sortedShards(shards, after.Shard), perQuery) {
 			if len(out) >= limit {

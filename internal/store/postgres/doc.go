@@ -1,13 +1,13 @@
-// Package postgres keeps durable state in PostgreSQL 14 or newer. It implements [store.Store];
-// several processes may open the same database, each with its own Store.
+// Package postgres stores durable state in PostgreSQL 14 or newer. It implements [store.Store].
+// Several processes may open the same database, each with its own Store.
 //
 // # The commit
 //
-// A batch is one round trip: the statements of the batch, one per table that it touches, go out in
-// one write as a pipeline that a single Sync closes, and form one transaction. The first statement
-// moves the fence. Whatever must not happen raises inside of the database, so that nothing behind
-// it can commit and no second look is needed: a fence that does not stand where the batch expects
-// it, a guarded write that matches another number of rows than were sent, a key that is taken.
+// A batch is one round trip. It has one statement per table that it touches. The lane sends all
+// statements in one write, as a pipeline that a single Sync closes, and they form one transaction.
+// The first statement moves the fence. Every check raises an error inside the database, so nothing
+// after it can commit and no second round trip is needed. The checks are: the fence is where the
+// batch expects it, a guarded write matches as many rows as were sent, and a key is not taken.
 //
 // What a reply proves:
 //
@@ -15,26 +15,26 @@
 //     completion of a statement does not.
 //   - An error of severity ERROR proves that nothing was applied, now or later: the server has
 //     aborted the transaction.
-//   - Everything else (a lost connection, FATAL, a timeout of ours) proves nothing. It is
-//     [store.Unknown], and the caller resolves it with Refence. pgx's opinion on whether something
-//     is safe to retry is never asked.
+//   - Everything else (a lost connection, FATAL, our own timeout) proves nothing. It is
+//     [store.Unknown], and the caller resolves it with Refence. We never rely on pgx to decide
+//     whether something is safe to retry.
 //
-// Each lane has a connection of its own, opened at its first commit. Statements are prepared there
-// once and planned once: the planner is told not to scan tables or to hash-join on these
-// connections, so that a plan which is made while a table is empty is the plan that is right when
-// it is full. Behind a pooler that shares server connections between transactions, prepare=off
-// sends every statement with its text and leaves the settings of sessions alone; then no timeout of
-// the server ends a commit that hangs, and takeover ends its session instead.
+// Each lane has its own connection, opened at its first commit. Statements are prepared and planned
+// there once. Settings of these connections keep the planner from scanning tables and from hash
+// joins. So a plan that is made while a table is empty is still right when the table is full.
+// Behind a pooler that shares server connections between transactions, use prepare=off. The store
+// then sends every statement with its text and does not change the settings of sessions. In this
+// mode no timeout of the server ends a commit that hangs. Instead, a takeover ends its session.
 //
 // # Time and leases
 //
-// Leases are judged by clock_timestamp() of the server alone. A server that is cut off from us must
-// not keep a lock of ours beyond the lease: commit connections set timeouts for statements, for
-// locks and for a silent peer below it. Takeover ends the session of a node that holds on to its
-// fence nevertheless.
+// Only clock_timestamp() of the server judges leases. A server that is cut off from us must not
+// keep one of our locks beyond the lease. So commit connections set timeouts for statements, for
+// locks and for a silent peer that are shorter than the lease. If a node still holds its fence, the
+// takeover ends its session.
 //
 // # What it does not do
 //
-// It never reads from a replica, keeps no state between calls but connections, retries no write,
+// It never reads from a replica, keeps no state between calls except connections, retries no write,
 // and does not log.
 package postgres

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// entities writes mailboxes, and rows of entities. A batch without any sends nothing.
+// entities writes mailboxes and rows of entities. A batch without any sends nothing.
 func (w *writer) entities() {
 	if rows := w.batch.Taken; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
@@ -58,7 +58,7 @@ func (w *writer) entities() {
 	w.entityRows(stEntityRemove, gone)
 }
 
-// entityRows writes rows of entities, all in the same way.
+// entityRows writes rows of entities with one statement.
 func (w *writer) entityRows(index int, rows []*store.EntityRow) {
 	n := len(rows)
 	if n == 0 {
@@ -81,7 +81,7 @@ func (w *writer) entityRows(index int, rows []*store.EntityRow) {
 	w.execute()
 }
 
-// entityKeys appends the columns of keys of entities, which all of their statements have in front.
+// entityKeys appends the columns of keys of entities, which come first in all of their statements.
 func (e *encoder) entityKeys(n int, key func(i int) store.EntityKey) {
 	e.shards(n, func(i int) model.ShardID { return key(i).Shard })
 	e.texts(n, func(i int) string { return key(i).Address.Tenant })
@@ -94,15 +94,14 @@ const (
 
 	loadEntity = `select ` + entityColumns + ` from {schema}.entities e where e.shard = $1 and e.tenant = $2 and e.type = $3 and e.key = $4`
 
-	// Items until there are enough of them. The length of a body is known without reading it.
+	// Read items until the page is full. The length of a body is known without reading it.
 	loadMailbox = `
 select seq, at, body from (
   select m.seq, m.at, m.body, sum(octet_length(m.body)) over (order by m.seq) - octet_length(m.body) as before
   from {schema}.mailbox m where m.shard = $1 and m.tenant = $2 and m.type = $3 and m.key = $4 and m.seq > $5 order by m.seq limit $6) m
 where before < $7 or before = 0 order by seq`
 
-	// From one entity to the next: as many look-ups as there are entities, whatever the number of
-	// items.
+	// Jump from one entity to the next. This takes one look-up per entity, for any number of items.
 	loadMailboxes = `
 select t.shard, s.tenant, s.type, s.key
 from unnest($1::smallint[]) with ordinality t (shard, nr)
@@ -121,8 +120,8 @@ cross join lateral (
 order by t.nr, s.tenant, s.type, s.key limit $6`
 )
 
-// scanEntities reads rows: entityColumns. One that cannot be understood has what its columns tell;
-// bad hears of it.
+// scanEntities reads the columns entityColumns. A row that cannot be decoded has only what its
+// columns tell, and bad is called with the error.
 func scanEntities(rows pgx.Rows, err error, bad func(err error)) (out []model.Entity, _ error) {
 	if err != nil {
 		return nil, err
@@ -149,7 +148,7 @@ func scanEntities(rows pgx.Rows, err error, bad func(err error)) (out []model.En
 	return out, err
 }
 
-// scanItems reads items of a mailbox: seq, at, body. The size is that of their bodies.
+// scanItems reads items of a mailbox: seq, at, body. It also returns the total size of the bodies.
 func scanItems(rows pgx.Rows, err error, a model.Address) (out []model.MailboxItem, size int, _ error) {
 	if err != nil {
 		return nil, 0, err
@@ -164,12 +163,12 @@ func scanItems(rows pgx.Rows, err error, a model.Address) (out []model.MailboxIt
 	return out, size, err
 }
 
-// namedEntity are the arguments that name an entity.
+// namedEntity returns the arguments that name an entity.
 func namedEntity(k store.EntityKey) []any {
 	return []any{int16(k.Shard), k.Address.Tenant, k.Address.Type, k.Address.Key}
 }
 
-// LoadEntity returns the row of an entity and the beginning of its mailbox, in one round trip.
+// LoadEntity returns the row of an entity and the first items of its mailbox, in one round trip.
 func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxBytes int) (out store.LoadedEntity, err error) {
 	if key.Shard >= model.MaxShards {
 		return out, nil
@@ -178,13 +177,13 @@ func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxB
 	args := namedEntity(key)
 
 	err = s.read(ctx, "load entity", func(ctx context.Context, c *pgx.Conn) error {
-		out = store.LoadedEntity{}
 		var batch pgx.Batch
 		batch.Queue(keepPlans)
 		batch.Queue(s.sql(loadEntity), args...)
 		batch.Queue(s.sql(loadMailbox), append(slices.Clip(args), 0, limit, maxBytes)...)
 		results := c.SendBatch(ctx, &batch)
-		err := readEntity(results, key.Address, &out, limit, maxBytes)
+		var err error
+		out, err = readEntity(results, key.Address, limit, maxBytes)
 		return cmp.Or(err, results.Close())
 	})
 	if err != nil {
@@ -195,15 +194,15 @@ func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxB
 }
 
 // readEntity reads the row of an entity and items of its mailbox.
-func readEntity(results pgx.BatchResults, a model.Address, out *store.LoadedEntity, limit, maxBytes int) error {
+func readEntity(results pgx.BatchResults, a model.Address, limit, maxBytes int) (out store.LoadedEntity, err error) {
 	if _, err := results.Exec(); err != nil {
-		return err
+		return out, err
 	}
 	var unreadable error
 	rows, err := results.Query()
 	found, err := scanEntities(rows, err, func(err error) { unreadable = err })
 	if err = cmp.Or(err, unreadable); err != nil {
-		return err
+		return out, err
 	}
 
 	if len(found) > 0 {
@@ -214,7 +213,7 @@ func readEntity(results pgx.BatchResults, a model.Address, out *store.LoadedEnti
 	out.Mailbox, size, err = scanItems(rows, err, a)
 	out.More = len(out.Mailbox) == limit || size >= maxBytes
 
-	return err
+	return out, err
 }
 
 // LoadMailbox returns items of a mailbox.
@@ -234,9 +233,9 @@ func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int6
 	return out, nil
 }
 
-// LoadMailboxes returns the entities for which something waits.
+// LoadMailboxes returns the entities whose mailbox is not empty.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) (out []store.EntityKey, err error) {
-	const perQuery = 32 // shards: bounds what is read for nothing
+	const perQuery = 32 // shards: bounds how much is read in excess
 	err = s.read(ctx, "load mailboxes", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		for some := range slices.Chunk(sortedShards(shards, after.Shard), perQuery) {
@@ -265,9 +264,9 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 	return out, err
 }
 
-// entityListing is the statement of one page; the last argument is the limit. Every secondary index
-// has a condition that must be repeated here. Keys of all types are looked for in one type after
-// the other, because types are few.
+// entityListing returns the statement of one page. The last argument is the limit. Every secondary
+// index has a condition, which must be repeated here. A query for a key in all types looks at one
+// type after the other, because there are few types.
 func entityListing(q *store.EntityQuery) (sql string, args []any) {
 	l, which := &listing{}, "e.locked is not null"
 	if q.Locked {
@@ -288,7 +287,7 @@ func entityListing(q *store.EntityQuery) (sql string, args []any) {
 	everyType := q.Type == "" && (q.Key != "" || q.KeyPrefix != "")
 	switch after := q.After != (model.Address{}); {
 	case everyType:
-		// no key that is looked for is empty
+		// The key of the query is never empty.
 		l.and("e.type = w.type and e.key > case when w.type = %s then %s else '' end", q.After.Type, q.After.Key)
 	case after && q.After.Type == q.Type:
 		l.and("e.key > %s", q.After.Key)
@@ -315,9 +314,9 @@ with recursive w as (
 select %[3]s from w cross join lateral (%[4]s) e order by w.type, e.key limit $%[5]d`, which, limit-2, entityColumns, sql, limit), l.args
 }
 
-// prefixEnd is the smallest text above all texts with a prefix; empty when there is none. The bytes
-// of texts are in the order of their characters, and an end that is not made of characters would
-// not be taken for a text.
+// prefixEnd returns the smallest text above all texts with the prefix, or empty if there is none.
+// Texts are ordered by their characters as by their bytes. The end must consist of valid
+// characters, because PostgreSQL does not accept other bytes as a text.
 func prefixEnd(prefix string) string {
 	for prefix != "" {
 		last, size := utf8.DecodeLastRuneInString(prefix)
@@ -332,7 +331,7 @@ func prefixEnd(prefix string) string {
 	return ""
 }
 
-// Between them are numbers that are no characters.
+// The numbers between them are not valid characters.
 const (
 	beforeSurrogates = '\ud7ff'
 	afterSurrogates  = '\ue000'

@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// SQLSTATEs that are decided one by one.
+// SQLSTATEs that classOf decides one by one.
 const (
-	codeGuard             = "22P02" // how fences and guards raise: invalid text representation
+	codeGuard             = "22P02" // fences and guards raise it: invalid text representation
 	codeReadOnly          = "25006"
 	codeCompletionUnknown = "40003"
 	codeLockNotAvailable  = "55P03"
@@ -27,10 +27,10 @@ const (
 	codeInvalidSchema     = "3F000"
 )
 
-// classOf decides what an error of severity ERROR means for a write: its transaction was aborted,
-// so nothing was applied, and nothing will be. What remains is whether the same call can succeed.
-// What is not listed is Away: to wait and try again harms nobody, while Refused would make the
-// engine look for a culprit among the rows.
+// classOf decides what an error of severity ERROR means for a write. The transaction was aborted,
+// so nothing was applied and nothing will be. The question is whether the same call can succeed
+// later. Codes that are not listed are Away: to wait and try again does no harm, while Refused
+// would make the engine search the rows for the cause.
 func classOf(code string) store.Class {
 	if len(code) != 5 {
 		return store.Away
@@ -42,7 +42,7 @@ func classOf(code string) store.Class {
 	case codeLockNotAvailable, codeQueryCanceled, codePlanChanged, codeNoSuchStatement, codeStatementExists:
 		return store.Retryable
 	case codeDataCorrupted, codeIndexCorrupted:
-		return store.Refused // by the rows that lie there; the others can go on
+		return store.Refused // because of existing rows; other batches can continue
 	}
 
 	switch code[:2] {
@@ -51,28 +51,28 @@ func classOf(code string) store.Class {
 	case "08", "57": // connection, operator intervention (57014 is above)
 		return store.Unknown
 	case "21", "22", "23", "27", "44", "54", "P0":
-		// cardinality, data, constraints, triggers, limits of the program, raised by functions
+		// Cardinality, data, constraints, triggers, program limits, errors raised by functions.
 		return store.Refused
 	case "72": // snapshot too old
 		return store.Retryable
 	}
 
 	// 25 read-only, 28 and 42 rights and missing tables, 53 resources, 55 state, 58 and XX system
-	// errors, F0 configuration
+	// errors, F0 configuration.
 	return store.Away
 }
 
-// proves tells whether the error proves that the transaction was aborted. FATAL and PANIC do not:
+// proves reports whether the error proves that the transaction was aborted. FATAL and PANIC do not:
 // the session may end after the commit was written, for instance while it waits for a standby.
 func (f *failure) proves() bool {
 	severity := f.SeverityUnlocalized
-	if severity == "" { // not sent by something that merely speaks the protocol
+	if severity == "" { // missing if the server only imitates the protocol
 		severity = f.Severity
 	}
 	return severity == "ERROR" && classOf(f.Code) != store.Unknown
 }
 
-// class is the class of a failed batch.
+// class returns the class of a failed batch.
 func (f *failure) class() store.Class {
 	if f.statement != nil && f.statement.index == stFence && f.Code == codeGuard {
 		return store.Fenced
@@ -80,8 +80,8 @@ func (f *failure) class() store.Class {
 	return classOf(f.Code)
 }
 
-// breaks tells whether the connection should not be used again: its server cannot write, or its
-// prepared statements are stale.
+// breaks reports whether the connection must not be used again, because its server cannot write or
+// its prepared statements are stale.
 func (f *failure) breaks() bool { return breaks(f.Code) }
 
 func breaks(code string) bool {
@@ -92,7 +92,7 @@ func breaks(code string) bool {
 	return len(code) == 5 && (code[:3] == "57P" || code[:2] == "08")
 }
 
-// explain is the error for people: what the server said, without values of rows.
+// explain returns the error for people: what the server said, without values of rows.
 func (f *failure) explain(schema string) error {
 	switch {
 	case f.statement == nil:
@@ -106,7 +106,7 @@ func (f *failure) explain(schema string) error {
 	}
 }
 
-// withHint says what to do about errors that somebody has to act upon.
+// withHint adds what to do about errors that an operator must fix.
 func withHint(err error, pg *pgconn.PgError) error {
 	hint := ""
 	switch pg.Code {
@@ -122,7 +122,7 @@ func withHint(err error, pg *pgconn.PgError) error {
 
 var errClosed = errors.New("the store is closed")
 
-// away is the error of a call that could not begin.
+// away returns the error of a call that could not begin.
 func away(op string, err error) error {
 	if _, ok := errors.AsType[*store.Error](err); ok {
 		return err
@@ -130,16 +130,16 @@ func away(op string, err error) error {
 	return &store.Error{Class: store.Away, Op: op, Err: err}
 }
 
-// fenced is the error of a node or lane that is not ours any more.
+// fenced returns the error of a node or lane that no longer owns its fence.
 func fenced(op string) error {
 	return &store.Error{Class: store.Fenced, Op: op, Err: store.ErrFenced.Err}
 }
 
-// refusal is the error of a call whose arguments cannot be stored.
+// refusal returns the error of a call whose arguments cannot be stored.
 func refusal(op string, err error) error { return &store.Error{Class: store.Refused, Op: op, Err: err} }
 
-// classify is the error of a call on a connection of the pool, after something was handed to the
-// driver. A read cannot have been applied, so that its class is never Unknown.
+// classify returns the error of a call on a connection of the pool, after something was passed to
+// the driver. A read cannot have been applied, so its class is never Unknown.
 func classify(ctx context.Context, op string, write bool, err error) error {
 	var e *store.Error
 	if err == nil || errors.As(err, &e) {
@@ -166,7 +166,7 @@ func classify(ctx context.Context, op string, write bool, err error) error {
 	}
 	class := f.class()
 	if class == store.Retryable && pg.Code != codePlanChanged && !write {
-		class = store.Away // a read that takes too long will do so again
+		class = store.Away // a read that takes too long would take too long again
 	}
 
 	return &store.Error{Class: class, Op: op, Err: withHint(err, pg)}

@@ -18,10 +18,11 @@ func serverError(severity, code string) *pgconn.PgError {
 	return &pgconn.PgError{Severity: severity, SeverityUnlocalized: severity, Code: code, Message: "no"}
 }
 
-// Every class of SQLSTATE, decided on purpose.
+// The table has every class of SQLSTATE.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	const retryable, unknown, refused, away = store.Retryable, store.Unknown, store.Refused, store.Away
+
 	for code, want := range map[string]store.Class{
 		// cached plan must not change result type: prepared again on a new connection
 		"0A000": retryable,
@@ -32,12 +33,12 @@ func TestClasses(t *testing.T) {
 		"22001": refused, "22003": refused, "22012": refused, "22021": refused,
 		"22P02": refused, "22P03": refused, "23502": refused, "23505": refused, "23514": refused, "23P01": refused,
 		"25006": away, "25P02": away, "25P03": away, // read-only; aborted; idle in transaction
-		// a prepared statement is not there or there already
+		// A prepared statement is missing or exists already.
 		"26000": retryable, "42P05": retryable,
 		"27000": refused,
 		"28000": away, "28P01": away, "3D000": away, "3F000": away,
 		"40000": retryable, "40001": retryable, "40P01": retryable, "40003": unknown,
-		// rights, syntax, missing column, missing table: nobody's row is to blame
+		// Rights, syntax, missing column, missing table: the rows are not the cause.
 		"42501": away, "42601": away, "42703": away, "42P01": away,
 		"44000": refused,
 		// disk full, out of memory
@@ -94,6 +95,7 @@ func TestProof(t *testing.T) {
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	all := prepare(`"perdure"`)
+
 	for _, c := range []struct {
 		name      string
 		statement int // -1: at the commit
@@ -113,6 +115,7 @@ func TestFailures(t *testing.T) {
 		if c.statement >= 0 {
 			f.statement = &all[c.statement]
 		}
+
 		if got := f.class(); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
@@ -162,8 +165,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// Whatever a server says, the class is one that exists, and nothing that is not an ERROR is taken
-// for a proof.
+// Every answer of a server has a valid class, and only an ERROR counts as a proof.
 func FuzzClassify(f *testing.F) {
 	for _, seed := range []string{"40001", "57P01", "22012", "08006", "", "é", "00000"} {
 		f.Add("ERROR", seed, 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// States of a run as stored; from stateClosed on they are the numbers of its status.
+// States of a run as stored. From stateClosed on they are the numbers of its status.
 const (
 	stateRunnable = 0
 	stateParked   = 1
@@ -53,7 +53,7 @@ func (r *executionRow) execution() (e store.Execution, err error) {
 	return e, nil
 }
 
-// unreadable is the row as far as its columns tell.
+// unreadable fills in what the columns of the row tell.
 func (r *executionRow) unreadable(e *store.Execution, why error) {
 	status := model.Running
 	if r.state >= stateClosed {
@@ -63,8 +63,8 @@ func (r *executionRow) unreadable(e *store.Execution, why error) {
 	e.Unreadable(model.Start{Address: a, Run: r.run, At: model.Time(r.started)}, status, why)
 }
 
-// scanExecutions reads executionColumns. A row that cannot be understood is an error, unless
-// unreadable says what is made of it.
+// scanExecutions reads executionColumns. A row that cannot be decoded is an error, unless
+// unreadable is set and fills it in.
 func scanExecutions(rows pgx.Rows, unreadable func(*executionRow, *store.Execution, error)) ([]store.Execution, error) {
 	var out []store.Execution
 	var r executionRow
@@ -88,7 +88,7 @@ func scanExecutions(rows pgx.Rows, unreadable func(*executionRow, *store.Executi
 }
 
 // decodeExisting reads a row of stStartIfAbsent in binary form: the index of a start, and the
-// execution that it found, if any.
+// execution that has its address, if any.
 func decodeExisting(v [][]byte) (index int, found bool, e store.Execution, err error) {
 	const columns = 14
 	if len(v) == columns && len(v[0]) == 4 && v[1] == nil {
@@ -103,7 +103,7 @@ func decodeExisting(v [][]byte) (index int, found bool, e store.Execution, err e
 		state: int16(binary.BigEndian.Uint16(v[4])), closed: int64(binary.BigEndian.Uint64(v[5])), current: v[6][0] == 1,
 		tenant: string(v[7]), workflow: string(v[8]), key: string(v[9]), start: v[10], outcome: v[11], waits: v[12], blocked: v[13],
 	}
-	if e, err = r.execution(); err != nil { // the batch is committed all the same
+	if e, err = r.execution(); err != nil { // the batch is committed nevertheless
 		e = store.Unread(e.Shard, model.Address{Tenant: r.tenant, Type: r.workflow, Key: r.key}, err)
 	}
 

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// loadLeaving reads the runs whose own time is over; the first one whose time is not ends the
-	// walk along the index.
+	// loadLeaving reads the runs whose own time of removal is over. It walks along the index until
+	// the first run whose time is not over.
 	loadLeaving = `
 select t.shard, l.run, e.tenant, e.workflow, e.key
 from unnest($1::smallint[]) with ordinality t (shard, nr)
@@ -21,8 +21,8 @@ cross join lateral (select q.at, q.run from {schema}.leaving q where q.shard = t
 cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = l.run limit 1) e
 order by t.nr, l.at, l.run limit $3`
 
-	// oldShards are those that have a run in the range of the walk, which is all that most calls
-	// need to know.
+	// oldShards returns the shards that have a run in the range of the walk. Most calls need no
+	// more than this.
 	oldShards = `
 select t.shard from unnest($1::smallint[]) with ordinality t (shard, nr)
 where (select true from {schema}.executions e
@@ -30,8 +30,8 @@ where (select true from {schema}.executions e
   order by e.run limit 1)
 order by t.nr`
 
-	// walkOld looks at runs of one shard along the primary key. It returns those that may be
-	// removed, and the last one in any case.
+	// walkOld looks at runs of one shard along the primary key. It returns the runs that may be
+	// removed, and always the last run it looked at.
 	walkOld = `
 select run, nr, expired, tenant, workflow, key
 from (
@@ -77,7 +77,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 	return out, err
 }
 
-// walkOld goes on with the walk in a shard, as far as there is room.
+// walkOld continues the walk in a shard until the limit.
 func (s *Store) walkOld(ctx context.Context, c *pgx.Conn, shard model.ShardID, r *store.ExpiredRequest, out *store.Expired) error {
 	var from model.RunID
 	if shard == r.After.Shard {

@@ -55,7 +55,7 @@ func (r *rig) batch(fill ...func(b *store.Batch)) *store.Batch {
 	return b
 }
 
-// commit commits through the store that can break; it must not.
+// commit commits through the store that can break. Here it must not break.
 func (r *rig) commit(b *store.Batch) {
 	r.Helper()
 	if _, err := r.broken.Commit(r.Context(), b); err != nil {
@@ -64,7 +64,7 @@ func (r *rig) commit(b *store.Batch) {
 	r.lane.Landed = b.Number
 }
 
-// refence does what an engine does about an unknown outcome.
+// refence does what an engine does after an unknown outcome.
 func (r *rig) refence(s store.Store) (landed int64) {
 	r.Helper()
 	epoch, landed, err := s.Refence(r.Context(), r.lane.Ref)
@@ -87,7 +87,7 @@ func (r *rig) wantEvents() {
 	}
 }
 
-// openTransactions fails the test when a session of the store sits in a transaction.
+// wantNoOpenTransaction fails the test if a session of the store is idle in a transaction.
 func (r *rig) wantNoOpenTransaction() {
 	r.Helper()
 	c, err := pgx.Connect(r.Context(), r.url)
@@ -136,8 +136,8 @@ func isFence(r pgproxy.Request) bool {
 	return len(r.SQL) > 0 && strings.Contains(r.SQL[0], "fences set batch")
 }
 
-// matching matches a statement that contains a fragment; the statement commit itself and not what
-// mentions it.
+// matching matches a statement that contains a fragment. The fragment commit matches only the
+// statement itself.
 func matching(fragment string) func(pgproxy.Request) bool {
 	if fragment != "commit" {
 		return pgproxy.Mentions(fragment)
@@ -145,8 +145,8 @@ func matching(fragment string) func(pgproxy.Request) bool {
 	return func(r pgproxy.Request) bool { return len(r.SQL) == 1 && r.SQL[0] == "commit" }
 }
 
-// What happens when the network breaks in the middle of a commit: the outcome is unknown, Refence
-// tells the truth, and nothing is lost or doubled.
+// The network breaks in the middle of a commit. The outcome is unknown, Refence returns the truth,
+// and nothing is lost or doubled.
 func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -179,7 +179,7 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 				_, err := r.broken.Commit(t.Context(), b)
 				r.f.WantClass(err, store.Unknown)
 
-				if c.rule.Hold == pgproxy.HoldCommit { // it has its locks, or has committed by now
+				if c.rule.Hold == pgproxy.HoldCommit { // it has its locks or has already committed
 					eventually(t, "the orphan has begun", func() bool {
 						select {
 						case <-lost.Done():
@@ -190,7 +190,7 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 					})
 				}
 
-				// The fence is asked for at once, before an orphan has ended, through the same
+				// The lane asks for the fence at once, before an orphan has ended, through the same
 				// broken network.
 				landed := r.refence(r.broken)
 				close(release)
@@ -210,8 +210,8 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// The same, with every other write of the port: whatever is said, repeating it leads to the same
-// result as if nothing had happened.
+// The same with every other write of the port. After any error, a retry leads to the same result as
+// if nothing had happened.
 func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -254,6 +254,7 @@ func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 				err := c.call(r)
 				r.f.WantClass(err, store.Unknown)
 				<-lost.Done()
+
 				if err := c.call(r); err != nil {
 					t.Errorf("repeated: %v", err)
 				}
@@ -263,7 +264,7 @@ func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
 	}
 }
 
-// Calls that may be repeated without harm repeat themselves when a connection breaks under them.
+// The store retries calls that are safe to repeat when their connection breaks.
 func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -280,7 +281,7 @@ func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
 		if err != nil || len(v.Members) != 1 {
 			t.Errorf("%s: renew: %v", fault, err)
 		}
-		// A lost answer to a refence: the fence stands at an epoch that only we know.
+		// The answer to a refence is lost. Only we know the epoch of the fence.
 		r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: pgproxy.Mentions("fences set epoch")})
 		if landed := r.refence(r.broken); landed != 1 {
 			t.Errorf("%s: landed %d", fault, landed)
@@ -291,7 +292,7 @@ func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
 	r.wantEvents()
 }
 
-// A context that ends in the middle of a call leaves nothing behind but an unknown outcome.
+// A context that ends in the middle of a call leaves only an unknown outcome.
 func TestCancelledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -322,7 +323,7 @@ func TestCancelledInTheMiddle(t *testing.T) {
 	r.wantEvents()
 }
 
-// A deadline counts from the call, also when nobody answers at all.
+// A deadline counts from the call, even if the server does not answer at all.
 func TestSilentNetwork(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -347,8 +348,8 @@ func TestSilentNetwork(t *testing.T) {
 	r.wantEvents()
 }
 
-// A session that holds on to its fence, though its process is stopped or cut off, does not keep a
-// takeover waiting.
+// A session that keeps its fence, although its process is stopped or cut off, does not block a
+// takeover.
 func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -366,11 +367,11 @@ func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
 	if held.Reply().Committed() {
 		t.Error("the fenced session committed")
 	}
-	r.wantEvents() // the batch is not there
+	r.wantEvents() // the batch was not applied
 }
 
-// After any restart of the server the store works again by itself, and the first commit after an
-// idle time is not even unknown.
+// After any restart of the server the store works again without help. The first commit after an
+// idle time does not even have an unknown outcome.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []pgtest.Mode{pgtest.Fast, pgtest.Immediate} {
@@ -385,7 +386,7 @@ func TestServerRestart(t *testing.T) {
 					t.Fatal(err)
 				}
 
-				// unknown, as long as there is a connection on which it was sent
+				// The outcome is unknown as long as there is a connection on which it was sent.
 				for class := store.Unknown; class != store.Away; {
 					_, err := r.f.Store.Commit(t.Context(), r.batch())
 					if class = store.ClassOf(err); class != store.Unknown && class != store.Away {
@@ -411,7 +412,7 @@ func TestServerRestart(t *testing.T) {
 				r.wantEvents()
 			}
 
-			// A connection that has been idle for a while is looked at before it is used.
+			// The store checks a connection that has been idle for a while before it uses it.
 			time.Sleep(1100 * time.Millisecond)
 			if err := server.Restart(t.Context(), mode); err != nil {
 				t.Fatal(err)
@@ -422,7 +423,7 @@ func TestServerRestart(t *testing.T) {
 	}
 }
 
-// A server that became read-only is Away; when it can write again so can we.
+// A server that became read-only is Away. When it can write again, so can the store.
 func TestReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -477,8 +478,8 @@ func TestReadOnlyServer(t *testing.T) {
 	r.wantEvents()
 }
 
-// A commit has as much time as its bytes need on a slow path, and more when it was late before. The
-// statement of the slow part and the transaction have it too.
+// A commit has as much time as its bytes need on a slow path, and more if it was late before. The
+// limits of the statement and of the transaction grow with it.
 func TestCommitHasTimeForItsBytes(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// labels writes the labels of starts, and changes of labels. A batch without any sends nothing.
+// labels writes the labels of starts and changes of labels. A batch without any sends nothing.
 func (w *writer) labels() {
 	var begun []store.LabelRow
 	for i := range w.batch.Starts {

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// lane is the connection over which the batches of one lane travel, one at a time.
+// lane is the connection for the batches of one lane, one batch at a time.
 type lane struct {
 	store *Store
 	ref   laneKey
@@ -23,14 +23,13 @@ type lane struct {
 	mu       sync.Mutex
 	conn     *pgconn.PgConn // nil when there is none
 	prepared [statements]bool
-	used     time.Time // when conn was used last
+	used     time.Time // last use of conn
 	encoder  encoder
 	writer   writer
-	// duplicates counts down the batches in which starts that found their address taken are still
-	// expected.
+	// duplicates counts down the batches that use the statement for starts whose address is taken.
 	duplicates int
 
-	// sock is the socket of conn, for Close, which does not wait for a commit that is under way.
+	// sock is the socket of conn. Close uses it, because it does not wait for a commit in progress.
 	sockMu sync.Mutex
 	sock   net.Conn
 	ended  bool
@@ -43,7 +42,7 @@ type laneKey struct {
 
 var errEnded = errors.New("the lane has ended")
 
-// connect makes sure that there is a connection. Nothing has been sent when it fails.
+// connect opens a connection if there is none. If it fails, nothing has been sent.
 func (l *lane) connect(ctx context.Context) error {
 	if l.isEnded() {
 		return errEnded
@@ -70,12 +69,12 @@ func (l *lane) connect(ctx context.Context) error {
 	return nil
 }
 
-// drop gives the connection up. The server may still be working on what was sent.
+// drop gives up the connection. The server may still be working on what was sent.
 func (l *lane) drop() {
 	l.sockMu.Lock()
 	defer l.sockMu.Unlock()
 	if l.conn != nil {
-		_ = l.sock.Close() // it is of no use any more, whatever this says
+		_ = l.sock.Close() // the connection is given up whatever Close returns
 	}
 	l.conn, l.sock = nil, nil
 }
@@ -86,7 +85,7 @@ func (l *lane) isEnded() bool {
 	return l.ended
 }
 
-// end closes the lane for good; a commit that is under way ends with an error.
+// end closes the lane permanently. A commit in progress ends with an error.
 func (l *lane) end() {
 	l.sockMu.Lock()
 	defer l.sockMu.Unlock()
@@ -96,22 +95,22 @@ func (l *lane) end() {
 	}
 }
 
-// failure is an error of the server and where in the pipeline it happened.
+// failure is an error of the server, and where in the pipeline it happened.
 type failure struct {
 	*pgconn.PgError
-	statement *statement // nil when all statements were complete, that is, at the commit itself
+	statement *statement // nil if all statements were complete, so at the commit itself
 }
 
-// exchange sends the pipeline of w and reads the reply. It returns nil only when the server has
-// said that it is ready for the next query and has not reported an error before: that is when the
-// transaction is durable.
+// exchange sends the pipeline of w and reads the reply. It returns nil only if the server has said
+// that it is ready for the next query and has not reported an error before. Only then is the
+// transaction durable.
 func (l *lane) exchange(ctx context.Context, w *writer) error {
 	deadline := time.Now().Add(w.batch.Within(l.store.cfg.commitTimeout()))
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
 	sock := l.sock
-	// the last moment at which nothing has been sent
+	// This is the last moment at which nothing has been sent.
 	if err := errors.Join(ctx.Err(), sock.SetDeadline(deadline)); err != nil {
 		l.drop()
 		return away("commit", err)
@@ -120,9 +119,9 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 	stop := context.AfterFunc(ctx, func() { _ = sock.SetDeadline(time.Unix(1, 0)) })
 	failed, err := l.converse(w)
 	if stop() {
-		_ = sock.SetDeadline(time.Time{}) // a failure shows in the next use
+		_ = sock.SetDeadline(time.Time{}) // an error shows at the next use
 	} else if err == nil {
-		l.drop() // the deadline above has passed or is about to
+		l.drop() // the deadline has passed or is about to
 	}
 
 	l.used = time.Now()
@@ -147,12 +146,13 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 	return nil
 }
 
-// converse writes the pipeline and reads until the server is ready for the next query. A failure
-// may come with an error: then the connection broke after the server had reported it.
+// converse writes the pipeline and reads until the server is ready for the next query. It may
+// return both a failure and an error: then the connection broke after the server had reported the
+// failure.
 func (l *lane) converse(w *writer) (failed *failure, err error) {
 	if w.sends(stStartIfAbsent) {
-		// This statement may answer with more than the sockets hold while we are still writing;
-		// then both sides would wait.
+		// The answer of this statement may fill the sockets while we are still writing. Then both
+		// sides would wait for each other, so another goroutine writes.
 		done := l.writeAside(w.buf)
 		defer func() {
 			if err != nil {
@@ -204,8 +204,8 @@ func (l *lane) converse(w *writer) (failed *failure, err error) {
 	}
 }
 
-// writeAside writes from a goroutine of its own and closes the channel when that has ended. An
-// error shows up on the reading side too.
+// writeAside writes from another goroutine and closes the channel when it is done. An error also
+// shows up on the reading side.
 func (l *lane) writeAside(buf []byte) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -215,7 +215,7 @@ func (l *lane) writeAside(buf []byte) <-chan struct{} {
 	return done
 }
 
-// sends tells whether a statement is part of the pipeline.
+// sends reports whether a statement is part of the pipeline.
 func (e *encoder) sends(index int) bool {
 	for _, st := range e.sent {
 		if st.index == index {
@@ -225,7 +225,7 @@ func (e *encoder) sends(index int) bool {
 	return false
 }
 
-// answer takes a row that a statement has returned.
+// answer receives a row that a statement has returned.
 func (w *writer) answer(index int, values [][]byte) error {
 	switch {
 	case index == stStartIfAbsent:
@@ -236,7 +236,7 @@ func (w *writer) answer(index int, values [][]byte) error {
 	return nil
 }
 
-// exists takes a row of a run that a start found in its place.
+// exists receives the row of a run that has the address of a start.
 func (w *writer) exists(values [][]byte) error {
 	index, found, e, err := decodeExisting(values)
 	if err != nil {

@@ -12,17 +12,16 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// listing is the statement of a listing: where its rows come from, the condition, and the
-// arguments.
+// listing is the statement of a listing: its tables, its condition and its arguments.
 type listing struct {
 	from  string
 	where strings.Builder
 	args  []any
-	// started and run are the columns by which it is ordered, of the table that leads.
+	// started and run are the columns of the leading table that order the listing.
 	started, run string
 }
 
-// and adds a condition; %s stands for the argument.
+// and adds a condition. %s stands for the argument.
 func (l *listing) and(condition string, args ...any) {
 	names := make([]any, len(args))
 	for i, a := range args {
@@ -35,10 +34,10 @@ func (l *listing) and(condition string, args ...any) {
 	fmt.Fprintf(&l.where, condition, names...)
 }
 
-// newListing is the statement for all pages of a query. Subqueries stand where they must stay, as
-// in recovery.go. Rows are found by a label, or among those that are blocked, or in the order of
-// starts of the tenant, or by their key; every secondary index has a condition that must be
-// repeated here.
+// newListing returns the statement for all pages of a query. Subqueries must stay where they are,
+// as in recovery.go. The statement finds rows by a label, by being blocked, by the order of starts
+// of the tenant, or by their key. Every secondary index has a condition, which must be repeated
+// here.
 func newListing(q *store.Query) *listing {
 	l := &listing{from: "{schema}.executions e", started: "e.started", run: "e.run"}
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
@@ -49,7 +48,7 @@ cross join lateral (select {execution}, e.reason from {schema}.executions e wher
 		l.started, l.run = "l.started", "l.run"
 		l.and("l.tenant = %s and l.name = %s and l.value is not null", q.Tenant, q.Labels[lead].Name)
 		if values := q.Labels[lead].Values; len(values) == 1 {
-			l.and("l.value = %s", values[0]) // the order of the index is that of the list
+			l.and("l.value = %s", values[0]) // the index has the order of the list
 		} else {
 			l.and("l.value = any (%s)", values)
 		}
@@ -63,7 +62,7 @@ cross join lateral (select {execution}, e.reason from {schema}.executions e wher
 	return l
 }
 
-// filter adds the conditions on a run; lead is the label that has been dealt with.
+// filter adds the conditions on a run. lead is the label that already has its condition.
 func (l *listing) filter(q *store.Query, lead int) {
 	switch len(q.Workflows) {
 	case 0:
@@ -122,7 +121,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 	}
 }
 
-// statesOf are the values of the column for statuses.
+// statesOf returns the values of the column for statuses.
 func statesOf(statuses []model.Status) (states []int16) {
 	for _, s := range statuses {
 		if s == model.Running {
@@ -134,17 +133,18 @@ func statesOf(statuses []model.Status) (states []int16) {
 	return states
 }
 
-// page is the statement of one page; the last argument is the limit.
+// page returns the statement of one page. The last argument is the limit.
 func (l *listing) page(q *store.Query) string {
 	if q.After != (store.PageMark{}) {
-		l.and(l.started+" <= %s", q.After.Started) // for an index that does not have the run
+		l.and(l.started+" <= %s", q.After.Started) // for an index without the run
 		l.and("("+l.started+", "+l.run+") < (%s, %s)", q.After.Started, runArg(q.After.Run))
 	}
 	return "select {execution} from " + l.from + " where " + l.where.String() +
 		fmt.Sprintf(" order by %s desc, %s desc limit $%d", l.started, l.run, len(l.args)+1)
 }
 
-// List returns executions, newest start first. What no index knows is filtered on the way.
+// List returns executions, newest start first. Conditions without an index filter the rows on the
+// way.
 func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err error) {
 	l := newListing(&q)
 	sql := expand(s.cfg.schema, l.page(&q))

@@ -15,7 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// all are the nodes of a plan.
+// all returns the nodes of a plan.
 func (n *node) all() []*node {
 	out := []*node{n}
 	for i := range n.Plans {
@@ -24,8 +24,8 @@ func (n *node) all() []*node {
 	return out
 }
 
-// planCheck is a store with 20,000 rows in every table. What it returns demands that a statement
-// uses an index, scans nothing, and sorts only where that is said.
+// planCheck opens a store with 20,000 rows in every table. The returned function checks that a
+// statement uses an index, scans nothing, and sorts only if sorted is set.
 func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...any) {
 	t.Helper()
 	s := openFilled(t)
@@ -60,8 +60,8 @@ func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...a
 	}
 }
 
-// Dead letters are listed in the order of an index, groups are found without the rows, and what is
-// old by its shard.
+// Lists of dead tasks use the order of an index, groups are found without the rows, and old ones by
+// their shard.
 func TestDeadPlans(t *testing.T) {
 	t.Parallel()
 	check := planCheck(t)
@@ -88,14 +88,15 @@ func TestDeadPlans(t *testing.T) {
 	check("old ones", loadDeadBefore, "dead_age", true, []int16{1, 2, 3}, 500, 1, 100, runArg(model.RunID{1}), "t", 10)
 }
 
-// A page of a listing is found by the index that is meant for it, and read in its order where it
-// has one: in a table of 20,000 rows, no page sorts or scans them.
+// A page of a listing uses the index that is meant for it, and its order if it has one. In a table
+// of 20,000 rows no page sorts or scans them.
 func TestListingPlans(t *testing.T) {
 	t.Parallel()
 	check := planCheck(t)
 	label := func(values ...string) []model.LabelCondition {
 		return []model.LabelCondition{{Name: "n", Values: values}, {Name: "m", Values: []string{"x"}, Not: true}}
 	}
+
 	for _, c := range []struct {
 		name   string
 		q      store.Query
@@ -107,7 +108,7 @@ func TestListingPlans(t *testing.T) {
 		{name: "a label", q: store.Query{Labels: label("v7")}, want: "labels_value"},
 		{name: "a label and a time", q: store.Query{Labels: label("v7"), StartedFrom: 100, StartedTo: 19_000}, want: "labels_value"},
 		{name: "several values", q: store.Query{Labels: label("v7", "v8")}, want: "labels_value", sorted: true},
-		// they are few
+		// There are few blocked runs.
 		{name: "what is blocked", q: store.Query{Reasons: []model.ReasonCode{model.WaitMismatch}}, want: "executions_blocked", sorted: true},
 		{name: "a key", q: store.Query{Key: "k77"}, want: "executions_current", sorted: true},
 	} {
@@ -120,8 +121,8 @@ func TestListingPlans(t *testing.T) {
 	}
 }
 
-// Entities are listed in the order of an index, and those for which something waits are found by
-// their shard. Keys of all types are sorted: no more than a page of each type.
+// Lists of entities use the order of an index, and entities with mailbox items are found by their
+// shard. A query for a key in all types sorts at most a page of each type.
 func TestEntityPlans(t *testing.T) {
 	t.Parallel()
 	check := planCheck(t)

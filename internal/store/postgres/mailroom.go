@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// PutInbox stores requests, but for those that wait already or are remembered. Between the look at
-// what is remembered and the insert an owner may have served a request; then it is stored once
-// more, and LoadInbox tells that it has been seen.
+// PutInbox stores requests that neither wait already nor are remembered. An owner may serve a
+// request between the check and the insert. Then the row is stored again, and LoadInbox reports it
+// with Seen.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	const put = `
 insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
@@ -49,7 +49,7 @@ on conflict (shard, id) do nothing`
 	})
 }
 
-// LoadReplies returns the remembered answers among the requests.
+// LoadReplies returns the remembered answers for the requests.
 func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
 	const load = `
 select r.shard, r.tenant, r.workflow, r.key, r.id, r.at, r.body
@@ -82,7 +82,7 @@ cross join lateral (
 	return out, err
 }
 
-// requestColumns are request keys as columns, without those that no store can have.
+// requestColumns returns request keys as columns. It leaves out keys that cannot be stored.
 func requestColumns(keys []store.RequestKey) (shards []int16, tenants, workflows, names, ids []string) {
 	for _, k := range keys {
 		if k.Shard < model.MaxShards {

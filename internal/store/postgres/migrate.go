@@ -18,11 +18,11 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Migrations are numbered files that only go forward. All that are missing run in one transaction,
-// which also records them, under an advisory lock of that transaction: five processes that start at
-// once do it once, a process that is killed half way leaves nothing behind, and it works through a
-// pooler. (goose would need database/sql, a session that stays ours, and a rewritten file per
-// schema name, for what are a hundred lines here.)
+// Migrations are numbered files that only go forward. All missing ones run in one transaction,
+// which also records them, under an advisory lock of that transaction. So if five processes start
+// at once, only one migrates. A process that is killed half-way leaves nothing behind. It also
+// works through a pooler. (goose would need database/sql, an exclusive session, and a rewritten
+// file per schema name, and would save about a hundred lines.)
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
@@ -64,22 +64,22 @@ func migrations() ([]migration, error) {
 	return out, nil
 }
 
-// Status is what Check finds.
+// Status is the result of Check.
 type Status struct {
-	// Version is the version of the schema in the database, 0 when there is none; Known is that of
-	// this build.
+	// Version is the version of the schema in the database, 0 if there is none. Known is the
+	// version of this build.
 	Version, Known int
 	// Pending are the migrations that Open would run.
 	Pending []string
 	// Shards and Cluster of an existing store.
 	Shards  int
 	Cluster string
-	// Store names it, without credentials.
+	// Store is the URL of the store, without credentials.
 	Store string
 }
 
-// Check looks at the schema and changes nothing. A schema that is newer than this build is an
-// error.
+// Check reads the version of the schema and changes nothing. A schema that is newer than this build
+// is an error.
 func Check(ctx context.Context, c Config) (Status, error) {
 	cfg, err := c.read()
 	if err != nil {
@@ -107,9 +107,9 @@ func Migrate(ctx context.Context, c Config) (Status, error) {
 	return migrate(ctx, cfg, false)
 }
 
-// migrate brings the schema up to date and returns how it stands. With checkOnly, a schema that is
-// not up to date is an error. A connection that is lost on the way is made again: a migration is
-// one transaction, and the next look tells whether it has landed.
+// migrate brings the schema up to date and returns its status. With checkOnly a schema that is not
+// up to date is an error. If the connection is lost, migrate connects again: a migration is one
+// transaction, and the next check shows whether it was applied.
 func migrate(ctx context.Context, cfg *config, checkOnly bool) (st Status, err error) {
 	err = insist(ctx, func(ctx context.Context) error {
 		st, err = migrateOnce(ctx, cfg, checkOnly)
@@ -148,15 +148,15 @@ func migrateOnce(ctx context.Context, cfg *config, checkOnly bool) (Status, erro
 	return st, nil
 }
 
-// migrator runs migrations on a connection of its own.
+// migrator runs migrations on its own connection.
 type migrator struct {
 	cfg  *config
 	conn *pgx.Conn
 	all  []migration
 }
 
-// Waiting of a migration: long for another process that migrates, short for a lock on a table that
-// is in use, because everybody else queues behind us.
+// Wait times of a migration. It waits long for another process that migrates, but only a short time
+// for a lock on a table that is in use, because all other sessions queue behind us.
 const (
 	waitForOthers  = time.Minute
 	waitForTables  = 3 * time.Second
@@ -181,7 +181,7 @@ func (m *migrator) close() {
 	_ = m.conn.Close(ctx) // nothing depends on it
 }
 
-// status reads the version, and what the store was created with.
+// status reads the version and the parameters with which the store was created.
 func (m *migrator) status(ctx context.Context) (Status, error) {
 	st := Status{Known: len(m.all), Store: m.cfg.publicURL()}
 	var err error
@@ -213,13 +213,13 @@ func (m *migrator) failed(ctx context.Context, err error) error {
 	return classify(ctx, "open store "+m.cfg.publicURL(), false, err)
 }
 
-// version is the last migration that ran; 0 when there is no schema yet.
+// version returns the last migration that ran, 0 if there is no schema yet.
 func (m *migrator) version(ctx context.Context, q interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 },
 ) (v int, err error) {
-	// Not to_regclass: it answers from a cache that does not notice a table which was created while
-	// we waited for the lock.
+	// to_regclass does not work here: its cache does not notice a table that was created while we
+	// waited for the lock.
 	const look = `select exists (select from pg_catalog.pg_tables where schemaname = $1 and tablename = 'migrations')`
 	var exists bool
 	if err = q.QueryRow(ctx, look, m.cfg.Schema).Scan(&exists); err != nil || !exists {
@@ -229,8 +229,8 @@ func (m *migrator) version(ctx context.Context, q interface {
 	return v, err
 }
 
-// upgrade runs what is missing. A table that is in use is waited for only a moment; then it tries
-// again.
+// upgrade runs the missing migrations. It waits only a moment for a table that is in use, and then
+// tries again.
 func (m *migrator) upgrade(ctx context.Context) error {
 	const tries = 10
 	for try := 1; ; try++ {
@@ -267,7 +267,7 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 		if err := wait(waitForTables); err != nil {
 			return err
 		}
-		done, err := m.version(ctx, tx) // again: somebody else may have been faster
+		done, err := m.version(ctx, tx) // again, because another process may have been faster
 		if err != nil || done >= len(m.all) {
 			return err
 		}
@@ -279,7 +279,7 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 		}
 
 		for _, one := range m.all[done:] {
-			// Several statements in one go need the simple protocol; there are no parameters.
+			// Several statements in one call need the simple protocol. There are no parameters.
 			if _, err = tx.Exec(ctx, expand(m.cfg.schema, one.sql), pgx.QueryExecModeSimpleProtocol); err != nil {
 				return fmt.Errorf("migration %s: %w", one.name, err)
 			}
@@ -300,8 +300,8 @@ func (m *migrator) upgradeOnce(ctx context.Context) error {
 	})
 }
 
-// create creates the schema, unless somebody with more rights than we have did, and the table of
-// migrations.
+// create creates the schema and the table of migrations, unless a role with more rights has already
+// created them.
 func (m *migrator) create(ctx context.Context, tx pgx.Tx, exec func(sql string, args ...any) error) error {
 	var exists bool
 	const look = `select exists (select from pg_catalog.pg_namespace where nspname = $1)`
@@ -316,7 +316,7 @@ func (m *migrator) create(ctx context.Context, tx pgx.Tx, exec func(sql string, 
 	return exec(`create table if not exists {schema}.migrations (version integer not null primary key, name text not null, at bigint not null)`)
 }
 
-// lockID is the advisory lock of a schema.
+// lockID returns the advisory lock of a schema.
 func (m *migrator) lockID() int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte("perdure migrate " + m.cfg.Schema)) // never fails

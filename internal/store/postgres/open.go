@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Store is a store in PostgreSQL. It holds one connection for the renewal of leases, one per lane
+// Store is a store in PostgreSQL. It has one connection for the renewal of leases, one per lane
 // that commits, and a small pool for the rest.
 type Store struct {
 	cfg        *config
@@ -23,7 +23,7 @@ type Store struct {
 	texts      sync.Map // of statements by their templates
 	pool       *pgxpool.Pool
 
-	// closing is done when the store is closed.
+	// closing ends when the store is closed.
 	closing context.Context
 	close   context.CancelCauseFunc
 
@@ -37,7 +37,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens a store and, unless told otherwise, creates or upgrades its schema.
+// Open opens a store. It creates or upgrades the schema unless the configuration forbids it.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	cfg, err := c.read()
 	if err != nil {
@@ -58,8 +58,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	pool.MaxConns, pool.MinConns, pool.MinIdleConns = int32(cfg.PoolSize), 0, 0
 	pool.MaxConnIdleTime, pool.MaxConnLifetime, pool.MaxConnLifetimeJitter = 5*time.Minute, time.Hour, 10*time.Minute
 	pool.HealthCheckPeriod = time.Minute
-	// No ping before use: an idle node asks the database once per renewal and nothing else. A look
-	// at the socket says nearly as much.
+	// Connections are not pinged before use, so an idle node sends the database nothing but
+	// renewals. A look at the socket tells nearly as much.
 	pool.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	pool.PrepareConn = func(_ context.Context, c *pgx.Conn) (bool, error) { return healthy(c.PgConn().Conn()), nil }
 	pool.AfterRelease = func(c *pgx.Conn) bool { return c.PgConn().TxStatus() == 'I' }
@@ -88,7 +88,7 @@ func (s *Store) Close() error {
 	return s.dropRenewer()
 }
 
-// alive tells why a call cannot begin; nil when it can.
+// alive returns why a call cannot begin, or nil if it can.
 func (s *Store) alive(ctx context.Context) error {
 	if s.closing.Err() != nil {
 		return errClosed
@@ -96,7 +96,7 @@ func (s *Store) alive(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lane is the lane with its connection; it exists from the first commit on.
+// lane returns the lane with its connection. It creates the lane at its first commit.
 func (s *Store) lane(ref store.LaneRef) (*lane, error) {
 	key := laneKey{ref.Node, ref.Lane}
 	s.mu.Lock()
@@ -112,7 +112,7 @@ func (s *Store) lane(ref store.LaneRef) (*lane, error) {
 	return l, nil
 }
 
-// dropLanes ends the connections of a node that has left.
+// dropLanes closes the connections of a node that has left.
 func (s *Store) dropLanes(node model.NodeID) {
 	s.mu.Lock()
 	var gone []*lane
@@ -128,14 +128,14 @@ func (s *Store) dropLanes(node model.NodeID) {
 	}
 }
 
-// within is ctx, ended by the close of the store as well.
+// within returns ctx with an end when the store is closed.
 func (s *Store) within(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(s.closing, func() { cancel(errClosed) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// work runs f on a connection of the pool. Errors of f are classified.
+// work runs f on a connection of the pool and classifies its errors.
 func (s *Store) work(ctx context.Context, op string, write bool, f func(ctx context.Context, c *pgx.Conn) error) error {
 	if err := s.alive(ctx); err != nil {
 		return away(op, err)
@@ -161,8 +161,8 @@ func (s *Store) work(ctx context.Context, op string, write bool, f func(ctx cont
 	return classify(ctx, op, write, err)
 }
 
-// read runs a query that changes nothing. When an idle connection turns out to be dead it is run
-// once more, on another one.
+// read runs a query that changes nothing. If an idle connection turns out to be dead, read runs the
+// query once more on another one.
 func (s *Store) read(ctx context.Context, op string, f func(ctx context.Context, c *pgx.Conn) error) error {
 	for try := 0; ; try++ {
 		broken := false
@@ -178,7 +178,7 @@ func (s *Store) read(ctx context.Context, op string, f func(ctx context.Context,
 	}
 }
 
-// sql is the text of a statement that stands beside its function as a template.
+// sql returns the text of a statement that is written as a template next to its function.
 func (s *Store) sql(template string) string {
 	if text, ok := s.texts.Load(template); ok {
 		return text.(string)

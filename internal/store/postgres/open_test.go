@@ -104,8 +104,8 @@ func TestOpenAtOnce(t *testing.T) {
 	}
 }
 
-// A migration that is interrupted at any of its statements leaves nothing, and the next one does it
-// all.
+// A migration that is interrupted at any of its statements leaves nothing behind. The next one runs
+// completely.
 func TestMigrationInterrupted(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -135,7 +135,7 @@ func TestMigrationInterrupted(t *testing.T) {
 					_ = s.Close()
 				}
 				if trigger.Cancel() {
-					break // it was not reached any more
+					break // there are fewer statements
 				}
 
 				<-trigger.Done()
@@ -185,7 +185,7 @@ func TestMigrations(t *testing.T) {
 
 	c.Shards = 21
 	refused(t, c, fault.Conflict, "20 shards", "21")
-	c.Shards = 0 // as created
+	c.Shards = 0 // the number at creation
 	if i := openConfig(t, c).Info(); i.Shards != 20 {
 		t.Errorf("%d shards, want those it was created with", i.Shards)
 	}
@@ -200,7 +200,7 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// The name of a schema cannot be anything but a name.
+// The name of a schema can only be a name.
 func TestSchemaNames(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)
@@ -232,7 +232,7 @@ func TestConfigProblems(t *testing.T) {
 	refused(t, postgres.Config{URL: with(t, base, "shards", "5000")}, fault.Invalid, "5000 shards")
 }
 
-// A server that forgets what it acknowledged is refused, on every way by which it can be told to.
+// Open refuses a server that may lose acknowledged commits, however it was configured that way.
 func TestUnsafeServer(t *testing.T) {
 	t.Parallel()
 	for name, server := range map[string]*pgtest.Server{
@@ -249,7 +249,8 @@ func TestUnsafeServer(t *testing.T) {
 		t.Errorf("%d shards by default", s.Info().Shards)
 	}
 
-	// A commit connection looks again: the setting of a role counts from the next connection on.
+	// A commit connection checks again, because the setting of a role applies from the next
+	// connection on.
 	b := newLoad(t, s, 1).lane.Batch()
 	exec(t, connect(t, base), `alter role current_user set synchronous_commit = off`)
 	_, err := s.Commit(t.Context(), b)

@@ -16,9 +16,9 @@ import (
 )
 
 // Transactions that touch several of these tables lock them in this order: nodes, fences, shards. A
-// commit locks its fence and then shards. So none of them waits in a circle. Epochs are drawn in a
-// transaction of their own, so that one that has to wait for a fence does not keep the counter from
-// others; an epoch that nobody used is lost, which is harmless.
+// commit locks its fence and then shards. So they cannot deadlock. Epochs are taken from the
+// counter in a separate transaction, so that a transaction that waits for a fence does not block
+// the counter. An unused epoch is lost, which is harmless.
 
 // drawEpoch takes the next epoch of the cluster.
 func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err error) {
@@ -27,8 +27,8 @@ func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err er
 	return epoch, err
 }
 
-// Register adds a node with a lease and its fences. A node that is registered already is replaced:
-// what it has under way under its old epoch ends first or fails afterwards.
+// Register adds a node with a lease and its fences. It replaces a node that is already registered:
+// its commits in flight under the old epoch either end first or fail afterwards.
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
 	const (
 		insertNode = `
@@ -65,8 +65,8 @@ returning {now}`
 
 func nodeArg(id model.NodeID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
-// Renew extends the lease and returns the view: one statement, one round trip, on a connection of
-// its own, so that no slow query can delay it.
+// Renew extends the lease and returns the view. It is one statement and one round trip on a
+// separate connection, so that no slow query can delay it.
 func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
 	const renew = `
 with me as (
@@ -100,7 +100,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 		if err == nil {
 			view := v.view()
 			view.Mail, view.PeerMail = mail, peerMail
-			for i := range view.Members { // the statement sees the row as it was before
+			for i := range view.Members { // the statement sees the row as it was before the update
 				if view.Members[i].ID == r.Node {
 					view.Members[i].Expires, view.Members[i].Draining, view.Members[i].Serves = *expires, r.Draining, r.Serves
 				}
@@ -120,7 +120,7 @@ select (select expires from me), ` + mailWaits + `, exists (select from {schema}
 	}
 }
 
-// connectRenewer makes sure that there is a connection for renewals.
+// connectRenewer opens the connection for renewals if there is none.
 func (s *Store) connectRenewer(ctx context.Context) (err error) {
 	if s.renewer != nil && !healthy(s.renewer.PgConn().Conn()) {
 		_ = s.dropRenewer()
@@ -144,15 +144,15 @@ func (s *Store) dropRenewer() error {
 	return c.Close(ctx)
 }
 
-// FenceNode ends a node. It holds the lease, then the fences; whatever the node has in flight ends
-// before.
+// FenceNode ends a node. It locks the lease and then the fences, so commits in flight on the node
+// end before it.
 func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
 	ended, err := s.fenceNode(ctx, node, epoch, proven)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
-		// Somebody holds on to a fence: a process that was stopped in the middle of a write, or a
-		// network that swallows packets, can keep a session alive for longer than any timeout of
-		// ours. The lease has run out, so the session has no business here any more.
+		// A session still holds a fence. A process that was stopped in the middle of a write, or a
+		// network that loses packets, can keep a session alive longer than all our timeouts. The
+		// lease has expired, so the session may be ended.
 		if err = s.endSessions(ctx, node); err == nil {
 			ended, err = s.fenceNode(ctx, node, epoch, proven)
 		}
@@ -178,7 +178,7 @@ func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 			var expired bool
 			switch err := tx.QueryRow(ctx, s.sql(lockNode), nodeArg(node)).Scan(&holder, &expired); {
 			case errors.Is(err, pgx.ErrNoRows):
-				ended = true // gone already
+				ended = true // it is already gone
 				return nil
 			case err != nil:
 				return err
@@ -198,7 +198,7 @@ func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 	return ended && err == nil, err
 }
 
-// endSessions ends the commit connections of a node. The server allows it to the role that opened
+// endSessions ends the commit connections of a node. The server allows this to the role that opened
 // them.
 func (s *Store) endSessions(ctx context.Context, node model.NodeID) error {
 	const end = `
@@ -210,8 +210,8 @@ where datname = current_database() and pid <> pg_backend_pid() and position($1 i
 	})
 }
 
-// patient turns a timeout of ours while waiting for a lock into Away: somebody has to wait longer,
-// and the caller decides who.
+// patient turns our own timeout while waiting for a lock into Away. Then the caller decides whether
+// to wait longer.
 func patient(err error) error {
 	var e *store.Error
 	var pg *pgconn.PgError
@@ -221,12 +221,12 @@ func patient(err error) error {
 	return err
 }
 
-// Acquire takes shards that are free, those whose owner has been fenced, and returns them with
-// those that are ours already.
+// Acquire takes shards that are free or whose owner has been fenced. It returns them together with
+// the shards that the node already owns.
 //
-// It is one round trip. Every statement sees what was committed when it began: the update begins
-// after the rows are locked, so it knows every node that could have taken one of them before, and
-// the positions are read after the last commit of the owner before.
+// It is one round trip. Every statement sees what was committed before the statement began. The
+// update begins after the rows are locked, so it knows every node that could have taken one of them
+// before. The positions are read after the last commit of the previous owner.
 func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
 	const (
 		lockNode   = `select 1 from {schema}.nodes where node = $1 and epoch = $2 for update`
@@ -238,7 +238,7 @@ where s.shard = any ($3) and exists (select from {schema}.nodes n where n.node =
 returning s.shard, s.tokens`
 		received = `select to_shard, from_shard, position from {schema}.cursors where to_shard = any ($1)`
 		consumed = `select to_shard, from_shard, position from {schema}.cursors where from_shard = any ($1)`
-		// The last message of every pair that has messages, found by jumping from pair to pair.
+		// The last message of every pair that has messages. The query jumps from pair to pair.
 		waiting = `
 with recursive pairs as (
   (select to_shard, from_shard from {schema}.messages order by to_shard, from_shard limit 1)
@@ -278,7 +278,7 @@ where p.from_shard = any ($1)`
 	return out, nil
 }
 
-// takenShard is a shard that has become ours.
+// takenShard is a shard that the node has acquired.
 type takenShard struct {
 	Shard  int16
 	Tokens int64
@@ -340,7 +340,7 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	return nil
 }
 
-// Unregister removes a node with its fences and frees what it still holds.
+// Unregister removes a node with its fences and frees the shards that it still owns.
 func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
 	const (
 		deleteNode   = `delete from {schema}.nodes where node = $1 and epoch = $2`
@@ -355,7 +355,7 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 				return err
 			}
 			var batch pgx.Batch
-			batch.Queue(s.sql(deleteFences), nodeArg(node)) // waits for a commit that is in flight
+			batch.Queue(s.sql(deleteFences), nodeArg(node)) // waits for a commit in flight
 			batch.Queue(s.sql(freeShards), nodeArg(node), epoch)
 			return tx.SendBatch(ctx, &batch).Close()
 		})
@@ -367,12 +367,13 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 	return err
 }
 
-// Refence moves the fence of a lane to a fresh epoch. The update waits for an orphan that holds the
-// row, and sees what it left; an orphan that comes later finds another epoch and fails.
+// Refence moves the fence of a lane to a new epoch. The update waits for an orphan that holds the
+// row, and sees its result. A later orphan finds another epoch and fails.
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	const refence = `update {schema}.fences set epoch = $4 where node = $1 and lane = $2 and epoch = any ($3) returning batch`
 	const op = "refence"
-	// When the answer to the update is lost the fence may stand at the epoch that we drew for it.
+	// If the answer to the update is lost, the fence may already have the epoch that we took for
+	// it.
 	ours := []int64{l.Epoch}
 	for try := 0; ; try++ {
 		err = s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {

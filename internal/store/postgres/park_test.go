@@ -9,11 +9,12 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// A run that parks and wakes writes its row and no index, although its reason is stored and what is
-// blocked has an index.
+// A run that parks and wakes updates its row and no index, although its reason is stored and
+// blocked runs have an index.
 func TestParkingLeavesTheIndexesAlone(t *testing.T) {
 	t.Parallel()
-	// sessions that begin elsewhere on a server keep old versions alive for a moment
+	// A private server: sessions that begin elsewhere on a shared one keep old versions alive for a
+	// moment.
 	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t)
 	s := openURL(t, base)
 	f := storetest.New(t, s)

@@ -17,17 +17,17 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// How long opening a store tries again.
+// Opening a store is retried for this long.
 const (
-	// openPatience applies when the caller gives no deadline.
+	// openPatience applies if the caller has no deadline.
 	openPatience    = 5 * time.Second
 	firstOpenPause  = 50 * time.Millisecond
 	longestOpenWait = time.Second
 )
 
-// insist calls f until it succeeds, fails in a way that no retry heals, or the deadline of ctx is
-// near. f may have been applied when it fails: it finds that out itself. The error of the last
-// attempt says how many there were.
+// insist calls f until it succeeds, fails with an error that a retry cannot fix, or the deadline of
+// ctx is near. A failed f may have been applied, and the next call of f must find that out. The
+// error of the last attempt says how many attempts there were.
 func insist(ctx context.Context, f func(context.Context) error) error {
 	begun := time.Now()
 	deadline, ok := ctx.Deadline()
@@ -66,8 +66,8 @@ func timedOut(err error) bool {
 	return ok && network.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// heals tells whether opening the store may succeed when it is tried again: the network or the
-// server failed, not the request.
+// heals reports whether a retry of opening the store may succeed: the network or the server failed,
+// not the request.
 func heals(err error) bool {
 	final := []fault.Kind{fault.Denied, fault.NotFound, fault.Invalid, fault.Conflict, fault.Corrupt}
 	if slices.Contains(final, fault.KindOf(err)) {
@@ -92,7 +92,7 @@ func heals(err error) bool {
 	return !encryption(err)
 }
 
-// encryption tells whether the two sides disagree about TLS.
+// encryption reports whether the two sides disagree about TLS.
 func encryption(err error) bool {
 	var (
 		verify    *tls.CertificateVerificationError

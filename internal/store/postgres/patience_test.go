@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store/postgres"
 )
 
-// Open survives a connection that is dropped at any of its requests, the commit of the migrations
-// included.
+// Open survives a connection that is dropped at any of its requests, including the commit of the
+// migrations.
 func TestOpenRetriesDroppedConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -45,7 +45,7 @@ func TestOpenRetriesDroppedConnection(t *testing.T) {
 	}
 }
 
-// Open waits for a server that starts, and gives up at the deadline with an error that says how
+// Open waits for a server that is starting. At the deadline it gives up with an error that says how
 // often it tried.
 func TestOpenWaitsForServer(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestOpenWaitsForServer(t *testing.T) {
 	}
 }
 
-// What a retry cannot heal fails at once.
+// An error that a retry cannot fix fails at once.
 func TestOpenDoesNotRetryInVain(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)

@@ -10,11 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// sweepPeerMail removes what nobody has taken. Most of the time the table is empty.
+// sweepPeerMail removes notes that no node has taken. Most of the time the table is empty.
 const sweepPeerMail = `
 delete from {schema}.peer_mail where ctid = any (array(select p.ctid from {schema}.peer_mail p where p.id < $1 limit $2))`
 
-// PutPeerMail leaves letters for other nodes. Their table is not logged, so that this waits for no
+// PutPeerMail stores notes for other nodes. The table is unlogged, so this does not wait for a
 // disk.
 func (s *Store) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 	const put = `
@@ -42,8 +42,8 @@ on conflict (node, id) do nothing`
 	})
 }
 
-// TakePeerMail removes the oldest letters for a node and returns them. Nobody else takes them, so
-// none is locked.
+// TakePeerMail removes the oldest notes for a node and returns them. Only that node takes them, so
+// it locks none.
 func (s *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) (out []store.PeerMail, err error) {
 	const take = `
 with page as (

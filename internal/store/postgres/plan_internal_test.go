@@ -47,9 +47,9 @@ func (n *node) scans() (out []string) {
 	return out
 }
 
-// The plans of all hot statements, as they are made on a commit connection when the tables are
-// empty, with statistics that say so, are the ones that are right when they are full: every table
-// is reached through an index.
+// The plans of all hot statements are made on a commit connection while the tables are empty, with
+// statistics that say so. They must be right for full tables: every table is reached through an
+// index.
 func TestHotPlans(t *testing.T) {
 	t.Parallel()
 	c := Config{URL: pgtest.URL(t), AllowUnsafe: true}
@@ -100,7 +100,7 @@ func TestHotPlans(t *testing.T) {
 	}
 }
 
-// The plans by which runs are read, which are kept, are the right ones from the beginning.
+// The plans by which runs are read are kept, so they must be right from the start.
 func TestKeptPlans(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
@@ -121,9 +121,9 @@ func TestKeptPlans(t *testing.T) {
 		}
 	}
 
-	// as it is to a server that does not know the setting
+	// This is how a server behaves that does not know the setting.
 	exec(strings.ReplaceAll(keepPlans, "plan_cache_mode", "plan_habits"))
-	exec(strings.Replace(keepPlans, "true", "false", 1)) // for all of the test
+	exec(strings.Replace(keepPlans, "true", "false", 1)) // for the whole test
 	for _, full := range []bool{false, true} {
 		if full {
 			Fill(t, s)
@@ -155,7 +155,7 @@ func TestKeptPlans(t *testing.T) {
 	}
 }
 
-// Looking for requests does not meet dead letters, and looking for those meets nothing else.
+// A search for requests reads no dead letters, and a search for dead letters reads nothing else.
 func TestInboxBesideDeadLetters(t *testing.T) {
 	t.Parallel()
 	if want := strconv.FormatInt(int64(model.MaxTime), 10); never != want {
@@ -195,9 +195,9 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 	}
 }
 
-// The walk over old runs goes along the primary key as far as its limit and no further, and runs
-// with a time of their own are found by it, whether a plan is made for the call or for all calls;
-// on full tables, whose rows are all in the range of the walk.
+// The walk over old runs follows the primary key up to its limit and no further. Runs with an own
+// time of removal are found by it. Both hold for a plan of one call and for a kept plan, on full
+// tables whose rows are all in the range of the walk.
 func TestExpiredPlans(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
@@ -255,8 +255,8 @@ func TestExpiredPlans(t *testing.T) {
 	}
 }
 
-// A sweep looks at no more deleted runs than it may remove rows, in each of the tables: those that
-// have left nothing there are looked at once.
+// In each table, a sweep looks at most at as many deleted runs as it may remove rows. It looks only
+// once at runs that have left nothing there.
 func TestSweepPlans(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
@@ -305,8 +305,8 @@ func allShards(s *Store) (out []model.ShardID) {
 	return out
 }
 
-// reads collects the indexes that a plan has read, and what is wrong: a table that was scanned, or
-// more rows than were needed.
+// reads collects the indexes that a plan has read, and the problems: a table that was scanned, or
+// more rows than necessary.
 func (n *node) reads(used *[]string, most float64) (bad []string) {
 	if n.Index != "" && n.Loops > 0 {
 		*used = append(*used, n.Index)
@@ -323,7 +323,7 @@ func (n *node) reads(used *[]string, most float64) (bad []string) {
 	return bad
 }
 
-// laneConn is a connection with the settings of a lane.
+// laneConn opens a connection with the settings of a lane.
 func laneConn(t *testing.T, s *Store) *pgconn.PgConn {
 	t.Helper()
 	conn, err := s.dial(t.Context(), s.cfg.laneSettings(laneKey{}))
@@ -334,7 +334,8 @@ func laneConn(t *testing.T, s *Store) *pgconn.PgConn {
 	return conn
 }
 
-// openFilled opens a store with enough rows in every table, of which the server has no statistics.
+// openFilled opens a store with enough rows in every table. The server has no statistics about
+// them.
 func openFilled(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Config{URL: filled.URL(t), AllowUnsafe: true})
@@ -345,7 +346,7 @@ func openFilled(t *testing.T) *Store {
 	return s
 }
 
-// filled is what fill leaves.
+// filled is the template of a database after fill.
 var filled = pgtest.Template{Fill: func(ctx context.Context, url string) error {
 	s, err := Open(ctx, Config{URL: url, AllowUnsafe: true})
 	if err != nil {
@@ -354,7 +355,7 @@ var filled = pgtest.Template{Fill: func(ctx context.Context, url string) error {
 	return errors.Join(fill(ctx, s), s.Close())
 }}
 
-// fill puts enough rows into every table to make a scan the worst of all plans.
+// fill inserts so many rows into every table that a scan is the worst of all plans.
 func fill(ctx context.Context, s *Store) error {
 	conn, err := pgx.ConnectConfig(ctx, s.cfg.connConfig(settings{}))
 	if err != nil {
@@ -403,7 +404,7 @@ func fill(ctx context.Context, s *Store) error {
 	return nil
 }
 
-// Fill is fill for the tests outside.
+// Fill is fill for the tests outside this package.
 func Fill(t testing.TB, s *Store) {
 	t.Helper()
 	if err := fill(t.Context(), s); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// behindPooler is a family of stores behind a PgBouncer.
+// behindPooler returns a family of stores behind a PgBouncer.
 func behindPooler(t *testing.T, mode pgtest.PoolMode, size int, change func(c *postgres.Config)) *family {
 	t.Helper()
 	server := pgtest.Start(t, pgtest.Options{Settings: map[string]string{"max_connections": "400"}})
@@ -44,8 +44,8 @@ func TestConformanceBehindPoolerInTransactionMode(t *testing.T) {
 	storetest.RunWith(t, behindPooler(t, pgtest.PoolTransaction, 12, func(c *postgres.Config) { c.NoPrepare = true }).options())
 }
 
-// Migrations behind a pooler in transaction mode run once, whoever else starts at the same time:
-// their lock belongs to the transaction.
+// Migrations behind a pooler in transaction mode run once, even if other processes start at the
+// same time, because their lock belongs to the transaction.
 func TestMigrationsBehindPoolerInTransactionMode(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -64,8 +64,8 @@ func TestMigrationsBehindPoolerInTransactionMode(t *testing.T) {
 	wg.Wait()
 }
 
-// A pooler in transaction mode is refused without prepare=off, before a setting of a shared session
-// is changed.
+// Without prepare=off, Open refuses a pooler in transaction mode before it changes a setting of a
+// shared session.
 func TestPoolerInTransactionModeNeedsPrepareOff(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})

@@ -44,8 +44,8 @@ func openConfig(t testing.TB, c postgres.Config) *postgres.Store {
 	return s
 }
 
-// family opens stores for the conformance suite: a schema each in one database, which is cheaper
-// than a database each.
+// family opens stores for the conformance suite. Each store is a schema in one database, which is
+// cheaper than a database each.
 type family struct {
 	url    string
 	change func(c *postgres.Config)
@@ -107,8 +107,7 @@ func TestConformance(t *testing.T) {
 	storetest.RunWith(t, newFamily(t, nil).options())
 }
 
-// As behind a pooler: no prepared statements, no settings of the session. And with a pool of one
-// connection.
+// As behind a pooler: no prepared statements and no session settings. The pool has one connection.
 func TestConformanceWithoutPreparedStatements(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -10,11 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// rawTables are the tables beside executions that have rows of a run which a removal takes away.
+// rawTables are the tables besides executions whose rows of a run a removal deletes.
 var rawTables = [...]string{"history", "timers", "labels", "leaving", "runnable", "task_data", "task_logs"}
 
-// Statements that find the rows of an address. No index knows all runs of an address, so the first
-// one reads those of the shard.
+// Statements that find the rows of an address. No index has all runs of an address, so the first
+// one reads all runs of the shard.
 const (
 	rawRuns = `select e.run, to_jsonb(e)::text from {schema}.executions e
 where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 order by e.run`
@@ -25,7 +25,7 @@ where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.ru
 	rawMailbox = `select to_jsonb(m)::text from {schema}.mailbox m where m.shard = $1 and m.key = $2 and m.type = $3 and m.tenant = $4 order by m.seq`
 )
 
-// ReadRaw hands out rows as they stand.
+// ReadRaw returns rows as they are stored.
 func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, each func(store.RawRow) error) error {
 	if shard >= model.MaxShards {
 		return nil
@@ -33,10 +33,10 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 	args := []any{int16(shard), a.Key, a.Type, a.Tenant}
 
 	if a.IsEntity() {
-		if err := s.readRaw(ctx, "entities", model.RunID{}, each, rawEntity, args...); err != nil {
+		if err := s.readRaw(ctx, store.RawRow{Table: "entities"}, each, rawEntity, args...); err != nil {
 			return err
 		}
-		return s.readRaw(ctx, "mailbox", model.RunID{}, each, rawMailbox, args...)
+		return s.readRaw(ctx, store.RawRow{Table: "mailbox"}, each, rawMailbox, args...)
 	}
 
 	sql := rawRuns
@@ -63,15 +63,15 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 			if err != nil {
 				return err
 			}
-			err = s.readRaw(ctx, table, id.Bytes, each, `select to_jsonb(t)::text from {schema}.`+table+` t where t.shard = $1 and t.run = $2`, int16(shard), id)
+			err = s.readRaw(ctx, store.RawRow{Table: table, Run: id.Bytes}, each, `select to_jsonb(t)::text from {schema}.`+table+` t where t.shard = $1 and t.run = $2`, int16(shard), id)
 		}
 	}
 
 	return err
 }
 
-// readRaw hands out the rows of a table that a statement finds.
-func (s *Store) readRaw(ctx context.Context, table string, run model.RunID, each func(store.RawRow) error, sql string, args ...any) error {
+// readRaw calls each with the rows that a statement finds. The template names their table and run.
+func (s *Store) readRaw(ctx context.Context, template store.RawRow, each func(store.RawRow) error, sql string, args ...any) error {
 	return s.read(ctx, "read raw rows", func(ctx context.Context, c *pgx.Conn) error {
 		rows, err := c.Query(ctx, s.sql(sql), args...)
 		if err != nil {
@@ -79,7 +79,7 @@ func (s *Store) readRaw(ctx context.Context, table string, run model.RunID, each
 		}
 		var text string
 		_, err = pgx.ForEachRow(rows, []any{&text}, func() error {
-			return each(store.RawRow{Table: table, Run: run, Row: []byte(text)})
+			return each(store.RawRow{Table: template.Table, Run: template.Run, Row: []byte(text)})
 		})
 		return err
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// LoadOutcomes returns the rows of those runs that are closed.
+// LoadOutcomes returns the rows of the given runs that are closed.
 func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {
 	const load = `
 select x.* from unnest($1::smallint[], $2::uuid[]) u (shard, run)
@@ -34,7 +34,7 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 			return err
 		}
 		out, err = scanExecutions(rows, func(_ *executionRow, e *store.Execution, _ error) { *e = store.Execution{} })
-		// cannot be read; the others can
+		// A row that cannot be read is left out.
 		out = slices.DeleteFunc(out, func(e store.Execution) bool { return e.Start.Run.IsZero() })
 		return err
 	})
@@ -42,18 +42,18 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 	return out, err
 }
 
-// garbageRuns is a subquery g of the deleted runs that a sweep looks at: no more than the rows that
-// it may remove. Without that bound it would look for what is left of every deleted run, in each of
-// the tables and each time; where tasks stand alone, hardly any run leaves something there.
+// garbageRuns is a subquery g with the deleted runs that a sweep looks at, at most as many as the
+// rows it may remove. Without that bound every sweep would look for the rest of every deleted run
+// in each of the tables. Standalone tasks leave hardly anything there.
 const garbageRuns = `(
   select t.shard, q.run, q.ctid
   from unnest($1::smallint[]) t (shard)
   cross join lateral (select r.run, r.ctid from {schema}.garbage r where r.shard = t.shard order by r.run limit $2) q
   limit $2) g`
 
-// sweepDeleted removes deleted runs: what they have left, table by table, and then the rows of
-// those that have nothing left. A sweep that finds nothing to remove in the tables removes all runs
-// that it has looked at, so one after the other comes to the end.
+// sweepDeleted removes deleted runs: first their remaining rows, table by table, and then the runs
+// that have no rows left. A sweep that finds no remaining rows removes all runs that it has looked
+// at, so repeated sweeps reach the end.
 var sweepDeleted = [...]string{
 	`
 delete from {schema}.history where ctid = any (array(
@@ -78,11 +78,11 @@ delete from {schema}.garbage where ctid = any (array(
     and (select true from {schema}.task_logs l where l.shard = g.shard and l.run = g.run limit 1) is null))`,
 }
 
-// Sweep deletes message rows behind their cursors, remembered requests and dead letters that are
-// old, deleted runs, old log lines and tombstones of settings. Cursors stay: see the schema.
+// Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
+// deleted runs, old log lines and tombstones of settings. Cursors stay: see the schema.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
-	// Rows of these tables are never updated (nor is a dead letter), or never after their run was
-	// deleted, so that the place of one is as good as its key.
+	// Rows of these tables (and dead letters) are never updated, or not after their run was
+	// deleted. So the physical position of a row identifies it as well as its key.
 	const (
 		sweepMessages = `
 delete from {schema}.messages where ctid = any (array(
@@ -183,7 +183,7 @@ delete from {schema}.task_logs where ctid = any (array(
 	return answered + swept, nil
 }
 
-// sweepAnswered deletes remembered answers that their callers have.
+// sweepAnswered deletes remembered answers that their callers have received.
 func (s *Store) sweepAnswered(ctx context.Context, keys []store.RequestKey) (n int, err error) {
 	const sweep = `
 delete from {schema}.requests r

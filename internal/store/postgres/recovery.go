@@ -15,14 +15,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Queries over many shards take the shards one by one, each with an index that has the shard in
-// front and with a limit, because `shard = any (…) order by … limit` reads and sorts everything of
-// all of them before it returns the first row.
+// Queries over many shards read the shards one by one, each with a limit and an index that starts
+// with the shard. The condition `shard = any (…) order by … limit` would read and sort the rows of
+// all shards before it returns the first one.
 //
-// Tables are joined by lateral subqueries with a limit and by scalar subqueries, also where a plain
-// join would do. The planner must leave them in the place where they stand, which is the right one
-// when the table is full; a plain join it would turn around while the table is empty, and keep
-// that.
+// Tables are joined by lateral subqueries with a limit and by scalar subqueries, even where a plain
+// join would do. The planner must leave these where they are, which is right for a full table. It
+// would reverse a plain join while the table is empty, and keep that plan.
 
 func runArg(id model.RunID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
@@ -51,7 +50,7 @@ order by t.nr, r.run limit $4`
 
 // heads reads heads of runs, a few shards at a time, until there are enough.
 func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int, query func(some []int16, limit int) (string, []any)) ([]store.RunHead, error) {
-	const perQuery = 32 // shards: bounds what is read for nothing
+	const perQuery = 32 // shards: bounds how much is read in excess
 	var out []store.RunHead
 	err := s.read(ctx, op, func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
@@ -83,13 +82,13 @@ func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int,
 	return out, err
 }
 
-// A run that is named by its address and its id, or by its address alone.
+// Conditions for a run that is named by its address and its id, or by its address alone.
 const (
 	isRun     = `e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.run = $5`
 	isCurrent = `e.shard is not distinct from $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.current`
 )
 
-// namedRun are the arguments of isRun, or those of isCurrent when there is no id.
+// namedRun returns the arguments of isRun, or of isCurrent if there is no id.
 func namedRun(shard model.ShardID, a model.Address, run model.RunID) []any {
 	args := []any{int16(shard), a.Key, a.Type, a.Tenant}
 	if !run.IsZero() {
@@ -98,7 +97,7 @@ func namedRun(shard model.ShardID, a model.Address, run model.RunID) []any {
 	return args
 }
 
-// LoadExecution returns the current run of an address, or the run itself.
+// LoadExecution returns the current run of an address, or the given run.
 func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
 	const load = `select {execution} from {schema}.executions e where `
 	if shard >= model.MaxShards {
@@ -133,20 +132,19 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 	return s.events(ctx, key, load, after, max(1, limit), maxBytes)
 }
 
-// eventsOf are events until there are enough of them. The length of a body is known without reading
-// it.
+// eventsOf reads events until the page is full. The length of a body is known without reading it.
 const eventsOf = `
 select seq, at, kind, body from (
   select h.seq, h.at, h.kind, h.body, sum(octet_length(h.body)) over (order by h.seq) - octet_length(h.body) as before
   from {schema}.history h where h.shard = $1 and`
 
-// keepPlans has the server keep the plans of statements in the same transaction, which take longer
-// to make than to carry out. It is for those that have one index to go by, whatever the size of the
-// tables. A relative of PostgreSQL that does not know the setting plans as it likes.
+// keepPlans makes the server keep the plans of statements in the same transaction. They take longer
+// to plan than to execute. Use it only for statements that have one possible index at any size of
+// the tables. A compatible database that does not know the setting plans as usual.
 const keepPlans = `select set_config('plan_cache_mode', 'force_generic_plan', true) where current_setting('plan_cache_mode', true) is not null`
 
-// loadRun are the statements of a run: its row, its events and its timers while it is open. The
-// events have two arguments more.
+// loadRun returns the statements that load a run: its row, its events, and its timers while it is
+// open. The limits of the events are the parameters more and more+1.
 func loadRun(named string, more int) [3]string {
 	open := `run = (select e.run from {schema}.executions e where ` + named + ` and e.state < 2)`
 	return [3]string{
@@ -158,7 +156,9 @@ func loadRun(named string, more int) [3]string {
 
 var loadNamed, loadCurrent = loadRun(isRun, 6), loadRun(isCurrent, 5)
 
-// LoadRun returns what it takes to continue a run, in one round trip.
+// LoadRun returns what the engine needs to continue a run, in one round trip.
+//
+//arch:parameters the signature is part of the store port
 func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (r store.Run, err error) {
 	if shard >= model.MaxShards {
 		return r, nil
@@ -214,7 +214,7 @@ func readRun(results pgx.BatchResults, limit, maxBytes int, r *store.Run) error 
 	return err
 }
 
-// LoadEventsOf returns stored events of one kind, the newest first.
+// LoadEventsOf returns stored events of one kind, newest first.
 func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error) {
 	const load = `
 select seq, at, kind, body from {schema}.history where shard = $1 and run = $2 and seq < $3 and kind = $4 order by seq desc limit $5`
@@ -239,7 +239,8 @@ func (s *Store) events(ctx context.Context, key store.RunKey, load string, args 
 	return out, err
 }
 
-// scanEvents reads events of a run: seq, at, kind, body. The size is that of their bodies.
+// scanEvents reads events of a run: seq, at, kind, body. It also returns the total size of the
+// bodies.
 func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, err error) {
 	var seq int64
 	var at model.Time
@@ -248,7 +249,7 @@ func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, er
 
 	_, err = pgx.ForEachRow(rows, []any{&seq, &at, &kind, &body}, func() error {
 		if kind < 0 || kind > math.MaxUint8 {
-			kind = 0 // of no build
+			kind = 0 // not a kind of any build
 		}
 		e, err := model.DecodeEvent(seq, at, model.EventKind(kind), body)
 		if err != nil {
@@ -263,9 +264,9 @@ func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, er
 
 // LoadTimers returns timers of the shards up to a horizon, ordered by time.
 //
-// It takes a few timers of each shard at a time. What lies behind the last one taken of a shard
-// that may have more is not known yet, so only timers before the first such point count; the next
-// round goes on from there with larger portions.
+// It reads a few timers of each shard at a time. If a shard may have more timers, the ones after
+// its last read timer are not known yet. So only timers before the earliest such point count. The
+// next round continues there with larger portions.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
 	const load = `
 select t.shard, d.due, d.run, d.id, d.tenant, d.workflow, d.key
@@ -285,10 +286,12 @@ cross join lateral (
 		mark, portion := after, max(16, 2*limit/len(all))
 		for len(out) < limit {
 			portion = min(portion, limit)
-			page, bound, err := s.timerPortions(ctx, c, s.sql(load), all, mark, until, portion)
+			timers, err := scanTimers(c.Query(ctx, s.sql(load), all, mark.Due, runArg(mark.Run), mark.ID, until, portion))
 			if err != nil {
 				return err
 			}
+
+			page, bound := completeTimers(timers, portion)
 			out = append(out, page...)
 			if bound == nil {
 				break
@@ -303,16 +306,12 @@ cross join lateral (
 	return out, err
 }
 
-// timerPortions reads up to portion timers of each shard and returns, in order, those before the
-// bound up to which they are complete. The bound is nil when there are no more.
-func (s *Store) timerPortions(ctx context.Context, c *pgx.Conn, sql string, shards []int16, after store.TimerMark, until model.Time, portion int) ([]store.Timer, *store.TimerMark, error) {
-	timers, err := scanTimers(c.Query(ctx, sql, shards, after.Due, runArg(after.Run), after.ID, until, portion))
-	if err != nil {
-		return nil, nil, err
-	}
-	counts := make(map[model.ShardID]int, len(shards))
-
-	last := make(map[model.ShardID]*store.Timer, len(shards))
+// completeTimers returns, in order, the timers up to the bound to which they are complete. The
+// input has at most portion timers of each shard. A shard with exactly that many may have more. The
+// bound is nil if no shard has more.
+func completeTimers(timers []store.Timer, portion int) ([]store.Timer, *store.TimerMark) {
+	counts := map[model.ShardID]int{}
+	last := map[model.ShardID]*store.Timer{}
 	for i := range timers {
 		t := &timers[i]
 		counts[t.Shard]++
@@ -330,13 +329,13 @@ func (s *Store) timerPortions(ctx context.Context, c *pgx.Conn, sql string, shar
 
 	if bound == nil {
 		slices.SortFunc(timers, compareTimers)
-		return timers, nil, nil
+		return timers, nil
 	}
 
 	edge := *bound
 	timers = slices.DeleteFunc(timers, func(t store.Timer) bool { return compareTimers(t, edge) > 0 })
 	slices.SortFunc(timers, compareTimers)
-	return timers, &store.TimerMark{Due: edge.Due, Run: edge.Run, ID: edge.ID}, nil
+	return timers, &store.TimerMark{Due: edge.Due, Run: edge.Run, ID: edge.ID}
 }
 
 func compareTimers(a, b store.Timer) int {
@@ -371,9 +370,9 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []stor
 	return out, err
 }
 
-// LoadMessages returns the messages right behind the cursors.
+// LoadMessages returns the messages that directly follow the cursors.
 func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
-	// A row whose number does not follow has a gap before it, and is not returned. The length of a
+	// A row whose number does not follow has a gap before it and is not returned. The length of a
 	// body is known without reading it.
 	const load = `
 select shard, from_shard, seq, body from (
@@ -415,8 +414,8 @@ limit $2) x) y where before < $3 or before = 0`
 	return out, len(out) == limit || size >= maxBytes && size > 0, err
 }
 
-// loadInbox reads what waits in the inbox; the second condition on not_before is that of the index,
-// which leaves dead letters out.
+// loadInbox reads the requests that wait in the inbox. The second condition on not_before is the
+// condition of the index, which excludes dead letters.
 const loadInbox = `
 select shard, id, not_before, body, seen from (
 select x.*, sum(octet_length(x.body)) over (order by x.id, x.shard) - octet_length(x.body) as before from (
@@ -461,8 +460,8 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 	return out, len(out) == limit || size >= maxBytes && size > 0, err
 }
 
-// readMessage reads the body of a message. One that cannot be read is described as it stands; the
-// text names its row.
+// readMessage decodes the body of a message. A body that cannot be decoded is returned as damaged.
+// The text names its row.
 func readMessage(body []byte, row string, args ...any) (model.Message, *model.Damaged) {
 	m, err := model.DecodeMessage(body)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// Starts that find their address taken raise nothing in the server, and a lane that was fenced
-// raises an error that explains itself.
+// Starts that find their address taken raise no error in the server. A lane that was fenced raises
+// an error that explains itself.
 func TestServerLog(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
@@ -21,14 +21,16 @@ func TestServerLog(t *testing.T) {
 	l := n.Lanes[0]
 	first := f.Subject()
 	l.Write(func(b *store.Batch) { b.Starts = append(b.Starts, first.StartIfAbsent()) })
-	// the first is told by the statement that expects none, the others by the one that does
+	// The first start is found by the statement that expects free addresses, the others by the one
+	// that expects taken ones.
 	for range 3 {
 		again, fresh := f.SubjectOf(first.Start.Address), f.Subject()
 		got := l.Write(func(b *store.Batch) { b.Starts = append(b.Starts, again.StartIfAbsent(), fresh.StartIfAbsent()) })
 		if len(got.Existing) != 1 || got.Existing[0].Index != 0 || got.Existing[0].Execution.Start.Run != first.Run {
 			t.Errorf("existing %+v, want run %s for the first start", got.Existing, first.Run)
 		}
-		l.Write(func(b *store.Batch) { b.Marks = append(b.Marks, fresh.Park()) }) // it has begun
+		// the run has begun
+		l.Write(func(b *store.Batch) { b.Marks = append(b.Marks, fresh.Park()) })
 	}
 	if text := serverLog(t, server); strings.Contains(text, "ERROR") {
 		t.Errorf("starts whose address is taken: the server logs\n%s", text)

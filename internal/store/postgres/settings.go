@@ -24,8 +24,8 @@ func (s *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expecte
 	return s.set(ctx, "delete setting", key, expected, nil)
 }
 
-// set changes a setting; without a body it becomes a tombstone. The counter is locked first, so
-// that changes come one after the other: what is read then is what the last of them left.
+// set changes a setting. Without a body the setting becomes a tombstone. set locks the counter
+// first, so changes happen one after the other and each one sees the result of the change before.
 func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected int64, body []byte) (version int64, err error) {
 	const (
 		draw    = `update {schema}.settings_counter set last = last + 1 where id = 1 returning last`
@@ -45,7 +45,7 @@ on conflict (tenant, kind, name) do update set version = excluded.version, at = 
 			if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
-			if err := store.CheckVersion(op, k, expected, stands, body == nil); err != nil {
+			if err := store.CheckVersion(op, store.VersionError{Key: k, Expected: expected, Present: stands}, body == nil); err != nil {
 				return err
 			}
 			_, err = tx.Exec(ctx, s.sql(put), k.Tenant, k.Kind, k.Name, version, body)
@@ -92,7 +92,7 @@ func (s *Store) ListSettings(ctx context.Context, tenant, kind string) (out []st
 	return out, err
 }
 
-// LoadSettings returns what has changed, as of one moment.
+// LoadSettings returns the changed settings, from one snapshot.
 func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.SettingChanges, err error) {
 	const (
 		counter = `select last, swept from {schema}.settings_counter`
@@ -120,8 +120,8 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 	return out, nil
 }
 
-// sweepSettings deletes old tombstones, and remembers that they are gone. It locks the counter
-// first, as every change does, but not when there is nothing to do.
+// sweepSettings deletes old tombstones and records that they are gone. It locks the counter first,
+// as every change does, but only if there is something to delete.
 func (s *Store) sweepSettings(ctx context.Context, tx pgx.Tx, before model.Time, limit int) (int, error) {
 	const (
 		waiting = `select exists (select from {schema}.settings where body is null and at < $1 order by at limit 1)`

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// userTimeout ends a connection whose peer does not acknowledge what we sent for that long.
+// userTimeout ends a connection whose peer does not acknowledge sent data for that long.
 func userTimeout(d time.Duration) func(network, address string, c syscall.RawConn) error {
 	const tcpUserTimeout = 0x12
 	return func(network, _ string, c syscall.RawConn) error {
@@ -22,10 +22,10 @@ func userTimeout(d time.Duration) func(network, address string, c syscall.RawCon
 	}
 }
 
-// healthy looks, without a round trip, whether the other side has closed an idle connection or
-// announced its end. It keeps a restart of the server from turning the first commit after it into
-// one whose outcome is unknown. Data that waits on an encrypted connection may be harmless and
-// counts as healthy: the next read will tell.
+// healthy checks, without a round trip, whether the other side has closed an idle connection or
+// announced its end. Without this check, the first commit after a restart of the server would have
+// an unknown outcome. Data that waits on an encrypted connection may be harmless and counts as
+// healthy. The next read will tell.
 func healthy(conn net.Conn) bool {
 	wrapped, encrypted := conn.(*tls.Conn)
 	if encrypted {
@@ -36,14 +36,14 @@ func healthy(conn net.Conn) bool {
 		return true
 	}
 
-	_ = conn.SetReadDeadline(time.Time{}) // that of the last use may have passed
+	_ = conn.SetReadDeadline(time.Time{}) // the deadline of the last use may have passed
 	raw, err := sys.SyscallConn()
 	if err != nil {
 		return false
 	}
 	alive := true
 
-	// Control, not Read: after a slow write the driver leaves a goroutine behind that reads in the
+	// Control instead of Read: after a slow write the driver leaves a goroutine that reads in the
 	// background, and Read would wait for it.
 	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
@@ -53,8 +53,8 @@ func healthy(conn net.Conn) bool {
 		case err != nil || n == 0:
 			alive = false
 		default:
-			// a changed setting; an error or a warning that nobody asked for is the last word of a
-			// server
+			// S is a changed setting, which is harmless. An unsolicited error or warning is the
+			// last message of a server.
 			alive = encrypted || b[0] == 'S'
 		}
 	})

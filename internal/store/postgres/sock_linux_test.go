@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// After a slow write the driver leaves a goroutine behind that reads from the idle connection. A
-// look at the connection must not wait for it.
+// After a slow write the driver leaves a goroutine that reads from the idle connection. The health
+// check must not wait for it.
 func TestHealthyWhileSomebodyReads(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// userTimeout is left to the keep-alive settings where the socket option does not exist.
+// userTimeout does nothing where the socket option does not exist. The keep-alive settings apply.
 func userTimeout(time.Duration) func(network, address string, c syscall.RawConn) error { return nil }
 
-// healthy is not known without a round trip; a dead connection shows itself in the next call.
+// healthy cannot know without a round trip. A dead connection fails in the next call.
 func healthy(net.Conn) bool { return true }

@@ -9,13 +9,13 @@ import (
 type statement struct {
 	index  int
 	name   string
-	table  string // what a failure is about, for people
+	table  string // what a failure concerns, for people
 	sql    string
 	params int
 }
 
-// The statements of a commit, in the order in which they are sent. Those that are empty in a batch
-// are left out.
+// The statements of a commit, in the order in which they are sent. A batch leaves out the
+// statements for which it has no rows.
 const (
 	stFence = iota
 	stPatience
@@ -57,26 +57,25 @@ const (
 	stForget
 	stTokens
 	stFree
-	statements // how many there are
+	statements // the number of statements
 )
 
-// Fences and guards raise by reading a number from a text that is none, because the text then
-// stands in the log of the server, where an operator can understand it. The statements behind it in
-// the pipeline are skipped, and the transaction is aborted. The codes of the server's own checks
-// differ.
+// Fences and guards raise an error by converting a text to a number. The text then appears in the
+// log of the server, where an operator can understand it. The server skips the later statements of
+// the pipeline and aborts the transaction. Its own checks have other codes.
 const (
 	fencedText = `perdure: the lane was fenced, another process took over; this commit is rolled back, which is harmless`
 	guardText  = `perdure: a guarded write did not find its rows as expected; this commit is rolled back`
 )
 
 // guard ends a statement whose common table expression w returns one row per row that it touched.
-// It raises unless as many rows were touched as the first parameter has elements.
+// It raises an error unless as many rows were touched as the first parameter has elements.
 const guard = `
 select (case when count(*) = cardinality($1) then '1' else '` + guardText + `' end)::integer from w`
 
-// rows is a subquery u with the rows of parallel arrays, given as "parameter name type".
-// Set-returning functions in the list of columns are run in step; that is a good deal cheaper than
-// unnest with several arguments in the from clause, which stores each array on its way.
+// rows returns a subquery u with the rows of parallel arrays, given as "parameter name type".
+// Set-returning functions in the list of columns run in step. That is much cheaper than unnest with
+// several arguments in the from clause, which first stores each array.
 func rows(columns string) string {
 	var list []string
 	for column := range strings.SplitSeq(columns, ", ") {
@@ -86,8 +85,8 @@ func rows(columns string) string {
 	return "(select " + strings.Join(list, ", ") + ") u"
 }
 
-// Rows of one table travel as arrays, one per column. The joins below are nested loops over the
-// primary key, see baseSettings.
+// The rows of one table are sent as arrays, one per column. The joins below are nested loops over
+// the primary key, see baseSettings.
 var templates = [statements]struct{ table, sql string }{
 	stFence: {"fences", `
 with w as (
@@ -95,12 +94,13 @@ with w as (
 )
 select (case when count(*) = 1 then '1' else '` + fencedText + `' end)::integer from w`},
 
-	// For the rest of the transaction. PostgreSQL 17 has the second one.
+	// For the rest of the transaction. The second setting exists from PostgreSQL 17 on.
 	stPatience: {"settings", `
 select set_config(s.name, case s.name when 'statement_timeout' then $1::bigint else $2::bigint end::text, true)
 from pg_catalog.pg_settings s where s.name in ('statement_timeout', 'transaction_timeout')`},
 
-	// The events of a deleted run are left to sweeps. It raises when one of the runs is open.
+	// Sweeps remove the events of a deleted run. The statement raises an error if one of the runs
+	// is open.
 	stDelete: {"executions", `
 with w as (
   delete from {schema}.executions e using ` + rows("$1 shard smallint, $2 run uuid") + `
@@ -137,8 +137,7 @@ with u as (select * from ` + rows(entityKey) + `), m as (
 )
 delete from {schema}.entities e using u where e.shard = u.shard and e.tenant = u.tenant and e.type = u.type and e.key = u.key`},
 
-	// The test of current is written so that the planner does not take it as an invitation to read
-	// the whole partial index.
+	// The test of current is written so that the planner does not read the whole partial index.
 	stReplace: {"executions", `
 with w as (
   update {schema}.executions e set current = false
@@ -156,8 +155,8 @@ insert into {schema}.executions (shard, run, started, state, current, tenant, wo
 select u.shard, u.run, u.started, 0, u.current, u.tenant, u.workflow, u.key, u.start
 from ` + rows("$1 shard smallint, $2 run uuid, $3 started bigint, $4 current boolean, $5 tenant text, $6 workflow text, $7 key text, $8 start bytea")},
 
-	// Starts that make way where their address is taken, which is rare. Returns null when all were
-	// inserted, else the runs that were, one id behind the other.
+	// Starts with IfAbsent, for the usual case that addresses are free. Returns null if all were
+	// inserted, otherwise the concatenated ids of the inserted runs.
 	stStartNew: {"executions", `
 with i as (
   insert into {schema}.executions (shard, run, started, state, current, tenant, workflow, key, start)
@@ -170,13 +169,13 @@ with i as (
 )
 select case when count(*) < cardinality($1) then (select coalesce(string_agg(uuid_send(run), ''), '') from i) end from i`},
 
-	// The same where it is expected. The shard is compared in a way that no index understands: the
-	// address alone leads to the run, while the shard might lead to the primary key, in a plan that
-	// is made when both cost the same.
+	// The same for the case that addresses are expected to be taken. The comparison of the shard is
+	// written so that it matches no index. So the plan finds the run by its address. Otherwise a
+	// plan that is made while both cost the same could use the shard and the primary key.
 	//
-	// Returns the index of each start that was not inserted, with the run that is there. The run is
-	// missing when it was committed after this statement had begun, which cannot happen while an
-	// address has one writer.
+	// Returns the index of each start that was not inserted, with the run that has the address. The
+	// run is missing if it was committed after this statement had begun, which cannot happen while
+	// an address has one writer.
 	stStartIfAbsent: {"executions", `
 with i as (
   insert into {schema}.executions (shard, run, started, state, current, tenant, workflow, key, start)
@@ -222,7 +221,7 @@ with d as (
   returning 1
 )` + guard},
 
-	// The labels of starts. Those of a start that made way have no run.
+	// The labels of starts. A start that was not inserted has no run for its labels.
 	stStartLabel: {"labels", `
 insert into {schema}.labels (started, run, shard, tenant, name, value)
 select e.started, e.run, e.shard, e.tenant, u.name, u.value
@@ -247,8 +246,8 @@ where l.shard = u.shard and l.run = u.run and l.name = u.name`},
 insert into {schema}.history (shard, run, seq, at, kind, body)
 select * from ` + rows("$1 shard smallint, $2 run uuid, $3 seq bigint, $4 at bigint, $5 kind smallint, $6 body bytea")},
 
-	// A workflow that is alone commits its steps one by one: without the arrays that costs a third
-	// less.
+	// A workflow that runs alone commits its steps one by one. Without the arrays that costs a
+	// third less.
 	stOneEvent: {"history", `
 insert into {schema}.history (shard, run, seq, at, kind, body) values ($1, $2, $3, $4, $5, $6)`},
 
@@ -256,8 +255,8 @@ insert into {schema}.history (shard, run, seq, at, kind, body) values ($1, $2, $
 insert into {schema}.dead (shard, run, task, requeued, at, tenant, kind, queue, fingerprint, body)
 select * from ` + rows(deadParams)},
 
-	// What a dead letter is found by is compared in a way that no index understands: the key alone
-	// leads to the row.
+	// The comparison of the other columns is written so that it matches no index. The plan finds
+	// the row by the key alone.
 	stDeadMark: {"dead", `
 with w as (
   update {schema}.dead d set requeued = u.requeued, body = u.body from ` + rows(deadParams+", $11 prev bigint") + `
@@ -357,7 +356,7 @@ insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, reques
 select * from ` + rows("$1 shard smallint, $2 id uuid, $3 not_before bigint, $4 tenant text, $5 workflow text, $6 key text, $7 request text, $8 body bytea") + `
 on conflict (shard, id) do update set not_before = excluded.not_before`},
 
-	// The refusal of an inbox row may be there: see store.Batch.Requests.
+	// The refusal of an inbox row may already be stored: see store.Batch.Requests.
 	stRequest: {"requests", `
 insert into {schema}.requests (shard, tenant, workflow, key, id, at, body)
 select * from ` + rows("$1 shard smallint, $2 tenant text, $3 workflow text, $4 key text, $5 id text, $6 at bigint, $7 body bytea") + `
@@ -381,7 +380,7 @@ with w as (
 )` + guard},
 }
 
-// deadParams are the columns of a dead letter.
+// deadParams are the columns of a dead task.
 const deadParams = "$1 shard smallint, $2 run uuid, $3 task text, $4 requeued bigint, $5 at bigint, " +
 	"$6 tenant text, $7 kind text, $8 queue text, $9 fingerprint text, $10 body bytea"
 
@@ -391,16 +390,16 @@ const entityKey = "$1 shard smallint, $2 tenant text, $3 type text, $4 key text"
 // executionColumns are the columns of an execution in the order of executionRow's readers.
 const executionColumns = `e.shard, e.run, e.started, e.state, e.closed, e.current, e.tenant, e.workflow, e.key, e.start, e.outcome, e.waits, e.blocked`
 
-// expand puts the name of the schema and the columns of an execution into a statement.
+// expand inserts the name of the schema and the columns of an execution into a statement.
 func expand(schema, sql string) string {
 	return strings.NewReplacer("{schema}", schema, "{execution}", executionColumns, "{now}", storeClock).Replace(strings.TrimSpace(sql))
 }
 
-// storeClock is the time of the server in microseconds, now and not at the beginning of the
-// transaction.
+// storeClock is the time of the server in microseconds, at this moment and not at the beginning of
+// the transaction.
 const storeClock = `(extract(epoch from clock_timestamp()) * 1000000)::bigint`
 
-// prepare makes the statements for a schema.
+// prepare creates the statements for a schema.
 func prepare(schema string) *[statements]statement {
 	var out [statements]statement
 	for i, t := range templates {

@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// tasks writes what tasks have reported and logged. A batch without any sends nothing.
+// tasks writes the data and log lines of tasks. A batch without any sends nothing.
 func (w *writer) tasks() {
 	if len(w.batch.TaskData) > 0 {
 		var set, removed []store.TaskDatum
@@ -66,7 +66,7 @@ func (w *writer) taskData(index int, rows []store.TaskDatum) {
 	w.execute()
 }
 
-// LoadTaskData returns what a task has reported, or all tasks of a run.
+// LoadTaskData returns the data of a task, or of all tasks of a run.
 func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.DataRange) (out []store.TaskDatum, err error) {
 	const (
 		load   = `select task, name, body from {schema}.task_data where shard = $1 and run = $2 and name >= $3`
@@ -109,7 +109,7 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.Data
 	return out, err
 }
 
-// LoadLogs returns lines that a task has logged, or all tasks of a run.
+// LoadLogs returns the log lines of a task, or of all tasks of a run.
 func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, after store.LogPlace, limit int) (out []store.LogRow, err error) {
 	const load = `
 select at, epoch, batch, n, level, task, text from {schema}.task_logs

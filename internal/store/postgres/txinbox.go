@@ -11,12 +11,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// TransactionInbox is how a transaction of ordinary code in this database puts a request into the
-// inbox: it takes effect when that commits, which may be much later, and is found then, because
-// nothing reads the inbox with a cursor. here is an expression that tells whether a database has
-// our tables and the role may use them; it looks at nothing but the catalog, so it never fails. put
-// has the parameters shard, id, tenant, workflow, key, request id, body and cluster, and writes
-// nothing when the tables are those of another store.
+// TransactionInbox returns SQL with which ordinary code puts a request into the inbox, in its own
+// transaction in this database. The request takes effect when that transaction commits. That may be
+// much later, but the request is still found, because no reader of the inbox uses a cursor.
+//
+// here is an expression that tells whether a database has our tables and the role may use them. It
+// reads only the catalog, so it never fails. put has the parameters shard, id, tenant, workflow,
+// key, request id, body and cluster. It writes nothing if the tables belong to another store.
 func (s *Store) TransactionInbox() (here, put string) {
 	const table = `exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   where n.nspname = '{name}' and c.relname = '{table}' and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, '{right}'))`
@@ -29,12 +30,12 @@ on conflict (shard, id) do nothing`)
 	return of("inbox", "insert") + " and " + of("meta", "select"), put
 }
 
-// never is model.MaxTime as the indexes of the inbox know it: the time of a dead letter.
+// never is model.MaxTime as it appears in the indexes of the inbox: the time of a dead letter.
 const never = "253402300799000000"
 
 const loadDeadLetters = `select shard, id, body from {schema}.inbox where not_before = ` + never + ` and id > $1 order by id limit $2`
 
-// LoadDeadLetters returns requests that were refused and kept, in the order of their ids.
+// LoadDeadLetters returns requests that the engine refused and kept, in the order of their ids.
 func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) (out []store.InboxRow, err error) {
 	err = s.read(ctx, "load dead letters", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil

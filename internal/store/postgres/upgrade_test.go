@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropTokens undoes migration 10, and dropEntities those from 9 on.
+// dropTokens undoes migration 10, and dropEntities the migrations from 9 on.
 var (
 	dropTokens   = []string{`alter table perdure.shards drop column tokens`}
 	dropEntities = append([]string{`drop table perdure.entities`, `drop table perdure.mailbox`}, dropTokens...)
@@ -22,8 +22,8 @@ var dropTasks = []string{
 	`drop table perdure.dead`, `drop table perdure.task_data`, `drop table perdure.task_logs`, `drop table perdure.settings`, `drop table perdure.settings_counter`,
 }
 
-// upgraded is a store with a run, which was brought back to an older version and is opened again:
-// it has what it had.
+// upgraded takes a store with a run back to an older version and opens it again. The run must still
+// be there.
 func upgraded(t *testing.T, version int, undo ...string) (*storetest.Fixture, *storetest.Lane) {
 	t.Helper()
 	base := pgtest.URL(t)
@@ -52,7 +52,7 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 	f.WantTasks(lane)
 }
 
-// Tokens of before were given out by the clock: after the upgrade they begin above it.
+// Older versions took tokens from the clock. After the upgrade, tokens start above it.
 func TestUpgradeBeforeTokens(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -68,7 +68,7 @@ func TestUpgradeBeforeEntities(t *testing.T) {
 	f.WantEntities(lane)
 }
 
-// A store of version 1 has runs that are parked or blocked: after the upgrade they are found by
+// A store of version 1 has runs that are parked or blocked. After the upgrade they are found by
 // their reason.
 func TestUpgradeFillsReasons(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// viewColumns is the cluster as one row: arrays of members in the order of their ids, and of owners
-// in the order of shards.
+// viewColumns is the cluster as one row: arrays of members, ordered by id, and of owners, ordered
+// by shard.
 const viewColumns = `
 select {now}, (select last from {schema}.settings_counter where id = 1), m.*, o.* from (
   select array_agg(node order by node), array_agg(epoch order by node), array_agg(expires order by node), array_agg(draining order by node),
@@ -22,7 +22,7 @@ select {now}, (select last from {schema}.settings_counter where id = 1), m.*, o.
   select array_agg(shard order by shard), array_agg(node order by shard), array_agg(epoch order by shard) from {schema}.shards
 ) o`
 
-// viewRow is what viewColumns returns.
+// viewRow is the result of viewColumns.
 type viewRow struct {
 	now             model.Time
 	settings        int64
@@ -74,8 +74,8 @@ func (s *Store) Members(ctx context.Context) (view store.View, err error) {
 	return v.view(), nil
 }
 
-// senders are the shards that have messages for shard t.shard, found by jumping from one to the
-// next: as many look-ups as there are senders, whatever the number of rows. It is a lateral part of
+// senders are the shards that have messages for shard t.shard. The query jumps from one sender to
+// the next. It takes one look-up per sender, for any number of rows. It is a lateral part of
 // queries on messages.
 const senders = `(
   with recursive s as (
@@ -87,12 +87,12 @@ const senders = `(
   select from_shard from s
 )`
 
-// cursor is the cursor of the pair (t.shard, p.from_shard), at 0 when there is none.
+// cursor is the cursor of the pair (t.shard, p.from_shard), 0 if there is none.
 const cursor = `lateral (
   select coalesce((select c.position from {schema}.cursors c where c.to_shard = t.shard and c.from_shard = p.from_shard), 0) as position) c`
 
-// mailWaits tells whether something waits for the shards in $5: a request that may be served now,
-// or a message right behind a cursor.
+// mailWaits is true if a request that may be served now, or the next message after a cursor, waits
+// for the shards in $5.
 const mailWaits = `(
   exists (
     select from unnest($5::smallint[]) t (shard)
@@ -102,7 +102,7 @@ const mailWaits = `(
     cross join lateral (
       select from {schema}.messages m where m.to_shard = t.shard and m.from_shard = p.from_shard and m.seq = c.position + 1 limit 1) m))`
 
-// shardArgs is the list of shards as a parameter.
+// shardArgs returns the shards as a parameter.
 func shardArgs(shards []model.ShardID) []int16 {
 	out := make([]int16, 0, len(shards))
 	for _, s := range shards {

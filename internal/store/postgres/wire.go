@@ -9,11 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// This file encodes the frontend messages of a commit. The driver could do it; writing binary
-// arrays straight into one buffer costs a fraction of its CPU and leaves no doubt about what has
-// been sent when something goes wrong.
+// This file encodes the frontend messages of a commit. The driver could do it, but writing binary
+// arrays directly into one buffer costs a fraction of the CPU. It also makes clear what has been
+// sent when something goes wrong.
 
-// Types of parameters, by their object id.
+// Object ids of parameter types.
 const (
 	oidBool  = 16
 	oidBytea = 17
@@ -24,7 +24,7 @@ const (
 	oidUUID  = 2950
 )
 
-// mostMessage is what PostgreSQL accepts as one message, with some room.
+// mostMessage is the maximum size of a message that PostgreSQL accepts, with some margin.
 const mostMessage = 1<<30 - 1<<16
 
 var errTooLarge = errors.New("rows of one table are larger than 1 GiB together, more than PostgreSQL takes in one statement")
@@ -35,7 +35,7 @@ type encoder struct {
 	sent  []*statement // in the order of their Execute messages
 	start int          // of the Bind message that is open
 	param int          // of the parameter that is open
-	err   error        // the first one; the pipeline must not be sent
+	err   error        // the first error; if set, the pipeline must not be sent
 }
 
 func (e *encoder) reset() {
@@ -46,17 +46,17 @@ func (e *encoder) reset() {
 	e.buf, e.sent, e.err = e.buf[:0], e.sent[:0], nil
 }
 
-// parse sends the text of a statement. An empty name is the unnamed statement, which lives until
+// parse sends the text of a statement. An empty name is the unnamed statement, which lasts until
 // the next one.
 func (e *encoder) parse(name, sql string) {
 	at := e.open('P')
 	e.cstring(name)
 	e.cstring(sql)
-	e.buf = append(e.buf, 0, 0) // types as the text says
+	e.buf = append(e.buf, 0, 0) // the statement determines the types
 	e.close(at)
 }
 
-// bind begins the execution of a statement; its parameters and execute follow.
+// bind begins the execution of a statement. Its parameters and execute follow.
 func (e *encoder) bind(name string, st *statement) {
 	e.start = e.open('B')
 	e.buf = append(e.buf, 0) // unnamed portal
@@ -85,7 +85,7 @@ func (e *encoder) fail(err error) {
 	}
 }
 
-// open begins a message and returns where its length goes.
+// open begins a message and returns the position of its length.
 func (e *encoder) open(kind byte) int {
 	e.buf = append(e.buf, kind, 0, 0, 0, 0)
 	return len(e.buf) - 4
@@ -95,7 +95,7 @@ func (e *encoder) close(at int) { binary.BigEndian.PutUint32(e.buf[at:], uint32(
 
 func (e *encoder) cstring(s string) { e.buf = append(append(e.buf, s...), 0) }
 
-// Parameters that are single values.
+// Single parameters.
 
 func (e *encoder) int2(v int16) { e.buf = append(e.buf, 0, 0, 0, 2, byte(uint16(v)>>8), byte(v)) }
 
@@ -106,7 +106,7 @@ func (e *encoder) shard(v model.ShardID) {
 	e.int2(int16(v))
 }
 
-// body appends an encoded value; a nil one becomes null.
+// body appends an encoded value. Nil becomes null.
 func (e *encoder) body(value func(dst []byte) []byte) {
 	head := len(e.buf)
 	e.buf = append(e.buf, 0xff, 0xff, 0xff, 0xff)
@@ -133,14 +133,15 @@ func (e *encoder) uuid(v [16]byte) {
 	e.buf = append(append(e.buf, 0, 0, 0, 16), v[:]...)
 }
 
-// Parameters that are arrays: one call per column with the number of rows and the value of each.
+// Array parameters: one call per column, with the number of rows and a function that returns each
+// value.
 
-// array begins an array; done ends it. Elements are appended in between, each with its length.
+// array begins an array and done ends it. Elements are appended in between, each with its length.
 func (e *encoder) array(oid uint32, n int) {
 	e.param = len(e.buf)
 	b := append(e.buf, 0, 0, 0, 0) // length of the parameter
 	b = append(b, 0, 0, 0, 1)      // dimensions
-	b = append(b, 0, 0, 0, 0)      // flags: PostgreSQL looks for nulls itself
+	b = append(b, 0, 0, 0, 0)      // flags: PostgreSQL finds nulls itself
 	b = binary.BigEndian.AppendUint32(b, oid)
 	b = binary.BigEndian.AppendUint32(b, uint32(n))
 	e.buf = append(b, 0, 0, 0, 1) // lower bound
@@ -216,7 +217,7 @@ func (e *encoder) texts(n int, value func(i int) string) {
 	e.done()
 }
 
-// bodies appends encoded values; a nil one becomes null.
+// bodies appends encoded values. Nil becomes null.
 func (e *encoder) bodies(n int, value func(dst []byte, i int) []byte) {
 	e.array(oidBytea, n)
 	for i := range n {

@@ -20,7 +20,7 @@ type bodies struct {
 // connection gets.
 const maxBody = 64 << 20
 
-// reset forgets all bodies and keeps their memory, but not that of a huge batch.
+// reset forgets all bodies. It keeps their memory for reuse, unless the batch was huge.
 func (e *bodies) reset() {
 	const most = 4 << 20
 	if cap(e.data) > most {
@@ -29,7 +29,7 @@ func (e *bodies) reset() {
 	e.data, e.ends, e.at, e.pos = e.data[:0], e.ends[:0], 0, 0
 }
 
-// next is the next body; nil for null.
+// next returns the next body, nil for null.
 func (e *bodies) next() []byte {
 	end := e.ends[e.at]
 	e.at++
@@ -43,8 +43,8 @@ func (e *bodies) next() []byte {
 
 func (e *bodies) null() { e.ends = append(e.ends, -1) }
 
-// add takes data with another encoded value at its end, and seals that; columns have been put into
-// e.columns.
+// add takes data with another encoded value at its end and seals that value. The caller has put the
+// columns into e.columns.
 func (e *bodies) add(data []byte) error {
 	begin := len(e.data)
 	if n := len(data) - begin; n > maxBody {
@@ -55,7 +55,7 @@ func (e *bodies) add(data []byte) error {
 	return nil
 }
 
-// reasons seals reasons, null when there are none.
+// reasons seals reasons, or adds null if there are none.
 func (e *bodies) reasons(rs []model.Reason) error {
 	if len(rs) == 0 {
 		e.null()
@@ -91,7 +91,7 @@ func (e *bodies) encode(b *store.Batch) error {
 
 	for i := range b.Events {
 		r := &b.Events[i]
-		e.columns = eventColumns(e.columns[:0], r.RunKey, r.Event.Seq, r.Event.At, r.Event.Kind)
+		e.columns = eventColumns(e.columns[:0], r.RunKey, &r.Event)
 		if err := e.add(model.AppendEvent(e.data, &r.Event)); err != nil {
 			return fmt.Errorf("event %d of %s: %w", r.Event.Seq, r.Run, err)
 		}
@@ -107,7 +107,7 @@ func (e *bodies) encode(b *store.Batch) error {
 	return e.encodeMail(b)
 }
 
-// encodeTasks encodes what is kept of tasks.
+// encodeTasks encodes dead tasks, data of tasks and log lines.
 func (e *bodies) encodeTasks(b *store.Batch) error {
 	for i := range b.Dead {
 		r := &b.Dead[i]
@@ -149,7 +149,7 @@ func (e *bodies) encodeTasks(b *store.Batch) error {
 func (e *bodies) dead(k store.DeadKey, requeued int64, d *model.DeadTask) error {
 	e.columns = deadSum(e.columns[:0], k, requeued, store.ColumnsOf(d))
 	if err := e.add(model.AppendDeadTask(e.data, d)); err != nil {
-		return fmt.Errorf("dead letter of task %q of %s: %w", k.Task, k.Run, err)
+		return fmt.Errorf("dead task %q of %s: %w", k.Task, k.Run, err)
 	}
 	return nil
 }

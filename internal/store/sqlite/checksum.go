@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// A stored body is the encoded value and, in its last 4 bytes, the CRC-32C of the other columns of
-// its row and of the value. SQLite notices a flipped bit only in the structure of its pages; this
-// notices it in what users rely on, and notices a row that ended up under the wrong key.
+// A stored body is the encoded value followed by 4 bytes: the CRC-32C of the other columns of its
+// row and of the value. SQLite detects a flipped bit only in the structure of its pages. The
+// checksum detects it in the data of users, and detects a row under the wrong key.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -23,7 +23,7 @@ func seal(data []byte, begin int, columns []byte) []byte {
 	return binary.LittleEndian.AppendUint32(data, sum)
 }
 
-// unseal returns the body of what seal made, or an error when row or body are not what they were.
+// unseal checks and removes the checksum. It returns an error if the row or the body has changed.
 func unseal(columns, sealed []byte) ([]byte, error) {
 	if len(sealed) < sumSize {
 		return nil, fmt.Errorf("its body has %d bytes, too few for a checksum", len(sealed))
@@ -35,8 +35,8 @@ func unseal(columns, sealed []byte) ([]byte, error) {
 	return body, nil
 }
 
-// The columns that a checksum covers, by table. The first byte keeps a body from passing for one of
-// another column.
+// The columns that a checksum covers, by table. The first byte prevents that the body of one column
+// passes as the body of another.
 
 func appendNumber(dst []byte, n int64) []byte {
 	return binary.LittleEndian.AppendUint64(dst, uint64(n))
@@ -63,8 +63,8 @@ func outcomeColumns(dst []byte, k store.RunKey, status model.Status, at model.Ti
 func waitsColumns(dst []byte, k store.RunKey) []byte   { return appendRun(dst, 'w', k) }
 func blockedColumns(dst []byte, k store.RunKey) []byte { return appendRun(dst, 'b', k) }
 
-func eventColumns(dst []byte, k store.RunKey, seq int64, at model.Time, kind model.EventKind) []byte {
-	return append(appendNumber(appendNumber(appendRun(dst, 'e', k), seq), int64(at)), byte(kind))
+func eventColumns(dst []byte, k store.RunKey, e *model.Event) []byte {
+	return append(appendNumber(appendNumber(appendRun(dst, 'e', k), e.Seq), int64(e.At)), byte(e.Kind))
 }
 
 func messageColumns(dst []byte, to, from model.ShardID, seq int64) []byte {
@@ -93,6 +93,7 @@ func logSum(dst []byte, l *store.LogRow) []byte {
 	return appendText(appendNumber(appendNumber(dst, int64(l.N)), int64(l.Level)), l.Task)
 }
 
+//arch:parameters they are the columns of the row, which a reader has before it has the entity
 func entitySum(dst []byte, k store.EntityKey, version int64, changed model.Time, locked bool) []byte {
 	dst = appendNumber(appendNumber(appendNumber(append(dst, 'n'), int64(k.Shard)), version), int64(changed))
 	return appendAddress(appendNumber(dst, flag(locked)), k.Address)

@@ -41,7 +41,7 @@ type batchWriter struct {
 	w      *writer
 	b      *store.Batch
 	bodies *bodies
-	taken  []int // starts that found their address taken
+	taken  []int // starts whose address is taken
 }
 
 // apply writes everything, in the order of the fields of the batch.
@@ -56,7 +56,7 @@ func (t *batchWriter) apply() error {
 	return nil
 }
 
-// one runs a guarded statement: it must change one row.
+// one runs a guarded statement, which must change exactly one row.
 func (t *batchWriter) one(q *stmt) (bool, error) {
 	if err := q.run(); err != nil {
 		return false, err
@@ -64,7 +64,7 @@ func (t *batchWriter) one(q *stmt) (bool, error) {
 	return t.w.db.Changes() == 1, nil
 }
 
-// refused is the error of a guard that did not match.
+// refused returns the error of a guard that did not match.
 func refused(format string, args ...any) error {
 	return store.Errorf(store.Refused, opCommit, format, args...)
 }
@@ -84,8 +84,8 @@ func (t *batchWriter) fence() error {
 	return err
 }
 
-// deletes removes closed runs, and what is to be removed whatever state it is in. Their events are
-// left to sweeps.
+// deletes removes closed runs, and the runs that are removed in any state. Sweeps delete their
+// events later.
 func (t *batchWriter) deletes() error {
 	for _, key := range t.b.Removes {
 		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlDeleteTimers, sqlGarbage} {
@@ -201,7 +201,7 @@ func (t *batchWriter) start(i int) error {
 	return nil
 }
 
-// replace makes the run before a start stop being current.
+// replace makes the run that a start replaces no longer current.
 func (t *batchWriter) replace(row *store.StartRow) error {
 	q, a := t.w.replace, &row.Start.Address
 	q.setBlob(1, row.Replaces[:])
@@ -228,7 +228,7 @@ func (t *batchWriter) replace(row *store.StartRow) error {
 	return nil
 }
 
-// closing tells whether the batch closes a run.
+// closing reports whether the batch closes a run.
 func (t *batchWriter) closing(key store.RunKey) bool {
 	for i := range t.b.Closes {
 		if t.b.Closes[i].RunKey == key {
@@ -520,7 +520,7 @@ func (t *batchWriter) frees() error {
 	return nil
 }
 
-// existing reads, as the batch leaves them, the runs whose addresses starts found taken.
+// existing reads the runs whose addresses were taken, in the state after the batch.
 func (t *batchWriter) existing() ([]store.ExistingStart, error) {
 	if len(t.taken) == 0 {
 		return nil, nil

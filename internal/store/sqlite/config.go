@@ -17,25 +17,27 @@ import (
 
 // Config says which file to open and how. Only Path is required.
 type Config struct {
-	// Path of the file; relative to the working directory unless absolute. Created when it does not
-	// exist.
+	// Path is the path of the file, relative to the working directory unless absolute. Open creates
+	// the file if it does not exist.
 	Path string
-	// Shards is the number of shards of a new store, 16 when zero. It is fixed for the life of the
-	// store: for an existing one it must be zero or the number that the store has.
+	// Shards is the number of shards of a new store. The default is 16. It never changes: for an
+	// existing store it must be zero or the number that the store has.
 	Shards int
-	// ReadOnly opens an existing store for reading beside the process that owns it: no lock, no
-	// migration, and every method that writes fails.
+	// ReadOnly opens an existing store for reading while another process owns it. It takes no lock
+	// and runs no migration, and every method that writes fails.
 	ReadOnly bool
-	// Readers is the largest number of connections for reading, 4 when zero. Further readers wait.
+	// Readers is the maximum number of connections for reading. The default is 4. Further readers
+	// wait.
 	Readers int
-	// WALSize is the size in bytes of the write-ahead log at which it is moved into the file in the
-	// background, 16 MiB when zero. A larger one means rarer moves, a longer recovery and more
-	// disk.
+	// WALSize is the size in bytes of the write-ahead log at which the store moves it into the file
+	// in the background. The default is 16 MiB. A larger size means fewer moves, a longer recovery
+	// and more disk space.
 	WALSize int64
-	// Logger hears what no caller can be told: trouble of the background work. Discarded when nil.
+	// Logger receives problems of the background work, which no caller gets as an error. The
+	// default discards them.
 	Logger *slog.Logger
 
-	vfs string // of tests: the name of a file system that injects faults
+	vfs string // for tests: the name of a file system that injects faults
 }
 
 const (
@@ -46,8 +48,8 @@ const (
 	maxReaders     = 64
 )
 
-// withDefaults fills in what is zero and reports all problems at once. Shards stays zero: the store
-// may know it.
+// withDefaults fills in defaults and reports all problems at once. Shards stays zero, because an
+// existing store knows it.
 func (c Config) withDefaults() (Config, error) {
 	var problems []error
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
@@ -104,7 +106,7 @@ func ParseURL(text string) (Config, error) {
 	case text == ":memory:":
 		return refuse("use memory: for a store without a file", "this store lives in a file")
 	case !found || strings.ContainsAny(scheme, `/\.`) || len(scheme) == 1:
-		// a path; C:\app.db among them
+		// A plain path, for example C:\app.db.
 		if strings.ContainsAny(text, "?#") {
 			return refuse("write file: in front to give parameters", "is a path with parameters")
 		}
@@ -150,7 +152,7 @@ func ParseURL(text string) (Config, error) {
 	return c, nil
 }
 
-// set takes the parameters of a URL over and reports all problems at once.
+// set applies the parameters of a URL and reports all problems at once.
 func (c *Config) set(values url.Values) error {
 	var problems []error
 	number := func(name string) int {

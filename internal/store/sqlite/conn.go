@@ -12,7 +12,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// conn is one connection with its prepared statements. It is used by one goroutine at a time.
+// conn is one connection with its prepared statements. Only one goroutine at a time uses it.
 type conn struct {
 	db    *sqlite3.Conn
 	stmts map[string]*stmt
@@ -24,7 +24,7 @@ const (
 	modeReadOnly = "ro"
 )
 
-// memory that one connection may use; the address space is reserved, the memory is not.
+// Memory that one connection may use. The address space is reserved, the memory is not.
 const (
 	writerMemory = 1 << 29
 	readerMemory = 1 << 28
@@ -33,9 +33,9 @@ const (
 // openConn opens a connection. No pragma here writes to the file.
 func openConn(ctx context.Context, cfg *Config, mode string, pragmas string) (*conn, error) {
 	registerFiles()
-	// The log holds the same secrets as the file, so it gets the same mode.
+	// The log contains the same secrets as the file, so it gets the same mode.
 	query := url.Values{"mode": {mode}, "modeof": {cfg.Path}, "vfs": {cmp.Or(cfg.vfs, systemName)}}
-	// SQLite knows no +
+	// SQLite does not decode +.
 	name := url.URL{Scheme: "file", Path: uriPath(cfg.Path), RawQuery: strings.ReplaceAll(query.Encode(), "+", "%20")}
 	memory := int64(readerMemory)
 	if mode == modeCreate {
@@ -55,7 +55,7 @@ func openConn(ctx context.Context, cfg *Config, mode string, pragmas string) (*c
 	return c, nil
 }
 
-// uriPath is an absolute path as it stands in a URI.
+// uriPath returns an absolute path as it is written in a URI.
 func uriPath(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") { // C:/app.db
@@ -73,8 +73,8 @@ func (c *conn) close() error {
 	return c.db.Close()
 }
 
-// prepare returns the statement of a text, compiled once per connection. The texts are constants of
-// this package.
+// prepare returns the statement of a text. It compiles the text once per connection. The texts are
+// constants of this package.
 func (c *conn) prepare(sql string) (*stmt, error) {
 	if q, ok := c.stmts[sql]; ok {
 		return q, nil
@@ -92,7 +92,7 @@ func (c *conn) prepare(sql string) (*stmt, error) {
 	return q, nil
 }
 
-// exec runs a statement that returns no rows and tells how many rows it changed.
+// exec runs a statement that returns no rows, and returns how many rows it changed.
 func (c *conn) exec(sql string, args ...any) (int64, error) {
 	q, err := c.prepare(sql)
 	if err != nil {
@@ -113,8 +113,8 @@ func (c *conn) query(sql string, row func(q *stmt) error, args ...any) error {
 	return q.bind(args...).each(row)
 }
 
-// queryOnce is query for a statement that is made for one call, such as that of a listing: it is
-// not kept.
+// queryOnce is query for a statement that is used only once, such as a listing. It does not keep
+// the statement.
 func (c *conn) queryOnce(sql string, row func(q *stmt) error, args ...any) error {
 	s, _, err := c.db.Prepare(sql)
 	if err != nil {
@@ -125,8 +125,8 @@ func (c *conn) queryOnce(sql string, row func(q *stmt) error, args ...any) error
 	return err
 }
 
-// number reads the one number that a statement returns; found is false when it returns no row or
-// null.
+// number reads the single number that a statement returns. found is false if there is no row or it
+// is null.
 func (c *conn) number(sql string, args ...any) (n int64, found bool, err error) {
 	err = c.query(sql, func(q *stmt) error {
 		n, found = q.int(0), q.s.ColumnType(0) != sqlite3.NULL
@@ -138,7 +138,7 @@ func (c *conn) number(sql string, args ...any) (n int64, found bool, err error) 
 // stmt is a prepared statement. Arguments are counted from 1, columns from 0, as SQLite does.
 type stmt struct {
 	s   *sqlite3.Stmt
-	bad error // of the first argument since the last run that could not be bound
+	bad error // the first error of binding an argument since the last run
 }
 
 func (q *stmt) setInt(i int, v int64) {
@@ -194,8 +194,8 @@ func (q *stmt) run() error {
 	return q.s.Exec()
 }
 
-// each calls row for each row, and ends early when it returns an error; errStop ends early without
-// one.
+// each calls row for each row. It stops early if row returns an error, and without an error for
+// errStop.
 func (q *stmt) each(row func(q *stmt) error) error {
 	if err := q.bad; err != nil {
 		q.bad = nil
@@ -225,7 +225,7 @@ var errStop = errors.New("stop")
 func (q *stmt) int(col int) int64   { return q.s.ColumnInt64(col) }
 func (q *stmt) text(col int) string { return q.s.ColumnText(col) }
 
-// raw is the bytes of a column, valid until the statement moves on; nil for null.
+// raw returns the bytes of a column, nil for null. They are valid until the next row.
 func (q *stmt) raw(col int) []byte { return q.s.ColumnRawBlob(col) }
 
 // id copies an id of 16 bytes; ok is false when the column holds anything else.

@@ -23,13 +23,13 @@ const (
 		where shard = ?1 and at < ?2 and (at, run, task) > (?3, ?4, ?5) order by at, run, task limit ?6`
 )
 
-// dead writes dead letters.
+// dead writes dead tasks.
 func (t *batchWriter) dead() error {
 	for i := range t.b.Dead {
 		row := &t.b.Dead[i]
 		t.w.dead.setDead(row.DeadKey, row.Requeued, &row.Body, t.bodies.next())
 		if err := t.w.dead.run(); err != nil {
-			return fmt.Errorf("dead letter of task %q of %s: %w", row.Task, row.Run, err)
+			return fmt.Errorf("dead task %q of %s: %w", row.Task, row.Run, err)
 		}
 	}
 
@@ -39,9 +39,9 @@ func (t *batchWriter) dead() error {
 		q.setDead(row.DeadKey, row.Next, &row.Body, t.bodies.next())
 		q.setInt(11, row.Prev)
 		if ok, err := t.one(q); err != nil {
-			return fmt.Errorf("mark of the dead letter of task %q of %s: %w", row.Task, row.Run, err)
+			return fmt.Errorf("mark of the dead task %q of %s: %w", row.Task, row.Run, err)
 		} else if !ok {
-			return refused("the dead letter of task %q of %s was not requeued %d times, or is another one", row.Task, row.Run, row.Prev)
+			return refused("the dead task %q of %s was not requeued %d times, or is another one", row.Task, row.Run, row.Prev)
 		}
 	}
 
@@ -52,16 +52,16 @@ func (t *batchWriter) dead() error {
 		q.setInt(2, int64(key.Shard))
 		q.setText(3, key.Task)
 		if ok, err := t.one(q); err != nil {
-			return fmt.Errorf("delete of the dead letter of task %q of %s: %w", key.Task, key.Run, err)
+			return fmt.Errorf("delete of the dead task %q of %s: %w", key.Task, key.Run, err)
 		} else if !ok {
-			return refused("there is no dead letter of task %q of %s", key.Task, key.Run)
+			return refused("there is no dead task %q of %s", key.Task, key.Run)
 		}
 	}
 
 	return nil
 }
 
-// setDead binds the columns of a dead letter, in the order of the insert.
+// setDead binds the columns of a dead task, in the order of the insert.
 func (q *stmt) setDead(key store.DeadKey, requeued int64, d *model.DeadTask, body []byte) {
 	c := store.ColumnsOf(d)
 	q.setBlob(1, key.Run[:])
@@ -76,8 +76,8 @@ func (q *stmt) setDead(key store.DeadKey, requeued int64, d *model.DeadTask, bod
 	q.setBlob(10, body)
 }
 
-// scanDead reads a dead letter: deadColumns. One that cannot be understood is an error, and the row
-// has what its columns tell.
+// scanDead reads the columns deadColumns of a dead task. If the body cannot be decoded, it returns
+// an error and a row with what the columns tell.
 func scanDead(q *stmt) (store.DeadRow, error) {
 	run, ok := q.id(0)
 	row := store.DeadRow{DeadKey: store.DeadKey{RunKey: store.RunKey{Shard: model.ShardID(q.int(1)), Run: run}, Task: q.text(2)}, Requeued: q.int(3)}
@@ -96,7 +96,7 @@ func scanDead(q *stmt) (store.DeadRow, error) {
 	return row, err
 }
 
-// listedDead is scanDead for lists, which show what cannot be read.
+// listedDead is scanDead for lists, which also show rows that cannot be read.
 func listedDead(q *stmt) (store.DeadRow, error) {
 	row, err := scanDead(q)
 	if fault.Is(err, fault.Corrupt) {
@@ -105,9 +105,9 @@ func listedDead(q *stmt) (store.DeadRow, error) {
 	return row, err
 }
 
-// LoadDead returns a dead letter.
+// LoadDead returns a dead task.
 func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (found *store.DeadRow, err error) {
-	err = s.read(ctx, "load dead letter", func(c *conn) error {
+	err = s.read(ctx, "load dead task", func(c *conn) error {
 		return c.query(sqlLoadDead, func(q *stmt) error {
 			row, err := scanDead(q)
 			found = &row
@@ -120,8 +120,8 @@ func (s *Store) LoadDead(ctx context.Context, key store.DeadKey) (found *store.D
 	return found, nil
 }
 
-// deadListing is the statement for all pages of a query: by what is alike when the query says so,
-// else in the order of time.
+// deadListing returns the statement for all pages of a query, either by fingerprint or in the order
+// of time.
 func deadListing(q *store.DeadQuery) *listing {
 	l := &listing{from: "perdure_dead d indexed by perdure_dead_listing"}
 	l.and("d.tenant = ?", q.Tenant)
@@ -154,7 +154,7 @@ func deadListing(q *store.DeadQuery) *listing {
 	return l
 }
 
-// deadPage is the statement of one page.
+// deadPage returns the statement of one page.
 func (l *listing) deadPage(q *store.DeadQuery) string {
 	if q.After != (store.DeadPlace{}) {
 		l.and("(d.at, d.run, d.task) < (?, ?, ?)", int64(q.After.At), q.After.Run[:], q.After.Task)
@@ -165,11 +165,11 @@ func (l *listing) deadPage(q *store.DeadQuery) string {
 
 const deadOrder = " order by d.at desc, d.run desc, d.task desc"
 
-// ListDead returns dead letters, those that died last first.
+// ListDead returns dead tasks, the latest failure first.
 func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (page store.DeadPage, err error) {
 	l := deadListing(&q)
 	sql := l.deadPage(&q)
-	err = s.read(ctx, "list dead letters", func(c *conn) error {
+	err = s.read(ctx, "list dead tasks", func(c *conn) error {
 		return c.queryOnce(sql, func(row *stmt) error {
 			if len(page.Rows) == q.Limit {
 				page.More = true
@@ -187,10 +187,10 @@ func (s *Store) ListDead(ctx context.Context, q store.DeadQuery) (page store.Dea
 	return page, nil
 }
 
-// CountDead counts dead letters.
+// CountDead counts dead tasks.
 func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err error) {
 	l := deadListing(&q)
-	err = s.read(ctx, "count dead letters", func(c *conn) error {
+	err = s.read(ctx, "count dead tasks", func(c *conn) error {
 		return c.queryOnce("select count(*) from "+l.from+l.where.String(), func(row *stmt) error {
 			n = row.int(0)
 			return nil
@@ -199,18 +199,18 @@ func (s *Store) CountDead(ctx context.Context, q store.DeadQuery) (n int64, err 
 	return n, err
 }
 
-// deadGroups is the statement of groups; the last argument is the limit.
+// deadGroups returns the statement of groups. The last argument is the limit.
 func (l *listing) deadGroups() string {
-	// which has all columns, unless others are asked for
+	// This index covers all columns, unless the query has other conditions.
 	from := strings.Replace(l.from, "perdure_dead_listing", "perdure_dead_alike", 1)
 	return "select d.kind, d.fingerprint, count(*), min(d.at), max(d.at) from " + from + l.where.String() +
 		" group by d.fingerprint, d.kind order by 3 desc, 5 desc, 1, 2 limit ?"
 }
 
-// GroupDead returns dead letters by kind and fingerprint.
+// GroupDead returns dead tasks by kind and fingerprint.
 func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (out []store.DeadGroup, err error) {
 	l := deadListing(&q)
-	err = s.read(ctx, "group dead letters", func(c *conn) error {
+	err = s.read(ctx, "group dead tasks", func(c *conn) error {
 		err := c.queryOnce(l.deadGroups(), func(row *stmt) error {
 			out = append(out, store.DeadGroup{
 				Kind: row.text(0), Fingerprint: row.text(1), Count: row.int(2), First: model.Time(row.int(3)), Last: model.Time(row.int(4)),
@@ -250,9 +250,9 @@ func (s *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) (ou
 	return out, nil
 }
 
-// LoadDeadBefore returns dead letters of shards that are older than a time.
+// LoadDeadBefore returns dead tasks of shards that failed before a time.
 func (s *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) (out []store.DeadRow, err error) {
-	err = s.read(ctx, "load old dead letters", func(c *conn) error {
+	err = s.read(ctx, "load old dead tasks", func(c *conn) error {
 		for _, shard := range distinct(shards) {
 			if shard < after.Shard || len(out) >= limit {
 				continue

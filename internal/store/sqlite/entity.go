@@ -30,7 +30,7 @@ const (
 	sqlNextEntityType = `select type from perdure_entities where tenant = ?1 and type > ?2 order by type limit 1`
 )
 
-// encodeEntities encodes what waits for entities, and their rows.
+// encodeEntities encodes mailbox items and rows of entities.
 func (e *bodies) encodeEntities(b *store.Batch) error {
 	for i := range b.Mailbox {
 		r := &b.Mailbox[i]
@@ -62,7 +62,7 @@ func (q *stmt) setEntity(k store.EntityKey) {
 	q.setText(4, k.Address.Key)
 }
 
-// mailbox takes items out of mailboxes and puts others in.
+// mailbox removes items from mailboxes and inserts others.
 func (t *batchWriter) mailbox() error {
 	q := t.w.take
 	for i := range t.b.Taken {
@@ -129,8 +129,8 @@ func flag(v bool) int64 {
 	return 0
 }
 
-// scanEntity reads a row: entityColumns. One that cannot be understood is an error, and the entity
-// has what its columns tell.
+// scanEntity reads the columns entityColumns. If the body cannot be decoded, it returns an error
+// and an entity with what the columns tell.
 func scanEntity(q *stmt) (n model.Entity, err error) {
 	key := store.EntityKey{Shard: model.ShardID(q.int(0)), Address: model.Address{Tenant: q.text(1), Type: q.text(2), Key: q.text(3)}}
 	version, changed, locked := q.int(4), model.Time(q.int(5)), q.int(6) != 0
@@ -144,10 +144,11 @@ func scanEntity(q *stmt) (n model.Entity, err error) {
 	return n, nil
 }
 
-// loadItems reads a page of a mailbox, at least one item if there is one. It tells whether there
-// are more.
-func loadItems(c *conn, key store.EntityKey, after int64, limit, maxBytes int) (out []model.MailboxItem, more bool, err error) {
-	a, size := &key.Address, 0
+// loadItems reads a page of a mailbox, at least one item if there is one. It reports
+// whether there are more.
+func loadItems(c *conn, after store.MailboxKey, limit, maxBytes int) (out []model.MailboxItem, more bool, err error) {
+	key, size := after.EntityKey, 0
+	a := &key.Address
 	limit = max(1, limit)
 	err = c.query(sqlLoadMailbox, func(q *stmt) error {
 		if size += len(q.raw(2)); len(out) == limit || size > maxBytes && len(out) > 0 {
@@ -159,11 +160,11 @@ func loadItems(c *conn, key store.EntityKey, after int64, limit, maxBytes int) (
 		item.Message, item.Damaged = readMessage(sum, q.raw(2), "mailbox, %s, item %d", key.Address, item.Seq)
 		out = append(out, item)
 		return nil
-	}, int(key.Shard), a.Tenant, a.Type, a.Key, after, limit+1)
+	}, int(key.Shard), a.Tenant, a.Type, a.Key, after.Seq, limit+1)
 	return out, more, err
 }
 
-// LoadEntity returns the row of an entity and the beginning of its mailbox.
+// LoadEntity returns the row of an entity and the first items of its mailbox.
 func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxBytes int) (out store.LoadedEntity, err error) {
 	a := &key.Address
 	err = s.read(ctx, "load entity", func(c *conn) error {
@@ -173,7 +174,7 @@ func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxB
 			return err
 		}, int(key.Shard), a.Tenant, a.Type, a.Key)
 		if err == nil {
-			out.Mailbox, out.More, err = loadItems(c, key, 0, limit, maxBytes)
+			out.Mailbox, out.More, err = loadItems(c, store.MailboxKey{EntityKey: key}, limit, maxBytes)
 		}
 		return err
 	})
@@ -187,7 +188,7 @@ func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxB
 // LoadMailbox returns items of a mailbox.
 func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int64, limit, maxBytes int) (out []model.MailboxItem, err error) {
 	err = s.read(ctx, "load mailbox", func(c *conn) error {
-		out, _, err = loadItems(c, key, after, limit, maxBytes)
+		out, _, err = loadItems(c, store.MailboxKey{EntityKey: key, Seq: after}, limit, maxBytes)
 		return err
 	})
 	if err != nil {
@@ -196,8 +197,8 @@ func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int6
 	return out, nil
 }
 
-// LoadMailboxes returns the entities for which something waits. It steps from one to the next,
-// however many items each of them has.
+// LoadMailboxes returns the entities whose mailbox is not empty. It jumps from one entity to the
+// next, for any number of items.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) (out []store.EntityKey, err error) {
 	err = s.read(ctx, "load mailboxes", func(c *conn) error {
 		for _, shard := range distinct(shards) {
@@ -232,8 +233,8 @@ func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after
 	return out, nil
 }
 
-// ListEntities returns rows of entities. Keys of all types are looked for in one type after the
-// other, because types are few.
+// ListEntities returns rows of entities. A query for a key in all types looks at one type after the
+// other, because there are few types.
 func (s *Store) ListEntities(ctx context.Context, q store.EntityQuery) (page store.EntityPage, err error) {
 	err = s.read(ctx, "list entities", func(c *conn) error {
 		if q.Type != "" || q.Key == "" && q.KeyPrefix == "" {
@@ -277,15 +278,15 @@ func listEntities(c *conn, q *store.EntityQuery, page *store.EntityPage) error {
 		}
 		n, err := scanEntity(row)
 		if fault.Is(err, fault.Corrupt) {
-			err = nil // it is listed as far as its columns tell
+			err = nil // it is listed with what its columns tell
 		}
 		page.Entities = append(page.Entities, n)
 		return err
 	}, l.args...)
 }
 
-// entityListing is the statement for all pages of a query: along the key of the table, or through
-// those that are locked.
+// entityListing returns the statement for all pages of a query: along the key of the table, or
+// along the index of locked entities.
 func entityListing(q *store.EntityQuery) *listing {
 	l := &listing{from: "perdure_entities n"}
 	l.and("n.tenant = ?", q.Tenant)
@@ -311,7 +312,7 @@ func entityListing(q *store.EntityQuery) *listing {
 	return l
 }
 
-// entityPage is the statement of one page.
+// entityPage returns the statement of one page.
 func (l *listing) entityPage(q *store.EntityQuery) string {
 	switch {
 	case q.After == (model.Address{}):

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// failure makes an error of the port from whatever went wrong before a commit began: nothing was
+// failure returns the store error for anything that went wrong before a commit began. Nothing was
 // applied.
 func (s *Store) failure(op string, err error) error {
 	var done *store.Error
@@ -21,7 +21,7 @@ func (s *Store) failure(op string, err error) error {
 		return nil
 	case errors.As(err, &done):
 		return err
-	case errors.As(err, &known): // a row that cannot be understood
+	case errors.As(err, &known): // a row that cannot be decoded
 		return &store.Error{Class: store.Refused, Op: op, Err: err}
 	case errors.Is(err, context.Canceled):
 		return &store.Error{Class: store.Retryable, Op: op, Err: fault.New(fault.Canceled, "%w", err)}
@@ -53,38 +53,38 @@ func (s *Store) judge(err error) (store.Class, fault.Kind, string) {
 		return store.Away, fault.Unavailable, "make the file and its directory writable for this process"
 	case sqlite3.IOERR:
 		return store.Away, fault.Unavailable, "look for disk errors in the log of the system"
-	default: // a mistake of ours, or a table that somebody has changed
+	default: // a bug of ours, or a table that another program has changed
 		return store.Away, fault.Internal, ""
 	}
 }
 
-// syncFailed tells that the system could not say that data is on disk.
+// syncFailed reports whether the system could not confirm that data is on disk.
 func syncFailed(err error) bool {
 	return errors.Is(err, sqlite3.IOERR_FSYNC) || errors.Is(err, sqlite3.IOERR_DIR_FSYNC)
 }
 
-// damaged tells that SQLite found the structure of the file broken.
+// damaged reports whether SQLite found the structure of the file broken.
 func damaged(err error) bool {
 	return errors.Is(err, sqlite3.CORRUPT) || errors.Is(err, sqlite3.NOTADB)
 }
 
-// certainlyNotApplied tells whether a COMMIT that failed has left nothing behind.
+// certainlyNotApplied reports whether a failed COMMIT has left nothing behind.
 //
-// SQLite writes the frames of a transaction to the log, the one that commits last, then syncs, then
-// publishes it to readers; on any error it rolls back in memory. When a write ran out of space or
-// the file became read-only, the last frame was not written whole: the transaction can never be
-// recovered. After any other error the frames may be there, and the next recovery may find them:
-// the outcome is unknown until the file has been opened again.
+// SQLite writes the frames of a transaction to the log, with the committing frame last. It then
+// syncs, and publishes the transaction to readers. On any error it rolls back in memory. If a write
+// ran out of space or the file became read-only, the last frame was not written completely, so the
+// transaction can never be recovered. After any other error the frames may be there, and the next
+// recovery may find them. Then the outcome is unknown until the file is opened again.
 func certainlyNotApplied(err error) bool {
 	return errors.Is(err, sqlite3.FULL) || errors.Is(err, sqlite3.READONLY) || errors.Is(err, sqlite3.CONSTRAINT) || errors.Is(err, sqlite3.BUSY)
 }
 
-// breakDown makes the store refuse every further write. The first reason is kept.
+// breakDown makes the store refuse every further write. It keeps the first reason.
 func (s *Store) breakDown(err error) {
 	s.broken.CompareAndSwap(nil, &err)
 }
 
-// refuseBroken is the answer to a write after breakDown.
+// refuseBroken returns the error of a write after breakDown.
 func (s *Store) refuseBroken(op string) error {
 	cause := s.broken.Load()
 	if cause == nil {
@@ -102,12 +102,12 @@ func (s *Store) refuseBroken(op string) error {
 	}}
 }
 
-// noID is the error for a row whose id is none.
+// noID returns the error for a row without a valid id.
 func noID(format string, args ...any) error {
 	return corrupt(fmt.Errorf("an id is not 16 bytes long"), format, args...)
 }
 
-// corrupt is the error for a row that cannot be understood.
+// corrupt returns the error for a row that cannot be decoded.
 func corrupt(err error, format string, args ...any) error {
 	return fault.New(fault.Corrupt, "table perdure_%s: %w", fmt.Sprintf(format, args...), err)
 }

@@ -92,17 +92,17 @@ func oneExecution(c *conn, sql string, args ...any) (found *store.Execution, err
 	return found, nil
 }
 
-// currentRun reads the current run of an address; nil when there is none.
+// currentRun reads the current run of an address, nil if there is none.
 func currentRun(c *conn, a model.Address) (*store.Execution, error) {
 	return oneExecution(c, sqlCurrentRun, a.Tenant, a.Type, a.Key)
 }
 
-// LoadExecution returns the current run of an address, or the run itself.
+// LoadExecution returns the current run of an address, or the given run.
 func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (found *store.Execution, err error) {
 	err = s.read(ctx, "load execution", func(c *conn) (err error) {
 		if run.IsZero() {
 			if found, err = currentRun(c, a); found != nil && found.Shard != shard {
-				found = nil // the caller is mistaken about the shard
+				found = nil // the caller has the wrong shard
 			}
 		} else {
 			found, err = oneExecution(c, sqlRun, run[:], int(shard))
@@ -112,7 +112,7 @@ func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.
 	return found, err
 }
 
-// LoadOutcomes returns the rows of those runs that are closed.
+// LoadOutcomes returns the rows of the given runs that are closed.
 func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {
 	err = s.read(ctx, "load outcomes", func(c *conn) error {
 		for _, k := range keys {

@@ -12,14 +12,14 @@ const (
 	sqlLoadLeaving = `select l.run, e.tenant, e.workflow, e.key
 		from perdure_leaving l indexed by perdure_leaving_at cross join perdure_executions e on e.run = l.run and e.shard = l.shard
 		where l.shard = ?1 and l.at < ?2 order by l.at, l.run`
-	// The case is there because both sides of an "and" may be evaluated.
+	// The case expression is needed because SQLite may evaluate both sides of an "and".
 	sqlWalkOld = `select run, shard, case when state > 1 and max(closed, started) < ?4
 		then not exists (select 1 from perdure_leaving l where l.run = e.run and l.shard = e.shard) else 0 end, tenant, workflow, key
 		from perdure_executions e where (run, shard) > (?1, ?2) and run < ?3 order by run, shard`
 )
 
-// LoadExpired returns closed runs that may be removed. Runs of all shards stand side by side in the
-// table, so the walk meets those of others too.
+// LoadExpired returns closed runs that may be removed. The table has the runs of all shards in one
+// order, so the walk also reads runs of other shards.
 func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out store.Expired, err error) {
 	const op = "load expired"
 	shards, end := distinct(r.Shards), store.OldestID(r.ClosedBefore)

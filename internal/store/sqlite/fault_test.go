@@ -67,18 +67,18 @@ func TestFailedSyncIsUnknownAndFinal(t *testing.T) {
 			wantClass(t, err, store.Unknown)
 			wantKind(t, err, fault.Unavailable, b.path, "may or may not", "restart")
 			if !store.Final(err) {
-				t.Error("nobody is told that it is for good")
+				t.Error("the error does not say that it is final")
 			}
 			b.fs.heal()
 
-			// The disk is well again, but nobody knows what is on it.
+			// The disk works again, but its contents are unknown.
 			_, err = b.lane.Try(t.Context(), b.event(10))
 			wantClass(t, err, store.Away)
 			wantKind(t, err, fault.Unavailable, b.path, "no writes", "restart")
 			_, _, err = b.s.Refence(t.Context(), b.lane.Ref)
 			wantClass(t, err, store.Away)
 			if !store.Final(err) {
-				t.Error("nobody is told that it is for good")
+				t.Error("the error does not say that it is final")
 			}
 			if n := b.events(b.s); n != 1 {
 				t.Errorf("%d events are visible, want 1", n)
@@ -141,7 +141,7 @@ func TestFailedSyncOfTheFileIsFinal(t *testing.T) {
 			break
 		}
 		if acked++; time.Now().After(deadline) {
-			t.Fatal("nobody noticed that the file could not be synced")
+			t.Fatal("the failed sync was not noticed")
 		}
 	}
 
@@ -190,7 +190,7 @@ func TestCommitIsWholeAfterACrashAtAnyWrite(t *testing.T) {
 		if err != nil {
 			wantClass(t, err, store.Unknown)
 		}
-		_ = b.s.Close() // nothing of it reaches the disk
+		_ = b.s.Close() // nothing of the batch reaches the disk
 		b.fs.heal()
 		s := openTest(t, Config{Path: b.path})
 		events := b.events(s)

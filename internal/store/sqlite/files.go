@@ -10,11 +10,11 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// fileSystem is the driver's file system, but it says which writes failed for want of space or of
-// permission. The driver calls both an I/O error and forgets the cause on the way, and the
-// difference decides whether a commit is known to have failed.
+// fileSystem wraps the file system of the driver. It reports which writes failed because of missing
+// space or permission. The driver reports both as an I/O error and loses the cause. The difference
+// decides whether a commit is known to have failed.
 //
-// It also makes the names of new journals and logs durable. The driver means to, but syncs the file
+// It also makes the names of new journals and logs durable. The driver tries to, but syncs the file
 // twice instead of its directory.
 type fileSystem struct {
 	vfs.VFSFilename
@@ -45,16 +45,16 @@ func (s fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 	return out, flags, nil
 }
 
-// file is a file of the driver. Memory mapping is left out on purpose.
+// file is a file of the driver. It leaves out memory mapping on purpose.
 type file struct {
 	vfs.File
 	// syncName makes the name of the file durable. The first sync of a journal or log calls it:
-	// without a name it is lost with the power, and SQLite relies on it when it writes to the
-	// database file. Nil when the name is durable.
+	// without a durable name the file is lost in a power failure, and SQLite relies on it when it
+	// writes to the database file. It is nil if the name is durable.
 	syncName func() error
 }
 
-// Sync waits until the disk has the file, and its name as well if that may be new.
+// Sync waits until the disk has the file, and also its name if that may be new.
 func (f *file) Sync(flags vfs.SyncFlag) error {
 	if err := f.File.Sync(flags); err != nil || f.syncName == nil {
 		return err
@@ -83,7 +83,7 @@ func (f *file) SizeHint(size int64) error {
 	return nil
 }
 
-// HasMoved tells whether the file is still the one of its name.
+// HasMoved reports whether the name no longer leads to this file.
 func (f *file) HasMoved() (bool, error) {
 	if m, ok := f.File.(vfs.FileHasMoved); ok {
 		return m.HasMoved()
@@ -99,7 +99,7 @@ func (f *file) SharedMemory() vfs.SharedMemory {
 	return nil
 }
 
-// cause gives a failed write the code that says why.
+// cause gives a failed write the code that says why it failed.
 func cause(err error) error {
 	switch {
 	case err == nil:

@@ -77,7 +77,7 @@ func TestLogThatGrowsIsReported(t *testing.T) {
 	}
 }
 
-// A large commit makes the log large for once, without anybody who reads.
+// A single large commit makes the log large without any reader.
 func TestLargeCommitIsNotReported(t *testing.T) {
 	t.Parallel()
 	sequential(t)

@@ -12,13 +12,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// listing is the statement of a listing: where its rows come from, the condition, the order, and
-// the arguments.
+// listing is the statement of a listing: its tables, its condition, its order and its arguments.
 type listing struct {
 	from  string
 	where strings.Builder
 	args  []any
-	// started and run are the columns by which it is ordered, of the table that leads.
+	// started and run are the columns of the leading table that order the listing.
 	started, run string
 }
 
@@ -32,7 +31,7 @@ func (l *listing) and(condition string, args ...any) {
 	l.args = append(l.args, args...)
 }
 
-// anyOf adds that a column has one of several values.
+// anyOf adds the condition that a column has one of several values.
 func anyOf[T ~string](l *listing, column string, values []T) {
 	if len(values) == 1 {
 		l.and(column+" = ?", string(values[0]))
@@ -41,7 +40,7 @@ func anyOf[T ~string](l *listing, column string, values []T) {
 	l.and(column+" in (select value from json_each(?))", list(values))
 }
 
-// list is several texts as one argument.
+// list encodes several texts as one argument.
 func list[T ~string](values []T) string {
 	text, err := json.Marshal(values)
 	if err != nil {
@@ -50,9 +49,9 @@ func list[T ~string](values []T) string {
 	return string(text)
 }
 
-// newListing is the statement for all pages of a query. What leads is said and not left to SQLite,
-// which knows nothing of how many rows there are: the label, or what is blocked, or the key, and
-// otherwise the order of starts.
+// newListing returns the statement for all pages of a query. It says which table leads, because
+// SQLite does not know how many rows there are. The leading one is the label, or the index of
+// blocked runs, or the key, and otherwise the order of starts.
 func newListing(q *store.Query) *listing {
 	l := &listing{started: "e.started", run: "e.run"}
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
@@ -66,8 +65,8 @@ func newListing(q *store.Query) *listing {
 		l.from = "perdure_executions e indexed by perdure_executions_blocked"
 		l.and("e.tenant = ? and e.blocked is not null", q.Tenant)
 	case (q.Key != "" || q.KeyPrefix != "") && !q.AllRuns:
-		// The keys of one workflow that begin so are so few that they are better found first and
-		// sorted then.
+		// One workflow has only a few keys with this prefix. So it is better to find them first and
+		// then sort.
 		l.from = "perdure_executions e indexed by perdure_executions_current"
 		l.and("e.tenant = ?", q.Tenant)
 		if len(q.Workflows) == 0 {
@@ -82,8 +81,8 @@ func newListing(q *store.Query) *listing {
 	return l
 }
 
-// sqlWorkflows are the workflows that a tenant has executions of, each found by one step in the
-// index.
+// sqlWorkflows returns the workflows of the executions of a tenant. It finds each one with one step
+// in the index.
 const sqlWorkflows = `with recursive w (name) as (
 	select * from (select workflow from perdure_executions where tenant = ? and current = 1 order by workflow limit 1)
 	union all
@@ -91,7 +90,7 @@ const sqlWorkflows = `with recursive w (name) as (
 	from w where w.name is not null
 ) select name from w where name is not null`
 
-// filter adds the conditions on a run; lead is the label that has been dealt with.
+// filter adds the conditions on a run. lead is the label that already has its condition.
 func (l *listing) filter(q *store.Query, lead int) {
 	if !q.AllRuns {
 		l.and("e.current = 1")
@@ -148,7 +147,7 @@ func (l *listing) filter(q *store.Query, lead int) {
 	}
 }
 
-// statesOf are the values of the column for a status.
+// statesOf returns the values of the column for a status.
 func statesOf(s model.Status) string {
 	if s == model.Running {
 		return fmt.Sprintf("%d, %d", stateRunnable, stateParked)
@@ -156,8 +155,8 @@ func statesOf(s model.Status) string {
 	return fmt.Sprint(max(int(s), stateClosed))
 }
 
-// prefixEnd is the smallest text, by bytes, above all texts with a prefix; empty when there is
-// none.
+// prefixEnd returns the smallest text, by bytes, above all texts with the prefix, or empty if there
+// is none.
 func prefixEnd(prefix string) string {
 	end := []byte(prefix)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -169,12 +168,13 @@ func prefixEnd(prefix string) string {
 	return ""
 }
 
-// page is the statement of one page.
+// page returns the statement of one page.
 func (l *listing) page(q *store.Query) string {
 	if q.After != (store.PageMark{}) {
 		l.and("("+l.started+", "+l.run+") < (?, ?)", int64(q.After.Started), q.After.Run[:])
 	}
-	// anything else has no place in the order of pages; the owner of its shard tells of it
+	// An id of another length has no position in the order of pages. Recovery reports it to the
+	// owner of its shard.
 	l.and("length(" + l.run + ") = 16")
 	l.args = append(l.args, q.Limit+1)
 	return "select " + executionColumns + " from " + l.from + l.where.String() + " order by " + l.started + " desc, " + l.run + " desc limit ?"

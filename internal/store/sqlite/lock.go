@@ -10,12 +10,12 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// fileLock is the exclusive claim of a process on a store. The system gives it up when the process
-// ends, in whatever way. The lock file itself stays: removing it would let two processes lock two
-// files of the same name.
+// fileLock is the exclusive claim of a process on a store. The system releases it when the process
+// ends for any reason. The lock file itself stays: if it were removed, two processes could lock two
+// files with the same name.
 type fileLock struct{ f *os.File }
 
-// lockFile claims the store at path, or says who has it.
+// lockFile claims the store at path, or returns an error that names the owner.
 func lockFile(path string) (*fileLock, error) {
 	name := path + ".lock"
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
@@ -36,14 +36,14 @@ func lockFile(path string) (*fileLock, error) {
 		}
 	}
 
-	// Who holds the lock is for people: a failure to say so is none of the lock.
+	// The name of the owner is only for people, so a failure to write it does not matter.
 	if f.Truncate(0) == nil {
 		_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	}
 	return &fileLock{f}, nil
 }
 
-// holderOf says which process holds the lock, as far as it said so.
+// holderOf names the process that holds the lock, as far as it is known.
 func holderOf(f *os.File) string {
 	text, _ := io.ReadAll(io.LimitReader(f, 32))
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
@@ -53,7 +53,7 @@ func holderOf(f *os.File) string {
 	return fmt.Sprintf(" (pid %d)", pid)
 }
 
-// release gives the claim up.
+// release releases the claim.
 func (l *fileLock) release() error {
 	_ = l.f.Truncate(0)
 	unlock(l.f)

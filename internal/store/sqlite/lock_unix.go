@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// unlock gives the lock up even if a process that is being started just now shares the open file.
+// unlock releases the lock even if a child process that is just being started shares the open file.
 func unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
 
 // tryLock takes an exclusive lock of the open file. It excludes other opens in the same process

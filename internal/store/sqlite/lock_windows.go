@@ -10,8 +10,8 @@ import (
 // unlock has nothing to do: closing the file is enough.
 func unlock(*os.File) {}
 
-// tryLock takes an exclusive lock of the open file. The locked byte lies behind the contents, which
-// others may read.
+// tryLock takes an exclusive lock of the open file. The locked byte is after the contents, so that
+// others may read them.
 func tryLock(f *os.File) (bool, error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &windows.Overlapped{Offset: 1 << 30})

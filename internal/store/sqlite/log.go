@@ -10,33 +10,35 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// The write-ahead log is moved into the file (a checkpoint) in two steps, so that a commit never
-// waits for more than a few pages: first everything that is in the log by now, while commits go on;
-// then, with the writer held, what they have added in the meantime. After that the next commit
-// begins the log anew, in place: the log neither grows nor shrinks, which also makes its sync
-// cheaper. Commits that come faster than the log is moved wait for the move once it has got late
-// times as long as it should be, so that the log is bounded also on a busy machine. A reader that
-// holds an old state keeps the log from beginning anew; it grows until that reader ends, and is cut
-// back then.
+// The store moves the write-ahead log into the file (a checkpoint) in two steps, so that a commit
+// never waits for more than a few pages. First it moves everything that is in the log, while
+// commits continue. Then it holds the writer and moves what commits have added since. After that
+// the next commit restarts the log in place. So the log neither grows nor shrinks, which also makes
+// its sync cheaper.
+//
+// If commits are faster than the moves, the writer moves the log itself once it is late times as
+// long as it should be. So the log is bounded even on a busy machine. A reader that holds an old
+// snapshot prevents the restart of the log. The log then grows until that reader ends, and is
+// truncated afterwards.
 
-// late is how many times its limit the log may have when the writer moves it himself.
+// late is how many times its limit the log may have before the writer moves it itself.
 const late = 4
 
 // logState is what the writer knows about the log.
 type logState struct {
 	pages int // in the log after the last commit
 	limit int // at which the log is to be moved
-	next  int // at which to ask for it; above limit when asking did not help
+	next  int // when to ask for a move; above limit if asking did not help
 
-	tried   bool      // the writer has moved it himself since it began anew
-	largest int       // pages that it had while it was too large; 0 when it is not
-	commits int       // in the log since it began anew
-	since   time.Time // when it did
+	tried   bool      // the writer has moved it itself since the restart
+	largest int       // its largest size while it was too large; 0 otherwise
+	commits int       // in the log since the restart
+	since   time.Time // time of the restart
 }
 
-// note takes the size of the log after a commit and tells whether to ask for a move.
+// note records the size of the log after a commit and reports whether to ask for a move.
 func (l *logState) note(pages int) bool {
-	if pages < l.pages || l.commits == 0 { // it began anew
+	if pages < l.pages || l.commits == 0 { // the log was restarted
 		l.next = l.limit
 		l.commits, l.since, l.tried = 0, time.Now(), false
 	}
@@ -49,11 +51,11 @@ func (l *logState) note(pages int) bool {
 	return true
 }
 
-// tooLarge tells whether the log has more pages than commits alone can give it: it goes on growing
-// although the writer has moved it. One large commit is no reason to worry.
+// tooLarge reports whether the log has more pages than commits alone can cause: it keeps growing
+// although the writer has moved it. A single large commit does not count.
 func (l *logState) tooLarge() bool { return l.tried && l.pages > (late+1)*l.limit }
 
-// committed is called by the writer after a commit.
+// committed updates the log state. The writer calls it after a commit.
 func (s *Store) committed(w *writer) {
 	ask := w.log.note(w.walPages)
 	s.reportGrowth(w)
@@ -67,11 +69,11 @@ func (s *Store) committed(w *writer) {
 	}
 	select {
 	case s.move <- struct{}{}:
-	default: // asked for already
+	default: // already asked
 	}
 }
 
-// reportGrowth says once that a reader makes the log grow, and once that it is over.
+// reportGrowth logs once that a reader makes the log grow, and once that it is over.
 func (s *Store) reportGrowth(w *writer) {
 	l := &w.log
 	switch {
@@ -87,20 +89,20 @@ func (s *Store) reportGrowth(w *writer) {
 	}
 }
 
-// LogSize is the size of the write-ahead log on disk, and the largest one that it has while no
-// reader keeps an old state.
+// LogSize returns the size of the write-ahead log on disk, and its largest size while no reader
+// holds an old snapshot.
 func (s *Store) LogSize() (bytes, normal int64, err error) {
 	fi, err := os.Stat(s.cfg.Path + "-wal")
 	switch {
 	case err == nil:
 		bytes = fi.Size()
-	case errors.Is(err, fs.ErrNotExist): // closed in good order
+	case errors.Is(err, fs.ErrNotExist): // closed in an orderly way
 		err = nil
 	}
 	return bytes, (late + 1) * s.cfg.WALSize, err
 }
 
-// moveLog moves the log when asked to, until the store is closed.
+// moveLog moves the log when asked, until the store is closed.
 func (s *Store) moveLog(c *conn) {
 	defer func() {
 		if err := s.closeConn(c); err != nil {
@@ -117,7 +119,7 @@ func (s *Store) moveLog(c *conn) {
 	}
 }
 
-// moved takes the outcome of a move.
+// moved handles the result of a move.
 func (s *Store) moved(err error) {
 	if err == nil {
 		s.moves.OK()

@@ -5,20 +5,20 @@ import (
 	"github.com/ncruces/go-sqlite3/vfs"
 )
 
-// logFile is the write-ahead log as the writer sees it. SQLite writes it piece by piece, two system
-// calls for each page; here the pieces of a commit are collected, and written at once when it syncs
-// the log. That is the moment that counts: others look at what a commit added to the log only after
-// its sync, which the setting of synchronous = full demands for every commit.
+// logFile is the write-ahead log as the writer sees it. SQLite writes it in pieces, with two system
+// calls per page. logFile collects the pieces of a commit and writes them at once when SQLite syncs
+// the log. That is safe: other connections look at the frames of a commit only after its sync,
+// because synchronous = full demands a sync for every commit.
 type logFile struct {
 	*file
 	pending []byte
-	at      int64 // where pending belongs
+	at      int64 // the offset of pending
 }
 
-// mostPending bounds what is collected; a large transaction is written in several pieces.
+// mostPending bounds the collected bytes. A large transaction is written in several pieces.
 const mostPending = 1 << 20
 
-// WriteAt collects what follows on what was written before.
+// WriteAt collects data that directly follows the data before.
 func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 	if len(f.pending) > 0 && off != f.at+int64(len(f.pending)) || len(f.pending)+len(p) > mostPending {
 		if err := f.flush(); err != nil {
@@ -32,8 +32,8 @@ func (f *logFile) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what was collected. When that fails it is gone: SQLite rolls the transaction back
-// and writes it anew, if at all.
+// flush writes the collected data. If that fails, the data is dropped: SQLite rolls the transaction
+// back and writes it again, if at all.
 func (f *logFile) flush() error {
 	if len(f.pending) == 0 {
 		return nil
@@ -44,7 +44,7 @@ func (f *logFile) flush() error {
 	return err
 }
 
-// ReadAt reads what has been written, collected or not.
+// ReadAt reads written and collected data.
 func (f *logFile) ReadAt(p []byte, off int64) (int, error) {
 	if err := f.flush(); err != nil {
 		return 0, err
@@ -52,7 +52,7 @@ func (f *logFile) ReadAt(p []byte, off int64) (int, error) {
 	return f.file.ReadAt(p, off)
 }
 
-// Size counts what was collected too.
+// Size includes collected data.
 func (f *logFile) Size() (int64, error) {
 	if err := f.flush(); err != nil {
 		return 0, err
@@ -68,7 +68,7 @@ func (f *logFile) Truncate(size int64) error {
 	return f.file.Truncate(size)
 }
 
-// Sync writes what was collected and waits until the disk has it.
+// Sync writes the collected data and waits until the disk has it.
 func (f *logFile) Sync(flags vfs.SyncFlag) error {
 	if err := f.flush(); err != nil {
 		return err
@@ -76,15 +76,14 @@ func (f *logFile) Sync(flags vfs.SyncFlag) error {
 	return f.file.Sync(flags)
 }
 
-// Close gives the file up. What was not synced belongs to no commit.
+// Close closes the file. Data that was not synced belongs to no commit.
 func (f *logFile) Close() error {
 	f.pending = nil
 	return f.file.Close()
 }
 
-// discardLog forgets what a transaction that was rolled back has left to be written: by the next
-// time this connection comes to write it, the place may hold a commit of another connection. The
-// caller holds the writer.
+// discardLog drops the collected data of a transaction that was rolled back. Otherwise this
+// connection would write it later over a commit of another connection. The caller holds the writer.
 func (w *writer) discardLog() {
 	if f, err := w.db.FileControl("main", sqlite3.FCNTL_JOURNAL_POINTER); err == nil {
 		if l, ok := f.(*logFile); ok {

@@ -40,7 +40,7 @@ func eachSender(c *conn, to model.ShardID, f func(from model.ShardID, cursor int
 	}
 }
 
-// LoadMessages returns messages behind their cursors.
+// LoadMessages returns messages that their cursor has not passed.
 func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
 	err = s.read(ctx, "load messages", func(c *conn) error {
 		out, more = nil, false
@@ -86,8 +86,8 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit,
 	return out, more, nil
 }
 
-// readMessage reads the sealed body of a message. One that cannot be read is described as it
-// stands, with its checksum unless that is right; the text names its row.
+// readMessage decodes the sealed body of a message. A body that cannot be decoded is returned as
+// damaged, including its checksum if that is wrong. The text names its row.
 func readMessage(columns, sealed []byte, row string, args ...any) (m model.Message, d *model.Damaged) {
 	body, err := unseal(columns, sealed)
 	if err == nil {
@@ -100,7 +100,7 @@ func readMessage(columns, sealed []byte, row string, args ...any) (m model.Messa
 	return m, nil
 }
 
-// hasMail tells whether messages or requests wait for the shards.
+// hasMail reports whether messages or requests wait for the shards.
 func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 	for _, shard := range distinct(shards) {
 		_, found, err := c.number(sqlInboxDue, int(shard), int64(min(at, model.MaxTime-1)))
@@ -128,8 +128,8 @@ func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 	return false, nil
 }
 
-// readRequest reads the id and the message of a request from columns of a row. An error names a row
-// without an id.
+// readRequest reads the id and the message of a request from columns of a row. It returns an error
+// if the row has no valid id.
 func readRequest(q *stmt, id, body int, row *store.InboxRow) error {
 	var ok bool
 	if row.ID, ok = q.id(id); !ok {
@@ -139,7 +139,7 @@ func readRequest(q *stmt, id, body int, row *store.InboxRow) error {
 	return nil
 }
 
-// LoadDeadLetters returns what was refused and kept.
+// LoadDeadLetters returns requests and messages that the engine refused and kept.
 func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) (out []store.InboxRow, err error) {
 	err = s.read(ctx, "load dead letters", func(c *conn) error {
 		out = nil
@@ -199,10 +199,10 @@ type requestPage struct {
 	rows            []store.InboxRow
 	sizes           []int // of the bodies of rows
 	size            int
-	more            bool // there are rows behind the page
+	more            bool // there are rows after the page
 }
 
-// add adds the next row with a body of so many bytes. It reports false when the page is full.
+// add adds the next row with a body of the given size. It returns false if the page is full.
 func (p *requestPage) add(row store.InboxRow, size int) bool {
 	if len(p.rows) >= p.limit || p.size > 0 && p.size >= p.maxBytes {
 		p.more = true
@@ -212,8 +212,8 @@ func (p *requestPage) add(row store.InboxRow, size int) bool {
 	return true
 }
 
-// merged is the page that has the first rows of two. The caller merges the pages of many shards one
-// by one, so that it never holds more than two of them.
+// merged returns the page with the first rows of two pages. The caller merges the pages of many
+// shards one by one, so it never holds more than two.
 func (p *requestPage) merged(o *requestPage) requestPage {
 	if len(o.rows) == 0 {
 		return *p
@@ -232,7 +232,7 @@ func (p *requestPage) merged(o *requestPage) requestPage {
 	return m
 }
 
-// seen sets Seen when the request is remembered.
+// seen sets Seen if the request is remembered.
 func seen(c *conn, row *store.InboxRow) (err error) {
 	m := &row.Message
 	if m.RequestID == "" {
@@ -242,7 +242,7 @@ func seen(c *conn, row *store.InboxRow) (err error) {
 	return err
 }
 
-// PutInbox stores requests, but for those that are there or remembered.
+// PutInbox stores requests that neither wait already nor are remembered.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	const op = "put inbox"
 	enc := bodyPool.Get().(*bodies)
@@ -274,7 +274,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	})
 }
 
-// LoadReplies returns the remembered answers among the keys.
+// LoadReplies returns the remembered answers for the keys.
 func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
 	err = s.read(ctx, "load replies", func(c *conn) error {
 		for _, k := range keys {

@@ -15,18 +15,18 @@ import (
 )
 
 // Migrations are SQL files, numbered from 1 without a gap and never changed after a release. Each
-// runs in one transaction together with the version that it leads to, so a process that is killed
-// on the way leaves the version before.
+// one runs in one transaction together with the update of the version. So a process that is killed
+// half-way leaves the version before.
 //
-// There is no migration library in between: data definition is transactional in SQLite, the file
-// lock keeps others out, and a library would bring database/sql into a package that does not use
-// it. The version is a row of our own rather than PRAGMA user_version, because the file may hold
-// tables of the user.
+// There is no migration library: data definition is transactional in SQLite, the file lock excludes
+// other processes, and a library would bring database/sql into a package that does not use it. The
+// version is a row of our own and not PRAGMA user_version, because the file may contain tables of
+// the user.
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migrations are the names of the files in order; number i leads to version i+1, which a test
+// migrations returns the names of the files in order. Number i leads to version i+1, which a test
 // checks.
 func migrations() []string {
 	names, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
@@ -36,25 +36,25 @@ func migrations() []string {
 	return names
 }
 
-// Latest is the version of the schema that this build brings a store to.
+// Latest returns the schema version of this build.
 func Latest() int { return len(migrations()) }
 
-// Status is what Check finds.
+// Status is the result of Check.
 type Status struct {
-	// Version is the version of the schema in the file, 0 when there is none; Known is that of this
-	// build.
+	// Version is the version of the schema in the file, 0 if there is none. Known is the version of
+	// this build.
 	Version, Known int
 	// Pending are the migrations that Open would run.
 	Pending []string
 	// Shards and Cluster of an existing store.
 	Shards  int
 	Cluster string
-	// Store names it.
+	// Store is the URL of the store.
 	Store string
 }
 
-// Check looks at the schema of a file and changes nothing; the file may be in use. A schema that is
-// newer than this build is an error.
+// Check reads the schema version of a file and changes nothing. The file may be in use. A schema
+// that is newer than this build is an error.
 func Check(ctx context.Context, cfg Config) (Status, error) {
 	cfg.ReadOnly, cfg.Shards = true, 0
 	cfg, err := cfg.withDefaults()
@@ -89,7 +89,7 @@ func Check(ctx context.Context, cfg Config) (Status, error) {
 	return st, s.openError(err)
 }
 
-// schemaVersion is the version that the file has; 0 when it holds no store.
+// schemaVersion returns the version of the file, 0 if it contains no store.
 func schemaVersion(c *conn) (int, error) {
 	_, found, err := c.number("select 1 from sqlite_schema where type = 'table' and name = 'perdure_meta'")
 	if err != nil || !found {
@@ -102,8 +102,8 @@ func schemaVersion(c *conn) (int, error) {
 	return int(version), err
 }
 
-// migrate brings the schema to the version of this build and fills a new store. It refuses a newer
-// one.
+// migrate brings the schema to the version of this build and initialises a new store. It refuses a
+// newer schema.
 func migrate(c *conn, path string, shards int) error {
 	names := migrations()
 	version, err := schemaVersion(c)
@@ -127,7 +127,7 @@ func migrate(c *conn, path string, shards int) error {
 	return nil
 }
 
-// checkVersion refuses what a newer build has written.
+// checkVersion refuses a schema of a newer build.
 func checkVersion(path string, version, known int) error {
 	if version <= known {
 		return nil
@@ -156,7 +156,7 @@ func migrateTo(c *conn, version int, text string, shards int) (err error) {
 	return err
 }
 
-// fill puts into a new store what is decided once.
+// fill writes the values that are fixed when a store is created.
 func fill(c *conn, shards int) error {
 	if shards == 0 {
 		shards = defaultShards
@@ -175,10 +175,10 @@ func fill(c *conn, shards int) error {
 	return nil
 }
 
-// storeURL names a store for people and for ParseURL.
+// storeURL returns the URL of a store, for people and for ParseURL.
 func storeURL(path string) string { return (&url.URL{Scheme: "file", Path: uriPath(path)}).String() }
 
-// readInfo reads what describes the store.
+// readInfo reads the description of the store.
 func readInfo(c *conn, cfg *Config) (store.Info, error) {
 	info := store.Info{URL: storeURL(cfg.Path)}
 	var err error

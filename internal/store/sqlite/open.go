@@ -18,16 +18,16 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// pageSize of new files. Twice the default of SQLite: a batch touches fewer pages, and a row may be
-// twice as large before it spills into pages of its own.
+// pageSize is the page size of new files. It is twice the default of SQLite: a batch touches fewer
+// pages, and a row may be twice as large before it needs overflow pages.
 const pageSize = 8192
 
 // Pragmas of the writing connection.
 //
-// The cache is counted in pages and kept small on purpose: after most page splits SQLite walks the
-// whole hash table of the cache when it commits, which at 8000 pages costs as much as the rows of a
-// batch. What is written lies at the ends of a few trees and fits many times. No mmap anywhere: an
-// I/O error or a truncated file would kill the process instead of returning an error.
+// The cache is small on purpose. After most page splits, SQLite walks the whole hash table of the
+// cache at commit, which costs as much as the rows of a batch at 8000 pages. The written pages are
+// at the ends of a few trees, so they fit many times. Nothing uses mmap: an I/O error or a
+// truncated file would kill the process instead of returning an error.
 const writerPragmas = `
 	pragma synchronous = full;
 	pragma temp_store = memory;
@@ -51,8 +51,8 @@ const readerPragmas = `
 // the sqlite3 shell.
 const busyTimeout = 2 * time.Second
 
-// Open opens the store in a file, creates it when there is none, and brings its schema to the
-// version of this build. The caller closes it.
+// Open opens the store in a file. It creates the file if there is none, and brings its schema to
+// the version of this build. The caller must close the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -95,13 +95,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// openWriter opens, migrates and recovers.
+// openWriter opens the writing connection, migrates and recovers.
 func (s *Store) openWriter(ctx context.Context) (err error) {
 	if err := createPrivate(s.cfg.Path); err != nil {
 		return err
 	}
 
-	// The log needs this later, and an error is better now than with the first commit.
+	// The log needs this later. An error is better now than at the first commit.
 	if err := syncDir(filepath.Dir(s.cfg.Path)); err != nil {
 		return err
 	}
@@ -126,9 +126,9 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 		return err
 	}
 
-	// What the process before left in the log is written to the file and synced anew: if its last
-	// sync failed, the pages of the log that the kernel shows us may not be on disk. An outside
-	// reader may prevent it, which is no failure.
+	// Move what the previous process left in the log into the file and sync it again. If its last
+	// sync failed, the pages that the kernel shows us may not be on disk. A reader in another
+	// process may prevent this, which is not an error.
 	if _, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil && !errors.Is(err, sqlite3.BUSY) {
 		return err
 	}
@@ -154,8 +154,9 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	return nil
 }
 
-// createPrivate creates the file, unless it exists, such that only this user may read the payloads
-// in it. Whoever wants to share it changes its mode once; SQLite would go by the umask.
+// createPrivate creates the file unless it exists. Only this user may read it, because it contains
+// payloads. SQLite would use the umask. An operator who wants to share the file changes its mode
+// once.
 func createPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -167,9 +168,9 @@ func createPrivate(path string) error {
 	return f.Close()
 }
 
-// useLog turns the write-ahead log on, which is a property of the file.
+// useLog turns the write-ahead log on. This is a property of the file.
 func useLog(c *conn, size int64) error {
-	// of a new file only
+	// This applies only to a new file.
 	if err := c.db.Exec(fmt.Sprintf("pragma page_size = %d", pageSize)); err != nil {
 		return err
 	}
@@ -180,11 +181,11 @@ func useLog(c *conn, size int64) error {
 	if mode != "wal" {
 		return fault.New(fault.Unavailable, "the file system allows no write-ahead log (journal mode is %s)", mode)
 	}
-	// A log that had to grow, because an outside reader held it, is cut back when it begins anew.
+	// If a reader in another process made the log grow, it is truncated when it restarts.
 	return c.db.Exec(fmt.Sprintf("pragma journal_size_limit = %d", 2*size))
 }
 
-// openReadOnly opens a reader at once, to see that there is something to read.
+// openReadOnly opens a reader at once, to check that there is something to read.
 func (s *Store) openReadOnly(ctx context.Context) error {
 	c, err := openConn(ctx, &s.cfg, modeReadOnly, readerPragmas)
 	if err != nil {
@@ -223,7 +224,7 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 	return nil
 }
 
-// openError makes an error of kind fault from an error while opening.
+// openError turns an error while opening into an error with a fault kind.
 func (s *Store) openError(err error) error {
 	var known *fault.Error
 	if err == nil || errors.As(err, &known) {
@@ -233,7 +234,8 @@ func (s *Store) openError(err error) error {
 	return &fault.Error{Kind: kind, Text: "open " + s.cfg.Path, Cause: err, Hint: hint}
 }
 
-// checkPath resolves the path and says early, by name, what SQLite would say late.
+// checkPath resolves the path and detects problems early, with better errors than SQLite would give
+// later.
 func checkPath(cfg *Config) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(cfg.Path))
 	if err != nil {
@@ -264,14 +266,14 @@ func checkPath(cfg *Config) error {
 		return &fault.Error{Kind: fault.Invalid, Text: cfg.Path + " is not a regular file", Hint: "name another file"}
 	case fi.Size() == 0 && cfg.ReadOnly:
 		return fault.New(fault.NotFound, "%s is empty", cfg.Path)
-	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // also for root, who could
+	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // also for root, who could write it
 		return openFailed(cfg.Path, fs.ErrPermission)
 	}
 
 	return checkFile(cfg, fi.Size())
 }
 
-// checkFile looks whether the file can be used as asked and is a database at all.
+// checkFile checks that the file can be used as requested and is a database.
 func checkFile(cfg *Config, size int64) error {
 	flags := os.O_RDWR
 	if cfg.ReadOnly {
@@ -298,8 +300,8 @@ func checkFile(cfg *Config, size int64) error {
 	return nil
 }
 
-// checkOrphan refuses an empty or missing file whose log is not empty: SQLite would throw the log
-// away and begin anew.
+// checkOrphan refuses an empty or missing file with a log that is not empty. SQLite would delete
+// the log and start with an empty store.
 func checkOrphan(path string) error {
 	fi, err := os.Stat(path + "-wal")
 	if err != nil || fi.Size() == 0 {
@@ -311,7 +313,7 @@ func checkOrphan(path string) error {
 	}
 }
 
-// openFailed is the error for a file or directory that the system does not give us.
+// openFailed returns the error for a file or directory that the system does not let us use.
 func openFailed(path string, err error) error {
 	out := &fault.Error{Kind: fault.Unavailable, Text: "open " + path, Cause: err}
 	switch {
@@ -332,14 +334,14 @@ func openFailed(path string, err error) error {
 // syncDir makes the names of files in a directory durable.
 func syncDir(dir string) error {
 	if runtime.GOOS == "windows" {
-		return nil // has no such call
+		return nil // Windows has no such call
 	}
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	// a file system that has nothing to sync
+	// EINVAL means that the file system has nothing to sync.
 	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) {
 		return err
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// The file lock lets only one process in, so the engine registers as the sole node of the store,
-// and Register removes the nodes of processes that are gone. Neither the wall clock nor /proc
+// The file lock admits only one process, so the engine registers as the sole node of the store.
+// Register removes the nodes of processes that are gone. So neither the wall clock nor /proc
 // matters here.
 
-// now is the clock by which leases are judged.
+// now returns the time that judges leases.
 func now() model.Time { return model.TimeOf(time.Now()) }
 
-// fenced is the error of a node that does not own anything any more.
+// fenced returns the error of a node that no longer owns anything.
 func fenced(op string, node model.NodeID, epoch int64) error {
 	return store.Errorf(store.Fenced, op, "%s is not registered under epoch %d", node, epoch)
 }
 
-// nextEpoch draws from the counter.
+// nextEpoch takes the next epoch from the counter.
 func nextEpoch(c *conn) (int64, error) {
 	epoch, found, err := c.number("update perdure_meta set value = value + 1 where name = 'epoch' returning value")
 	if err == nil && !found {
@@ -30,7 +30,7 @@ func nextEpoch(c *conn) (int64, error) {
 	return epoch, err
 }
 
-// Register adds a node, or replaces it when its id is known.
+// Register adds a node, or replaces it if its id is known.
 func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
 	const op = "register"
 	err = s.write(ctx, op, func(w *writer) (err error) {
@@ -99,8 +99,8 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 	return v, nil
 }
 
-// FenceNode ends a node. Its fences go with it: there is one writer, so no commit of the node is on
-// its way.
+// FenceNode removes a node and its fences. There is one writer, so no commit of the node is in
+// flight.
 func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (ended bool, err error) {
 	err = s.write(ctx, "fence", func(w *writer) error {
 		at, known := now(), false
@@ -135,7 +135,7 @@ func removeNode(c *conn, node model.NodeID) error {
 	return err
 }
 
-// removeNodes deletes every node with its fences. The shards they owned are free for Acquire then.
+// removeNodes deletes every node with its fences. After that, Acquire treats their shards as free.
 func removeNodes(c *conn) error {
 	if _, err := c.exec("delete from perdure_fences"); err != nil {
 		return err
@@ -158,7 +158,8 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 
 		out = nil
 		for _, shard := range distinct(shards) {
-			// Free, ours already (an answer was lost), or of a node that is gone.
+			// The shard is free, already ours (an answer was lost), or belongs to a node that is
+			// gone.
 			tokens, taken, err := w.number(`update perdure_shards set node = ?2, epoch = ?3 where shard = ?1 and
 				(node is null or (node = ?2 and epoch = ?3) or not exists (
 					select 1 from perdure_nodes n where n.node = perdure_shards.node and n.epoch = perdure_shards.epoch)) returning tokens`,
@@ -182,15 +183,15 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 	return out, nil
 }
 
-// loadPositions fills in where the shards stand as receivers and as senders.
+// loadPositions fills in the positions of the shards as receivers and as senders.
 func loadPositions(c *conn, shards []store.AcquiredShard) error {
 	byShard := make(map[model.ShardID]*store.AcquiredShard, len(shards))
 	for i := range shards {
 		byShard[shards[i].Shard] = &shards[i]
 	}
 
-	// What was sent last is in the table of messages, or, when every row is swept, where the
-	// receiver's cursor stands.
+	// The last sent position is in the table of messages. If a sweep has removed all rows, it is
+	// the cursor of the receiver.
 	sent := func(to, from model.ShardID, seq int64) {
 		if a := byShard[from]; a != nil {
 			a.Sent[to] = max(a.Sent[to], seq)
@@ -213,7 +214,7 @@ func loadPositions(c *conn, shards []store.AcquiredShard) error {
 }
 
 // eachPair calls f for every pair of shards that has messages, with the last position. It jumps
-// from pair to pair, so what it costs depends on the pairs, not on the messages.
+// from pair to pair, so its cost depends on the pairs and not on the messages.
 func eachPair(c *conn, f func(to, from model.ShardID, last int64)) error {
 	to, from := int64(-1), int64(-1)
 	for {
@@ -238,7 +239,7 @@ const (
 	sqlLastMessage = `select max(seq) from perdure_messages where to_shard = ?1 and from_shard = ?2`
 )
 
-// Unregister removes a node with its fences and frees what it still holds.
+// Unregister removes a node with its fences and frees the shards that it still owns.
 func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
 	const op = "unregister"
 	return s.write(ctx, op, func(w *writer) error {
@@ -256,7 +257,7 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 	})
 }
 
-// Refence moves a lane to a fresh epoch.
+// Refence moves a lane to a new epoch.
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	const op = "refence"
 	err = s.write(ctx, op, func(w *writer) (err error) {
@@ -303,7 +304,7 @@ func loadView(c *conn) (v store.View, err error) {
 		}
 		id, ok := q.id(0)
 		if !ok {
-			return nil // no node has such an id, and none can own anything under it
+			return nil // no node has such an id, so none can own anything under it
 		}
 		m.ID = id
 		v.Members = append(v.Members, m)

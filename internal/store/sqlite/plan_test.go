@@ -138,8 +138,8 @@ func dataRange(r store.DataRange) string {
 	return sql
 }
 
-// A listing reads no more than its page, where an index has the order; what needs to be sorted is
-// what was found by a key.
+// A listing reads only its page where an index has the order. Otherwise it sorts only the rows that
+// it found by a key.
 func TestListingsSearch(t *testing.T) {
 	t.Parallel()
 	sequential(t)
@@ -211,8 +211,8 @@ func TestDeadListingsSearch(t *testing.T) {
 	})
 }
 
-// A page of entities is read along the key of the table, or along the index of those that are
-// locked, from where the page before has ended.
+// A page of entities is read along the key of the table, or along the index of locked entities,
+// from the end of the page before.
 func TestEntityListingsSearch(t *testing.T) {
 	t.Parallel()
 	sequential(t)

@@ -131,6 +131,7 @@ func (l *powerLoad) move() {
 // steps does n random things.
 func (l *powerLoad) steps(n int) {
 	l.Helper()
+
 	for range n {
 		switch k := l.rng.IntN(40); {
 		case k < 34:
@@ -198,6 +199,7 @@ func powerCuts(t *testing.T, seed uint64, cuts int) {
 			l := newPowerLoad(t, seed, Config{})
 			load(l)
 			closeTest(t, l.s)
+
 			for n := range cuts {
 				l.cutPower(rand.New(rand.NewPCG(seed, uint64(n)+2)))
 				if t.Failed() {

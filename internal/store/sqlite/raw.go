@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// rawTables are the tables beside executions that have rows of a run which a removal takes away.
+// rawTables are the tables besides executions whose rows of a run a removal deletes.
 var rawTables = [...]string{"starts", "history", "timers", "labels", "leaving", "task_data", "task_logs"}
 
 // Statements that find the rows of an address.
@@ -23,7 +23,7 @@ const (
 	sqlRawMailbox = `select * from perdure_mailbox where shard = ?1 and tenant = ?2 and type = ?3 and key = ?4 order by seq`
 )
 
-// ReadRaw hands out rows as they stand.
+// ReadRaw returns rows as they are stored.
 func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, each func(store.RawRow) error) error {
 	return s.read(ctx, "read raw rows", func(c *conn) error {
 		args := []any{int(shard), a.Tenant, a.Type, a.Key}
@@ -68,7 +68,7 @@ func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Addres
 	})
 }
 
-// rawRow hands out the row where the statement stands.
+// rawRow calls each with the present row of the statement.
 func (q *stmt) rawRow(table string, run model.RunID, each func(store.RawRow) error) error {
 	columns := map[string]any{}
 	for i := range q.s.ColumnCount() {

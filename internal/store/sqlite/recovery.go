@@ -20,7 +20,7 @@ const (
 	sqlRunTimers = `select due, run, id, tenant, workflow, key from perdure_timers where run = ?1 and shard = ?2 order by id`
 )
 
-// distinct is the shards of a request in order, each once.
+// distinct returns the shards of a request in order, each once.
 func distinct(shards []model.ShardID) []model.ShardID {
 	return slices.Compact(slices.Sorted(slices.Values(shards)))
 }
@@ -53,7 +53,7 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 	return out, skipped.Err(op)
 }
 
-// heads collects runs of a shard with their addresses, until there are so many.
+// heads returns a function that collects runs of a shard with their addresses, up to the limit.
 func heads(out *[]store.RunHead, shard model.ShardID, limit int, skipped *store.Skipped) func(q *stmt) error {
 	return func(q *stmt) error {
 		run, ok := q.id(0)
@@ -91,7 +91,7 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 	return out, nil
 }
 
-// LoadEventsOf returns stored events of one kind, the newest first.
+// LoadEventsOf returns stored events of one kind, newest first.
 func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) (out []model.Event, err error) {
 	err = s.read(ctx, "load events", func(c *conn) error {
 		return c.query(sqlEventsOf, func(q *stmt) error {
@@ -106,14 +106,14 @@ func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.E
 	return out, nil
 }
 
-// eventOf is the event of a row: seq, at, kind, body.
+// eventOf decodes the event of a row: seq, at, kind, body.
 func eventOf(q *stmt, key store.RunKey) (model.Event, error) {
 	seq, at := q.int(0), model.Time(q.int(1))
 	kind := model.EventKind(q.int(2))
 	if q.int(2) > math.MaxUint8 || q.int(2) < 0 {
-		kind = 0 // of no build; the checksum says so too
+		kind = 0 // not a kind of any build; the checksum fails too
 	}
-	body, err := unseal(eventColumns(make([]byte, 0, 64), key, seq, at, kind), q.raw(3))
+	body, err := unseal(eventColumns(make([]byte, 0, 64), key, &model.Event{Seq: seq, At: at, Kind: kind}), q.raw(3))
 	if err != nil {
 		return model.Event{}, corrupt(err, "history, run %s, position %d", key.Run, seq)
 	}
@@ -124,17 +124,19 @@ func eventOf(q *stmt, key store.RunKey) (model.Event, error) {
 	return e, nil
 }
 
-// LoadRun returns what it takes to continue a run.
+// LoadRun returns what the engine needs to continue a run.
+//
+//arch:parameters the signature is part of the store port
 func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
 	return store.LoadRunByParts(ctx, s, shard, a, run, limit, maxBytes)
 }
 
 // LoadTimers returns timers in the order in which they are due.
 //
-// Each shard has its own order. It takes a portion of each at a time. What lies behind the last one
-// taken of a shard that may have more is not known yet, so only timers up to the first such place
-// count, and the next round goes on from there with larger portions. So few are read in vain, also
-// when all are due at the same moment.
+// Each shard has its own order, so it reads a portion of each shard at a time. If a shard may have
+// more timers, the ones after its last read timer are not known yet. So only timers up to the
+// earliest such point count, and the next round continues there with larger portions. This reads
+// few timers in excess, even if all are due at the same moment.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) (out []store.Timer, err error) {
 	const op = "load timers"
 	all := distinct(shards)
@@ -145,14 +147,15 @@ func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 
 	err = s.read(ctx, op, func(c *conn) error {
 		out, skipped = nil, store.Skipped{}
-		mark, portion, more := after, max(16, 2*limit/len(all)), true
-		for ; more && len(out) < limit; portion *= 2 {
+		w := timerWalk{conn: c, shards: all, mark: after, until: until, skipped: &skipped}
+		more := true
+		for portion := max(16, 2*limit/len(all)); more && len(w.found) < limit; portion *= 2 {
 			var err error
-			if out, mark, more, err = timerPortions(c, out, all, mark, until, min(portion, limit), &skipped); err != nil {
+			if more, err = w.read(min(portion, limit)); err != nil {
 				return err
 			}
 		}
-		out = out[:min(len(out), limit)]
+		out = w.found[:min(len(w.found), limit)]
 		return nil
 	})
 	if err != nil {
@@ -162,44 +165,57 @@ func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 	return out, skipped.Err(op)
 }
 
-// timerPortions appends timers of the shards behind a place, at most portion of each, in order, and
-// returns up to where they are complete and whether there may be more.
-func timerPortions(c *conn, out []store.Timer, shards []model.ShardID, after store.TimerMark, until model.Time, portion int, skipped *store.Skipped) ([]store.Timer, store.TimerMark, bool, error) {
-	begin := len(out)
+// timerWalk collects timers of several shards in the order in which they are due.
+type timerWalk struct {
+	conn    *conn
+	shards  []model.ShardID
+	until   model.Time
+	skipped *store.Skipped
+
+	// found is complete and in order up to mark.
+	found []store.Timer
+	mark  store.TimerMark
+}
+
+// read reads at most portion timers of each shard after the mark. It keeps them as far as they are
+// complete, moves the mark there, and reports whether there may be more.
+func (w *timerWalk) read(portion int) (more bool, err error) {
+	begin := len(w.found)
 	var bound *store.Timer
-	for _, shard := range shards {
-		from := len(out)
-		err := c.query(sqlLoadTimers, func(q *stmt) error {
+	for _, shard := range w.shards {
+		from := len(w.found)
+		err := w.conn.query(sqlLoadTimers, func(q *stmt) error {
 			t, err := scanTimer(q, shard)
 			switch {
-			case len(out)-from == portion:
+			case len(w.found)-from == portion:
 				return errStop
 			case err != nil:
-				skipped.Note(err)
+				w.skipped.Note(err)
 			default:
-				out = append(out, t)
+				w.found = append(w.found, t)
 			}
 			return nil
-		}, int(shard), int64(after.Due), after.Run[:], after.ID, int64(until))
+		}, int(shard), int64(w.mark.Due), w.mark.Run[:], w.mark.ID, int64(w.until))
 		if err != nil {
-			return nil, after, false, err
+			return false, err
 		}
 
-		if len(out)-from == portion {
-			if last := out[len(out)-1]; bound == nil || compareTimers(last, *bound) < 0 {
+		if len(w.found)-from == portion {
+			if last := w.found[len(w.found)-1]; bound == nil || compareTimers(last, *bound) < 0 {
 				bound = &last
 			}
 		}
 	}
 
-	page := out[begin:]
+	page := w.found[begin:]
 	if bound != nil {
 		page = slices.DeleteFunc(page, func(t store.Timer) bool { return compareTimers(t, *bound) > 0 })
-		after = store.TimerMark{Due: bound.Due, Run: bound.Run, ID: bound.ID}
+		w.mark = store.TimerMark{Due: bound.Due, Run: bound.Run, ID: bound.ID}
 	}
 
 	slices.SortFunc(page, compareTimers)
-	return out[:begin+len(page)], after, bound != nil, nil
+	w.found = w.found[:begin+len(page)]
+	return bound != nil, nil
 }
 
 func compareTimers(a, b store.Timer) int {

@@ -10,8 +10,8 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// nameCheck notices that another program has moved or deleted the files of an open store. What is
-// committed to them then is lost with the process. It looks at most once per second.
+// nameCheck detects that another program has moved or deleted the files of an open store. Later
+// commits to these files would be lost with the process. It checks at most once per second.
 type nameCheck struct {
 	path  string
 	files map[string]os.FileInfo
@@ -30,14 +30,14 @@ func newNameCheck(path string) (nameCheck, error) {
 	return n, nil
 }
 
-// check fails when a name does not lead to the file that is open.
+// check returns an error if a name does not lead to the open file.
 func (n *nameCheck) check() *nameError {
 	now := time.Now()
 	if now.Before(n.next) {
 		return nil
 	}
 	n.next = now.Add(time.Second)
-	// the file counts for more than its log
+	// Check the file before its log, because it matters more.
 	for _, name := range []string{n.path, n.path + "-wal"} {
 		fi, err := os.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(n.files[name], fi) {
@@ -49,13 +49,15 @@ func (n *nameCheck) check() *nameError {
 	return nil
 }
 
-// nameError tells that a file of an open store lost its name, and what becomes of the commits.
+// nameError means that a file of an open store lost its name. It also says what happened to the
+// commits.
 type nameError struct {
 	path, name string
-	free       bool // nothing has the name now, or an empty file
-	// saved tells that the file which is open holds every commit.
+	free       bool // the name is unused, or an empty file has it
+	// saved means that the open file has every commit.
 	saved bool
-	// problem is why it does not; commits were made since a time at which it did.
+	// problem is why it does not. The number of commits that may be missing is commits, and the
+	// first of them was made after since.
 	problem error
 	commits int
 	since   time.Time
@@ -93,11 +95,11 @@ func (e *nameError) hint() string {
 	return "restart the process"
 }
 
-// errReaders is why the log cannot be moved whole.
+// errReaders means that a reader prevents that the whole log is moved.
 var errReaders = errors.New("a program that reads the file holds an old state of it")
 
-// rescue ends writing when a file has lost its name, and saves what the open log holds. The caller
-// holds the writer.
+// rescue stops all writing when a file has lost its name, and saves the contents of the open log.
+// The caller holds the writer.
 func (s *Store) rescue(w *writer, lost *nameError) {
 	lost.commits, lost.since = w.log.commits, w.log.since
 	before := s.broken.Load()
@@ -108,7 +110,7 @@ func (s *Store) rescue(w *writer, lost *nameError) {
 		if _, known := errors.AsType[*nameError](*before); known {
 			return
 		}
-		// a sync has failed: what the log shows may not be what the disk holds
+		// A sync has failed, so the log that we see may differ from the disk.
 		lost.problem = *before
 	}
 	var err error = lost
@@ -129,8 +131,7 @@ func (s *Store) rescueAgain(w *writer) error {
 	return s.refuseBroken("close")
 }
 
-// moveAll moves everything that is in the log into the file and syncs it. It waits a moment for
-// readers.
+// moveAll moves the whole log into the file and syncs it. It waits a moment for readers.
 func (s *Store) moveAll(w *writer) error {
 	s.moving.Lock()
 	defer s.moving.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// untilRefused commits events until the store takes no more, and returns how many it has
-// acknowledged.
+// untilRefused commits events until the store refuses one, and returns the number of acknowledged
+// events.
 func (b *bench) untilRefused(each func(acked int)) (acked int, err error) {
 	b.Helper()
 	for {

@@ -12,8 +12,8 @@ var _ store.Searcher = (*Store)(nil)
 const sqlColumns = `select t.name, c.name from sqlite_schema t join pragma_table_info(t.name) c
 	where t.type = 'table' and t.name like 'perdure\_%' escape '\' and c.type in ('BLOB', 'TEXT', 'ANY') order by 1, 2`
 
-// Search reads all columns that can hold the text, of whatever tables there are, so that none that
-// is added later is forgotten.
+// Search reads all columns that can hold the text, of all our tables, so it cannot miss a table
+// that is added later.
 func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
 	return s.read(ctx, "search", func(c *conn) error {
 		var columns [][2]string

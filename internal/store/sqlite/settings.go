@@ -41,14 +41,14 @@ func (s *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expecte
 	return s.set(ctx, "delete setting", key, expected, nil)
 }
 
-// set changes a setting; body makes what is stored, nil for a tombstone.
+// set changes a setting. The function body returns what is stored. It is nil for a tombstone.
 func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected int64, body func(version int64, at model.Time) []byte) (version int64, err error) {
 	err = s.write(ctx, op, func(w *writer) error {
 		present, _, err := w.number(sqlSettingVersion, k.Tenant, k.Kind, k.Name)
 		if err != nil {
 			return err
 		}
-		if err := store.CheckVersion(op, k, expected, present, body == nil); err != nil {
+		if err := store.CheckVersion(op, store.VersionError{Key: k, Expected: expected, Present: present}, body == nil); err != nil {
 			return err
 		}
 
@@ -105,7 +105,7 @@ func (s *Store) ListSettings(ctx context.Context, tenant, kind string) (out []st
 	return out, nil
 }
 
-// LoadSettings returns what has changed.
+// LoadSettings returns the changed settings.
 func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.SettingChanges, err error) {
 	err = s.read(ctx, "load settings", func(c *conn) (err error) {
 		if out.Counter, err = settingsCounter(c); err != nil {
@@ -131,7 +131,7 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 	return out, nil
 }
 
-// settingsCounter is the last version that was drawn.
+// settingsCounter returns the last version that was used.
 func settingsCounter(c *conn) (int64, error) {
 	n, found, err := c.number(sqlMeta, "settings")
 	if err == nil && !found {
@@ -140,7 +140,7 @@ func settingsCounter(c *conn) (int64, error) {
 	return n, err
 }
 
-// sweepSettings deletes old tombstones, and remembers that they are gone.
+// sweepSettings deletes old tombstones and records that they are gone.
 func sweepSettings(c *conn, before model.Time, limit int) (int, error) {
 	if limit <= 0 || before == 0 {
 		return 0, nil

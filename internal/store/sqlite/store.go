@@ -19,17 +19,18 @@ type Store struct {
 	info store.Info
 	lock *fileLock // nil when read-only
 
-	// writer holds the writing connection while nobody writes; who takes it out may write. Empty
-	// when read-only.
+	// writer has the writing connection while it is not in use. A caller that takes it out may
+	// write. It is empty for a read-only store.
 	writer chan *writer
-	// readers holds the connections that are not in use; nil stands for one that is not open yet.
+	// readers has the connections that are not in use. nil stands for a connection that is not open
+	// yet.
 	readers chan *conn
-	// broken is why the store takes no writes any more.
+	// broken is why the store no longer accepts writes.
 	broken atomic.Pointer[error]
 
 	moves      *episode.Source
 	move       chan struct{} // asks for a move of the log into the file; holds at most one
-	moving     sync.Mutex    // held by who moves the log
+	moving     sync.Mutex    // held while the log is moved
 	done       chan struct{} // closed by Close
 	closeOnce  sync.Once
 	closeError error
@@ -44,8 +45,8 @@ var (
 // Info describes the store as it was opened.
 func (s *Store) Info() store.Info { return s.info }
 
-// Close ends what is under way, moves the log into the file and gives the file up. Closing again is
-// harmless.
+// Close ends calls in progress, moves the log into the file and releases the file. Repeated calls
+// are harmless.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.done)
@@ -66,8 +67,8 @@ func (s *Store) Close() error {
 	return s.closeError
 }
 
-// closeConn closes a connection. SQLite moves the log into the file with the last one; after a
-// failed sync it must not, because that would declare pages of the log to be safe that may never
+// closeConn closes a connection. With the last one, SQLite moves the log into the file. After a
+// failed sync it must not do that, because it would declare pages of the log safe that may never
 // have reached the disk.
 func (s *Store) closeConn(c *conn) error {
 	if s.broken.Load() != nil {
@@ -78,10 +79,10 @@ func (s *Store) closeConn(c *conn) error {
 	return c.close()
 }
 
-// errClosed is what calls get after Close, and while it ends them.
+// errClosed is the error of calls after Close, and of calls that Close ends.
 func errClosed(op string) error { return store.Errorf(store.Away, op, "the store is closed") }
 
-// isClosed tells whether Close was called.
+// isClosed reports whether Close was called.
 func (s *Store) isClosed() bool {
 	select {
 	case <-s.done:
@@ -91,7 +92,7 @@ func (s *Store) isClosed() bool {
 	}
 }
 
-// take waits for something that others put back: the writer or a reader.
+// take waits for the writer or a reader, which other callers put back.
 func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, err error) {
 	if err := ctx.Err(); err != nil {
 		return got, s.failure(op, err)
@@ -118,10 +119,10 @@ func take[T any](ctx context.Context, s *Store, op string, from chan T) (got T, 
 	return got, err
 }
 
-// write runs f in a transaction and commits it. When f fails nothing is applied; when the commit
-// fails, the class of the error says what is known. A context that ends before the transaction
-// begins prevents it; later it has no effect, so that a caller that gives up never leaves the
-// outcome open.
+// write runs f in a transaction and commits it. If f fails, nothing is applied. If the commit
+// fails, the class of the error says what is known. If the context ends before the transaction
+// begins, the transaction does not begin. Later the context has no effect, so a caller that gives
+// up never causes an unknown outcome.
 func (s *Store) write(ctx context.Context, op string, f func(w *writer) error) error {
 	if s.cfg.ReadOnly {
 		return &store.Error{Class: store.Away, Op: op, Err: &fault.Error{
@@ -136,7 +137,7 @@ func (s *Store) write(ctx context.Context, op string, f func(w *writer) error) e
 
 	ended := false
 	defer func() {
-		if !ended { // a panic: what SQLite has in memory is not to be trusted
+		if !ended { // a panic: the state of SQLite in memory cannot be trusted
 			s.breakDown(errors.New("panic in a transaction"))
 		}
 		s.writer <- w
@@ -186,8 +187,7 @@ func (s *Store) commitFailed(w *writer, op string, err error) error {
 	}}
 }
 
-// rollback ends the transaction unless SQLite has done so by itself, which it does after some
-// errors.
+// rollback ends the transaction, unless SQLite has already done so, as it does after some errors.
 func (s *Store) rollback(w *writer) {
 	defer w.discardLog()
 	if w.db.GetAutocommit() {
@@ -198,7 +198,7 @@ func (s *Store) rollback(w *writer) {
 	}
 }
 
-// read runs f on a connection of its own, in a transaction that sees one state of the store.
+// read runs f on its own connection, in a transaction that sees one snapshot of the store.
 func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) error {
 	c, err := take(ctx, s, op, s.readers)
 	if err != nil {
@@ -229,20 +229,20 @@ func (s *Store) read(ctx context.Context, op string, f func(c *conn) error) erro
 	case errors.Is(err, sqlite3.INTERRUPT):
 		err = interrupt.Err()
 	case err != nil && sqliteError(err):
-		_ = c.close() // the next call begins afresh; err says what is wrong
+		_ = c.close() // the next call opens a new one; err says what is wrong
 		c = nil
 	}
 
 	return s.failure(op, err)
 }
 
-// sqliteError tells an error of SQLite from one of a row that was read well.
+// sqliteError reports whether an error comes from SQLite and not from the contents of a row.
 func sqliteError(err error) bool {
 	var code sqlite3.ErrorCode
 	return errors.As(err, &code)
 }
 
-// readContext ends a read when its caller gives up or the store is closed. SQLite asks it now and
+// readContext ends a read when its caller gives up or the store is closed. SQLite checks it now and
 // then.
 type readContext struct {
 	context.Context //nolint:containedctx // lives as long as one call of read

@@ -22,10 +22,9 @@ const (
 	sqlSweepGarbage = `delete from perdure_garbage where run = ?1 and shard = ?2`
 )
 
-// Sweep deletes messages behind their cursors, old remembered requests, old dead letters, deleted
-// runs, old log lines and tombstones of settings. Cursors stay: between shards there is no pair
-// that cannot come back, and where a sender stands is known from the cursor alone when its messages
-// are gone.
+// Sweep deletes messages that their cursor has passed, old remembered requests, old dead letters,
+// deleted runs, old log lines and tombstones of settings. Cursors stay: every pair of shards may be
+// used again, and when the messages of a sender are gone only the cursor tells its position.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	answered := 0
 	err = s.write(ctx, "sweep", func(w *writer) error {
@@ -71,7 +70,7 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 	return answered + swept, nil
 }
 
-// sweepAnswered deletes remembered answers that their callers have.
+// sweepAnswered deletes remembered answers that their callers have received.
 func sweepAnswered(c *conn, keys []store.RequestKey) (swept int, err error) {
 	for _, k := range keys {
 		n, err := c.exec(sqlSweepRequest, int(k.Shard), k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID)
@@ -93,7 +92,7 @@ func sweepMessages(c *conn, to model.ShardID, limit int) (swept int, err error) 
 		if err != nil || !found || first > cursor {
 			return err
 		}
-		// Positions have no gap, so that this many rows go at most.
+		// Positions have no gap, so at most this many rows are deleted.
 		n, err := c.exec(sqlSweepMessages, int(to), int(from), min(cursor, first+int64(limit-swept)-1))
 		swept += int(n)
 		return err
@@ -155,7 +154,7 @@ func sweepLetters(c *conn, shard model.ShardID, before model.Time, limit int) (i
 	return len(ids), nil
 }
 
-// sweepGarbage deletes events of deleted runs and what their tasks left, and then what stands for
+// sweepGarbage deletes events of deleted runs and the data of their tasks, and then the entry of
 // the run itself.
 func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error) {
 	if limit <= 0 {
@@ -164,7 +163,7 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 	var runs []model.RunID
 
 	err = c.query(sqlGarbageRuns, func(q *stmt) error {
-		id, _ := q.id(0) // what is not an id has no events: its row goes next
+		id, _ := q.id(0) // an invalid id has no events, so its entry is deleted next
 		runs = append(runs, id)
 		return nil
 	}, int(shard), limit)
@@ -182,7 +181,7 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 		}
 
 		if found {
-			// Positions have no gap, so that this many rows go at most.
+			// Positions have no gap, so at most this many rows are deleted.
 			n, err := c.exec(sqlSweepEvents, run[:], int(shard), first+int64(limit-swept))
 			if err != nil {
 				return swept, err

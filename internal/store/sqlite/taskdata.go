@@ -21,7 +21,7 @@ const (
 		where run = ?1 and shard = ?2 and (at, epoch, batch, n) > (?3, ?4, ?5, ?6) and (?7 = '' or task = ?7) order by at, epoch, batch, n limit ?8`
 )
 
-// taskData writes what tasks have reported.
+// taskData writes the data of tasks.
 func (t *batchWriter) taskData() error {
 	for i := range t.b.TaskData {
 		row := &t.b.TaskData[i]
@@ -42,7 +42,7 @@ func (t *batchWriter) taskData() error {
 	return nil
 }
 
-// logs writes what tasks have logged.
+// logs writes log lines of tasks.
 func (t *batchWriter) logs() error {
 	q := t.w.logLine
 	for i := range t.b.Logs {
@@ -83,7 +83,7 @@ func sqlLoadData(key store.RunKey, r *store.DataRange) (sql string, args []any) 
 	return sql + ` order by task, name limit ?4`, args
 }
 
-// LoadTaskData returns what a task has reported, or all tasks of a run.
+// LoadTaskData returns the data of a task, or of all tasks of a run.
 func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.DataRange) (out []store.TaskDatum, err error) {
 	sql, args := sqlLoadData(key, &r)
 	err = s.read(ctx, "load data of tasks", func(c *conn) error {
@@ -107,7 +107,7 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.Data
 	return out, nil
 }
 
-// LoadLogs returns lines that a task has logged, or all tasks of a run.
+// LoadLogs returns the log lines of a task, or of all tasks of a run.
 func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, after store.LogPlace, limit int) (out []store.LogRow, err error) {
 	err = s.read(ctx, "load log lines", func(c *conn) error {
 		return c.query(sqlLoadLogs, func(q *stmt) error {
@@ -120,7 +120,7 @@ func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, aft
 				err = fmt.Errorf("its numbers are out of bounds")
 			}
 			l.Text = string(text)
-			if err != nil { // the lines around it are shown all the same
+			if err != nil { // the lines around it are returned nevertheless
 				l.Text = corrupt(err, "task_logs, run %s, line %d of batch %d", key.Run, n, l.Batch).Error()
 			}
 			out = append(out, l)
@@ -146,7 +146,7 @@ const (
 	sqlSweepLog = `delete from perdure_task_logs where run = ?1 and shard = ?2 and at = ?3 and epoch = ?4 and batch = ?5 and n = ?6`
 )
 
-// sweepTasks deletes what the tasks of a deleted run left.
+// sweepTasks deletes the data and log lines of the tasks of a deleted run.
 func sweepTasks(c *conn, run model.RunID, shard model.ShardID, limit int) (swept int, err error) {
 	for _, sql := range [...]string{sqlSweepData, sqlSweepLogs} {
 		if swept >= limit {

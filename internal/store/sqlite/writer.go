@@ -2,8 +2,8 @@ package sqlite
 
 import "github.com/ncruces/go-sqlite3"
 
-// Statements of the hot path. Each finds its row by a key; TestHotStatementsSearch asks SQLite
-// whether that is so.
+// Statements of the hot path. Each one finds its row by a key. TestHotStatementsSearch checks that
+// with SQLite.
 const (
 	sqlFence = `update perdure_fences set batch = ?4 where node = ?1 and lane = ?2 and epoch = ?3 and batch = ?4 - 1`
 
@@ -17,8 +17,8 @@ const (
 		where run = ?1 and shard = ?2 and state < 2`
 	sqlMark = `update perdure_executions set state = ?3, waits = ?4, blocked = ?5, reason = ?6 where run = ?1 and shard = ?2 and state < 2`
 
-	// Tenant and start time are repeated beside the label, so that a listing by it needs no other
-	// table to find its rows in order.
+	// The tenant and the start time are also stored with the label, so a listing by label finds its
+	// rows in order without another table.
 	sqlLabel = `insert into perdure_labels (run, shard, name, value, tenant, started)
 		select run, shard, ?3, ?4, tenant, started from perdure_executions where run = ?1 and shard = ?2
 		on conflict (run, shard, name) do update set value = excluded.value`
@@ -30,7 +30,7 @@ const (
 	sqlTimer     = `insert into perdure_timers (run, shard, id, due, tenant, workflow, key) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
 	sqlStopAll   = `delete from perdure_timers where run = ?1 and shard = ?2`
 
-	// A position behind the cursor is taken even when its row has been swept.
+	// A position up to the cursor counts as taken even if a sweep has deleted its row.
 	sqlMessage = `insert into perdure_messages (to_shard, from_shard, seq, body) select ?1, ?2, ?3, ?4
 		where not exists (select 1 from perdure_cursors where to_shard = ?1 and from_shard = ?2 and seq >= ?3)`
 	sqlFirstCursor = `insert into perdure_cursors (to_shard, from_shard, seq) values (?1, ?2, ?3)`
@@ -39,7 +39,7 @@ const (
 	sqlConsume = `delete from perdure_inbox where shard = ?1 and id = ?2`
 	sqlDefer   = `insert into perdure_inbox (shard, id, not_before, body) values (?1, ?2, ?3, ?4)
 		on conflict (shard, id) do update set not_before = excluded.not_before`
-	// The refusal of an inbox row may be there: see store.Batch.Requests.
+	// The refusal of an inbox row may already be stored: see store.Batch.Requests.
 	sqlRequest = `insert into perdure_requests (shard, tenant, workflow, key, id, at, body) select ?1, ?2, ?3, ?4, ?5, ?6, ?7
 		where substr(?5, 1, 9) <> char(31) || 'refused ' or not exists (
 			select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5)`
@@ -58,7 +58,7 @@ const (
 // inlineStart is the largest body of a start that is stored in the row of its run.
 const inlineStart = 512
 
-// writer is the connection that writes, with the statements of the hot path at hand.
+// writer is the writing connection with the prepared statements of the hot path.
 type writer struct {
 	*conn
 	begin, commit, rollback                                *stmt
@@ -72,7 +72,7 @@ type writer struct {
 	taskDatum, dropDatum, logLine                          *stmt
 	take, mailbox, entity, entityChange, entityRemove      *stmt
 
-	walPages int // in the log after the last commit, as SQLite tells
+	walPages int // in the log after the last commit, as SQLite reports it
 	pageSize int
 	log      logState
 	names    nameCheck
@@ -110,7 +110,7 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 	return w, nil
 }
 
-// noteLog is called by SQLite after each commit with the size of the log.
+// noteLog records the size of the log. SQLite calls it after each commit.
 func (w *writer) noteLog(_ *sqlite3.Conn, _ string, pages int) error {
 	w.walPages = pages
 	return nil

@@ -28,8 +28,8 @@ func (x *suite) commit(b *store.Batch) (store.Committed, error) {
 	}
 }
 
-// racer is a lane that commits until it is told to stop: an event of its own run and a message per
-// batch.
+// racer is a lane that commits until the test stops it. Each batch has an event of its own run and
+// a message.
 type racer struct {
 	lane    *Lane
 	subject Subject

@@ -177,8 +177,8 @@ type reader struct {
 // page is small, so that reading the contents is also a test of paging.
 const page = 7
 
-// call makes a call unless one failed before. Pages that do not end are an error too, lest a broken
-// store hang its test.
+// call makes a call unless an earlier one failed. Pages that do not end are an error too, so that a
+// broken store does not hang its test.
 func call[T any](r *reader, f func() (T, error)) (out T) {
 	const most = 100_000
 	if r.calls++; r.calls > most && r.err == nil {
@@ -296,8 +296,8 @@ func (r *reader) entities(tenant string) (out []model.Entity) {
 	}
 }
 
-// mailbox reads what waits for all entities: the first items together with the entity, the others
-// behind them.
+// mailbox reads the mailboxes of all entities: the first items together with the entity, the others
+// after them.
 func (r *reader) mailbox() (out []store.MailboxRow) {
 	var after store.EntityKey
 	for {
@@ -331,7 +331,7 @@ func (f *Fixture) Note(b *store.Batch) {
 	f.scope.Note(b)
 }
 
-// Contents reads everything that the fixture knows of.
+// Contents reads everything that the fixture has written.
 func (f *Fixture) Contents() Contents {
 	f.Helper()
 	f.mu.Lock()

@@ -26,7 +26,10 @@ func newer(m model.Message) *model.Damaged {
 	return &model.Damaged{Raw: model.AppendMessage(nil, &m)}
 }
 
-// wantDamaged demands that a body came as it stands, with a reason that has the words.
+// wantDamaged checks that a body was returned as it is stored, with a reason that contains the
+// words.
+//
+//arch:parameters one line per check reads best in the tests
 func (x *suite) wantDamaged(what string, got, want *model.Damaged, isNewer bool, words ...string) {
 	x.Helper()
 	if got == nil {

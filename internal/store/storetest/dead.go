@@ -14,19 +14,19 @@ import (
 )
 
 var deadTests = []test{
-	{name: "a dead letter comes back as it was", run: testDeadContents},
+	{name: "a dead task comes back as it was", run: testDeadContents},
 	{name: "a task dies once", run: testDeadTwice},
 	{name: "a requeue that expects another count refuses the batch", run: testDeadMarks},
 	{name: "of many who requeue one succeeds", run: testDeadRace},
-	{name: "deletes of dead letters", run: testDeadDeletes},
-	{name: "a refused batch leaves dead letters alone", run: testDeadRefused},
-	{name: "a dead letter outlives its run", run: testDeadOutlives},
-	{name: "lists of dead letters, newest first, in pages", run: testDeadPages},
-	{name: "queries for dead letters", run: testDeadQueries},
-	{name: "groups of dead letters", run: testDeadGroups},
-	{name: "old dead letters of shards", run: testDeadBefore},
+	{name: "deletes of dead tasks", run: testDeadDeletes},
+	{name: "a refused batch leaves dead tasks alone", run: testDeadRefused},
+	{name: "a dead task outlives its run", run: testDeadOutlives},
+	{name: "lists of dead tasks, newest first, in pages", run: testDeadPages},
+	{name: "queries for dead tasks", run: testDeadQueries},
+	{name: "groups of dead tasks", run: testDeadGroups},
+	{name: "old dead tasks of shards", run: testDeadBefore},
 	{name: "odd and long names of tasks", run: testDeadNames},
-	{name: "dead letters survive", run: testDeadDurable, needs: durable},
+	{name: "dead tasks survive", run: testDeadDurable, needs: durable},
 }
 
 // DeadTasks are dead tasks of every shape, except for what is a column of its own.
@@ -52,7 +52,7 @@ func DeadTasks() *rapid.Generator[model.DeadTask] {
 	})
 }
 
-// Dead is the dead letter of a task of the run.
+// Dead is the dead task of a task of the run.
 func (s Subject) Dead(task, kind, message string, at model.Time) store.DeadRow {
 	f := &model.Failure{Kind: "timeout", Message: message}
 	return store.DeadRow{DeadKey: store.DeadKey{RunKey: s.RunKey, Task: task}, Body: model.DeadTask{
@@ -61,7 +61,7 @@ func (s Subject) Dead(task, kind, message string, at model.Time) store.DeadRow {
 	}}
 }
 
-// Requeue is the mark of a dead letter that gets another chance, and the row after it.
+// Requeue is the mark of a dead task that gets another chance, and the row after it.
 func Requeue(r store.DeadRow, at model.Time) (store.DeadMark, store.DeadRow) {
 	m := store.DeadMark{DeadKey: r.DeadKey, Prev: r.Requeued, Next: r.Requeued + 1, Body: r.Body}
 	m.Body.Requeued = model.Requeue{At: at, Address: r.Body.Address, Run: r.Run}
@@ -73,7 +73,7 @@ func (x *suite) wantDead(what string, want store.DeadRow) {
 	x.Helper()
 	got := try(x.Store.LoadDead(x.Context(), want.DeadKey)).or(x)
 	if got == nil {
-		x.Fatalf("%s: there is no dead letter of task %q", what, want.Task)
+		x.Fatalf("%s: there is no dead task %q", what, want.Task)
 	}
 	x.Want(what, want, *got)
 }
@@ -129,7 +129,7 @@ func testDeadContents(x *suite) {
 	})
 
 	if got := try(x.Store.LoadDead(x.Context(), store.DeadKey{RunKey: x.Subject().RunKey, Task: "task"})).or(x); got != nil {
-		x.Errorf("a dead letter out of nothing: %+v", got)
+		x.Errorf("a dead task out of nothing: %+v", got)
 	}
 }
 

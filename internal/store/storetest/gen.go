@@ -24,7 +24,8 @@ func Times() *rapid.Generator[model.Time] {
 	)
 }
 
-// Texts are texts that are stored inside of a body: any bytes, as errors of user code have them.
+// Texts generates texts that are stored inside a body. They may have any bytes, as errors of user
+// code do.
 func Texts() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.Just(""), rapid.StringN(1, 20, 60),

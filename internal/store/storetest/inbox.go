@@ -211,7 +211,7 @@ func testRefusedAgain(x *suite) {
 	first := s.Reply(model.RefusedIDs+a.ID.String(), Noon)
 	second := first
 	second.At, second.Body = Noon+1, []byte("another answer")
-	// the sender puts it again, because it has not heard of the first put
+	// The sender puts it again, because it has not received the answer to the first put.
 	for _, r := range []store.Reply{first, second} {
 		x.put(a)
 		l.Write(func(w *store.Batch) { w.Inbox, w.Requests = []store.InboxKey{Consume(a)}, []store.Reply{r} })

@@ -159,7 +159,7 @@ func testRenewExpired(x *suite) {
 		x.Fatal("an expired node is gone although nobody fenced it")
 	}
 
-	// Its shards are not for others either: nobody fenced it.
+	// Other nodes cannot take its shards, because no node has fenced it.
 	if got := other.Acquire(3); len(got) != 0 {
 		x.Errorf("acquired %v from a node that nobody fenced", got)
 	}
@@ -256,7 +256,7 @@ func testFenceProven(x *suite) {
 		x.Errorf("events of a fenced node: %v", e)
 	}
 
-	// Nobody ever heard of this one: it is gone as well.
+	// A node that never existed counts as gone too.
 	if ok, err := x.Store.FenceNode(x.Context(), x.NodeID(), 1, false); !ok || err != nil {
 		x.Errorf("fencing an unknown node: %v, %v", ok, err)
 	}
@@ -297,7 +297,7 @@ func testUnregister(x *suite) {
 	if err := x.Store.Unregister(x.Context(), n.ID, n.Epoch-1); err != nil {
 		x.WantClass(err, store.Fenced)
 	}
-	n.Renew(time.Hour) // an older epoch is somebody else
+	n.Renew(time.Hour) // an older epoch belongs to another incarnation
 	if err := x.Store.Unregister(x.Context(), n.ID, n.Epoch); err != nil {
 		x.Fatalf("unregister: %v", err)
 	}

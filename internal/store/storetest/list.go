@@ -37,6 +37,8 @@ func (x *suite) list(q store.Query) []string {
 }
 
 // begin starts a run of a tenant, a type and a key at a time.
+//
+//arch:parameters one line per run reads best in the tests
 func (x *suite) begin(l *Lane, tenant, workflow, key string, at model.Time) Subject {
 	x.Helper()
 	s := x.SubjectOf(model.Address{Tenant: tenant, Type: workflow, Key: key})

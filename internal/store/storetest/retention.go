@@ -30,8 +30,8 @@ func (x *suite) expired(closed, now model.Time, limit int, shards ...model.Shard
 	return try(x.Store.LoadExpired(x.Context(), store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Now: now, Limit: limit})).or(x)
 }
 
-// walk is a whole round over runs without a time of their own, those of each shard in the order in
-// which they came; and how many runs it looked at.
+// walk makes a whole round over runs without an own time of removal. It returns the runs of each
+// shard in the order in which the store returned them, and the number of runs that it looked at.
 func (x *suite) walk(closed model.Time, limit int, shards ...model.ShardID) (out []store.RunHead, walked int) {
 	x.Helper()
 	r := store.ExpiredRequest{Shards: shards, ClosedBefore: closed, Limit: limit}
@@ -188,7 +188,7 @@ func testExpiredIDs(x *suite) {
 		}
 	}
 
-	for _, closed := range []model.Time{0, 1} { // those that are kept for ever need no look
+	for _, closed := range []model.Time{0, 1} { // runs that are kept forever are not looked at
 		if p := x.expired(closed, Noon, 10, 1); p.Walked != 0 {
 			x.Errorf("runs of before %d: %+v", closed, p)
 		}
@@ -233,8 +233,8 @@ func testExpiredWalk(x *suite) {
 		x.Errorf("the next round: looked at %d, found %v", walked, got)
 	}
 
-	// A shard that has gone to another owner meanwhile is left out, also where the walk stopped in
-	// it.
+	// The walk leaves out a shard that has moved to another owner since the last page, even if it
+	// stopped in that shard.
 	other, mine := x.SubjectIn(1), x.SubjectIn(2)
 	x.closedAt(l, other, Noon+1, 0)
 	x.closedAt(l, mine, Noon+1, 0)
@@ -346,7 +346,7 @@ func testExpiredDeleted(x *suite) {
 		all = append(all, s)
 	}
 
-	for len(all) > 0 { // from the beginning each time: what is gone stands in nobody's way
+	for len(all) > 0 { // each time from the start: removed runs are not in the way
 		page := x.expired(model.MaxTime, model.MaxTime, 2, 1)
 		here := all[:min(2, len(all))]
 		x.Want("page", headsOf(here...), page.Runs)

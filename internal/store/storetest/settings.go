@@ -222,8 +222,8 @@ func testSettingRace(x *suite) {
 	}
 }
 
-// testSettingOrder has somebody follow the changes while others make them: what he has at the end
-// is what there is.
+// testSettingOrder follows the changes while other callers make them. The follower must end with
+// the stored state.
 func testSettingOrder(x *suite) {
 	const people, changes = 4, 15
 	var writers sync.WaitGroup

@@ -16,8 +16,10 @@ var textTests = []test{
 	{name: "node infos come back as they were", run: testNodeInfo},
 }
 
-// named writes something under an address and a text to every table that has a column for it, and
-// reads it back.
+// named writes rows under an address and a text to every table that has a column for it, and reads
+// them back.
+//
+//arch:parameters one line per check reads best in the tests
 func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format string, args ...any)) {
 	x.Helper()
 	waits := s.Request(x.RunID(), request)
