@@ -50,11 +50,11 @@ func Start(ctx context.Context, command []string, log io.Writer) (*Build, error)
 	}
 
 	b := &Build{cmd: cmd, in: in, out: bufio.NewReader(out)}
-	// it may have ended by itself
+	// an error means that the process has already ended
 	late := time.AfterFunc(helloTimeout, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	if err := b.hello(); err != nil {
-		_ = cmd.Process.Kill() // the reason is told; how it ends does not matter
+		_ = cmd.Process.Kill() // the error below has the reason
 		_ = cmd.Wait()
 		return nil, fault.New(fault.Invalid, "%s does not answer: call embedded.AnswerDeployCheck first in its main function (%w)", command[0], err)
 	}

@@ -25,14 +25,14 @@ const greeting = "perdure deploy-check 1 "
 // MaxHistory is how large a history may be as it is sent, in bytes.
 const MaxHistory = 256 << 20
 
-// Verdict is what a build makes of a history.
+// Verdict is the result of replaying a history with a build.
 type Verdict struct {
 	Kind string `json:"kind,omitempty"` // of the error; empty when the code fits
 	Text string `json:"text,omitempty"`
 }
 
-// Serve answers for a build until the other side has no more histories. The version of the build
-// goes with the greeting.
+// Serve replays histories with a build until the other side closes the input. The greeting contains
+// the version of the build.
 func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) error) error {
 	hello, err := json.Marshal(version)
 	if err != nil {
@@ -79,7 +79,7 @@ func readFrame(r io.Reader) ([]byte, error) {
 
 // writeFrame sends one history.
 func writeFrame(w io.Writer, data []byte) error {
-	if err := binary.Write(w, binary.BigEndian, uint32(len(data))); err != nil { //nolint:gosec // its caller has compared it with MaxHistory
+	if err := binary.Write(w, binary.BigEndian, uint32(len(data))); err != nil { //nolint:gosec // at most MaxHistory
 		return err
 	}
 	_, err := w.Write(data)

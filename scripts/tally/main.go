@@ -1,11 +1,12 @@
-// Command tally reads the output of `go test -json` and prints what a person wants to see of it: a
-// line per package, and the output of tests that failed.
+// Command tally reads the output of `go test -json` and prints a summary for people: one line per
+// package, and the output of failed tests.
 //
-//	go test -json ./... | tally -record FILE    prints, and appends one line per test to FILE
-//	tally -sum FILE                             counts the tests of all runs that FILE records, and
-//	                                            lists those that every run skipped, with the reason
+//	go test -json ./... | tally -record FILE
+//	tally -sum FILE
 //
-// A test that several runs execute counts once. tally exits with status 1 when something failed.
+// With -record it also appends one line per test to FILE. With -sum it counts the tests of all runs
+// in FILE, and lists the tests that every run skipped, with the reason. A test that several runs
+// execute counts once. tally exits with status 1 if a test failed.
 package main
 
 import (
