@@ -15,16 +15,16 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// helloTimeout is how long a program may take until it says hello.
+// helloTimeout is how long a program may take to say hello.
 const helloTimeout = 30 * time.Second
 
-// maxChatter is how much a program may print before it says hello: its packages may print while
-// they are initialized.
+// maxChatter is how many bytes a program may print before it says hello. Its packages may print
+// while they are initialized.
 const maxChatter = 1 << 20
 
 // Build is a program that replays histories with its code.
 type Build struct {
-	// Version that the program says it has; empty when it has none.
+	// Version is the version that the program reports. It is empty if the program has none.
 	Version string
 
 	cmd *exec.Cmd
@@ -32,7 +32,7 @@ type Build struct {
 	out *bufio.Reader
 }
 
-// Start runs a program and waits for its greeting. What it prints to standard error goes to log.
+// Start runs a program and waits for its greeting. The standard error of the program goes to log.
 func Start(ctx context.Context, command []string, log io.Writer) (*Build, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), Env+"=1")
@@ -71,13 +71,13 @@ func (b *Build) hello() error {
 			return json.Unmarshal([]byte(text), &b.Version)
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return fmt.Errorf("it ended: %w", err)
+			return fmt.Errorf("the program ended: %w", err)
 		}
 	}
-	return fmt.Errorf("it printed %d bytes and no greeting", read)
+	return fmt.Errorf("the program printed %d bytes and no greeting", read)
 }
 
-// Replay has the program replay a history.
+// Replay sends a history to the program and returns its verdict.
 func (b *Build) Replay(history []byte) (v Verdict, err error) {
 	if len(history) > MaxHistory {
 		return v, fault.New(fault.Exhausted, "the history has %d bytes, at most %d are replayed", len(history), MaxHistory)
@@ -90,12 +90,12 @@ func (b *Build) Replay(history []byte) (v Verdict, err error) {
 		return v, fmt.Errorf("the program has ended during a replay: %w", err)
 	}
 	if err := json.Unmarshal(line, &v); err != nil {
-		return v, fmt.Errorf("the program printed something that is no verdict: %w", err)
+		return v, fmt.Errorf("the program printed a line that is not a verdict: %w", err)
 	}
 	return v, nil
 }
 
-// Close has the program end.
+// Close ends the program.
 func (b *Build) Close() error {
 	err := b.in.Close()
 	return errors.Join(err, b.cmd.Wait())

@@ -13,16 +13,16 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// Env is the variable that tells a program that it was started to replay histories.
+// Env is the environment variable that tells a program to replay histories.
 const Env = "PERDURE_DEPLOY_CHECK"
 
 // Asked reports whether this process was started to replay histories, and must not open a store.
 func Asked() bool { return os.Getenv(Env) != "" }
 
-// greeting is the first line of the answers. It grows when the protocol changes.
+// greeting is the first line of the answers. Its number grows when the protocol changes.
 const greeting = "perdure deploy-check 1 "
 
-// MaxHistory is how large a history may be as it is sent, in bytes.
+// MaxHistory is the largest history that is sent, in bytes.
 const MaxHistory = 256 << 20
 
 // Verdict is the result of replaying a history with a build.
@@ -61,7 +61,7 @@ func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) e
 	}
 }
 
-// readFrame reads one history; io.EOF when there is none.
+// readFrame reads one history. It returns io.EOF at the end of the input.
 func readFrame(r io.Reader) ([]byte, error) {
 	var size uint32
 	if err := binary.Read(r, binary.BigEndian, &size); err != nil {
@@ -79,7 +79,8 @@ func readFrame(r io.Reader) ([]byte, error) {
 
 // writeFrame sends one history.
 func writeFrame(w io.Writer, data []byte) error {
-	if err := binary.Write(w, binary.BigEndian, uint32(len(data))); err != nil { //nolint:gosec // at most MaxHistory
+	size := uint32(len(data)) //nolint:gosec // at most MaxHistory
+	if err := binary.Write(w, binary.BigEndian, size); err != nil {
 		return err
 	}
 	_, err := w.Write(data)

@@ -31,7 +31,7 @@ type event struct {
 	Output     string
 }
 
-// result is how one test of one run ended.
+// result is the outcome of one test in one run.
 type result struct {
 	Package, Test, Action string
 	Reason                string // why it was skipped
@@ -56,7 +56,7 @@ func main() {
 	}
 }
 
-// follow prints what matters of a run while it goes on. It reports whether everything passed.
+// follow prints a summary of a run while it is in progress. It reports whether everything passed.
 func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
 	ok = true
 	type key struct{ pkg, test string }
@@ -115,7 +115,7 @@ func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
 	return ok, appendResults(record, results)
 }
 
-// printEnd prints how a package or a test ended, as far as a person wants to know.
+// printEnd prints the end of a package or a test, if it is of interest to people.
 func printEnd(out io.Writer, e *event, text string) {
 	switch {
 	case e.Action == "fail":
