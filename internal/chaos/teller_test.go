@@ -251,7 +251,7 @@ func (b *bank) move(ctx context.Context, d *deed) error {
 		if d.Fate == fateCancel {
 			err = x.Cancel(c, "somebody has changed his mind")
 		} else {
-			err = b.app.Terminate(ctx, x, "somebody has lost his patience")
+			err = b.app.Executions().Terminate(ctx, x, "somebody has lost his patience")
 		}
 		if err != nil && !errors.Is(err, perdure.ErrConflict) { // it has ended
 			return err

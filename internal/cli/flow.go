@@ -85,12 +85,13 @@ type useShape struct {
 }
 
 func shapeLimit(l *api.LimitStatus) limitShape {
-	s := limitShape{Name: l.Name, Queue: l.Queue, Activity: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Concurrency, Burst: l.Burst}
-	if l.Per == api.PerKind {
+	r, n := &l.Rule, &l.Rule.Numbers
+	s := limitShape{Name: r.Name, Queue: r.Queue, Activity: r.Kind, Per: string(r.Per), Key: r.Key, Concurrency: n.Concurrency, Burst: n.Burst}
+	if r.Per == api.PerKind {
 		s.Per = "activity"
 	}
-	if l.Rate > 0 {
-		s.Rate = rule.FormatRate(l.Rate, l.Period)
+	if n.Rate > 0 {
+		s.Rate = rule.FormatRate(n.Rate, n.Per)
 	}
 
 	for _, u := range l.Uses {
@@ -111,7 +112,7 @@ func shapeLimit(l *api.LimitStatus) limitShape {
 // of describes which tasks the limit applies to.
 func (s *limitShape) of() string {
 	var parts []string
-	if s.Per == api.PerName {
+	if s.Per == string(api.PerName) {
 		return "activities that name it"
 	}
 	if s.Queue != "" {
@@ -121,7 +122,7 @@ func (s *limitShape) of() string {
 		parts = append(parts, "activity "+s.Activity)
 	}
 
-	if s.Per == api.PerKey {
+	if s.Per == string(api.PerKey) {
 		parts = append(parts, "each "+s.Key)
 	} else if s.Per != "" {
 		parts = append(parts, "each "+s.Per)
@@ -226,7 +227,7 @@ func some(n int, names []string) string {
 
 func newLimitSet(o *options) *cobra.Command {
 	var l api.Limit
-	var rate string
+	var per, rate string
 	var anyQueue bool
 	cmd := o.flowVerb("set", "Create or change a limit",
 		`  perdure limit set smtp --concurrency 5
@@ -235,11 +236,11 @@ func newLimitSet(o *options) *cobra.Command {
 		"set limit", func(ctx context.Context, b api.Backend, name string) (err error) {
 			l.Name = name
 			if rate != "" {
-				if l.Rate, l.Period, err = rule.ParseRate(rate); err != nil {
+				if l.Numbers.Rate, l.Numbers.Per, err = rule.ParseRate(rate); err != nil {
 					return err
 				}
 			}
-			if l.Per == "activity" {
+			if l.Per = rule.Scope(per); per == "activity" {
 				l.Per = api.PerKind
 			}
 			if err := b.SetLimit(ctx, model.DefaultTenant, l, anyQueue); err != nil || l.Queue != "" || l.Kind != "" || o.alone() {
@@ -253,11 +254,11 @@ func newLimitSet(o *options) *cobra.Command {
 Without --queue and --activity the limit applies to activities that name it with perdure.Limit. The command rejects a limit that contradicts another one.`
 	cmd.Flags().StringVar(&l.Queue, "queue", "", "apply to tasks of this queue, or with mail* of all queues with this prefix")
 	cmd.Flags().StringVar(&l.Kind, "activity", "", "apply to tasks of this activity; may end in *")
-	cmd.Flags().StringVar(&l.Per, "per", "", "count each queue or each activity separately: queue or activity")
+	cmd.Flags().StringVar(&per, "per", "", "count each queue or each activity separately: queue or activity")
 	cmd.Flags().StringVar(&l.Key, "key", "", "count each value of this input field separately, such as input.customer.id")
-	cmd.Flags().IntVar(&l.Concurrency, "concurrency", 0, "most tasks that run at a time; 0 for no limit")
+	cmd.Flags().IntVar(&l.Numbers.Concurrency, "concurrency", 0, "most tasks that run at a time; 0 for no limit")
 	cmd.Flags().StringVar(&rate, "rate", "", "most tasks that start per period, such as 100/1m")
-	cmd.Flags().Int64Var(&l.Burst, "burst", 0, "most tasks of the rate that start at once (1)")
+	cmd.Flags().Int64Var(&l.Numbers.Burst, "burst", 0, "most tasks of the rate that start at once (1)")
 	cmd.Flags().BoolVar(&anyQueue, "any-queue", false, "accept a queue that no worker serves yet")
 	return cmd
 }

@@ -327,10 +327,11 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 		if t.rowless && (h.base != nil || h.end != nil) && d.sender.IsZero() && !d.named {
 			told = true // such a call leaves no trace in the store
 		}
+		a, answered := t.answers[c.id]
+		told = told || answered
 		if d.oneWay || d.brief {
 			continue
 		}
-		a, answered := t.answers[c.id]
 		told = true
 		if !answered || !a.Output.Equal(c.result.Output) || (a.Failure == nil) != (c.result.Failure == nil) {
 			return false
