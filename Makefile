@@ -28,7 +28,7 @@ fmt: .bin/gofumpt ## format all Go files with gofumpt
 	@files=$(GO_FILES); [ -z "$$files" ] || .bin/gofumpt -l -w $$files
 
 .PHONY: vet
-vet: ## go vet, also of the files behind build tags, and perdurevet on our own workflows, those of the examples included
+vet: ## go vet, including files with build tags, and perdurevet on our own workflows and the examples
 	go vet ./...
 	go vet -tags long ./...
 	@mkdir -p .bin && go build -o .bin/perdurevet ./cmd/perdurevet
@@ -39,11 +39,11 @@ lint: .bin/golangci-lint ## golangci-lint with .golangci.yml
 	.bin/golangci-lint run ./...
 
 .PHONY: test
-test: ## all tests that bear the race detector, with it; starts its own PostgreSQL (PKG=./internal/engine narrows it)
+test: ## tests with the race detector; starts its own PostgreSQL (PKG=./internal/engine selects packages)
 	go test -race -timeout 20m $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -vE '/internal/(chaos|bench|crashwalk|e2e|txtest)$$'),$(PKG))
 
 .PHONY: test-long
-test-long: ## crash rounds, chaos and everything else too slow for each change
+test-long: ## crash rounds, chaos and other tests that are too slow for every change
 	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
 
@@ -52,7 +52,7 @@ storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (
 	go test -tags long -run LongTimerStorm -count 1 -v -timeout 60m ./internal/e2e -storm=$(STORM) -late=1s
 
 .PHONY: bank
-bank: ## money between locked accounts while processes are killed, stopped, drained and cut off, on PostgreSQL and on SQLite
+bank: ## move money between locked accounts while processes are killed, stopped, drained and cut off
 	go test -tags long -run LongBank -count 1 -v -timeout 30m ./internal/chaos
 
 .PHONY: sim
@@ -60,11 +60,11 @@ sim: ## seeded simulation of a cluster (SEEDS=20000)
 	go test ./internal/sim -run Seed -count 1 -timeout 60m -seeds=$(SEEDS)
 
 .PHONY: mutants
-mutants: ## plant known bugs, one at a time, and demand that the suite catches each
+mutants: ## plant known bugs, one at a time, and check that the suite finds each one
 	go test -tags mutants -count 1 -timeout 60m ./internal/mutants
 
 .PHONY: bench
-bench: ## measure us beside DBOS and River on PostgreSQL and SQLite, and judge by our bars (BENCHFLAGS="-store sqlite -rounds 5")
+bench: ## compare with DBOS and River on PostgreSQL and SQLite, and check our bars (BENCHFLAGS="-store sqlite -rounds 5")
 	cd bench && go run . $(BENCHFLAGS)
 
 .PHONY: microbench

@@ -16,8 +16,8 @@ import (
 // dbosPool is the number of connections to PostgreSQL: one per client. The default of 20 is slower.
 const dbosPool = "64"
 
-// dbosSystem is DBOS Transact for Go, with its own settings otherwise. On SQLite that is
-// synchronous=NORMAL: a power failure may lose what was acknowledged, while ours survives.
+// dbosSystem is DBOS Transact for Go with its default settings otherwise. On SQLite these include
+// synchronous=NORMAL: a power failure may lose acknowledged data, which our store does not.
 type dbosSystem struct {
 	ctx  dbos.Context
 	body func(step int)

@@ -1,5 +1,5 @@
-// Command bench measures Perdure beside its peers, on a PostgreSQL that it starts itself and on
-// SQLite, and compares the outcome with our bars. See README.md.
+// Command bench compares Perdure with its peers, on a PostgreSQL server that it starts itself and
+// on SQLite, and checks the results against our bars. See README.md.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// peers are the systems that we compare with.
+// peers are the systems to compare with.
 var peers = map[string]bench.Peer{
 	bench.DBOS:  {Workflows: openDBOS},
 	bench.River: {Queue: openRiver},
@@ -40,22 +40,22 @@ func main() {
 	}
 }
 
-// measure is the command.
+// measure runs the command.
 func measure(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	store := flags.String("store", "all", "postgres, sqlite or all")
-	with := flags.String("peers", "dbos,river", "systems to run beside Perdure, separated by commas; empty for none")
-	workloads := flags.String("workloads", "", fmt.Sprintf("some of %v, separated by commas (default all)", bench.Workloads))
-	duration := flags.Duration("duration", 3*time.Second, "of one measurement of throughput, latency or pickup")
-	rounds := flags.Int("rounds", 3, "how often each system is measured")
-	clients := flags.Int("clients", 64, "that wait for results in the throughput workload")
-	sleepers := flags.Int("sleepers", 100_000, "sleeping executions in the workload open")
-	tasks := flags.Int("tasks", 50_000, "in the workloads tasks and limit")
-	wait := flags.Duration("wait", 0, "for a quiet machine, at most, before each measurement")
+	with := flags.String("peers", "dbos,river", "systems to compare with, separated by commas; empty for none")
+	workloads := flags.String("workloads", "", fmt.Sprintf("workloads to measure, some of %v, separated by commas (default all)", bench.Workloads))
+	duration := flags.Duration("duration", 3*time.Second, "length of one measurement of throughput, latency or pickup")
+	rounds := flags.Int("rounds", 3, "number of measurements of each system")
+	clients := flags.Int("clients", 64, "number of clients that wait for results in the throughput workload")
+	sleepers := flags.Int("sleepers", 100_000, "number of sleeping executions in the workload open")
+	tasks := flags.Int("tasks", 50_000, "number of tasks in the workloads tasks and limit")
+	wait := flags.Duration("wait", 0, "longest wait for a quiet machine before each measurement")
 	out := flags.String("out", "", "file for the report, as JSON if it ends in .json, else as Markdown (default: Markdown on the standard output)")
 	dir := flags.String("dir", "", "directory for the data; decides which disk is measured (default: the temporary directory)")
 	profile := flags.String("profile", "", "directory for CPU and allocation profiles of Perdure")
-	gate := flags.Bool("gate", false, "exit with an error when a bar is not met")
+	gate := flags.Bool("gate", false, "exit with an error if a bar is not met")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func measure(ctx context.Context, args []string) (err error) {
 func startPostgres(ctx context.Context) (*pgtest.Server, error) {
 	return pgtest.Open(ctx, pgtest.Options{Fsync: true, Settings: map[string]string{
 		"shared_buffers": "128MB",
-		// no checkpoint in the middle of a measurement; each begins with one
+		// no checkpoint during a measurement; each measurement starts with one
 		"max_wal_size": "4GB",
 	}})
 }

@@ -12,22 +12,23 @@ import (
 //	//perdure:allow <reason>
 //	//perdure:allow <check>[,<check>] <reason>
 //
-// At the end of a line it is about that line; alone above a statement, about the statement; in the
-// comment of a function, about the function; above the package clause, about the file.
+// At the end of a line it covers that line. On its own line above a statement it covers the
+// statement. In the comment of a function it covers the function, and above the package clause the
+// file.
 type allowed struct {
 	pos      token.Pos
-	checks   []check // none means all
+	checks   []check // empty means all checks
 	reason   string
-	from, to int // lines
+	from, to int // the covered lines
 	used     bool
 }
 
-// allows are the comments of each file.
+// allows are the allow comments of each file.
 type allows map[string][]*allowed
 
 const allowPrefix = "//perdure:allow"
 
-// readAllows finds the comments.
+// readAllows finds the allow comments of a package.
 func (p *program) readAllows() allows {
 	all := allows{}
 	for _, file := range p.pass.Files {
@@ -58,7 +59,7 @@ func (p *program) readAllows() allows {
 	return all
 }
 
-// parse splits the text: the names of checks, if it begins with some, and the reason.
+// parse splits the text into the names of checks, if it starts with some, and the reason.
 func (a *allowed) parse(text string) {
 	text = strings.TrimSpace(text)
 	first, rest, _ := strings.Cut(text, " ")
@@ -73,7 +74,7 @@ func (a *allowed) parse(text string) {
 	a.checks, a.reason = list, strings.TrimSpace(rest)
 }
 
-// documented is the function that a comment is the comment of.
+// documented returns the function that a comment documents.
 func (p *program) documented(file *ast.File, group *ast.CommentGroup) *ast.FuncDecl {
 	for _, decl := range file.Decls {
 		if f, ok := decl.(*ast.FuncDecl); ok && f.Doc == group {
@@ -83,8 +84,8 @@ func (p *program) documented(file *ast.File, group *ast.CommentGroup) *ast.FuncD
 	return nil
 }
 
-// lastLine is the last line that a comment inside a function is about: its own, or the last of the
-// statement below.
+// lastLine returns the last line that a comment inside a function covers: its own line, or the last
+// line of the statement below.
 func (p *program) lastLine(file *ast.File, c *ast.Comment) int {
 	line := func(pos token.Pos) int { return p.pass.Fset.Position(pos).Line }
 	own := line(c.Pos())
@@ -123,7 +124,7 @@ func isComment(n ast.Node) bool {
 	return false
 }
 
-// silence reports whether a comment with a reason covers a finding.
+// silence reports whether an allow comment with a reason covers a finding.
 func (as allows) silence(c check, where token.Position) bool {
 	for _, a := range as[where.Filename] {
 		if a.reason == "" || where.Line < a.from || where.Line > a.to {
@@ -137,7 +138,7 @@ func (as allows) silence(c check, where token.Position) bool {
 	return false
 }
 
-// misplacedAllows reports comments that do not do what their author thought.
+// misplacedAllows reports allow comments without a reason or without effect.
 func (p *program) misplacedAllows() {
 	for _, list := range p.allows {
 		for _, a := range list {
@@ -146,7 +147,7 @@ func (p *program) misplacedAllows() {
 			case a.reason == "":
 				p.reportAt(allow, a.pos, end, "an allow comment needs a reason: //perdure:allow <check> <reason>")
 			case !a.used:
-				p.reportAt(allow, a.pos, end, "this allow comment silences nothing: remove it, or put it on the line of the finding or right above")
+				p.reportAt(allow, a.pos, end, "this allow comment silences nothing: remove it, or move it to the line of the finding or directly above")
 			}
 		}
 	}

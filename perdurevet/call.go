@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// durable reports whether a call is journaled: a verb of the face that is given, or called on, a
-// workflow context, or a function that is handed one and may make such a call.
+// durable reports whether a call is journaled. That is a verb of package perdure that is called on,
+// or receives, a workflow context, or a function that receives one and may make such a call.
 func (p *program) durable(call *ast.CallExpr) bool {
 	if tv := p.info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
 		return false
@@ -30,7 +30,7 @@ func (p *program) durable(call *ast.CallExpr) bool {
 	return false
 }
 
-// durableInStep reports durable calls where there is nobody to record them.
+// durableInStep reports durable calls in places where the journal does not record them.
 func (p *program) durableInStep(f *function) {
 	place := "a step"
 	if f.role == roleRead {
@@ -46,23 +46,23 @@ func (p *program) durableInStep(f *function) {
 
 		switch {
 		case draws[verb]:
-			p.report(nested, call, "%s inside %s, which does not run on replay, so that what is drawn later would differ; call it before, or use math/rand here", p.text(call.Fun), place)
+			p.report(nested, call, "%s inside %s, which does not run on replay, so later values would differ; call it before, or use math/rand here", p.text(call.Fun), place)
 		case p.durable(call):
-			p.report(nested, call, "durable call %s inside %s: there is nobody to journal it; make it in the workflow, before or after", p.text(call.Fun), place)
+			p.report(nested, call, "durable call %s inside %s: the journal does not record it; make it in the workflow, before or after", p.text(call.Fun), place)
 		default:
 			g := p.closure(call)
 			if g == nil {
 				return
 			}
 			if inner := p.firstDurable(g.body); inner != nil {
-				p.report(nested, call, "durable call %s (%s) inside %s, by way of %s: there is nobody to journal it; make it in the workflow, before or after", p.text(inner.Fun), p.at(inner.Pos()), place, p.text(call.Fun))
+				p.report(nested, call, "durable call %s (%s) inside %s, by way of %s: the journal does not record it; make it in the workflow, before or after", p.text(inner.Fun), p.at(inner.Pos()), place, p.text(call.Fun))
 			}
 		}
 	})
 }
 
-// outerContexts reports the use of a context that belongs to the function around the one that was
-// given its own.
+// outerContexts reports a function that uses the context of the function around it instead of its
+// own.
 func (p *program) outerContexts(f *function) {
 	owner := f.owner()
 	if owner == nil {
@@ -81,11 +81,11 @@ func (p *program) outerContexts(f *function) {
 		if sel, ok := p.parents[id].(*ast.SelectorExpr); ok && accessors["WorkflowCtx."+sel.Sel.Name] {
 			return
 		}
-		p.report(outerctx, id, "%s belongs to the function around this one, which runs in another coroutine or scope; use the WorkflowCtx that this function is given", id.Name)
+		p.report(outerctx, id, "%s belongs to the function around this one, which runs in another coroutine or scope; use the WorkflowCtx of this function", id.Name)
 	})
 }
 
-// clients reports an App or a Client where calls must be journaled, or must not wait.
+// clients reports an App or a Client in code whose calls must be journaled or must not wait.
 func (p *program) clients(f *function) {
 	if f.role == roleKey {
 		return
@@ -107,7 +107,7 @@ func (p *program) clients(f *function) {
 		}
 
 		if f.role.handler() {
-			p.report(client, id, "%s %s used by %s, which would wait for others while they wait for it; send with its EntityCtx: workflow.Start(ctx, in)", name, id.Name, f.role.where())
+			p.report(client, id, "%s %s used by %s, which could cause a deadlock, because the other calls of the key wait; send with its EntityCtx: workflow.Start(ctx, in)", name, id.Name, f.role.where())
 			return
 		}
 
@@ -121,7 +121,8 @@ var operates = map[string]bool{
 	"Locks": true, "Mailboxes": true, "Queues": true, "Schedules": true, "Signals": true, "Tasks": true,
 }
 
-// directCalls reports code of workflows and activities that is called past its handle.
+// directCalls reports direct calls of the code of workflows and activities, instead of calls
+// through a handle.
 func (p *program) directCalls(f *function) {
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
@@ -153,7 +154,7 @@ func (p *program) directCalls(f *function) {
 		}
 
 		if b.Kind == "workflow" {
-			p.report(directcall, call, "direct call of %s, the code of workflow %s: it runs as part of this execution, under its key; write %s.Run(ctx, …) for a child, or move what both need into a function of its own", p.text(call.Fun), b.Name, handle)
+			p.report(directcall, call, "direct call of %s, the code of workflow %s: it runs as part of this execution, under its key; write %s.Run(ctx, …) for a child, or move the shared code into another function", p.text(call.Fun), b.Name, handle)
 			return
 		}
 
@@ -161,7 +162,7 @@ func (p *program) directCalls(f *function) {
 	})
 }
 
-// transactions reports what leads around the transaction that a transactional activity was given.
+// transactions reports calls that bypass or end the transaction of a transactional activity.
 func (p *program) transactions(f *function) {
 	f.each(func(n ast.Node) {
 		sel, ok := n.(*ast.SelectorExpr)
@@ -175,14 +176,14 @@ func (p *program) transactions(f *function) {
 		t := p.info.TypeOf(sel.X)
 		switch {
 		case pools[typeName(t)]:
-			p.report(pool, sel, "%s is a pool or connection: what it does is not part of the transaction of this activity, and may be done twice; use the transaction that the function is given", p.text(sel.X))
+			p.report(pool, sel, "%s is a pool or connection: its changes are not part of the transaction of this activity, and may happen twice; use the transaction that the function receives", p.text(sel.X))
 		case (m.Name() == "Commit" || m.Name() == "Rollback") && p.isTx(f, t):
 			p.report(pool, sel, "%s ends the transaction before the outcome of the activity is in it; return, and Perdure commits, or rolls back on an error", p.text(sel))
 		}
 	})
 }
 
-// isTx reports whether a type is that of the transaction of f.
+// isTx reports whether a type is the transaction type of f.
 func (p *program) isTx(f *function, t types.Type) bool {
 	for ; f != nil; f = f.outer {
 		if params := f.sig.Params(); params.Len() == 3 && isContext(params.At(0).Type()) {

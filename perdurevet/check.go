@@ -7,8 +7,8 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// check is the name of one thing that is looked for. It is the name of the analyzer, of its flag,
-// and what an allow comment says.
+// check is the name of a check. It is also the name of its analyzer and of its flag, and allow
+// comments use it.
 type check string
 
 // The checks.
@@ -37,20 +37,20 @@ const (
 	allow      check = "allow"
 )
 
-// checks says what each of them finds. The order is that of docs/vet.md.
+// checks describes each check. The order is the same as in docs/vet.md.
 var checks = []struct {
 	name check
 	doc  string
 }{
-	{clock, "report the system clock in workflow code, where ctx.Now, ctx.Sleep and ctx.Timer are meant"},
-	{random, "report randomness in workflow code, where ctx.Rand and ctx.UUID are meant"},
-	{goroutine, "report goroutines in workflow code, where perdure.Go is meant"},
-	{channel, "report channels in workflow code, where futures and signals are meant"},
+	{clock, "report uses of the system clock in workflow code; use ctx.Now, ctx.Sleep and ctx.Timer"},
+	{random, "report random values in workflow code; use ctx.Rand and ctx.UUID"},
+	{goroutine, "report goroutines in workflow code; use perdure.Go"},
+	{channel, "report channels in workflow code; use futures and signals"},
 	{block, "report workflow code that blocks outside the scheduler, or holds a mutex over a durable call"},
-	{effect, "report input, output and the environment in workflow code: they belong into a step"},
-	{context, "report a context.Context in workflow code: whatever needs one belongs into a step"},
+	{effect, "report input, output and the environment in workflow code; use a step"},
+	{context, "report a context.Context in workflow code; move calls that need one into a step"},
 	{maporder, "report iteration over a map whose order reaches durable calls or results"},
-	{state, "report state outside the journal: package variables, fields and captured variables that change"},
+	{state, "report state outside the journal: changing package variables, fields and captured variables"},
 	{captured, "report a step or query that assigns to a variable of its workflow"},
 	{nested, "report a durable call inside a step"},
 	{outerctx, "report a coroutine, section or clean-up that uses the context of the function around it"},
@@ -58,12 +58,12 @@ var checks = []struct {
 	{client, "report an App or a Client used by workflow code or by an entity"},
 	{stepkey, "report perdure.Do in a loop without StepKey"},
 	{unchecked, "report durable calls whose error, or whose future, is dropped"},
-	{continueas, "report ContinueAsNew that is dropped or that is of another workflow"},
-	{directcall, "report the code of a workflow or an activity that is called like an ordinary function"},
-	{deferred, "report plain defers with durable calls, log lines or other effects: they run on every unload"},
-	{pool, "report a pool used, or a commit, inside a transactional activity"},
+	{continueas, "report a dropped ContinueAsNew, and ContinueAsNew of another workflow"},
+	{directcall, "report direct calls of the code of a workflow or an activity"},
+	{deferred, "report plain defers with durable calls, log lines or other effects, which run on every unload"},
+	{pool, "report a pool or a commit inside a transactional activity"},
 	{constname, "report computed names of definitions and steps"},
-	{allow, "report allow comments without a reason, and those that silence nothing"},
+	{allow, "report allow comments without a reason or without effect"},
 }
 
 // Analyzers returns one analyzer per check.
@@ -98,7 +98,7 @@ func known(word string) bool {
 	return false
 }
 
-// findings are what the index found, by check.
+// findings are the findings of the index, by check.
 type findings map[check][]finding
 
 // finding is one mistake.
@@ -107,10 +107,10 @@ type finding struct {
 	text     string
 }
 
-// index does the work for all checks: they only report what it found.
+// index does the work of all checks. The analyzers only report its findings.
 var index = &analysis.Analyzer{
 	Name:       "perdureindex",
-	Doc:        "find out what the functions of a package are for and what they reach",
+	Doc:        "determine the role of each function in a package and what it reaches",
 	Run:        runIndex,
 	ResultType: reflect.TypeFor[findings](),
 	FactTypes:  []analysis.Fact{new(funcFact), new(varFact)},

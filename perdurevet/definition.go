@@ -6,7 +6,7 @@ import (
 	"go/types"
 )
 
-// handle says which workflow or activity an expression is the handle of.
+// handle returns the workflow or activity that an expression is the handle of.
 func (p *program) handle(e ast.Expr) boundTo {
 	if e == nil {
 		return boundTo{}
@@ -55,7 +55,7 @@ func (p *program) handleOf(v *types.Var) boundTo {
 	return p.handle(value)
 }
 
-// boundName is the name of the workflow or activity that a call gives code to.
+// boundName returns the name of the workflow or activity that a call binds code to.
 func (p *program) boundName(verb string, call *ast.CallExpr) string {
 	switch verb {
 	case "Workflow.Bind", "Activity.Bind":
@@ -68,7 +68,7 @@ func (p *program) boundName(verb string, call *ast.CallExpr) string {
 	}
 }
 
-// boundHandle is how code writes the handle that a call gives code to.
+// boundHandle returns the source text of the handle that a call binds code to.
 func (p *program) boundHandle(verb string, call *ast.CallExpr) string {
 	switch verb {
 	case "Workflow.Bind", "Activity.Bind":
@@ -104,8 +104,8 @@ func (p *program) boundHandle(verb string, call *ast.CallExpr) string {
 	return ""
 }
 
-// constants reports computed names. What is stored under a name is found again only under the same
-// one.
+// constants reports computed names. The engine finds stored data by name, so a name must be the
+// same in every build.
 func (p *program) constants() {
 	for _, call := range p.calls {
 		if p.isTest(call.Pos()) {
@@ -128,15 +128,15 @@ func (p *program) constants() {
 				continue
 			}
 			if verb == "Do" {
-				p.report(constname, arg, "the name of a step is computed (%s): use a constant, and put what varies into perdure.StepKey", p.text(arg))
+				p.report(constname, arg, "the name of a step is computed (%s): use a constant, and put the variable part into perdure.StepKey", p.text(arg))
 			} else {
-				p.report(constname, arg, "the name given to perdure.%s is computed (%s): what is stored under it must be found again by every build; use a constant, and put what varies into the input or the key", verb, p.text(arg))
+				p.report(constname, arg, "the name given to perdure.%s is computed (%s): every build must find the data that is stored under it; use a constant, and put the variable part into the input or the key", verb, p.text(arg))
 			}
 		}
 	}
 }
 
-// computed reports whether a name is put together or iterated over, rather than handed in.
+// computed reports whether a name is composed or comes from a loop. A parameter is not computed.
 func (p *program) computed(e ast.Expr, verb string) bool {
 	found := false
 	ast.Inspect(e, func(n ast.Node) bool {
@@ -168,7 +168,7 @@ func (p *program) computed(e ast.Expr, verb string) bool {
 	return found
 }
 
-// iterates reports whether a variable is that of a loop.
+// iterates reports whether a variable is a loop variable.
 func (p *program) iterates(v *types.Var) bool {
 	for id, obj := range p.info.Defs {
 		if obj != v {
@@ -186,7 +186,7 @@ func (p *program) iterates(v *types.Var) bool {
 	return false
 }
 
-// allConstant reports whether an expression is a list of constants, written out.
+// allConstant reports whether an expression is a literal list of constants.
 func (p *program) allConstant(e ast.Expr) bool {
 	list, ok := ast.Unparen(e).(*ast.CompositeLit)
 	if !ok {
@@ -205,19 +205,19 @@ func (p *program) isTest(pos token.Pos) bool {
 	return len(name) > 8 && name[len(name)-8:] == "_test.go"
 }
 
-// escapes reports where contexts and futures are kept for longer than the call they belong to.
+// escapes reports contexts and futures that outlive the call that they belong to.
 func (p *program) escapes() {
 	for n := range p.parents {
 		switch n := n.(type) {
 		case *ast.StructType:
 			for _, field := range n.Fields.List {
 				if name := p.holds(field.Type, "WorkflowCtx", "EntityCtx"); name != "" {
-					p.report(escape, field, "%s kept in a field: it belongs to one call of one function, and another coroutine would use it at the wrong time; hand it on as an argument", name)
+					p.report(escape, field, "%s kept in a field: it belongs to one call of one function, and another coroutine would use it at the wrong time; pass it as an argument", name)
 				}
 			}
 		case *ast.ChanType:
 			if name := p.holds(n.Value, "WorkflowCtx", "EntityCtx", "Future"); name != "" {
-				p.report(escape, n, "%s sent over a channel: it belongs to one execution and its coroutines; hand it on as an argument", name)
+				p.report(escape, n, "%s sent over a channel: it belongs to one execution and its coroutines; pass it as an argument", name)
 			}
 		case *ast.ValueSpec:
 			for _, id := range n.Names {
@@ -235,7 +235,7 @@ func (p *program) escapes() {
 
 func (p *program) holds(e ast.Expr, types ...string) string { return held(p.info.TypeOf(e), types...) }
 
-// held is the type of the face that a variable holds, by itself or as an element.
+// held returns the type of package perdure that a variable holds, directly or as an element.
 func held(t types.Type, names ...string) string {
 	for t != nil {
 		for _, name := range names {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// dropped reports durable calls whose error nobody looks at.
+// dropped reports durable calls whose error is ignored.
 func (p *program) dropped(f *function) {
 	f.each(func(n ast.Node) {
 		switch n := n.(type) {
@@ -43,25 +43,25 @@ func (p *program) droppedCall(f *function, call *ast.CallExpr) {
 	}
 	t := p.info.TypeOf(call)
 	if verb != "" && verb != "Go" && strings.HasSuffix(verb, ".Go") && faceType(t) == "Future" {
-		p.report(unchecked, call, "the future of %s is dropped: its error is never seen, and the work is withdrawn when the workflow returns; keep the future and call Get, or perdure.All", p.text(call.Fun))
+		p.report(unchecked, call, "the future of %s is dropped: its error is lost, and the work is withdrawn when the workflow returns; keep the future and call Get, or perdure.All", p.text(call.Fun))
 		return
 	}
 
 	if !lastIsError(t) {
 		return
 	}
-	what := "it may be ErrCanceled or ErrTimeout, and the code would go on as if nothing had happened"
+	what := "it may be ErrCanceled or ErrTimeout, and the code would continue"
 	if !p.durable(call) {
-		what = "it may not have been done"
+		what = "the call may have failed"
 	}
 	p.report(unchecked, call, "the error of %s is dropped: %s; check it", p.text(call.Fun), what)
 }
 
 func (p *program) droppedContinue(call *ast.CallExpr) {
-	p.report(continueas, call, "%s does nothing by itself: return its error to end this run and begin the next", p.text(call.Fun))
+	p.report(continueas, call, "%s does nothing by itself: return its error to end this run and start the next", p.text(call.Fun))
 }
 
-// talks reports whether a verb is given somebody who speaks: a context, a client, a transaction.
+// talks reports whether a verb receives a context, a client or a transaction.
 func (p *program) talks(call *ast.CallExpr) bool {
 	if p.durable(call) {
 		return true
@@ -80,7 +80,7 @@ func lastIsError(t types.Type) bool {
 	return t != nil && types.Identical(t, types.Universe.Lookup("error").Type())
 }
 
-// continues reports ContinueAsNew of a workflow whose code this is not.
+// continues reports ContinueAsNew of a workflow in the code of another workflow.
 func (p *program) continues(f *function) {
 	home := f
 	for home != nil && len(home.binding) == 0 {
@@ -114,7 +114,7 @@ func (p *program) continues(f *function) {
 	})
 }
 
-// defers reports plain defers that do what only a real end should do.
+// defers reports plain defers with effects that belong to the real end of an execution.
 func (p *program) defers(f *function) {
 	f.each(func(n ast.Node) {
 		d, ok := n.(*ast.DeferStmt)
@@ -135,17 +135,17 @@ func (p *program) defers(f *function) {
 			case faceFunc(p.callee(call)) == "WorkflowCtx.Log":
 				p.report(deferred, d, "%s in a plain defer: %s", p.text(call), why)
 			case p.outward(f, call):
-				p.report(deferred, d, "%s in a plain defer changes something outside of the execution: %s", p.text(call.Fun), why)
+				p.report(deferred, d, "%s in a plain defer changes something outside the execution: %s", p.text(call.Fun), why)
 			}
 			return true
 		})
 	})
 }
 
-// harmless are the methods that only give back what the function took.
+// harmless are methods that only release what the function acquired.
 var harmless = set("Unlock", "RUnlock", "Close", "Stop", "Done", "Cancel", "Release")
 
-// outward reports whether a call is a method call on something that is not the function's own.
+// outward reports whether a call is a method call on a value that the function does not own.
 func (p *program) outward(f *function, call *ast.CallExpr) bool {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
 	if !ok || harmless[sel.Sel.Name] {

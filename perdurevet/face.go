@@ -5,29 +5,29 @@ import (
 	"strings"
 )
 
-// facePath is the package that users import. Most of what follows is read off the types of its
-// functions, so that a new verb needs no line here: what takes a WorkflowCtx is a durable call,
-// what takes a func(WorkflowCtx, …) is given workflow code. The tables hold only what types do not
-// say.
+// facePath is the package that users import, called the face here. The checks derive most facts
+// from the types of its functions, so a new verb needs no line here: a function that takes a
+// WorkflowCtx is a durable call, and a function that takes a func(WorkflowCtx, …) receives workflow
+// code. The tables contain only what types do not say.
 const facePath = "github.com/perdure/perdure"
 
-// accessors look at the execution and are allowed anywhere, a step included.
+// accessors read the execution and are allowed anywhere, including in a step.
 var accessors = set("WorkflowCtx.Self", "WorkflowCtx.Now", "WorkflowCtx.Log", "WorkflowCtx.Err")
 
 // scopes only derive another context.
 var scopes = set("WorkflowCtx.WithTimeout", "WorkflowCtx.Detached")
 
-// draws take from a stream of the execution: no durable calls, but not for steps either, which do
-// not run on replay.
+// draws take values from a stream of the execution. They are not durable calls, but steps must not
+// use them either, because steps do not run on replay.
 var draws = set("WorkflowCtx.Rand", "WorkflowCtx.UUID")
 
-// coroutines are the verbs whose function runs as a coroutine of its own, with its own occurrences
-// of steps.
+// coroutines are the verbs that run their function as a separate coroutine, with its own
+// occurrences of steps.
 var coroutines = set("Go", "Update.Handle")
 
-// bodies says what a function is for that is handed to one of these, where its parameters do not
-// tell. A function with a WorkflowCtx is workflow code and one with an EntityCtx is of an entity or
-// a service, whatever it is handed to.
+// bodies maps verbs to the role of the function that they receive, if its parameters do not
+// determine it. A function with a WorkflowCtx is always workflow code, and a function with an
+// EntityCtx always belongs to an entity or a service.
 var bodies = map[string]role{
 	"Do":                   roleStep,
 	"NewActivity":          roleStep,
@@ -45,8 +45,8 @@ var bodies = map[string]role{
 	"BindMachine":          roleMachine,
 }
 
-// binds says which calls join a function and a handle, and what it thereby is. The handle is the
-// receiver, the first argument, or made by the call.
+// binds maps calls that join a function and a handle to the role of the function. The handle is the
+// receiver, the first argument, or the result of the call.
 var binds = map[string]string{
 	"NewWorkflow":   "workflow",
 	"Workflow.Bind": "workflow",
@@ -56,23 +56,23 @@ var binds = map[string]string{
 	"BindTx":        "activity",
 }
 
-// makers name a handle by a constant; derivers return the same handle with other settings.
+// makers create a handle with a constant name. derivers return the same handle with other settings.
 var (
 	makers   = set("NewWorkflow", "DeclareWorkflow", "NewMachine", "NewActivity", "DeclareActivity", "NewTxActivity")
 	derivers = set("Workflow.KeyedBy", "Activity.StepKeyedBy")
 )
 
-// names are the parameters of the face that hold a name which is stored, and must therefore be the
-// same for ever.
+// names are the parameters of the face that contain a stored name. Such a name must never change.
 var names = set("name", "change")
 
-// pools are the types that lead around the transaction of a transactional activity.
+// pools are types that bypass the transaction of a transactional activity.
 var pools = set(
 	"database/sql.DB", "database/sql.Conn",
 	"github.com/jackc/pgx/v5.Conn", "github.com/jackc/pgx/v5/pgxpool.Pool", "github.com/jackc/pgx/v5/pgxpool.Conn",
 )
 
-// faceType is the name of a type of the face, or of what a pointer to it points to; otherwise "".
+// faceType returns the name of a type of the face, or of the type that a pointer points to;
+// otherwise "".
 func faceType(t types.Type) string {
 	if n := named(t); n != nil && inFace(n.Obj()) {
 		return n.Obj().Name()
@@ -80,7 +80,8 @@ func faceType(t types.Type) string {
 	return ""
 }
 
-// faceFunc is how the tables call a function or method of the face; otherwise "".
+// faceFunc returns the name of a function or method of the face as the tables write it; otherwise
+// "".
 func faceFunc(f *types.Func) string {
 	if f == nil || !inFace(f) {
 		return ""
@@ -93,8 +94,7 @@ func faceFunc(f *types.Func) string {
 
 func inFace(o types.Object) bool { return o.Pkg() != nil && isFace(o.Pkg()) }
 
-// isFace reports whether a package is the face, or the variant of it that is built for its own
-// tests.
+// isFace reports whether a package is the face, or its variant that is built for its own tests.
 func isFace(pkg *types.Package) bool {
 	path, _, _ := strings.Cut(pkg.Path(), " [")
 	return path == facePath
@@ -124,7 +124,7 @@ func hasContext(sig *types.Signature) bool {
 
 func isContext(t types.Type) bool { return typeName(t) == "context.Context" }
 
-// named is the named type that t is or points to.
+// named returns the named type that t is or points to.
 func named(t types.Type) *types.Named {
 	if t == nil {
 		return nil
@@ -136,7 +136,7 @@ func named(t types.Type) *types.Named {
 	return n
 }
 
-// typeName is the import path and name of the named type that t is or points to.
+// typeName returns the import path and name of the named type that t is or points to.
 func typeName(t types.Type) string {
 	n := named(t)
 	if n == nil || n.Obj().Pkg() == nil {
@@ -145,7 +145,7 @@ func typeName(t types.Type) string {
 	return n.Obj().Pkg().Path() + "." + n.Obj().Name()
 }
 
-// fromSync reports whether values of the type are made to be changed by several goroutines.
+// fromSync reports whether several goroutines may change values of the type.
 func fromSync(t types.Type) bool {
 	name := typeName(t)
 	return strings.HasPrefix(name, "sync/atomic.") || name == "sync.Map"

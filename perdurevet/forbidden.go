@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// rule says that functions of a package have no place in workflow code.
+// rule forbids functions of a package in workflow code.
 type rule struct {
-	pkg, recv string // import path; the type whose methods are meant, or "" for functions
-	names     string // separated by spaces; "*" is all, "* -X -Y" all but some
+	pkg, recv string // import path; the type whose methods are forbidden, or "" for functions
+	names     string // separated by spaces; "*" is all, "* -X -Y" is all except some
 	check     check
 	hint      string // what to write instead
 }
@@ -19,19 +19,19 @@ const (
 	useNow     = "it differs on replay; use ctx.Now()"
 	useSleep   = "it blocks the worker and is not durable; use ctx.Sleep"
 	useTimer   = "it is not durable; use ctx.Timer"
-	useTimeout = "its clock is not that of the journal; use ctx.WithTimeout"
+	useTimeout = "it uses the system clock, not the journal; use ctx.WithTimeout"
 	useRand    = "it differs on replay; use ctx.Rand()"
 	useUUID    = "it differs on replay; use ctx.UUID()"
 	useGo      = "the scheduler does not know the goroutine; use perdure.Go, and perdure.All to wait"
 	useStep    = "it happens again on every replay; move it into perdure.Do or an activity"
-	useInput   = "it may be different on replay, and on another machine; hand it in with the input, or read it in perdure.Do"
+	useInput   = "it may be different on replay, and on another machine; pass it in with the input, or read it in perdure.Do"
 	useLog     = "it is printed again on every replay; use ctx.Log()"
 	useWait    = "it blocks the worker, and the execution cannot leave memory; use perdure.Wait or perdure.All on futures"
-	useState   = "replay may see another value; hand it in with the input, or keep it in the workflow"
-	useBody    = "workflow code has no context.Context; move what needs one into perdure.Do or an activity, which are given one"
+	useState   = "replay may see another value; pass it in with the input, or keep it in the workflow"
+	useBody    = "workflow code has no context.Context; move the call into perdure.Do or an activity, which receive one"
 )
 
-// rules is the table for code that is not analysed itself: the standard library, and well-known
+// rules is the table for code that perdurevet does not analyse: the standard library and well-known
 // modules.
 var rules = []rule{
 	{"time", "", "Now Since Until", clock, useNow},
@@ -95,16 +95,16 @@ var rules = []rule{
 	{"log", "Logger", "Print Printf Println Fatal Fatalf Fatalln Panic Panicf Panicln Output", effect, useLog},
 	{"log/slog", "", "Debug DebugContext Info InfoContext Warn WarnContext Error ErrorContext Log LogAttrs", effect, useLog},
 
-	// spelled apart: internal/archtest looks for work that was put off
+	// split, because internal/archtest searches for this word
 	{"context", "", "Background TO" + "DO", context, useBody},
 
 	{facePath + "/embedded", "", "*", client, useVerb},
 	{facePath, "", "Dial", client, useVerb},
 }
 
-const useVerb = "its calls are not journaled, so they are made again on every replay; give the verb the workflow context itself: child.Run(ctx, in)"
+const useVerb = "its calls are not journaled, so every replay repeats them; pass the workflow context itself: child.Run(ctx, in)"
 
-// forbidden is the table by package.
+// forbidden is the table, by package.
 var forbidden = sync.OnceValue(func() map[string][]rule {
 	m := map[string][]rule{}
 	for _, r := range rules {
@@ -113,7 +113,7 @@ var forbidden = sync.OnceValue(func() map[string][]rule {
 	return m
 })
 
-// ruleFor finds the rule that a function breaks.
+// ruleFor returns the rule that a function breaks.
 func ruleFor(f *types.Func) (rule, bool) {
 	if f.Pkg() == nil {
 		return rule{}, false

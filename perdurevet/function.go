@@ -7,30 +7,30 @@ import (
 	"strings"
 )
 
-// role is what a function is for.
+// role is the purpose of a function.
 type role int
 
 const (
-	roleNone     role = iota // an ordinary function: judged by who calls it
+	roleNone     role = iota // an ordinary function: judged by its callers
 	roleWorkflow             // code of a workflow: runs again on every replay
-	roleKey                  // derives a key: must give the same for the same input
+	roleKey                  // derives a key: must return the same key for the same input
 	roleMachine              // a method of an event-driven workflow
-	// code of a step or an activity: runs once it is its turn, and never on replay
+	// code of a step or an activity: does not run on replay
 	roleStep
 	roleTx // the same, inside a transaction of the user's database
-	// an operation or a view of an entity, or a function that is given an EntityCtx
+	// an operation or a view of an entity, or a function that receives an EntityCtx
 	roleEntity
 	roleService // an RPC of a service
-	roleRead    // answers a query or validates: must change nothing
+	roleRead    // answers a query or validates: must not change anything
 )
 
-// replayed roles run again on replay and must do the same then.
+// replayed roles run again on replay and must behave the same.
 func (r role) replayed() bool { return r == roleWorkflow || r == roleKey || r == roleMachine }
 
 // step roles do not run on replay.
 func (r role) step() bool { return r == roleStep || r == roleTx }
 
-// handler roles answer a call of a key; they do not run on replay either.
+// handler roles answer a call of a key. They do not run on replay either.
 func (r role) handler() bool { return r == roleEntity || r == roleService }
 
 // where names the role in a finding.
@@ -55,18 +55,18 @@ type function struct {
 	body  *ast.BlockStmt
 	sig   *types.Signature
 	obj   *types.Func // nil for a literal
-	outer *function   // around a literal
+	outer *function   // the function around a literal
 	role  role
 	test  bool // in a _test.go file
 
 	direct   []reach         // what its own statements do
 	callees  []use           // functions of this package that it mentions
-	summary  map[check]reach // what it reaches in the end, per check
-	handler  map[check]reach // the same, of what has no place in a handler
-	imported []reach         // what functions of other packages that it mentions reach, of that
-	mutator  bool            // a method that changes what its receiver leads to
-	unkeyed  *unkeyed        // a step without key that a caller in a loop would repeat
-	binding  []boundTo       // the workflows and activities whose code it is
+	summary  map[check]reach // everything that it reaches, per check
+	handler  map[check]reach // the part of it that is forbidden in a handler
+	imported []reach         // the part that functions of other packages reach
+	mutator  bool            // a method that changes data behind its receiver
+	unkeyed  *unkeyed        // a step without a key that a caller in a loop would repeat
+	binding  []boundTo       // the workflows and activities that it is the code of
 }
 
 // use is a mention of a function.
@@ -75,10 +75,10 @@ type use struct {
 	f  *function
 }
 
-// hasCtx reports whether the function is given a workflow context.
+// hasCtx reports whether the function receives a workflow context.
 func (f *function) hasCtx() bool { return hasParam(f.sig, "WorkflowCtx") }
 
-// owner is the innermost function around that is given a workflow context, itself included.
+// owner returns the innermost function, f included, that receives a workflow context.
 func (f *function) owner() *function {
 	for ; f != nil; f = f.outer {
 		if f.hasCtx() {
@@ -88,11 +88,10 @@ func (f *function) owner() *function {
 	return nil
 }
 
-// contains reports whether a position is inside.
+// contains reports whether a position is inside the function.
 func (f *function) contains(pos token.Pos) bool { return f.node.Pos() <= pos && pos < f.node.End() }
 
-// declares returns the function, this one or one around it, that declares a variable; nil when none
-// does.
+// declares returns the function, f or one around it, that declares a variable, or nil.
 func (f *function) declares(v *types.Var) *function {
 	for ; f != nil; f = f.outer {
 		if f.contains(v.Pos()) {
@@ -102,7 +101,7 @@ func (f *function) declares(v *types.Var) *function {
 	return nil
 }
 
-// receiver is the receiver of the method that f is or is inside of.
+// receiver returns the receiver of the method that f is, or that contains f.
 func (f *function) receiver() *types.Var {
 	for f.outer != nil {
 		f = f.outer
@@ -110,8 +109,7 @@ func (f *function) receiver() *types.Var {
 	return f.sig.Recv()
 }
 
-// each visits the nodes of the function, but not those of literals inside, which are functions of
-// their own.
+// each visits the nodes of the function. It skips literals inside, which are separate functions.
 func (f *function) each(visit func(ast.Node)) {
 	ast.Inspect(f.body, func(n ast.Node) bool {
 		if n == nil {
@@ -178,7 +176,7 @@ func (p *program) collect() {
 	}
 }
 
-// variables remembers what variables begin with, as long as nobody assigns to them again.
+// variables records the initial values of variables that are not assigned again.
 func (p *program) variables(n ast.Node) {
 	remember := func(name *ast.Ident, value ast.Expr) {
 		if v, ok := p.info.Defs[name].(*types.Var); ok {
@@ -204,7 +202,7 @@ func (p *program) variables(n ast.Node) {
 				p.reassigned[v] = true
 				if n.Tok == token.ASSIGN && len(n.Lhs) == len(n.Rhs) && p.initial[v] == nil {
 					if _, again := p.first[v]; again {
-						p.first[v] = &ast.BadExpr{} // not known
+						p.first[v] = &ast.BadExpr{} // unknown
 					} else {
 						p.first[v] = n.Rhs[i] // var f func(); f = func() { … f() … }
 					}
@@ -216,8 +214,8 @@ func (p *program) variables(n ast.Node) {
 	}
 }
 
-// assign gives every function its role: by its parameters, by what it is handed to, or by what is
-// around it.
+// assign gives every function its role: by its parameters, by the verb that receives it, or by the
+// function around it.
 func (p *program) assign() {
 	for _, call := range p.calls {
 		p.assignArguments(call)
@@ -236,15 +234,15 @@ func (p *program) assign() {
 			f.role = roleMachine
 		case f.outer == nil:
 		case f.outer.role.replayed() && hasContext(f.sig):
-			f.role = roleStep // workflow code has no context to call it with, so somebody else will
+			f.role = roleStep // workflow code has no context to pass, so other code calls it
 		default:
 			f.role = f.outer.role
 		}
 	}
 }
 
-// assignArguments gives roles to the functions that are handed to a verb of the face, and notes
-// whose code they are.
+// assignArguments gives roles to functions that a verb of the face receives, and records which
+// definition they are the code of.
 func (p *program) assignArguments(call *ast.CallExpr) {
 	callee := p.callee(call)
 	verb := faceFunc(callee)
@@ -274,8 +272,8 @@ func (p *program) assignArguments(call *ast.CallExpr) {
 	}
 }
 
-// resolve returns the function of this package that an expression stands for: a literal, a declared
-// function, a method value, or a local variable that holds a literal and nothing else.
+// resolve returns the function of this package that an expression refers to: a literal, a declared
+// function, a method value, or a local variable that only ever holds one literal.
 func (p *program) resolve(e ast.Expr) *function {
 	e = ast.Unparen(e)
 	if lit, ok := e.(*ast.FuncLit); ok {
@@ -315,7 +313,7 @@ func (p *program) resolve(e ast.Expr) *function {
 	return nil
 }
 
-// mentioned returns the declared function that an expression is.
+// mentioned returns the declared function that an expression names.
 func (p *program) mentioned(e ast.Expr) *types.Func {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:

@@ -5,20 +5,19 @@ import (
 	"slices"
 )
 
-// What to write instead in a handler. A handler does not run again on replay, so it may read the
-// clock and draw random numbers. It must not wait, and what it does outside of its commit may be
-// lost or done twice.
+// Hints for handlers. A handler does not run again on replay, so it may read the clock and draw
+// random numbers. It must not wait, and effects outside its commit may be lost or happen twice.
 const (
-	waitsSleep   = "the other calls of the key wait, and a crash forgets it; start a workflow that waits with ctx.Sleep"
-	waitsTimer   = "the other calls of the key wait, and a crash forgets it; start a workflow that waits with ctx.Timer"
+	waitsSleep   = "the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx.Sleep"
+	waitsTimer   = "the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx.Timer"
 	waitsOthers  = "the other calls of the key wait for it; an entity sends and never waits: start a workflow that does"
 	outlivesCall = "it outlives the call and is lost with the process; start a workflow or submit a task with the EntityCtx"
 	besideCommit = "the other calls of the key wait for it, and it happens again when the operation runs again; start a workflow or submit a task that does it"
 	keepInState  = "it is lost with the process and not part of the commit; keep it in the state of the entity"
 )
 
-// handlerHint says what is wrong with something that a handler does; ok is false when it is allowed
-// there. Input and output are what services are for, and an RPC may wait for what it has begun.
+// handlerHint returns what is wrong with an action in a handler. ok is false if the action is
+// allowed. Services are meant for input and output, and an RPC may wait for work that it started.
 func handlerHint(r reach, in role) (hint string, ok bool) {
 	switch {
 	case r.Hint == useSleep:
@@ -40,8 +39,8 @@ func handlerHint(r reach, in role) (hint string, ok bool) {
 	return "", false
 }
 
-// inHandlers selects what a function does that has no place in some handler. A goroutine that the
-// same function waits for does not outlive the call.
+// inHandlers selects the actions of a function that some handler must not do. A goroutine that the
+// same function waits for does not outlive the call, so it is allowed.
 func (p *program) inHandlers(f *function) []reach {
 	all := slices.Concat(f.direct, p.stateChanges(f))
 
@@ -52,7 +51,7 @@ func (p *program) inHandlers(f *function) []reach {
 
 	var found []reach
 	for _, r := range all {
-		if r.via != "" { // another package tells what it reaches by a fact of its own
+		if r.via != "" { // the other package exports what it reaches as a fact
 			continue
 		}
 		if _, ok := handlerHint(r, roleEntity); ok && (r.Check != goroutine || !waits) {
@@ -62,8 +61,8 @@ func (p *program) inHandlers(f *function) []reach {
 	return append(found, f.imported...)
 }
 
-// stateChanges finds the package variables that an ordinary function changes. Handlers themselves
-// are judged by writes.
+// stateChanges finds the package variables that an ordinary function changes. The method writes
+// judges handlers themselves.
 func (p *program) stateChanges(f *function) []reach {
 	if f.role != roleNone || f.test {
 		return nil
@@ -81,8 +80,8 @@ func (p *program) stateChanges(f *function) []reach {
 	return found
 }
 
-// handlers reports what a handler does, or reaches, that keeps other calls waiting or escapes its
-// commit. Handlers in tests block and observe on purpose, so that only their use of the clock is
+// handlers reports actions of a handler, direct or indirect, that block other calls or escape its
+// commit. Handlers in tests block and observe on purpose, so only their use of the clock is
 // reported.
 func (p *program) handlers(f *function) {
 	for _, r := range p.inHandlers(f) {
@@ -91,7 +90,7 @@ func (p *program) handlers(f *function) {
 
 	for _, u := range f.callees {
 		if u.f.role != roleNone {
-			continue // judged where it stands
+			continue // judged in its own place
 		}
 		via := ""
 		if u.f.obj != nil {
@@ -105,7 +104,7 @@ func (p *program) handlers(f *function) {
 	}
 }
 
-// reportHandler reports one thing that a handler does, itself or by way of another function.
+// reportHandler reports one action of a handler, direct or through another function.
 func (p *program) reportHandler(f *function, r reach, at ast.Node, via string) {
 	hint, ok := handlerHint(r, f.role)
 	if !ok || f.test && r.Check != clock {

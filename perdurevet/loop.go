@@ -6,14 +6,14 @@ import (
 	"go/types"
 )
 
-// unkeyed is a perdure.Do that is known by its name and occurrence only.
+// unkeyed is a perdure.Do that only its name and its occurrence identify.
 type unkeyed struct {
 	Name  string
 	Where string
 }
 
-// keys finds the functions that contain a step without a key which their callers would repeat in a
-// loop.
+// keys finds the functions that contain a step without a key, which a caller in a loop would
+// repeat.
 func (p *program) keys() {
 	for changed := true; changed; {
 		changed = false
@@ -41,14 +41,14 @@ func (p *program) keys() {
 	}
 }
 
-// calledHere reports whether a literal runs when and where it is written: it is called at once, or
-// handed to a verb.
+// calledHere reports whether a literal runs where it is written: the code calls it at once, or
+// passes it to a verb.
 func (p *program) calledHere(lit *ast.FuncLit) bool {
 	_, ok := p.parents[lit].(*ast.CallExpr)
 	return ok
 }
 
-// unkeyedCall returns the step without a key that a call makes, itself or in what it calls.
+// unkeyedCall returns the step without a key that a call makes, directly or through its callee.
 func (p *program) unkeyedCall(call *ast.CallExpr) *unkeyed {
 	callee := p.callee(call)
 	if faceFunc(callee) == "Do" && len(call.Args) > 1 {
@@ -73,8 +73,7 @@ func (p *program) unkeyedCall(call *ast.CallExpr) *unkeyed {
 	return nil
 }
 
-// keyed reports whether a call of Do has a key, as far as one can see: options in variables get the
-// benefit of the doubt.
+// keyed reports whether a call of Do has a key. It assumes that options in variables contain one.
 func (p *program) keyed(call *ast.CallExpr) bool {
 	if call.Ellipsis.IsValid() {
 		return true
@@ -109,14 +108,14 @@ func (p *program) loops(f *function) {
 		switch {
 		case u == nil:
 		case faceFunc(p.callee(call)) == "Do":
-			p.report(stepkey, call, "perdure.Do %q in a loop needs perdure.StepKey: without one, steps are told apart by their order, and a changed loop gets the results of others", u.Name)
+			p.report(stepkey, call, "perdure.Do %q in a loop needs perdure.StepKey: without one, their order identifies the steps, and a changed loop gets wrong results", u.Name)
 		default:
-			p.report(stepkey, call, "%s makes step %q without a key (%s) and is called in a loop: steps are then told apart by their order; give that perdure.Do a perdure.StepKey", p.text(call.Fun), u.Name, u.Where)
+			p.report(stepkey, call, "%s makes step %q without a key (%s) and is called in a loop: then only their order identifies the steps; add a perdure.StepKey to that perdure.Do", p.text(call.Fun), u.Name, u.Where)
 		}
 	})
 }
 
-// inLoop reports whether a call is repeated by a loop on the same coroutine.
+// inLoop reports whether a loop on the same coroutine repeats a call.
 func (p *program) inLoop(call *ast.CallExpr) bool {
 	var n ast.Node = call
 	for parent := p.parents[n]; parent != nil; n, parent = parent, p.parents[parent] {
@@ -131,7 +130,7 @@ func (p *program) inLoop(call *ast.CallExpr) bool {
 			}
 		case *ast.FuncLit:
 			if p.ownCoroutine(parent) || !p.calledHere(parent) {
-				return false // a closure that is called in a loop is found there
+				return false // a closure that is called in a loop is found at the call
 			}
 		case *ast.FuncDecl:
 			return false
@@ -151,7 +150,7 @@ func (p *program) ownCoroutine(lit *ast.FuncLit) bool {
 	return coroutines[verb] || binds[verb] != ""
 }
 
-// constant is the value of a constant string expression.
+// constant returns the value of a constant string expression.
 func (p *program) constant(e ast.Expr) (string, bool) {
 	return stringOf(p.info.Types[e])
 }

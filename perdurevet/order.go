@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maps reports iterations whose order is not the same next time and that somebody can tell.
+// maps reports iterations over maps whose random order is observable.
 func (p *program) maps(f *function) {
 	const hint = "range over slices.Sorted(maps.Keys(m)) instead"
 	f.each(func(n ast.Node) {
@@ -28,7 +28,7 @@ func (p *program) maps(f *function) {
 	})
 }
 
-// unordered reports whether an expression is a map or an iterator over one.
+// unordered reports whether an expression is a map or an iterator over a map.
 func (p *program) unordered(e ast.Expr) bool {
 	t := p.info.TypeOf(e)
 	if t == nil {
@@ -47,7 +47,7 @@ func (p *program) unordered(e ast.Expr) bool {
 	return false
 }
 
-// gathers reports whether a call makes a list of a map that is not sorted later.
+// gathers reports whether a call makes a list from a map without sorting it later.
 func (p *program) gathers(f *function, call *ast.CallExpr) bool {
 	callee := p.callee(call)
 	if callee == nil || callee.Pkg() == nil || callee.Pkg().Path() != "slices" || callee.Name() != "Collect" || len(call.Args) != 1 || !p.unordered(call.Args[0]) {
@@ -63,8 +63,8 @@ func (p *program) gathers(f *function, call *ast.CallExpr) bool {
 	return true
 }
 
-// firstDurable finds a durable call anywhere below, also in local closures that are called there,
-// but not in steps.
+// firstDurable finds a durable call below a node. It follows local closures that are called there,
+// but skips steps.
 func (p *program) firstDurable(below ast.Node) *ast.CallExpr {
 	return p.firstDurableExcept(below, map[*function]bool{})
 }
@@ -98,7 +98,7 @@ func (p *program) firstDurableExcept(below ast.Node, seen map[*function]bool) (f
 	return found
 }
 
-// closure returns the closure of a workflow that a call calls by way of a variable.
+// closure returns the closure of a workflow that a call calls through a variable.
 func (p *program) closure(call *ast.CallExpr) *function {
 	if g := p.resolve(call.Fun); g != nil && g.obj == nil && g.role == roleWorkflow && !g.hasCtx() {
 		return g
@@ -106,8 +106,8 @@ func (p *program) closure(call *ast.CallExpr) *function {
 	return nil
 }
 
-// collects finds a variable from outside the loop that gets the order of its iterations: by append
-// or by +=, without being sorted later in the function.
+// collects finds a variable from outside the loop that depends on the order of the iterations:
+// through append or +=, without a later sort in the function.
 func (p *program) collects(f *function, loop *ast.RangeStmt) (found *types.Var) {
 	ast.Inspect(loop.Body, func(n ast.Node) bool {
 		a, ok := n.(*ast.AssignStmt)
@@ -137,7 +137,7 @@ func (p *program) collects(f *function, loop *ast.RangeStmt) (found *types.Var) 
 	return found
 }
 
-// sorted reports whether a variable is handed to a sort after a position.
+// sorted reports whether a variable is sorted after a position.
 func (p *program) sorted(f *function, v *types.Var, after token.Pos) (yes bool) {
 	f.each(func(n ast.Node) {
 		call, ok := n.(*ast.CallExpr)
@@ -167,8 +167,8 @@ func (p *program) sorted(f *function, v *types.Var, after token.Pos) (yes bool) 
 	return yes
 }
 
-// mutexes reports locks that are held over a durable call: the execution may leave memory there, or
-// wait for days.
+// mutexes reports locks that are held during a durable call. The execution may leave memory there,
+// or wait for days.
 func (p *program) mutexes(f *function) {
 	type held struct {
 		call *ast.CallExpr

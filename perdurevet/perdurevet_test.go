@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-// all reports what every check finds, for tests that expect findings of several.
+// all reports the findings of every check, for tests that expect findings of several checks.
 var all = &analysis.Analyzer{
 	Name:       "all",
 	Doc:        "report everything",
@@ -30,9 +30,8 @@ var all = &analysis.Analyzer{
 	},
 }
 
-// TestSnippets runs the checks over right and wrong programs that use the real package: a stub
-// would go on compiling when the face changes, and the checks would look for what is no longer
-// there.
+// TestSnippets runs the checks over right and wrong programs that use the real package. A stub
+// would still compile after a change of the face, and the checks would look for old names.
 func TestSnippets(t *testing.T) {
 	t.Parallel()
 	// with its go.mod, so that the snippets are packages of this module
@@ -43,9 +42,9 @@ func TestSnippets(t *testing.T) {
 	analysistest.Run(t, root, all, "./perdurevet/testdata/src/...")
 }
 
-// TestAhead runs the checks over programs that use a stub: what the documents promise and the root
-// package does not have yet. It includes all example programs of the design, in which nothing may
-// be found.
+// TestAhead runs the checks over programs that use a stub of features that the documents promise
+// and the root package does not have yet. It includes all example programs of the design, which
+// must have no findings.
 func TestAhead(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("testdata/ahead")
@@ -55,7 +54,7 @@ func TestAhead(t *testing.T) {
 	analysistest.Run(t, dir, all, "ahead", "programs/...")
 }
 
-// TestDocumented checks that every check has its row in the documentation, which findings link to.
+// TestDocumented checks that every check has a row in the documentation. Findings link to it.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/vet.md")

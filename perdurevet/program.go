@@ -18,14 +18,15 @@ type program struct {
 	pass *analysis.Pass
 	info *types.Info
 
-	functions  []*function // outer ones first
-	calls      []*ast.CallExpr
-	byNode     map[ast.Node]*function
-	byObj      map[*types.Func]*function
-	parents    map[ast.Node]ast.Node
-	initial    map[*types.Var]ast.Expr  // what a variable is declared with
-	first      map[*types.Var]ast.Expr  // what a variable without that is assigned
-	reassigned map[*types.Var]bool      // assigned to after its declaration
+	functions []*function // outer ones first
+	calls     []*ast.CallExpr
+	byNode    map[ast.Node]*function
+	byObj     map[*types.Func]*function
+	parents   map[ast.Node]ast.Node
+	initial   map[*types.Var]ast.Expr // the value in the declaration of a variable
+	// the first value assigned to a variable declared without one
+	first      map[*types.Var]ast.Expr
+	reassigned map[*types.Var]bool      // variables that are assigned after their declaration
 	mutable    map[*types.Var]token.Pos // package variables that change, and where
 	// fields and captured variables that steps and entities change, and where
 	shared  map[*types.Var]token.Pos
@@ -48,7 +49,7 @@ func runIndex(pass *analysis.Pass) (any, error) {
 	})
 	ours := pass.Module != nil && pass.Module.Path != "" && pass.Module.Version == ""
 	if !uses && !ours || isFace(pass.Pkg) {
-		// somebody else's code, for which there is the table; or the implementation of the face
+		// code of others, which the table covers, or the implementation of the face
 		return findings{}, nil
 	}
 
@@ -81,7 +82,7 @@ func runIndex(pass *analysis.Pass) (any, error) {
 	return p.result(), nil
 }
 
-// judge finds what is wrong with one function.
+// judge finds the mistakes of one function.
 func (p *program) judge(f *function) {
 	switch {
 	case f.role.replayed():
@@ -116,7 +117,7 @@ func (p *program) judge(f *function) {
 	p.dropped(f)
 }
 
-// report notes a finding, unless it is silenced.
+// report records a finding, unless a comment silences it.
 func (p *program) report(c check, at ast.Node, format string, args ...any) {
 	p.reportAt(c, at.Pos(), at.End(), fmt.Sprintf(format, args...))
 }
@@ -132,7 +133,7 @@ func (p *program) reportAt(c check, pos, end token.Pos, text string) {
 	}
 }
 
-// result sorts what was found.
+// result returns the sorted findings.
 func (p *program) result() findings {
 	all := findings{}
 	for k, f := range p.found {
@@ -144,13 +145,13 @@ func (p *program) result() findings {
 	return all
 }
 
-// at is a position for a sentence: file name and line.
+// at returns a position for a message: file name and line.
 func (p *program) at(pos token.Pos) string {
 	where := p.pass.Fset.Position(pos)
 	return fmt.Sprintf("%s:%d", filepath.Base(where.Filename), where.Line)
 }
 
-// text is an expression as written, in one line.
+// text returns an expression as written, in one line.
 func (p *program) text(e ast.Expr) string {
 	switch x := ast.Unparen(e).(type) {
 	case *ast.IndexExpr:
@@ -169,7 +170,7 @@ func (p *program) text(e ast.Expr) string {
 	return string(s)
 }
 
-// short is how code would write a function: time.Now, sql.DB.Query, stamp.
+// short returns a function as code would write it: time.Now, sql.DB.Query, stamp.
 func (p *program) short(f *types.Func) string {
 	name := f.Name()
 	if recv := f.Signature().Recv(); recv != nil {

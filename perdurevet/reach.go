@@ -8,27 +8,26 @@ import (
 	"strings"
 )
 
-// reach is something that has no place in workflow code and that a function does, itself or by way
-// of others.
+// reach is a forbidden action of a function, direct or through other functions.
 type reach struct {
 	Check check
 	What  string   // time.Now
-	Hint  string   // what is wrong with it and what to write instead
+	Hint  string   // the problem and what to write instead
 	Where string   // file and line
 	via   string   // the function of another package that reaches it
 	node  ast.Node // where
 }
 
-// funcFact is what other packages know of a function.
+// funcFact is what other packages know about a function.
 type funcFact struct {
 	Reaches []reach
-	Handler []reach // what of it has no place in a handler
+	Handler []reach // the part that is forbidden in a handler
 	Unkeyed *unkeyed
 	Bound   []boundTo
-	Mutator bool // a method that changes what its receiver leads to
+	Mutator bool // a method that changes data behind its receiver
 }
 
-// varFact is what other packages know of a package variable.
+// varFact is what other packages know about a package variable.
 type varFact struct {
 	Changed string // where it is assigned to
 	Handle  boundTo
@@ -68,7 +67,7 @@ func (f *varFact) String() string {
 	return f.Handle.Kind + " " + f.Handle.Name
 }
 
-// reaches computes for every function what it does and what it reaches.
+// reaches computes the direct and indirect actions of every function.
 func (p *program) reaches() {
 	for _, f := range p.functions {
 		p.scan(f)
@@ -91,7 +90,7 @@ func (p *program) reaches() {
 		for _, f := range p.functions {
 			for _, u := range f.callees {
 				if u.f.role != roleNone {
-					continue // judged where it stands
+					continue // judged in its own place
 				}
 				changed = inherit(f.summary, u.f.summary) || changed
 				changed = inherit(f.handler, u.f.handler) || changed
@@ -100,8 +99,7 @@ func (p *program) reaches() {
 	}
 }
 
-// inherit adds what a callee reaches to what its caller reaches, and tells whether that was
-// anything new.
+// inherit adds the actions of a callee to its caller. It reports whether any of them is new.
 func inherit(caller, callee map[check]reach) (changed bool) {
 	for c, r := range callee {
 		if _, ok := caller[c]; !ok {
@@ -112,7 +110,7 @@ func inherit(caller, callee map[check]reach) (changed bool) {
 	return changed
 }
 
-// scan finds what the statements of a function do.
+// scan finds the actions of the statements of a function.
 func (p *program) scan(f *function) {
 	note := func(r reach) {
 		if !p.allows.silence(r.Check, p.pass.Fset.Position(r.node.Pos())) {
@@ -142,18 +140,18 @@ func (p *program) scan(f *function) {
 			}
 		case *ast.UnaryExpr:
 			if n.Op == token.ARROW && !inSelect[n] {
-				add(channel, n, "a receive from a channel", "it blocks the worker, and what comes is not journaled; use a signal, a promise or a future")
+				add(channel, n, "a receive from a channel", "it blocks the worker, and the value is not journaled; use a signal, a promise or a future")
 			}
 		case *ast.RangeStmt:
 			if t := p.info.TypeOf(n.X); t != nil {
 				if _, ok := t.Underlying().(*types.Chan); ok {
-					add(channel, n, "a range over a channel", "it blocks the worker, and what comes is not journaled; use signal.Receive in a loop")
+					add(channel, n, "a range over a channel", "it blocks the worker, and the value is not journaled; use signal.Receive in a loop")
 				}
 			}
 		case *ast.CallExpr:
 			p.scanCall(f, n, add)
 		case *ast.FuncLit:
-			// with a context: somebody else calls it, as a step
+			// with a context: other code calls it, as a step
 			if inner := p.byNode[n]; inner != nil && !hasContext(inner.sig) {
 				f.callees = append(f.callees, use{n, inner})
 			}
@@ -163,10 +161,10 @@ func (p *program) scan(f *function) {
 	})
 }
 
-// scanCall finds a context.Context that is handed on by code that has none of its own.
+// scanCall finds a context.Context that code passes on although it received none.
 func (p *program) scanCall(f *function, call *ast.CallExpr, add func(check, ast.Node, string, string)) {
 	if f.role == roleNone {
-		return // an ordinary function may well have been given one
+		return // an ordinary function may have received one
 	}
 	callee := p.callee(call)
 	if callee != nil && callee.Pkg() != nil && (inFace(callee) || slices.Contains([]string{"context", "log/slog"}, callee.Pkg().Path())) {
@@ -177,16 +175,16 @@ func (p *program) scanCall(f *function, call *ast.CallExpr, add func(check, ast.
 	}
 	for _, arg := range call.Args {
 		if isContext(p.info.TypeOf(arg)) {
-			add(context, call, "a context.Context handed to "+p.text(call.Fun), useBody)
+			add(context, call, "a context.Context passed to "+p.text(call.Fun), useBody)
 		}
 	}
 }
 
-// scanIdent finds the mention of a function that has no place in workflow code, and of variables
-// that change.
+// scanIdent finds uses of forbidden functions and of variables that change.
 func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 	node := p.whole(id)
 	found := reach{Where: p.at(node.Pos()), node: node}
+
 	switch obj := p.info.Uses[id].(type) {
 	case *types.Func:
 		obj = obj.Origin()
@@ -202,6 +200,8 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 			f.callees = append(f.callees, use{node, g})
 			return
 		}
+
+		// A fact tells what a function of another package reaches.
 		var fact funcFact
 		if obj.Pkg() != p.pass.Pkg && p.pass.ImportObjectFact(obj, &fact) {
 			for _, r := range fact.Reaches {
@@ -224,6 +224,7 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 			note(found)
 			return
 		}
+
 		if value := p.initial[obj]; value != nil && p.called(id) { // var now = time.Now
 			if g := p.resolve(id); g != nil {
 				f.callees = append(f.callees, use{node, g})
@@ -231,12 +232,13 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 			}
 			if target := p.mentioned(value); target != nil {
 				if r, ok := ruleFor(target); ok {
-					found.Check, found.What, found.Hint = r.check, p.short(target)+" (by way of "+obj.Name()+")", r.hint
+					found.Check, found.What, found.Hint = r.check, p.short(target)+" (through "+obj.Name()+")", r.hint
 					note(found)
 					return
 				}
 			}
 		}
+
 		if where := p.changes(obj); where != "" && !f.test {
 			found.Check, found.What, found.Hint = state, "package variable "+obj.Name(), "it changes ("+where+"), so "+useState
 			note(found)
@@ -244,8 +246,7 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 	}
 }
 
-// replays reports what the code of a workflow does or reaches that replay would not do again in the
-// same way.
+// replays reports actions of workflow code, direct or indirect, that differ on replay.
 func (p *program) replays(f *function) {
 	for _, r := range f.direct {
 		if r.via != "" {
@@ -269,12 +270,12 @@ func (p *program) replays(f *function) {
 	}
 }
 
-// reportReach reports what a function reaches by way of another.
+// reportReach reports an action of a function through another function.
 func (p *program) reportReach(f *function, r reach, at ast.Node, via string) {
 	p.report(r.Check, at, "%s reaches %s (%s) in %s: %s", via, r.What, r.Where, f.role.where(), r.Hint)
 }
 
-// export tells other packages what they need to know.
+// export writes the facts for other packages.
 func (p *program) export() {
 	for obj, f := range p.byObj {
 		if !obj.Exported() {
@@ -318,7 +319,7 @@ func (p *program) export() {
 	}
 }
 
-// whole is the expression around the last identifier of a name: time.Now for Now.
+// whole returns the expression around the last identifier of a name: time.Now for Now.
 func (p *program) whole(id *ast.Ident) ast.Expr {
 	if sel, ok := p.parents[id].(*ast.SelectorExpr); ok && sel.Sel == id {
 		return sel
@@ -326,15 +327,15 @@ func (p *program) whole(id *ast.Ident) ast.Expr {
 	return id
 }
 
-// called reports whether the name is what a call calls.
+// called reports whether a call calls the name.
 func (p *program) called(id *ast.Ident) bool {
 	e := p.whole(id)
 	call, ok := p.parents[e].(*ast.CallExpr)
 	return ok && call.Fun == e
 }
 
-// handedToStep reports whether a function is mentioned only to be called by somebody else with a
-// context: as the code of a step, not by the code that mentions it.
+// handedToStep reports whether a function is only passed on as the code of a step, so that other
+// code calls it with a context.
 func (p *program) handedToStep(e ast.Expr, f *types.Func) bool {
 	var n ast.Node = e
 	parent := p.parents[n]
@@ -358,5 +359,5 @@ func (p *program) handedToStep(e ast.Expr, f *types.Func) bool {
 	return ok && bodies[faceFunc(p.callee(call))] != roleNone
 }
 
-// files are the variables of package os that lead outside.
+// files are variables of package os that give access to the outside.
 var files = map[string]string{"Stdin": useStep, "Stdout": useLog, "Stderr": useLog, "Args": useInput}

@@ -6,12 +6,12 @@ import (
 	"go/types"
 )
 
-// write is an assignment, by whatever syntax, to something that begins with a variable.
+// write is an assignment, in any syntax, to an expression that starts with a variable.
 type write struct {
 	at     ast.Node
 	target ast.Expr
 	v      *types.Var
-	// not to the variable but to what it leads to: a field behind a pointer, an element
+	// it changes data behind the variable: a field behind a pointer, or an element
 	through bool
 }
 
@@ -61,7 +61,7 @@ func (p *program) assignments(n ast.Node) (ws []write) {
 	return ws
 }
 
-// root is the variable that an assignable expression begins with.
+// root returns the variable that an assignable expression starts with.
 func (p *program) root(e ast.Expr) (v *types.Var, through bool) {
 	for {
 		switch x := e.(type) {
@@ -95,8 +95,8 @@ func (p *program) root(e ast.Expr) (v *types.Var, through bool) {
 	}
 }
 
-// mutators finds the methods that change what their receiver leads to, themselves or by calling
-// another.
+// mutators finds the methods that change data behind their receiver, directly or through another
+// method.
 func (p *program) mutators() {
 	for changed := true; changed; {
 		changed = false
@@ -119,7 +119,7 @@ func (p *program) mutators() {
 	}
 }
 
-// mutated returns the variable that the receiver of a call begins with, when the method changes its
+// mutated returns the variable that the receiver of a call starts with, if the method changes its
 // receiver.
 func (p *program) mutated(call *ast.CallExpr) (*types.Var, bool) {
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
@@ -137,7 +137,7 @@ func (p *program) mutated(call *ast.CallExpr) (*types.Var, bool) {
 	return v, v != nil
 }
 
-// mutations finds the package variables that somebody changes after the program has begun.
+// mutations finds package variables that change after the program has started.
 func (p *program) mutations() {
 	note := func(v *types.Var, pos token.Pos) {
 		if _, ok := p.mutable[v]; !ok && isPackageLevel(v) && faceType(v.Type()) == "" {
@@ -146,7 +146,7 @@ func (p *program) mutations() {
 	}
 	for _, f := range p.functions {
 		if f.test || f.obj != nil && f.obj.Name() == "init" && f.sig.Recv() == nil {
-			continue // a test may replace what production code never does
+			continue // a test may replace a variable that production code never changes
 		}
 
 		f.each(func(n ast.Node) {
@@ -167,7 +167,7 @@ func (p *program) mutations() {
 	}
 }
 
-// changes says where a package variable is changed; "" when it is not.
+// changes returns where a package variable changes, or "".
 func (p *program) changes(v *types.Var) string {
 	if pos, ok := p.mutable[v]; ok {
 		return p.at(pos)
@@ -207,7 +207,7 @@ func (p *program) sharing() {
 	}
 }
 
-// lastField is the field that an assignable expression ends with, or the variable that it is.
+// lastField returns the field that an assignable expression ends with, or the variable itself.
 func (p *program) lastField(e ast.Expr) *types.Var {
 	for {
 		switch x := e.(type) {
@@ -229,8 +229,8 @@ func (p *program) lastField(e ast.Expr) *types.Var {
 	}
 }
 
-// reads reports what workflow code reads although steps or entities change it, and methods that
-// change their receiver.
+// reads reports variables that workflow code reads and that steps or entities change, and methods
+// that change their receiver.
 func (p *program) reads(f *function) {
 	if f.test || f.role == roleMachine {
 		return
@@ -249,7 +249,7 @@ func (p *program) reads(f *function) {
 		case *ast.CallExpr:
 			v, ok := p.mutated(n)
 			if !ok || isPackageLevel(v) {
-				return // a package variable that changes is reported as that
+				return // reported as a package variable that changes
 			}
 			home := f.declares(v)
 			if v == f.receiver() || home != nil && home.role == roleNone {
@@ -259,7 +259,7 @@ func (p *program) reads(f *function) {
 	})
 }
 
-// writes judges the assignments of a function by what it is for.
+// writes judges the assignments of a function by its role.
 func (p *program) writes(f *function) {
 	f.each(func(n ast.Node) {
 		for _, w := range p.assignments(n) {
@@ -267,7 +267,7 @@ func (p *program) writes(f *function) {
 				if f.role.handler() && !f.test {
 					p.report(state, w.at, "package variable %s changed by %s: %s", w.v.Name(), f.role.where(), keepInState)
 				}
-				continue // in workflow code: already found as a package variable that changes
+				continue // in workflow code it is reported as a package variable that changes
 			}
 			p.judgeWrite(f, w)
 		}
@@ -302,6 +302,6 @@ func (p *program) judgeWrite(f *function, w write) {
 	case f.role == roleRead && home.role.replayed():
 		p.report(captured, w.at, "query or validator changes %s of its workflow: it is not journaled, so replay would not change it; use an update handler", w.v.Name())
 	case (f.role.replayed() || f.role.handler()) && home.role == roleNone && !f.test:
-		p.report(state, w.at, "%s changes %s, which is declared outside of it: no journal keeps that and all executions share it; return it, or use local variables", f.role.where(), w.v.Name())
+		p.report(state, w.at, "%s changes %s, which is declared outside it: no journal keeps that and all executions share it; return it, or use local variables", f.role.where(), w.v.Name())
 	}
 }

@@ -10,9 +10,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// TestStubIsFaithful compares the stub of TestAhead with the real package: what both have must be
-// the same, so that the checks that are tested with the stub work with the real thing once it is
-// there.
+// TestStubIsFaithful compares the stub of TestAhead with the real package. Functions that both have
+// must be the same, so that the checks will work with the real package later.
 func TestStubIsFaithful(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs("testdata/ahead")
@@ -86,8 +85,8 @@ func isExported(names []string) bool {
 	return true
 }
 
-// signature is the type of a function without the names of its parameters, except those that the
-// checks look at.
+// signature returns the type of a function without the names of its parameters, except names that
+// the checks read.
 func signature(f *types.Func) string {
 	sig := f.Signature()
 	list := func(vars *types.Tuple) string {

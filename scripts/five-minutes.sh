@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# The first five minutes, with a stopwatch: does what the README shows, in an empty directory. Writes its one file, types its two commands, kills the program
-# with kill -9 while it sleeps, types the second command again, and demands that it went on.
+# Measures the first five minutes of a user: follows the README in an empty directory. It writes the one file, runs the
+# two commands, kills the program with kill -9 while it sleeps, runs the second command again, and checks that the
+# program continued.
 #
 #   scripts/five-minutes.sh           with the caches of this machine
 #   scripts/five-minutes.sh --cold    with an empty module cache and an empty build cache: everything is downloaded and compiled
-#   SLEEP=3 …                         hello sleeps for so many seconds instead of 10
+#   SLEEP=3 …                         hello sleeps for 3 seconds instead of 10
 #
-# It fails when the file has more than 20 lines that are not blank, or when all of it takes longer than 120 s.
+# It fails if the file has more than 20 non-blank lines, or if everything together takes longer than 120 s.
 #
-# There is no published module yet, so between the two commands the script tells go where the module is: this checkout. That line is not counted, because nobody
-# will have to type it; its dependencies are fetched as usual.
+# The module is not published yet, so between the two commands the script replaces it by this checkout. That line does
+# not count, because users will not have to type it. Go fetches the dependencies as usual.
 set -euo pipefail
 
 max_lines=20
@@ -49,7 +50,7 @@ if [ -n "${SLEEP:-}" ]; then
 	sed -i "s/10 \* time.Second/$SLEEP * time.Second/" "$project/main.go"
 fi
 
-# The checkout tells how a history looks, with the caches of this machine, so that this is not measured.
+# The command line comes from the checkout and uses the caches of this machine, so that building it is not measured.
 history() { (cd "$checkout" && go run ./cmd/perdure workflow show --store "file:$project/perdure.db" greet/hello-1); }
 GOCACHE=$(go env GOCACHE) GOMODCACHE=$(go env GOMODCACHE)
 if [ "${1:-}" = --cold ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks, from the distribution. Does nothing when all is there.
+# Installs packages of the distribution that the tests need. Does nothing if all are installed.
 #
 #   PostgreSQL server binaries   internal/pgtest starts its own private servers with them. The system cluster is
 #                                neither created, nor started, nor used.
@@ -8,8 +8,8 @@
 #   a C compiler                 only the race detector needs it (Perdure itself is built without cgo).
 #
 # Go is expected to be installed. Works as root or with sudo, on Debian and its relatives; elsewhere it says what to
-# install by hand. $PERDURE_TEST_POSTGRES does not matter here: tests that stop and kill their server start one of
-# their own whatever it says.
+# install by hand. $PERDURE_TEST_POSTGRES does not matter here: tests that stop and kill their server always start
+# their own.
 set -euo pipefail
 
 say() { printf 'setup: %s\n' "$*"; }

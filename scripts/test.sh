@@ -9,9 +9,9 @@
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# A clone that belongs to somebody else (a container, CI) makes git refuse, and go's stamping of binaries with it.
+# If another user owns the clone (a container, CI), git refuses to work, and go cannot stamp binaries.
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false"
-# Less collecting for more memory, of compilers and tests alike.
+# Compilers and tests collect garbage less often and use more memory.
 export GOGC="${GOGC:-400}"
 # A program with the race detector sleeps for a second before it exits, so that others may finish their reports; a tenth will do.
 export GORACE="atexit_sleep_ms=100${GORACE:+ $GORACE}"
@@ -45,13 +45,14 @@ step() {
 
 # Every package runs in one of these ways; one that is not named here runs with the race detector, in short mode.
 #
-# Packages in which nothing is concurrent, neither code nor tests (internal/archtest sees to it that the state machines stay so), and
+# Packages in which nothing is concurrent, neither code nor tests (internal/archtest checks the state machines), and
 # those that read programs, run without the detector, and in full.
 plain='/(internal/(archtest|cadence|cluster|core(/.*)?|engine/(gate|lane|ledger|loan|queue)|history|model|query)|perdurevet|cmd/perdurevet)$'
-# What holds back in short mode (random inputs, the conformance of a store, damaged files, seeds of the simulator) runs a second time, without
+# Tests that do less in short mode (random inputs, the conformance of a store, damaged files, seeds of the simulator) run a second time, without
 # the detector, and in full.
 both='/internal/(replay|sim|store/(memory|faultstore|sqlite))$'
-# Tests that begin processes, break servers, or measure run without the detector, under which their time limits mean nothing.
+# Tests that start processes, break servers, or measure run without the detector, because it makes them too slow for
+# their time limits.
 heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # internal/bench measures, and is a part of `make test-long`.
 long='/internal/bench$'

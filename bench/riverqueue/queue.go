@@ -1,8 +1,8 @@
-// Package riverqueue is [River] as a queue of the benchmark, on whatever driver it is given.
+// Package riverqueue implements a queue of the benchmark with [River], on any driver of River.
 //
-// It is a module of its own because River's drivers do not keep the same pace: the module bench
-// uses it with v0.50.0 on PostgreSQL, and the command in sqlite is linked with v0.47.0, the newest
-// for which a SQLite driver was to be had when this was written.
+// It is a separate module because River's drivers have different versions. The module bench uses it
+// with v0.50.0 on PostgreSQL. The command in sqlite uses v0.47.0, which was the newest version with
+// a SQLite driver.
 //
 // [River]: https://github.com/riverqueue/river
 package riverqueue
@@ -20,15 +20,15 @@ import (
 	"github.com/perdure/perdure/internal/bench"
 )
 
-// Database is where River keeps its jobs.
+// Database is where River stores its jobs.
 type Database[Tx any] struct {
 	Driver riverdriver.Driver[Tx]
 	Count  func(ctx context.Context, query string) (int, error) // runs a query for a single number
 	Close  func()
 }
 
-// queue is River with the settings of its own benchmark: it fetches every 2 ms instead of every 100
-// ms, which is what limits it as shipped.
+// queue is River with the settings of its own benchmark. It fetches every 2 ms instead of every 100
+// ms, because the default interval limits its throughput.
 type queue[Tx any] struct {
 	db     Database[Tx]
 	client *river.Client[Tx]
@@ -54,11 +54,11 @@ func (w *noopWorker) Work(_ context.Context, job *river.Job[noopArgs]) error {
 	return nil
 }
 
-// Open migrates the database and begins to execute jobs. The database is closed with the queue, and
-// when Open fails.
+// Open migrates the database and starts to execute jobs. Close closes the database too, and so does
+// Open if it fails.
 //
-// A limit over processes is not part of what is free of River. In one process its workers are the
-// limit.
+// The free version of River has no limit across processes. In one process the number of workers is
+// the limit.
 func Open[Tx any](ctx context.Context, db Database[Tx], o bench.QueueOptions) (_ bench.Queue, err error) {
 	defer func() {
 		if err != nil {
@@ -122,7 +122,7 @@ func (q *queue[Tx]) Close() error {
 	defer cancel()
 	err := q.client.Stop(ctx)
 	q.db.Close()
-	if errors.Is(err, context.Canceled) { // it stops with the context that it was started with
+	if errors.Is(err, context.Canceled) { // it stops when the context of its start ends
 		return nil
 	}
 	return err

@@ -1,4 +1,4 @@
-// Command perdure looks at and looks after a Perdure store, and runs programs against one.
+// Command perdure inspects and operates a Perdure store, and runs programs against one.
 package main
 
 import (

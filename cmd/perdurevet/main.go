@@ -1,10 +1,10 @@
-// Command perdurevet finds mistakes in programs that use Perdure: workflow code that would not do
-// the same on replay, durable calls inside steps, state that no journal keeps. See docs/vet.md.
+// Command perdurevet finds mistakes in programs that use Perdure: workflow code that behaves
+// differently on replay, durable calls inside steps, state that no journal keeps. See docs/vet.md.
 //
 //	perdurevet ./...
 //	go vet -vettool=$(which perdurevet) ./...
 //
-// Both are the same: the first runs the second, so that results are kept in the build cache.
+// The first command runs the second, so both keep their results in the build cache.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-// help prints what there is, or what is known about some checks.
+// help lists the checks, or prints the documentation of some checks.
 func help(names []string) int {
 	all := perdurevet.Analyzers()
 	if len(names) == 0 {
@@ -59,7 +59,7 @@ func help(names []string) int {
 	return 0
 }
 
-// asked reports whether this is the go command speaking.
+// asked reports whether the go command calls this program as a vet tool.
 func asked(args []string) bool {
 	for _, arg := range args {
 		if strings.HasSuffix(arg, ".cfg") || arg == "-flags" || strings.HasPrefix(arg, "-V") {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// run runs a command at the root of the module and returns what it printed and its exit code.
+// run runs a command at the root of the module and returns its output and its exit code.
 func run(t *testing.T, name string, args ...string) (string, int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)

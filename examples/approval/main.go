@@ -1,11 +1,11 @@
-// Command approval asks a person and waits, but not for ever: an expense is paid when somebody says
-// yes in time, and expires otherwise.
+// Command approval asks a person for a decision with a deadline. If the answer is yes in time, the
+// expense is paid. Otherwise it is refused or expires.
 //
 //	go run ./examples/approval [store URL]
 //
 // Type "yes" or "no" and press Enter, or wait. While it waits, kill it (kill -9, it prints its
-// process id) and run the same command again: nobody is asked a second time, and the deadline is
-// still the first one.
+// process id) and run the same command again. The program does not ask a second time, and the
+// deadline stays the same.
 package main
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// expense is what is to be approved.
+// expense is the request that needs an approval.
 type expense struct {
 	ID     string
 	Amount int
 	Within time.Duration // how long the decision may take
 }
 
-// verdict is what the person says.
+// verdict is the decision of the person.
 type verdict struct {
 	OK bool
 	By string
@@ -62,7 +62,7 @@ func approve(ctx perdure.WorkflowCtx, e expense) (string, error) {
 	return pay.Run(ctx, e)
 }
 
-// office is where the work is done.
+// office does the work of the activities.
 type office struct{ out io.Writer }
 
 func (o office) ask(_ context.Context, e expense) (perdure.Void, error) {
@@ -70,8 +70,8 @@ func (o office) ask(_ context.Context, e expense) (perdure.Void, error) {
 	return perdure.Void{}, nil
 }
 
-// pay hands the idempotency key to the bank, so that an attempt whose outcome was lost is not paid
-// twice.
+// pay passes the idempotency key to the bank. If the outcome of an attempt is lost, the bank does
+// not pay twice.
 func (o office) pay(ctx context.Context, e expense) (string, error) {
 	fmt.Fprintf(o.out, "paid %d EUR for %s (idempotency key %.8s…)\n", e.Amount, e.ID, perdure.IdempotencyKey(ctx))
 	return "paid", nil
@@ -120,8 +120,8 @@ func run(ctx context.Context, url string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// decide resolves the promise with what the person types. Any process that opens the same store
-// could do this; on PostgreSQL, one on another machine.
+// decide resolves the promise with the answer that the person types. Any process that opens the
+// same store could do this. On PostgreSQL it could be on another machine.
 func decide(c perdure.Client, exec perdure.Execution[string], in io.Reader, out io.Writer) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		answer := strings.TrimSpace(lines.Text())

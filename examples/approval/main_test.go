@@ -14,7 +14,7 @@ import (
 
 var key = regexp.MustCompile(`key [0-9a-f]{8}…`)
 
-// want compares what was printed, whatever the idempotency key is.
+// want compares the printed lines, with any idempotency key.
 func want(t *testing.T, out *printed.Text, lines ...string) {
 	t.Helper()
 	if diff := printed.Diff(key.ReplaceAllString(out.String(), "key K"), lines...); diff != "" {
@@ -50,13 +50,13 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// A process that ends while it waits has lost nothing.
+// A process that ends while it waits loses nothing.
 func TestTheNextProcessGoesOn(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "approval.db")
 	var out printed.Text
 	ctx, stop := context.WithCancel(t.Context())
-	// The first process is gone before anybody answers.
+	// The first process ends before the person answers.
 	first := writerFunc(func(p []byte) (int, error) { stop(); return out.Write(p) })
 	if err := run(ctx, url, strings.NewReader(""), first); err == nil {
 		t.Error("a process that is stopped has no result")

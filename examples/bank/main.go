@@ -1,12 +1,13 @@
 // Command bank keeps accounts as entities and moves money between them with workflows that lock
-// both: whatever crashes, no cent is made or lost.
+// both accounts. No crash creates or loses a cent.
 //
 //	go run ./examples/bank [store URL]
 //
-// Kill it (kill -9, it prints its process id) and run the same command again: every transfer has a
-// key and every deposit a request id, so what was done is not done again, and what was under way
-// goes on. One transfer hesitates for ten seconds between its two halves. Killed there, its money
-// is in neither account, and both stay locked, until the next process goes on with it.
+// Kill it (kill -9, it prints its process id) and run the same command again. Every transfer has a
+// key and every deposit has a request id, so the second process repeats nothing that is done, and
+// continues the rest. One transfer waits for ten seconds between its two halves. If you kill the
+// program there, the money is in neither account, and both accounts stay locked until the next
+// process continues the transfer.
 package main
 
 import (
@@ -36,7 +37,7 @@ var (
 	deposit  = perdure.NewOperation(accounts, "deposit", func(ctx perdure.EntityCtx, a *account, cents int) (int, error) {
 		a.Cents += cents
 		if a.Cents > 900_00 {
-			// an entity may start, never wait
+			// an entity may start a workflow, but never wait
 			_, err := review.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key()))
 			return a.Cents, err
 		}
@@ -51,15 +52,15 @@ var (
 	})
 	balance = perdure.NewView(accounts, "balance", func(a account, _ perdure.Void) (int, error) { return a.Cents, nil })
 
-	// review looks at accounts that have become rich.
+	// review reports an account that has become rich.
 	review = perdure.NewWorkflow("review", func(ctx perdure.WorkflowCtx, owner string) (string, error) {
 		cents, err := balance.Call(ctx, owner, perdure.Void{})
 		return fmt.Sprintf("%s has %d.%02d", owner, cents/100, cents%100), err
 	})
-	// notice tells the world something.
+	// notice prints a message.
 	notice = perdure.DeclareActivity[string, perdure.Void]("notice")
-	// move takes from one account what it gives to another, while nobody else can do anything to
-	// either. A step that was made is not made again.
+	// move takes money from one account and adds it to another. It holds the locks of both, so no
+	// other call can change them. A completed step does not run again.
 	move = perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, t transfer) (perdure.Void, error) {
 		return perdure.Void{}, ctx.Lock(perdure.LockSet{accounts.Ref(t.From), accounts.Ref(t.To)}, func(ctx perdure.WorkflowCtx) error {
 			if _, err := withdraw.Call(ctx, t.From, t.Cents); err != nil {
@@ -92,7 +93,7 @@ func main() {
 	}
 }
 
-// program is everything that runs here.
+// program contains everything that runs here.
 func program(say func(format string, args ...any)) perdure.Group {
 	return perdure.Group{accounts, move, review, notice.Bind(func(_ context.Context, text string) (perdure.Void, error) {
 		say("%s", text)
@@ -148,7 +149,7 @@ func run(ctx context.Context, url string, hesitate time.Duration, say func(forma
 	return nil
 }
 
-// transfers moves money in circles, everybody at the same time.
+// transfers moves money in circles, with all transfers at the same time.
 func transfers(c perdure.Client, owners []string) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(owners))

@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// envStore makes the test binary the program itself, on this store.
+// envStore makes the test binary run the program itself, on this store.
 const envStore = "PERDURE_EXAMPLE_BANK"
 
 func TestMain(m *testing.M) {
@@ -51,7 +51,7 @@ func TestBank(t *testing.T) {
 	for name, url := range map[string]string{"memory": "memory:", "file": "file:" + filepath.Join(dir, "bank.db")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for life := range 2 { // on the file, the second finds everything done
+			for life := range 2 { // on the file, the second run finds everything done
 				var out printed.Text
 				if err := run(t.Context(), url, time.Millisecond, out.Say); err != nil {
 					t.Fatal(err)
@@ -68,8 +68,8 @@ func TestBank(t *testing.T) {
 	}
 }
 
-// Killed between the two halves of a transfer, with both accounts locked, the program goes on where
-// it was: what was taken is not taken again, and is given.
+// The test kills the program between the two halves of a transfer, with both accounts locked. The
+// next process continues there: it does not take the money again, and adds it to the other account.
 func TestKilledInTheMiddleOfATransfer(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "bank.db")
@@ -103,13 +103,14 @@ func TestKilledInTheMiddleOfATransfer(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The notice is told at least once: it may have been told, and that not been recorded.
+	// The notice is printed at least once. A crash can happen after it is printed and before that
+	// is recorded.
 	if got := strings.Replace(out.String(), slowly+hesitation.String()+"\n", "", 1); printed.Diff(got, end()...) != "" {
 		t.Error(printed.Diff(got, end()...))
 	}
 }
 
-// Whenever the process dies, no cent is made or lost.
+// No crash of the process, at any time, creates or loses a cent.
 func TestNoCentIsLost(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[[2]int] {

@@ -1,10 +1,10 @@
 // Command batch counts the words of many documents in parallel, and writes the result to two of
-// three mirrors: the first two that have it; the third is cancelled.
+// three mirrors. It takes the first two mirrors that finish and cancels the third.
 //
 //	go run ./examples/batch [store URL]
 //
-// Counting takes a second or two per document. Kill it meanwhile (kill -9, it prints its process
-// id) and run the same command again: documents that were counted are not counted again.
+// Counting takes a second or two per document. Kill the program during that time (kill -9, it
+// prints its process id) and run the same command again. It does not count a document twice.
 package main
 
 import (
@@ -28,20 +28,20 @@ type upload struct {
 
 type report struct {
 	Words   int
-	Mirrors []string // that have it, the first one first
+	Mirrors []string // mirrors that have the result, in the order in which they finished
 }
 
-// library is where the work is done.
+// library does the work of the steps.
 type library struct {
 	out   io.Writer
-	count func(document) time.Duration // how long it takes
+	count func(document) time.Duration // how long a count takes
 }
 
 var store = perdure.DeclareActivity[upload, string]("store")
 
-// batch counts all documents at the same time. Each count is a step, and its key is the name of the
-// document: whatever the order in which they end, and in which they are listed tomorrow, a result
-// belongs to its document.
+// batch counts all documents at the same time. Each count is a step whose key is the name of the
+// document. So a result always belongs to its document, in whatever order the counts end and the
+// documents are listed.
 func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error) {
 	counts := make([]*perdure.Future[int], len(docs))
 	for i, d := range docs {
@@ -62,13 +62,13 @@ func (l library) batch(ctx perdure.WorkflowCtx, docs []document) (report, error)
 	for _, mirror := range []string{"ann", "bob", "slow"} {
 		uploads = append(uploads, store.Go(ctx, upload{mirror, total}))
 	}
-	// in the order in which they came; the rest is cancelled
+	// in the order in which they finished; the rest is cancelled
 	two, err := perdure.FirstN(ctx, 2, uploads...)
 
 	return report{total, two}, err
 }
 
-// words stands for work that takes time.
+// words simulates work that takes time.
 func (l library) words(ctx context.Context, d document) (int, error) {
 	if err := pause(ctx, l.count(d)); err != nil {
 		return 0, err
@@ -78,7 +78,7 @@ func (l library) words(ctx context.Context, d document) (int, error) {
 	return n, nil
 }
 
-// upload is a step whose context ends when its outcome is not needed any more.
+// upload is a step whose context ends when its outcome is no longer needed.
 func (l library) upload(ctx context.Context, u upload) (string, error) {
 	d := map[string]time.Duration{"ann": 100 * time.Millisecond, "bob": 200 * time.Millisecond, "slow": time.Minute}[u.Mirror]
 	if err := pause(ctx, d); err != nil {
@@ -89,7 +89,7 @@ func (l library) upload(ctx context.Context, u upload) (string, error) {
 	return u.Mirror, nil
 }
 
-// pause is time.Sleep for code that may be cancelled.
+// pause is time.Sleep for code that can be cancelled.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

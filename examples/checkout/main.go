@@ -1,16 +1,16 @@
-// Command checkout sells what is on the shelves: a workflow locks the shelves of an order, takes
-// all of it or nothing, has a task charge the card, and puts everything back when the card is
-// refused.
+// Command checkout sells items from shelves. A workflow locks the shelves of an order and takes all
+// items or none. A task charges the card. If the card is refused, the workflow puts all items back.
 //
 //	go run ./examples/checkout [store URL]
 //
-// Shelves are entities. The lock keeps other orders away from them while the workflow looks and
-// takes. The charge is a task with a retry policy: any process that serves the queue may execute
-// it.
+// Shelves are entities. The lock keeps other orders away from them while the workflow checks and
+// takes items. The charge is a task with a retry policy. Any process that serves the queue may
+// execute it.
 //
-// Before a new build is deployed, its code can be checked against what is stored:
+// Before you deploy a new build, you can check its code against the stored histories:
 //
-//	go build -o checkout ./examples/checkout && perdure deploy-check --store file:checkout.db -- ./checkout
+//	go build -o checkout ./examples/checkout
+//	perdure deploy-check --store file:checkout.db -- ./checkout
 package main
 
 import (
@@ -25,9 +25,9 @@ import (
 )
 
 type (
-	// shelf is the state of an entity. Its key is what lies on it.
+	// shelf is the state of an entity. Its key is the name of the item.
 	shelf struct{ Pieces int }
-	// order is what a customer wants; each item once.
+	// order lists the items that a customer wants, each item once.
 	order struct {
 		ID    string
 		Items []string
@@ -39,7 +39,7 @@ type (
 	}
 )
 
-// price of everything.
+// price returns the price of all items.
 const price = 20_00
 
 var (
@@ -56,21 +56,21 @@ var (
 		return s.Pieces, nil
 	})
 
-	// charge is a task. It would be tried again for ever without its policy.
+	// charge is a task. Without its policy it would be retried forever.
 	charge = perdure.NewActivity("charge", chargeCard, perdure.OnQueue("payments"), perdure.RetryPolicy{MaxAttempts: 3, Initial: 10 * time.Millisecond})
 
 	checkout = perdure.NewWorkflow("checkout", sell, perdure.Uses(charge)).
 			KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
 )
 
-// chargeCard stands for a payment provider, which knows by the idempotency key what it has charged
-// already.
+// chargeCard simulates a payment provider. The provider uses the idempotency key to charge only
+// once.
 func chargeCard(ctx context.Context, p payment) (string, error) {
 	switch {
 	case p.Card == "stolen":
 		return "", perdure.Permanent(errors.New("the card is refused"))
 	case p.Card == "slow" && perdure.Attempt(ctx) < 3:
-		return "", errors.New("the provider does not answer") // tried again
+		return "", errors.New("the provider does not answer") // the engine retries it
 	}
 	return fmt.Sprintf("%s paid %d.%02d", p.Order, p.Cents/100, p.Cents%100), nil
 }
@@ -92,8 +92,8 @@ func sell(ctx perdure.WorkflowCtx, o order) (string, error) {
 	return "", err
 }
 
-// takeAll takes one piece of each item, or nothing. While it holds the shelves, no other order can
-// take from them.
+// takeAll takes one piece of each item, or nothing. While it holds the locks, no other order can
+// take from the shelves.
 func takeAll(ctx perdure.WorkflowCtx, items []string) error {
 	var locks perdure.LockSet
 	for _, item := range items {
@@ -121,7 +121,7 @@ func takeAll(ctx perdure.WorkflowCtx, items []string) error {
 var program = perdure.Group{shelves, checkout, charge}
 
 func main() {
-	embedded.AnswerDeployCheck(program) // does nothing unless perdure deploy-check asks
+	embedded.AnswerDeployCheck(program) // does nothing unless perdure deploy-check runs the program
 
 	url := "file:checkout.db"
 	if len(os.Args) > 1 {
@@ -149,7 +149,7 @@ func run(ctx context.Context, url string, say func(format string, args ...any)) 
 	}
 	for _, o := range []order{
 		{"o-1", []string{"lamp", "chair"}, "good"},
-		// there is no second chair, so no lamp is taken either
+		// there is no second chair, so the lamp is not taken either
 		{"o-2", []string{"lamp", "chair"}, "good"},
 		{"o-3", []string{"lamp"}, "stolen"},
 		{"o-4", []string{"lamp"}, "slow"},

@@ -26,8 +26,8 @@ func TestCheckout(t *testing.T) {
 	}
 }
 
-// Whenever the process dies, no piece is lost or sold twice, and a refused card leaves the shelf as
-// it was.
+// No crash of the process, at any time, loses a piece or sells it twice. A refused card leaves the
+// shelf unchanged.
 func TestNothingIsSoldTwice(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[int] {

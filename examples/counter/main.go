@@ -1,9 +1,9 @@
-// Command counter counts visits of pages with an entity: each page has a count of its own, which
+// Command counter counts visits of pages with an entity. Each page has its own count, which
 // survives the program.
 //
 //	go run ./examples/counter [store URL]
 //
-// Run it again: the counts go on where they were.
+// Run it again: the counts continue.
 package main
 
 import (
@@ -21,7 +21,7 @@ type page struct{ Visits int }
 var (
 	pages = perdure.NewEntity[page]("page")
 	visit = perdure.NewOperation(pages, "visit", func(_ perdure.EntityCtx, p *page, n int) (int, error) {
-		p.Visits += n // operations of one key never overlap, so nothing is counted twice or lost
+		p.Visits += n // operations of one key never overlap, so no visit is lost or counted twice
 		return p.Visits, nil
 	})
 	reset = perdure.NewOperation(pages, "reset", func(ctx perdure.EntityCtx, p *page, _ perdure.Void) (int, error) {
@@ -58,7 +58,7 @@ func run(ctx context.Context, url string, say func(format string, args ...any)) 
 		say("%s was visited %d times", path, n)
 	}
 
-	// Whoever only looks does not wait for anybody.
+	// A read never waits for operations.
 	home, exists, err := pages.Get(c, "/home")
 	if err != nil {
 		return err

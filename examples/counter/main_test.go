@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// The second run finds what the first one has counted.
+// The second run finds the counts of the first run.
 func TestCounter(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "counter.db")
@@ -28,7 +28,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// Visits that come at the same time are all counted.
+// Concurrent visits are all counted.
 func TestVisitsAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	perduretest.Run(t, perdure.Group{pages}, func(t *testing.T, env *perduretest.Env) {

@@ -1,9 +1,9 @@
-// Command gateway answers for many addresses with code that keeps nothing durable: services, whose
-// calls are kept in memory, and one RPC whose calls must not get lost.
+// Command gateway serves many addresses with code that has no durable state: services. Their calls
+// stay in memory, except for one RPC whose calls must not get lost.
 //
 //	go run ./examples/gateway [store URL]
 //
-// Both services have the same health check, which is a group of RPCs that any service can be given.
+// Both services have the same health check. It is a group of RPCs that any service can add.
 package main
 
 import (
@@ -26,7 +26,7 @@ func addHealth(s *perdure.Service) health {
 	return health{Ping: perdure.NewRPC(s, "ping", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) { return "ok " + ctx.Key(), nil })}
 }
 
-// directory stands for the database of somebody else: the service only knows how to ask it.
+// directory simulates an external database that the service queries.
 type directory struct {
 	mu    sync.Mutex
 	names map[string]string
@@ -44,7 +44,7 @@ func (d *directory) set(id, name string) {
 	d.names[id] = name
 }
 
-// gateway is both services with their RPCs.
+// gateway contains both services with their RPCs.
 type gateway struct {
 	users, orders           *perdure.Service
 	profile                 *perdure.RPC[perdure.Void, string]
@@ -60,7 +60,7 @@ func newGateway(d *directory) *gateway {
 	g.profile = perdure.NewRPC(g.users, "get_profile", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) {
 		return d.get(ctx.Key()), nil
 	})
-	// It survives a crash, so it may be made twice: what it does must be harmless the second time.
+	// A call of this RPC survives a crash, so it may run twice. The second run must be harmless.
 	g.rename = perdure.NewRPC(g.users, "update_profile", func(ctx perdure.EntityCtx, name string) (perdure.Void, error) {
 		d.set(ctx.Key(), name)
 		return perdure.Void{}, nil

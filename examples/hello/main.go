@@ -1,5 +1,5 @@
-// Command hello greets after a durable sleep: kill it while it sleeps, run it again, and it goes
-// on.
+// Command hello greets after a durable sleep. Kill it while it sleeps and run it again: it
+// continues.
 package main
 
 import (

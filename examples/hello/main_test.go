@@ -23,7 +23,7 @@ func TestHello(t *testing.T) {
 	})
 }
 
-// The first program that people see stays short, and is this one.
+// The first program of the docs stays short and is the same as here.
 func TestHelloHasAtMostTwentyLines(t *testing.T) {
 	t.Parallel()
 	src, err := os.ReadFile("main.go")

@@ -1,11 +1,11 @@
-// Command jobs sends mails in the background: each is a task that belongs to no workflow, with
-// retries. Some addresses are wrong, so their tasks fail for good and become dead tasks. The
-// program looks at those, group by group, corrects an address, and requeues the rest.
+// Command jobs sends mails in the background. Each mail is a task without a workflow, with retries.
+// Some addresses are wrong, so their tasks fail finally and become dead tasks. The program prints
+// the dead tasks by group, corrects an address, and requeues the rest.
 //
 //	go run ./examples/jobs [store URL]
 //
-// Kill it meanwhile (kill -9, it prints its process id) and run the same command again: mails that
-// were sent are not sent again. Afterwards look at the store yourself:
+// Kill it while it runs (kill -9, it prints its process id) and run the same command again. It does
+// not send a mail twice. Then look at the store yourself:
 //
 //	perdure dlq groups --store file:jobs.db
 package main
@@ -26,7 +26,7 @@ import (
 
 type mail struct{ To, Text string }
 
-// post sends mails. Its server is away until somebody repairs it.
+// post sends mails. Its server is down until the program repairs it.
 type post struct {
 	out  io.Writer
 	away atomic.Bool
@@ -35,7 +35,7 @@ type post struct {
 func (p *post) send(ctx context.Context, m mail) (string, error) {
 	switch {
 	case !strings.Contains(m.To, "@"):
-		// trying again would not help
+		// a retry would not help
 		return "", perdure.Permanent(fmt.Errorf("%q is no address", m.To))
 	case strings.HasSuffix(m.To, ".test") && p.away.Load():
 		return "", errors.New("the server does not answer")
@@ -59,8 +59,8 @@ func main() {
 func run(ctx context.Context, url string, out io.Writer) error {
 	p := &post{out: out}
 	p.away.Store(true)
-	// The address is the key: submitting the same mail again, in the next run of this program,
-	// attaches to the task that is there.
+	// The address is the key. If the next run of this program submits the same mail again, it
+	// attaches to the existing task.
 	send := perdure.NewActivity("send-mail", p.send, perdure.OnQueue("mails"),
 		perdure.RetryPolicy{MaxAttempts: 3, Initial: 50 * time.Millisecond},
 	).KeyedBy(func(m mail) perdure.Key { return perdure.RawKey(m.To) })
@@ -83,7 +83,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		}
 	}
 
-	waiting := perdure.DeadQuery{Requeued: new(bool)} // that nobody has requeued yet
+	waiting := perdure.DeadQuery{Requeued: new(bool)} // that are not requeued yet
 	groups, err := app.DeadTasks().Groups(ctx, waiting)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		}
 	}
 
-	// repaired: one mail first, and the others when it has been sent, at most ten a second
+	// repaired: requeue one mail first, and the others after it is sent, at most ten per second
 	p.away.Store(false)
 	for d, err := range app.DeadTasks().RequeueAll(ctx, waiting, perdure.RequeueMany{Canary: true, Rate: 10}) {
 		if err != nil {

@@ -29,7 +29,7 @@ func TestJobs(t *testing.T) {
 		}
 	}
 
-	// Once more: nothing is sent twice.
+	// The second run sends nothing twice.
 	if err := run(ctx, url, &second); err != nil {
 		t.Fatalf("%v\n%s", err, &second)
 	}

@@ -1,11 +1,11 @@
-// Command nightly has a report made every night at two, Berlin time, and a clean-up every second,
-// by schedules: they fire exactly once, however many processes of the program run, and whether or
-// not one runs at that moment.
+// Command nightly makes a report every night at two, Berlin time, and a clean-up every second. Its
+// schedules fire exactly once, no matter how many processes of the program run, and also if none
+// runs at that moment.
 //
 //	go run ./examples/nightly [store URL]
 //
-// It fills in the reports of the last three nights, triggers one by hand, and watches the clean-up
-// fire three times. Kill it anywhere (kill -9) and run it again: nothing that was done is done
+// It backfills the reports of the last three nights, triggers one report, and waits until the
+// clean-up has fired three times. Kill it at any time (kill -9) and run it again: it does nothing
 // twice.
 package main
 
@@ -29,8 +29,7 @@ var (
 	often   = perdure.NewSchedule("often", perdure.Every(time.Second), cleanup.Job(30), perdure.OverlapSkip, perdure.CatchUp(time.Minute))
 )
 
-// makeReport is about the night that it was begun for, which is not now when it is late or
-// backfilled.
+// makeReport covers the night of its tick. That is not now if the run is late or backfilled.
 func makeReport(out io.Writer) func(perdure.WorkflowCtx, string) (string, error) {
 	return func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		night, ok := ctx.ScheduledFor()
@@ -95,7 +94,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// until looks at a schedule until it is so.
+// until reads a schedule until the condition is true.
 func until(c perdure.Client, s *perdure.Schedule, so func(perdure.ScheduleInfo) bool) (perdure.ScheduleInfo, error) {
 	for {
 		info, err := s.Describe(c)

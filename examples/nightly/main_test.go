@@ -28,7 +28,7 @@ func TestNightly(t *testing.T) {
 			"often: every 1s, fires next at 2000-01-01T00:00:04Z",
 		}
 
-		slices.Sort(got) // the reports print beside the program
+		slices.Sort(got) // the reports print concurrently with the program
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
 			t.Errorf("it printed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -1,5 +1,5 @@
 // Command observe shows what an operator sees of a program: the spans of an order, from the request
-// that placed it to the mail that another part sent, and the metrics that Prometheus would scrape.
+// that placed it to the mail that another part sent, and the metrics for Prometheus.
 //
 //	go run ./examples/observe [store URL]
 package main
@@ -24,14 +24,14 @@ import (
 )
 
 var charge = perdure.NewActivity("charge", func(ctx context.Context, cents int) (int, error) {
-	// The context of an activity has its span: what you call with it, such as otelhttp, is within
-	// it.
+	// The context of an activity carries its span. Calls that use this context, such as otelhttp,
+	// are inside the span.
 	_, span := trace.SpanFromContext(ctx).TracerProvider().Tracer("shop").Start(ctx, "POST /charges")
 	defer span.End()
 	return cents, nil
 })
 
-// sendMail is executed by whichever process serves the queue. The first attempt fails.
+// sendMail runs in any process that serves the queue. The first attempt fails.
 var sendMail = perdure.NewActivity("send-mail", func(ctx context.Context, _ string) (perdure.Void, error) {
 	if perdure.Attempt(ctx) == 1 {
 		return perdure.Void{}, errors.New("the server is busy")
@@ -71,7 +71,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	}
 	defer app.Close()
 
-	// Somebody's request, which an HTTP server would have made a span of.
+	// A request of a user. An HTTP server would have created its span.
 	request, span := provider.Tracer("shop").Start(ctx, "POST /orders")
 	_, err = order.Run(app.With(request), 4200)
 	span.End()
@@ -88,7 +88,7 @@ type exporter struct {
 	all []sdktrace.ReadOnlySpan
 }
 
-// ExportSpans is called with spans that have ended.
+// ExportSpans stores spans that have ended.
 func (e *exporter) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,10 +96,10 @@ func (e *exporter) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan)
 	return nil
 }
 
-// Shutdown has nothing to do.
+// Shutdown does nothing.
 func (e *exporter) Shutdown(context.Context) error { return nil }
 
-// print shows the spans, each below the one that it belongs to.
+// print prints the spans, each below its parent.
 func (e *exporter) print(out io.Writer) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,7 +116,7 @@ func (e *exporter) print(out io.Writer) {
 	below(trace.SpanID{}, "")
 }
 
-// printMetrics shows the counters as Prometheus would see them.
+// printMetrics prints the counters as Prometheus would scrape them.
 func printMetrics(out io.Writer, from prometheus.Gatherer) error {
 	families, err := from.Gather()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command order-events shows the event-driven style: an order as a machine that hears of one thing
-// after the other and says what to do next. order.go is the machine; this file is the world around
-// it.
+// Command order-events shows the event-driven style. An order is a machine that receives one event
+// after the other and returns what to do next. order.go has the machine. This file has the services
+// around it.
 //
 //	go run ./examples/order-events [store URL]
 package main
@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// shop is where the work is done.
+// shop does the work of the activities.
 type shop struct {
 	say func(format string, args ...any)
 }
@@ -36,7 +36,7 @@ func (s *shop) refund(_ context.Context, payment string) (perdure.Void, error) {
 	return perdure.Void{}, nil
 }
 
-// deliver is a workflow as a function: both styles start each other.
+// deliver is a workflow as a function. Both styles can start each other.
 func (s *shop) deliver(ctx perdure.WorkflowCtx, id string) (string, error) {
 	if err := ctx.Sleep(50 * time.Millisecond); err != nil {
 		return "", err
@@ -93,7 +93,7 @@ func run(ctx context.Context, url string, say func(string, ...any)) error {
 		if err != nil {
 			return err
 		}
-		// closed already: a run of this command before
+		// already closed, by an earlier run of this command
 		if err := story.happens(x); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return err
 		}

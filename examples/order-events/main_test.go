@@ -10,7 +10,8 @@ import (
 	"github.com/perdure/perdure/examples/internal/printed"
 )
 
-// A machine is tested without any engine: tell it events, compare what it asks for.
+// A machine can be tested without an engine: pass it events and compare the actions that it
+// returns.
 func TestPurchase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -38,7 +39,7 @@ func TestPurchase(t *testing.T) {
 		}, `[[] [schedule release "release" "s"] [fail "not paid within 1m0s: timeout"]]`},
 		{"cancelled before it was reserved", func(p *purchase) []perdure.Actions {
 			return []perdure.Actions{
-				// the reservation is under way: it has to end before it can be undone
+				// the reservation is in flight: it must end before the machine can undo it
 				p.OnCancel("why"),
 				p.OnActivityCompleted(reserve.Completed("reserve", "s")),
 				p.OnSignal(paid.Received("too late")),
@@ -61,6 +62,7 @@ func TestPurchase(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
+
 			p := newPurchase(order{ID: "o", PayUntil: time.Minute})
 			if got := fmt.Sprint(p.OnStart()); got != `[schedule reserve "reserve" {"ID":"o","Cents":0,"PayUntil":60000000000} start timer "pay-until" 1m0s]` {
 				t.Errorf("begins with %s", got)

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The contract: names and types. Whoever starts, pays or awaits an order needs nothing else.
+// The contract: names and types. Code that starts, pays or awaits an order needs nothing else.
 type (
 	order struct {
 		ID       string
@@ -27,18 +27,18 @@ var (
 			KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
 )
 
-// purchase is the state of an order: plain fields, changed by one event at a time. Stock is
-// reserved while the customer pays; what was done is undone when the time is over, when the
-// customer cancels, or when the parcel cannot be delivered.
+// purchase is the state of an order: plain fields that one event at a time changes. The stock is
+// reserved while the customer pays. The machine undoes what was done if the time is over, if the
+// customer cancels, or if the parcel cannot be delivered.
 type purchase struct {
 	perdure.Events
 	order
 
-	// an activity or the delivery is under way: whatever else happens, we hear of its end first
+	// an activity or the delivery is in flight: the machine waits for its end before anything else
 	busy    bool
 	stock   string // reserved
 	payment string
-	undo    error // why everything is being undone
+	undo    error // why the order is being undone
 }
 
 func newPurchase(o order) *purchase { return &purchase{order: o} }
@@ -48,14 +48,14 @@ func (p *purchase) OnStart() perdure.Actions {
 	return perdure.Actions{reserve.Schedule("reserve", p.order), perdure.StartTimer("pay-until", p.PayUntil)}
 }
 
-// OnSignal: the payment service says that the customer has paid. If that is too late, it is paid
-// back.
+// OnSignal: the payment service reports that the customer has paid. If it is too late, the machine
+// refunds the payment.
 func (p *purchase) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	if payment, ok := paid.Value(e); ok && p.payment == "" {
 		p.payment = payment
 		return p.next()
 	}
-	return nil // a signal that we do not know, or the same payment again
+	return nil // an unknown signal, or the same payment again
 }
 
 func (p *purchase) OnActivityCompleted(e perdure.ActivityCompleted) perdure.Actions {
@@ -83,7 +83,7 @@ func (p *purchase) OnActivityFailed(e perdure.ActivityFailed) perdure.Actions {
 	return perdure.Actions{perdure.Fail(fmt.Errorf("%w; it could not be undone: %s: %w", p.undo, e.ID, e.Err))}
 }
 
-// OnTimerFired: nobody has paid in time.
+// OnTimerFired: the customer has not paid in time.
 func (p *purchase) OnTimerFired(perdure.TimerFired) perdure.Actions {
 	return p.giveUp(fmt.Errorf("not paid within %s: %w", p.PayUntil, perdure.ErrTimeout))
 }
@@ -97,13 +97,13 @@ func (p *purchase) OnChildClosed(e perdure.ChildClosed) perdure.Actions {
 	return perdure.Actions{orders.Complete(receipt{p.payment, parcel})}
 }
 
-// OnCancel: the customer may cancel at any time, but a parcel that is on its way is not called
-// back. What we schedule from here on is not cancelled by the request.
+// OnCancel: the customer may cancel at any time, but a parcel on its way is not called back. The
+// request does not cancel actions that the machine schedules from now on.
 func (p *purchase) OnCancel(reason string) perdure.Actions {
 	return p.giveUp(fmt.Errorf("%w: %s", perdure.ErrCanceled, reason))
 }
 
-// giveUp begins to undo. The first reason counts.
+// giveUp starts to undo the order. The first reason counts.
 func (p *purchase) giveUp(why error) perdure.Actions {
 	if p.undo == nil {
 		p.undo = why
@@ -111,13 +111,13 @@ func (p *purchase) giveUp(why error) perdure.Actions {
 	return p.next()
 }
 
-// next is what the state asks for.
+// next returns the actions that the state requires.
 func (p *purchase) next() perdure.Actions {
 	switch {
 	case p.busy:
 		return nil
 	case p.undo == nil && (p.stock == "" || p.payment == ""):
-		return nil // we wait for the rest
+		return nil // wait for the rest
 	case p.undo == nil:
 		p.busy = true
 		return perdure.Actions{perdure.CancelAction("pay-until"), delivery.Child("delivery", p.ID)}

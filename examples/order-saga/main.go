@@ -1,5 +1,5 @@
-// Command order-saga shows compensation: when a later step fails for good, what was done before is
-// undone, in reverse order, as durable steps.
+// Command order-saga shows compensation. If a later step fails finally, the workflow undoes the
+// earlier steps in reverse order, as durable steps.
 //
 //	go run ./examples/order-saga [store URL]
 package main
@@ -49,7 +49,7 @@ func process(ctx perdure.WorkflowCtx, o order) (string, error) {
 	return parcel.ID, nil
 }
 
-// shop is where the work is done.
+// shop does the work of the activities.
 type shop struct {
 	say func(format string, args ...any)
 }
@@ -66,7 +66,7 @@ func (s *shop) release(_ context.Context, b booking) (perdure.Void, error) {
 
 func (s *shop) charge(ctx context.Context, o order) (booking, error) {
 	if perdure.Attempt(ctx) == 1 {
-		s.say("payment service does not answer; it is tried again")
+		s.say("the payment service does not answer; retrying")
 		return booking{}, errors.New("timeout")
 	}
 	s.say("charged %s, attempt %d", o.ID, perdure.Attempt(ctx))

@@ -14,9 +14,9 @@ func TestFailedOrderIsUndoneInReverse(t *testing.T) {
 	}
 	if diff := printed.Diff(
 		out.String(),
-		"order o-1", "reserved stock for o-1", "payment service does not answer; it is tried again", "charged o-1, attempt 2",
+		"order o-1", "reserved stock for o-1", "the payment service does not answer; retrying", "charged o-1, attempt 2",
 		"shipped o-1 to Main Street 1", "order o-1 is on its way: parcel-o-1",
-		"order o-2", "reserved stock for o-2", "payment service does not answer; it is tried again", "charged o-2, attempt 2",
+		"order o-2", "reserved stock for o-2", "the payment service does not answer; retrying", "charged o-2, attempt 2",
 		"refunded payment-o-2", "released stock-o-2", "order o-2 failed and was undone: ship order o-2: there is no address",
 	); diff != "" {
 		t.Error(diff)

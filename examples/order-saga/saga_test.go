@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure/perduretest"
 )
 
-// ledger stands for the services of the shop. It recognises a repeated request by its key, as they
-// do.
+// ledger simulates the services of the shop. Like them, it recognises a repeated request by its
+// key.
 type ledger struct {
 	mu   sync.Mutex
 	done map[string]bool
@@ -60,8 +60,8 @@ func (l *ledger) definitions(noAddress error) perdure.Group {
 	}
 }
 
-// TestSagaSurvivesCrashes lets the process die at every moment of an order that fails: whatever
-// happens, everything is undone, once.
+// TestSagaSurvivesCrashes kills the process at every moment of an order that fails. In every case
+// everything is undone once.
 func TestSagaSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	perduretest.Explore(t, func() perduretest.Scenario[string] {
@@ -71,7 +71,7 @@ func TestSagaSurvivesCrashes(t *testing.T) {
 			Drive: func(env *perduretest.Env) (string, error) {
 				parcel, err := orders.Run(env.With(), order{ID: "o-1"})
 				if failed := (*perdure.RemoteError)(nil); errors.As(err, &failed) {
-					return failed.Message, nil // an order that fails is what the scenario is about
+					return failed.Message, nil // the scenario expects the order to fail
 				}
 				return parcel, err
 			},

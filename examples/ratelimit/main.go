@@ -1,11 +1,11 @@
-// Command ratelimit calls a service that allows five calls a second and breaks down in between. A
-// limit keeps the calls to the rate, and a circuit breaker keeps them back while the service is
-// away, so that no attempt is wasted on it.
+// Command ratelimit calls a service that allows five calls per second and breaks down for a while.
+// A limit keeps the calls to the rate. A circuit breaker holds them back while the service is down,
+// so that they waste no attempt.
 //
 //	go run ./examples/ratelimit [store URL]
 //
-// While it runs on a file of its own, look at it from the program; on PostgreSQL also from outside:
-// perdure breaker list, perdure limit set quota --rate 50/1s.
+// On a file only the program itself can inspect the limit and the breaker. On PostgreSQL you can
+// also do it from outside: perdure breaker list, perdure limit set quota --rate 50/1s.
 package main
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// service is the other side: it is away for some calls, and counts how often it was called.
+// service simulates the other side. It is down for some calls, and counts all calls.
 type service struct {
 	out io.Writer
 
 	mu    sync.Mutex
 	calls int
-	away  int // how many calls fail, after the first ten
+	away  int // number of calls that fail, after the first ten
 }
 
 // quote asks the service for a price.
@@ -52,8 +52,8 @@ func run(ctx context.Context, url string, s *service) error {
 	}
 	defer app.Close()
 
-	// Rules are stored. A program sets those that it cannot do without; people change them later,
-	// while it runs.
+	// Rules are stored. A program sets the rules that it needs. An operator can change them later,
+	// while the program runs.
 	if err := app.Limits().Set(ctx, perdure.LimitRule{Name: "quota", Concurrency: 4, Rate: 5, Period: time.Second}); err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// 43 calls at five a second, and five seconds in which the breaker lets none through: three fail,
-// and none of the tasks behind them has lost an attempt.
+// The program makes 43 calls at five per second, and the breaker blocks all calls for five seconds.
+// Three calls fail, and no waiting task loses an attempt.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

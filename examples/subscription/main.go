@@ -1,11 +1,11 @@
-// Command subscription charges a customer every period, for as long as the customer likes: each
-// period is a run of its own, so the history never grows.
+// Command subscription charges a customer every period until the customer cancels. Each period is a
+// separate run, so the history does not grow.
 //
 //	go run ./examples/subscription [store URL]
 //
 // A period lasts two seconds here. The program upgrades the plan in the first period and cancels in
-// the fourth. Kill it anywhere (kill -9, it prints its process id) and run the same command again:
-// no period is charged twice, and none is left out.
+// the fourth. Kill it at any time (kill -9, it prints its process id) and run the same command
+// again. It charges no period twice and skips none.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// subscription is what one period hands to the next.
+// subscription is the state that one period passes to the next.
 type subscription struct {
 	Customer string
 	Plan     string
@@ -29,7 +29,7 @@ type subscription struct {
 	Paid     int
 }
 
-// account is what the outside may see.
+// account is the state that other programs can read.
 type account struct {
 	Period int
 	Plan   string
@@ -51,7 +51,7 @@ var (
 			KeyedBy(func(s subscription) perdure.Key { return perdure.RawKey(s.Customer) })
 )
 
-// price is what a plan costs per period; 0 when there is no such plan.
+// price returns the price of a plan per period, or 0 if the plan does not exist.
 func price(plan string) int {
 	switch plan {
 	case "basic":
@@ -62,7 +62,7 @@ func price(plan string) int {
 	return 0
 }
 
-// period is one period of a subscription.
+// period is the workflow of one period of a subscription.
 func period(ctx perdure.WorkflowCtx, s subscription) (account, error) {
 	changePlan.Handle(ctx, func(_ perdure.WorkflowCtx, plan string) (int, error) {
 		s.Plan = plan // from the next period on
@@ -95,7 +95,7 @@ func period(ctx perdure.WorkflowCtx, s subscription) (account, error) {
 		return now, err
 	}
 
-	if err := ctx.WaitUpdates(); err != nil { // an update that has begun is answered by this run
+	if err := ctx.WaitUpdates(); err != nil { // this run answers an update that has started
 		return account{}, err
 	}
 	s.Period++
@@ -145,8 +145,8 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	return nil
 }
 
-// customer does from outside what a customer does. What it sends has a request id, so that a second
-// process that does it again changes nothing.
+// customer sends the requests of a customer. Each request has an id, so that a second process that
+// repeats it changes nothing.
 func customer(c perdure.Client, exec perdure.Execution[account], out io.Writer) error {
 	if _, err := reached(c, exec, 1); err != nil {
 		return err
@@ -168,7 +168,7 @@ func customer(c perdure.Client, exec perdure.Execution[account], out io.Writer) 
 	return quit.Send(c, exec, "too expensive", perdure.RequestID("quit"))
 }
 
-// reached reads the state of the subscription until it has come to a period.
+// reached reads the state of the subscription until it is in a period.
 func reached(c perdure.Client, exec perdure.Execution[account], n int) (account, error) {
 	for {
 		a, ok, err := state.Read(c, exec)

@@ -52,7 +52,7 @@ func process(ctx perdure.WorkflowCtx, o order) (receipt, error) {
 	return receipt{reservation, payment, parcel}, err
 }
 
-// done stands for the work of a step. It prints, so that a repetition would be seen.
+// done simulates the work of a step. It prints a line, so that a repetition would be visible.
 func done(ctx context.Context, step, result string) (string, error) {
 	fmt.Printf("%s  step %-7s ran in process %d → %s (idempotency key %.8s…)\n",
 		time.Now().Format("15:04:05"), step, os.Getpid(), result, perdure.IdempotencyKey(ctx))
@@ -94,7 +94,7 @@ func run(ctx context.Context, url string) error {
 	return nil
 }
 
-// progress prints why the order does not move, whenever that changes.
+// progress prints why the order waits, whenever the reason changes.
 func progress(ctx context.Context, app *perdure.App, ref perdure.Ref) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

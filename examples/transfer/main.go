@@ -1,13 +1,12 @@
-// Command transfer moves money between accounts of your own database, exactly once, whatever
+// Command transfer moves money between accounts of your own database exactly once, even if it
 // crashes.
 //
 //	go run ./examples/transfer                        engine and accounts in SQLite files
 //	go run ./examples/transfer postgres://localhost/db  both in one PostgreSQL database
 //
-// Orders arrive in an ordinary transaction: the row of the order and the start of its workflow
-// commit together, or neither does. The workflow moves the money by a transactional activity: the
-// money and the record that it was moved commit together, or neither does. Kill it anywhere and run
-// it again.
+// An order arrives in an ordinary transaction: the row of the order and the start of its workflow
+// commit together. The workflow moves the money with a transactional activity: the money and the
+// record of the step commit together. Kill the program at any time and run it again.
 package main
 
 import (
@@ -33,30 +32,30 @@ type Order struct {
 	Cents    int
 }
 
-// Move is declared here and bound where the database is known.
+// Move is declared here. main binds it, because main knows the database.
 var Move = perdure.DeclareActivity[Order, int]("move")
 
-// Transfers is one execution per order.
+// Transfers runs one execution per order.
 var Transfers = perdure.NewWorkflow("transfer", func(ctx perdure.WorkflowCtx, o Order) (int, error) {
 	return Move.Run(ctx, o)
 }).KeyedBy(func(o Order) perdure.Key { return perdure.RawKey(o.ID) })
 
-// move runs in one transaction together with the record of its outcome. It neither commits nor
-// rolls back.
+// move runs in one transaction together with the record of its outcome. It must not commit or roll
+// back.
 func move(ctx context.Context, tx *sql.Tx, o Order) (left int, err error) {
 	err = tx.QueryRowContext(ctx, `update account set cents = cents - $1 where id = $2 returning cents`, o.Cents, o.From).Scan(&left)
 	if err != nil {
 		return 0, err
 	}
 	if left < 0 {
-		// everything above is undone
+		// the transaction rolls back everything above
 		return 0, perdure.Permanent(errors.New(o.From + " has not enough money"))
 	}
 	_, err = tx.ExecContext(ctx, `update account set cents = cents + $1 where id = $2`, o.Cents, o.To)
 	return left, err
 }
 
-// place takes an order: its row and the start of its workflow are one transaction.
+// place accepts an order: its row and the start of its workflow are one transaction.
 func place(ctx context.Context, app *perdure.App, db *sql.DB, o Order) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -96,7 +95,7 @@ func run(ctx context.Context, engine, driver, accounts string, say func(format s
 
 	for _, o := range []Order{{"o-1", "alice", "bob", 2500}, {"o-2", "bob", "alice", 99999}} {
 		if err := place(ctx, app, db, o); err != nil {
-			// by a life of this program that was killed; it goes on all the same
+			// by a process that was killed; the execution continues anyway
 			say("order %s was placed before", o.ID)
 		}
 		exec := Transfers.Execution(perdure.RawKey(o.ID))
@@ -115,7 +114,7 @@ func run(ctx context.Context, engine, driver, accounts string, say func(format s
 	return nil
 }
 
-// result waits for an execution that may still be on its way from a transaction that has committed.
+// result waits for an execution whose start may still be on its way from a committed transaction.
 func result(ctx context.Context, app *perdure.App, exec perdure.Execution[int]) (int, error) {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		left, err := exec.Result(app.With(ctx))

@@ -19,7 +19,7 @@ func TestTransfer(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for life, placed := range []bool{false, true} { // the second finds everything done
+			for life, placed := range []bool{false, true} { // the second run finds everything done
 				var out printed.Text
 				if err := run(t.Context(), c.engine, c.driver, c.accounts, out.Say); err != nil {
 					t.Fatal(err)

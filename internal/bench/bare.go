@@ -11,21 +11,21 @@ import (
 	"github.com/ncruces/go-sqlite3"
 )
 
-// bare commits rows by hand, on one connection, as an engine would that costs nothing: the floor
-// below every measurement of ours. Its table looks like our history, and its settings are those of
-// our stores.
+// bare commits rows directly, on one connection, like an engine without any cost. It is the lower
+// bound for all measurements. Its table is similar to our history, and it uses the settings of our
+// stores.
 type bare interface {
-	// commit writes rows in one transaction, one round trip and one flush. With fenced it first
-	// advances a fence row by a guarded update that aborts the transaction when it matches nothing.
+	// commit writes rows in one transaction, with one round trip and one flush. If fenced is set,
+	// it first advances a fence row with a guarded update, which aborts the transaction if it
+	// matches no row.
 	commit(ctx context.Context, rows int, fenced bool) error
 	close(ctx context.Context) error
 }
 
-// record is the payload of a row: the size of a small step.
+// record is the payload of a row, with the size of a small step.
 var record = make([]byte, 108)
 
-// openBare opens a committer beside the data of a system: in a schema of its own, or in another
-// file.
+// openBare opens a committer next to the data of a system: in a separate schema or in another file.
 func openBare(ctx context.Context, place Place) (bare, error) {
 	if place.Kind == Postgres {
 		return openBarePostgres(ctx, place.URL)
@@ -65,7 +65,7 @@ func (b *barePostgres) commit(ctx context.Context, rows int, fenced bool) error 
 	const fence = `with w as (update bare.fence set batch = $1 where lane = 0 and epoch = 1 and batch = $1::bigint - 1 returning 1) select 1 / count(*) from w`
 	const one = `insert into bare.history (seq, at, run, shard, kind, body) values ($1, $1, '01900000-0000-7000-8000-000000000000', 1, 1, $2)`
 	const many = `insert into bare.history (seq, at, run, shard, kind, body) select s, s, '01900000-0000-7000-8000-000000000000', 1, 1, $2 from unnest($1::bigint[]) s`
-	var batch pgx.Batch // goes out in one write with one Sync, and so is one transaction
+	var batch pgx.Batch // goes out in one write with one Sync, and is therefore one transaction
 
 	if fenced {
 		b.batch++
@@ -160,7 +160,7 @@ func (b *bareSQLite) commit(_ context.Context, rows int, fenced bool) error {
 
 	for range rows {
 		b.seq++
-		// Runs of many rows are many executions, as in the history of a busy engine.
+		// A batch of many rows has many executions, like the history of a busy engine.
 		binary.BigEndian.PutUint64(b.run[:], uint64(b.seq))
 		if err := errors.Join(b.insert.BindBlob(1, b.run[:]), b.insert.BindInt64(2, b.seq), b.insert.BindBlob(3, record), b.insert.Exec()); err != nil {
 			return err

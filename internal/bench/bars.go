@@ -18,12 +18,12 @@ type Bar struct {
 	Measured bool
 }
 
-// Holds tells whether the requirement was measured and is met.
+// Holds reports whether the requirement was measured and is met.
 func (b Bar) Holds() bool {
 	return b.Measured && (b.AtLeast && b.Got >= b.Want || !b.AtLeast && b.Got <= b.Want)
 }
 
-// String is the requirement in a line.
+// String returns the requirement in one line.
 func (b Bar) String() string {
 	sign := "≤"
 	if b.AtLeast {
@@ -36,8 +36,8 @@ func (b Bar) String() string {
 	return fmt.Sprintf("%s: %s: %s %s %s%s", b.Kind, b.Name, got, sign, number(b.Want), b.Unit)
 }
 
-// tolerance is by how much the cost of a step may differ between the ends of a growth measurement:
-// what medians of the same thing differ by on a busy machine.
+// tolerance is the allowed difference in the cost of a step between both ends of a growth
+// measurement. Medians of equal work differ by this much on a busy machine.
 const tolerance = 1.25
 
 // The systems that the bars compare with: workflows with DBOS, tasks with River.
@@ -46,7 +46,7 @@ const (
 	River = "river"
 )
 
-// demand says what one kind of store must reach; 0 is no demand.
+// demand is what one kind of store must reach; 0 means no demand.
 type demand struct{ cpu, throughput, latency, fanOut, tasks float64 }
 
 var demands = map[Kind]demand{
@@ -54,8 +54,8 @@ var demands = map[Kind]demand{
 	SQLite:   {cpu: 0.15, throughput: 15, fanOut: 0.05, tasks: 3},
 }
 
-// Judge compares what was measured with the bars. Those of workloads that did not run, and those
-// that compare with a peer that did not, are left out; those whose measurement failed are not met.
+// Judge compares the measurements with the bars. It skips bars of workloads that did not run, and
+// comparisons with a peer that did not run. A bar whose measurement failed is not met.
 func (r *Report) Judge(workloads []Workload) {
 	if workloads == nil {
 		workloads = Workloads
@@ -96,7 +96,7 @@ func (r *Report) Judge(workloads []Workload) {
 	}
 }
 
-// Failed are the bars that do not hold.
+// Failed returns the bars that do not hold.
 func (r *Report) Failed() (failed []Bar) {
 	for _, b := range r.Bars {
 		if !b.Holds() {
@@ -106,7 +106,7 @@ func (r *Report) Failed() (failed []Bar) {
 	return failed
 }
 
-// number writes a figure with three digits that matter.
+// number formats a figure with three significant digits.
 func number(f float64) string {
 	switch {
 	case f >= 100 || f <= -100:
@@ -120,7 +120,7 @@ func number(f float64) string {
 	}
 }
 
-// thousands writes a number with separators.
+// thousands formats a number with separators.
 func thousands(n int) string {
 	text := fmt.Sprint(n)
 	var b strings.Builder

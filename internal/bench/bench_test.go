@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fake is a system that is perfect and forgets everything.
+// fake is a perfect system that stores nothing.
 type fake struct {
 	body  func(int)
 	three atomic.Int64
@@ -33,7 +33,7 @@ func openFake(_ context.Context, _ Place, body func(int)) (System, error) {
 	return &fake{body: body}, nil
 }
 
-// fakeQueue executes tasks at once and completes them on the second look.
+// fakeQueue executes tasks at once and reports them as completed on the second read.
 type fakeQueue struct {
 	body func(int)
 	open atomic.Int64
@@ -83,11 +83,11 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 					t.Errorf("got points %+v", r.Points)
 				}
 			case Tasks, Limited:
-				// the fake completes nothing before the second look
+				// the fake completes nothing before the second read
 				if r.Operations != job.Tasks || r.Elapsed < look || r.Repeated != 0 {
 					t.Errorf("got %+v", r)
 				}
-			case Pickup: // its tasks begin before the submission returns
+			case Pickup: // its tasks start before the submission returns
 				if r.Operations == 0 || r.P99 != 0 || r.FromCall50 <= 0 || r.FromCall99 < r.FromCall50 {
 					t.Errorf("got %+v", r)
 				}
@@ -107,7 +107,7 @@ func TestRecoveryCountsFinishedStepsThatRunAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Repeated != crashAt { // the fake remembers nothing
+	if r.Repeated != crashAt { // the fake stores nothing
 		t.Errorf("got %d repeated steps, want %d", r.Repeated, crashAt)
 	}
 }

@@ -17,12 +17,12 @@ import (
 // jobVariable is the environment variable with the job of a child process, as JSON.
 const jobVariable = "PERDURE_BENCH_JOB"
 
-// IsChild tells whether this process was started to carry out a measurement; it then calls Child
+// IsChild reports whether this process was started to run a measurement. It must then call Child
 // and nothing else.
 func IsChild() bool { return os.Getenv(jobVariable) != "" }
 
-// Child carries out the measurement that this process was started for, and prints the result for
-// its parent. Systems are by name; Perdure itself is among them in any case.
+// Child runs the measurement that this process was started for, and prints the result for its
+// parent. systems maps names to systems. Perdure itself is always included.
 func Child(ctx context.Context, systems map[string]Peer) error {
 	var job Job
 	if err := json.Unmarshal([]byte(os.Getenv(jobVariable)), &job); err != nil {
@@ -37,7 +37,7 @@ func Child(ctx context.Context, systems map[string]Peer) error {
 	}
 
 	if job.Profile != "" {
-		// more samples than usual; before anything of interest is allocated
+		// more samples than usual, set before the measurement allocates anything
 		runtime.MemProfileRate = 64 << 10
 	}
 	result, err := job.run(ctx, system)
@@ -48,11 +48,11 @@ func Child(ctx context.Context, systems map[string]Peer) error {
 	return json.NewEncoder(os.Stdout).Encode(result)
 }
 
-// patience is how long a child may take beyond the duration of its job. One that takes longer is
-// told to quit with its stacks.
+// patience is how long a child may take beyond the duration of its job. After that the parent makes
+// it quit and print its stacks.
 const patience = 10 * time.Minute
 
-// spawn carries a job out in a process of its own.
+// spawn runs a job in a separate process.
 func spawn(ctx context.Context, command []string, job Job) (r Result, err error) {
 	text, err := json.Marshal(job)
 	if err != nil {
@@ -81,7 +81,7 @@ func spawn(ctx context.Context, command []string, job Job) (r Result, err error)
 	return r, nil
 }
 
-// ending is the end of a text, enough for people to see what went wrong.
+// ending returns the end of a text, which is enough to see the error.
 func ending(text string) string {
 	const most = 8000
 	text = strings.TrimSpace(text)

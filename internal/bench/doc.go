@@ -1,5 +1,5 @@
-// Package bench measures Perdure, and peers beside it, with the workloads that our bars are stated
-// in. `perdure bench` and the module bench/, which adds the peers, are thin commands around it.
+// Package bench measures Perdure and compares it with peers. Our bars refer to its workloads.
+// `perdure bench` and the module bench/, which adds the peers, are thin commands around it.
 //
 //	report, err := bench.Run(ctx, bench.Options{Places: …, Peers: …})
 //	err = report.WriteMarkdown(os.Stdout)
@@ -11,28 +11,29 @@
 //   - latency (W2): the same with one client.
 //   - fan-out (W3): one workflow, 1,000 parallel no-op steps.
 //   - sequence (W6): one workflow, 2,000 sequential steps. Between any two of them runs a bare
-//     commit: fence and one row, by hand, on a connection of its own. So both are measured in the
-//     same moments, and their ratio does not depend on the machine's mood.
-//   - recovery (W6): the process is killed at step 1,900 of 2,000; the time from its start to its
-//     first new step.
-//   - history: the cost of a step at 10, 1,000 and 10,000 steps of history, again beside bare
+//     commit: fence and one row, without an engine, on a separate connection. So both are measured
+//     at the same time, and their ratio does not depend on the load of the machine.
+//   - recovery (W6): the process is killed at step 1,900 of 2,000. The result is the time from the
+//     start of the next process to its first new step.
+//   - history: the cost of a step at 10, 1,000 and 10,000 steps of history, compared with bare
 //     commits.
 //   - tasks: no-op tasks that are submitted 5,000 at a time while 64 slots drain them, until all
 //     are recorded as completed.
 //   - limit: the same with a limit of 40 that all tasks share.
-//   - pickup: one task at a time, 20 per second: how soon its code begins, from the moment at which
-//     the call that submits it returns, and from that call. A task that begins before the
-//     submission has returned counts as begun at once.
-//   - open (W5): the same with 10, 1,000 and 100,000 sleeping executions, and the memory that each
-//     of those costs.
+//   - pickup: one task at a time, 20 per second. The results are the times from the return of the
+//     submission, and from its call, to the start of the code. A task that starts before the
+//     submission returns counts as started at once.
+//   - open (W5): the cost of a step next to 10, 1,000 and 100,000 sleeping executions, and the
+//     memory per sleeping execution.
 //
 // # Fairness
 //
-// Each measurement is a process of its own (this executable, started again; see [Child]) on a fresh
-// database, so that no system pays for another's garbage. Systems take turns round by round, and
-// ratios are formed within a round: noise hits both. The clients live in the process of the system,
-// as embedded libraries are used; its processor time includes them.
+// Each measurement runs in a separate process (this executable, started again; see [Child]) on a
+// fresh database, so that no system pays for the garbage of another. Systems take turns round by
+// round, and ratios are computed within a round, so noise affects both. The clients run in the
+// process of the system, as with any embedded library. Its processor time includes them.
 //
-// Processor time is exact everywhere, but what belongs to PostgreSQL, bytes and resident memory are
-// read from /proc and are zero where there is none, or when the server runs on another machine.
+// The processor time of the process is exact on every system. The processor time of PostgreSQL, the
+// bytes and the resident memory come from /proc. They are zero on systems without /proc, or if the
+// server runs on another machine.
 package bench

@@ -33,10 +33,10 @@ const (
 // Workloads are all workloads in the order in which they run.
 var Workloads = []Workload{Throughput, Latency, FanOut, Sequence, Recovery, History, Open, Tasks, Limited, Pickup}
 
-// queued reports whether the workload is one of a Queue.
+// queued reports whether the workload needs a Queue.
 func (w Workload) queued() bool { return w == Tasks || w == Limited || w == Pickup }
 
-// Job is one measurement: what a child process does.
+// Job is one measurement that a child process runs.
 type Job struct {
 	System   string
 	Workload Workload
@@ -48,7 +48,7 @@ type Job struct {
 	Profile  string        // directory for profiles, or ""
 }
 
-// Result is what a job measured. Only the fields that its workload is about are set.
+// Result is the result of a job. Only the fields of its workload are set.
 type Result struct {
 	System   string
 	Kind     Kind
@@ -70,22 +70,22 @@ type Result struct {
 	Points     []Point // History, Open
 	Sleeper    int64   // Open: bytes of memory per sleeping execution
 	StartRate  float64 // Open: starts per second
-	Goroutines int     // Open: how many are left beside the sleeping executions
+	Goroutines int     // Open: goroutines that remain next to the sleeping executions
 
 	FromCall50, FromCall99 time.Duration // Pickup: from the call that submits to the start
 }
 
-// Point is the cost of a step, and of a bare commit at the same time, at some size of history or
+// Point is the cost of a step, and of a bare commit at the same time, at one size of the history or
 // number of open executions.
 type Point struct {
 	Size       int
 	Step, Bare time.Duration // medians
 }
 
-// up is when this process was up.
+// up is when this process started.
 var up = time.Now()
 
-// run carries a job out in this process.
+// run runs a job in this process.
 func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 	r := Result{System: j.System, Kind: j.Place.Kind, Workload: j.Workload}
 	queue := func(do func(context.Context, QueueOpener, *Result) error) func(context.Context, Opener, *Result) error {
@@ -119,7 +119,7 @@ func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 	return r, nil
 }
 
-// profiled runs fn, and writes profiles of it when the job asks for them.
+// profiled runs fn, and writes profiles of it if the job asks for them.
 func (j Job) profiled(fn func()) error {
 	if j.Profile == "" {
 		fn()
@@ -141,7 +141,7 @@ func (j Job) profiled(fn func()) error {
 	err = pprof.StartCPUProfile(cpu)
 	fn()
 	pprof.StopCPUProfile()
-	runtime.GC() // the profile shows what was allocated up to the last collection
+	runtime.GC() // the profile shows allocations up to the last collection
 
 	return errors.Join(err, pprof.Lookup("allocs").WriteTo(allocs, 0), cpu.Close(), allocs.Close())
 }

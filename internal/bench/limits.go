@@ -26,7 +26,7 @@ type Limits struct {
 // batchRows is the number of rows of a large batch.
 const batchRows = 200
 
-// measureLimits commits by hand.
+// measureLimits measures commits without an engine.
 func measureLimits(ctx context.Context, place Place, d time.Duration) (l Limits, err error) {
 	b, err := openBare(ctx, place)
 	if err != nil {
@@ -60,7 +60,7 @@ func measureSync(dir string, d time.Duration) (l Limit, err error) {
 	return l, errors.Join(err, file.Close(), os.Remove(file.Name()))
 }
 
-// measureLimit repeats fn for some time, after a tenth of it to warm up.
+// measureLimit repeats fn for some time, after a warm-up of a tenth of it.
 func measureLimit(d time.Duration, rows int, fn func() error) (Limit, error) {
 	for end := time.Now().Add(d / 10); time.Now().Before(end); {
 		if err := fn(); err != nil {

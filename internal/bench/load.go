@@ -12,8 +12,8 @@ import (
 // nothing is the body of a step without effect.
 func nothing(int) {}
 
-// load measures workflows of three steps, by clients that each wait for one result before they ask
-// for the next.
+// load measures workflows of three steps. Each client waits for one result before it starts the
+// next workflow.
 func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {
@@ -27,7 +27,7 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 	closed := false
 	defer func() {
 		if !closed {
-			_ = system.Close() // the error that brought us here matters more
+			_ = system.Close() // the first error matters more
 		}
 	}()
 	created := sqliteCommits(j.Place.Path)
@@ -64,8 +64,8 @@ func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) erro
 	return err
 }
 
-// crowd lets clients run workflows one after the other for some time and returns how long each
-// took. A client finishes what it has begun.
+// crowd lets clients run workflows one after the other for some time, and returns how long each
+// took. A client finishes the workflow that it has started.
 func crowd(ctx context.Context, system System, name string, clients int, d time.Duration) ([]time.Duration, error) {
 	end := time.Now().Add(d)
 	var (

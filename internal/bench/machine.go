@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// describeMachine says what the numbers were measured on.
+// describeMachine describes the machine of the measurements.
 func describeMachine() string {
 	parts := []string{fmt.Sprintf("%d cores", runtime.NumCPU())}
 	if model := procText("/proc/cpuinfo", "model name"); model != "" {
@@ -29,11 +29,11 @@ func describeMachine() string {
 	return strings.Join(parts, ", ")
 }
 
-// noisy is the share of the machine's processor time that others may use before milliseconds mean
-// little.
+// noisy is the share of the processor time that other programs may use before results in
+// milliseconds are unreliable.
 const noisy = 0.15
 
-// awaitQuiet waits until others use little of the machine, but not for ever.
+// awaitQuiet waits until other programs use little of the machine, up to a limit.
 func awaitQuiet(ctx context.Context, most time.Duration) {
 	const sample = 500 * time.Millisecond
 	for end := time.Now().Add(most); time.Now().Before(end) && ctx.Err() == nil; {
@@ -46,7 +46,7 @@ func awaitQuiet(ctx context.Context, most time.Duration) {
 	}
 }
 
-// procText reads the text behind a name from a file of "name : text" lines.
+// procText reads the text after a name from a file of "name : text" lines.
 func procText(file, name string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -60,7 +60,7 @@ func procText(file, name string) string {
 	return ""
 }
 
-// fileSystem names the type of the file system that holds a path.
+// fileSystem returns the type of the file system that contains a path.
 func fileSystem(path string) string {
 	path, err := filepath.Abs(path)
 	text, rerr := os.ReadFile("/proc/self/mounts")

@@ -104,7 +104,7 @@ func (r *Report) store(p *page, s *Store) {
 	s.limits(p)
 }
 
-// one writes what was measured of single workflows.
+// one writes the measurements of single workflows.
 func (s *Store) one(p *page, systems []string) {
 	p.line("")
 	p.line("### One workflow")
@@ -116,7 +116,7 @@ func (s *Store) one(p *page, systems []string) {
 	}
 }
 
-// tasks writes what was measured of queues.
+// tasks writes the measurements of queues.
 func (s *Store) tasks(p *page, r *Report) {
 	for _, w := range []Workload{Tasks, Limited} {
 		systems := s.systems(r, w)
@@ -182,7 +182,7 @@ func (s *Store) growth(p *page) {
 	}
 }
 
-// limits writes the raw limits and our share of them.
+// limits writes the raw limits and the share that Perdure reaches.
 func (s *Store) limits(p *page) {
 	if s.Limits.Single.Commits == 0 {
 		return
@@ -212,7 +212,7 @@ func (s *Store) limits(p *page) {
 	put(fmt.Sprintf("commit of a fence and %d rows", batchRows), s.Limits.Batched, throughput)
 }
 
-// systems are those that have results in one of the workloads.
+// systems returns the systems with results in one of the workloads.
 func (s *Store) systems(r *Report, ws ...Workload) (names []string) {
 	for _, system := range append([]string{Perdure}, r.Peers...) {
 		if slices.ContainsFunc(ws, func(w Workload) bool { return len(s.of(system, w)) > 0 }) {
@@ -235,14 +235,14 @@ func (s *Store) cells(system string, w Workload) func(func(Result) float64) stri
 
 func micros(d time.Duration) string { return number(float64(d) / float64(time.Microsecond)) }
 
-// page is a Markdown text in the making.
+// page is a Markdown text under construction.
 type page struct{ strings.Builder }
 
 func (p *page) line(format string, args ...any) {
 	p.WriteString(fmt.Sprintf(format, args...) + "\n")
 }
 
-// table begins a table.
+// table starts a table.
 func (p *page) table(columns ...string) {
 	p.line("")
 	p.row(columns...)

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// meter reads what this process and its database use. It is opened before the system under test and
-// closed after it.
+// meter reads what this process and its database use. Open it before the system under test and
+// close it after that.
 type meter struct {
 	place      Place
 	conn       *pgx.Conn // nil for SQLite
@@ -61,7 +61,7 @@ func (m *meter) read(ctx context.Context) (reading, error) {
 	return r, err
 }
 
-// between is what was used between two readings. Flushes is left out.
+// between returns the usage between two readings, without Flushes.
 func between(a, b reading) Usage {
 	u := Usage{
 		Process: b.process - a.process, Database: b.database - a.database, Written: b.written - a.written,
@@ -72,19 +72,20 @@ func between(a, b reading) Usage {
 	return u
 }
 
-// lifeFlushes is the number of flushes since the meter was opened. Backends report theirs about
-// once a second and when they end, so it is exact only after the system under test is closed.
+// lifeFlushes returns the number of flushes since the meter was opened. Backends report their
+// flushes about once per second and when they end, so the number is exact only after the system
+// under test is closed.
 func (m *meter) lifeFlushes(ctx context.Context) (int64, error) {
 	if m.conn == nil {
 		return 0, nil
 	}
-	time.Sleep(100 * time.Millisecond) // for backends to end
+	time.Sleep(100 * time.Millisecond) // gives backends time to end
 	n, err := m.serverFlushes(ctx)
 	return n - m.flushes, err
 }
 
-// lifeRows is the number of rows that were written to the database since it was created, with the
-// same reservation.
+// lifeRows returns the number of rows written since the database was created. It is exact under the
+// same condition.
 func (m *meter) lifeRows(ctx context.Context) (n int64, err error) {
 	if m.conn == nil {
 		return 0, nil
@@ -96,7 +97,7 @@ func (m *meter) lifeRows(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-// serverFlushes counts the flushes of the server's log since its statistics began.
+// serverFlushes returns the number of flushes of the server's log since its statistics started.
 func (m *meter) serverFlushes(ctx context.Context) (n int64, err error) {
 	const view, since18 = "select wal_sync from pg_stat_wal", "select coalesce(sum(fsyncs), 0)::bigint from pg_stat_io where object = 'wal'"
 	query := view

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// perdureSystem is Perdure itself, used as anybody would.
+// perdureSystem is Perdure, used as in any program.
 type perdureSystem struct {
 	app    *perdure.App
 	three  *perdure.Workflow[int, int]
@@ -59,7 +59,7 @@ func openPerdure(ctx context.Context, place Place, body func(int)) (System, erro
 	return s, err
 }
 
-// address is that of a store as Perdure writes it.
+// address returns the URL of a store for Perdure.
 func address(place Place) string {
 	if place.Kind == SQLite {
 		return (&url.URL{Scheme: "file", Path: place.Path}).String()
@@ -100,8 +100,8 @@ type perdureQueue struct {
 	noop *perdure.Activity[int, perdure.Void]
 }
 
-// openPerdureQueue opens Perdure with its defaults, some slots, and a rule if there is to be a
-// limit.
+// openPerdureQueue opens Perdure with its defaults and the given slots. If there is a limit, it
+// sets the rule.
 func openPerdureQueue(ctx context.Context, place Place, o QueueOptions) (Queue, error) {
 	q := &perdureQueue{noop: perdure.NewActivity("noop", func(_ context.Context, task int) (perdure.Void, error) {
 		o.Body(task)

@@ -17,9 +17,9 @@ import (
 type Provider interface {
 	// Kind of the stores.
 	Kind() Kind
-	// Fresh makes an empty store, which remove removes.
+	// Fresh creates an empty store. The caller removes it with remove.
 	Fresh(ctx context.Context) (_ Place, remove func() error, err error)
-	// Describe says what the store is, for the report.
+	// Describe describes the store for the report.
 	Describe(ctx context.Context) (string, error)
 }
 
@@ -50,12 +50,12 @@ type Server string
 // Kind is Postgres.
 func (Server) Kind() Kind { return Postgres }
 
-// Fresh creates a database and has the server write a checkpoint, so that every measurement begins
-// from the same state.
+// Fresh creates a database and makes the server write a checkpoint, so that every measurement
+// starts from the same state.
 func (s Server) Fresh(ctx context.Context) (Place, func() error, error) {
 	u, err := url.Parse(string(s))
 	if err != nil {
-		// its text may hold a password
+		// the text of the error may contain a password
 		return Place{}, nil, errors.New("the URL of the server cannot be parsed")
 	}
 	name := "perdure_bench_" + strings.ToLower(rand.Text()[:10])
@@ -69,7 +69,7 @@ func (s Server) Fresh(ctx context.Context) (Place, func() error, error) {
 	return Place{Kind: Postgres, URL: u.String()}, remove, nil
 }
 
-// Describe names the version and the settings that matter most.
+// Describe returns the version and the most important settings.
 func (s Server) Describe(ctx context.Context) (string, error) {
 	conn, err := pgx.Connect(ctx, string(s))
 	if err != nil {

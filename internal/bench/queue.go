@@ -8,25 +8,24 @@ import (
 	"time"
 )
 
-// Queue is a system that executes tasks which wait in a queue. Its methods may be called from many
-// goroutines.
+// Queue is a system that executes tasks from a queue. Many goroutines may call its methods.
 type Queue interface {
-	// SubmitMany hands in tasks with the numbers from first on, n of them, in one go. They are
-	// durable when it returns.
+	// SubmitMany submits n tasks with numbers from first on, in one call. They are durable when it
+	// returns.
 	SubmitMany(ctx context.Context, first, n int) error
-	// Submit hands in one task. It is durable when it returns.
+	// Submit submits one task. It is durable when it returns.
 	Submit(ctx context.Context, task int) error
-	// Open is how many of the tasks that were handed in the store does not record as completed.
+	// Open returns how many submitted tasks the store does not record as completed.
 	Open(ctx context.Context) (int, error)
 	// Close releases everything.
 	Close() error
 }
 
-// QueueOptions say how a queue is to be opened.
+// QueueOptions are the options for opening a queue.
 type QueueOptions struct {
 	Slots int            // for tasks
 	Limit int            // how many of them run at once in all processes together; 0 for no limit
-	Body  func(task int) // each task calls it with its number, and is without effect otherwise
+	Body  func(task int) // each task calls it with its number and does nothing else
 }
 
 // QueueOpener opens a queue on a store.
@@ -43,11 +42,11 @@ const (
 	look = 5 * time.Millisecond
 )
 
-// bodies counts the tasks that have begun.
+// bodies counts the tasks that have started.
 type bodies struct {
 	begun atomic.Int64
 	news  chan struct{} // capacity 1
-	want  atomic.Int64  // how many somebody waits for
+	want  atomic.Int64  // the number that the waiter waits for
 }
 
 func (b *bodies) body(int) {
@@ -56,8 +55,8 @@ func (b *bodies) body(int) {
 	}
 }
 
-// drain hands n tasks in, bulk by bulk, and waits until all are recorded as completed. Nobody looks
-// at the store before the last one has begun, so that looking costs nobody anything.
+// drain submits n tasks in bulks and waits until all are recorded as completed. It does not read
+// the store before the last task has started, so that its reads do not slow the tasks down.
 func (b *bodies) drain(ctx context.Context, q Queue, first, n int) error {
 	b.want.Store(int64(first + n))
 	for done := 0; done < n; done += bulk {
@@ -81,8 +80,8 @@ func (b *bodies) drain(ctx context.Context, q Queue, first, n int) error {
 	}
 }
 
-// tasks measures how fast many tasks come from their submission to their recorded completion, in
-// Limited under a limit that is below the number of slots.
+// tasks measures the throughput of many tasks from submission to recorded completion. In Limited
+// they share a limit that is smaller than the number of slots.
 func (j Job) tasks(ctx context.Context, open QueueOpener, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {
@@ -101,7 +100,7 @@ func (j Job) tasks(ctx context.Context, open QueueOpener, r *Result) error {
 	closed := false
 	defer func() {
 		if !closed {
-			_ = q.Close() // the error that brought us here matters more
+			_ = q.Close() // the first error matters more
 		}
 	}()
 	created := sqliteCommits(j.Place.Path)
@@ -141,7 +140,7 @@ func (j Job) tasks(ctx context.Context, open QueueOpener, r *Result) error {
 	return err
 }
 
-// pickup measures how soon a task begins while there is nothing else to do.
+// pickup measures how soon a task starts on an idle system.
 func (j Job) pickup(ctx context.Context, open QueueOpener, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {

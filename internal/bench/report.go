@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Report is everything that was measured.
+// Report contains all measurements.
 type Report struct {
 	Time     time.Time
 	Machine  string
@@ -20,7 +20,7 @@ type Report struct {
 	Bars     []Bar // filled in by Judge
 }
 
-// Store is what was measured on one kind of store.
+// Store contains the measurements on one kind of store.
 type Store struct {
 	Kind        Kind
 	Description string
@@ -36,7 +36,7 @@ type Round struct {
 	Result
 }
 
-// note remembers an error and tells whether there was none.
+// note records an error and reports whether there was none.
 func (s *Store) note(err error) bool {
 	if err != nil {
 		s.Errors = append(s.Errors, err.Error())
@@ -54,7 +54,7 @@ func (s *Store) of(system string, w Workload) (rs []Round) {
 	return rs
 }
 
-// median of a figure over the rounds of a system; ok is false when there is none.
+// median returns the median of a figure over the rounds of a system. ok is false if there is none.
 func (s *Store) median(system string, w Workload, figure func(Result) float64) (_ float64, ok bool) {
 	var values []float64
 	for _, r := range s.of(system, w) {
@@ -63,7 +63,8 @@ func (s *Store) median(system string, w Workload, figure func(Result) float64) (
 	return median(values)
 }
 
-// ratio is the median over the rounds of a figure of ours divided by a peer's of the same round.
+// ratio returns the median over the rounds of our figure divided by the figure of a peer in the
+// same round.
 func (s *Store) ratio(peer string, w Workload, figure func(Result) float64) (_ float64, ok bool) {
 	var values []float64
 	for _, ours := range s.of(Perdure, w) {
@@ -76,8 +77,8 @@ func (s *Store) ratio(peer string, w Workload, figure func(Result) float64) (_ f
 	return median(values)
 }
 
-// kept is what a system reaches in one workload as a part of what it reaches in another, both in
-// the same round.
+// kept returns the result of a system in one workload divided by its result in another, both in the
+// same round.
 func (s *Store) kept(system string, w, of Workload, figure func(Result) float64) (_ float64, ok bool) {
 	var values []float64
 	for _, x := range s.of(system, w) {
@@ -90,7 +91,7 @@ func (s *Store) kept(system string, w, of Workload, figure func(Result) float64)
 	return median(values)
 }
 
-// loudest is the largest share of the machine that others used during a measurement.
+// loudest returns the largest share of the machine that other programs used during a measurement.
 func (r *Report) loudest() (most float64) {
 	for _, s := range r.Stores {
 		for _, round := range s.Results {
@@ -150,8 +151,8 @@ func firstStep(r Result) float64 {
 	return r.FirstStep.Seconds()
 }
 
-// growth is how much more a step costs at the last point than at the first, relative to bare
-// commits of the same time.
+// growth returns how much more a step costs at the last point than at the first, relative to bare
+// commits at the same time.
 func growth(r Result) float64 {
 	if len(r.Points) == 0 {
 		return 0
@@ -162,7 +163,7 @@ func growth(r Result) float64 {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// brief is a result in a few words, for the progress.
+// brief describes a result in a few words, for the progress.
 func (r Result) brief(err error) string {
 	switch {
 	case err != nil:

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Perdure is the name of the system that is ours.
+// Perdure is the name of our own system.
 const Perdure = "perdure"
 
-// Options say what to measure. Places is required.
+// Options select what to measure. Places is required.
 type Options struct {
 	Places []Provider
 	// further systems by name, which the children know too; they take part in the workloads that
@@ -31,7 +31,7 @@ type Options struct {
 	// pickup, or ""
 	Profile  string
 	Command  []string          // starts a child; this executable without arguments when nil
-	Progress func(line string) // hears of each measurement, in a line; may be nil
+	Progress func(line string) // receives one line per measurement; may be nil
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -78,8 +78,8 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Run measures. A measurement that fails is in the report with its error and does not stop the
-// others; what Run itself returns are mistakes in the options and the end of ctx.
+// Run runs all measurements. If a measurement fails, the report contains its error, and the others
+// continue. Run returns an error only for wrong options and at the end of ctx.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -101,7 +101,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return report, nil
 }
 
-// measure measures everything on one kind of store.
+// measure runs all measurements on one kind of store.
 func (o Options) measure(ctx context.Context, p Provider) *Store {
 	s := &Store{Kind: p.Kind()}
 	s.note(o.limits(ctx, p, s))
@@ -137,7 +137,7 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 	return s
 }
 
-// taking are the peers that take part in a workload.
+// taking returns the peers that take part in a workload.
 func (o Options) taking(w Workload) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(o.Peers)) {
 		if o.Peers[name].takes(w) {
@@ -173,8 +173,8 @@ func (o Options) limits(ctx context.Context, p Provider, s *Store) error {
 	return errors.Join(err, lerr, remove())
 }
 
-// syncDirectory is where the latency of the disk is measured: where the files are, or else in the
-// temporary directory.
+// syncDirectory returns the directory in which the latency of the disk is measured: the directory
+// of the files, or the temporary directory.
 func syncDirectory(p Provider) string {
 	if d, ok := p.(Directory); ok {
 		return string(d)
@@ -182,7 +182,7 @@ func syncDirectory(p Provider) string {
 	return ""
 }
 
-// one carries a job out on a fresh store.
+// one runs a job on a fresh store.
 func (o Options) one(ctx context.Context, p Provider, job Job) (r Result, err error) {
 	place, remove, err := p.Fresh(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// TestMain lets the test binary be its own children.
+// TestMain lets the test binary run as its own child.
 func TestMain(m *testing.M) {
 	if IsChild() {
 		if err := Child(context.Background(), map[string]Peer{"fake": fakePeer}); err != nil {
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// short runs workloads with everything real: Perdure, stores, child processes. Nothing may fail.
+// short runs workloads with real parts: Perdure, stores and child processes. All must succeed.
 func short(t *testing.T, place Provider, workloads ...Workload) *Store {
 	t.Helper()
 	report, err := Run(t.Context(), Options{

@@ -12,17 +12,16 @@ import (
 	"time"
 )
 
-// warmUp is so many steps that the logs of the stores have grown to their size: a file that still
-// grows is synced more slowly, ours and the one beside it, and whatever is measured first would
-// look dear.
+// warmUp is the number of steps after which the logs of the stores have their full size. A sync of
+// a growing file is slower, so without a warm-up the first measurement would look too expensive.
 const warmUp = 3000
 
-// longChain is the number of steps of the workflow of Sequence and Recovery, crashAt the one at
+// longChain is the number of steps of the workflow of Sequence and Recovery. crashAt is the step at
 // which the process dies.
 const longChain, crashAt = 2000, 1900
 
-// pace measures a chain: its body commits by hand between any two steps, and notes how long each of
-// the two took.
+// pace measures a chain. Its body makes a bare commit between any two steps, and records how long
+// both took.
 type pace struct {
 	ctx         context.Context
 	bare        bare
@@ -31,8 +30,8 @@ type pace struct {
 	err         error
 }
 
-// body is the body of a step. A step costs the time from the end of its body to the beginning of
-// the next one.
+// body is the body of a step. The cost of a step is the time from the end of its body to the start
+// of the next body.
 func (p *pace) body(int) {
 	begin := time.Now()
 	if !p.last.IsZero() {
@@ -57,7 +56,7 @@ func (p *pace) chain(system System, key string, n int) error {
 	return nil
 }
 
-// openPace opens a system and a committer beside it.
+// openPace opens a system and a committer next to it.
 func openPace(ctx context.Context, place Place, open Opener) (_ *pace, _ System, done func() error, err error) {
 	committer, err := openBare(ctx, place)
 	if err != nil {
@@ -122,7 +121,7 @@ func (j Job) history(ctx context.Context, open Opener, r *Result) error {
 	return errors.Join(err, done())
 }
 
-// open measures steps beside sleeping executions, and what those cost.
+// open measures steps next to sleeping executions, and the cost of these executions.
 func (j Job) open(ctx context.Context, open Opener, r *Result) error {
 	const window, sleep = 500, 24 * time.Hour
 	p, system, done, err := openPace(ctx, j.Place, open)
@@ -193,8 +192,8 @@ func sleepers(ctx context.Context, system System, first, n int, d time.Duration)
 	return errors.Join(errs...)
 }
 
-// settle waits until parked executions have left memory, as far as they do within half a minute,
-// returns unused memory to the operating system, and tells how many goroutines there are.
+// settle waits up to half a minute until parked executions have left memory. Then it returns unused
+// memory to the operating system, and returns the number of goroutines.
 func settle(ctx context.Context) int {
 	few := 200
 	for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > few && time.Now().Before(end) && ctx.Err() == nil; {
@@ -218,7 +217,7 @@ func (j Job) crash(ctx context.Context, open Opener, _ *Result) error {
 	return errors.Join(system.Chain(ctx, "crash", longChain), errors.New("the process survived"))
 }
 
-// recovery goes on where crash died.
+// recovery continues where crash died.
 func (j Job) recovery(ctx context.Context, open Opener, r *Result) error {
 	var ran atomic.Int64
 	var first time.Duration

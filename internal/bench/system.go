@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// System is a durable-execution library under test. Its methods may be called from many goroutines.
+// System is a durable-execution library under test. Many goroutines may call its methods.
 type System interface {
 	// Three runs a workflow of three sequential no-op steps and waits for its result.
 	Three(ctx context.Context, key string) error
@@ -19,17 +19,17 @@ type System interface {
 	Close() error
 }
 
-// Opener opens a system on a store. Each step of a Chain calls body with its number from 0 on, and
-// is without effect otherwise.
+// Opener opens a system on a store. Each step of a Chain calls body with its number, from 0, and
+// does nothing else.
 type Opener func(ctx context.Context, place Place, body func(step int)) (System, error)
 
-// Peer is a system to compare with, and what it can do.
+// Peer is a system to compare with, and its capabilities.
 type Peer struct {
 	Workflows Opener      // nil when it runs none
 	Queue     QueueOpener // nil when it has none
 
-	// Commands start its children on some kinds of store, where those of the rest of the run cannot
-	// be used: a program that is linked with another version. It calls Child, too.
+	// Commands start its children on some kinds of store, if they need a program that is linked
+	// with another version. That program also calls Child.
 	Commands map[Kind][]string
 }
 
@@ -44,13 +44,13 @@ func (p Peer) takes(w Workload) bool {
 // Kind is a kind of store.
 type Kind string
 
-// The stores that are measured.
+// The kinds of store that can be measured.
 const (
 	Postgres Kind = "postgres"
 	SQLite   Kind = "sqlite"
 )
 
-// Place is where a system keeps its data.
+// Place is where a system stores its data.
 type Place struct {
 	Kind Kind
 	URL  string // of a database, when Kind is Postgres

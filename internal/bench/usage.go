@@ -22,18 +22,18 @@ type Usage struct {
 	Allocs  int64   // allocations of the process on the Go heap
 	Bytes   int64   // bytes of those
 	RSS     int64   // resident memory of the process in bytes, at the end
-	Others  float64 // share of the machine's processor time that was taken by others
+	Others  float64 // share of the machine's processor time that other programs used
 }
 
 // CPU is the processor time of process and database together.
 func (u Usage) CPU() time.Duration { return u.Process + u.Database }
 
-// tick is the unit of processor times in /proc/<pid>/stat: USER_HZ, which is 100 on every Linux of
-// ours.
+// tick is the unit of processor times in /proc/<pid>/stat: USER_HZ, which is 100 on all our Linux
+// systems.
 const tick = 10 * time.Millisecond
 
-// databaseCPU is the processor time of a postmaster, of its children, and of children that have
-// ended.
+// databaseCPU returns the processor time of a postmaster, of its children, and of children that
+// have ended.
 func databaseCPU(postmaster int) time.Duration {
 	if postmaster == 0 {
 		return 0
@@ -51,9 +51,9 @@ func databaseCPU(postmaster int) time.Duration {
 	return total
 }
 
-// processTimes reads the processor time of a process, of its children that have ended, and its
-// parent. All are zero when there is no such process. The first is exact where the kernel counts
-// nanoseconds: ticks of many backends would add up to a large error.
+// processTimes returns the processor time of a process and of its ended children, and its parent.
+// All are zero if the process does not exist. The first is exact if the kernel counts nanoseconds.
+// Ticks of many backends would add up to a large error.
 func processTimes(pid int) (own, ended time.Duration, parent int) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := os.ReadFile(dir + "/stat")
@@ -61,7 +61,7 @@ func processTimes(pid int) (own, ended time.Duration, parent int) {
 		return 0, 0, 0
 	}
 
-	// The name of the program, in parentheses, may contain anything; what follows are numbers.
+	// The name of the program, in parentheses, may contain any text. Numbers follow it.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 15 {
 		return 0, 0, 0
@@ -81,7 +81,7 @@ func processTimes(pid int) (own, ended time.Duration, parent int) {
 	return own, ended, parent
 }
 
-// postmasterOf returns the parent of a backend, if that is a PostgreSQL of this machine.
+// postmasterOf returns the parent of a backend, if it is a PostgreSQL server on this machine.
 func postmasterOf(backend int) int {
 	name, err := os.ReadFile("/proc/" + strconv.Itoa(backend) + "/comm")
 	if err != nil || !strings.HasPrefix(string(name), "postgres") {
@@ -91,7 +91,7 @@ func postmasterOf(backend int) int {
 	return parent
 }
 
-// procNumber reads the number behind a name from a file of "name: number" lines.
+// procNumber reads the number after a name from a file of "name: number" lines.
 func procNumber(file, name string) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -108,8 +108,8 @@ func procNumber(file, name string) int64 {
 	return 0
 }
 
-// machineCPU is the processor time of all processes together, that which the hypervisor gave to
-// other machines included.
+// machineCPU returns the processor time of all processes together, including time that the
+// hypervisor gave to other machines.
 func machineCPU() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -126,15 +126,15 @@ func machineCPU() time.Duration {
 	return busy
 }
 
-// residentMemory of this process in bytes.
+// residentMemory returns the resident memory of this process in bytes.
 func residentMemory() int64 { return procNumber("/proc/self/status", "VmRSS") << 10 }
 
-// bytesWritten by this process to files and sockets.
+// bytesWritten returns the bytes that this process wrote to files and sockets.
 func bytesWritten() int64 { return procNumber("/proc/self/io", "wchar") }
 
-// sqliteCommits is the number of write transactions of an open SQLite database in WAL mode since
-// its log was opened: the field iChange of the header of the WAL index, see "WAL-mode File Format"
-// in the documentation of SQLite.
+// sqliteCommits returns the number of write transactions of an open SQLite database in WAL mode
+// since its log was opened. It is the field iChange in the header of the WAL index: see "WAL-mode
+// File Format" in the documentation of SQLite.
 func sqliteCommits(path string) int64 {
 	file, err := os.Open(path + "-shm")
 	if err != nil {

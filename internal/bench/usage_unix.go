@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processCPU is the processor time that this process has used, in the kernel too.
+// processCPU returns the processor time of this process, including time in the kernel.
 func processCPU() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -16,7 +16,7 @@ func processCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// die ends this process as kill -9 does.
+// die ends this process like kill -9.
 func die() {
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGKILL)
 	select {}

@@ -11,18 +11,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Ids are long: a run is run_ and 26 characters, a hashed key has 64. People write the beginning of
-// one, as with git and docker, or what a table shows of it, with the mark where it was cut.
+// Ids are long: a run id is run_ and 26 characters, a hashed key has 64. As with git and docker,
+// people may type the beginning of an id. They may also paste a shortened id from a table, with the
+// mark where the table cut it.
 //
-// Keys that people chose are not completed from a beginning: order/4 that does not exist must not
-// become order/42. So without the mark only keys that machines made are, from six characters on.
+// Without the mark, the command completes only keys that machines made, from six characters on. It
+// does not complete keys that people chose: if order/4 does not exist, it must not become order/42.
 
 const (
-	// shortestHash is how many characters of a hash or a UUID name it at least.
+	// shortestHash is the least number of characters that identify a hash or a UUID.
 	shortestHash = 6
-	// maxCandidates is how many ids an error lists.
+	// maxCandidates is the largest number of ids that an error lists.
 	maxCandidates = 10
-	// maxScanned bounds how many ids are compared with an abbreviation.
+	// maxScanned is the largest number of ids that a search compares with an abbreviation.
 	maxScanned = 20_000
 )
 
@@ -31,10 +32,10 @@ var (
 	machineMade   = regexp.MustCompile(`^([0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$`)
 )
 
-// abbreviation is what is left of an id.
+// abbreviation is a part of an id: its beginning, and its end if a table cut the middle out.
 type abbreviation struct {
 	text, head, tail string
-	marked           bool // it has the mark of a cut
+	marked           bool // it contains the mark of a table
 }
 
 func abbreviationOf(text string) abbreviation {
@@ -46,16 +47,16 @@ func (a *abbreviation) matches(id string) bool {
 	return len(id) >= len(a.head)+len(a.tail) && strings.HasPrefix(id, a.head) && strings.HasSuffix(id, a.tail)
 }
 
-// search looks for the one id that the abbreviation stands for.
+// search looks for the only id that matches an abbreviation.
 type search struct {
 	abbreviation
 
-	what    string // such as "execution", for complaints
+	what    string // such as "execution", for error texts
 	found   []string
 	scanned int
 }
 
-// add compares an id, and tells whether the search is over.
+// add compares an id with the abbreviation. It reports whether the search is over.
 func (s *search) add(id, name string) (over bool) {
 	if s.matches(id) {
 		s.found = append(s.found, name)
@@ -64,11 +65,11 @@ func (s *search) add(id, name string) (over bool) {
 	return len(s.found) > maxCandidates || s.scanned > maxScanned
 }
 
-// check refuses an abbreviation that stands for nothing, or for several ids.
+// check returns an error if no id or several ids match the abbreviation.
 func (s *search) check() error {
 	switch {
 	case s.scanned > maxScanned:
-		return fault.New(fault.Invalid, "%s %s: too many have this beginning: write more of it", s.what, s.text)
+		return fault.New(fault.Invalid, "%s %s: too many ids match; type more characters", s.what, s.text)
 	case len(s.found) == 0:
 		return fault.New(fault.NotFound, "there is no %s %s", s.what, s.text)
 	case len(s.found) == 1:
@@ -82,14 +83,14 @@ func (s *search) check() error {
 	return fault.New(fault.Invalid, "%s %s is ambiguous: %s%s", s.what, s.text, strings.Join(list, ", "), more)
 }
 
-// subject is an execution as it was named: its key and its run may be abbreviated.
+// subject is an execution as the user typed it. Its key and its run may be abbreviated.
 type subject struct {
 	api.Target
 
 	run string // an abbreviated run
 }
 
-// find completes the names of an execution and of its run.
+// find completes the key of an execution and the id of its run.
 func (s subject) find(ctx context.Context, b api.Backend) (t api.Target, err error) {
 	t = s.Target
 	if t.Address.Key, err = findKey(ctx, b, t.Address); err != nil || s.run == "" {
@@ -99,7 +100,8 @@ func (s subject) find(ctx context.Context, b api.Backend) (t api.Target, err err
 	return t, err
 }
 
-// findKey completes the key of an execution. One that exists as it was written is meant so.
+// findKey completes the key of an execution. If an execution has exactly the typed key, it is the
+// one.
 func findKey(ctx context.Context, b api.Backend, a model.Address) (string, error) {
 	short := search{abbreviation: abbreviationOf(a.Key), what: "execution"}
 	hash := !short.marked && len(a.Key) >= shortestHash && hashBeginning.MatchString(a.Key) && !machineMade.MatchString(a.Key)
@@ -107,7 +109,7 @@ func findKey(ctx context.Context, b api.Backend, a model.Address) (string, error
 		return a.Key, nil
 	}
 	if _, err := b.Describe(ctx, api.Target{Address: a}); !fault.Is(err, fault.NotFound) {
-		return a.Key, nil // it exists, or the command itself will say what is wrong
+		return a.Key, nil // it exists, or the command itself reports the error
 	}
 
 	short.text = a.Type + "/" + a.Key
@@ -145,7 +147,8 @@ func findRun(ctx context.Context, b api.Backend, a model.Address, text string) (
 	return model.ParseRunID(short.found[0])
 }
 
-// scan looks at executions until look tells that it is over, or too many were looked at.
+// scan passes executions to look until look reports that the search is over, or until it has read
+// maxScanned of them.
 func scan(ctx context.Context, b api.Backend, r api.ListRequest, look func(d *api.Description) (over bool)) (seen int, err error) {
 	for {
 		page, err := b.List(ctx, r)
@@ -163,8 +166,8 @@ func scan(ctx context.Context, b api.Backend, r api.ListRequest, look func(d *ap
 	}
 }
 
-// findEntity completes the key of an entity where a table has cut it. A beginning alone is not
-// completed: a call of an entity that does not exist creates it.
+// findEntity completes the key of an entity that a table cut. It does not complete the mere
+// beginning of a key, because calling an entity that does not exist creates it.
 func findEntity(ctx context.Context, b api.Backend, a model.Address) (model.Address, error) {
 	short := search{abbreviation: abbreviationOf(a.Key), what: "entity"}
 	if !short.marked {
@@ -225,14 +228,14 @@ func findFingerprint(ctx context.Context, b api.Backend, r *api.DeadRequest) err
 	return nil
 }
 
-// deadName is the id of a dead task as it was written: it may be abbreviated.
+// deadName is the id of a dead task as the user typed it. It may be abbreviated.
 type deadName struct {
 	text  string
 	id    api.DeadID
 	whole bool
 }
 
-// deadNamed reads the id of a dead task, or what is left of one.
+// deadNamed parses the id of a dead task, which may be abbreviated.
 func deadNamed(text string) (deadName, error) {
 	id, err := api.ParseDeadID(text)
 	if err == nil {
@@ -248,11 +251,11 @@ func deadNamed(text string) (deadName, error) {
 func (n deadName) find(ctx context.Context, b api.Backend) (api.DeadID, error) {
 	if n.whole {
 		if _, err := b.ShowDead(ctx, n.id); !fault.Is(err, fault.NotFound) {
-			return n.id, nil // it exists, or the command itself will say what is wrong
+			return n.id, nil // it exists, or the command itself reports the error
 		}
 	}
 
-	// The id of a submitted task is the beginning of the ids of the steps of its run.
+	// The id of a submitted task is the beginning of the ids of all steps of its run.
 	short := search{abbreviation: abbreviationOf(n.text), what: "dead task"}
 	for r := (api.DeadRequest{Tenant: model.DefaultTenant, Limit: 500}); ; {
 		page, err := b.ListDead(ctx, r)

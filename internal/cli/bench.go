@@ -18,9 +18,9 @@ func newBench(o *options) *cobra.Command {
 	var workloads []string
 	cmd := &cobra.Command{
 		Use: "bench", Short: "Measure throughput, latency and cost on a store",
-		Long: `Measure what this machine and a store make of workflows: throughput and latency, CPU time, rows, bytes and flushes per step,
-memory of sleeping executions, and the raw limits of the store beside them. It uses fresh stores next to the one named by
---store (files in its directory, databases on its server) and removes them; the store itself is not touched.`,
+		Long: `Measure how this machine and a store run workflows: throughput and latency, CPU time, rows, bytes and flushes per step, and
+memory per sleeping execution. The report also shows the raw limits of the store. The command creates fresh stores next to
+the one that --store names (files in its directory, databases on its server) and removes them. It does not touch the store itself.`,
 		Example: "  perdure bench --store file:perdure.db --workloads throughput,latency\n  perdure bench --store postgres://localhost/app",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,12 +41,12 @@ memory of sleeping executions, and the raw limits of the store beside them. It u
 		},
 	}
 
-	cmd.Flags().StringSliceVar(&workloads, "workloads", nil, fmt.Sprintf("some of %v (default all)", bench.Workloads))
-	cmd.Flags().DurationVar(&opts.Duration, "duration", 3*time.Second, "of one measurement of throughput, latency or pickup")
-	cmd.Flags().IntVar(&opts.Rounds, "rounds", 3, "how often each workload is measured")
-	cmd.Flags().IntVar(&opts.Clients, "clients", 64, "that wait for results in the throughput workload")
-	cmd.Flags().IntVar(&opts.Sleepers, "sleepers", 100_000, "sleeping executions in the workload open")
-	cmd.Flags().IntVar(&opts.Tasks, "tasks", 50_000, "in the workloads tasks and limit")
+	cmd.Flags().StringSliceVar(&workloads, "workloads", nil, fmt.Sprintf("workloads to measure, some of %v (default all)", bench.Workloads))
+	cmd.Flags().DurationVar(&opts.Duration, "duration", 3*time.Second, "length of one measurement of throughput, latency or pickup")
+	cmd.Flags().IntVar(&opts.Rounds, "rounds", 3, "number of measurements of each workload")
+	cmd.Flags().IntVar(&opts.Clients, "clients", 64, "number of clients that wait for results in the throughput workload")
+	cmd.Flags().IntVar(&opts.Sleepers, "sleepers", 100_000, "number of sleeping executions in the workload open")
+	cmd.Flags().IntVar(&opts.Tasks, "tasks", 50_000, "number of tasks in the workloads tasks and limit")
 
 	return cmd
 }
@@ -59,7 +59,7 @@ func (o *options) measured(r *bench.Report) error {
 	return r.WriteMarkdown(o.Out)
 }
 
-// benchPlace is where fresh stores are made for a measurement.
+// benchPlace returns the place in which a measurement creates its fresh stores.
 func benchPlace(url string) (bench.Provider, error) {
 	scheme, rest, _ := strings.Cut(url, ":")
 	switch scheme {
@@ -72,5 +72,5 @@ func benchPlace(url string) (bench.Provider, error) {
 	case "postgres", "postgresql":
 		return bench.Server(url), nil
 	}
-	return nil, fault.New(fault.Invalid, "--store %s cannot be measured: file:<path> or postgres://…", scheme)
+	return nil, fault.New(fault.Invalid, "--store has the scheme %s, which cannot be measured: use file:<path> or postgres://…", scheme)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/bench"
 )
 
-// benchLine is a report of measurements for programs.
+// benchLine is a report of measurements in JSON.
 type benchLine struct {
 	Time     time.Time    `json:"time"`
 	Machine  string       `json:"machine"`

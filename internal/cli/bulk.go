@@ -16,23 +16,23 @@ import (
 	"github.com/perdure/perdure/internal/history"
 )
 
-// bulk writes the histories of all runs that a query selects, one file each.
+// bulk writes the histories of all runs that a query selects, one file per run.
 //
-// A file appears under its name only when it is complete, so that an export that was interrupted is
-// simply run again. It then skips the runs that had ended and are there already: their histories do
-// not change any more. Runs that are open have names of their own, and are written anew each time.
+// A file gets its final name only when it is complete. The user can therefore repeat an export that
+// was interrupted. The repetition skips closed runs whose file exists, because their histories no
+// longer change. Files of open runs have different names, and every export writes them again.
 type bulk struct {
 	dir  string
-	told time.Time // when progress was last shown
+	told time.Time // when the progress was last printed
 
 	Selected int64 `json:"selected"`
 	Written  int   `json:"written"`
-	Skipped  int   `json:"skipped"` // were there already
-	Gone     int   `json:"gone"`    // were removed from the store meanwhile
+	Skipped  int   `json:"skipped"` // the file existed
+	Gone     int   `json:"gone"`    // the store removed the run during the export
 	Failed   int   `json:"failed"`
 }
 
-// exportAll writes everything that a request selects, one history after the other.
+// exportAll writes all histories that a request selects, one after the other.
 func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fault.New(fault.Invalid, "export: %w", err)
@@ -47,14 +47,14 @@ func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) 
 		return each(ctx, b, r, func(d *api.Description) error {
 			if err := x.one(ctx, b, d); err != nil {
 				if ctx.Err() != nil || errors.As(err, new(*fs.PathError)) {
-					return err // the next one would fail in the same way
+					return err // the next export would fail in the same way
 				}
 				fmt.Fprintf(o.Err, "%s/%s: %s\n", d.Start.Address.Type, d.Start.Address.Key, err)
 				if first == nil {
 					first = err
 				}
 				if x.Failed++; x.Failed == maxFailedExports {
-					return fault.New(fault.KindOf(err), "%d exports have failed; nothing more was tried", x.Failed)
+					return fault.New(fault.KindOf(err), "%d exports failed; the command stopped", x.Failed)
 				}
 			}
 			x.progress(o, false)
@@ -93,10 +93,10 @@ func each(ctx context.Context, b api.Backend, r api.ListRequest, f func(*api.Des
 	}
 }
 
-// maxFailedExports ends an export of which nothing comes.
+// maxFailedExports is the number of failures that ends an export.
 const maxFailedExports = 100
 
-// one writes the history of a run, unless it is there.
+// one writes the history of a run, unless its file exists.
 func (x *bulk) one(ctx context.Context, b api.Backend, d *api.Description) error {
 	name := filepath.Join(x.dir, url.PathEscape(d.Start.Address.Type)+"-"+d.Start.Run.String())
 	done, open := name+".jsonl", name+".open.jsonl"
@@ -129,8 +129,8 @@ func (x *bulk) one(ctx context.Context, b api.Backend, d *api.Description) error
 	return nil
 }
 
-// writeWhole writes a file under a temporary name and gives it its own when it is complete and on
-// disk.
+// writeWhole writes a file under a temporary name. When the content is complete and on disk, it
+// renames the file.
 func writeWhole(path string, write func(*os.File) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".partial-*")
 	if err != nil {
@@ -141,17 +141,17 @@ func writeWhole(path string, write func(*os.File) error) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // what is left of it is in nobody's way
+		_ = os.Remove(f.Name()) // the temporary file does no harm if it stays
 	}
 	return err
 }
 
-// progress tells people how far it has come, every second.
+// progress prints the progress of the export, at most once per second.
 func (x *bulk) progress(o *options, last bool) {
 	if !last && time.Since(x.told) < time.Second {
 		return
 	}
 	x.told = time.Now()
-	fmt.Fprintf(o.Err, "%d of %d histories: %d written, %d there already, %d gone, %d failed.\n",
+	fmt.Fprintf(o.Err, "%d of %d histories: %d written, %d exist, %d gone, %d failed.\n",
 		x.Written+x.Skipped+x.Gone+x.Failed, x.Selected, x.Written, x.Skipped, x.Gone, x.Failed)
 }

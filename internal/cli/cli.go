@@ -1,6 +1,7 @@
-// Package cli is the command line: perdure <noun> <verb>. Commands read flags, call the API or the
-// store, and print; they hold no rules. Tables go to people, -o json to programs; what went wrong
-// goes to standard error as a sentence, and the exit code tells its kind.
+// Package cli implements the command line: perdure <noun> <verb>. A command reads its flags, calls
+// the API or the store, and prints the result. It contains no rules of the engine. The output is a
+// table for people, or JSON for programs with -o json. Errors go to standard error as a sentence,
+// and the exit code tells their kind.
 package cli
 
 import (
@@ -21,11 +22,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Streams are where a command reads and writes.
+// Streams are the input and the outputs of a command.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// Width is the number of columns of the terminal that Out is, and 0 when it is none.
+	// Width is the number of columns of the terminal behind Out. It is 0 if Out is not a terminal.
 	Width int
 }
 
@@ -46,11 +47,11 @@ type options struct {
 
 	wide, full bool
 
-	// connect opens a store. Tests put prepared answers in its place.
+	// connect opens a store. Tests replace it by prepared answers.
 	connect func(ctx context.Context, c node.Config) (session, error)
 }
 
-// connect opens a store.
+// connect opens the store of a configuration.
 func connect(ctx context.Context, c node.Config) (session, error) {
 	n, err := node.Open(ctx, c)
 	if err != nil {
@@ -61,7 +62,7 @@ func connect(ctx context.Context, c node.Config) (session, error) {
 
 // Main runs the command line and returns the exit code.
 func Main(ctx context.Context, args []string, s Streams) int {
-	if bench.IsChild() { // a measurement runs in a process of its own
+	if bench.IsChild() { // a measurement runs in its own process
 		err := bench.Child(ctx, nil)
 		if err != nil {
 			fmt.Fprintln(s.Err, err)
@@ -85,14 +86,14 @@ func (o *options) run(ctx context.Context, args []string) int {
 		complain(w, styles, err, !began)
 	}))
 	if err != nil && !began && fault.KindOf(err) == fault.Internal {
-		// of the flags and arguments, which the library looks at
+		// The library reports errors of flags and arguments before the command runs.
 		err = fault.New(fault.Invalid, "%w", err)
 	}
 	return exitCode(err)
 }
 
-// prepare has every command say that it has begun, and those that only have others under them
-// refuse what is none of these: a script that misspells a verb must hear of it.
+// prepare makes every command record that it has started. A command that only groups other commands
+// rejects an unknown verb, because a script with a misspelt verb must fail.
 func prepare(cmd *cobra.Command, began *bool) {
 	cmd.Long = flowing(cmd.Long)
 	if run := cmd.RunE; run != nil {
@@ -114,8 +115,8 @@ func prepare(cmd *cobra.Command, began *bool) {
 	}
 }
 
-// flowing has each paragraph of a text on one line: the library breaks lines to the width of the
-// terminal, and would keep ours as well. What is indented stays as it is.
+// flowing puts each paragraph of a text on one line. The library wraps lines at the width of the
+// terminal, and would otherwise keep our line breaks too. Indented paragraphs stay as they are.
 func flowing(text string) string {
 	paragraphs := strings.Split(text, "\n\n")
 	for i, p := range paragraphs {
@@ -126,8 +127,8 @@ func flowing(text string) string {
 	return strings.Join(paragraphs, "\n\n")
 }
 
-// complain prints an error as it is. The handler of the library writes the first word with
-// capitals, and that is often the name of what is wrong.
+// complain prints an error unchanged. The error handler of the library capitalises the first word,
+// which is often the name of the subject.
 func complain(w io.Writer, styles fang.Styles, err error, usage bool) {
 	text := err.Error() + "."
 	if usage && fault.KindOf(err) == fault.Internal {
@@ -143,8 +144,8 @@ const defaultStore = "file:perdure.db"
 func newRoot(o *options) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "perdure",
-		Short: "Durable workflows on a store of yours",
-		Long:  "perdure looks at and looks after a Perdure store: a file, or a PostgreSQL database.\n\nExit codes: " + exitCodeList() + ".",
+		Short: "Durable workflows on your own store",
+		Long:  "perdure inspects and operates a Perdure store: a file or a PostgreSQL database.\n\nExit codes: " + exitCodeList() + ".",
 		Example: `  perdure workflow list
   perdure workflow explain greet/hello-1 --store file:perdure.db
   perdure doctor --store postgres://localhost/app`,
@@ -157,14 +158,14 @@ func newRoot(o *options) *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&o.store, "store", def, "store URL: file:<path> or postgres://… ($PERDURE_STORE)")
 	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "schema in PostgreSQL")
-	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "how it is printed: table or json")
-	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "do not fit tables to the terminal: show all columns, whole")
-	root.PersistentFlags().BoolVar(&o.full, "full", false, "show long values whole; implies --wide")
-	root.PersistentFlags().BoolVarP(&o.verbose, "verbose", "v", false, "log what the node does")
+	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "output format: table or json")
+	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "show all columns at full width, even if they do not fit the terminal")
+	root.PersistentFlags().BoolVar(&o.full, "full", false, "show long values in full; implies --wide")
+	root.PersistentFlags().BoolVarP(&o.verbose, "verbose", "v", false, "log what the command does on the store")
 
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if o.output != "table" && o.output != "json" {
-			return fault.New(fault.Invalid, "--output %q: table or json", o.output)
+			return fault.New(fault.Invalid, "--output is %q, must be table or json", o.output)
 		}
 		return nil
 	}
@@ -182,7 +183,7 @@ func (o *options) log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(o.Err, nil))
 }
 
-// look opens the store for reading, beside whoever owns it.
+// look opens the store for reading. The owner of the store keeps running.
 func (o *options) look(ctx context.Context) (session, error) {
 	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()})
 }

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// checked is the command line. What it prints in JSON has the shape that is documented.
+// checked runs the command line. It checks that JSON output has the documented shape.
 func checked() {
 	var out bytes.Buffer
 	s := cli.Standard()
@@ -39,7 +39,7 @@ func checked() {
 	os.Exit(code)
 }
 
-// shapesVariable tells scripts where the page is.
+// shapesVariable is the environment variable with the path of the page, for scripts.
 const shapesVariable = "PERDURE_TEST_SHAPES"
 
 var (
@@ -61,7 +61,7 @@ var (
 	})
 )
 
-// demo leaves a store with one execution that completed, one that failed and one that waits for a
+// demo creates a store with one completed execution, one failed execution and one that waits for a
 // signal.
 func demo() {
 	if err := fill(os.Args[1]); err != nil {
@@ -99,7 +99,7 @@ func fill(url string) error {
 		if info.Reason == "waits for signal approve" {
 			return nil
 		}
-		time.Sleep(time.Millisecond) // until its worker has said so
+		time.Sleep(time.Millisecond) // until its worker has reported it
 	}
 }
 
@@ -118,7 +118,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// build is the program that has made the histories of demo, as it answers a deploy check.
+// build is the program that created the histories of demo, as it answers a deploy check.
 func build() {
 	fmt.Println("a package of it prints something while it is initialized")
 	embedded.AnswerDeployCheck(shop)
@@ -127,7 +127,7 @@ func build() {
 	}
 }
 
-// newBuild is the next build of it, in which a step has another name.
+// newBuild is the next build of the program, in which a step has another name.
 func newBuild() {
 	embedded.Config{Version: "v2"}.AnswerDeployCheck(perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		fmt.Println("code that prints does not disturb the answers") //perdure:allow effect it is what the test wants to see

@@ -23,24 +23,24 @@ import (
 // deployCheck replays a sample of stored histories with the code of a build.
 type deployCheck struct {
 	query string
-	each  int // histories of one workflow and version
-	most  int // histories altogether
+	each  int // most histories of one workflow and version
+	most  int // most histories in all
 	all   bool
 
-	seen   map[string]int // by workflow, read
-	took   map[string]int // by workflow and version, replayed
+	seen   map[string]int // histories read, by workflow
+	took   map[string]int // histories replayed, by workflow and version
 	report deployReport
 }
 
-// deployReport is what came of it.
+// deployReport is the result of a deploy check.
 type deployReport struct {
 	Replayed   int              `json:"replayed"`
 	Fit        int              `json:"fit"`
 	Mismatches []deployMismatch `json:"mismatches"`
 	// histories of workflows that the build does not have
 	Absent   map[string]int `json:"absent"`
-	Pinned   int            `json:"pinned"`    // to versions other than that of the build
-	TooLarge int            `json:"too_large"` // to be replayed
+	Pinned   int            `json:"pinned"`    // pinned to versions other than the one of the build
+	TooLarge int            `json:"too_large"` // too large to be replayed
 	Version  string         `json:"version"`
 }
 
@@ -57,16 +57,16 @@ func newDeployCheck(o *options) *cobra.Command {
 	c := &deployCheck{seen: map[string]int{}, took: map[string]int{}, report: deployReport{Mismatches: []deployMismatch{}, Absent: map[string]int{}}}
 	cmd := &cobra.Command{
 		Use:   "deploy-check [flags] -- program [argument...]",
-		Short: "Replay a sample of stored histories with a build, before it is deployed",
-		Long: `Replay a sample of stored histories with the code of a program, which must call embedded.AnswerDeployCheck first in its main function.
-It reads the store and changes nothing; the program executes no step and opens no store. Open executions come first, then those that have ended, the newest first.
+		Short: "Replay a sample of stored histories with a build before you deploy it",
+		Long: `Replay a sample of stored histories with the code of a program. The program must call embedded.AnswerDeployCheck first in its main function.
+The command only reads the store. The program executes no step and opens no store. The sample starts with open executions and continues with closed ones, newest first.
 
-The exit code is 1 when a history does not fit: the execution, or one like it, would be blocked by a deploy of the program.`,
+The exit code is 1 if a history does not fit the code. After a deploy of the program, this execution and similar ones would be blocked.`,
 		Example: `  perdure deploy-check --store postgres://localhost/app -- ./shop
   perdure deploy-check -q 'workflow = "order"' --per-workflow 100 -o json -- ./shop`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return fault.New(fault.Invalid, "deploy-check takes the program that is to be deployed: perdure deploy-check -- ./program")
+				return fault.New(fault.Invalid, "name the program to deploy: perdure deploy-check -- ./program")
 			}
 			if c.each < 1 || c.most < 1 {
 				return fault.New(fault.Invalid, "--per-workflow and --limit must be at least 1")
@@ -86,14 +86,15 @@ The exit code is 1 when a history does not fit: the execution, or one like it, w
 			return c.tell(o)
 		},
 	}
-	cmd.Flags().StringVarP(&c.query, "query", "q", "", "only those that it selects; see `perdure workflow list`")
-	cmd.Flags().IntVar(&c.each, "per-workflow", 20, "how many histories of one workflow and version")
-	cmd.Flags().IntVar(&c.most, "limit", 500, "how many histories altogether")
-	cmd.Flags().BoolVar(&c.all, "require-all", false, "fail also when the build lacks a workflow of which there are histories")
+	cmd.Flags().StringVarP(&c.query, "query", "q", "", "check only executions that this query selects; see perdure workflow list")
+	cmd.Flags().IntVar(&c.each, "per-workflow", 20, "most histories of one workflow and version")
+	cmd.Flags().IntVar(&c.most, "limit", 500, "most histories in all")
+	cmd.Flags().BoolVar(&c.all, "require-all", false, "also fail if the store has histories of a workflow that the build lacks")
 	return cmd
 }
 
-// run replays the sample: what is open first, because a deploy would go on with it.
+// run replays the sample. It starts with open executions, because the deployed program would
+// continue them.
 func (c *deployCheck) run(ctx context.Context, b api.Backend, build *deploy.Build) error {
 	for _, status := range []string{"open", "closed"} {
 		text := `status = "` + status + `"`
@@ -119,18 +120,20 @@ func (c *deployCheck) run(ctx context.Context, b api.Backend, build *deploy.Buil
 // errEnough ends the listing.
 var errEnough = errors.New("the sample is complete")
 
-// versionsRead is of how many versions of a workflow histories are looked for: the version stands
-// in the history.
+// versionsRead is the number of versions of a workflow for which the sample looks. The version is
+// inside the history, so the check reads that many times more histories.
 const versionsRead = 5
 
-// one replays a history, if the sample wants another one like it.
+// one replays a history, unless the sample has enough of its kind.
 func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Build, d *api.Description) error {
 	if c.report.Replayed == c.most {
 		return errEnough
 	}
 	a := d.Start.Address
 	if strings.HasPrefix(a.Type, model.TaskPrefix) || strings.HasPrefix(a.Type, model.ReservedPrefix) {
-		return nil // has no code of the program: a task without a workflow, or one of ours
+		// the program has no code for it: a task without a workflow, or a workflow of Perdure
+		// itself
+		return nil
 	}
 	if c.seen[a.Type] >= versionsRead*c.each {
 		return nil
@@ -138,7 +141,7 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 	h, err := history.Load(ctx, b, api.Target{Address: a, Run: d.Start.Run}, maxCheckedHistory)
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return nil // it was removed meanwhile
+		return nil // the store removed it after the listing
 	case fault.Is(err, fault.Exhausted):
 		c.report.TooLarge++
 		return nil
@@ -153,7 +156,7 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 	}
 	c.took[a.Type+"\x00"+version]++
 	if version != "" && version != build.Version {
-		c.report.Pinned++ // another build goes on with it
+		c.report.Pinned++ // another build continues it
 		return nil
 	}
 
@@ -180,10 +183,11 @@ func (c *deployCheck) one(ctx context.Context, b api.Backend, build *deploy.Buil
 	return nil
 }
 
-// maxCheckedHistory bounds the histories that are replayed, as they are in memory.
+// maxCheckedHistory is the largest history that is replayed, in bytes. The check holds it in
+// memory.
 const maxCheckedHistory = 64 << 20
 
-// pinOf is the version that a run is pinned to.
+// pinOf returns the version that a run is pinned to.
 func pinOf(h *model.History) (version string) {
 	for i := range h.Events {
 		if e := &h.Events[i]; e.Kind == model.EventPinned {
@@ -193,7 +197,7 @@ func pinOf(h *model.History) (version string) {
 	return version
 }
 
-// tell prints what came of it.
+// tell prints the report.
 func (c *deployCheck) tell(o *options) error {
 	r := &c.report
 	if o.output == "json" {
@@ -224,7 +228,7 @@ func (c *deployCheck) tell(o *options) error {
 
 	switch {
 	case len(r.Mismatches) > 0:
-		return fmt.Errorf("%d of %d histories do not fit this build: executions like them would be blocked; docs/versions.md says how to change code that runs",
+		return fmt.Errorf("%d of %d histories do not fit this build and would be blocked: see docs/versions.md for how to change running code",
 			len(r.Mismatches), r.Replayed)
 	case c.all && len(r.Absent) > 0:
 		return errors.New("the build lacks " + strings.Join(slices.Sorted(maps.Keys(r.Absent)), ", "))

@@ -20,8 +20,8 @@ const devPoll = 500 * time.Millisecond
 func newDev(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "dev [-- command …]", Short: "Run a program on a store and watch its executions",
-		Long: `Run a program with $PERDURE_STORE set, start it again when it dies (kill it and see it resume), and print what
-happens to its executions. Without a command, only watch. It opens no port.`,
+		Long: `Run a program with $PERDURE_STORE set, restart it when it dies, and print changes of its executions. Kill the program to see
+it resume. Without a program, the command only watches the store. It opens no port.`,
 		Example: "  perdure dev -- go run ./examples/hello\n  perdure dev --store postgres://localhost/app",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithCancelCause(cmd.Context())
@@ -36,7 +36,7 @@ happens to its executions. Without a command, only watch. It opens no port.`,
 
 			select {
 			case err = <-done:
-				// One more look: the last changes are committed before the program ends.
+				// Look once more: the program commits its last changes before it ends.
 				cancel(errProgramEnded)
 				err = errors.Join(err, <-watched)
 			case err = <-watched:
@@ -53,8 +53,7 @@ happens to its executions. Without a command, only watch. It opens no port.`,
 
 var errProgramEnded = errors.New("the program has ended")
 
-// keepRunning runs the program until it ends by itself with success, starting it again when it
-// dies.
+// keepRunning runs the program until it exits with success. It restarts the program when it dies.
 func (o *options) keepRunning(ctx context.Context, args []string) error {
 	for {
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -63,7 +62,7 @@ func (o *options) keepRunning(ctx context.Context, args []string) error {
 		cmd.Env = append(os.Environ(), "PERDURE_STORE="+o.store)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = o.In, o.Out, o.Err
 		if err := cmd.Start(); err != nil {
-			return fault.New(fault.Invalid, "cannot run %s: %w", args[0], err)
+			return fault.New(fault.Invalid, "start the program %s: %w", args[0], err)
 		}
 
 		fmt.Fprintf(o.Err, "· started %s (process %d)\n", args[0], cmd.Process.Pid)
@@ -71,7 +70,7 @@ func (o *options) keepRunning(ctx context.Context, args []string) error {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		fmt.Fprintf(o.Err, "· %s: %v; starting it again\n", args[0], err)
+		fmt.Fprintf(o.Err, "· %s: %v; restarting it\n", args[0], err)
 
 		select {
 		case <-time.After(time.Second):
@@ -99,8 +98,8 @@ func (o *options) watch(ctx context.Context) error {
 	}
 }
 
-// changes prints what differs from the last look. The first look only takes note of what is closed
-// already.
+// changes prints the differences from the last look. The first look only records which executions
+// are closed.
 func (o *options) changes(ctx context.Context, last map[model.RunID]string, first bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

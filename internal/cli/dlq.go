@@ -17,11 +17,11 @@ import (
 
 func newDlq(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "dlq", Short: "Tasks that failed for good",
-		Long: `Find tasks whose attempts are spent, see why, and give them another chance.
+		Use: "dlq", Short: "Dead tasks, which failed finally",
+		Long: `Find tasks that used up their attempts, see why they failed, and requeue them.
 
-A requeued task is a task of its own. One that had been submitted is a new run of its key. A step of a workflow is requeued beside it, because the workflow has
-heard of the failure: to have the workflow itself go on, retry its execution (perdure workflow retry).`,
+Requeueing a submitted task starts a new run of its key. Requeueing a task of a workflow starts a separate task, because the workflow has already
+received the failure. To continue the workflow itself, retry its execution with perdure workflow retry.`,
 		Example: `  perdure dlq groups
   perdure dlq list --activity mail --fingerprint 4687430c57e24563
   perdure dlq requeue dead_7_06g5v0zkv0s00000000000000c --input '"ann@example.com"'
@@ -41,14 +41,14 @@ type deadFlags struct {
 }
 
 func (f *deadFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&f.activities, "activity", nil, "only these activities")
-	cmd.Flags().StringSliceVar(&f.queues, "queue", nil, "only these queues")
-	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "only those that failed so; see `perdure dlq groups`")
-	cmd.Flags().StringVar(&f.since, "since", "", "died at or after: a time (RFC 3339) or a distance (1h)")
-	cmd.Flags().StringVar(&f.until, "until", "", "died before: a time or a distance")
+	cmd.Flags().StringSliceVar(&f.activities, "activity", nil, "select only these activities")
+	cmd.Flags().StringSliceVar(&f.queues, "queue", nil, "select only these queues")
+	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "select only this kind of failure; see perdure dlq groups")
+	cmd.Flags().StringVar(&f.since, "since", "", "died at or after this time (RFC 3339), or this long ago (1h)")
+	cmd.Flags().StringVar(&f.until, "until", "", "died before this time, or this long ago")
 }
 
-// given reports whether any condition is.
+// given reports whether any flag sets a condition.
 func (f *deadFlags) given() bool {
 	return len(f.activities)+len(f.queues) > 0 || f.fingerprint != "" || f.since != "" || f.until != ""
 }
@@ -61,7 +61,7 @@ func (f *deadFlags) request() (api.DeadRequest, error) {
 		yes := f.requeued == "yes"
 		r.Requeued = &yes
 	default:
-		return r, fault.New(fault.Invalid, "--requeued %q: yes, no or all", f.requeued)
+		return r, fault.New(fault.Invalid, "--requeued is %q, must be yes, no or all", f.requeued)
 	}
 
 	for _, b := range [...]struct {
@@ -81,7 +81,8 @@ func (f *deadFlags) request() (api.DeadRequest, error) {
 	return r, nil
 }
 
-// selecting opens the store for what a request selects. Its fingerprint may be abbreviated.
+// selecting completes the fingerprint of a request, which may be abbreviated, and calls do with the
+// open store.
 func (o *options) selecting(ctx context.Context, dry bool, r *api.DeadRequest, do func(b api.Backend) error) error {
 	return o.with(ctx, dry, func(b api.Backend) error {
 		if r.Fingerprint != "" {
@@ -93,7 +94,7 @@ func (o *options) selecting(ctx context.Context, dry bool, r *api.DeadRequest, d
 	})
 }
 
-// deadLine is a dead task for programs.
+// deadLine is a dead task in JSON.
 type deadLine struct {
 	ID          string       `json:"id"`
 	Activity    string       `json:"activity"`
@@ -150,7 +151,7 @@ func newDlqList(o *options) *cobra.Command {
 	var f deadFlags
 	var limit int
 	cmd := &cobra.Command{
-		Use: "list", Short: "List dead tasks, those that died last first", Args: cobra.NoArgs,
+		Use: "list", Short: "List dead tasks, newest first", Args: cobra.NoArgs,
 		Example: `  perdure dlq list --activity mail --since 24h
   perdure dlq list --requeued no -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -163,8 +164,8 @@ func newDlqList(o *options) *cobra.Command {
 	}
 
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
-	cmd.Flags().Var(count(&limit, 50), "limit", "at most so many; 0 for all")
+	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "requeued tasks: yes (only these), no (skip these) or all")
+	cmd.Flags().Var(count(&limit, 50), "limit", "most entries to list; 0 lists all")
 	return cmd
 }
 
@@ -229,7 +230,7 @@ func newDlqGroups(o *options) *cobra.Command {
 	}
 
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
+	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "requeued tasks: yes (only these), no (skip these) or all")
 	return cmd
 }
 
@@ -312,7 +313,7 @@ func (o *options) showDead(d *api.DeadTask, stack bool) error {
 	}
 
 	if l.LeftOut > 0 {
-		rows = append(rows, []string{"", fmt.Sprintf("%d attempts between the first and the last ones are left out", l.LeftOut)})
+		rows = append(rows, []string{"", fmt.Sprintf("%d attempts in the middle are not kept", l.LeftOut)})
 	}
 	if err := o.table("", rows); err != nil || !stack {
 		return err
@@ -333,20 +334,20 @@ func newDlqRequeue(o *options) *cobra.Command {
 	)
 
 	cmd := &cobra.Command{
-		Use: "requeue [id]", Short: "Give dead tasks another chance",
+		Use: "requeue [id]", Short: "Requeue dead tasks",
 		Example: `  perdure dlq requeue dead_7_06g5v0zkv0s00000000000000c
   perdure dlq requeue --fingerprint 4687430c57e24563 --dry-run
   perdure dlq requeue --activity mail --canary --rate 10 --yes`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || (len(args) == 1) == (f.given() || all) {
-				return fault.New(fault.Invalid, "requeue takes the id of a dead task, or conditions such as --activity, or --all instead")
+				return fault.New(fault.Invalid, "requeue needs either the id of a dead task, or conditions such as --activity, or --all")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				if text != "" || one.Again {
-					return fault.New(fault.Invalid, "--input and --again go with the id of one dead task")
+					return fault.New(fault.Invalid, "--input and --again need the id of one dead task")
 				}
 				return o.requeueAll(cmd.Context(), &f, how, yes, timeout)
 			}
@@ -385,14 +386,14 @@ func newDlqRequeue(o *options) *cobra.Command {
 	}
 
 	f.add(cmd)
-	cmd.Flags().StringVar(&text, "input", "", "another input as JSON, @file, or - for standard input")
-	cmd.Flags().BoolVar(&one.Again, "again", false, "also if it was requeued before and that task has ended")
-	cmd.Flags().StringVar(&one.RequestID, "request-id", "", "makes a repetition harmless")
-	cmd.Flags().BoolVar(&all, "all", false, "all that were not requeued")
-	cmd.Flags().BoolVar(&how.Canary, "canary", false, "of many: requeue one first, and the others when it has completed, however long that takes")
-	cmd.Flags().Float64Var(&how.Rate, "rate", 0, "of many: at most so many per second")
-	cmd.Flags().BoolVar(&how.DryRun, "dry-run", false, "only tell what would be done")
-	cmd.Flags().BoolVar(&yes, "yes", false, "of many: do it")
+	cmd.Flags().StringVar(&text, "input", "", "new input as JSON, @file, or - for standard input")
+	cmd.Flags().BoolVar(&one.Again, "again", false, "requeue the task even if it was requeued before and that task has ended")
+	cmd.Flags().StringVar(&one.RequestID, "request-id", "", "id that makes the request safe to repeat")
+	cmd.Flags().BoolVar(&all, "all", false, "requeue all dead tasks that were not requeued before")
+	cmd.Flags().BoolVar(&how.Canary, "canary", false, "with conditions: requeue one task, wait without a time limit until it completes, then requeue the others")
+	cmd.Flags().Float64Var(&how.Rate, "rate", 0, "with conditions: most tasks to requeue per second")
+	cmd.Flags().BoolVar(&how.DryRun, "dry-run", false, "print what the command would do, and change nothing")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with conditions: confirm the change")
 	patience(cmd, &timeout)
 
 	return cmd
@@ -420,7 +421,7 @@ func (o *options) requeued(id string, r *api.RequeueReply, dry bool) error {
 	return err
 }
 
-// requeueAll requeues all that the flags select, and tells each as it is done.
+// requeueAll requeues all dead tasks that the flags select, and prints each one.
 func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeue, yes bool, timeout time.Duration) error {
 	if err := how.Check(); err != nil {
 		return fault.New(fault.Invalid, "--rate: %w", err)
@@ -428,7 +429,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 
 	switch {
 	case how.Canary && !how.DryRun && o.alone():
-		return fault.New(fault.Invalid, "--canary waits for a task to end, and nobody executes tasks of a file while this command has it: requeue one by its id, let the program run, then requeue the others")
+		return fault.New(fault.Invalid, "--canary waits for a task to end, but no program can execute tasks while this command has the file open: requeue one task by its id, let the program run, then requeue the others")
 	}
 
 	f.requeued = "no"
@@ -441,7 +442,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 		return o.selecting(ctx, true, &r, func(b api.Backend) error {
 			n, err := b.CountDead(ctx, r)
 			if err == nil {
-				err = fault.New(fault.Invalid, "%d dead tasks are selected: --yes requeues them, --dry-run lists them", n)
+				err = fault.New(fault.Invalid, "the conditions select %d dead tasks: add --yes to requeue them, or --dry-run to list them", n)
 			}
 			return err
 		})
@@ -456,7 +457,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 	})
 }
 
-// tellDead prints what became of many dead tasks, or would.
+// tellDead prints the result for each of many dead tasks.
 func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) error {
 	type line struct {
 		ID        string `json:"id"`
@@ -495,8 +496,8 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 			lines = append(lines, l)
 		}
 
-		if fault.Is(r.Err, fault.Timeout) { // the next one would take as long
-			ended = fault.New(fault.Timeout, "nothing more was tried after %d: %w", done, r.Err)
+		if fault.Is(r.Err, fault.Timeout) { // the next one would time out too
+			ended = fault.New(fault.Timeout, "stopped after %d: %w", done, r.Err)
 			break
 		}
 	}
@@ -511,9 +512,9 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 	case ended != nil:
 		return ended
 	case failed > 0:
-		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, done, first)
+		return fault.New(fault.KindOf(first), "%d of %d failed; the first error: %w", failed, done, first)
 	case dry:
-		fmt.Fprintf(o.Err, "%d selected; nothing was changed.\n", done)
+		fmt.Fprintf(o.Err, "%d selected; nothing changed.\n", done)
 	default:
 		fmt.Fprintf(o.Err, "%d done.\n", done)
 	}
@@ -524,7 +525,7 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 func newDlqUndo(o *options) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "undo id", Short: "Take a requeue back whose task nobody has begun", Args: cobra.ExactArgs(1),
+		Use: "undo id", Short: "Undo a requeue whose task has not started", Args: cobra.ExactArgs(1),
 		Example: "  perdure dlq undo dead_7_06g5v0zkv0s00000000000000c",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := deadNamed(args[0])
@@ -544,7 +545,7 @@ func newDlqUndo(o *options) *cobra.Command {
 			if o.output == "json" {
 				return o.json(map[string]any{"id": id.String(), "undone": true})
 			}
-			_, err = fmt.Fprintf(o.Out, "%s is as it was before it was requeued\n", id)
+			_, err = fmt.Fprintf(o.Out, "undid the requeue of %s\n", id)
 			return err
 		},
 	}
@@ -559,14 +560,14 @@ func newDlqPurge(o *options) *cobra.Command {
 	var dry, yes, all bool
 
 	cmd := &cobra.Command{
-		Use: "purge [id]", Short: "Remove dead tasks for good",
-		Long: `Remove dead tasks for good. Those whose requeued task is open stay.`,
+		Use: "purge [id]", Short: "Delete dead tasks",
+		Long: `Delete dead tasks. The command keeps a dead task whose requeued task is still open.`,
 		Example: `  perdure dlq purge --older 720h --dry-run
   perdure dlq purge --fingerprint 4687430c57e24563 --yes
   perdure dlq purge dead_7_06g5v0zkv0s00000000000000c`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || (len(args) == 1) == (f.given() || older > 0 || all) {
-				return fault.New(fault.Invalid, "purge takes the id of a dead task, or conditions such as --older, or --all instead")
+				return fault.New(fault.Invalid, "purge needs either the id of a dead task, or conditions such as --older, or --all")
 			}
 			return nil
 		},
@@ -601,7 +602,7 @@ func newDlqPurge(o *options) *cobra.Command {
 
 			if older > 0 {
 				if r.To != 0 {
-					return fault.New(fault.Invalid, "--older and --until say the same: give one of them")
+					return fault.New(fault.Invalid, "--older and --until set the same condition: use one of them")
 				}
 				r.To = model.TimeOf(time.Now().Add(-older))
 			}
@@ -610,7 +611,7 @@ func newDlqPurge(o *options) *cobra.Command {
 				return o.selecting(ctx, true, &r, func(b api.Backend) error {
 					n, err := b.CountDead(ctx, r)
 					if err == nil {
-						err = fault.New(fault.Invalid, "%d dead tasks are selected: --yes removes them, --dry-run lists them", n)
+						err = fault.New(fault.Invalid, "the conditions select %d dead tasks: add --yes to delete them, or --dry-run to list them", n)
 					}
 					return err
 				})
@@ -623,11 +624,11 @@ func newDlqPurge(o *options) *cobra.Command {
 	}
 
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
-	cmd.Flags().Var(span(&older, 0), "older", "that died longer ago than this")
-	cmd.Flags().BoolVar(&all, "all", false, "all of them")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list them")
-	cmd.Flags().BoolVar(&yes, "yes", false, "of many: do it")
+	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "requeued tasks: yes (only these), no (skip these) or all")
+	cmd.Flags().Var(span(&older, 0), "older", "select only tasks that died longer ago than this")
+	cmd.Flags().BoolVar(&all, "all", false, "delete all dead tasks")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "list the selected dead tasks, and change nothing")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with conditions: confirm the change")
 	patience(cmd, &timeout)
 
 	return cmd

@@ -41,7 +41,7 @@ func killLetters(t *testing.T, app *perdure.App) {
 
 type deadJSON struct{ ID, Execution, Error, Fingerprint string }
 
-// on is the command line on a store.
+// on returns a function that runs the command line on a store.
 func on(t *testing.T, url string) func(want string, code int, args ...string) string {
 	return func(want string, code int, args ...string) string {
 		t.Helper()
@@ -83,7 +83,7 @@ func TestDlqOnAFile(t *testing.T) {
 	do("nobody is called", 0, "dlq", "groups")
 	do("letter/bad-1", 0, "task", "list", "--queue", "post", "--status", "failed")
 	do("run_ and 26 characters", 2, "task", "show", "letter/bad-1", "--run", "x")
-	do("2 dead tasks are selected", 2, "dlq", "requeue", "--all")
+	do("select 2 dead tasks", 2, "dlq", "requeue", "--all")
 	list := ids(t, do("", 0, "dlq", "list", "-o", "json"))
 	if len(list) != 2 || list[0].Execution != "task:letter/bad-2" {
 		t.Fatalf("%+v", list)
@@ -95,7 +95,7 @@ func TestDlqOnAFile(t *testing.T) {
 	do(`"nobody is called bad-2"`, 0, "dlq", "show", first, "-o", "json")
 	do(`"Foo" is not the id of a dead task`, 2, "dlq", "show", "Foo")
 	do("does not exist", 3, "dlq", "show", "dead_0_04000000000000000000000000")
-	do("takes the id of a dead task", 2, "dlq", "requeue")
+	do("needs either the id of a dead task", 2, "dlq", "requeue")
 	do("is not requeued", 4, "dlq", "undo", first)
 	do("would be requeued as task:letter/bad-2", 0, "dlq", "requeue", first, "--dry-run")
 	do("requeued as task:letter/bad-2", 0, "dlq", "requeue", first, "--input", `"ann"`)
@@ -103,18 +103,18 @@ func TestDlqOnAFile(t *testing.T) {
 	do("requeued", 0, "dlq", "list")
 	do("which is open", 4, "dlq", "purge", first)
 	do("post", 0, "queue", "show", "post")
-	do("Counted from the store", 0, "queue", "list")
-	do("holds no task", 3, "queue", "show", "nothing")
-	do("letter on queue post: attempt 1 may begin", 0, "task", "show", "letter/bad-2")
-	do("is as it was before", 0, "dlq", "undo", first)
+	do("The counts come from the store", 0, "queue", "list")
+	do("has no tasks and no workers", 3, "queue", "show", "nothing")
+	do("letter on queue post: attempt 1 may start", 0, "task", "show", "letter/bad-2")
+	do("undid the requeue", 0, "dlq", "undo", first)
 	do("canceled", 0, "task", "show", "letter/bad-2")
-	do("scheduled anew: task:letter/bad-1", 0, "task", "retry", "letter/bad-1")
+	do("scheduled again: task:letter/bad-1", 0, "task", "retry", "letter/bad-1")
 	do("cancel requested: task:letter/bad-1", 0, "task", "cancel", "letter/bad-1", "--reason", "enough")
 	do("is a task", 2, "workflow", "signal", "task:letter/bad-1", "x")
 	do("is a task", 2, "workflow", "fork", "task:letter/bad-1", "--key", "x")
-	do("nobody executes tasks of a file", 2, "dlq", "requeue", "--all", "--canary", "--yes")
-	do("2 selected; nothing was changed", 0, "dlq", "purge", "--older", "1ns", "--dry-run")
-	do("2 dead tasks are selected", 2, "dlq", "purge", "--activity", "letter")
+	do("no program can execute tasks", 2, "dlq", "requeue", "--all", "--canary", "--yes")
+	do("2 selected; nothing changed", 0, "dlq", "purge", "--older", "1ns", "--dry-run")
+	do("select 2 dead tasks", 2, "dlq", "purge", "--activity", "letter")
 	do("2 done", 0, "dlq", "purge", "--activity", "letter", "--yes")
 	if out := do("letter on queue post", 0, "task", "show", "letter/bad-1"); strings.Contains(out, "Dead task") {
 		t.Errorf("it was purged:\n%s", out)
@@ -135,7 +135,7 @@ func TestDlqBesideANode(t *testing.T) {
 	killLetters(t, app)
 
 	do := on(t, url)
-	for { // a node tells with its lease what it serves
+	for { // a node publishes its queues with its lease
 		if out := do("", 0, "worker", "list"); strings.Contains(out, "queues default, post: letter") {
 			break
 		}
@@ -158,8 +158,8 @@ func TestDlqBesideANode(t *testing.T) {
 	do("ended otherwise than completed", 4, "dlq", "requeue", "--fingerprint", list[1].Fingerprint, "--canary", "--yes")
 }
 
-// While no node runs, whatever acts on a PostgreSQL store gives up after its timeout: also
-// histories, and of many the first one.
+// If no node runs, every command that changes a PostgreSQL store gives up after its timeout. A
+// command that changes many stops at the first one.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -177,7 +177,7 @@ func TestNobodyAnswers(t *testing.T) {
 	history := filepath.Join(t.TempDir(), "letter.jsonl")
 	do("", 0, "workflow", "export", "task:letter/bad-1", "-f", history)
 
-	var wg sync.WaitGroup // they wait side by side
+	var wg sync.WaitGroup // they wait in parallel
 	for _, args := range [][]string{
 		{"workflow", "retry", "task:letter/bad-1"},
 		{"workflow", "delete", "task:letter/bad-1", "--yes"},
@@ -193,7 +193,7 @@ func TestNobodyAnswers(t *testing.T) {
 		{"dlq", "purge", "--all", "--yes"},
 		{"dlq", "requeue", "--all", "--yes"},
 	} {
-		wg.Go(func() { do("nothing more was tried after 1: ", 6, append(slices.Clone(args), "--timeout", "500ms")...) })
+		wg.Go(func() { do("stopped after 1: ", 6, append(slices.Clone(args), "--timeout", "500ms")...) })
 		wg.Go(func() { do(hint, 6, append(slices.Clone(args), "--timeout", "500ms", "-o", "json")...) })
 	}
 
@@ -212,7 +212,7 @@ func TestStress(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Workflows != 60 || r.Failed == 0 || r.Failed == 60 || r.Refused != 0 || r.P50 < 1 || r.P99 < r.P50 {
 		t.Errorf("%v, %s", err, out)
 	}
-	do("a share from 0 to 1", 2, "stress", "--failure-rate", "2")
-	do("at least 1", 2, "stress", "--total", "0")
+	do("must be from 0 to 1", 2, "stress", "--failure-rate", "2")
+	do("must be >= 1", 2, "stress", "--total", "0")
 	do("stress-task", 0, "dlq", "groups")
 }

@@ -20,7 +20,7 @@ func readDoc(t *testing.T, name string) string {
 	return string(text)
 }
 
-// The first program that people run and the command line have the same store.
+// The first program of the docs and the command line use the same store.
 func TestDefaultStoreOfTheDocs(t *testing.T) {
 	t.Parallel()
 	opened := regexp.MustCompile(`MustOpen\("([^"]*)"`)
@@ -31,7 +31,7 @@ func TestDefaultStoreOfTheDocs(t *testing.T) {
 	}
 }
 
-// docs/cli.md and the help have every exit code.
+// docs/cli.md and the help list every exit code.
 func TestExitCodesOfTheDocs(t *testing.T) {
 	t.Parallel()
 	page, help := readDoc(t, "docs/cli.md"), newRoot(&options{}).Long
@@ -45,7 +45,7 @@ func TestExitCodesOfTheDocs(t *testing.T) {
 	}
 }
 
-// The usage of a verb is a line that can be typed: names of arguments, and --query instead of one.
+// The usage of a verb is a line that can be typed: names of arguments, or --query instead of one.
 func TestUsageOfVerbs(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{

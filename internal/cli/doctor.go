@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// finding is the result of one examination.
+// finding is the result of one check.
 type finding struct {
 	Check  string `json:"check"`
 	State  string `json:"state"` // ok, warning or problem
@@ -26,8 +26,8 @@ type finding struct {
 
 func newDoctor(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Examine a store and say what is wrong with it",
-		Long:    "Examine a store: schema, nodes, shards, clocks, the log of SQLite, executions that cannot go on. It changes nothing.\nThe exit code is 9 when there is a problem.",
+		Use: "doctor", Short: "Check a store for problems",
+		Long:    "Check a store: schema, nodes, shards, clocks, the log of SQLite, blocked executions, unreadable messages. The command changes nothing.\nThe exit code is 9 if it finds a problem.",
 		Example: "  perdure doctor --store postgres://localhost/app",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -40,7 +40,7 @@ func newDoctor(o *options) *cobra.Command {
 	}
 }
 
-// findings prints what was found, and fails when there is a problem.
+// findings prints the findings. It returns an error if one of them is a problem.
 func (o *options) findings(found []finding) (err error) {
 	if o.output == "json" {
 		err = o.json(found)
@@ -64,8 +64,8 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	schema, err := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema})
 	var found []finding
 	if err != nil {
-		// A server that may lose commits is a finding like any other: the rest is examined all the
-		// same.
+		// A server that may lose commits is a finding like any other. The command still checks the
+		// rest.
 		looked, unsafe := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema, AllowUnsafe: true})
 		if unsafe != nil {
 			return nil, err
@@ -75,9 +75,9 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 
 	switch {
 	case schema.Version == 0:
-		return append(found, finding{"schema", "problem", "there is none yet: run perdure migrate, or open the store with a program"}), nil
+		return append(found, finding{"schema", "problem", "the store has no schema: run perdure migrate, or open the store with a program"}), nil
 	case schema.Version < schema.Latest:
-		return append(found, finding{"schema", "problem", fmt.Sprintf("is at version %d of %d: run perdure migrate", schema.Version, schema.Latest)}), nil
+		return append(found, finding{"schema", "problem", fmt.Sprintf("the schema has version %d, must be %d: run perdure migrate", schema.Version, schema.Latest)}), nil
 	}
 
 	found = append(found, finding{"schema", "ok", fmt.Sprintf("version %d, %d shards", schema.Version, schema.Shards)})
@@ -111,8 +111,8 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	return append(append(found, stuck...), mail), err
 }
 
-// mailFinding looks for messages that cannot be read: damaged ones, which were set aside, and those
-// that wait for a newer version.
+// mailFinding looks for messages that the engine cannot read: damaged messages, which it set aside,
+// and messages of a newer version, which wait.
 func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 	const page, pageBytes = 1000, 16 << 20
 	damaged, newer, example := 0, 0, ""
@@ -154,23 +154,24 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 
 	switch {
 	case damaged > 0:
-		return finding{"messages", "problem", fmt.Sprintf("%d cannot be read and were set aside, such as %s", damaged, example)}, nil
+		return finding{"messages", "problem", fmt.Sprintf("%d messages are damaged and set aside, such as %s", damaged, example)}, nil
 	case newer > 0:
-		return finding{"messages", "warning", fmt.Sprintf("%d wait for a node of a newer version, such as %s", newer, example)}, nil
+		return finding{"messages", "warning", fmt.Sprintf("%d messages wait for a node with a newer version, such as %s", newer, example)}, nil
 	}
 
-	return finding{"messages", "ok", "all can be read"}, nil
+	return finding{"messages", "ok", "all messages are readable"}, nil
 }
 
-// clockFinding compares the store's clock with ours. Leases use only the store's, so a difference
-// harms nobody; it confuses people.
+// clockFinding compares the clock of the store with the clock of this machine. A difference is
+// harmless to the engine, because leases use only the clock of the store, but it confuses people
+// who compare times.
 func clockFinding(v store.View, sent, got time.Time) finding {
 	middle := sent.Add(got.Sub(sent) / 2)
 	skew := v.Now.Std().Sub(middle).Round(time.Millisecond)
 	if skew.Abs() > 2*time.Second {
-		return finding{"clock", "warning", fmt.Sprintf("the store's clock is %s from this machine's", skew)}
+		return finding{"clock", "warning", fmt.Sprintf("the clocks of the store and of this machine differ by %s", skew)}
 	}
-	return finding{"clock", "ok", fmt.Sprintf("the store's clock agrees (%s)", skew)}
+	return finding{"clock", "ok", fmt.Sprintf("the clocks of the store and of this machine agree (%s)", skew)}
 }
 
 func memberFindings(v store.View) []finding {
@@ -192,13 +193,13 @@ func memberFindings(v store.View) []finding {
 
 	nodes := finding{"nodes", "ok", fmt.Sprintf("%d alive", len(live))}
 	if expired > 0 {
-		nodes = finding{"nodes", "warning", fmt.Sprintf("%d alive, %d with an expired lease that nobody took over", len(live), expired)}
+		nodes = finding{"nodes", "warning", fmt.Sprintf("%d alive, %d with an expired lease that no node took over", len(live), expired)}
 	}
-	shards := finding{"shards", "ok", fmt.Sprintf("all %d are owned", len(v.Owners))}
+	shards := finding{"shards", "ok", fmt.Sprintf("all %d have an owner", len(v.Owners))}
 
 	switch {
 	case len(live) == 0:
-		shards = finding{"shards", "ok", "nobody runs a node now; executions wait"}
+		shards = finding{"shards", "ok", "no node is running; executions wait"}
 	case orphans > 0:
 		shards = finding{"shards", "warning", fmt.Sprintf("%d of %d have no live owner", orphans, len(v.Owners))}
 	}
@@ -206,7 +207,7 @@ func memberFindings(v store.View) []finding {
 	return []finding{nodes, shards}
 }
 
-// logFinding looks at the size of the log. One that keeps growing fills the disk.
+// logFinding checks the size of the write-ahead log. A log that keeps growing fills the disk.
 func logFinding(s store.Logged) (finding, error) {
 	bytes, normal, err := s.LogSize()
 	if err != nil {
@@ -214,12 +215,12 @@ func logFinding(s store.Logged) (finding, error) {
 	}
 	const mib = 1 << 20
 	if bytes > normal {
-		return finding{"log", "warning", fmt.Sprintf("the write-ahead log has %d MiB, more than the usual %d: look for a program that holds a transaction on the file open", bytes/mib, normal/mib)}, nil
+		return finding{"log", "warning", fmt.Sprintf("the write-ahead log has %d MiB, normal is up to %d: look for a program that keeps a transaction on the file open", bytes/mib, normal/mib)}, nil
 	}
 	return finding{"log", "ok", fmt.Sprintf("the write-ahead log has %d MiB", bytes/mib)}, nil
 }
 
-// executionFindings looks for runs that go on only when somebody changes something.
+// executionFindings looks for runs that cannot continue without a change by an operator.
 func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
 	req := api.ListRequest{Statuses: []model.Status{model.Running}, Limit: 1000, Explain: true}
 	open, stuck, unowned, example := 0, map[model.ReasonCode]int{}, 0, ""
@@ -236,7 +237,7 @@ func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
 				continue
 			}
 			why := d.Reasons[0]
-			if why.Code == model.WaitOwner { // the nodes and shards have findings of their own
+			if why.Code == model.WaitOwner { // the checks of nodes and shards report this
 				unowned++
 				continue
 			}
@@ -255,7 +256,7 @@ func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
 			n += stuck[code]
 			counts = append(counts, fmt.Sprintf("%d %s", stuck[code], code))
 		}
-		text := fmt.Sprintf("%d of %d open ones cannot go on (%s), such as %s", n, open, strings.Join(counts, ", "), example)
+		text := fmt.Sprintf("%d of %d open executions cannot continue (%s), such as %s", n, open, strings.Join(counts, ", "), example)
 		return []finding{{"executions", "problem", text}}, nil
 	}
 	text := fmt.Sprintf("%d open, none blocked", open)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// logOf is a store with a log of a size.
+// logOf is a store with a log of the given size.
 type logOf struct {
 	bytes int64
 	err   error
@@ -22,7 +22,7 @@ func TestLogFinding(t *testing.T) {
 	}{
 		{0, "ok", "0 MiB"},
 		{80 << 20, "ok", "80 MiB"},
-		{454 << 20, "warning", "454 MiB, more than the usual 80"},
+		{454 << 20, "warning", "454 MiB, normal is up to 80"},
 	} {
 		f, err := logFinding(logOf{bytes: c.bytes})
 		if err != nil || f.State != c.state || !strings.Contains(f.Detail, c.says) {

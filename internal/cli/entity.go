@@ -17,8 +17,8 @@ import (
 func newEntity(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "entity", Short: "Entities and services",
-		Long: `Find entities, look at them, and call their operations. An entity is named by its type and its key. A service is named with its kind, as in
-service:gateway/eu; it has no state, so there is nothing to list, but what waits for it can be looked at, and its RPCs can be called.`,
+		Long: `List and show entities, and call their operations. Name an entity by its type and its key, as in account/42. Name a service with its kind, as in
+service:gateway/eu. A service has no state, so it is not listed, but you can show the calls that wait for it and call its RPCs.`,
 		Example: `  perdure entity list account --prefix eu-
   perdure entity show account/42
   perdure entity call account/42 deposit --input '{"Cents": 100}' --request-id d-1
@@ -28,7 +28,7 @@ service:gateway/eu; it has no state, so there is nothing to list, but what waits
 	return cmd
 }
 
-// entityType is the type of addresses of an entity or, as service:name, of a service.
+// entityType returns the type in the address of an entity. A service is written as service:name.
 func entityType(name string) string {
 	if strings.HasPrefix(name, model.ServicePrefix) || strings.HasPrefix(name, model.EntityPrefix) {
 		return name
@@ -36,17 +36,17 @@ func entityType(name string) string {
 	return model.EntityPrefix + name
 }
 
-// entityAddress reads entity/key.
+// entityAddress parses entity/key.
 func entityAddress(arg string) (model.Address, error) {
 	name, key, _ := strings.Cut(arg, "/")
 	a := model.Address{Tenant: model.DefaultTenant, Type: entityType(name), Key: key}
 	if key == "" || a.Type == model.EntityPrefix || a.Type == model.ServicePrefix {
-		return a, fault.New(fault.Invalid, "%q does not name an entity: write entity/key, or service:name/key", arg)
+		return a, fault.New(fault.Invalid, "%q is not the name of an entity: write entity/key, or service:name/key", arg)
 	}
 	return a, nil
 }
 
-// entityWord is the type of an entity or a service as people write it.
+// entityWord returns the type of an entity or a service as people write it.
 func entityWord(typ string) string {
 	if word := strings.TrimPrefix(typ, model.EntityPrefix); entityType(word) == typ {
 		return word
@@ -62,7 +62,7 @@ func entityWords(types []string) []string {
 	return words
 }
 
-// nameOf is an address as people write it: entity/key, or workflow/key.
+// nameOf returns an address as people write it: entity/key or workflow/key.
 func nameOf(a model.Address) string {
 	if a.IsEntity() {
 		return entityWord(a.Type) + "/" + a.Key
@@ -70,7 +70,7 @@ func nameOf(a model.Address) string {
 	return a.Type + "/" + a.Key
 }
 
-// entityLine is an entity for programs.
+// entityLine is an entity in JSON.
 type entityLine struct {
 	Entity  string    `json:"entity"`
 	Key     string    `json:"key"`
@@ -99,11 +99,11 @@ type entityFlags struct {
 }
 
 func (f *entityFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.prefix, "prefix", "", "only keys that begin so")
-	cmd.Flags().Var(count(&f.limit, 50), "limit", "at most so many; 0 for all")
+	cmd.Flags().StringVar(&f.prefix, "prefix", "", "select only keys with this prefix")
+	cmd.Flags().Var(count(&f.limit, 50), "limit", "most entries to list; 0 lists all")
 }
 
-// entities reads what the flags select, and tells whether there is more.
+// entities reads the entities that the flags select, and reports whether there are more.
 func (o *options) entities(ctx context.Context, args []string, f *entityFlags) (found []model.Entity, more bool, err error) {
 	r := api.EntityListRequest{KeyPrefix: f.prefix, Locked: f.locked, Limit: f.limit}
 	if len(args) > 0 {
@@ -162,22 +162,22 @@ func newEntityList(o *options) *cobra.Command {
 	}
 
 	f.add(cmd)
-	cmd.Flags().BoolVar(&f.locked, "locked", false, "only those that are locked")
+	cmd.Flags().BoolVar(&f.locked, "locked", false, "list only locked entities")
 	return cmd
 }
 
-// state is the state of an entity for people.
+// state returns the state of an entity as text.
 func (o *options) state(n *model.Entity) string {
 	switch {
 	case n.Exists:
 		return o.text(n.State)
 	case n.Version > 0 && n.Empty():
-		return "(cannot be read)"
+		return "(unreadable)"
 	}
 	return "-"
 }
 
-// lockedBy is the execution that has locked an entity.
+// lockedBy returns the name of the execution that holds the lock of an entity.
 func lockedBy(n *model.Entity) string {
 	if !n.Locked() {
 		return "-"
@@ -185,7 +185,7 @@ func lockedBy(n *model.Entity) string {
 	return nameOf(n.Holder.Address)
 }
 
-// waitLine is something that waits for an entity, for programs.
+// waitLine is a call or a lock request that waits for an entity, in JSON.
 type waitLine struct {
 	Kind      string `json:"kind"`
 	Operation string `json:"operation,omitempty"`
@@ -212,17 +212,18 @@ func waitOf(it *model.MailboxItem) waitLine {
 
 func newEntityShow(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "show entity/key", Short: "Show an entity: its state, who has locked it, what waits for it and why", Args: cobra.ExactArgs(1),
-		Long: `Show an entity: its state, who has locked it, what waits for it and why.
+		Use: "show entity/key", Short: "Show an entity: its state, the holder of its lock, and the calls that wait for it", Args: cobra.ExactArgs(1),
+		Long: `Show an entity: its state, the holder of its lock, and the calls that wait for it.
 
-What waits is what is stored: calls of workflows, of other entities and of other processes, those that nobody waits for, and requests of locks. Calls of the process that has the entity in memory are known to it alone.`,
+The command lists calls and lock requests from the store: calls of workflows, other entities and other processes, and one-way calls. It does
+not see calls from inside the process that owns the entity; perdure entity mailbox lists these too.`,
 		Example:           "  perdure entity show account/42\n  perdure entity show service:gateway/eu -o json",
 		ValidArgsFunction: o.entityNames(false),
 		RunE:              o.withEntity(o.entity),
 	}
 }
 
-// withEntity prints something of the entity that a command names.
+// withEntity reads the entity that the arguments name and passes it to printed.
 func (o *options) withEntity(printed func(*api.EntityInfo) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a, err := entityAddress(args[0])
@@ -243,11 +244,11 @@ func (o *options) withEntity(printed func(*api.EntityInfo) error) func(*cobra.Co
 	}
 }
 
-// entity prints how an entity stands.
+// entity prints an entity.
 func (o *options) entity(info *api.EntityInfo) error {
 	n := &info.Entity
 	if n.Version == 0 && len(info.Waiting) == 0 && !n.Address.Stateless() {
-		return fault.New(fault.NotFound, "entity %s does not exist, and nothing waits for it", nameOf(n.Address))
+		return fault.New(fault.NotFound, "entity %s does not exist, and no call waits for it", nameOf(n.Address))
 	}
 	waiting := make([]waitLine, len(info.Waiting))
 	for i := range info.Waiting {
@@ -299,7 +300,7 @@ func (o *options) entity(info *api.EntityInfo) error {
 	return o.table("", rows)
 }
 
-// text is what waits, for people.
+// text describes the call or the lock request for people.
 func (w *waitLine) text() string {
 	text := w.Kind
 	if w.Operation != "" {
@@ -314,7 +315,7 @@ func (w *waitLine) text() string {
 	return text
 }
 
-// entityNames completes entity/key; only locked ones if need be.
+// entityNames completes entity/key. If locked is set, it offers only locked entities.
 func (o *options) entityNames(locked bool) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -337,7 +338,8 @@ func (o *options) entityNames(locked bool) func(*cobra.Command, []string, string
 	}
 }
 
-// calling makes a command that calls an operation. reply is what is done with the answer.
+// calling completes a command that calls an operation. prepare checks the request, and reply prints
+// the answer.
 func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) error, reply func(r *api.CallRequest, out model.Payload) error) *cobra.Command {
 	var text, requestID string
 	var timeout time.Duration
@@ -369,7 +371,7 @@ func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) e
 	}
 
 	cmd.Flags().StringVar(&text, "input", "", "input as JSON, @file, or - for standard input (null)")
-	cmd.Flags().StringVar(&requestID, "request-id", "", "makes a repetition harmless: it gets the same answer")
+	cmd.Flags().StringVar(&requestID, "request-id", "", "id that makes the request safe to repeat: a repetition gets the same answer")
 	patience(cmd, &timeout)
 	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the answer"
 	return cmd
@@ -377,16 +379,17 @@ func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) e
 
 func newEntityCall(o *options) *cobra.Command {
 	return o.calling(&cobra.Command{
-		Use: "call entity/key operation", Short: "Call an operation, a view or an RPC, and print its answer",
-		Long: `Call an operation, a view or an RPC, and print its answer.
+		Use: "call entity/key operation", Short: "Call an operation, a view or an RPC, and print the answer",
+		Long: `Call an operation, a view or an RPC, and print the answer.
 
-Its code runs in a program that has it: on PostgreSQL the command asks the one that owns the entity. A file has one process at a time, so while this command has it, nobody is there to run the code; send stores the call for the program.`,
+The code runs in your program. On PostgreSQL the command sends the call to the program that owns the entity. A file has one process at a time, so no
+program can run the code while this command has the file open: use perdure entity send, which stores the call for the program.`,
 		Example: `  perdure entity call account/42 deposit --input '{"Cents": 100}' --request-id d-1
   perdure entity call account/42 cents
   perdure entity call service:gateway/eu get_profile`,
 	}, func(r *api.CallRequest) error {
 		if o.alone() {
-			return fault.WithHint(fault.New(fault.Invalid, "nobody has the code of %s while this command has the file open", entityWord(r.Address.Type)),
+			return fault.WithHint(fault.New(fault.Invalid, "no program can run the code of %s while this command has the file open", entityWord(r.Address.Type)),
 				"call it from the program, or store the call for the program with `perdure entity send`")
 		}
 		return nil
@@ -395,8 +398,8 @@ Its code runs in a program that has it: on PostgreSQL the command asks the one t
 
 func newEntitySend(o *options) *cobra.Command {
 	return o.calling(&cobra.Command{
-		Use: "send entity/key operation", Short: "Store a call that nobody waits for",
-		Long: `Store a call that nobody waits for: it is made once, when a program that has the code comes to it. What it returns is dropped.`,
+		Use: "send entity/key operation", Short: "Store a call and do not wait for the reply",
+		Long: `Store a call and do not wait for the reply. A program that has the code executes the call once. Its result is discarded.`,
 		Example: `  perdure entity send account/42 deposit --input '{"Cents": 100}'
   perdure entity send account/42 deposit --input @deposit.json --request-id d-2`,
 	}, func(r *api.CallRequest) error {

@@ -34,7 +34,7 @@ var (
 	_     = perdure.NewRPC(clock, "zone", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) { return "zone " + ctx.Key(), nil })
 )
 
-// bankDemo leaves a store with two accounts and a shelf. What was left for account eu-1 has been
+// bankDemo creates a store with two accounts and a shelf. The stored calls of account eu-1 are
 // done.
 func bankDemo() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
@@ -45,7 +45,7 @@ func bankDemo() {
 		_, first := deposit.Call(c, "eu-1", money{100}, perdure.RequestID("first"))
 		_, second := deposit.Call(c, "us-1", money{5}, perdure.RequestID("second"))
 		_, third := store.Call(c, "top", "lamp", perdure.RequestID("third"))
-		_, last := deposit.Call(c, "eu-1", money{}) // comes behind what waits
+		_, last := deposit.Call(c, "eu-1", money{}) // comes after the waiting calls
 		err = errors.Join(first, second, third, last, app.Close())
 	}
 	if err != nil {
@@ -54,7 +54,7 @@ func bankDemo() {
 	}
 }
 
-// On PostgreSQL a command calls entities of a program that runs, and is refused by its code.
+// On PostgreSQL a command calls entities of a running program. The code can reject the call.
 func TestEntitiesBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -80,7 +80,7 @@ func TestEntitiesBesideANode(t *testing.T) {
 		{`call account deposit`, 2, "write entity/key"},
 		{`call service:/x zone`, 2, "write entity/key"},
 		{`call service:clock/eu zone`, 0, `"zone eu"`},
-		// it does not have the code
+		// the command does not have the code
 		{`call cart/1 add --timeout 300ms`, 6, "one node is running and has not answered"},
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2`, 0, "sent deposit to account/42"},
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2 -o json`, 0, `"operation": "deposit"`},

@@ -8,18 +8,18 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// exit is an exit code, what it means, and the kinds of errors that have it. Exit codes are part of
-// the contract with scripts; docs/cli.md has the same table.
+// exit is an exit code, its meaning, and the kinds of errors that have it. Exit codes are part of
+// the contract with scripts. The table in docs/cli.md has the same texts.
 type exit struct {
 	code  int
 	means string
 	kinds []fault.Kind
 }
 
-// exits are all exit codes. Errors of other kinds have code 1.
+// exits are all exit codes. Errors of any other kind have code 1.
 var exits = []exit{
 	{0, "done", nil},
-	{1, "the code that was asked failed, or a fault of Perdure", nil},
+	{1, "your code returned an error, or an internal error of Perdure", nil},
 	{2, "wrong usage", []fault.Kind{fault.Invalid}},
 	{3, "not found", []fault.Kind{fault.NotFound}},
 	{4, "conflict", []fault.Kind{fault.Conflict, fault.AlreadyExists}},
@@ -44,7 +44,7 @@ func exitCode(err error) int {
 	return 1
 }
 
-// exitCodeList is all of them in a sentence.
+// exitCodeList returns all exit codes as one sentence.
 func exitCodeList() string {
 	all := make([]string, len(exits))
 	for i, e := range exits {

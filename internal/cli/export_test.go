@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// CheckShape compares the output of a command, if it is JSON, with the shape that the page gives
-// it.
+// CheckShape compares the JSON output of a command with its shape on the page.
 func CheckShape(page string, args []string, out string) error {
 	if !slices.Contains(args, "json") {
 		return nil
@@ -34,7 +33,7 @@ func CheckShape(page string, args []string, out string) error {
 	case s.commands[command] == "none":
 		return nil
 	case command == "dlq requeue" && strings.HasPrefix(rest[0], "-"):
-		command += " --all" // all that other flags select
+		command += " --all" // everything that other flags select
 	}
 
 	if err := s.check(command, []byte(out)); err != nil {

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Flags that refuse what makes no sense when they are read, so that nothing has been opened, let
-// alone changed, by then.
+// These flags reject impossible values while the command line is parsed, before the command opens
+// or changes anything.
 
-// spanFlag is a duration that is more than nothing.
+// spanFlag is a duration that must be positive.
 type spanFlag struct{ to *time.Duration }
 
-// span is the value of such a flag with its default; zero for none.
+// span returns a flag for a positive duration with its default, which may be zero for none.
 func span(to *time.Duration, otherwise time.Duration) spanFlag {
 	*to = otherwise
 	return spanFlag{to}
 }
 
-// String is the default in the help.
+// String returns the default for the help.
 func (f spanFlag) String() string {
 	if f.to == nil || *f.to == 0 {
 		return ""
@@ -26,23 +26,23 @@ func (f spanFlag) String() string {
 	return f.to.String()
 }
 
-// Type names it in the help.
+// Type returns the type for the help.
 func (spanFlag) Type() string { return "duration" }
 
-// Set reads what was typed.
+// Set parses the typed value.
 func (f spanFlag) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("a duration such as 90m is expected")
+		return fmt.Errorf("must be a duration such as 90m")
 	}
 	if d <= 0 {
-		return fmt.Errorf("it must be more than nothing")
+		return fmt.Errorf("must be > 0")
 	}
 	*f.to = d
 	return nil
 }
 
-// countFlag is a number that is not negative.
+// countFlag is a number that must not be negative.
 type countFlag struct{ to *int }
 
 func count(to *int, otherwise int) countFlag {
@@ -50,7 +50,7 @@ func count(to *int, otherwise int) countFlag {
 	return countFlag{to}
 }
 
-// String is the default in the help.
+// String returns the default for the help.
 func (f countFlag) String() string {
 	if f.to == nil {
 		return ""
@@ -58,17 +58,17 @@ func (f countFlag) String() string {
 	return strconv.Itoa(*f.to)
 }
 
-// Type names it in the help.
+// Type returns the type for the help.
 func (countFlag) Type() string { return "int" }
 
-// Set reads what was typed.
+// Set parses the typed value.
 func (f countFlag) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		return fmt.Errorf("a number is expected")
+		return fmt.Errorf("must be a number")
 	}
 	if n < 0 {
-		return fmt.Errorf("it must not be negative")
+		return fmt.Errorf("must be >= 0")
 	}
 	*f.to = n
 	return nil

@@ -15,10 +15,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// elsewhere is what people are told who look from a process that executes no tasks.
-const elsewhere = "Who holds a limit and who waits is asked of the processes that share a database. What goes on in a file is known to the process alone that has it open."
+// elsewhere explains what a process that executes no tasks can show about a limit.
+const elsewhere = "On PostgreSQL the command asks the running processes which tasks hold a limit and which tasks wait. On a file only the process that has it open knows that."
 
-// flowVerb does something to one named thing and tells that it is done.
+// flowVerb makes a command that does something to one named limit, breaker or queue.
+//
+//arch:parameters they are the texts of one command, and every caller names all of them
 func (o *options) flowVerb(use, short, example, done string, do func(ctx context.Context, b api.Backend, name string) error) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -45,15 +47,15 @@ func (o *options) flowVerb(use, short, example, done string, do func(ctx context
 // ---- limits
 
 func newLimit(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "limit", Short: "How many tasks run at a time, and how many begin in a time"}
-	cmd.AddCommand(newLimitList(o), newLimitShow(o), newLimitSet(o), o.flowVerb("delete", "Remove a limit; tasks that name it wait until there is one again",
+	cmd := &cobra.Command{Use: "limit", Short: "Limits on concurrent tasks and on tasks per period"}
+	cmd.AddCommand(newLimitList(o), newLimitShow(o), newLimitSet(o), o.flowVerb("delete", "Delete a limit; tasks that name it wait until it exists again",
 		"  perdure limit delete smtp", "deleted limit", func(ctx context.Context, b api.Backend, name string) error {
 			return orKnown(b.DeleteLimit(ctx, model.DefaultTenant, name), "limits", func() ([]string, error) { return limitNames(ctx, b) })
 		}))
 	return cmd
 }
 
-// limitShape is a limit for programs.
+// limitShape is a limit in JSON.
 type limitShape struct {
 	Name        string     `json:"name"`
 	Queue       string     `json:"queue,omitempty"`
@@ -64,7 +66,7 @@ type limitShape struct {
 	Rate        string     `json:"rate,omitempty"`
 	Burst       int64      `json:"burst,omitempty"`
 	Uses        []useShape `json:"uses,omitempty"`
-	// Others are keys that are too many to be named.
+	// Others counts the keys that are not listed.
 	Others othersShape `json:"others,omitzero"`
 }
 
@@ -107,7 +109,7 @@ func shapeLimit(l *api.LimitStatus) limitShape {
 	return s
 }
 
-// of is what tasks the limit is for, for people.
+// of describes which tasks the limit applies to.
 func (s *limitShape) of() string {
 	var parts []string
 	if s.Per == string(api.PerName) {
@@ -211,7 +213,7 @@ func newLimitShow(o *options) *cobra.Command {
 	}
 }
 
-// some is a number of tasks and the names of some of them.
+// some prints a number of tasks and the names of some of them.
 func some(n int, names []string) string {
 	if n == 0 {
 		return "-"
@@ -227,7 +229,7 @@ func newLimitSet(o *options) *cobra.Command {
 	var l api.Limit
 	var per, rate string
 	var anyQueue bool
-	cmd := o.flowVerb("set", "Make a limit, or change it",
+	cmd := o.flowVerb("set", "Create or change a limit",
 		`  perdure limit set smtp --concurrency 5
   perdure limit set api --queue 'api*' --rate 100/1m --burst 10
   perdure limit set customers --activity charge --key input.customer.id --concurrency 2`,
@@ -247,17 +249,17 @@ func newLimitSet(o *options) *cobra.Command {
 			o.warnOfLimit(ctx, b, name)
 			return nil
 		})
-	cmd.Long = `Make a limit, or change it. Tasks that run go on; every process applies it within seconds.
+	cmd.Long = `Create or change a limit. Running tasks continue. Every process applies the limit within seconds.
 
-Without --queue and --activity the limit is for activities that name it (perdure.Limit). A limit that contradicts another one is refused and nothing is changed.`
-	cmd.Flags().StringVar(&l.Queue, "queue", "", "for tasks of the queue; mail* for all that begin so")
-	cmd.Flags().StringVar(&l.Kind, "activity", "", "for tasks of the activity; * as above")
-	cmd.Flags().StringVar(&per, "per", "", "each queue or activity has its own: queue, activity")
-	cmd.Flags().StringVar(&l.Key, "key", "", "each value there in the input has its own: input.customer.id")
-	cmd.Flags().IntVar(&l.Numbers.Concurrency, "concurrency", 0, "how many may run at a time; 0 for any number")
-	cmd.Flags().StringVar(&rate, "rate", "", "how many may begin in a time: 100/1m")
-	cmd.Flags().Int64Var(&l.Numbers.Burst, "burst", 0, "how many of them may begin at once (1)")
-	cmd.Flags().BoolVar(&anyQueue, "any-queue", false, "also for a queue that nobody serves yet")
+Without --queue and --activity the limit applies to activities that name it with perdure.Limit. The command rejects a limit that contradicts another one.`
+	cmd.Flags().StringVar(&l.Queue, "queue", "", "apply to tasks of this queue, or with mail* of all queues with this prefix")
+	cmd.Flags().StringVar(&l.Kind, "activity", "", "apply to tasks of this activity; may end in *")
+	cmd.Flags().StringVar(&per, "per", "", "count each queue or each activity separately: queue or activity")
+	cmd.Flags().StringVar(&l.Key, "key", "", "count each value of this input field separately, such as input.customer.id")
+	cmd.Flags().IntVar(&l.Numbers.Concurrency, "concurrency", 0, "most tasks that run at a time; 0 for no limit")
+	cmd.Flags().StringVar(&rate, "rate", "", "most tasks that start per period, such as 100/1m")
+	cmd.Flags().Int64Var(&l.Numbers.Burst, "burst", 0, "most tasks of the rate that start at once (1)")
+	cmd.Flags().BoolVar(&anyQueue, "any-queue", false, "accept a queue that no worker serves yet")
 	return cmd
 }
 
@@ -269,7 +271,7 @@ func newBreaker(o *options) *cobra.Command {
 	var span time.Duration
 	var tripAny, pauseAny bool
 
-	trip := o.flowVerb("trip", "Open a breaker as if enough tasks had failed", "  perdure breaker trip bank --reason 'they migrate'", "tripped breaker",
+	trip := o.flowVerb("trip", "Open a breaker now", "  perdure breaker trip bank --reason 'they migrate'", "tripped breaker",
 		func(ctx context.Context, b api.Backend, name string) error {
 			if err := checkBreaker(ctx, b, name, tripAny); err != nil {
 				return err
@@ -278,17 +280,17 @@ func newBreaker(o *options) *cobra.Command {
 		})
 
 	trip.Flags().BoolVar(&tripAny, "any-name", false, anyName)
-	trip.Flags().StringVar(&why, "reason", "", "what people are told")
-	pause := o.flowVerb("pause", "Let nothing through a breaker for a while", "  perdure breaker pause bank --for 2h --reason 'they migrate'", "paused breaker",
+	trip.Flags().StringVar(&why, "reason", "", "reason that the status shows")
+	pause := o.flowVerb("pause", "Pause a breaker: its tasks wait until the pause ends", "  perdure breaker pause bank --for 2h --reason 'they migrate'", "paused breaker",
 		func(ctx context.Context, b api.Backend, name string) error {
 			if until == "" && span <= 0 {
-				return fault.New(fault.Invalid, "--for %s is no time to pause for: perdure breaker reset ends a pause", span)
+				return fault.New(fault.Invalid, "--for is %s, must be > 0: use perdure breaker reset to end a pause", span)
 			}
 			at := time.Now().Add(span)
 			if until != "" {
 				var err error
 				if at, err = time.Parse(time.RFC3339, until); err != nil {
-					return fault.New(fault.Invalid, "--until %q: a time such as 2026-11-15T08:00:00Z", until)
+					return fault.New(fault.Invalid, "--until is %q, must be a time such as 2026-11-15T08:00:00Z", until)
 				}
 			}
 			if err := checkBreaker(ctx, b, name, pauseAny); err != nil {
@@ -298,9 +300,9 @@ func newBreaker(o *options) *cobra.Command {
 		})
 
 	pause.Flags().BoolVar(&pauseAny, "any-name", false, anyName)
-	pause.Flags().StringVar(&pauseWhy, "reason", "", "what people are told")
+	pause.Flags().StringVar(&pauseWhy, "reason", "", "reason that the status shows")
 	pause.Flags().DurationVar(&span, "for", 0, "how long")
-	pause.Flags().StringVar(&until, "until", "", "until when (RFC 3339); a time in the past ends the pause")
+	pause.Flags().StringVar(&until, "until", "", "end of the pause (RFC 3339); a time in the past ends it now")
 	pause.MarkFlagsMutuallyExclusive("for", "until")
 	pause.MarkFlagsOneRequired("for", "until")
 
@@ -308,7 +310,7 @@ func newBreaker(o *options) *cobra.Command {
 		o.flowVerb("reset", "Close a breaker and end its pause", "  perdure breaker reset bank", "reset breaker", func(ctx context.Context, b api.Backend, name string) error {
 			return orKnown(b.ResetBreaker(ctx, model.DefaultTenant, name), "breakers", func() ([]string, error) { return breakerNames(ctx, b) })
 		}),
-		o.flowVerb("delete", "Remove a rule; breakers that tasks name have the defaults then", "  perdure breaker delete bank", "deleted the rule for breaker",
+		o.flowVerb("delete", "Delete the rule of a breaker; the defaults apply to it again", "  perdure breaker delete bank", "deleted the rule for breaker",
 			func(ctx context.Context, b api.Backend, name string) error {
 				return b.DeleteBreaker(ctx, model.DefaultTenant, name)
 			}))
@@ -316,7 +318,7 @@ func newBreaker(o *options) *cobra.Command {
 	return cmd
 }
 
-// breakerShape is a breaker for programs.
+// breakerShape is a breaker in JSON.
 type breakerShape struct {
 	Name   string     `json:"name"`
 	State  string     `json:"state"`
@@ -367,8 +369,8 @@ func (r *ruleShape) opens() string {
 func newBreakerList(o *options) *cobra.Command {
 	var rules bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "List circuit breakers and how they stand", Args: cobra.NoArgs, Example: "  perdure breaker list\n  perdure breaker list --rules -o json",
-		Long: `List circuit breakers and how they stand. In a file, one that has never opened has no state.`,
+		Use: "list", Short: "List circuit breakers and their states", Args: cobra.NoArgs, Example: "  perdure breaker list\n  perdure breaker list --rules -o json",
+		Long: `List circuit breakers and their states. On a file, a breaker that has never opened has no state.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := o.look(cmd.Context())
 			if err != nil {
@@ -382,7 +384,7 @@ func newBreakerList(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().BoolVar(&rules, "rules", false, "the rules that were set, instead")
+	cmd.Flags().BoolVar(&rules, "rules", false, "list rules instead of breakers")
 	return cmd
 }
 
@@ -421,48 +423,48 @@ func (o *options) breakerRules(ctx context.Context, b api.Backend) error {
 
 func newBreakerSet(o *options) *cobra.Command {
 	var r api.Breaker
-	cmd := o.flowVerb("set", "Make a rule for breakers, or change it",
+	cmd := o.flowVerb("set", "Create or change the rule of a breaker",
 		`  perdure breaker set bank --failures 10 --reset 1m
   perdure breaker set activity:charge --ratio 0.5 --calls 20`,
 		"set the rule for breaker", func(ctx context.Context, b api.Backend, name string) error {
 			r.Name = name
 			return b.SetBreaker(ctx, model.DefaultTenant, r)
 		})
-	cmd.Long = `Make a rule for breakers, or change it. What is not given has its default.
+	cmd.Long = `Create or change the rule of a breaker. Flags that you omit get their default.
 
-The name is that of breakers that activities name (perdure.Breaker), or activity:<name>, which gives the activity a breaker. It may end in *.`
-	cmd.Flags().IntVar(&r.Failures, "failures", 0, "failures in the window that open it (5)")
-	cmd.Flags().Float64Var(&r.Ratio, "ratio", 0, "share of failures that opens it")
-	cmd.Flags().IntVar(&r.Calls, "calls", 0, "outcomes from which on the ratio counts (20)")
-	cmd.Flags().Var(span(&r.Window, 0), "window", "how far back outcomes count (1m)")
-	cmd.Flags().Var(span(&r.Reset, 0), "reset", "how long it stays open (30s)")
-	cmd.Flags().IntVar(&r.Probes, "probes", 0, "tasks at a time that are let through after that (1)")
-	cmd.Flags().IntVar(&r.Successes, "successes", 0, "successful ones of them that close it (2)")
-	cmd.Flags().Var(span(&r.Lease, 0), "lease", "how long a probe that nothing is heard of takes its place (1m)")
-	cmd.Flags().Var(span(&r.MaxRetryAfter, 0), "max-retry-after", "how long RetryAfter may keep tasks back (24h)")
+The name is a breaker that activities name with perdure.Breaker, or activity:<name>, which gives the activity its own breaker. It may end in *.`
+	cmd.Flags().IntVar(&r.Failures, "failures", 0, "number of failures in the window that opens the breaker (5)")
+	cmd.Flags().Float64Var(&r.Ratio, "ratio", 0, "share of failures that opens the breaker")
+	cmd.Flags().IntVar(&r.Calls, "calls", 0, "least number of outcomes before the ratio counts (20)")
+	cmd.Flags().Var(span(&r.Window, 0), "window", "length of the window in which outcomes count (1m)")
+	cmd.Flags().Var(span(&r.Reset, 0), "reset", "how long the breaker stays open (30s)")
+	cmd.Flags().IntVar(&r.Probes, "probes", 0, "tasks at a time that a half-open breaker lets start (1)")
+	cmd.Flags().IntVar(&r.Successes, "successes", 0, "number of successful probes that closes the breaker (2)")
+	cmd.Flags().Var(span(&r.Lease, 0), "lease", "how long a probe without an outcome counts as running (1m)")
+	cmd.Flags().Var(span(&r.MaxRetryAfter, 0), "max-retry-after", "longest time for which RetryAfter may hold tasks back (24h)")
 	return cmd
 }
 
 // ---- queues
 
-// queueVerbs have tasks of a queue begin no more, and again.
+// queueVerbs pause and resume queues.
 func (o *options) queueVerbs() []*cobra.Command {
 	var why string
-	pause := o.flowVerb("pause", "Have no task of a queue begin; those that run go on", "  perdure queue pause mail --reason deploy", "paused queue",
+	pause := o.flowVerb("pause", "Pause a queue; running tasks continue", "  perdure queue pause mail --reason deploy", "paused queue",
 		func(ctx context.Context, b api.Backend, name string) error {
 			if err := b.PauseQueue(ctx, model.DefaultTenant, name, why); err != nil || o.alone() {
 				return err
 			}
-			// A name that is misspelt stops nothing, and whoever is in a hurry does not notice.
+			// A misspelt name would pause nothing, and an operator in a hurry would not notice.
 			workers, err := b.ListWorkers(ctx, model.DefaultTenant)
 			if err == nil && !slices.ContainsFunc(workers, func(w api.WorkerInfo) bool { return slices.Contains(w.Queues, name) }) {
-				fmt.Fprintf(o.Err, "No worker serves queue %s now; see perdure queue list.\n", name)
+				fmt.Fprintf(o.Err, "No running worker serves queue %s; see perdure queue list.\n", name)
 			}
-			return nil // it is paused, whether or not somebody could be asked
+			return nil // the queue is paused, even if the command could not ask for the workers
 		})
 
-	pause.Flags().StringVar(&why, "reason", "", "what people are told")
-	resume := o.flowVerb("resume", "Have tasks of a queue begin again", "  perdure queue resume mail", "resumed queue",
+	pause.Flags().StringVar(&why, "reason", "", "reason that the status shows")
+	resume := o.flowVerb("resume", "Resume a paused queue", "  perdure queue resume mail", "resumed queue",
 		func(ctx context.Context, b api.Backend, name string) error {
 			return b.ResumeQueue(ctx, model.DefaultTenant, name)
 		})

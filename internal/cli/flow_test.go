@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// On PostgreSQL a command changes what tasks of a running program have to pass.
+// On PostgreSQL a command changes limits and breakers for tasks of a running program.
 func TestFlowBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -38,7 +38,7 @@ func TestFlowBesideANode(t *testing.T) {
 
 	until := func(want string) {
 		t.Helper()
-		// until the node has heard of it
+		// until the node has read the rule
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
@@ -53,7 +53,7 @@ func TestFlowBesideANode(t *testing.T) {
 	explained := func(want string) {
 		t.Helper()
 		until(want)
-		// beside the owner, who knows it without looking
+		// next to the owner, which knows the state without reading the store
 		do(want, "workflow", "explain", "task:ship/"+x.Ref.Key)
 		do(want, "task", "list", "--activity", "ship", "-o", "json")
 		for info, err := range app.Executions().List(t.Context(), `key = "`+x.Ref.Key+`"`) {
@@ -64,7 +64,7 @@ func TestFlowBesideANode(t *testing.T) {
 	}
 
 	explained("no limit of that name")
-	for { // a node tells with its lease what its activities name
+	for { // a node publishes the names in its activities with its lease
 		if out, _, _ := perdureOn(t, url, "worker", "list", "-o", "json"); strings.Contains(out, "carrier") {
 			break
 		}
@@ -81,7 +81,7 @@ func TestFlowBesideANode(t *testing.T) {
 	do("paused queue ship", "queue", "pause", "ship", "--reason", "inventory")
 	explained("in queue ship, which is paused: inventory")
 	told := on(t, url)
-	told("No worker serves queue shop now", 0, "queue", "pause", "shop")
+	told("No running worker serves queue shop", 0, "queue", "pause", "shop")
 	do("resumed queue shop", "queue", "resume", "shop")
 	if out, complaints, _ := perdureOn(t, url, "queue", "pause", "ship", "--reason", "inventory"); complaints != "" {
 		t.Errorf("a queue that is served: %s%s", out, complaints)
@@ -93,7 +93,7 @@ func TestFlowBesideANode(t *testing.T) {
 		"--schedule-to-close", "2h", "--heartbeat-timeout", "10s", "--fair-key", "a", "--fair-weight", "2")
 	do("resumed queue ship", "queue", "resume", "ship")
 
-	for end := time.Now().Add(2 * time.Minute); ; { // its owner hears of the queue in a moment
+	for end := time.Now().Add(2 * time.Minute); ; { // its owner learns of the pause after a moment
 		out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/typed")
 		if strings.Contains(out, "waits for limit crane: no limit of that name is defined") {
 			break
@@ -113,8 +113,7 @@ func TestFlowBesideANode(t *testing.T) {
 	}
 }
 
-// Who holds a limit and who waits is told by the nodes, however often it is asked: not what they
-// told somebody else before.
+// The nodes report the holders and the waiters of a limit, and every request gets a fresh answer.
 func TestLimitBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -158,7 +157,7 @@ func TestLimitBesideANode(t *testing.T) {
 	if _, err := ship.Submit(app.With(t.Context()), 5, perdure.RawKey("last")); err != nil {
 		t.Fatal(err)
 	}
-	var wg sync.WaitGroup // both ask the node, which takes it a while to notice
+	var wg sync.WaitGroup // both ask the node, which needs a moment to notice
 	defer wg.Wait()
 	wg.Go(func() { show("Held       1: task:ship/first\n", "Waiting    4: task:ship/", ", task:ship/last\n") })
 	if out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/last"); !strings.Contains(out, "waits for limit dock: all 1 are held, by task:ship/first") {

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// On PostgreSQL a command removes an execution and an entity that the owner, another process,
-// cannot read. Orders for them are refused at once, with the way out.
+// On PostgreSQL a command deletes an execution and an entity that another process owns and cannot
+// read. Other commands on them fail at once, with a hint.
 func TestForcedDeleteBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

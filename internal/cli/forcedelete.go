@@ -14,25 +14,27 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// forceDelete removes an execution or an entity after its rows are safe in a new file, and names
-// that file. Without a path the file gets a name of its own in the current directory.
+// forceDelete saves the rows of an execution or an entity in a new file, deletes them, and returns
+// the name of the file. If no path is given, it chooses a name in the current directory.
 func forceDelete(ctx context.Context, b api.Backend, t api.Target, path string) (file string, err error) {
 	f, err := createExport(t, path)
 	if err != nil {
-		return "", fault.New(fault.Invalid, "export of the rows: %w", err)
+		return "", fault.New(fault.Invalid, "save the rows: %w", err)
 	}
 	_, err = b.Delete(ctx, api.DeleteRequest{Target: t, Force: true, Export: newRowFile(f)})
 	err = errors.Join(err, f.Close())
-	if fault.Is(err, fault.Conflict) { // nothing was removed, and the next attempt exports again
+	// nothing was deleted, and the next attempt saves the rows again
+	if fault.Is(err, fault.Conflict) {
 		err = errors.Join(err, os.Remove(f.Name()))
 	}
 	return f.Name(), err
 }
 
-// exportNames is how many names are tried for an export, when others were begun in the same second.
+// exportNames is the number of file names to try. Another export may have started in the same
+// second.
 const exportNames = 100
 
-// createExport creates the file of an export. It never overwrites one.
+// createExport creates the file for the saved rows. It never overwrites a file.
 func createExport(t api.Target, path string) (f *os.File, err error) {
 	if path != "" {
 		return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -51,8 +53,8 @@ func createExport(t api.Target, path string) (f *os.File, err error) {
 	return f, err
 }
 
-// exportName is the name of an export without its ending. Types and keys may have any bytes, and
-// any length that the store takes; the first line of the file has them in full.
+// exportName returns the name of the file without its extension. Types and keys may contain any
+// bytes and be long, so the name shortens them. The first line of the file contains them in full.
 func exportName(t api.Target, now time.Time) string {
 	const most = 80
 	plain := func(s string) string {
@@ -74,7 +76,7 @@ func exportName(t api.Target, now time.Time) string {
 	return fmt.Sprintf("perdure-%s-%s-%s", plain(kind), plain(t.Address.Key), now.UTC().Format("20060102T150405Z"))
 }
 
-// rowFile is a file of exported rows. The service flushes it before it removes the rows.
+// rowFile is a file of saved rows. The service flushes it before it deletes the rows.
 type rowFile struct {
 	*bufio.Writer
 	file *os.File
@@ -82,6 +84,6 @@ type rowFile struct {
 
 func newRowFile(f *os.File) *rowFile { return &rowFile{bufio.NewWriterSize(f, 64<<10), f} }
 
-// Flush has everything that was written on disk. Rows are not synced one by one: a long history has
-// a hundred thousand of them, and the command has a time limit.
+// Flush writes everything to disk. It does not sync row by row: a long history has a hundred
+// thousand rows, and the command has a time limit.
 func (r *rowFile) Flush() error { return errors.Join(r.Writer.Flush(), r.file.Sync()) }

@@ -19,7 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// changing makes a command that changes one execution, or with --dry-run only tells what it would
+// changing makes a command that changes one execution. With --dry-run it only prints what it would
 // do.
 func (o *options) changing(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
 	var dry bool
@@ -27,12 +27,12 @@ func (o *options) changing(use, short, example string, do func(ctx context.Conte
 	cmd := o.about(use, short, example, &dry, func(ctx context.Context, b api.Backend, t api.Target) error {
 		return do(ctx, patient{b, timeout}, t, dry)
 	})
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what the command would do, and change nothing")
 	patience(cmd, &timeout)
 	return cmd
 }
 
-// with opens the store, for reading only if nothing is to be changed.
+// with opens the store and passes it to do. A dry run opens it only for reading.
 func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) error) error {
 	open := o.act
 	if dry {
@@ -46,7 +46,7 @@ func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) err
 	return errors.Join(err, n.Close())
 }
 
-// place reads where a past ends: a position, or the step before which it does.
+// place parses the end of a past: a position, or the step before which the past ends.
 func place(r *api.PastRequest, text string) error {
 	if text == "" {
 		return nil
@@ -56,20 +56,20 @@ func place(r *api.PastRequest, text string) error {
 	case err != nil:
 		r.Before = text
 	case n < 0:
-		return fault.New(fault.Invalid, "%d is not a position of a history", n)
+		return fault.New(fault.Invalid, "%d is not a position in a history", n)
 	default:
 		r.After, r.Placed = n, true
 	}
 	return nil
 }
 
-// edits reads step=JSON, or position=JSON.
+// edits parses step=JSON or position=JSON.
 func edits(texts []string) ([]api.Edit, error) {
 	var out []api.Edit
 	for _, text := range texts {
 		step, value, ok := strings.Cut(text, "=")
 		if !ok || step == "" || !json.Valid([]byte(value)) {
-			return nil, fault.New(fault.Invalid, "--set %q: write step=JSON, such as charge='{\"amount\":1}'", text)
+			return nil, fault.New(fault.Invalid, "--set is %q, must be step=JSON such as charge='{\"amount\":1}'", text)
 		}
 		e := api.Edit{Step: step, Output: model.Payload{Data: []byte(value)}}
 		if n, err := strconv.ParseInt(step, 10, 64); err == nil {
@@ -85,7 +85,7 @@ func newWorkflowFork(o *options) *cobra.Command {
 	var set []string
 	var reuse bool
 
-	cmd := o.changing("fork", "Begin another execution with the past of a run",
+	cmd := o.changing("fork", "Start another execution with the past of a run",
 		"  perdure workflow fork order/42 --key 42-again --from charge\n  perdure workflow fork order/42 --key what-if --set charge='{\"ok\":true}'",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			r := api.PastRequest{Source: t, Key: key, DryRun: dry}
@@ -104,16 +104,16 @@ func newWorkflowFork(o *options) *cobra.Command {
 		})
 
 	cmd.Flags().StringVar(&key, "key", "", "key of the new execution")
-	cmd.Flags().StringVar(&from, "from", "", "keep what stands before this step, or up to this position; everything by default")
-	cmd.Flags().StringArrayVar(&set, "set", nil, "step=JSON: give a step another result; the past ends there by default")
-	cmd.Flags().BoolVar(&reuse, "reuse", false, "also when a closed execution has the key")
-	_ = cmd.MarkFlagRequired("key") // fails only for a flag that is not there
+	cmd.Flags().StringVar(&from, "from", "", "keep the events before this step, or up to this position; keeps all by default")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "step=JSON: replace the result of a step; the past ends there by default")
+	cmd.Flags().BoolVar(&reuse, "reuse", false, "start a new run if a closed execution has the key")
+	_ = cmd.MarkFlagRequired("key") // an error means that the flag does not exist
 
 	return cmd
 }
 
 func newWorkflowRetry(o *options) *cobra.Command {
-	cmd := o.changing("retry", "Go on with failed executions before their failed step", "",
+	cmd := o.changing("retry", "Retry failed executions from their failed step", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			reply, err := b.Retry(ctx, api.PastRequest{Source: t, DryRun: dry})
 			return o.begun(t, &reply, dry, err)
@@ -130,7 +130,7 @@ func newWorkflowRetry(o *options) *cobra.Command {
 
 func newWorkflowReset(o *options) *cobra.Command {
 	var to string
-	cmd := o.changing("reset", "Have an execution begin anew from an earlier place", "  perdure workflow reset order/42 --to charge\n  perdure workflow reset order/42 --to 7",
+	cmd := o.changing("reset", "Restart an execution from an earlier point of its history", "  perdure workflow reset order/42 --to charge\n  perdure workflow reset order/42 --to 7",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			r := api.PastRequest{Source: t, DryRun: dry}
 			if err := place(&r, to); err != nil {
@@ -139,12 +139,12 @@ func newWorkflowReset(o *options) *cobra.Command {
 			reply, err := b.Reset(ctx, r)
 			return o.begun(t, &reply, dry, err)
 		})
-	cmd.Flags().StringVar(&to, "to", "", "keep what stands before this step, or up to this position")
-	_ = cmd.MarkFlagRequired("to") // fails only for a flag that is not there
+	cmd.Flags().StringVar(&to, "to", "", "keep the events before this step, or up to this position")
+	_ = cmd.MarkFlagRequired("to") // an error means that the flag does not exist
 	return cmd
 }
 
-// begun tells what a run began with, or would.
+// begun prints the past that a run started with, or would start with.
 func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error) error {
 	if err != nil {
 		return err
@@ -162,9 +162,9 @@ func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error
 	}
 
 	if dry {
-		fmt.Fprintf(o.Out, "%s/%s would begin with %d of %d events.\n", r.Address.Type, r.Address.Key, r.Position, r.Total)
+		fmt.Fprintf(o.Out, "%s/%s would start with %d of %d events.\n", r.Address.Type, r.Address.Key, r.Position, r.Total)
 	} else {
-		fmt.Fprintf(o.Out, "%s/%s began as %s (%s) with %d of %d events", r.Address.Type, r.Address.Key, r.Run, r.Status, r.Position, r.Total)
+		fmt.Fprintf(o.Out, "%s/%s started as %s (%s) with %d of %d events", r.Address.Type, r.Address.Key, r.Run, r.Status, r.Position, r.Total)
 		if !source.Address.IsZero() {
 			fmt.Fprintf(o.Out, " of %s/%s", source.Address.Type, source.Address.Key)
 		}
@@ -175,7 +175,7 @@ func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error
 		what   string
 		events []model.Event
 	}{
-		{"left out", r.Blanks}, {"taken along from behind", r.Added}, {"watched again", r.Again},
+		{"left out", r.Blanks}, {"kept from after it", r.Added}, {"watched again", r.Again},
 	} {
 		for i := range part.events {
 			e := &part.events[i]
@@ -186,7 +186,7 @@ func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error
 	return nil
 }
 
-// past is where the first events of a run come from.
+// past is the origin of the first events of a run.
 type past struct {
 	Workflow string `json:"workflow"`
 	Key      string `json:"key"`
@@ -212,18 +212,18 @@ func positions(events []model.Event) []int64 {
 func newWorkflowDelete(o *options) *cobra.Command {
 	var yes, force bool
 	var export string
-	cmd := o.changing("delete", "Remove closed executions; with --force one that cannot be read or continued", "",
+	cmd := o.changing("delete", "Delete closed executions, or with --force one that cannot be read or continued", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			name := t.Address.Type + "/" + t.Address.Key
-			saved := "" // the file with its rows
+			saved := "" // the file with the saved rows
 			would, err := b.Delete(ctx, api.DeleteRequest{Target: t, DryRun: true, Force: force})
 
 			switch {
 			case err != nil:
 				return err
 			case dry:
-			case !yes && !o.confirm(fmt.Sprintf("Delete %s (%s) for good?", name, countRuns(would.Runs))):
-				return fault.New(fault.Canceled, "delete of %s: not confirmed; --yes deletes without asking", name)
+			case !yes && !o.confirm(fmt.Sprintf("Delete %s (%s)?", name, countRuns(would.Runs))):
+				return fault.New(fault.Canceled, "delete %s: not confirmed; add --yes to delete without asking", name)
 			case force:
 				if saved, err = forceDelete(ctx, b, t, export); err != nil {
 					return err
@@ -255,9 +255,9 @@ func newWorkflowDelete(o *options) *cobra.Command {
 			return o.tellSaved(saved)
 		})
 
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&force, "force", false, "remove it whatever state it is in, also when it cannot be read, after its rows were saved")
-	cmd.Flags().StringVar(&export, "export", "", "with --force: new file that its rows are written to, as they stand, before they are removed (default: perdure-*.jsonl in the current directory)")
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete without asking")
+	cmd.Flags().BoolVar(&force, "force", false, "save the rows and delete the execution in any state, even if it cannot be read")
+	cmd.Flags().StringVar(&export, "export", "", "with --force: new file for the saved rows (default: perdure-*.jsonl in the current directory)")
 	return o.orAll(cmd, verb{
 		use: "delete", done: "deleted:", of: ` and status = "closed"`,
 		example: `  perdure workflow delete order/42 --yes
@@ -276,12 +276,12 @@ func countRuns(runs []model.RunID) string {
 	return fmt.Sprintf("%d runs", len(runs))
 }
 
-// confirm asks; anything but y or yes is a no.
+// confirm asks the user a question. Any answer other than y or yes means no.
 func (o *options) confirm(question string) bool {
 	fmt.Fprintf(o.Err, "%s [y/N] ", question)
 	var answer string
 	if _, err := fmt.Fscanln(o.In, &answer); err != nil {
-		return false // nobody is there
+		return false // standard input has ended: no user answers
 	}
 	answer = strings.ToLower(answer)
 	return answer == "y" || answer == "yes"
@@ -290,7 +290,7 @@ func (o *options) confirm(question string) bool {
 func newWorkflowExport(o *options) *cobra.Command {
 	var file, out string
 	var f listFlags
-	cmd := o.one("export", "Write the history of a run as JSON lines, or those of all runs that a query selects", "",
+	cmd := o.one("export", "Export the history of a run as JSON lines, or of all runs that a query selects", "",
 		func(ctx context.Context, b api.Backend, t api.Target) error {
 			if file == "" || file == "-" {
 				return history.Export(ctx, b, t, o.Out)
@@ -310,9 +310,9 @@ func newWorkflowExport(o *options) *cobra.Command {
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		switch {
 		case (out == "") != (len(args) == 1):
-			return fault.New(fault.Invalid, "export takes workflow/key: an execution, or --out and --query instead")
+			return fault.New(fault.Invalid, "export needs either workflow/key, or --query and --out")
 		case out == "" && f.query != "":
-			return fault.New(fault.Invalid, "export --query needs --out: the directory that the histories are written to")
+			return fault.New(fault.Invalid, "export --query needs --out, the directory for the histories")
 		}
 		return nil
 	}
@@ -328,10 +328,10 @@ func newWorkflowExport(o *options) *cobra.Command {
 		return o.exportAll(cmd.Context(), r, out)
 	}
 
-	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write; standard output by default")
-	cmd.Flags().StringVar(&out, "out", "", "directory to write one file per history to; run it again to go on after an interruption")
-	cmd.Flags().StringVarP(&f.query, "query", "q", "", "with --out: all that it selects; see `perdure workflow list`")
-	cmd.Flags().BoolVar(&f.all, "all-runs", false, "with --query: earlier runs of a chain too")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "output file; standard output by default")
+	cmd.Flags().StringVar(&out, "out", "", "with --query: directory for one file per history; repeat the command to continue after an interruption")
+	cmd.Flags().StringVarP(&f.query, "query", "q", "", "with --out: export all executions that this query selects; see perdure workflow list")
+	cmd.Flags().BoolVar(&f.all, "all-runs", false, "with --query: include earlier runs of a chain")
 	cmd.MarkFlagsMutuallyExclusive("file", "out")
 
 	return cmd
@@ -343,7 +343,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 	var timeout time.Duration
 
 	cmd := &cobra.Command{
-		Use: "import", Short: "Store a run that was exported; an open one goes on here",
+		Use: "import", Short: "Import an exported run; an open run continues in this store",
 		Example: "  perdure workflow import -f order-42.jsonl --key 42-copy", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			h, err := o.readHistory(file)
@@ -357,9 +357,9 @@ func newWorkflowImport(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringVarP(&file, "file", "f", "", "file to read; standard input by default")
-	cmd.Flags().StringVar(&key, "key", "", "key to store it under instead of its own")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "input file; standard input by default")
+	cmd.Flags().StringVar(&key, "key", "", "key to import under, instead of the exported key")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what the command would do, and change nothing")
 	patience(cmd, &timeout)
 	return cmd
 }

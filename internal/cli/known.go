@@ -11,24 +11,24 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Limits and breakers come into being when they are named, so a misspelt name would stop nothing
-// and say nothing. Commands compare a name with those that are known: with those that have a state
-// or a rule, and with those that the activities of live workers name.
+// Limits and breakers come into existence when an activity names them. An operation on a misspelt
+// name would therefore change nothing and report no error. So the commands compare a name with all
+// known names: names with a state or a rule, and names in activities of live workers.
 
-// maxNames is how many known names a complaint lists.
+// maxNames is the largest number of known names that an error lists.
 const maxNames = 20
 
-// anyName is the help of the flag that leaves the comparison out.
-const anyName = "also when no program that runs, no rule and no state has the name"
+// anyName is the help of the flag that skips the comparison.
+const anyName = "accept a name that no running program, rule or state has"
 
-// orKnown adds the known names to the complaint that there is no such thing.
+// orKnown adds the known names to a not-found error.
 func orKnown(err error, what string, known func() ([]string, error)) error {
 	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
 	names, failed := known()
 	if failed != nil {
-		return err // the complaint is true without them
+		return err // the error is right without the names
 	}
 	return fault.WithHint(err, "%s", knownText(what, names))
 }
@@ -46,7 +46,8 @@ func knownText(what string, names []string) string {
 	return "known " + what + ": " + strings.Join(names, ", ") + more
 }
 
-// breakerNames are the names, and the beginnings of names with * behind them, that are known.
+// breakerNames returns the known names. A name that ends in * stands for all names with this
+// prefix.
 func breakerNames(ctx context.Context, b api.Backend) (names []string, err error) {
 	states, err := b.Breakers(ctx, model.DefaultTenant)
 	if err != nil {
@@ -71,7 +72,7 @@ func breakerNames(ctx context.Context, b api.Backend) (names []string, err error
 	return names, err
 }
 
-// checkBreaker refuses the name of a breaker that nothing has.
+// checkBreaker returns an error if no breaker has the name.
 func checkBreaker(ctx context.Context, b api.Backend, name string, anything bool) error {
 	if anything {
 		return nil
@@ -85,7 +86,7 @@ func checkBreaker(ctx context.Context, b api.Backend, name string, anything bool
 			return nil
 		}
 	}
-	return fault.WithHint(fault.New(fault.NotFound, "there is no breaker %s", name), "%s; --any-name takes a name that nothing has yet", knownText("breakers", names))
+	return fault.WithHint(fault.New(fault.NotFound, "there is no breaker %s", name), "%s; add --any-name to use a new name", knownText("breakers", names))
 }
 
 func limitNames(ctx context.Context, b api.Backend) ([]string, error) {
@@ -97,12 +98,12 @@ func limitNames(ctx context.Context, b api.Backend) ([]string, error) {
 	return names, err
 }
 
-// warnOfLimit tells that no activity names the limit that was set. It is no mistake: the program
-// that does may be deployed later.
+// warnOfLimit prints a warning if no activity names the limit. This is not an error, because the
+// program that names it may be deployed later.
 func (o *options) warnOfLimit(ctx context.Context, b api.Backend, name string) {
 	workers, err := b.ListWorkers(ctx, model.DefaultTenant)
 	if err != nil {
-		return // the limit is set, whether or not the workers are known
+		return // the limit is set, even if the command could not read the workers
 	}
 	var named []string
 	for i := range workers {

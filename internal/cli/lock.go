@@ -16,8 +16,8 @@ import (
 func newLock(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "lock", Short: "Locks of entities",
-		Long: `Look at the locks that sections of workflows hold on entities, and take one away. A lock is released when its section ends, and when its execution ends in any way, so a lock that is held for
-long belongs to an execution that does something else for long: perdure workflow explain says what.`,
+		Long: `List the locks that sections of workflows hold on entities, and release one by force. A lock is released when its section or its execution ends. If a lock is
+held for long, perdure workflow explain tells what its execution waits for.`,
 		Example: `  perdure lock list
   perdure lock waiters account/42
   perdure lock release account/42 --epoch 1763251200000000`,
@@ -26,7 +26,7 @@ long belongs to an execution that does something else for long: perdure workflow
 	return cmd
 }
 
-// lockLine is a lock for programs.
+// lockLine is a lock in JSON.
 type lockLine struct {
 	Execution string `json:"execution,omitempty"`
 	Run       string `json:"run,omitempty"`
@@ -35,7 +35,7 @@ type lockLine struct {
 	Since     string `json:"since,omitempty"`
 }
 
-// lockOf is the lock of an entity; nil when it is not locked.
+// lockOf returns the lock of an entity, or nil if the entity is not locked.
 func lockOf(n *model.Entity) *lockLine {
 	if !n.Locked() {
 		return nil
@@ -47,7 +47,7 @@ func lockOf(n *model.Entity) *lockLine {
 func newLockList(o *options) *cobra.Command {
 	var f entityFlags
 	cmd := &cobra.Command{
-		Use: "list [entity]", Short: "List entities that are locked, and by which executions", Args: cobra.MaximumNArgs(1),
+		Use: "list [entity]", Short: "List locked entities and the executions that hold the locks", Args: cobra.MaximumNArgs(1),
 		Example: "  perdure lock list\n  perdure lock list account --prefix eu- -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.locked = true
@@ -65,7 +65,7 @@ func newLockList(o *options) *cobra.Command {
 			for i := range found {
 				n := &found[i]
 				l := lockOf(n)
-				if l == nil { // its row cannot be read
+				if l == nil { // the row is unreadable
 					l = &lockLine{}
 				}
 				lines[i] = line{entityWord(n.Address.Type), n.Address.Key, *l}
@@ -90,7 +90,7 @@ func newLockList(o *options) *cobra.Command {
 
 func newLockWaiters(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "waiters entity/key", Short: "List who waits for the lock of an entity, in the order in which they get it", Args: cobra.ExactArgs(1),
+		Use: "waiters entity/key", Short: "List the executions that wait for the lock of an entity, in their order", Args: cobra.ExactArgs(1),
 		Example: "  perdure lock waiters account/42", ValidArgsFunction: o.entityNames(true),
 		RunE: o.withEntity(o.waiters),
 	}
@@ -125,11 +125,11 @@ func (o *options) waiters(info *api.EntityInfo) error {
 	}
 
 	if info.More {
-		fmt.Fprintln(o.Err, "More than what is shown waits for it.")
+		fmt.Fprintln(o.Err, "The list is not complete: more requests wait for the entity.")
 	}
 
 	if len(rows) == 0 {
-		fmt.Fprintln(o.Err, "Nobody waits for its lock.")
+		fmt.Fprintln(o.Err, "No execution waits for its lock.")
 		return nil
 	}
 
@@ -141,11 +141,13 @@ func newLockRelease(o *options) *cobra.Command {
 	var force bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "release entity/key", Short: "Take the lock of an entity from the section that holds it", Args: cobra.ExactArgs(1),
-		Long: `Take the lock of an entity from the section that holds it, whatever that does. Its execution is not told, and goes on: its further calls of the entity in that section are refused as conflicts, and what it has made
-of the entity so far stays. Whoever waits gets the lock with a larger epoch, so that what is guarded by fencing tokens refuses the old holder.
+		Use: "release entity/key", Short: "Take the lock of an entity away from the section that holds it", Args: cobra.ExactArgs(1),
+		Long: `Take the lock of an entity away from the section that holds it. The execution of the section continues without notice. Its changes of the entity stay, but its
+further calls of the entity in that section fail with a conflict. The next execution gets the lock with a larger epoch, so systems that check fencing tokens
+reject the old holder.
 
-Cancel or terminate the execution instead where that is possible: its end releases all its locks. Without --epoch and --force the command says who holds the lock, and changes nothing.`,
+If you can, cancel or terminate the execution instead: its end releases all its locks. Without --epoch and --force the command prints the holder of the lock and
+changes nothing.`,
 		Example: `  perdure lock release account/42
   perdure lock release account/42 --epoch 1763251200000000
   perdure lock release account/42 --force`,
@@ -175,15 +177,16 @@ Cancel or terminate the execution instead where that is possible: its end releas
 			})
 		},
 	}
-	cmd.Flags().Int64Var(&epoch, "epoch", 0, "of the lock that is meant, as perdure lock list shows it: nothing is done if it is another one by now")
-	cmd.Flags().BoolVar(&force, "force", false, "whichever section holds the lock by then")
+	cmd.Flags().Int64Var(&epoch, "epoch", 0, "epoch of the lock, as perdure lock list shows it; the command fails if the lock has another epoch now")
+	cmd.Flags().BoolVar(&force, "force", false, "take the lock from any section that holds it")
 	cmd.MarkFlagsMutuallyExclusive("epoch", "force")
 	patience(cmd, &timeout)
 	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
 	return cmd
 }
 
-// rehearseRelease refuses to take a lock that is not named by its epoch, and says which it is.
+// rehearseRelease returns an error that names the holder of the lock and the command that takes the
+// lock from it.
 func rehearseRelease(ctx context.Context, b api.Backend, a model.Address) error {
 	info, err := b.Entity(ctx, a)
 	if err != nil {
@@ -193,16 +196,16 @@ func rehearseRelease(ctx context.Context, b api.Backend, a model.Address) error 
 	if l == nil {
 		return notLocked(a)
 	}
-	return fault.WithHint(fault.New(fault.Invalid, "%s is locked by %s (%s) since %s: whoever takes the lock from it has its further calls of %s in that section refused",
+	return fault.WithHint(fault.New(fault.Invalid, "%s is locked by %s (%s) since %s: without the lock, its further calls of %s in that section fail",
 		nameOf(a), l.Execution, l.Run, stamp(info.Entity.Held), nameOf(a)),
-		"perdure lock release %s --epoch %d does that; --force takes it from whoever has it by then", nameOf(a), l.Epoch)
+		"perdure lock release %s --epoch %d takes the lock from it; --force takes it from any holder", nameOf(a), l.Epoch)
 }
 
 func notLocked(a model.Address) error {
 	return fault.New(fault.NotFound, "%s is not locked", nameOf(a))
 }
 
-// release takes a lock and tells from whom.
+// release takes the lock of an entity and prints who held it.
 func (o *options) release(ctx context.Context, b api.Backend, r api.UnlockRequest) error {
 	before, err := b.Entity(ctx, r.Address)
 	if err != nil {
@@ -214,7 +217,7 @@ func (o *options) release(ctx context.Context, b api.Backend, r api.UnlockReques
 
 	l := lockOf(&before.Entity)
 	if l == nil || r.Epoch != 0 && l.Epoch != r.Epoch {
-		l = &lockLine{Epoch: r.Epoch} // it has come since we looked
+		l = &lockLine{Epoch: r.Epoch} // another section got the lock after the read
 	}
 
 	if o.output == "json" {

@@ -31,13 +31,13 @@ var (
 	saving = perdure.NewWorkflow("saving", func(ctx perdure.WorkflowCtx, cents int) (int, error) { return deposit.Call(ctx, "b", money{cents}) })
 )
 
-// contend has one execution lock two accounts, and two others wait for them.
+// contend lets one execution lock two accounts while two other executions wait for them.
 func contend(t *testing.T, app *perdure.App) {
 	t.Helper()
 	c := app.With(t.Context())
 	until := func(x perdure.Target, want string) {
 		t.Helper()
-		// until its worker, or the owner of the entity, has said so
+		// until its worker, or the owner of the entity, has reported it
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
@@ -63,7 +63,7 @@ func contend(t *testing.T, app *perdure.App) {
 	until(x, "answer of account/b")
 }
 
-// epochs are those of the locks that are held, by key.
+// epochs returns the epochs of all held locks, by key.
 func epochs(t *testing.T, out string) map[string]string {
 	t.Helper()
 	var list []struct {
@@ -80,7 +80,7 @@ func epochs(t *testing.T, out string) map[string]string {
 	return all
 }
 
-// wantLocks looks at the locks that contend has led to, and takes one away.
+// wantLocks checks the locks of contend, and takes one away.
 func wantLocks(t *testing.T, url string) {
 	t.Helper()
 	do := on(t, url)
@@ -91,11 +91,11 @@ func wantLocks(t *testing.T, url string) {
 	}{
 		{"lock list", 0, "ENTITY HELD BY RUN SECTION EPOCH SINCE account/a move/t-1 run_"},
 		{"lock list account --prefix b", 0, "account/b move/t-1"},
-		{"lock list --limit 1", 0, "There are more; --limit 0 lists all"},
+		{"lock list --limit 1", 0, "There are more; add --limit 0 to list all"},
 		{"lock list shelf -o json", 0, "[]"},
 		{"lock waiters account/a", 0, "# EXECUTION RUN SECTION SINCE 1 move/t-2 run_"},
 		{"lock waiters account/a", 0, "account/a is locked by move/t-1"},
-		{"lock waiters account/b", 0, "Nobody waits for its lock"},
+		{"lock waiters account/b", 0, "No execution waits for its lock"},
 		{"lock waiters account/a -o json", 0, `"from": "move/t-2"`},
 		{"lock waiters account/x", 0, "account/x is not locked"},
 		{"lock waiters account", 2, "write entity/key"},
@@ -130,13 +130,13 @@ func wantLocks(t *testing.T, url string) {
 	if len(held) != 2 {
 		t.Fatalf("locks %v", held)
 	}
-	do("--epoch "+held["a"]+" does that", 2, "lock", "release", "account/a")
+	do("--epoch "+held["a"]+" takes the lock", 2, "lock", "release", "account/a")
 	do("took the lock of account/a from move/t-1", 0, "lock", "release", "account/a", "--epoch", held["a"])
 	do("", 0, "lock", "release", "account/b", "--force", "-o", "json")
-	do("", 4, "lock", "release", "account/a", "--epoch", held["a"]) // move/t-2 has it now
+	do("", 4, "lock", "release", "account/a", "--epoch", held["a"]) // move/t-2 holds it now
 }
 
-// wantAfterRelease lets those go on who had a lock that was taken from them, and those who got it.
+// wantAfterRelease lets the executions continue: the old holder of a released lock and the new one.
 func wantAfterRelease(t *testing.T, app *perdure.App) {
 	t.Helper()
 	c := app.With(t.Context())
@@ -154,7 +154,7 @@ func wantAfterRelease(t *testing.T, app *perdure.App) {
 	}
 }
 
-// Locks of a file that no program has open: they outlive it.
+// The locks of a file outlive the program that had it open.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "x.db")
@@ -182,7 +182,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// Locks beside a program that runs: it is asked to give one up.
+// A command asks a running program to release a lock.
 func TestLocksBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -194,7 +194,7 @@ func TestLocksBesideANode(t *testing.T) {
 	contend(t, app)
 
 	for _, x := range []string{"move/t-1", "move/t-2", "saving/s-1"} {
-		// until it has left the memory of its owner, and the store has what it waits for
+		// until the execution has left the memory of its owner and the store has its reason
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			if out, _, _ := perdureOn(t, url, "workflow", "explain", x); strings.Contains(out, "waits for") || time.Now().After(end) {
 				break

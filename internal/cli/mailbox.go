@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// callLine is a call that waits for an entity, for programs.
+// callLine is a call that waits for an entity, in JSON.
 type callLine struct {
 	ID        string `json:"id"`
 	Position  int    `json:"position,omitempty"`
@@ -40,7 +40,7 @@ func callLineOf(c *model.Call) callLine {
 	return l
 }
 
-// caller says who called, for people.
+// caller describes the caller for people.
 func (l *callLine) caller() string {
 	switch {
 	case l.From != "":
@@ -52,7 +52,7 @@ func (l *callLine) caller() string {
 	return "client"
 }
 
-// state says what becomes of the call, for people.
+// state describes the state of the call for people.
 func (l *callLine) state() string {
 	switch {
 	case l.Running:
@@ -67,32 +67,32 @@ func (l *callLine) state() string {
 func newEntityMailbox(o *options) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "mailbox entity/key", Short: "List what waits for an entity, and show, skip or drop one call", Args: cobra.ExactArgs(1),
-		Long: `List what waits for an entity or a service, in the order in which it is made: its id, operation, age, size and caller.
+		Use: "mailbox entity/key", Short: "List the calls that wait for an entity, and show, skip or drop one", Args: cobra.ExactArgs(1),
+		Long: `List the calls that wait for an entity or a service, in the order of their execution: id, operation, age, size and caller.
 
-The owner of the entity answers, so calls that wait in its memory are listed too. Where no process owns the entity, the list has what is stored. skip
-puts one call behind the others, and drop removes it: its caller gets an error that says so. A call that runs can be neither skipped nor dropped.`,
+The owner of the entity answers, so the list includes calls that wait only in its memory. If no process owns the entity, the list has the stored calls. skip
+moves one call to the end. drop removes one call, and its caller gets an error that says so. A running call can be neither skipped nor dropped.`,
 		Example: `  perdure entity mailbox account/42
   perdure entity mailbox show account/42 7-3f9a0c41d2e7
   perdure entity mailbox skip account/42 7-3f9a0c41d2e7
   perdure entity mailbox drop account/42 7-3f9a0c41d2e7`,
 		ValidArgsFunction: o.entityNames(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.mailbox(cmd.Context(), timeout, args[0], model.MailboxList, "", o.calls)
+			return o.mailbox(cmd.Context(), timeout, mailboxOrder{name: args[0], do: model.MailboxList}, o.calls)
 		},
 	}
 	patience(cmd, &timeout)
 	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
 	cmd.AddCommand(
-		o.mailboxVerb(model.MailboxShow, "Show one call that waits, with its input", o.call),
-		o.mailboxVerb(model.MailboxSkip, "Put one call behind the others that wait; its id changes", o.managed("put call %s of %s behind the others: it is %s now\n")),
-		o.mailboxVerb(model.MailboxDrop, "Remove one call that waits; its caller gets an error that says so", o.managed("dropped call %s of %s\n")),
+		o.mailboxVerb(model.MailboxShow, "Show one waiting call with its input", o.call),
+		o.mailboxVerb(model.MailboxSkip, "Move one waiting call to the end; its id changes", o.managed("moved call %s of %s to the end; its new id is %s\n")),
+		o.mailboxVerb(model.MailboxDrop, "Remove one waiting call; its caller gets an error that says so", o.managed("dropped call %s of %s\n")),
 	)
 
 	return cmd
 }
 
-// mailboxVerb is a command that does something with one call.
+// mailboxVerb makes a command that does something to one call.
 func (o *options) mailboxVerb(do, short string, done func(a model.Address, id string, c *model.Calls) error) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -100,7 +100,7 @@ func (o *options) mailboxVerb(do, short string, done func(a model.Address, id st
 		Example:           fmt.Sprintf("  perdure entity mailbox %s account/42 7-3f9a0c41d2e7", do),
 		ValidArgsFunction: o.entityNames(false),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.mailbox(cmd.Context(), timeout, args[0], do, args[1], done)
+			return o.mailbox(cmd.Context(), timeout, mailboxOrder{args[0], do, args[1]}, done)
 		},
 	}
 	patience(cmd, &timeout)
@@ -109,19 +109,22 @@ func (o *options) mailboxVerb(do, short string, done func(a model.Address, id st
 	return cmd
 }
 
-// mailbox asks the owner of an entity.
-func (o *options) mailbox(ctx context.Context, timeout time.Duration, name, do, id string, done func(a model.Address, id string, c *model.Calls) error) error {
-	a, err := entityAddress(name)
+// mailboxOrder is what to do with the mailbox of an entity, or with one call in it.
+type mailboxOrder struct{ name, do, id string }
+
+// mailbox sends a request to the owner of an entity and prints the answer with done.
+func (o *options) mailbox(ctx context.Context, timeout time.Duration, r mailboxOrder, done func(a model.Address, id string, c *model.Calls) error) error {
+	a, err := entityAddress(r.name)
 	if err != nil {
 		return err
 	}
 
 	return o.within(ctx, timeout, func(ctx context.Context, b api.Backend) error {
-		c, err := b.Mailbox(ctx, api.MailboxRequest{Address: a, Do: do, ID: id})
+		c, err := b.Mailbox(ctx, api.MailboxRequest{Address: a, Do: r.do, ID: r.id})
 		if err != nil {
 			return err
 		}
-		return done(a, id, &c)
+		return done(a, r.id, &c)
 	})
 }
 
@@ -148,10 +151,10 @@ func (o *options) calls(_ model.Address, _ string, c *model.Calls) error {
 	return nil
 }
 
-// left says how many items of a mailbox a list does not show.
+// left prints how many items of a mailbox the list does not show.
 func (o *options) left(c *model.Calls) {
 	if n := c.Total - len(c.Calls); n > 0 {
-		fmt.Fprintf(o.Err, "%d more are not listed: a list has the first %d.\n", n, len(c.Calls))
+		fmt.Fprintf(o.Err, "%d more are not listed; the list has the first %d.\n", n, len(c.Calls))
 	}
 }
 
@@ -179,7 +182,7 @@ func (o *options) call(a model.Address, _ string, c *model.Calls) error {
 	})
 }
 
-// managed prints what was done with one call.
+// managed returns a function that prints the result of skip or drop.
 func (o *options) managed(format string) func(model.Address, string, *model.Calls) error {
 	return func(a model.Address, id string, c *model.Calls) error {
 		if o.output == "json" && len(c.Calls) > 0 {

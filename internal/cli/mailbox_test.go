@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An operator shows, skips and drops calls that wait in a file which no program has open.
+// An operator shows, skips and drops waiting calls in a file that no program has open.
 func TestMailboxOfAFile(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "bank.db")
@@ -45,7 +45,7 @@ func TestMailboxOfAFile(t *testing.T) {
 	}
 	ids, _ := list()
 	do(`"Cents":0`, 0, "entity", "mailbox", "show", "account/m", ids[0])
-	do("put call "+ids[0]+" of account/m behind the others: it is 4-", 0, "entity", "mailbox", "skip", "account/m", ids[0])
+	do("moved call "+ids[0]+" of account/m to the end; its new id is 4-", 0, "entity", "mailbox", "skip", "account/m", ids[0])
 	do("dropped call "+ids[1]+" of account/m", 0, "entity", "mailbox", "drop", "account/m", ids[1])
 	do("", 3, "entity", "mailbox", "drop", "account/m", ids[1])
 	if _, requests := list(); strings.Join(requests, " ") != "rrr r" {

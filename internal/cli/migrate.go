@@ -12,9 +12,9 @@ func newMigrate(o *options) *cobra.Command {
 	var dry bool
 	var shards int
 	cmd := &cobra.Command{
-		Use: "migrate", Short: "Create the schema of a store, or bring it up to date",
-		Long: `Create the schema of a store, or bring it up to date. Programs do the same when they open a store; this command is
-for those who want it done beforehand. It may run in several places at once, and again after it was interrupted.`,
+		Use: "migrate", Short: "Create or upgrade the schema of a store",
+		Long: `Create or upgrade the schema of a store. A program does the same when it opens the store. Use this command to do it before a
+deploy. You can run it in several places at once, and repeat it after an interruption.`,
 		Example: "  perdure migrate --store postgres://localhost/app --dry-run",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,16 +39,16 @@ for those who want it done beforehand. It may run in several places at once, and
 			case before.Version == before.Latest:
 				fmt.Fprintf(o.Out, "The schema is up to date: version %d, %d shards.\n", before.Version, before.Shards)
 			case dry:
-				fmt.Fprintf(o.Out, "The schema is at version %d and would be brought to %d.\n", before.Version, before.Latest)
+				fmt.Fprintf(o.Out, "The schema has version %d and would be upgraded to %d.\n", before.Version, before.Latest)
 			default:
-				fmt.Fprintf(o.Out, "The schema was brought from version %d to %d; %d shards.\n", before.Version, after.Version, after.Shards)
+				fmt.Fprintf(o.Out, "The schema was upgraded from version %d to %d; %d shards.\n", before.Version, after.Version, after.Shards)
 			}
 
 			return nil
 		},
 	}
 
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be done")
-	cmd.Flags().IntVar(&shards, "shards", 0, "number of shards of a new store; it can never be changed (0: the default)")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what the command would do, and change nothing")
+	cmd.Flags().IntVar(&shards, "shards", 0, "number of shards of a new store, which cannot be changed later (0: the default)")
 	return cmd
 }

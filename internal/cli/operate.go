@@ -19,10 +19,10 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// act opens the store for commands that change something: a file as its only owner, a database
-// beside its nodes.
+// act opens the store for commands that change something. It opens a file as its only owner. It
+// opens a database next to its nodes.
 func (o *options) act(ctx context.Context) (session, error) {
-	n, err := o.look(ctx) // a name that was mistyped must not make a new file
+	n, err := o.look(ctx) // a mistyped name must not create a new file
 	if err != nil {
 		return nil, err
 	}
@@ -32,19 +32,20 @@ func (o *options) act(ctx context.Context) (session, error) {
 	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Guest: true, Log: o.log(), Version: Version()})
 }
 
-// alone reports whether the store has one process at a time, which is this command then.
+// alone reports whether only one process at a time can open the store. This command is then the
+// only one.
 func (o *options) alone() bool { return strings.HasPrefix(o.store, "file:") }
 
-// patience is the flag of commands that wait for an answer.
+// patience adds the flag for how long the command waits for an answer.
 func patience(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().Var(span(d, 30*time.Second), "timeout", "how long to wait for the owner of the execution")
 }
 
-// openLimit bounds how long a command tries to open its store.
+// openLimit is the longest time for which a command tries to open its store.
 const openLimit = 30 * time.Second
 
-// open opens the store within the limit. Its context has no deadline, so a server that refuses
-// connections is given up on after a few seconds, and not only when the limit is reached.
+// open opens the store within openLimit. Its context has no deadline, so the store gives up on a
+// server that refuses connections after a few seconds instead of at the limit.
 func (o *options) open(ctx context.Context) (session, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -54,8 +55,8 @@ func (o *options) open(ctx context.Context) (session, error) {
 	return o.act(ctx)
 }
 
-// within opens the store and does something that needs an answer within the time. The time counts
-// from the moment at which the store is open, so a slow connection does not use it up.
+// within opens the store and calls do with a deadline. The time starts when the store is open, so a
+// slow connection does not use it up.
 func (o *options) within(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) (err error) {
 	n, err := o.open(ctx)
 	if err != nil {
@@ -73,8 +74,8 @@ func (o *options) within(ctx context.Context, d time.Duration, do func(ctx conte
 	return o.unanswered(ctx, n, late(asked, do(asked, n.Backend())))
 }
 
-// input reads JSON from a flag: itself, @file, or - for standard input. It is checked before
-// anything is sent.
+// input reads JSON from the value of a flag: the value itself, @file, or - for standard input. It
+// checks the JSON before the command sends anything.
 func (o *options) input(flag, text string) (model.Payload, error) {
 	data := []byte(text)
 	var err error
@@ -106,20 +107,20 @@ type startFlags struct {
 	timeout                        time.Duration
 }
 
-// add adds the flags; what is started, and how that is called, is for their texts.
+// add adds the flags. what is the thing to start, and start is the verb; they appear in the help.
 func (f *startFlags) add(cmd *cobra.Command, what, start string) {
 	cmd.Flags().StringVar(&f.key, "key", "", "key of the "+what)
-	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "value in JSON whose hash is the key")
+	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash becomes the key")
 	cmd.MarkFlagsMutuallyExclusive("key", "hash-key")
 	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
-	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label, as name=value; may be repeated")
-	cmd.Flags().StringVar(&f.reuse, "reuse", "never", start+" again under a used key: never, failed, always")
-	cmd.Flags().StringVar(&f.requestID, "request-id", "", "makes a repetition harmless")
+	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label as name=value; may be repeated")
+	cmd.Flags().StringVar(&f.reuse, "reuse", "never", start+" again if the key was used: never, failed or always")
+	cmd.Flags().StringVar(&f.requestID, "request-id", "", "id that makes the request safe to repeat")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for the result and print it")
 	patience(cmd, &f.timeout)
 }
 
-// mostCalls is how long a command may take that makes many calls, each with its own limit.
+// mostCalls is the time limit of a command that makes many calls, each with its own timeout.
 const mostCalls = 7 * 24 * time.Hour
 
 func newWorkflowStart(o *options) *cobra.Command {
@@ -127,14 +128,14 @@ func newWorkflowStart(o *options) *cobra.Command {
 	var times termFlags
 	var many string
 	cmd := &cobra.Command{
-		Use: "start [workflow]", Short: "Start an execution, or attach to the one that has the key",
-		Long: `Start an execution, or attach to the one that has the key.
+		Use: "start [workflow]", Short: "Start an execution, or attach to the one with the same key",
+		Long: `Start an execution, or attach to the one with the same key.
 
-The key is --key as it stands, or the hash of the JSON value --hash-key as programs make it, or else the hash of the input.
+The key is --key, or the hash of the JSON value --hash-key as programs compute it. Without both, the key is the hash of the input.
 
-With --many, each line of a file is a start, as JSON: {"key": "k-1", "input": 5}. A line may also have workflow, labels, request_id,
-start_delay, start_at, execution_timeout and attempts; what it does not have is as the flags say. Lines that are refused are named, and the
-others begin. The command may be repeated: a key begins once.`,
+With --many, each line of a file starts one execution. A line is JSON such as {"key": "k-1", "input": 5}. It may also have workflow, labels,
+request_id, start_delay, start_at, execution_timeout and attempts. The flags apply to what a line omits. The command prints the lines that were
+refused and starts the others. You can repeat the command, because a key starts only once.`,
 		Example: `  perdure workflow start greet --key hello-2 --input '"World"' --label region=eu
   perdure workflow start order --input @order.json --wait --timeout 5m -o json
   perdure workflow start report --key monday --start-at 2026-11-16T06:00:00Z --execution-timeout 2h --attempts 3
@@ -158,7 +159,7 @@ others begin. The command may be repeated: a key begins once.`,
 
 			if many != "" {
 				return o.within(cmd.Context(), mostCalls, func(ctx context.Context, b api.Backend) error {
-					return o.startMany(ctx, b, many, workflow, req, f.timeout)
+					return o.startMany(ctx, b, manyOrder{many, workflow, req, f.timeout})
 				})
 			}
 
@@ -167,7 +168,7 @@ others begin. The command may be repeated: a key begins once.`,
 	}
 	f.add(cmd, "execution", "start")
 	times.add(cmd)
-	cmd.Flags().StringVar(&many, "many", "", "start one execution per line of this file of JSON lines, - for standard input")
+	cmd.Flags().StringVar(&many, "many", "", "start one execution per line of this file of JSON lines; - for standard input")
 	for _, flag := range []string{"key", "hash-key", "input", "request-id", "wait"} {
 		cmd.MarkFlagsMutuallyExclusive("many", flag)
 	}
@@ -184,7 +185,7 @@ func (o *options) startRequest(workflow string, f *startFlags) (r api.StartReque
 	policies := map[string]model.ReusePolicy{"never": model.ReturnExisting, "failed": model.ReuseIfFailed, "always": model.ReuseAlways}
 	reuse, ok := policies[f.reuse]
 	if !ok {
-		return r, fault.New(fault.Invalid, "--reuse %q: never, failed or always", f.reuse)
+		return r, fault.New(fault.Invalid, "--reuse is %q, must be never, failed or always", f.reuse)
 	}
 
 	r.Reuse, r.RequestID = reuse, f.requestID
@@ -227,7 +228,7 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 
 	end, err := b.Await(ctx, api.Target{Address: r.Address})
 	if err != nil {
-		return fault.WithHint(err, "%s goes on: see `perdure workflow explain %s`", name, name)
+		return fault.WithHint(err, "%s is still running: see `perdure workflow explain %s`", name, name)
 	}
 	out.Run, out.Status, out.Output = end.Run.String(), end.Outcome.Status.String(), raw(end.Outcome.Output)
 	failure := end.Outcome.Failure
@@ -247,7 +248,7 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 	return err
 }
 
-// started is what start tells programs.
+// started is the result of a start in JSON.
 type started struct {
 	Workflow string `json:"workflow"`
 	Key      string `json:"key"`
@@ -258,7 +259,7 @@ type started struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// newWorkflowResolve and newWorkflowReject settle a promise.
+// newWorkflowResolve and newWorkflowReject make the commands that settle a promise.
 func newWorkflowResolve(o *options) *cobra.Command {
 	var text string
 	cmd := o.settle("resolve", "Resolve a promise of an execution", "  perdure workflow resolve order/42 answer --input 42",
@@ -272,14 +273,14 @@ func newWorkflowResolve(o *options) *cobra.Command {
 
 func newWorkflowReject(o *options) *cobra.Command {
 	var message string
-	cmd := o.settle("reject", "Reject a promise of an execution", "  perdure workflow reject order/42 answer --message 'nobody knows'",
+	cmd := o.settle("reject", "Reject a promise of an execution", "  perdure workflow reject order/42 answer --message 'unknown'",
 		func(r *api.SettleRequest) error {
 			r.Failure = &model.Failure{Message: message}
 			return nil
 		})
-	cmd.Flags().StringVar(&message, "message", "", "what the code is told as error")
+	cmd.Flags().StringVar(&message, "message", "", "message of the error that the code gets")
 	if err := cmd.MarkFlagRequired("message"); err != nil {
-		panic(err) // the flag is there
+		panic(err) // an error means that the flag does not exist
 	}
 	return cmd
 }
@@ -307,8 +308,8 @@ func (o *options) settle(use, short, example string, fill func(*api.SettleReques
 		},
 	}
 
-	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
-	cmd.Flags().StringVar(&r.RequestID, "request-id", "", "makes a repetition harmless")
+	cmd.Flags().StringVar(&run, "run", "", "id of a run; the current run by default")
+	cmd.Flags().StringVar(&r.RequestID, "request-id", "", "id that makes the request safe to repeat")
 	patience(cmd, &timeout)
 	return cmd
 }

@@ -26,7 +26,7 @@ var (
 	asking = perdure.NewWorkflow("asking", func(ctx perdure.WorkflowCtx, _ perdure.Void) (int, error) { return answer.Await(ctx) })
 )
 
-// finish opens a store and lets its executions go on until none is open.
+// finish opens a store and waits until no execution is open.
 func finish() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -71,8 +71,7 @@ func perdureOn(t *testing.T, url string, args ...string) (out, complaints string
 	return o.String(), strings.Join(strings.Fields(e.String()), " "), code
 }
 
-// On PostgreSQL the command asks the node that owns an execution, while it runs, and owns nothing
-// itself.
+// On PostgreSQL the command asks the running node that owns an execution, and owns nothing itself.
 func TestOperateBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -138,7 +137,7 @@ func TestOperateBesideANode(t *testing.T) {
 	}
 }
 
-// Without a node the request is kept, and the command says so when its patience ends.
+// Without a node the request stays stored, and the command says so when its timeout ends.
 func TestOperateWithoutANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -152,7 +151,7 @@ func TestOperateWithoutANode(t *testing.T) {
 
 	var complaints string
 	var code int
-	// a busy machine needs some of it to connect
+	// a busy machine needs a part of it to connect
 	for _, patience := range []string{"500ms", "5s", "30s"} {
 		_, complaints, code = perdureOn(t, url, "workflow", "start", "shop", "--key", "k", "--input", `"lamp"`, "--timeout", patience)
 		if code == 6 && strings.Contains(complaints, "accepted, but not answered yet") && strings.Contains(complaints, "perdure doctor") {
@@ -180,6 +179,6 @@ func TestOperateWithoutANode(t *testing.T) {
 		if ctx.Err() != nil {
 			t.Fatalf("what was accepted is not served: %+v, %v", info, err)
 		}
-		time.Sleep(5 * time.Millisecond) // the node looks into its inbox
+		time.Sleep(5 * time.Millisecond) // the node reads its inbox
 	}
 }

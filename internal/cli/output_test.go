@@ -22,13 +22,13 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-// ran is what came of a command.
+// ran is the result of a command.
 type ran struct {
 	out, complaints string
 	code            int
 }
 
-// runOn runs a command on prepared answers, on a terminal of a width; 0 for a pipe.
+// runOn runs a command on prepared answers, on a terminal of the given width; 0 for a pipe.
 func runOn(t *testing.T, p *prepared, width int, args ...string) ran {
 	t.Helper()
 	var out, complaints bytes.Buffer
@@ -42,7 +42,7 @@ var (
 	deadTask = api.DeadID{Shard: 7, Run: runOf(2), Task: model.TaskStep}.String()
 )
 
-// looks are the commands that print tables, and texts about one thing.
+// looks are the commands that print tables or describe one thing.
 var looks = []string{
 	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42", "workflow signals order/42",
 	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
@@ -53,7 +53,7 @@ var looks = []string{
 	"limit list", "limit show customers", "breaker list", "breaker list --rules",
 }
 
-// printers are tables of commands that look at more than what can be prepared.
+// printers are tables of commands that read more than the test can prepare.
 var printers = map[string]func(o *options) error{
 	"doctor": func(o *options) error {
 		return o.findings([]finding{{"schema", "ok", "version 8, 64 shards"}, {"executions", "warning", "3 of 12 open ones cannot go on, such as order/" + hashA + " " + prose}})
@@ -85,8 +85,8 @@ func printed(t *testing.T, width int, output string, do func(o *options) error) 
 	return out.String()
 }
 
-// Every table at three widths is as it was. No line is wider than the terminal, what was cut is
-// marked, and --wide shows it.
+// Every table matches its golden file at three widths. No line is wider than the terminal, cuts are
+// marked, and --wide shows everything.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -118,7 +118,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// Pipes, --wide and --full get everything: no mark of a cut, no column left out.
+// Pipes, --wide and --full get everything: no cut and no dropped column.
 func TestTablesWhole(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -145,7 +145,7 @@ func TestTablesWhole(t *testing.T) {
 	}
 }
 
-// golden compares a text with a file, or writes it.
+// golden compares a text with a file, or writes the file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	name = filepath.Join("testdata", "golden", name)
@@ -164,7 +164,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// acts are the commands that do something, by the name of their shape.
+// acts are the commands that change something, by the name of their shape.
 var acts = map[string]string{
 	"workflow count": "", "workflow start": "order --key k --wait", "workflow signal": "order/42 approved", "workflow resolve": "order/42 answer", "workflow reject": "order/42 answer --message no",
 	"workflow signals show": "order/42 7-3f9a0c41d2e7", "workflow signals skip": "order/42 7-3f9a0c41d2e7", "workflow signals drop": "order/42 7-3f9a0c41d2e7",
@@ -183,10 +183,10 @@ var acts = map[string]string{
 	"workflow import": "-f testdata/order.jsonl", "migrate": "--store file:testdata/none.db --dry-run",
 }
 
-// failing are commands of these that fail, and tell in JSON what did, with their exit codes.
+// failing are the commands of acts that fail and report the failure in JSON, with their exit codes.
 var failing = map[string]int{"workflow start": 1, "workflow retry --query": 4, "dlq requeue --all": 4}
 
-// The output of every command has the shape that docs/cli-json.md gives it, field by field.
+// The output of every command has the shape that docs/cli-json.md documents, field by field.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	s, p := readShapes(t), &prepared{}
@@ -246,7 +246,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// A command without a documented shape does not pass.
+// A command without a documented shape fails the test.
 func TestEveryCommandHasAShape(t *testing.T) {
 	t.Parallel()
 	s := readShapes(t)
@@ -264,11 +264,12 @@ func TestEveryCommandHasAShape(t *testing.T) {
 	walk(newRoot(&options{}), "")
 }
 
-// Ids may be abbreviated: by a beginning that is unambiguous, or as tables show them. Keys that
-// people chose are completed only from what a table shows.
+// Ids may be abbreviated by an unambiguous beginning, or as tables show them. The command completes
+// a key that people chose only from the form of a table.
 func TestAbbreviations(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
+
 	for _, c := range []struct {
 		args string
 		code int
@@ -278,7 +279,7 @@ func TestAbbreviations(t *testing.T) {
 		{"workflow describe order/44136fb0", 0, hashB},
 		{"workflow describe order/" + hashA, 0, hashA},
 		{"workflow describe order/44136f", 2, "ambiguous: order/" + hashA + ", order/" + hashB},
-		{"workflow describe order/44136", 3, "does not exist"}, // too short to be meant so
+		{"workflow describe order/44136", 3, "does not exist"}, // too short for an abbreviation
 		{"workflow describe order/44136fc0", 3, "does not exist"},
 		{"workflow describe order/4", 3, "does not exist"}, // and not order/42
 		{"workflow describe order/44136fa3…aaff8a", 0, hashA},
@@ -307,7 +308,7 @@ func TestAbbreviations(t *testing.T) {
 		{"dlq show dead_", 2, "is not the id of a dead task"},
 		{"dlq list --fingerprint 468743", 0, deadTask},
 		{"dlq list --fingerprint 4687…63", 0, deadTask},
-		{"dlq list --fingerprint 46874 -o json", 0, "[]"}, // too short to be meant so
+		{"dlq list --fingerprint 46874 -o json", 0, "[]"}, // too short for an abbreviation
 		{"dlq list --fingerprint 46874f -o json", 0, "[]"},
 		{"dlq list --fingerprint 99…", 3, "there is no fingerprint 99…"},
 		{"entity show account/eu…", 0, "account/eu-1"},
@@ -325,14 +326,14 @@ func TestAbbreviations(t *testing.T) {
 	}
 }
 
-// A key that exists is not completed, and the beginning of one that people chose is not a key.
+// An existing key is not completed, and the beginning of a key that people chose is not a key.
 func TestKeysThatLookLikeHashes(t *testing.T) {
 	t.Parallel()
 	p := &prepared{twins: true}
 	for args, want := range map[string]string{
 		"workflow cancel order/44136fa355": "cancel requested: order/44136fa355\n",
 		"workflow cancel order/44136fa35":  "cancel requested: order/" + hashA + "\n",
-		// which the owner will not find
+		// the owner will not find it
 		"workflow cancel order/123456":        "cancel requested: order/123456\n",
 		"workflow cancel order/123456…":       "cancel requested: order/123456-eu\n",
 		"workflow cancel order/44136fa355…8a": "cancel requested: order/" + hashA + "\n",
@@ -343,7 +344,7 @@ func TestKeysThatLookLikeHashes(t *testing.T) {
 	}
 }
 
-// A name of a limit or a breaker that nothing has is a mistake, and what there is is named.
+// An unknown name of a limit or a breaker is an error that lists the known names.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -352,7 +353,7 @@ func TestUnknownNames(t *testing.T) {
 		code int
 		want string
 	}{
-		{"breaker trip typo", 3, "there is no breaker typo (known breakers: bank, carrier; --any-name"},
+		{"breaker trip typo", 3, "there is no breaker typo (known breakers: bank, carrier; add --any-name"},
 		{"breaker pause typo --for 1h", 3, "known breakers: bank, carrier"},
 		{"breaker trip carrier", 0, "tripped breaker carrier"}, // an activity names it
 		{"breaker trip typo --any-name", 0, "tripped breaker typo"},
@@ -375,7 +376,7 @@ func TestUnknownNames(t *testing.T) {
 	}
 }
 
-// What a table shows of an id names it again.
+// The shortened id of a table can be used as an argument.
 func TestTableIDsAreArguments(t *testing.T) {
 	t.Parallel()
 	p := &prepared{}
@@ -384,7 +385,7 @@ func TestTableIDsAreArguments(t *testing.T) {
 		for _, line := range strings.Split(strings.TrimSpace(r.out), "\n")[1:] {
 			id := strings.Fields(line)[0]
 			if strings.HasPrefix(id, "perdure.") {
-				continue // the name of its workflow is cut too
+				continue // the name of its workflow is also cut
 			}
 			if shown := runOn(t, p, 80, append(strings.Fields(show), id)...); shown.code != 0 {
 				t.Errorf("perdure %s %s: exit %d: %s", show, id, shown.code, shown.complaints)
@@ -393,8 +394,7 @@ func TestTableIDsAreArguments(t *testing.T) {
 	}
 }
 
-// Texts that are wider than they are long, and texts that a terminal would obey, keep a table in
-// its place.
+// Texts with wide characters and texts with control characters do not break a table.
 func TestTablesOfStrangeTexts(t *testing.T) {
 	t.Parallel()
 	rows := [][]string{
@@ -419,7 +419,7 @@ func TestTablesOfStrangeTexts(t *testing.T) {
 		}
 	}
 
-	for width := 20; width < 60; width++ { // the name of a flag stays whole
+	for width := 20; width < 60; width++ { // the name of a flag is not broken
 		text := strings.Join(wrapped([][]string{{"Error", "the card was declined-by-bank (--stack prints it, --dry-run-all not)"}}, width), "\n")
 		if !strings.Contains(text, "(--stack") || !strings.Contains(text, "--dry-run-all") || strings.Contains(text, stiff) {
 			t.Errorf("%d columns:\n%s", width, text)

@@ -9,8 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 )
 
-// patient waits so long for the owner of each execution or dead task that it asks, and no longer:
-// nobody may be running. What people are asked in between takes as long as it takes.
+// patient is a backend that limits how long each change of an execution or a dead task waits for
+// its owner, because no node may be running. The time that the user takes to answer a question does
+// not count.
 type patient struct {
 	api.Backend
 	most time.Duration
@@ -47,10 +48,10 @@ func (p patient) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRep
 	return within(ctx, p.most, r, p.Backend.Delete)
 }
 
-// membersLimit bounds how long a command that was not answered looks for the reason.
+// membersLimit is how long a command looks for the reason of a missing answer.
 const membersLimit = 5 * time.Second
 
-// within asks for something that needs an answer within the time.
+// within calls ask with a deadline.
 func within[Q, A any](ctx context.Context, d time.Duration, q Q, ask func(context.Context, Q) (A, error)) (A, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -58,8 +59,8 @@ func within[Q, A any](ctx context.Context, d time.Duration, q Q, ask func(contex
 	return a, late(ctx, err)
 }
 
-// late turns the error of a store that could not be read in time into a timeout: the store was not
-// away, the command had no time left to ask it.
+// late turns the error of a store that was not read in time into a timeout. The store was
+// reachable, but the command had no time left to read it.
 func late(ctx context.Context, err error) error {
 	if fault.Is(err, fault.Unavailable) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fault.New(fault.Timeout, "%w", err)
@@ -67,14 +68,14 @@ func late(ctx context.Context, err error) error {
 	return err
 }
 
-// unanswered adds to a timeout what is known of the nodes that could have answered.
+// unanswered adds a hint to a timeout: which nodes are running and could have answered.
 func (o *options) unanswered(ctx context.Context, n session, err error) error {
-	const further = "see `perdure doctor`; --timeout waits longer"
+	const further = "see `perdure doctor`, or wait longer with --timeout"
 	if !fault.Is(err, fault.Timeout) {
 		return err
 	}
 	if o.alone() {
-		return fault.WithHint(err, "this command has the file open, so no program runs that could answer: %s", further)
+		return fault.WithHint(err, "no program can answer while this command has the file open: %s", further)
 	}
 
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), membersLimit)

@@ -16,11 +16,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// prepared answers commands with what the tests have prepared: ids and times are always the same.
+// prepared answers commands with fixed data: ids and times are always the same.
 type prepared struct {
 	api.Backend
 
-	empty bool // there is nothing in the store
+	empty bool // the store is empty
 	twins bool // people chose keys that look like the beginning of a hash
 }
 
@@ -28,17 +28,17 @@ func (p *prepared) Store() store.Store   { return nil }
 func (p *prepared) Close() error         { return nil }
 func (p *prepared) backend() api.Backend { return p }
 
-// preparedSession has the name that the interface wants for it.
+// preparedSession has the method name that the interface requires.
 type preparedSession struct{ *prepared }
 
 func (s preparedSession) Backend() api.Backend { return s.backend() }
 
-// connectTo is a store of prepared answers.
+// connectTo returns a function that opens a store of prepared answers.
 func connectTo(p *prepared) func(context.Context, node.Config) (session, error) {
 	return func(context.Context, node.Config) (session, error) { return preparedSession{p}, nil }
 }
 
-// noon is when everything happened.
+// noon is the time of all events.
 var noon = model.TimeOf(time.Date(2026, 11, 15, 12, 0, 0, 123_456_000, time.UTC))
 
 func after(d time.Duration) model.Time { return noon.Add(d) }
@@ -77,7 +77,7 @@ var (
 	}
 )
 
-// executions are what the store holds, by the words that describe them best.
+// executions are the content of the store, by describing words.
 func (p *prepared) executions() []api.Description {
 	if p.empty {
 		return nil
@@ -210,7 +210,7 @@ func (p *prepared) Query(context.Context, api.QueryRequest) (model.Payload, erro
 	return model.Payload{Encoding: model.Text, Data: []byte("three items")}, nil
 }
 
-// State is that of a schedule, or of a workflow.
+// State returns the state of a schedule or of a workflow.
 func (p *prepared) State(_ context.Context, t api.Target, name string) (model.Payload, bool, error) {
 	fire := schedule.Fire{Kind: "tick", Tick: noon.Std(), Workflow: "report", Key: "nightly@2026-11-15T12:00:00Z", At: noon.Std()}
 	switch {
@@ -468,7 +468,7 @@ func (p *prepared) BreakerRules(context.Context, string) ([]api.Breaker, error) 
 	return []api.Breaker{p.rule()}[:p.some()], nil
 }
 
-// benchReport is a report with something in every part.
+// benchReport is a report with data in every part.
 func benchReport() *bench.Report {
 	limit := bench.Limit{Commits: 1000, Rows: 1, P50: time.Millisecond, P99: 2 * time.Millisecond}
 	return &bench.Report{

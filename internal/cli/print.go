@@ -12,10 +12,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// more tells people that a list is not all.
+// more tells people that a list is not complete.
 func (o *options) more(more bool) {
 	if more && o.output != "json" {
-		fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
+		fmt.Fprintf(o.Err, "There are more; add --limit 0 to list all.\n")
 	}
 }
 
@@ -27,7 +27,7 @@ func (o *options) json(v any) error {
 	return enc.Encode(v)
 }
 
-// when is a time for programs; empty for none.
+// when returns a time for programs, or an empty string for the zero time.
 func when(t model.Time) string {
 	if t.IsZero() {
 		return ""
@@ -35,7 +35,7 @@ func when(t model.Time) string {
 	return t.String()
 }
 
-// stamp is a time for people, in UTC.
+// stamp returns a time for people, in UTC.
 func stamp(t model.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -43,13 +43,14 @@ func stamp(t model.Time) string {
 	return t.Std().Format("2006-01-02 15:04:05.000Z")
 }
 
-// second is a time for people without its milliseconds, for tables that have no room for them.
+// second returns a time for people without milliseconds, for narrow tables.
 func second(t model.Time) string { return instantText(t.Std()) }
 
-// longest is how many bytes of a value are shown on a terminal without --full.
+// longest is how many bytes of a value a terminal shows without --full.
 const longest = 500
 
-// text is a payload on one line. On a terminal a long one is cut, unless --full is given.
+// text returns a payload on one line. On a terminal it cuts a long payload, unless the user asks
+// for --full.
 func (o *options) text(p model.Payload) string {
 	most := longest
 	if o.full || o.Width == 0 {
@@ -62,10 +63,10 @@ func (o *options) text(p model.Payload) string {
 	return text
 }
 
-// dash stands for a text that there is not.
+// dash returns a dash for an empty text.
 func dash(s string) string { return cmp.Or(s, "-") }
 
-// number is a number for people, of which 0 is none.
+// number returns a number for people, with a dash for 0.
 func number(n int) string {
 	if n == 0 {
 		return "-"
@@ -73,7 +74,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// took is the distance between two times for people.
+// took returns the time between two times for people.
 func took(from, to model.Time) string {
 	if from.IsZero() || to.IsZero() {
 		return "-"
@@ -81,7 +82,8 @@ func took(from, to model.Time) string {
 	return to.Sub(from).Round(time.Microsecond * 10).String()
 }
 
-// payload is a payload on one line, shortened. Bytes that are not text are counted instead.
+// payload returns a payload on one line, shortened. If the bytes are not text, it returns their
+// number.
 func payload(p model.Payload, most int) string {
 	switch {
 	case len(p.Data) == 0:
@@ -105,7 +107,7 @@ func encoding(p model.Payload) string {
 	return p.Form()
 }
 
-// raw is a payload in JSON output: itself when it is JSON or text, else a description.
+// raw returns a payload for JSON output: the value if it is JSON or text, or a description.
 func raw(p model.Payload) any {
 	if len(p.Data) == 0 {
 		return nil

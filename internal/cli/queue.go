@@ -17,10 +17,10 @@ func newQueue(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "queue", Short: "Queues of tasks", Example: "  perdure queue list\n  perdure queue show mails"}
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "list", Short: "List queues, how many tasks they hold and who serves them", Args: cobra.NoArgs,
-			Long: `List queues, how many tasks they hold and who serves them.
+			Use: "list", Short: "List queues, their open tasks and their workers", Args: cobra.NoArgs,
+			Long: `List queues, their open tasks and their workers.
 
-The nodes that carry the tasks are asked, on PostgreSQL. Otherwise the command looks through the store, and counts the tasks in the histories of open executions.`,
+On PostgreSQL the command asks the running nodes. If no node answers, or on a file, it counts the tasks in the histories of open executions.`,
 			Example: "  perdure queue list -o json",
 			RunE:    func(cmd *cobra.Command, _ []string) error { return o.queues(cmd, "") },
 		},
@@ -33,7 +33,7 @@ The nodes that carry the tasks are asked, on PostgreSQL. Otherwise the command l
 	return cmd
 }
 
-// queueLine is a queue for programs.
+// queueLine is a queue in JSON.
 type queueLine struct {
 	Queue   string `json:"queue"`
 	Open    int    `json:"open"`
@@ -45,7 +45,7 @@ type queueLine struct {
 	Slots   int    `json:"slots"`
 	Paused  bool   `json:"paused,omitempty"`
 	Reason  string `json:"reason,omitempty"` // why it is paused
-	// Unserved are activities whose tasks wait and that no live process executes.
+	// Unserved are activities with waiting tasks that no live process executes.
 	Unserved []string `json:"unserved,omitempty"`
 	From     string   `json:"from"`
 }
@@ -99,7 +99,7 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 
 		switch {
 		case only != "" && len(lines) == 0:
-			return fault.New(fault.NotFound, "queue %s holds no task and is served by nobody", only)
+			return fault.New(fault.NotFound, "queue %s has no tasks and no workers", only)
 		case o.output == "json":
 			return o.json(lines)
 		}
@@ -108,7 +108,7 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 			return err
 		}
 		if !list.Counted {
-			fmt.Fprintln(o.Err, "Counted from the store: no node was asked.")
+			fmt.Fprintln(o.Err, "The counts come from the store, not from a node.")
 		}
 
 		return nil

@@ -2,7 +2,7 @@ package cli
 
 import "github.com/perdure/perdure/internal/model"
 
-// reasonLine is a reason for programs.
+// reasonLine is a reason in JSON.
 type reasonLine struct {
 	Code    string `json:"code"`
 	Text    string `json:"text"`
@@ -20,7 +20,7 @@ func reasonLines(all []model.Reason) []reasonLine {
 	return lines
 }
 
-// failureLine is an error of the code for programs.
+// failureLine is an error of user code in JSON.
 type failureLine struct {
 	Kind      string `json:"kind,omitempty"`
 	Type      string `json:"type,omitempty"`

@@ -16,11 +16,11 @@ import (
 
 func newSchedule(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "schedule", Aliases: []string{"sched"}, Short: "What is begun at certain times",
-		Long: `Look at schedules, stop and start them, fire them by hand, and apply those of a file.
+		Use: "schedule", Aliases: []string{"sched"}, Short: "Schedules of workflows and tasks",
+		Long: `List and show schedules, pause, resume and trigger them, and apply the schedules of a file.
 
-On PostgreSQL the command asks the nodes that run. A file has one process at a time: the command serves its schedules itself while it runs; what they begin
-is done when the program runs.`,
+On PostgreSQL the command asks the running nodes. A file has one process at a time, so the command runs the schedules of a file itself. The jobs that it
+starts run when your program runs.`,
 		Example: `  perdure schedule list
   perdure schedule next nightly -n 10
   perdure schedule pause nightly --reason 'month end'
@@ -32,7 +32,8 @@ is done when the program runs.`,
 	return cmd
 }
 
-// serving is within, for what the code of schedules has to answer: on a file nobody else runs it.
+// serving is within for commands that the code of a schedule must answer. On a file no other
+// process runs that code, so the command runs it.
 func (o *options) serving(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) error {
 	return o.within(ctx, d, func(ctx context.Context, b api.Backend) error {
 		if o.alone() {
@@ -46,7 +47,7 @@ func (o *options) serving(ctx context.Context, d time.Duration, do func(ctx cont
 	})
 }
 
-// names completes the names of schedules.
+// scheduleNames completes the names of schedules.
 func (o *options) scheduleNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -75,7 +76,8 @@ type scheduleLine struct {
 	Trouble string          `json:"trouble,omitempty"`
 }
 
-// specLine is a definition in JSON: its task has the fields of a file, not those of the store.
+// specLine is a definition in JSON. Its task has the field names of a schedule file instead of the
+// stored names.
 type specLine struct {
 	schedule.Spec
 
@@ -101,7 +103,7 @@ func lineOf(s *schedule.Seen, n int) scheduleLine {
 	return l
 }
 
-// standing is what people want to know first.
+// standing returns the status of a schedule for people, with the most important fact first.
 func (l *scheduleLine) standing() string {
 	switch {
 	case l.Trouble != "":
@@ -162,11 +164,11 @@ func newScheduleList(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringVar(&app, "app", "", "only those that this app has applied")
+	cmd.Flags().StringVar(&app, "app", "", "list only schedules that this app applied")
 	return cmd
 }
 
-// begins is what a job does, for people.
+// begins describes for people what a job starts.
 func begins(j *schedule.Job) string {
 	if j.Task != nil {
 		return fmt.Sprintf("task %s on queue %s", j.Name, j.Task.Queue)
@@ -198,7 +200,7 @@ func (o *options) schedule(ctx context.Context, name string) (s schedule.Seen, e
 }
 
 func newScheduleShow(o *options) *cobra.Command {
-	return o.seen("show", "Show a schedule: its definition, what it did, what comes next", "  perdure schedule show nightly\n  perdure schedule show nightly -o json", func(s *schedule.Seen) error {
+	return o.seen("show", "Show a schedule: its definition, its last runs and its next times", "  perdure schedule show nightly\n  perdure schedule show nightly -o json", func(s *schedule.Seen) error {
 		l := lineOf(s, 5)
 		if o.output == "json" {
 			return o.json(l)
@@ -216,7 +218,7 @@ func newScheduleShow(o *options) *cobra.Command {
 			{"Applied by", dash(s.Spec.App)},
 			{"Created", instantText(st.Created)},
 			{"Changed", instantText(st.Changed)},
-			{"Fired", fmt.Sprintf("%d, of these %d by hand and %d for the past", c.Fired, c.Triggered, c.Backfilled)},
+			{"Fired", fmt.Sprintf("%d, including %d triggered and %d backfilled", c.Fired, c.Triggered, c.Backfilled)},
 			{"Left out", fmt.Sprintf("%d skipped, %d missed", c.Skipped, c.Missed)},
 			{"Failed", strconv.FormatInt(c.Failed, 10)},
 		}
@@ -251,7 +253,7 @@ func newScheduleShow(o *options) *cobra.Command {
 		list("Open", len(st.Open), func(i int) string { return st.Open[i].Workflow + "/" + st.Open[i].Key })
 		list("Last", len(st.Recent), func(i int) string {
 			f := &st.Recent[i]
-			return fmt.Sprintf("%s/%s (%s, begun %s)", f.Workflow, f.Key, f.Kind, instantText(f.At))
+			return fmt.Sprintf("%s/%s (%s, started %s)", f.Workflow, f.Key, f.Kind, instantText(f.At))
 		})
 
 		return o.table("", rows)
@@ -264,17 +266,17 @@ func newScheduleNext(o *options) *cobra.Command {
 	var every time.Duration
 
 	cmd := &cobra.Command{
-		Use: "next [schedule]", Short: "Show when a schedule fires next, or when a cron line would",
+		Use: "next [schedule]", Short: "Show the next times of a schedule or of a cron line",
 		Example: `  perdure schedule next nightly -n 10
   perdure schedule next --cron '30 2 * * *' --zone Europe/Berlin --after 2026-03-28T00:00:00Z
   perdure schedule next --every 90m`,
 		ValidArgsFunction: o.scheduleNames,
 		Args: func(_ *cobra.Command, args []string) error {
 			if given := cron != "" || every != 0; given == (len(args) == 1) || len(args) > 1 {
-				return fault.New(fault.Invalid, "next takes the name of a schedule, or --cron, or --every")
+				return fault.New(fault.Invalid, "next needs either the name of a schedule, or --cron, or --every")
 			}
 			if count < 1 || count > 1000 {
-				return fault.New(fault.Invalid, "-n %d: from 1 to 1000", count)
+				return fault.New(fault.Invalid, "-n is %d, must be from 1 to 1000", count)
 			}
 			return nil
 		},
@@ -293,7 +295,7 @@ func newScheduleNext(o *options) *cobra.Command {
 					return err
 				}
 				if s.Status.Paused && o.output != "json" {
-					fmt.Fprintf(o.Err, "It is paused: %s\n", dash(s.Status.Why))
+					fmt.Fprintf(o.Err, "The schedule is paused: %s\n", dash(s.Status.Why))
 				}
 				spec = s.Spec
 			}
@@ -319,25 +321,27 @@ func newScheduleNext(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().IntVarP(&count, "number", "n", 5, "how many")
-	cmd.Flags().StringVar(&cron, "cron", "", "a cron line instead of a schedule")
-	cmd.Flags().StringVar(&zone, "zone", "", "zone of the cron line, by its IANA name (UTC)")
-	cmd.Flags().DurationVar(&every, "every", 0, "an interval instead of a schedule")
-	cmd.Flags().StringVar(&after, "after", "", "a time (RFC 3339) instead of now")
+	cmd.Flags().IntVarP(&count, "number", "n", 5, "number of times to show")
+	cmd.Flags().StringVar(&cron, "cron", "", "use this cron line instead of a schedule")
+	cmd.Flags().StringVar(&zone, "zone", "", "IANA name of the time zone of the cron line (UTC)")
+	cmd.Flags().DurationVar(&every, "every", 0, "use this interval instead of a schedule")
+	cmd.Flags().StringVar(&after, "after", "", "show times after this time (RFC 3339) instead of now")
 
 	return cmd
 }
 
-// pointInTime reads an instant.
+// pointInTime parses a time.
 func pointInTime(flag, text string) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, fault.New(fault.Invalid, "%s %q: a time such as 2026-11-15T08:00:00Z", flag, text)
+		return t, fault.New(fault.Invalid, "%s is %q, must be a time such as 2026-11-15T08:00:00Z", flag, text)
 	}
 	return t, cadence.CheckInstant(flag, t)
 }
 
-// commanded makes a command that tells one schedule to do something.
+// commanded makes a command that sends a command to one schedule.
+//
+//arch:parameters they are the texts of one command, and every caller names all of them
 func (o *options) commanded(use, short, example string, make func() (schedule.Command, error), done func(name string, a *schedule.Answer) string) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
@@ -371,15 +375,15 @@ func (o *options) commanded(use, short, example string, make func() (schedule.Co
 
 func newSchedulePause(o *options) *cobra.Command {
 	var why string
-	cmd := o.commanded("pause", "Stop firing until the schedule is resumed", "  perdure schedule pause nightly --reason 'month end'",
+	cmd := o.commanded("pause", "Pause a schedule", "  perdure schedule pause nightly --reason 'month end'",
 		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbPause, Why: why}, nil },
 		func(name string, _ *schedule.Answer) string { return "paused: " + name })
-	cmd.Flags().StringVar(&why, "reason", "", "why")
+	cmd.Flags().StringVar(&why, "reason", "", "reason that the status shows")
 	return cmd
 }
 
 func newScheduleResume(o *options) *cobra.Command {
-	return o.commanded("resume", "Let a paused schedule fire again", "  perdure schedule resume nightly",
+	return o.commanded("resume", "Resume a paused schedule", "  perdure schedule resume nightly",
 		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbResume}, nil },
 		func(name string, _ *schedule.Answer) string { return "resumed: " + name })
 }
@@ -389,7 +393,7 @@ func newScheduleTrigger(o *options) *cobra.Command {
 		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbTrigger}, nil },
 		func(name string, a *schedule.Answer) string {
 			if a.Key == "" {
-				return "waits for its turn: " + name
+				return "waits for the previous run: " + name
 			}
 			return "triggered: " + a.Key
 		})
@@ -397,7 +401,7 @@ func newScheduleTrigger(o *options) *cobra.Command {
 
 func newScheduleBackfill(o *options) *cobra.Command {
 	var from, to string
-	cmd := o.commanded("backfill", "Begin what a schedule has not begun, or what failed, in a time that is over", "  perdure schedule backfill nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z",
+	cmd := o.commanded("backfill", "Start the runs that a schedule missed, or that failed, in a past period", "  perdure schedule backfill nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z",
 		func() (schedule.Command, error) {
 			c := schedule.Command{Verb: schedule.VerbBackfill}
 			var err error
@@ -409,11 +413,11 @@ func newScheduleBackfill(o *options) *cobra.Command {
 		},
 		func(name string, a *schedule.Answer) string { return fmt.Sprintf("backfill of %d: %s", a.Ticks, name) })
 
-	cmd.Flags().StringVar(&from, "from", "", "from this time on (RFC 3339)")
-	cmd.Flags().StringVar(&to, "to", "", "up to this time, which is not included")
+	cmd.Flags().StringVar(&from, "from", "", "start of the period (RFC 3339)")
+	cmd.Flags().StringVar(&to, "to", "", "end of the period, exclusive")
 	for _, flag := range []string{"from", "to"} {
 		if err := cmd.MarkFlagRequired(flag); err != nil {
-			panic(err) // the flag is there
+			panic(err) // an error means that the flag does not exist
 		}
 	}
 
@@ -421,7 +425,7 @@ func newScheduleBackfill(o *options) *cobra.Command {
 }
 
 func newScheduleDelete(o *options) *cobra.Command {
-	return o.commanded("delete", "Delete a schedule; what it has begun goes on", "  perdure schedule delete nightly",
+	return o.commanded("delete", "Delete a schedule; its open runs continue", "  perdure schedule delete nightly",
 		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbDelete}, nil },
 		func(name string, _ *schedule.Answer) string { return "deleted: " + name })
 }

@@ -12,8 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// Commands about schedules are answered by the nodes of a database; the command line owns nothing
-// there.
+// The nodes of a database answer commands about schedules. The command line owns nothing.
 func TestSchedulesBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -54,7 +53,7 @@ func TestSchedulesBesideANode(t *testing.T) {
 	}
 }
 
-// idle waits until nothing that the schedule has begun is open.
+// idle waits until no run of the schedule is open.
 func idle(t *testing.T, app *perdure.App, s *perdure.Schedule) {
 	t.Helper()
 	for {
@@ -68,7 +67,7 @@ func idle(t *testing.T, app *perdure.App, s *perdure.Schedule) {
 	}
 }
 
-// What a file says of a task is stored, shown and compared: all of it.
+// All settings of a task in a schedule file are stored, shown and compared.
 func TestTasksOfAScheduleFile(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "x.db")
@@ -127,7 +126,7 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 	apply("unchanged", ", "+task, "--dry-run")
 	apply("changed", strings.Replace(all, "jitter: 0.1", "jitter: 0.2", 1), "--dry-run")
 	do("triggered: tidy@", 0, "schedule", "trigger", "tidy")
-	// the command may have ended before the task began
+	// the command may have ended before the task started
 	app, err := embedded.Open(t.Context(), url, shop)
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// scheduleFile is what apply reads.
+// scheduleFile is the content of a schedule file.
 type scheduleFile struct {
 	App       string          `yaml:"app"`
 	Schedules []scheduleEntry `yaml:"schedules"`
@@ -33,7 +33,7 @@ type scheduleEntry struct {
 	Every    time.Duration     `yaml:"every"`
 	Offset   time.Duration     `yaml:"offset"`
 	Workflow string            `yaml:"workflow"`
-	Activity string            `yaml:"activity"` // instead of a workflow: a task of its own
+	Activity string            `yaml:"activity"` // instead of a workflow: a task without a workflow
 	Task     scheduledTask     `yaml:",inline"`
 	Input    any               `yaml:"input"`
 	Labels   map[string]string `yaml:"labels"`
@@ -42,10 +42,10 @@ type scheduleEntry struct {
 	Jitter   time.Duration     `yaml:"jitter"`
 	StartAt  time.Time         `yaml:"start_at"`
 	EndAt    time.Time         `yaml:"end_at"`
-	Paused   string            `yaml:"paused_at_first"` // why
+	Paused   string            `yaml:"paused_at_first"` // the reason
 }
 
-// readSchedules reads the file and says everything that is wrong with it.
+// readSchedules reads the file and reports all of its errors.
 func (o *options) readSchedules(name string) (scheduleFile, map[string]schedule.Command, error) {
 	var f scheduleFile
 	data, err := os.ReadFile(name)
@@ -66,7 +66,7 @@ func (o *options) readSchedules(name string) (scheduleFile, map[string]schedule.
 	for i := range f.Schedules {
 		e := &f.Schedules[i]
 		if _, twice := commands[e.Name]; twice {
-			problems = append(problems, fmt.Sprintf("schedule %s is there twice", e.Name))
+			problems = append(problems, fmt.Sprintf("schedule %s is defined twice", e.Name))
 		}
 		c, err := e.command(f.App)
 		if err != nil {
@@ -81,7 +81,7 @@ func (o *options) readSchedules(name string) (scheduleFile, map[string]schedule.
 	return f, commands, nil
 }
 
-// job is what the entry begins: an execution of a workflow, or a task.
+// job returns what the entry starts: an execution of a workflow, or a task.
 func (e *scheduleEntry) job(in []byte) schedule.Job {
 	j := schedule.Job{Kind: schedule.KindWorkflow, Name: e.Workflow, Labels: e.Labels, Input: schedule.Payload{Payload: model.Payload{Data: in}}}
 	if e.Activity != "" {
@@ -93,14 +93,14 @@ func (e *scheduleEntry) job(in []byte) schedule.Job {
 func (e *scheduleEntry) command(app string) (schedule.Command, error) {
 	in, err := json.Marshal(e.Input)
 	if err != nil {
-		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: its input is not JSON: %w", e.Name, err)
+		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: the input is not JSON: %w", e.Name, err)
 	}
 	if e.Activity != "" && e.Workflow != "" {
-		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: it has a workflow, or an activity, not both", e.Name)
+		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: must have either workflow or activity", e.Name)
 	}
 
 	if given := e.Task.given(); e.Activity == "" && len(given) > 0 {
-		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: %s: that is for a task, and it has no activity", e.Name, strings.Join(given, ", "))
+		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: %s: only allowed with activity", e.Name, strings.Join(given, ", "))
 	}
 
 	spec := &schedule.Spec{
@@ -112,7 +112,7 @@ func (e *scheduleEntry) command(app string) (schedule.Command, error) {
 	return schedule.Command{Spec: spec, Paused: e.Paused != "", Why: e.Paused}, spec.Complete(e.Name)
 }
 
-// applied is what became of one schedule.
+// applied is the result for one schedule.
 type applied struct {
 	Schedule string `json:"schedule"`
 	Change   string `json:"change"`
@@ -123,9 +123,9 @@ func newScheduleApply(o *options) *cobra.Command {
 	var prune, dry bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use: "apply", Short: "Make the schedules of a file those that count", Args: cobra.NoArgs,
-		Long: `Create the schedules of a file that are not there, change those whose definition differs, and leave the others alone. --prune deletes those
-that were applied under the same app name and are not in the file any more.
+		Use: "apply", Short: "Apply the schedules of a file", Args: cobra.NoArgs,
+		Long: `Create the schedules of a file that do not exist, change the ones whose definition differs, and leave the others alone. --prune deletes schedules
+that were applied under the same app name and are no longer in the file.
 
   app: ops
   schedules:
@@ -165,10 +165,12 @@ that were applied under the same app name and are not in the file any more.
 				return err
 			}
 			if prune && f.App == "" {
-				return fault.New(fault.Invalid, "--prune: the file has no app, so nobody knows which schedules are its own")
+				return fault.New(fault.Invalid, "--prune needs app in the file: only schedules of the same app are deleted")
 			}
 
-			do := func(ctx context.Context, b api.Backend) error { return o.applyAll(ctx, b, &f, commands, prune, dry) }
+			do := func(ctx context.Context, b api.Backend) error {
+				return o.applyAll(ctx, b, plan{&f, commands, prune, dry})
+			}
 			if !dry {
 				return o.serving(cmd.Context(), timeout, do)
 			}
@@ -182,34 +184,42 @@ that were applied under the same app name and are not in the file any more.
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file in YAML, or - for standard input")
-	cmd.Flags().BoolVar(&prune, "prune", false, "delete what the app of the file had applied and is not in it")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete schedules of the same app that are not in the file")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what the command would do, and change nothing")
 	if err := cmd.MarkFlagRequired("file"); err != nil {
-		panic(err) // the flag is there
+		panic(err) // an error means that the flag does not exist
 	}
 	patience(cmd, &timeout)
 	return cmd
 }
 
-func (o *options) applyAll(ctx context.Context, b api.Backend, f *scheduleFile, commands map[string]schedule.Command, prune, dry bool) error {
+// plan is what apply does with the schedules of a file.
+type plan struct {
+	file       *scheduleFile
+	commands   map[string]schedule.Command // by the name of the schedule
+	prune, dry bool
+}
+
+// applyAll applies the schedules of a file, and prints the change of each one.
+func (o *options) applyAll(ctx context.Context, b api.Backend, p plan) error {
 	all := []applied{}
-	for _, e := range f.Schedules {
-		change, err := schedule.Apply(ctx, b, e.Name, commands[e.Name], dry)
+	for _, e := range p.file.Schedules {
+		change, err := schedule.Apply(ctx, b, e.Name, p.commands[e.Name], p.dry)
 		if err != nil {
 			return fmt.Errorf("apply schedule %s: %w", e.Name, err)
 		}
 		all = append(all, applied{e.Name, change})
 	}
 
-	if prune {
-		for s, err := range schedule.List(ctx, b, f.App) {
+	if p.prune {
+		for s, err := range schedule.List(ctx, b, p.file.App) {
 			if err != nil {
 				return err
 			}
-			if _, stays := commands[s.Name]; stays {
+			if _, stays := p.commands[s.Name]; stays {
 				continue
 			}
-			if !dry {
+			if !p.dry {
 				if _, err := schedule.Ask(ctx, b, s.Name, &schedule.Command{Verb: schedule.VerbDelete}); err != nil && !fault.Is(err, fault.NotFound) {
 					return fmt.Errorf("delete schedule %s: %w", s.Name, err)
 				}
@@ -224,8 +234,8 @@ func (o *options) applyAll(ctx context.Context, b api.Backend, f *scheduleFile, 
 	for _, a := range all {
 		fmt.Fprintf(o.Out, "%s: %s\n", a.Change, a.Schedule)
 	}
-	if dry {
-		fmt.Fprintln(o.Err, "Nothing was changed.")
+	if p.dry {
+		fmt.Fprintln(o.Err, "Nothing changed.")
 	}
 
 	return nil

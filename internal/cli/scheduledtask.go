@@ -15,8 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// scheduledTask is how the task of a schedule is to be carried out, in a file: what the flags of
-// task submit say, and the pauses between attempts.
+// scheduledTask contains the settings of a scheduled task in a file. They are the flags of task
+// submit, and the pauses between attempts.
 type scheduledTask struct {
 	Queue      string         `yaml:"queue,omitempty"`
 	Priority   int            `yaml:"priority,omitempty"`
@@ -41,7 +41,7 @@ type scheduledRetry struct {
 	Except      []string      `yaml:"except,omitempty"`
 }
 
-// fieldNames are what complaints call the settings of a task from a file.
+// fieldNames are the names of the settings of a task in errors about a file.
 var fieldNames = model.SettingNames{
 	schedule.NamedQueue:      "queue",
 	schedule.NamedFair:       "fair_key",
@@ -64,22 +64,22 @@ var fieldNames = model.SettingNames{
 	model.SettingFinal:       "number of names in retry.except",
 }
 
-// fields are those that say something, by their names in the file.
+// fields returns the fields that are set, by their names in the file.
 func (t *scheduledTask) fields() (all map[string]any) {
 	data, err := yaml.Marshal(t)
 	if err == nil {
 		err = yaml.Unmarshal(data, &all)
 	}
 	if err != nil {
-		panic(err) // of our own struct
+		panic(err) // cannot happen with our own struct
 	}
 	return all
 }
 
-// given are the names of the fields that say something.
+// given returns the names of the fields that are set.
 func (t *scheduledTask) given() []string { return slices.Sorted(maps.Keys(t.fields())) }
 
-// written is a stored task as a file would say it.
+// written converts a stored task to the form of a file.
 func written(s *model.TaskSpec) *scheduledTask {
 	r := &s.Retry
 	return &scheduledTask{
@@ -89,8 +89,8 @@ func written(s *model.TaskSpec) *scheduledTask {
 	}
 }
 
-// spec is the task as it is stored. What means the same is stored the same, so that apply finds no
-// difference.
+// spec converts the task to its stored form. Equal meanings get the same form, so that apply finds
+// no difference.
 func (t *scheduledTask) spec(activity string) *model.TaskSpec {
 	s := &model.TaskSpec{
 		Kind: activity, Queue: cmp.Or(t.Queue, model.DefaultQueue), Priority: t.Priority, Fair: t.FairKey, Weight: t.FairWeight, Delay: t.Delay, Breaker: t.Breaker,
@@ -101,12 +101,12 @@ func (t *scheduledTask) spec(activity string) *model.TaskSpec {
 	return s
 }
 
-// set is a list of names in order, each once; nil when there is none.
+// set returns a sorted list of names without duplicates, or nil if there are none.
 func set(names []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
-// settingRows tell how a task of a schedule is carried out, as far as that was said.
+// settingRows describes the settings of a scheduled task that are set.
 func settingRows(t *model.TaskSpec) (rows [][]string) {
 	row := func(said bool, name, text string) {
 		if said {
@@ -129,7 +129,7 @@ func settingRows(t *model.TaskSpec) (rows [][]string) {
 	return rows
 }
 
-// attemptsText is a retry policy for people.
+// attemptsText describes a retry policy for people.
 func attemptsText(r *model.Retry) string {
 	text := "no limit"
 	if r.MaxAttempts > 0 {

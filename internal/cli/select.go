@@ -15,7 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/query"
 )
 
-// listFlags select executions. They are translated into a query, so that they mean what it means.
+// listFlags select executions. The command translates them into a query, so both have the same
+// meaning.
 type listFlags struct {
 	query            string
 	workflow, prefix string
@@ -28,16 +29,16 @@ type listFlags struct {
 
 func (f *listFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.query, "query", "q", "", `conditions such as 'workflow = "order" and status = "open" and label.region = "eu"'`)
-	cmd.Flags().StringVar(&f.workflow, "workflow", "", "only this workflow")
-	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only keys that begin so")
-	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "only these: open, closed, running, completed, failed, canceled, continued, terminated")
-	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "only with this label, as name=value")
-	cmd.Flags().StringVar(&f.since, "since", "", "started at or after: a time (RFC 3339) or a distance (1h)")
-	cmd.Flags().StringVar(&f.until, "until", "", "started before: a time or a distance")
-	cmd.Flags().BoolVar(&f.all, "all-runs", false, "earlier runs of a chain too")
+	cmd.Flags().StringVar(&f.workflow, "workflow", "", "select only this workflow")
+	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "select only keys with this prefix")
+	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "select only these statuses: open, closed, running, completed, failed, canceled, continued, terminated")
+	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "select only executions with this label, as name=value")
+	cmd.Flags().StringVar(&f.since, "since", "", "started at or after this time (RFC 3339), or this long ago (1h)")
+	cmd.Flags().StringVar(&f.until, "until", "", "started before this time, or this long ago")
+	cmd.Flags().BoolVar(&f.all, "all-runs", false, "include earlier runs of a chain")
 }
 
-// text is the query that the flags make.
+// text returns the query that the flags make.
 func (f *listFlags) text() (string, error) {
 	var all []string
 	if f.query != "" {
@@ -54,7 +55,7 @@ func (f *listFlags) text() (string, error) {
 		quoted := make([]string, len(f.statuses))
 		for i, word := range f.statuses {
 			if _, ok := model.ParseStatus(word); !ok && word != "open" && word != "closed" {
-				return "", fault.New(fault.Invalid, "--status %q: open, closed, running, completed, failed, canceled, continued or terminated", word)
+				return "", fault.New(fault.Invalid, "--status is %q, must be open, closed, running, completed, failed, canceled, continued or terminated", word)
 			}
 			quoted[i] = strconv.Quote(word)
 		}
@@ -83,7 +84,7 @@ func (f *listFlags) text() (string, error) {
 	return strings.Join(all, " and "), nil
 }
 
-// request is what the flags ask for.
+// request returns the request that the flags make.
 func (f *listFlags) request() (api.ListRequest, error) {
 	text, err := f.text()
 	if err != nil {
@@ -95,7 +96,8 @@ func (f *listFlags) request() (api.ListRequest, error) {
 	return r, err
 }
 
-// listing is the request of what is shown: with reasons, and not many more than are shown.
+// listing returns the request for a printed list. It asks for reasons, and for few more entries
+// than the list shows.
 func (f *listFlags) listing() (api.ListRequest, error) {
 	r, err := f.request()
 	r.Explain = true
@@ -105,28 +107,28 @@ func (f *listFlags) listing() (api.ListRequest, error) {
 	return r, err
 }
 
-// moment reads a time, or a distance back from now.
+// moment parses a time, or a duration back from now.
 func moment(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		if d < 0 {
-			return time.Time{}, fault.New(fault.Invalid, "%s %s: a distance is counted back from now, so it is not negative", flag, text)
+			return time.Time{}, fault.New(fault.Invalid, "%s is %s, must be >= 0: the duration counts back from now", flag, text)
 		}
 		return time.Now().Add(-d), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return t, fault.New(fault.Invalid, "%s %q: a time such as 2026-11-15T08:00:00Z, or a distance such as 90m", flag, text)
+		return t, fault.New(fault.Invalid, "%s is %q, must be a time such as 2026-11-15T08:00:00Z or a duration such as 90m", flag, text)
 	}
 	return t, nil
 }
 
-// readLabels reads name=value.
+// readLabels parses name=value.
 func readLabels(texts []string) ([]model.Label, error) {
 	all := map[string]string{}
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || value == "" {
-			return nil, fault.New(fault.Invalid, "--label %q: write name=value", text)
+			return nil, fault.New(fault.Invalid, "--label is %q, must be name=value", text)
 		}
 		if err := model.CheckLabel(name, value); err != nil {
 			return nil, fault.New(fault.Invalid, "--label %q: %w", text, err)
@@ -150,7 +152,7 @@ func newWorkflowList(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.list(cmd.Context(), &f) },
 	}
 	f.add(cmd)
-	cmd.Flags().Var(count(&f.limit, 50), "limit", "at most so many; 0 for all")
+	cmd.Flags().Var(count(&f.limit, 50), "limit", "most entries to list; 0 lists all")
 	return cmd
 }
 

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// shapes are what docs/cli-json.md says that commands print.
+// shapes are the output types that docs/cli-json.md documents.
 type shapes struct {
-	commands map[string]string // the type of each, by its words behind "perdure"
+	commands map[string]string // the type of each command, by its words after "perdure"
 	named    map[string][]shapeField
 	seen     map[string]bool // fields that a value had, as shape.field
 }
@@ -74,7 +74,7 @@ func loadShapes(name string) (*shapes, error) {
 	return s, nil
 }
 
-// check tells what is wrong with the output of a command.
+// check reports the differences between the output of a command and its shape.
 func (s *shapes) check(command string, output []byte) error {
 	typ, ok := s.commands[command]
 	if !ok {
@@ -153,7 +153,7 @@ func (s *shapes) value(typ, at string, v any) error {
 	return wrong
 }
 
-// object compares an object with a named shape: everything that the shape has, and nothing else.
+// object compares an object with a named shape: it must have all required fields and no others.
 func (s *shapes) object(shape, at string, v any) error {
 	fields, ok := s.named[shape]
 	if !ok {
@@ -185,7 +185,7 @@ func (s *shapes) object(shape, at string, v any) error {
 	return nil
 }
 
-// unseen are the documented fields that no value had.
+// unseen returns the documented fields that no value had.
 func (s *shapes) unseen() (all []string) {
 	for shape, fields := range s.named {
 		for _, f := range fields {

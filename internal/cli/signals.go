@@ -13,7 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// signalLine is a signal that the code of an execution has not received, for programs.
+// signalLine is an unread signal of an execution, in JSON.
 type signalLine struct {
 	ID        string `json:"id"`
 	Position  int    `json:"position,omitempty"`
@@ -28,17 +28,17 @@ func signalLineOf(c *model.Call) signalLine {
 	return signalLine{ID: c.ID, Position: c.Position, Name: c.Operation, Since: c.At.String(), Bytes: c.Bytes, RequestID: c.RequestID}
 }
 
-// signalsOrder is what the flags of these commands say.
+// signalsOrder contains the flags of the signals commands.
 type signalsOrder struct {
 	run, reason, requestID string
 	timeout                time.Duration
 }
 
 func (r *signalsOrder) flags(cmd *cobra.Command, acts bool) {
-	cmd.Flags().StringVar(&r.run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().StringVar(&r.run, "run", "", "id of a run; the current run by default")
 	if acts {
-		cmd.Flags().StringVar(&r.reason, "reason", "", "why, for its history")
-		cmd.Flags().StringVar(&r.requestID, "request-id", "", "makes a repetition harmless: it gets the same answer")
+		cmd.Flags().StringVar(&r.reason, "reason", "", "reason for the history of the execution")
+		cmd.Flags().StringVar(&r.requestID, "request-id", "", "id that makes the request safe to repeat: a repetition gets the same answer")
 	}
 	patience(cmd, &r.timeout)
 	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the execution"
@@ -47,12 +47,12 @@ func (r *signalsOrder) flags(cmd *cobra.Command, acts bool) {
 func newWorkflowSignals(o *options) *cobra.Command {
 	var r signalsOrder
 	cmd := &cobra.Command{
-		Use: "signals workflow/key", Short: "List the signals that an execution has not received, and show, skip or drop one", Args: cobra.ExactArgs(1),
-		Long: `List the signals that the code of an execution has not received, oldest first: id, name, since when, and size.
+		Use: "signals workflow/key", Short: "List the unread signals of an execution, and show, skip or drop one", Args: cobra.ExactArgs(1),
+		Long: `List the signals that the code of an execution has not received, oldest first: id, name, time and size.
 
-The code receives the signals of one name in this order. skip puts one behind the others of its name: it is as if it had just come. drop removes one: the code
-never receives it. Both wait a few seconds for the code to wait for something. Code that still goes on then may be about to receive the signal, and the command
-fails: pause the execution first.`,
+The code receives the signals of one name in this order. skip moves one signal behind the others of its name, as if it had just arrived. drop removes one signal, and
+the code never receives it. Both wait a few seconds until the code waits for something. If the code is still running then, it may be about to receive the signal,
+and the command fails. Pause the execution first.`,
 		Example: `  perdure workflow signals order/42
   perdure workflow signals show order/42 7-3f9a0c41d2e7
   perdure workflow signals skip order/42 7-3f9a0c41d2e7
@@ -74,7 +74,7 @@ fails: pause the execution first.`,
 	return cmd
 }
 
-// signals finds the execution that a command names, and asks its owner.
+// signals finds the execution that the arguments name and calls do.
 func (o *options) signals(ctx context.Context, r *signalsOrder, name string, do func(ctx context.Context, b api.Backend, t api.Target) error) error {
 	named, err := target(name, r.run)
 	if err != nil {
@@ -93,7 +93,7 @@ func (o *options) signals(ctx context.Context, r *signalsOrder, name string, do 
 func newSignalsShow(o *options) *cobra.Command {
 	var r signalsOrder
 	cmd := &cobra.Command{
-		Use: "show workflow/key id", Short: "Show one signal that was not received, with its value", Args: cobra.ExactArgs(2),
+		Use: "show workflow/key id", Short: "Show one unread signal with its value", Args: cobra.ExactArgs(2),
 		Example: "  perdure workflow signals show order/42 7-3f9a0c41d2e7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
@@ -113,7 +113,7 @@ func newSignalsShow(o *options) *cobra.Command {
 func newSignalsSkip(o *options) *cobra.Command {
 	var r signalsOrder
 	cmd := &cobra.Command{
-		Use: "skip workflow/key id", Short: "Put one signal behind the others of its name; its id changes", Args: cobra.ExactArgs(2),
+		Use: "skip workflow/key id", Short: "Move one signal behind the others of its name; its id changes", Args: cobra.ExactArgs(2),
 		Example: "  perdure workflow signals skip order/42 7-3f9a0c41d2e7",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
@@ -125,7 +125,7 @@ func newSignalsSkip(o *options) *cobra.Command {
 				if o.output == "json" {
 					return o.json(l)
 				}
-				_, err = fmt.Fprintf(o.Out, "put signal %s of %s behind the others of its name: it is %s now\n", args[1], nameOf(t.Address), l.ID)
+				_, err = fmt.Fprintf(o.Out, "moved signal %s of %s behind the others of its name; its new id is %s\n", args[1], nameOf(t.Address), l.ID)
 				return err
 			})
 		},
@@ -144,17 +144,17 @@ func newSignalsDrop(o *options) *cobra.Command {
 	var name string
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "drop workflow/key [id]", Short: "Remove one signal, or all of one name: the code never receives it", Args: cobra.RangeArgs(1, 2),
+		Use: "drop workflow/key [id]", Short: "Remove one signal, or all of one name; the code never receives it", Args: cobra.RangeArgs(1, 2),
 		Example: `  perdure workflow signals drop order/42 7-3f9a0c41d2e7 --reason 'sent twice'
   perdure workflow signals drop order/42 --name approved --yes`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch one := len(args) == 2; {
 			case one == (name != ""):
-				return fault.New(fault.Invalid, "name one signal by its id, or all of one name with --name")
+				return fault.New(fault.Invalid, "drop needs either the id of one signal, or --name for all signals of one name")
 			case !one && !yes:
-				return fault.New(fault.Invalid, "this drops every signal %q of %s: say --yes", name, args[0])
+				return fault.New(fault.Invalid, "this drops every signal %q of %s: add --yes to confirm", name, args[0])
 			case !one && r.requestID != "":
-				return fault.New(fault.Invalid, "--request-id names the drop of one signal, and --name drops several")
+				return fault.New(fault.Invalid, "--request-id needs the id of one signal; --name drops several")
 			}
 
 			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
@@ -172,12 +172,12 @@ func newSignalsDrop(o *options) *cobra.Command {
 	}
 	r.flags(cmd, true)
 	cmd.Flags().StringVar(&name, "name", "", "drop every signal of this name")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it; without it, --name drops nothing")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with --name: confirm the change")
 
 	return cmd
 }
 
-// signalsNamed are the ids of the unread signals of a name, as far as a list shows them.
+// signalsNamed returns the ids of the unread signals of a name that a list shows.
 func signalsNamed(ctx context.Context, b api.Backend, t api.Target, name string) (ids []string, err error) {
 	c, err := b.Signals(ctx, api.SignalsRequest{Target: t, Do: model.MailboxList})
 	for i := range c.Calls {
@@ -189,7 +189,7 @@ func signalsNamed(ctx context.Context, b api.Backend, t api.Target, name string)
 	return ids, err
 }
 
-// dropSignals drops signals and tells what was dropped, also when one of them could not be.
+// dropSignals drops signals. It prints the dropped signals even if one of them fails.
 func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrder, t api.Target, ids []string) error {
 	lines := []signalLine{}
 	var failed error
@@ -215,7 +215,7 @@ func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrde
 		}
 	}
 	if len(ids) == 0 {
-		if _, err := fmt.Fprintf(o.Out, "%s has no such signal that it has not received\n", nameOf(t.Address)); err != nil {
+		if _, err := fmt.Fprintf(o.Out, "%s has no unread signal of this name\n", nameOf(t.Address)); err != nil {
 			return err
 		}
 	}
@@ -223,7 +223,7 @@ func (o *options) dropSignals(ctx context.Context, b api.Backend, r *signalsOrde
 	return failed
 }
 
-// unread prints signals.
+// unread prints unread signals.
 func (o *options) unread(c *model.Calls) error {
 	lines, rows := make([]signalLine, len(c.Calls)), make([][]string, len(c.Calls))
 	for i := range c.Calls {
@@ -242,7 +242,7 @@ func (o *options) unread(c *model.Calls) error {
 	return nil
 }
 
-// unreadSignal prints one signal with its value.
+// unreadSignal prints one unread signal with its value.
 func (o *options) unreadSignal(a model.Address, c *model.Call) error {
 	l := signalLineOf(c)
 	l.Value = raw(c.Input)

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// An operator shows, skips and drops signals in a file which no program has open.
+// An operator shows, skips and drops signals in a file that no program has open.
 func TestSignalsOfAFile(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "signals.db")
@@ -51,7 +51,7 @@ func TestSignalsOfAFile(t *testing.T) {
 	}
 	ids, _ := list()
 	do(`"a"`, 0, "workflow", "signals", "show", "waits/w", ids[0])
-	do("put signal "+ids[0]+" of waits/w behind the others of its name: it is ", 0, "workflow", "signals", "skip", "waits/w", ids[0])
+	do("moved signal "+ids[0]+" of waits/w behind the others of its name; its new id is ", 0, "workflow", "signals", "skip", "waits/w", ids[0])
 	for range 2 { // the same request, repeated
 		do("dropped signal word "+ids[1]+" of waits/w", 0, "workflow", "signals", "drop", "waits/w", ids[1], "--reason", "twice", "--request-id", "r")
 	}
@@ -60,11 +60,11 @@ func TestSignalsOfAFile(t *testing.T) {
 	if _, requests := list(); requests != "cda" {
 		t.Errorf("%q are unread", requests)
 	}
-	do("say --yes", 2, "workflow", "signals", "drop", "waits/w", "--name", "word")
-	do("by its id, or", 2, "workflow", "signals", "drop", "waits/w")
+	do("add --yes", 2, "workflow", "signals", "drop", "waits/w", "--name", "word")
+	do("the id of one signal, or", 2, "workflow", "signals", "drop", "waits/w")
 	if out := do("dropped signal", 0, "workflow", "signals", "drop", "waits/w", "--name", "word", "--yes"); strings.Count(out, "dropped signal word ") != 3 {
 		t.Errorf("%s", out)
 	}
-	do("no such signal", 0, "workflow", "signals", "drop", "waits/w", "--name", "word", "--yes")
+	do("no unread signal", 0, "workflow", "signals", "drop", "waits/w", "--name", "word", "--yes")
 	do("twice", 0, "workflow", "show", "waits/w", "-o", "json")
 }

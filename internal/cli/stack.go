@@ -11,12 +11,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// stackFlag adds the flag that has the stacks of panics printed too.
+// stackFlag adds the flag that prints the stacks of panics.
 func stackFlag(cmd *cobra.Command, stack *bool) {
-	cmd.Flags().BoolVar(stack, "stack", false, "print the stacks of panics below")
+	cmd.Flags().BoolVar(stack, "stack", false, "also print the stacks of panics")
 }
 
-// errorLine is the message of a failure on one line. It tells how to see the stack of a panic.
+// errorLine returns the message of a failure on one line. It mentions --stack if the failure has a
+// stack.
 func errorLine(f *model.Failure) string {
 	line := oneLine(f.Message)
 	if f.Stack != "" {
@@ -32,8 +33,8 @@ func (o *options) printStack(of string, f *model.Failure) {
 	}
 }
 
-// printStacks prints where an execution panicked: the panic that it ended with, or those of the
-// steps that it still tries.
+// printStacks prints the panic that ended an execution, or the panics of steps that the engine
+// still retries.
 func (o *options) printStacks(ctx context.Context, b api.Backend, t api.Target) error {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
@@ -57,7 +58,7 @@ func (o *options) printStacks(ctx context.Context, b api.Backend, t api.Target) 
 	return nil
 }
 
-// openFailures are the last failed attempts of steps and tasks that have not ended, in order.
+// openFailures returns the last failed attempt of each step and task that has not ended, in order.
 func openFailures(events []model.Event) (open []*model.Event) {
 	last := map[string]int{}
 	name := map[string]string{}
@@ -86,7 +87,7 @@ func openFailures(events []model.Event) (open []*model.Event) {
 	return open
 }
 
-// wholeHistory is the history of a run, all pages of it.
+// wholeHistory reads all pages of the history of a run.
 func wholeHistory(ctx context.Context, b api.Backend, t api.Target) (events []model.Event, err error) {
 	req := api.HistoryRequest{Target: t, After: -1}
 	for {
@@ -102,7 +103,7 @@ func wholeHistory(ctx context.Context, b api.Backend, t api.Target) (events []mo
 	}
 }
 
-// stackOf is the stack of a failure, if it has one.
+// stackOf returns the stack of a failure, or an empty string.
 func stackOf(f *model.Failure) string {
 	if f == nil {
 		return ""

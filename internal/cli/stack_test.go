@@ -13,10 +13,10 @@ import (
 	"github.com/perdure/perdure/internal/cli"
 )
 
-// blowUp panics; its name is what the stacks must show.
+// blowUp panics. The stacks must show its name.
 func blowUp() { panic("first line\nsecond line") }
 
-// People see where code panicked: the message on one line, and the stack when they ask for it.
+// People see where code panicked: the message on one line, and the stack with --stack.
 func TestStacksOfPanics(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "p.db")
@@ -52,7 +52,7 @@ func TestStacksOfPanics(t *testing.T) {
 		if strings.Contains(info.Reason, "retries step pay") {
 			break
 		}
-		time.Sleep(time.Millisecond) // until its worker has said so
+		time.Sleep(time.Millisecond) // until its worker has reported it
 	}
 	if err := app.Close(); err != nil {
 		t.Fatal(err)

@@ -37,17 +37,25 @@ type startLine struct {
 	Attempts         int               `json:"attempts"`
 }
 
-// manyResult is how it went; lines that were refused are named beside it.
+// manyResult counts the results. The command prints refused lines separately.
 type manyResult struct {
 	Started  int `json:"started"`
 	Existing int `json:"existing"`
 	Refused  int `json:"refused"`
 }
 
-// startMany starts an execution for each line of a file. Lines go to the engine in calls of bounded
-// size, and each call is committed before the next line is read.
-func (o *options) startMany(ctx context.Context, b api.Backend, name, workflow string, base api.StartRequest, each time.Duration) error {
-	in, err := o.lines(name)
+// manyOrder is what the flags of start --many ask for.
+type manyOrder struct {
+	file     string           // - for standard input
+	workflow string           // for lines that name none
+	base     api.StartRequest // for what a line omits
+	each     time.Duration    // time limit of one call
+}
+
+// startMany starts an execution for each line of a file. It sends the lines to the engine in calls
+// of bounded size. The engine commits each call before the command reads the next line.
+func (o *options) startMany(ctx context.Context, b api.Backend, r manyOrder) error {
+	in, err := o.lines(r.file)
 	if err != nil {
 		return err
 	}
@@ -68,9 +76,9 @@ func (o *options) startMany(ctx context.Context, b api.Backend, name, workflow s
 		if len(requests) == 0 {
 			return nil
 		}
-		replies, err := within(ctx, each, requests, b.StartMany)
+		replies, err := within(ctx, r.each, requests, b.StartMany)
 		if err != nil {
-			return fault.New(fault.KindOf(err), "lines %d to %d, which may have begun in part (repeat the command: a key begins once): %w", places[0], places[len(places)-1], err)
+			return fault.New(fault.KindOf(err), "lines %d to %d may have started in part; repeat the command, because a key starts only once: %w", places[0], places[len(places)-1], err)
 		}
 
 		for i := range replies {
@@ -98,12 +106,12 @@ func (o *options) startMany(ctx context.Context, b api.Backend, name, workflow s
 		if len(text) == 0 {
 			continue
 		}
-		r, err := startOf(text, workflow, base)
+		start, err := startOf(text, r.workflow, r.base)
 		if err != nil {
 			refuse(n, err)
 			continue
 		}
-		requests, places, size = append(requests, r), append(places, n), size+r.Input.Size()
+		requests, places, size = append(requests, start), append(places, n), size+start.Input.Size()
 		if len(requests) == manyLines || size >= manyBytes {
 			if err := flush(); err != nil {
 				return err
@@ -122,7 +130,7 @@ func (o *options) startMany(ctx context.Context, b api.Backend, name, workflow s
 	}
 
 	if err == nil && total.Refused > 0 {
-		return fault.New(fault.Invalid, "%d lines were refused: see above", total.Refused)
+		return fault.New(fault.Invalid, "%d lines were refused; the messages above say why", total.Refused)
 	}
 	return err
 }
@@ -139,19 +147,19 @@ func (o *options) lines(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// startOf is the request of a line; what it does not say is as the flags have it.
+// startOf returns the request of a line. The flags apply to what the line omits.
 func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRequest, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	var l startLine
 	if err := d.Decode(&l); err != nil {
-		return r, fault.New(fault.Invalid, `want JSON such as {"key":"k-1","input":5}: %w`, err)
+		return r, fault.New(fault.Invalid, `must be JSON such as {"key":"k-1","input":5}: %w`, err)
 	}
 	if l.Workflow == "" {
 		l.Workflow = workflow
 	}
 	if l.Workflow == "" {
-		return r, fault.New(fault.Invalid, "it names no workflow, and neither does the command")
+		return r, fault.New(fault.Invalid, "the workflow is missing: name it in the line or in the command")
 	}
 
 	r = base
@@ -160,7 +168,7 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, l.Input); err != nil {
-		return r, fault.New(fault.Invalid, "its input is not JSON: %w", err)
+		return r, fault.New(fault.Invalid, "the input is not JSON: %w", err)
 	}
 
 	r.Input = model.Payload{Data: compact.Bytes()}
@@ -182,7 +190,7 @@ func startOf(text []byte, workflow string, base api.StartRequest) (r api.StartRe
 			continue
 		}
 		if *t.to, err = time.ParseDuration(t.text); err != nil {
-			return r, fault.New(fault.Invalid, "its %s is %q: a duration such as 1h30m", t.name, t.text)
+			return r, fault.New(fault.Invalid, "%s is %q, must be a duration such as 1h30m", t.name, t.text)
 		}
 	}
 

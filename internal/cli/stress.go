@@ -19,18 +19,18 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// stressFlags are how hard.
+// stressFlags are the size and the kind of the load.
 type stressFlags struct {
 	concurrent, total, workers int
 	failures                   float64
 	latency                    time.Duration
 }
 
-// stressReport is what came of it.
+// stressReport is the result of a stress run.
 type stressReport struct {
 	Workflows  int     `json:"workflows"`
 	Failed     int     `json:"failed"`
-	Refused    int     `json:"refused"` // could not be started or awaited
+	Refused    int     `json:"refused"` // the engine refused to start or to await it
 	Seconds    float64 `json:"seconds"`
 	PerSecond  float64 `json:"per_second"`
 	P50        float64 `json:"p50_ms"`
@@ -46,8 +46,9 @@ func newStress(o *options) *cobra.Command {
 		Use: "stress", Short: "Run many workflows with one task each and report throughput and latency",
 		Long: `Run many workflows that schedule one task each, with the failures and the latency that you choose, and report throughput, latency and failures.
 
-What it runs stays in the store, as executions of the workflow "stress" and as dead tasks: take a store of its own, which can be dropped. Elsewhere they leave with their time, or are deleted by
-perdure workflow delete --query 'workflow = "stress"' --yes and perdure dlq purge --activity stress-task --yes. On PostgreSQL a program has to be running for that.`,
+The command leaves executions of the workflow "stress" and dead tasks in the store. Use a separate store that you can delete. In another store they stay until their
+retention ends, or until you run perdure workflow delete --query 'workflow = "stress"' --yes and perdure dlq purge --activity stress-task --yes. On PostgreSQL a
+program must be running for that.`,
 		Example: `  perdure stress --store file:/tmp/stress.db --total 1000
   perdure stress --store postgres://localhost/stress --total 20000 --concurrent 200 --workers 400
   perdure stress --store postgres://localhost/stress --failure-rate 0.01 --latency 5ms`,
@@ -55,11 +56,11 @@ perdure workflow delete --query 'workflow = "stress"' --yes and perdure dlq purg
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case f.concurrent < 1 || f.total < 1 || f.workers < 1:
-				return fault.New(fault.Invalid, "--concurrent, --total and --workers are at least 1")
+				return fault.New(fault.Invalid, "--concurrent, --total and --workers must be >= 1")
 			case !(f.failures >= 0 && f.failures <= 1):
-				return fault.New(fault.Invalid, "--failure-rate %v: a share from 0 to 1", f.failures)
+				return fault.New(fault.Invalid, "--failure-rate is %v, must be from 0 to 1", f.failures)
 			case f.latency < 0:
-				return fault.New(fault.Invalid, "--latency %s is less than nothing", f.latency)
+				return fault.New(fault.Invalid, "--latency is %s, must be >= 0", f.latency)
 			}
 			r, err := o.stress(cmd.Context(), &f)
 			if err != nil {
@@ -68,15 +69,15 @@ perdure workflow delete --query 'workflow = "stress"' --yes and perdure dlq purg
 			return o.stressed(r)
 		},
 	}
-	cmd.Flags().IntVar(&f.concurrent, "concurrent", 64, "workflows at the same time")
-	cmd.Flags().IntVar(&f.total, "total", 1000, "workflows altogether")
+	cmd.Flags().IntVar(&f.concurrent, "concurrent", 64, "number of workflows at the same time")
+	cmd.Flags().IntVar(&f.total, "total", 1000, "number of workflows in all")
 	cmd.Flags().Float64Var(&f.failures, "failure-rate", 0, "share of tasks that fail, from 0 to 1")
 	cmd.Flags().DurationVar(&f.latency, "latency", 0, "how long a task takes")
-	cmd.Flags().IntVar(&f.workers, "workers", 100, "how many tasks are executed at once")
+	cmd.Flags().IntVar(&f.workers, "workers", 100, "number of tasks that run at once")
 	return cmd
 }
 
-// stressed prints what came of it.
+// stressed prints the report.
 func (o *options) stressed(r *stressReport) error {
 	if o.output == "json" {
 		return o.json(r)
@@ -91,13 +92,13 @@ func (o *options) stressed(r *stressReport) error {
 	})
 }
 
-// stressTask is what a task is to do.
+// stressTask is the input of a task.
 type stressTask struct {
 	Fails bool          `json:"fails"`
 	Takes time.Duration `json:"takes"`
 }
 
-var errStress = errors.New("the task was told to fail")
+var errStress = errors.New("the task failed on purpose")
 
 func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, error) {
 	task := perdure.NewActivity("stress-task", func(ctx context.Context, t stressTask) (perdure.Void, error) {
@@ -170,8 +171,9 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 	}
 
 	if r.Refused == len(took) {
-		last = cmp.Or(last, context.Cause(ctx)) // it was stopped before anything began
-		return nil, fault.New(fault.KindOf(last), "nothing was run: %w", last)
+		// the user stopped it before the first workflow started
+		last = cmp.Or(last, context.Cause(ctx))
+		return nil, fault.New(fault.KindOf(last), "no workflow ran: %w", last)
 	}
 
 	slices.Sort(took)

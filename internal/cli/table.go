@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	// gap is how many spaces stand between two columns.
+	// gap is the number of spaces between two columns.
 	gap = 2
-	// comfortable is how far columns give way before others are left out for them.
+	// comfortable is the width to which columns shrink before the table drops optional columns.
 	comfortable = 20
-	// narrowest is how far a column gives way at last. Below it, lines are cut at their end.
+	// narrowest is the least width of a column. If that is not enough, lines are cut at their end.
 	narrowest = 8
-	// cutMark stands where something is left out.
+	// cutMark marks the place of a cut.
 	cutMark = "…"
 )
 
 // table prints rows under a head whose titles are separated by tabs. Without a head, the first
-// columns are titles, and the last one is wrapped.
+// columns are titles, and the last column is wrapped.
 //
-// A table with a head that is wider than the terminal gives way: its widest columns are cut, but
-// not those of times and numbers. When that does not leave enough of them, the columns whose title
-// ends in "?" are left out, the last one first. Pipes have no width, so they get everything.
+// If a table with a head is wider than the terminal, it shrinks its widest columns, but not columns
+// of times and numbers. If that is not enough, it drops the columns whose title ends in "?",
+// starting with the last one. A pipe has no width and gets everything.
 func (o *options) table(head string, rows [][]string) error {
 	width := o.width()
 	if head == "" {
@@ -41,12 +41,12 @@ func (o *options) table(head string, rows [][]string) error {
 	}
 
 	if len(dropped) > 0 {
-		fmt.Fprintf(o.Err, "Left out: %s. --wide shows everything.\n", strings.Join(dropped, ", "))
+		fmt.Fprintf(o.Err, "Columns not shown: %s. Add --wide to show them.\n", strings.Join(dropped, ", "))
 	}
 	return nil
 }
 
-// width is how many columns a line may have; 0 for any number.
+// width returns the largest number of columns of a line, or 0 for no limit.
 func (o *options) width() int {
 	if o.wide || o.full {
 		return 0
@@ -70,7 +70,8 @@ func (o *options) print(lines []string) error {
 	return nil
 }
 
-// fitted lays out a table with a head within a width, and names the columns that it left out.
+// fitted lays out a table with a head within a width, and returns the titles of the dropped
+// columns.
 func fitted(titles []string, rows [][]string, width int) (lines, dropped []string) {
 	all := make([][]string, 0, len(rows)+1)
 	optional := make([]bool, len(titles))
@@ -107,7 +108,8 @@ func fitted(titles []string, rows [][]string, width int) (lines, dropped []strin
 	return lines, dropped
 }
 
-// oneLine is a cell without line breaks and without anything that a terminal would obey.
+// oneLine returns a cell without line breaks and without control characters, which a terminal would
+// execute.
 func oneLine(cell string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -135,8 +137,8 @@ func total(widths []int) int {
 	return sum
 }
 
-// giveWay narrows the widest columns of a table to a common width, but not below the least one, so
-// that a line fits. A width of 0 is that of a pipe.
+// giveWay shrinks the widest columns of a table until a line fits, but no column below least. A
+// width of 0 means no limit.
 func giveWay(rows [][]string, width, least int) []int {
 	widths := widthsOf(rows)
 	rigid := make([]bool, len(widths))
@@ -159,8 +161,8 @@ func giveWay(rows [][]string, width, least int) []int {
 	return widths
 }
 
-// line lays out one row. The last column is cut at its end, because it is prose. The others are
-// names, which differ at both ends: they are cut in the middle.
+// line lays out one row. It cuts the last column at its end, because that is prose. It cuts the
+// other columns in the middle, because they are names that differ at both ends.
 func line(row []string, widths []int, width int) string {
 	var b strings.Builder
 	for i, cell := range row {
@@ -183,7 +185,7 @@ func line(row []string, widths []int, width int) string {
 	return text
 }
 
-// cutMiddle shortens a name to a width and keeps both ends. People may use what is left as an
+// cutMiddle shortens a name to a width and keeps both ends. People may use the shortened name as an
 // argument: see abbreviation.
 func cutMiddle(name string, width int) string {
 	if ansi.StringWidth(name) <= width {
@@ -194,7 +196,7 @@ func cutMiddle(name string, width int) string {
 	return head + cutMark + ansi.TruncateLeft(name, ansi.StringWidth(name)-tail, "")
 }
 
-// wrapped lays out rows without a head: titles, and a last column whose text goes on below itself.
+// wrapped lays out rows without a head: titles, and a last column that continues on the next lines.
 func wrapped(rows [][]string, width int) (lines []string) {
 	if len(rows) == 0 {
 		return nil
@@ -225,14 +227,14 @@ func wrapped(rows [][]string, width int) (lines []string) {
 	return lines
 }
 
-// flagNames are names of flags in a text. A line does not break at their hyphens: people copy them.
+// flagNames matches names of flags in a text. Lines do not break at their hyphens, because people
+// copy them.
 var flagNames = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 
-// stiff stands for a hyphen while lines are broken. It is as wide as one, from the characters that
-// no text has.
+// stiff replaces a hyphen while lines are broken. It has the same width, and no text contains it.
 const stiff = "\ue000"
 
-// paragraph is a text in lines of a width; 0 for any width.
+// paragraph breaks a text into lines of a width; 0 means no limit.
 func paragraph(text string, width int) (lines []string) {
 	for part := range strings.SplitSeq(text, "\n") {
 		part = oneLine(part)

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// order is a verb with a reason.
+// order makes the command of a verb that takes a reason.
 func (o *options) order(v verb, do func(ctx context.Context, b api.Backend, r api.CancelRequest) error) *cobra.Command {
 	var reason string
 	v.prepare = func([]string) (func(ctx context.Context, b api.Backend, t api.Target) error, error) {
@@ -21,13 +21,13 @@ func (o *options) order(v verb, do func(ctx context.Context, b api.Backend, r ap
 		}, nil
 	}
 	cmd := o.verb(v)
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for its history")
+	cmd.Flags().StringVar(&reason, "reason", "", "reason for the history of the execution")
 	return cmd
 }
 
 func newWorkflowCancel(o *options) *cobra.Command {
 	return o.order(verb{
-		use: "cancel", short: "Ask executions to end; their clean-up runs", done: "cancel requested:", of: open,
+		use: "cancel", short: "Cancel executions: ask them to end and run their clean-up", done: "cancel requested:", of: open,
 		example: `  perdure workflow cancel order/42 --reason 'ordered twice'
   perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --dry-run
   perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --yes`,
@@ -36,7 +36,7 @@ func newWorkflowCancel(o *options) *cobra.Command {
 
 func newWorkflowTerminate(o *options) *cobra.Command {
 	return o.order(verb{
-		use: "terminate", short: "End executions at once; no clean-up runs", done: "terminated:", of: open,
+		use: "terminate", short: "Terminate executions: end them at once, without clean-up", done: "terminated:", of: open,
 		example: `  perdure workflow terminate order/42 --reason 'its code never ends'
   perdure workflow terminate --query 'reason = "replay_mismatch"' --dry-run`,
 	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Terminate(ctx, r) })
@@ -44,7 +44,7 @@ func newWorkflowTerminate(o *options) *cobra.Command {
 
 func newWorkflowPause(o *options) *cobra.Command {
 	return o.order(verb{
-		use: "pause", short: "Have nobody continue executions until they are resumed", done: "paused:", of: open,
+		use: "pause", short: "Pause executions", done: "paused:", of: open,
 		example: `  perdure workflow pause order/42 --reason 'the warehouse is closed'
   perdure workflow pause --query 'workflow = "order"' --reason maintenance --yes`,
 	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Pause(ctx, r) })
@@ -52,13 +52,13 @@ func newWorkflowPause(o *options) *cobra.Command {
 
 func newWorkflowResume(o *options) *cobra.Command {
 	return o.order(verb{
-		use: "resume", short: "Let paused executions go on", done: "resumed:", of: open,
+		use: "resume", short: "Resume paused executions", done: "resumed:", of: open,
 		example: `  perdure workflow resume order/42
   perdure workflow resume --query 'reason = "paused"' --yes`,
 	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Resume(ctx, r) })
 }
 
-// ask makes a command that asks one execution something and prints the answer.
+// ask makes a command that sends a request to one execution and prints the answer.
 func (o *options) ask(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, name string, in model.Payload) (model.Payload, error)) *cobra.Command {
 	var run, text string
 	var timeout time.Duration
@@ -88,13 +88,13 @@ func (o *options) ask(use, short, example string, do func(ctx context.Context, b
 		},
 	}
 
-	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().StringVar(&run, "run", "", "id of a run; the current run by default")
 	cmd.Flags().StringVar(&text, "input", "", "input as JSON, @file, or - for standard input (null)")
 	patience(cmd, &timeout)
 	return cmd
 }
 
-// value prints one value: JSON as it is, other encodings by name and size.
+// value prints one value: JSON unchanged, other encodings by name and size.
 func (o *options) value(p model.Payload) error {
 	if o.output == "json" || p.Encoding == model.JSON {
 		return o.json(raw(p))
@@ -105,17 +105,17 @@ func (o *options) value(p model.Payload) error {
 
 func newWorkflowUpdate(o *options) *cobra.Command {
 	var requestID string
-	cmd := o.ask("update workflow/key update", "Ask an execution to change something, and print its answer",
+	cmd := o.ask("update workflow/key update", "Send an update to an execution and print the answer",
 		`  perdure workflow update cart/7 add-item --input '{"SKU": "a", "N": 2}'`,
 		func(ctx context.Context, b api.Backend, t api.Target, name string, in model.Payload) (model.Payload, error) {
 			return b.Update(ctx, api.UpdateRequest{Target: t, Name: name, Input: in, RequestID: requestID})
 		})
-	cmd.Flags().StringVar(&requestID, "request-id", "", "makes a repetition harmless: it gets the same answer")
+	cmd.Flags().StringVar(&requestID, "request-id", "", "id that makes the request safe to repeat: a repetition gets the same answer")
 	return cmd
 }
 
 func newWorkflowQuery(o *options) *cobra.Command {
-	return o.ask("query workflow/key query", "Ask the code of an execution, also of one that has ended, and print its answer", `  perdure workflow query cart/7 contents --input '"a"'`,
+	return o.ask("query workflow/key query", "Query the code of an open or closed execution and print the answer", `  perdure workflow query cart/7 contents --input '"a"'`,
 		func(ctx context.Context, b api.Backend, t api.Target, name string, in model.Payload) (model.Payload, error) {
 			return b.Query(ctx, api.QueryRequest{Target: t, Name: name, Input: in})
 		})
@@ -124,7 +124,7 @@ func newWorkflowQuery(o *options) *cobra.Command {
 func newWorkflowState(o *options) *cobra.Command {
 	var run string
 	cmd := &cobra.Command{
-		Use: "state workflow/key state", Short: "Print state that an execution shows", Example: "  perdure workflow state import/7 progress", Args: cobra.ExactArgs(2),
+		Use: "state workflow/key state", Short: "Print a state that an execution publishes", Example: "  perdure workflow state import/7 progress", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := target(args[0], run)
 			if err != nil {
@@ -147,15 +147,15 @@ func newWorkflowState(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().StringVar(&run, "run", "", "id of a run; the current run by default")
 	return cmd
 }
 
 func newWorkflowStranded(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "stranded", Short: "List open executions that no live worker can continue", Args: cobra.NoArgs,
-		Long: `List open executions that no live worker can continue: nobody has the code of their workflow, or not the version that they are pinned to.
-Look at it after a deploy. When no program runs, all of them are.`,
+		Long: `List open executions that no live worker can continue, because no worker has the code of their workflow, or the version that they are pinned to.
+Run this command after a deploy. If no program is running, it lists all open executions.`,
 		Example: "  perdure workflow stranded --store postgres://localhost/app",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := o.look(cmd.Context())

@@ -39,7 +39,7 @@ var (
 	})
 )
 
-// cartDemo leaves a store with three carts that wait for a signal.
+// cartDemo creates a store with three carts that wait for a signal.
 func cartDemo() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -58,7 +58,7 @@ func cartDemo() {
 	}
 }
 
-// fillCart begins a cart and puts three into it.
+// fillCart starts a cart and adds three items.
 func fillCart(ctx context.Context, app *perdure.App, key string) error {
 	exec, err := cart.Start(app.With(ctx), "", perdure.RawKey(key))
 	if err == nil {
@@ -67,7 +67,7 @@ func fillCart(ctx context.Context, app *perdure.App, key string) error {
 	return err
 }
 
-// Updates, queries and orders reach the code by way of the node that owns the execution.
+// The node that owns an execution passes updates, queries and changes to the code.
 func TestTalkBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -19,9 +19,9 @@ import (
 
 func newTask(o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "task", Short: "Tasks that belong to no workflow",
-		Long: `Submit tasks, look at them, and act on them. A task is named by its activity and its key. It is an execution like that of a workflow, under the name
-"task:" and its activity: the commands of perdure workflow know it too. Tasks that are steps of a workflow are shown with it.`,
+		Use: "task", Short: "Tasks without a workflow",
+		Long: `Submit, list, show and change tasks. Name a task by its activity and its key, as in mail/42. A task is also an execution with the workflow name
+"task:" and its activity, so the commands of perdure workflow accept it. perdure workflow describe shows the tasks of a workflow.`,
 		Example: `  perdure task submit mail --queue mails --input '"ann@example.com"' --wait
   perdure task list --activity mail --status open
   perdure task show mail/0193f2c1
@@ -30,11 +30,11 @@ func newTask(o *options) *cobra.Command {
 
 	cmd.AddCommand(newTaskSubmit(o), newTaskList(o), newTaskShow(o), newTaskLogs(o), newTaskState(o), newTaskStream(o))
 	cmd.AddCommand(
-		o.taskOrder("cancel", "Ask a task to end", "cancel requested:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Cancel(ctx, r) }),
-		o.taskOrder("terminate", "End a task, whatever its worker does", "terminated:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Terminate(ctx, r) }),
-		o.taskOrder("pause", "Have nobody begin a task until it is resumed", "paused:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Pause(ctx, r) }),
-		o.taskOrder("resume", "Undo pause", "resumed:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Resume(ctx, r) }),
-		o.taskOrder("retry", "Schedule a task anew that failed or was cancelled", "scheduled anew:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error {
+		o.taskOrder("cancel", "Cancel a task: ask it to end", "cancel requested:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Cancel(ctx, r) }),
+		o.taskOrder("terminate", "Terminate a task at once", "terminated:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Terminate(ctx, r) }),
+		o.taskOrder("pause", "Pause a task: it does not start until you resume it", "paused:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Pause(ctx, r) }),
+		o.taskOrder("resume", "Resume a paused task", "resumed:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Resume(ctx, r) }),
+		o.taskOrder("retry", "Schedule a failed or canceled task again", "scheduled again:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error {
 			_, err := b.Retry(ctx, api.PastRequest{Source: r.Target})
 			return err
 		}),
@@ -43,13 +43,13 @@ func newTask(o *options) *cobra.Command {
 	return cmd
 }
 
-// taskTarget reads activity/key.
+// taskTarget parses activity/key.
 func taskTarget(arg, run string) (subject, error) {
 	if !strings.HasPrefix(arg, model.TaskPrefix) {
 		arg = model.TaskPrefix + arg
 	}
 	if activity, key, _ := strings.Cut(arg, "/"); activity == model.TaskPrefix || key == "" {
-		return subject{}, fault.New(fault.Invalid, "%q does not name a task: write activity/key", strings.TrimPrefix(arg, model.TaskPrefix))
+		return subject{}, fault.New(fault.Invalid, "%q is not the name of a task: write activity/key", strings.TrimPrefix(arg, model.TaskPrefix))
 	}
 	return target(arg, run)
 }
@@ -71,7 +71,7 @@ func (o *options) taskOrder(use, short, done string, do func(ctx context.Context
 	}
 
 	if use != "retry" && use != "resume" {
-		cmd.Flags().StringVar(&reason, "reason", "", "why")
+		cmd.Flags().StringVar(&reason, "reason", "", "reason for the history of the task")
 	}
 	patience(cmd, &timeout)
 	return cmd
@@ -82,10 +82,10 @@ func newTaskSubmit(o *options) *cobra.Command {
 	var spec model.TaskSpec
 	cmd := &cobra.Command{
 		Use: "submit activity", Short: "Submit a task",
-		Long: `Submit a task. Without a key every submission is a new task; with one, it attaches to the task that has it.
+		Long: `Submit a task. Without a key, every submission is a new task. With a key, the command attaches to the task that has it.
 
-How it is carried out is what the flags say: what the code of the activity has as its options (queue, attempts, limits, breaker, time-outs) is known to programs that submit it, not to this command. Rules that select
-tasks by queue or activity count for it in any case.`,
+The flags set the options of the task: queue, attempts, limits, breaker and timeouts. The command does not know the options in the code of the activity. Rules
+that select tasks by queue or activity apply too.`,
 		Example: `  perdure task submit mail --queue mails --input '"ann@example.com"' --attempts 5
   perdure task submit report --key 2026-11 --input @report.json --priority 10 --wait --timeout 5m`,
 		Args: cobra.ExactArgs(1),
@@ -107,18 +107,18 @@ tasks by queue or activity count for it in any case.`,
 		},
 	}
 	f.add(cmd, "task", "submit")
-	cmd.Flags().StringVar(&spec.Queue, "queue", perdure.DefaultQueue, "queue that it waits in")
-	cmd.Flags().IntVar(&spec.Priority, "priority", 0, "larger ones first")
-	cmd.Flags().StringVar(&spec.Fair, "fair-key", "", "key that shares the queue with others")
-	cmd.Flags().IntVar(&spec.Weight, "fair-weight", 0, "share of the key (1)")
-	cmd.Flags().DurationVar(&spec.Delay, "delay", 0, "how long it waits before it may begin")
-	cmd.Flags().IntVar(&spec.Retry.MaxAttempts, "attempts", 0, "at most so many; 0 for no limit")
-	cmd.Flags().StringSliceVar(&spec.Limits, "limit", nil, "limits that it takes a permit of, as perdure.Limit; may be repeated")
-	cmd.Flags().StringVar(&spec.Breaker, "breaker", "", "circuit breaker that its outcomes count for")
-	cmd.Flags().DurationVar(&spec.ToStart, "schedule-to-start", 0, "how long it may wait for a worker; 0 for any time")
-	cmd.Flags().DurationVar(&spec.ToClose, "attempt-timeout", 0, "of one attempt; 0 for none")
-	cmd.Flags().DurationVar(&spec.Silence, "heartbeat-timeout", 0, "how long nothing may be heard of its worker; 0 for any time")
-	cmd.Flags().DurationVar(&spec.Total, "schedule-to-close", 0, "for all attempts and the pauses between them; 0 for any time")
+	cmd.Flags().StringVar(&spec.Queue, "queue", perdure.DefaultQueue, "queue of the task")
+	cmd.Flags().IntVar(&spec.Priority, "priority", 0, "tasks with a larger priority start first")
+	cmd.Flags().StringVar(&spec.Fair, "fair-key", "", "key that gets a fair share of the queue")
+	cmd.Flags().IntVar(&spec.Weight, "fair-weight", 0, "weight of the fair key (1)")
+	cmd.Flags().DurationVar(&spec.Delay, "delay", 0, "time before the task may start")
+	cmd.Flags().IntVar(&spec.Retry.MaxAttempts, "attempts", 0, "most attempts; 0 for no limit")
+	cmd.Flags().StringSliceVar(&spec.Limits, "limit", nil, "limit that applies to the task, as perdure.Limit; may be repeated")
+	cmd.Flags().StringVar(&spec.Breaker, "breaker", "", "circuit breaker of the task")
+	cmd.Flags().DurationVar(&spec.ToStart, "schedule-to-start", 0, "longest wait for a worker; 0 for no limit")
+	cmd.Flags().DurationVar(&spec.ToClose, "attempt-timeout", 0, "longest time of one attempt; 0 for no limit")
+	cmd.Flags().DurationVar(&spec.Silence, "heartbeat-timeout", 0, "longest time between two heartbeats; 0 for no limit")
+	cmd.Flags().DurationVar(&spec.Total, "schedule-to-close", 0, "longest time of all attempts and the pauses between them; 0 for no limit")
 	return cmd
 }
 
@@ -140,14 +140,14 @@ func newTaskList(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringVar(&activity, "activity", "", "only this activity")
-	cmd.Flags().StringSliceVar(&queues, "queue", nil, "only these queues")
-	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only keys that begin so")
-	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "only these: open, closed, running, completed, failed, canceled, terminated")
-	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "only with this label, as name=value")
-	cmd.Flags().StringVar(&f.since, "since", "", "submitted at or after: a time (RFC 3339) or a distance (1h)")
-	cmd.Flags().StringVar(&f.until, "until", "", "submitted before: a time or a distance")
-	cmd.Flags().Var(count(&f.limit, 50), "limit", "at most so many; 0 for all")
+	cmd.Flags().StringVar(&activity, "activity", "", "select only this activity")
+	cmd.Flags().StringSliceVar(&queues, "queue", nil, "select only these queues")
+	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "select only keys with this prefix")
+	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "select only these statuses: open, closed, running, completed, failed, canceled, terminated")
+	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "select only tasks with this label, as name=value")
+	cmd.Flags().StringVar(&f.since, "since", "", "submitted at or after this time (RFC 3339), or this long ago (1h)")
+	cmd.Flags().StringVar(&f.until, "until", "", "submitted before this time, or this long ago")
+	cmd.Flags().Var(count(&f.limit, 50), "limit", "most entries to list; 0 lists all")
 
 	return cmd
 }
@@ -159,8 +159,7 @@ type taskLine struct {
 	Queue    string `json:"queue"`
 }
 
-// listTasks lists executions that are tasks; the store does not know their queues, so those are
-// looked at here.
+// listTasks lists executions that are tasks. It filters by queue itself, because the store cannot.
 func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) error {
 	req, err := f.listing()
 	if err != nil {
@@ -211,7 +210,7 @@ func newTaskShow(o *options) *cobra.Command {
 	var run string
 	var stack bool
 	cmd := &cobra.Command{
-		Use: "show activity/key", Short: "Tell how a task stands: attempts, worker, next attempt, progress, why it waits",
+		Use: "show activity/key", Short: "Show a task: attempts, worker, next attempt, progress, why it waits",
 		Example: "  perdure task show mail/0193f2c1", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			named, err := taskTarget(args[0], run)
@@ -228,12 +227,12 @@ func newTaskShow(o *options) *cobra.Command {
 		},
 	}
 
-	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().StringVar(&run, "run", "", "id of a run; the current run by default")
 	stackFlag(cmd, &stack)
 	return cmd
 }
 
-// openTask is an open task of a run for programs.
+// openTask is an open task of a run in JSON.
 type openTask struct {
 	Step     string `json:"step"`
 	Activity string `json:"activity"`
@@ -265,8 +264,8 @@ func openTasks(d *api.Description) []openTask {
 	return lines
 }
 
-// deadOf is the dead task that a task has become, as long as it is kept: there its attempts are
-// found, and it is what can be requeued.
+// deadOf returns the id of the dead task of a failed task, as long as the store keeps it. The dead
+// task has the attempts and can be requeued.
 func deadOf(ctx context.Context, b api.Backend, d *api.Description) (string, error) {
 	if d.Start.Task == nil || d.Outcome.Status != model.Failed {
 		return "", nil
@@ -280,7 +279,7 @@ func deadOf(ctx context.Context, b api.Backend, d *api.Description) (string, err
 	return id.String(), nil
 }
 
-// taskRows tell how the open tasks of a run stand.
+// taskRows describes the open tasks of a run.
 func (o *options) taskRows(d *api.Description) [][]string {
 	var rows [][]string
 	if t := d.Start.Task; t != nil && d.Outcome.Status.Closed() {
@@ -293,11 +292,11 @@ func (o *options) taskRows(d *api.Description) [][]string {
 		if t.Worker != "" {
 			text += fmt.Sprintf("attempt %d, by %s since %s", t.Attempt, t.Worker, stamp(t.Since))
 		} else {
-			text += fmt.Sprintf("attempt %d may begin at %s", t.Attempt+1, stamp(t.Next))
+			text += fmt.Sprintf("attempt %d may start at %s", t.Attempt+1, stamp(t.Next))
 		}
 		rows = append(rows, []string{"Task", text})
 		if t.Last != nil {
-			rows = append(rows, []string{"", strconv.Itoa(t.Failures) + " failed, the last one: " + t.Last.Message})
+			rows = append(rows, []string{"", strconv.Itoa(t.Failures) + " failed, the last with: " + t.Last.Message})
 		}
 		if t.Progress.Size() > 0 {
 			rows = append(rows, []string{"", "progress " + o.text(t.Progress)})

@@ -14,22 +14,22 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// tailFlags say what is read of what a task writes.
+// tailFlags select what a command reads of the output of a task.
 type tailFlags struct {
 	run, step string
 	follow    bool
 }
 
 func (f *tailFlags) add(cmd *cobra.Command, follows bool) {
-	cmd.Flags().StringVar(&f.run, "run", "", "a certain run instead of the current one")
-	cmd.Flags().StringVar(&f.step, "step", "", "a task that a workflow has scheduled: its step, with workflow/key as the argument")
+	cmd.Flags().StringVar(&f.run, "run", "", "id of a run; the current run by default")
+	cmd.Flags().StringVar(&f.step, "step", "", "step of a workflow that scheduled the task; the argument is workflow/key then")
 	if follows {
-		cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait for more, until the task has ended")
+		cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "follow the output until the task ends")
 	}
 }
 
-// tail opens the store for reading what the named task writes; a database as its nodes are asked
-// to tell of news.
+// tail opens the store to read the output of the named task. On a database it connects to the
+// nodes, which report new output.
 func (o *options) tail(ctx context.Context, f *tailFlags, arg string, do func(b api.Backend, t api.TaskTarget) error) error {
 	read := taskTarget
 	if f.step != "" {
@@ -46,7 +46,7 @@ func (o *options) tail(ctx context.Context, f *tailFlags, arg string, do func(b 
 			return err
 		}
 		step := f.step
-		if step == "all" { // no step is called so: they begin with a slash
+		if step == "all" { // no step has this id: ids of steps start with a slash
 			step = ""
 		}
 		return do(b, api.TaskTarget{Target: t, Step: step})
@@ -56,7 +56,7 @@ func (o *options) tail(ctx context.Context, f *tailFlags, arg string, do func(b 
 func newTaskLogs(o *options) *cobra.Command {
 	var f tailFlags
 	cmd := &cobra.Command{
-		Use: "logs activity/key", Short: "Print what a task has logged",
+		Use: "logs activity/key", Short: "Print the log of a task",
 		Example: `  perdure task logs mail/0193f2c1
   perdure task logs mail/0193f2c1 --follow
   perdure task logs order/42 --step all -o json`,
@@ -70,7 +70,7 @@ func newTaskLogs(o *options) *cobra.Command {
 	return cmd
 }
 
-// logLine is a line for programs.
+// logLine is a log line in JSON.
 type logLine struct {
 	Step  string `json:"step,omitempty"`
 	Time  string `json:"time"`
@@ -116,7 +116,7 @@ func (o *options) printLogs(ctx context.Context, b api.Backend, t api.TaskTarget
 	return nil
 }
 
-// jsonLine prints one value on a line of its own.
+// jsonLine prints one value on one line.
 func (o *options) jsonLine(v any) error {
 	enc := json.NewEncoder(o.Out)
 	enc.SetEscapeHTML(false)
@@ -127,7 +127,7 @@ func newTaskStream(o *options) *cobra.Command {
 	var f tailFlags
 	var after int64
 	cmd := &cobra.Command{
-		Use: "stream activity/key", Short: "Print what a task has streamed, as far as it is kept",
+		Use: "stream activity/key", Short: "Print the stored stream items of a task",
 		Example: `  perdure task stream chat/0193f2c1 --follow
   perdure task stream chat/0193f2c1 --after 120 -o json`,
 		Args: cobra.ExactArgs(1),
@@ -139,11 +139,11 @@ func newTaskStream(o *options) *cobra.Command {
 	}
 
 	f.add(cmd, true)
-	cmd.Flags().Int64Var(&after, "after", 0, "only behind the item at this position")
+	cmd.Flags().Int64Var(&after, "after", 0, "print only items after this position")
 	return cmd
 }
 
-// streamLine is a streamed item for programs.
+// streamLine is a streamed item in JSON.
 type streamLine struct {
 	Position int64  `json:"position"`
 	Time     string `json:"time"`
@@ -191,7 +191,7 @@ func (o *options) printStream(ctx context.Context, b api.Backend, r api.TaskStre
 func newTaskState(o *options) *cobra.Command {
 	var f tailFlags
 	cmd := &cobra.Command{
-		Use: "state activity/key [name]", Short: "Print the states that a task keeps over its attempts, or one of them",
+		Use: "state activity/key [name]", Short: "Print all states that a task keeps between attempts, or one of them",
 		Example: `  perdure task state copy/0193f2c1
   perdure task state copy/0193f2c1 cursor`,
 		Args: cobra.RangeArgs(1, 2),

@@ -27,7 +27,7 @@ var (
 	talk = perdure.NewWorkflow("talk", func(ctx perdure.WorkflowCtx, in string) (string, error) { return chat.Run(ctx, in) }, perdure.Uses(chat))
 )
 
-// chatDemo leaves a store with a task that has written all kinds of things.
+// chatDemo creates a store with a task that has written logs, stream items and states.
 func chatDemo() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -49,7 +49,7 @@ func chatDemo() {
 	}
 }
 
-// watched is an output that tells of every line.
+// watched is an output that reports every line.
 type watched struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer
@@ -64,7 +64,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// On PostgreSQL a command follows a task of a running program, and ends with it.
+// On PostgreSQL a command follows a task of a running program, and ends when the task ends.
 func TestFollowBesideANode(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

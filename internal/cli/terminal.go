@@ -7,12 +7,12 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// Standard is the terminal, or the pipes, that the process was started with.
+// Standard returns the standard streams of the process.
 func Standard() Streams {
 	return Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Width: widthOf(os.Stdout)}
 }
 
-// widthOf is the number of columns of a terminal, and 0 of a pipe or a file.
+// widthOf returns the number of columns of a terminal, or 0 for a pipe or a file.
 func widthOf(f *os.File) int {
 	const usual = 80
 	if !term.IsTerminal(f.Fd()) {
@@ -23,7 +23,7 @@ func widthOf(f *os.File) int {
 		return width
 	}
 
-	// Some terminals do not tell their size.
+	// Some terminals do not report their size.
 	if width, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && width > 0 {
 		return width
 	}

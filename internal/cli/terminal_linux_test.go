@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal opens a pseudo-terminal with so many columns.
+// openTerminal opens a pseudo-terminal with the given number of columns.
 func openTerminal(t *testing.T, columns uint16) *os.File {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("no pseudo-terminals here: ", err)
 	}
-	t.Cleanup(func() { _ = master.Close() }) // nothing is lost
+	t.Cleanup(func() { _ = master.Close() }) // no data is lost
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +36,8 @@ func openTerminal(t *testing.T, columns uint16) *os.File {
 	return tty
 }
 
-// A terminal has the width that it tells, or that $COLUMNS tells, or 80. A pipe has none, whatever
-// $COLUMNS says.
+// A terminal has the width that it reports, or $COLUMNS, or 80. A pipe has no width, even if
+// $COLUMNS is set.
 func TestWidth(t *testing.T) {
 	t.Setenv("COLUMNS", "")
 	in, out, err := os.Pipe()

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// termFlags are what a start says about the times of an execution.
+// termFlags set the delay, the timeout and the attempts of an execution.
 type termFlags struct {
 	delay, timeout time.Duration
 	at             string
@@ -19,27 +19,27 @@ type termFlags struct {
 }
 
 func (f *termFlags) add(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.delay, "start-delay", 0, "run its code so long after the start")
-	cmd.Flags().StringVar(&f.at, "start-at", "", "run its code at this time, such as 2026-11-15T09:00:00Z")
+	cmd.Flags().DurationVar(&f.delay, "start-delay", 0, "run the code this long after the start")
+	cmd.Flags().StringVar(&f.at, "start-at", "", "run the code at this time, such as 2026-11-15T09:00:00Z")
 	cmd.MarkFlagsMutuallyExclusive("start-delay", "start-at")
-	cmd.Flags().DurationVar(&f.timeout, "execution-timeout", 0, "end the execution if it takes longer, over all of its runs")
-	cmd.Flags().IntVar(&f.attempts, "attempts", 0, "repeat a failed run, up to so many runs in all (by default what the workflow declares)")
+	cmd.Flags().DurationVar(&f.timeout, "execution-timeout", 0, "longest time of all runs of the execution together")
+	cmd.Flags().IntVar(&f.attempts, "attempts", 0, "most runs of a failing execution, including the first (default: as the workflow declares)")
 }
 
-// terms are what the flags say; nil when that is nothing.
+// terms returns the terms that the flags set, or nil if they set none.
 func (f *termFlags) terms() (*model.Terms, error) {
 	t := model.Terms{Delay: f.delay, Timeout: f.timeout}
 	if f.at != "" {
 		at, err := time.Parse(time.RFC3339, f.at)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "--start-at %q: a time such as 2026-11-15T09:00:00Z", f.at)
+			return nil, fault.New(fault.Invalid, "--start-at is %q, must be a time such as 2026-11-15T09:00:00Z", f.at)
 		}
 		t.NotBefore = model.TimeOf(at)
 	}
 
 	switch {
 	case f.attempts < 0:
-		return nil, fault.New(fault.Invalid, "--attempts %d: it counts all runs", f.attempts)
+		return nil, fault.New(fault.Invalid, "--attempts is %d, must be >= 0: it counts all runs", f.attempts)
 	case f.attempts > 0:
 		t.Retry = &model.Retry{MaxAttempts: f.attempts, Given: true}
 	}
@@ -50,7 +50,7 @@ func (f *termFlags) terms() (*model.Terms, error) {
 	return &t, nil
 }
 
-// termRows tell of the times of an execution, as far as it has any.
+// termRows describes the terms of an execution that are set.
 func termRows(d *api.Description) (rows [][]string) {
 	s := &d.Start
 	if !s.Begins.IsZero() {

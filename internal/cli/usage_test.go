@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Scripts go by the exit code: what was typed wrongly is 2, whoever notices it, and a name in an
-// error is what was typed.
+// Scripts rely on the exit code. It is 2 for wrong usage, both if the library and if the command
+// detects it. Names in errors are as typed.
 func TestWrongUsage(t *testing.T) {
 	t.Parallel()
 	do := on(t, "file:"+filepath.Join(t.TempDir(), "x.db"))
@@ -18,12 +18,12 @@ func TestWrongUsage(t *testing.T) {
 	do("Try --help", 2, "task", "list", "--nonsense")
 	do("Try --help", 2, "breaker", "pause", "bank")
 	do("Try --help", 2, "schedule", "backfill", "nightly", "--from", "2026-11-01T00:00:00Z")
-	do("Submit tasks", 0, "task")
+	do("Submit, list, show and change tasks", 0, "task")
 	do("x.db does not exist", 3, "task", "show", "Mail/Ann")
 }
 
-// Numbers and times that make no sense are wrong usage, and nothing is changed: a --older below
-// zero does not purge what is young.
+// Impossible numbers and times are wrong usage and change nothing. For example, a negative --older
+// does not purge new tasks.
 func TestNumbersThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	do := on(t, deadLetters(t))
@@ -91,8 +91,8 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 		{"jitter", []string{"schedule", "apply", "-f", file("every: 1h, jitter: -1s")}},
 		{"catch-up", []string{"schedule", "apply", "-f", file("every: 1h, catch_up: 1ns")}},
 		{"time", []string{"schedule", "apply", "-f", file("every: 1h, start_at: 99999-01-01T00:00:00Z")}},
-		{"queue: that is for a task", []string{"schedule", "apply", "-f", file("every: 1h, queue: low")}},
-		{"attempts, retry: that is for a task", []string{"schedule", "apply", "-f", file("every: 1h, attempts: 3, retry: {jitter: 0.1}")}},
+		{"queue: only allowed with activity", []string{"schedule", "apply", "-f", file("every: 1h, queue: low")}},
+		{"attempts, retry: only allowed with activity", []string{"schedule", "apply", "-f", file("every: 1h, attempts: 3, retry: {jitter: 0.1}")}},
 		{"its queue \"a\\nb\" is not the name", task(`queue: "a\nb"`)},
 		{"its priority is 9000000", task("priority: 9000000")},
 		{"its fair_key", task(`fair_key: "\u0001"`)},

@@ -14,16 +14,17 @@ import (
 	"github.com/perdure/perdure/internal/query"
 )
 
-// verb is something that is done to one execution, or to all that a query selects.
+// verb is a command that changes one execution, or all executions that a query selects.
 type verb struct {
 	use, short, example string
-	// args are named behind the execution.
+	// args are the names of the arguments after the execution.
 	args []string
-	// done says what has been done, in front of the name of an execution.
+	// done is printed before the name of an execution when the change is done.
 	done string
-	// of narrows a query to the executions that it can be done to.
+	// of restricts a query to the executions that the verb applies to.
 	of string
-	// prepare looks at the arguments, before anything is opened, and returns what is done to one.
+	// prepare checks the arguments before the command opens anything, and returns the function that
+	// changes one execution.
 	prepare func(args []string) (func(ctx context.Context, b api.Backend, t api.Target) error, error)
 }
 
@@ -33,14 +34,14 @@ type verbFlags struct {
 	timeout    time.Duration
 }
 
-// told is what became of one execution, for programs.
+// told is the result for one execution in JSON.
 type told struct {
 	Execution string `json:"execution"`
 	Run       string `json:"run,omitempty"`
 	Error     string `json:"error,omitempty"`
 }
 
-// told prints what has been done to executions.
+// told prints the results for executions.
 func (o *options) told(all []told, done string) error {
 	if o.output == "json" {
 		return o.json(all)
@@ -51,7 +52,7 @@ func (o *options) told(all []told, done string) error {
 	return nil
 }
 
-// acting does something to one execution and prints that it is done.
+// acting changes one execution and prints that it is done.
 func (o *options) acting(
 	ctx context.Context, timeout time.Duration, named subject, done string, do func(ctx context.Context, b api.Backend, t api.Target) error,
 ) error {
@@ -86,7 +87,7 @@ func (o *options) verb(v verb) *cobra.Command {
 				want++
 			}
 			if len(args) != want {
-				return fault.New(fault.Invalid, "%s takes %s, or %s instead", v.use, takes, instead)
+				return fault.New(fault.Invalid, "%s needs either %s, or %s", v.use, takes, instead)
 			}
 			return nil
 		},
@@ -103,23 +104,23 @@ func (o *options) verb(v verb) *cobra.Command {
 				return err
 			}
 			if f.dryRun {
-				return fault.New(fault.Invalid, "--dry-run goes with --query")
+				return fault.New(fault.Invalid, "--dry-run needs --query")
 			}
 			return o.acting(cmd.Context(), f.timeout, named, v.done, do)
 		},
 	}
 
-	cmd.Flags().StringVar(&f.run, "run", "", "a certain run instead of the current one")
-	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all that it selects, instead of one; see `perdure workflow list`")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "with --query: only list them")
-	cmd.Flags().BoolVar(&f.ok, "yes", false, "with --query: do it")
+	cmd.Flags().StringVar(&f.run, "run", "", "id of a run; the current run by default")
+	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all executions that this query selects; see perdure workflow list")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "with --query: list the executions, and change nothing")
+	cmd.Flags().BoolVar(&f.ok, "yes", false, "with --query: confirm the change")
 	cmd.MarkFlagsMutuallyExclusive("run", "query")
 	patience(cmd, &f.timeout)
 
 	return cmd
 }
 
-// all does it to every execution that the query selects, and tells each as it is done.
+// all changes every execution that the query selects, and prints each one.
 func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx context.Context, b api.Backend, t api.Target) error) error {
 	q, err := query.Parse(f.query+v.of, time.Now())
 	if err != nil {
@@ -165,8 +166,8 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 			list = append(list, t)
 		}
 
-		if fault.Is(r.Err, fault.Timeout) { // the next one would take as long
-			ended = fault.New(fault.Timeout, "nothing more was tried after %d: %w", done, r.Err)
+		if fault.Is(r.Err, fault.Timeout) { // the next one would time out too
+			ended = fault.New(fault.Timeout, "stopped after %d: %w", done, r.Err)
 			break
 		}
 	}
@@ -181,14 +182,15 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		return o.unanswered(ctx, n, ended)
 	}
 	if failed > 0 {
-		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, done, first)
+		return fault.New(fault.KindOf(first), "%d of %d failed; the first error: %w", failed, done, first)
 	}
 	fmt.Fprintf(o.Err, "%d done.\n", done)
 
 	return nil
 }
 
-// rehearse shows what a query selects and changes nothing. Without --dry-run it asks for --yes.
+// rehearse lists the executions that a query selects and changes nothing. Without --dry-run it asks
+// the user to add --yes.
 func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) error {
 	n, err := o.look(ctx)
 	if err != nil {
@@ -201,7 +203,7 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 		if err != nil {
 			return err
 		}
-		return fault.New(fault.Invalid, "%d executions are selected: --yes does it to them, --dry-run lists them", count)
+		return fault.New(fault.Invalid, "the query selects %d executions: add --yes to change them, or --dry-run to list them", count)
 	}
 
 	list := []told{}
@@ -215,11 +217,11 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 	if err := o.told(list, "selected:"); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Err, "%d selected; nothing was changed.\n", len(list))
+	fmt.Fprintf(o.Err, "%d selected; nothing changed.\n", len(list))
 	return nil
 }
 
-// orAll lets a command about one execution do it to all that a query selects as well.
+// orAll extends a command for one execution to all executions that a query selects.
 func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
 	var f verbFlags
 	one := cmd.RunE
@@ -228,7 +230,7 @@ func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context,
 
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if (f.query == "") != (len(args) == 1) {
-			return fault.New(fault.Invalid, "%s takes workflow/key, or --query q instead", v.use)
+			return fault.New(fault.Invalid, "%s needs either workflow/key, or --query q", v.use)
 		}
 		return nil
 	}
@@ -249,16 +251,16 @@ func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context,
 		return o.all(cmd.Context(), &v, &f, do)
 	}
 
-	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all that it selects, instead of one; see `perdure workflow list`")
+	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all executions that this query selects; see perdure workflow list")
 	if cmd.Flags().Lookup("yes") == nil {
-		cmd.Flags().Bool("yes", false, "with --query: do it")
+		cmd.Flags().Bool("yes", false, "with --query: confirm the change")
 	}
 	cmd.MarkFlagsMutuallyExclusive("run", "query")
 
 	return cmd
 }
 
-// open is what can be signalled and cancelled.
+// open restricts a query to executions that can be signalled and canceled.
 const open = ` and status = "open"`
 
 func newWorkflowSignal(o *options) *cobra.Command {
@@ -275,6 +277,6 @@ func newWorkflowSignal(o *options) *cobra.Command {
 		},
 	})
 	cmd.Flags().StringVar(&text, "input", "", "value as JSON, @file, or - for standard input (null)")
-	cmd.Flags().StringVar(&requestID, "request-id", "", "makes a repetition harmless, for each execution")
+	cmd.Flags().StringVar(&requestID, "request-id", "", "id that makes the request safe to repeat, for each execution")
 	return cmd
 }

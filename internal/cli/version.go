@@ -15,10 +15,10 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// Version of this build, as the module system knows it.
+// Version returns the version of this build, as the module system knows it.
 func Version() string { return buildOf(debug.ReadBuildInfo()).Version }
 
-// build is what is known of this build, for programs.
+// build describes this build, for programs.
 type build struct {
 	Version  string         `json:"version"`
 	Commit   string         `json:"commit,omitempty"`

@@ -19,10 +19,10 @@ import (
 func newWorkflow(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "workflow", Aliases: []string{"wf"}, Short: "Executions of workflows",
-		Long: `Find executions, look at them, and act on them.
+		Long: `List, show and change executions.
 
-What acts goes to the owner of the execution. A file has one process at a time: stop the program, or ask it, before you act on its file. On PostgreSQL the
-command asks the nodes that run, and owns nothing itself.`,
+Commands that change an execution send a request to its owner. On PostgreSQL the owner is one of the running nodes, and the command owns nothing. A file has one
+process at a time: stop your program before you change its file.`,
 		Example: `  perdure workflow list --query 'status = "open" and started < -24h'
   perdure workflow start greet --key hello-2 --input '"World"' --label region=eu
   perdure workflow signal order/42 approved --input '{"by": "me"}'
@@ -39,15 +39,15 @@ command asks the nodes that run, and owns nothing itself.`,
 	return cmd
 }
 
-// target reads workflow/key and the --run flag.
+// target parses workflow/key and the --run flag.
 func target(arg, run string) (subject, error) {
 	name, key, ok := strings.Cut(arg, "/")
 	if !ok || name == "" || key == "" {
-		return subject{}, fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", arg)
+		return subject{}, fault.New(fault.Invalid, "%q is not the name of an execution: write workflow/key", arg)
 	}
 	t := subject{Target: api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: name, Key: key}}}
 	if t.Address.IsEntity() {
-		return t, fault.New(fault.Invalid, "%q is no execution: see `perdure entity show %s`", arg, nameOf(t.Address))
+		return t, fault.New(fault.Invalid, "%q is an entity, not an execution: see `perdure entity show %s`", arg, nameOf(t.Address))
 	}
 	if run == "" {
 		return t, nil
@@ -81,7 +81,7 @@ type summary struct {
 	Expires string `json:"expires,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
 
-	at model.Time // when it was started
+	at model.Time // when the execution was started
 }
 
 func summarise(d *api.Description) summary {
@@ -175,14 +175,16 @@ func shorten(s string, most int) string {
 	return s
 }
 
-// one makes a command that looks at one execution.
+// one makes a command that reads one execution.
 func (o *options) one(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
 	look := true
 	return o.about(use, short, example, &look, do)
 }
 
-// about makes a command about one execution; dry says, once the flags are read, that nothing is to
-// be changed.
+// about makes a command for one execution. If *dry is true after the flags are parsed, the command
+// changes nothing.
+//
+//arch:parameters they are the texts of one command, and every caller names all of them
 func (o *options) about(use, short, example string, dry *bool, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
 	var run string
 	cmd := &cobra.Command{
@@ -202,19 +204,19 @@ func (o *options) about(use, short, example string, dry *bool, do func(ctx conte
 		},
 	}
 
-	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().StringVar(&run, "run", "", "id of a run; the current run by default")
 	return cmd
 }
 
 func newWorkflowDescribe(o *options) *cobra.Command {
 	var stack bool
-	cmd := o.one("describe", "Tell how an execution stands", "  perdure workflow describe greet/hello-1\n  perdure workflow describe greet/hello-1 --stack",
+	cmd := o.one("describe", "Describe an execution: status, input, output, what it waits for", "  perdure workflow describe greet/hello-1\n  perdure workflow describe greet/hello-1 --stack",
 		func(ctx context.Context, b api.Backend, t api.Target) error { return o.describe(ctx, b, t, stack) })
 	stackFlag(cmd, &stack)
 	return cmd
 }
 
-// describe tells how an execution stands, with the stacks of its panics when they are asked for.
+// describe prints an execution, with the stacks of its panics if stack is set.
 func (o *options) describe(ctx context.Context, b api.Backend, t api.Target, stack bool) error {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
@@ -243,7 +245,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target, sta
 	}
 	shard := strconv.Itoa(int(d.Shard))
 	if !d.Outcome.Status.Closed() {
-		shard += ", owned by " + cmp.Or(owner(&d), "nobody")
+		shard += ", owned by " + cmp.Or(owner(&d), "no node")
 	}
 	rows := [][]string{
 		{"Execution", s.Workflow + "/" + s.Key},
@@ -309,7 +311,7 @@ func reasons(rs []model.Reason) []string {
 }
 
 func newWorkflowExplain(o *options) *cobra.Command {
-	return o.one("explain", "Say why an execution does not move", "  perdure workflow explain greet/hello-1", func(ctx context.Context, b api.Backend, t api.Target) error {
+	return o.one("explain", "Explain why an execution does not progress", "  perdure workflow explain greet/hello-1", func(ctx context.Context, b api.Backend, t api.Target) error {
 		d, err := b.Describe(ctx, t)
 		if err != nil {
 			return err
@@ -355,7 +357,7 @@ func newWorkflowExplain(o *options) *cobra.Command {
 	})
 }
 
-// explainSchedule adds what keeps a schedule from beginning something, if the execution is one.
+// explainSchedule prints why a schedule does not start its job, if the execution is a schedule.
 func (o *options) explainSchedule(ctx context.Context, b api.Backend, t api.Target) error {
 	if t.Address.Type != schedule.Type {
 		return nil
@@ -374,7 +376,7 @@ func (o *options) explainSchedule(ctx context.Context, b api.Backend, t api.Targ
 	return err
 }
 
-// links say what the main reason leads to.
+// links describes what the main reason leads to.
 func links(d *api.Description) (texts []string) {
 	for _, l := range d.Chain {
 		texts = append(texts, l.String())
@@ -446,7 +448,7 @@ func (o *options) printHistory(events []model.Event) error {
 	return o.table("#\tTIME\tEVENT\tNAME\tDETAIL", rows)
 }
 
-// detail is what is worth knowing about an event, on one line.
+// detail describes an event on one line.
 func (o *options) detail(e *model.Event) string {
 	var parts []string
 	if in := o.text(e.Input); in != "" {
@@ -478,13 +480,13 @@ func (o *options) detail(e *model.Event) string {
 		parts = append(parts, e.Status.String())
 	}
 	if e.Blank() {
-		parts = append(parts, "left out of the past that the run began with")
+		parts = append(parts, "left out of the past that the run started with")
 	}
 
 	return strings.Join(parts, ", ")
 }
 
-// locksOf are the entities that a section asks for.
+// locksOf returns the entities that a section locks.
 func locksOf(e *model.Event) (names []string) {
 	for _, a := range e.Locks {
 		names = append(names, nameOf(a))
@@ -492,7 +494,7 @@ func locksOf(e *model.Event) (names []string) {
 	return names
 }
 
-// epochOf is the fencing token of a lock that was granted.
+// epochOf returns the fencing token of a lock that was granted.
 func epochOf(e *model.Event) int64 {
 	if e.Kind != model.EventLockGranted {
 		return 0

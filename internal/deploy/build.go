@@ -71,10 +71,10 @@ func (b *Build) hello() error {
 			return json.Unmarshal([]byte(text), &b.Version)
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return fmt.Errorf("it ended: %w", err)
+			return fmt.Errorf("the program ended: %w", err)
 		}
 	}
-	return fmt.Errorf("it printed %d bytes and no greeting", read)
+	return fmt.Errorf("the program printed %d bytes and no greeting", read)
 }
 
 // Replay lets the program replay a history.
@@ -90,7 +90,7 @@ func (b *Build) Replay(history []byte) (v Verdict, err error) {
 		return v, fmt.Errorf("the program has ended during a replay: %w", err)
 	}
 	if err := json.Unmarshal(line, &v); err != nil {
-		return v, fmt.Errorf("the program printed something that is no verdict: %w", err)
+		return v, fmt.Errorf("the program printed a line that is not a verdict: %w", err)
 	}
 	return v, nil
 }

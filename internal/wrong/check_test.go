@@ -22,7 +22,7 @@ import (
 
 const face = "github.com/perdure/perdure"
 
-// head begins every program.
+// head is the beginning of every program.
 const head = `package main
 
 import (
@@ -58,18 +58,18 @@ func good(ctx perdure.WorkflowCtx, in In) (Out, error) { return Out{}, ctx.Sleep
 func main() {}
 `
 
-// compiler checks programs against the packages as they are. Its importer is not safe for
-// concurrent use.
+// compiler type-checks programs against the real packages. Its importer is not safe for concurrent
+// use.
 type compiler struct {
 	mu       sync.Mutex
 	importer types.Importer
 	err      error
 }
 
-// imports are what the head imports.
+// imports are the packages that the head imports.
 var imports = []string{face, "context", "database/sql", "errors", "math/rand/v2", "net/http", "time"}
 
-// newCompiler finds the compiled form of what programs import.
+// newCompiler finds the compiled form of the packages that programs import.
 func newCompiler() *compiler {
 	cmd := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, imports...)...)
 	var stderr bytes.Buffer
@@ -86,7 +86,7 @@ func newCompiler() *compiler {
 	return &compiler{importer: importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })}
 }
 
-// shared is the compiler of all tests, because it takes a while to find everything.
+// shared returns the compiler of all tests. Creating one takes a while.
 var shared = sync.OnceValue(func() *compiler { return newCompiler() })
 
 func theCompiler(t *testing.T) *compiler {
@@ -98,7 +98,7 @@ func theCompiler(t *testing.T) *compiler {
 	return c
 }
 
-// checked is a program after the type checker has seen it.
+// checked is a program after type-checking.
 type checked struct {
 	fset *token.FileSet
 	file *ast.File
@@ -107,7 +107,7 @@ type checked struct {
 	errs []string
 }
 
-// check checks the program that consists of the head and more.
+// check type-checks the program that consists of the head and more.
 func (c *compiler) check(t *testing.T, more string) checked {
 	t.Helper()
 	c.mu.Lock()
@@ -125,14 +125,14 @@ func (c *compiler) check(t *testing.T, more string) checked {
 	}
 	p.file = file
 	cfg := types.Config{Importer: c.importer, Error: func(err error) { p.errs = append(p.errs, err.Error()) }}
-	// its error is the first of those
+	// the error is the first one of the list
 	p.pkg, _ = cfg.Check("main", p.fset, []*ast.File{file}, p.info)
 
 	return p
 }
 
-// vet runs all checks of perdurevet over a program. Facts about other packages are not needed:
-// programs here have only one.
+// vet runs all checks of perdurevet over a program. It needs no facts about other packages, because
+// a program has only one package.
 func vet(t *testing.T, p *checked) []string {
 	t.Helper()
 	var found []string

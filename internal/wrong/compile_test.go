@@ -8,17 +8,17 @@ import (
 // refused is a program that must not compile.
 type refused struct {
 	id, name string
-	// body is put into a function that has ctx, a WorkflowCtx, and std, a context.Context; top
-	// stands beside it.
+	// body is the body of a function with the parameters ctx, a WorkflowCtx, and std, a
+	// context.Context. top is code outside the function.
 	body, top string
 	want      string
-	// right is the body of a program that is nearly the same and must compile; rightTop stands
-	// beside it.
+	// right is the body of a similar program that must compile. rightTop is code outside its
+	// function.
 	right, rightTop string
 }
 
-// compiled are the programs of the design that the compiler refuses, and further ones (S, by the
-// rules of workflows and activities).
+// compiled are the programs of the design that the compiler rejects, and more programs (S) for the
+// rules of workflows and activities.
 var compiled = []refused{
 	{
 		id: "01", name: "workflow ctx as context.Context", body: `http.NewRequestWithContext(ctx, "GET", "", nil)`,
@@ -228,7 +228,7 @@ func TestWrongProgramsDoNotCompile(t *testing.T) {
 	}
 }
 
-// check has the wrong program refused and the right one accepted.
+// check checks that the compiler rejects the wrong program and accepts the right one.
 func (r *refused) check(t *testing.T, c *compiler) {
 	t.Helper()
 	if p := c.check(t, r.source(r.body, r.top)); !mentions(p.errs, r.want) {

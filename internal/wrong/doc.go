@@ -1,5 +1,5 @@
-// Package wrong holds the programs that Perdure must not accept: those of the design, 42 in all,
-// and the validation rules of workflows and activities. Each is refused by the compiler, by Open,
-// when it runs, or by perdurevet, with the message that its author sees; what we say ourselves also
-// says what to do instead.
+// Package wrong contains the programs that Perdure must reject: the 42 programs of the design, and
+// programs that break validation rules of workflows and activities. The compiler, Open, the engine
+// at run time or perdurevet rejects each program, and the tests check the message that its author
+// sees. Messages of Perdure also say what to do instead.
 package wrong

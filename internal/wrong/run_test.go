@@ -28,14 +28,14 @@ func code(perdure.WorkflowCtx, in) (out, error) { return out{}, nil }
 
 func body(context.Context, in) (out, error) { return out{}, nil }
 
-// opened is a set of definitions that Open must refuse.
+// opened is a set of definitions that Open must reject.
 type opened struct {
 	id, name string
 	defs     []perdure.Definition
 	want     []string
 }
 
-// Each says which, where, and what to do.
+// Each error names the definition and its position, and says what to do.
 var refusedByOpen = []opened{
 	{"R1", "declared workflow opened without code", []perdure.Definition{wf}, []string{"workflow wf is declared but has no code: pass its Bind(fn) (wrong/run_test.go:"}},
 	{
@@ -101,16 +101,15 @@ func TestOpenRefusesWrongPrograms(t *testing.T) {
 	}
 }
 
-// ran is a program that is refused when it runs.
+// ran is a program that Perdure rejects at run time.
 type ran struct {
 	id, name string
-	// run runs it and says what its author is told.
+	// run runs the program and returns the message that its author gets.
 	run  func(t *testing.T) string
 	want []string
 }
 
-// V3 and V4 are noticed when they run in a test: perduretest has the programs
-// (TestWrongWorkflowsFail).
+// V3 and V4 fail when they run in a test: perduretest has the programs (TestWrongWorkflowsFail).
 var refusedAtRunTime = []ran{
 	{
 		id: "V1", name: "captured workflow ctx in step",
@@ -163,16 +162,18 @@ var refusedAtRunTime = []ran{
 
 			return "nothing"
 		},
-		// it is kept and visible; that nobody awaits it is no error
+		// the value is stored and visible; it is not an error that no code awaits it
 		want: []string{"promise_settled never 7"},
 	},
 	{
 		id: "V10", name: "future of another execution, stored globally",
 		run: func(t *testing.T) string {
-			futures := make(chan *perdure.Future[out], 1) //perdure:allow escape the test is about it
+			//perdure:allow escape the test is about it
+			futures := make(chan *perdure.Future[out], 1)
 			return result(t, func(ctx perdure.WorkflowCtx, i in) (out, error) {
 				if i.A == 0 {
-					futures <- perdure.Go(ctx, func(perdure.WorkflowCtx) (out, error) { return out{}, nil }) //perdure:allow channel,escape the test is about it
+					//perdure:allow channel,escape the test is about it
+					futures <- perdure.Go(ctx, func(perdure.WorkflowCtx) (out, error) { return out{}, nil })
 					return wf.Run(ctx, in{A: 1})
 				}
 				return (<-futures).Get(ctx) //perdure:allow the test is about it
@@ -214,14 +215,14 @@ func open(t *testing.T, defs ...perdure.Definition) *perdure.App {
 	return app
 }
 
-// result runs wf with some code, and is the error that it ends with.
+// result runs wf with some code, and returns the error that it ends with.
 func result(t *testing.T, code func(perdure.WorkflowCtx, in) (out, error)) string {
 	t.Helper()
 	_, err := wf.Run(open(t, wf.Bind(code)).With(t.Context()), in{}, perdure.RawKey("k"))
 	return fmt.Sprint(err)
 }
 
-// reason starts wf with some code, and is the reason why it does not end.
+// reason starts wf with some code, and returns the reason why it does not end.
 func reason(t *testing.T, code func(perdure.WorkflowCtx, in) (out, error)) string {
 	t.Helper()
 	app := open(t, wf.Bind(code))
@@ -248,14 +249,14 @@ func TestWrongProgramsAreRefusedAtRunTime(t *testing.T) {
 			got := r.run(t)
 			for _, want := range r.want {
 				if !strings.Contains(got, want) {
-					t.Errorf("told %q, want %q", got, want)
+					t.Errorf("the message is %q, want %q", got, want)
 				}
 			}
 		})
 	}
 }
 
-// TestAllProgramsAreHere counts the programs of the design.
+// TestAllProgramsAreHere checks that every program of the design is here.
 func TestAllProgramsAreHere(t *testing.T) {
 	t.Parallel()
 	have := map[string]bool{}

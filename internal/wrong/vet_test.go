@@ -2,18 +2,18 @@ package wrong_test
 
 import "testing"
 
-// reported is a program that compiles, and that perdurevet must report with a finding that says
-// what to do.
+// reported is a program that compiles and that perdurevet must report. The finding must say what to
+// do.
 type reported struct {
 	id, name string
 	program  string
 	want     []string
-	// right is nearly the same program, in which nothing is found.
+	// right is a similar program without findings.
 	right string
 }
 
-// vetted are the programs of the design that only perdurevet can see, and further ones (S, by the
-// rules of workflows and activities).
+// vetted are the programs of the design that only perdurevet can detect, and more programs (S) for
+// the rules of workflows and activities.
 var vetted = []reported{
 	{
 		id: "V1", name: "captured workflow ctx in step",
@@ -24,7 +24,7 @@ var vetted = []reported{
 	{
 		id: "V2", name: "client used in workflow",
 		program: `func v(ctx perdure.WorkflowCtx, in In) (Out, error) { return WF.Run(app.With(nil), in) }`,
-		want:    []string{"App app used in workflow code", "give the verb the workflow context itself"},
+		want:    []string{"App app used in workflow code", "pass the workflow context itself"},
 		right:   `func v(ctx perdure.WorkflowCtx, in In) (Out, error) { return WF.Run(ctx, in) }`,
 	},
 	{
@@ -63,7 +63,7 @@ var vetted = []reported{
 	},
 	{
 		id: "V11", name: "workflow ctx stored in a struct", program: `type s struct { ctx perdure.WorkflowCtx }`,
-		want: []string{"WorkflowCtx kept in a field", "hand it on as an argument"},
+		want: []string{"WorkflowCtx kept in a field", "pass it as an argument"},
 	},
 
 	// Rules of workflows and activities.
@@ -76,7 +76,7 @@ var vetted = []reported{
 	{
 		id: "S13", name: "a workflow with state in a package variable",
 		program: `var n int; func v(ctx perdure.WorkflowCtx, in In) (Out, error) { n++; return Out{}, ctx.Sleep(1) }`,
-		want:    []string{"package variable n", "hand it in with the input", "[state]"},
+		want:    []string{"package variable n", "pass it in with the input", "[state]"},
 	},
 	{
 		id: "S14", name: "the clock in a workflow", program: `func v(ctx perdure.WorkflowCtx, in In) (time.Time, error) { return time.Now(), ctx.Sleep(1) }`,

@@ -1,11 +1,12 @@
-// Command tally reads the output of `go test -json` and prints what a person wants to see of it: a
-// line per package, and the output of tests that failed.
+// Command tally reads the output of `go test -json` and prints a summary for people: one line per
+// package, and the output of failed tests.
 //
-//	go test -json ./... | tally -record FILE    prints, and appends one line per test to FILE
-//	tally -sum FILE                             counts the tests of all runs that FILE records, and
-//	                                            lists those that every run skipped, with the reason
+//	go test -json ./... | tally -record FILE
+//	tally -sum FILE
 //
-// A test that several runs execute counts once. tally exits with status 1 when something failed.
+// With -record it also appends one line per test to FILE. With -sum it counts the tests of all runs
+// in FILE, and lists the tests that every run skipped, with the reason. A test that several runs
+// execute counts once. tally exits with status 1 if a test failed.
 package main
 
 import (
@@ -30,7 +31,7 @@ type event struct {
 	Output     string
 }
 
-// result is how one test of one run ended.
+// result is the outcome of one test in one run.
 type result struct {
 	Package, Test, Action string
 	Reason                string // why it was skipped
@@ -55,7 +56,7 @@ func main() {
 	}
 }
 
-// follow prints what matters of a run while it goes on. It reports whether everything passed.
+// follow prints a summary of a run while it is in progress. It reports whether everything passed.
 func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
 	ok = true
 	type key struct{ pkg, test string }
@@ -114,7 +115,7 @@ func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
 	return ok, appendResults(record, results)
 }
 
-// printEnd prints how a package or a test ended, as far as a person wants to know.
+// printEnd prints the end of a package or a test, if it is of interest to people.
 func printEnd(out io.Writer, e *event, text string) {
 	switch {
 	case e.Action == "fail":

@@ -1,5 +1,5 @@
-// Command sqlite carries out the measurements of River on SQLite. The command of the module bench
-// builds and starts it.
+// Command sqlite runs the measurements of River on SQLite. The command of the module bench builds
+// and starts it.
 package main
 
 import (
@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// open opens River with what it survives a power failure with, as ours does (synchronous=FULL), and
-// one connection, as its documentation advises.
+// open opens River with synchronous=FULL, so that it survives a power failure like our store, and
+// with one connection, as its documentation advises.
 func open(ctx context.Context, place bench.Place, o bench.QueueOptions) (bench.Queue, error) {
 	settings := url.Values{
 		"_pragma": {"journal_mode(WAL)", "synchronous(FULL)", "busy_timeout(10000)"},

@@ -1,5 +1,5 @@
-// Package printed is for the tests of the examples: it keeps what a program prints, and compares it
-// with what it should have printed. It promises nothing to programs of others.
+// Package printed helps the tests of the examples. It records the output of a program and compares
+// it with the expected output. It makes no promises to other programs.
 package printed
 
 import (
@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// Text is what a program has printed. Steps and tasks may print from other goroutines. The zero
-// value is empty.
+// Text is the output of a program. Steps and tasks may print from other goroutines. The zero value
+// is empty.
 type Text struct {
 	mu  sync.Mutex
 	all strings.Builder
 }
 
-// Write is part of io.Writer.
+// Write implements io.Writer.
 func (t *Text) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -31,8 +31,8 @@ func (t *Text) String() string {
 	return t.all.String()
 }
 
-// Diff says what differs between a text and the lines that it should have; nothing when it has
-// them.
+// Diff returns the difference between a text and the expected lines. It returns an empty string if
+// they are equal.
 func Diff(got string, lines ...string) string {
 	want := strings.Join(lines, "\n") + "\n"
 	if got == want {

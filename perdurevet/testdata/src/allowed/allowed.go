@@ -65,7 +65,7 @@ func stamp() time.Time {
 func rightHelper(ctx perdure.WorkflowCtx, _ int) (time.Time, error) { return stamp(), nil }
 
 func otherCheck(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
-	/* want `silences nothing: remove it, or put it on the line of the finding` */ //perdure:allow random the wrong one
+	/* want `silences nothing: remove it, or move it to the line of the finding` */ //perdure:allow random the wrong one
 	return time.Now(), nil                                                         // want `time\.Now in workflow code`
 }
 

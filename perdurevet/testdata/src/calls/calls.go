@@ -59,7 +59,7 @@ func wrongDirectUnnamed(ctx perdure.WorkflowCtx, n int) (int, error) {
 func wrongDropped(ctx perdure.WorkflowCtx, n int) (int, error) {
 	ctx.Sleep(1)       // want `the error of ctx\.Sleep is dropped: it may be ErrCanceled or ErrTimeout`
 	Charge.Run(ctx, n) // want `the error of Charge\.Run is dropped`
-	Charge.Go(ctx, n)  // want `the future of Charge\.Go is dropped: its error is never seen, and the work is withdrawn when the workflow returns`
+	Charge.Go(ctx, n)  // want `the future of Charge\.Go is dropped: its error is lost, and the work is withdrawn when the workflow returns`
 	pause(ctx)         // want `the error of pause is dropped`
 	return n, nil
 }
@@ -67,7 +67,7 @@ func wrongDropped(ctx perdure.WorkflowCtx, n int) (int, error) {
 func pause(ctx perdure.WorkflowCtx) error { return ctx.Sleep(1) }
 
 func wrongDroppedSend(c perdure.Client, to perdure.Ref) {
-	Cancel.Send(c, to, 1) // want `the error of Cancel\.Send is dropped: it may not have been done; check it`
+	Cancel.Send(c, to, 1) // want `the error of Cancel\.Send is dropped: the call may have failed; check it`
 }
 
 func orders(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -122,12 +122,12 @@ type metrics interface{ Count(string) }
 type counted struct{ m metrics }
 
 func (c *counted) wrongDeferOutward(ctx perdure.WorkflowCtx, n int) (int, error) {
-	defer c.m.Count("done") // want `c\.m\.Count in a plain defer changes something outside of the execution`
+	defer c.m.Count("done") // want `c\.m\.Count in a plain defer changes something outside the execution`
 	return 0, ctx.Sleep(1)
 }
 
 func (c *counted) wrongDeferOutwardClosure(ctx perdure.WorkflowCtx, n int) (int, error) {
-	defer func() { c.m.Count("done") }() // want `c\.m\.Count in a plain defer changes something outside of the execution`
+	defer func() { c.m.Count("done") }() // want `c\.m\.Count in a plain defer changes something outside the execution`
 	return 0, ctx.Sleep(1)
 }
 

@@ -38,7 +38,7 @@ func wrongValue(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
 }
 
 func wrongVariable(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
-	return now(), nil // want `time\.Now \(by way of now\) in workflow code`
+	return now(), nil // want `time\.Now \(through now\) in workflow code`
 }
 
 func wrongLiteral(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {

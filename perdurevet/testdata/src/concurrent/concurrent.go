@@ -33,7 +33,7 @@ func wrongHelper(ctx perdure.WorkflowCtx, n int) (int, error) {
 }
 
 func wrongReceive(ctx perdure.WorkflowCtx, ready chan int) (int, error) {
-	return <-ready, nil // want `a receive from a channel in workflow code: it blocks the worker, and what comes is not journaled; use a signal`
+	return <-ready, nil // want `a receive from a channel in workflow code: it blocks the worker, and the value is not journaled; use a signal`
 }
 
 func wrongSend(ctx perdure.WorkflowCtx, ready chan int) (int, error) {

@@ -18,7 +18,7 @@ func wrongFile(ctx perdure.WorkflowCtx, name string) ([]byte, error) {
 }
 
 func wrongEnvironment(ctx perdure.WorkflowCtx, _ int) (string, error) {
-	return os.Getenv("REGION"), nil // want `os\.Getenv in workflow code: it may be different on replay, and on another machine; hand it in with the input`
+	return os.Getenv("REGION"), nil // want `os\.Getenv in workflow code: it may be different on replay, and on another machine; pass it in with the input`
 }
 
 func wrongArguments(ctx perdure.WorkflowCtx, _ int) (int, error) {
@@ -63,9 +63,9 @@ type store interface {
 	Save(ctx context.Context, v string) error
 }
 
-// What an interface does is not known, but what takes a context waits for something.
+// The check does not see through an interface, but a method that takes a context waits for something.
 func wrongContext(ctx perdure.WorkflowCtx, s store) (int, error) {
-	return 0, s.Save(context.Background(), "x") // want `a context\.Context handed to s\.Save in workflow code: workflow code has no context\.Context`
+	return 0, s.Save(context.Background(), "x") // want `a context\.Context passed to s\.Save in workflow code: workflow code has no context\.Context`
 }
 
 type service struct {
@@ -74,7 +74,7 @@ type service struct {
 }
 
 func (s *service) wrongContext(ctx perdure.WorkflowCtx, v string) (int, error) {
-	return 0, s.Save(s.ctx, v) // want `a context\.Context handed to s\.Save`
+	return 0, s.Save(s.ctx, v) // want `a context\.Context passed to s\.Save`
 }
 
 // ---- right

@@ -28,7 +28,7 @@ func (g *gateway) wrongField(ctx perdure.EntityCtx, n int) (int, error) {
 }
 
 func (g *gateway) wrongWait(ctx perdure.EntityCtx, n int) (int, error) {
-	return review.Run(g.app.With(context.Background()), "x") // want `App app used by an entity, which would wait for others while they wait for it`
+	return review.Run(g.app.With(context.Background()), "x") // want `App app used by an entity, which could cause a deadlock`
 }
 
 var wrongPackage = perdure.NewOperation(accounts, "count", func(ctx perdure.EntityCtx, s *account, n int) (int, error) {
@@ -39,7 +39,7 @@ var wrongPackage = perdure.NewOperation(accounts, "count", func(ctx perdure.Enti
 func wrongCaptured() *perdure.RPC[int, int] {
 	calls := 0
 	return perdure.NewRPC(service, "calls", func(ctx perdure.EntityCtx, n int) (int, error) {
-		calls++ // want `a service changes calls, which is declared outside of it`
+		calls++ // want `a service changes calls, which is declared outside it`
 		return calls, nil
 	})
 }

@@ -33,7 +33,7 @@ func (c *counter) add() { c.n++ }
 // ---- waiting
 
 var wrongSleep = perdure.NewOperation(accounts, "sleep", func(ctx perdure.EntityCtx, s *account, n int) (int, error) {
-	time.Sleep(time.Second) // want `time\.Sleep in an entity: the other calls of the key wait, and a crash forgets it; start a workflow that waits with ctx\.Sleep \[clock\]`
+	time.Sleep(time.Second) // want `time\.Sleep in an entity: the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx\.Sleep \[clock\]`
 	return n, nil
 })
 
@@ -48,7 +48,7 @@ var (
 )
 
 var wrongRPC = perdure.NewRPC(service, "sleep", func(ctx perdure.EntityCtx, n int) (int, error) {
-	time.Sleep(time.Second) // want `time\.Sleep in a service: the other calls of the key wait, and a crash forgets it; start a workflow that waits with ctx\.Sleep \[clock\]`
+	time.Sleep(time.Second) // want `time\.Sleep in a service: the other calls of the key wait, and a crash loses it; start a workflow that waits with ctx\.Sleep \[clock\]`
 	return n, nil
 })
 
@@ -129,7 +129,7 @@ var rightClock = perdure.NewOperation(accounts, "clock", func(ctx perdure.Entity
 	return n, nil
 })
 
-// A service is code that is reached at an address: input and output are what it is for, and it may do several at a time.
+// A service is code with an address. It is meant for input and output, and may do several at a time.
 var rightService = perdure.NewRPC(service, "fetch", func(ctx perdure.EntityCtx, urls []string) (int, error) {
 	var wg sync.WaitGroup
 	for _, url := range urls {

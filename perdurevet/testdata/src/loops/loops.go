@@ -14,7 +14,7 @@ func one(context.Context) (int, error) { return 1, nil }
 
 func wrongRange(ctx perdure.WorkflowCtx, in []string) (n int, err error) { // V4
 	for range in {
-		if n, err = perdure.Do(ctx, "count", one); err != nil { // want `perdure\.Do "count" in a loop needs perdure\.StepKey: without one, steps are told apart by their order`
+		if n, err = perdure.Do(ctx, "count", one); err != nil { // want `perdure\.Do "count" in a loop needs perdure\.StepKey: without one, their order identifies the steps`
 			return 0, err
 		}
 	}
@@ -69,7 +69,7 @@ func wrongClosure(ctx perdure.WorkflowCtx, in []string) (n int, err error) {
 
 func wrongName(ctx perdure.WorkflowCtx, in []string) (n int, err error) {
 	for i := range in {
-		if n, err = perdure.Do(ctx, fmt.Sprintf("count-%d", i), one); err != nil { // want `the name of a step is computed \(fmt\.Sprintf\(.*\)\): use a constant, and put what varies into perdure\.StepKey \[constname\]`
+		if n, err = perdure.Do(ctx, fmt.Sprintf("count-%d", i), one); err != nil { // want `the name of a step is computed \(fmt\.Sprintf\(.*\)\): use a constant, and put the variable part into perdure\.StepKey \[constname\]`
 			return 0, err
 		}
 	}
@@ -113,7 +113,7 @@ func wrongPolicy(ctx perdure.WorkflowCtx, n int) (sum int, err error) {
 }
 
 func wrongDefinition(tenant string) *perdure.Activity[int, int] {
-	return perdure.DeclareActivity[int, int]("charge-" + tenant) // want `the name given to perdure\.DeclareActivity is computed \("charge-" \+ tenant\): what is stored under it must be found again by every build`
+	return perdure.DeclareActivity[int, int]("charge-" + tenant) // want `the name given to perdure\.DeclareActivity is computed \("charge-" \+ tenant\): every build must find the data that is stored under it`
 }
 
 // ---- right
@@ -139,7 +139,7 @@ func rightBeforeLoop(ctx perdure.WorkflowCtx, in []string) (n int, err error) {
 func rightCoroutines(ctx perdure.WorkflowCtx, in []string) ([]int, error) {
 	var fs []*perdure.Future[int]
 	for _, s := range in {
-		fs = append(fs, perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (int, error) { return count(ctx, s) })) // each has steps of its own
+		fs = append(fs, perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (int, error) { return count(ctx, s) })) // each has its own steps
 	}
 	return perdure.All(ctx, fs...)
 }
@@ -175,12 +175,12 @@ func rightHelper(ctx perdure.WorkflowCtx, in []string) (n int, err error) {
 	return n, nil
 }
 
-// A name that is handed in is the business of who hands it in.
+// The caller is responsible for a name that it passes in.
 func rightNamed(ctx perdure.WorkflowCtx, name string) (int, error) { return perdure.Do(ctx, name, one) }
 
 var charge = perdure.DeclareActivity[string, int]("charge")
 
-// Activities are told apart by their input.
+// Their input identifies activities.
 func rightActivity(ctx perdure.WorkflowCtx, in []string) (n int, err error) {
 	for _, s := range in {
 		if n, err = charge.Run(ctx, s); err != nil {

@@ -24,7 +24,7 @@ func configure(n int) { limit = n }
 func flags(bind func(*bool)) { bind(&verbose) }
 
 func wrongCount(ctx perdure.WorkflowCtx, _ int) (int, error) {
-	count++ // want `package variable count in workflow code: it changes \(state\.go:\d+\), so replay may see another value; hand it in with the input`
+	count++ // want `package variable count in workflow code: it changes \(state\.go:\d+\), so replay may see another value; pass it in with the input`
 	return 0, nil
 }
 
@@ -86,7 +86,7 @@ func (s shop) wrongElement(ctx perdure.WorkflowCtx, k string) (int, error) {
 func wrongCapture() *perdure.Workflow[int, int] {
 	total := 0
 	return perdure.NewWorkflow("total", func(ctx perdure.WorkflowCtx, n int) (int, error) {
-		total += n // want `workflow code changes total, which is declared outside of it`
+		total += n // want `workflow code changes total, which is declared outside it`
 		return total, nil
 	})
 }

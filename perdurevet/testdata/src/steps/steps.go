@@ -16,7 +16,7 @@ var (
 
 func wrongSleep(ctx perdure.WorkflowCtx, _ int) (int, error) { // V1
 	return perdure.Do(ctx, "x", func(context.Context) (int, error) {
-		return 0, ctx.Sleep(time.Second) // want `durable call ctx\.Sleep inside a step: there is nobody to journal it; make it in the workflow, before or after`
+		return 0, ctx.Sleep(time.Second) // want `durable call ctx\.Sleep inside a step: the journal does not record it; make it in the workflow, before or after`
 	})
 }
 
@@ -62,7 +62,7 @@ func wrongClosure(ctx perdure.WorkflowCtx, n int) (int, error) {
 
 func wrongDraw(ctx perdure.WorkflowCtx, n int) (string, error) {
 	return perdure.Do(ctx, "x", func(context.Context) (string, error) {
-		return ctx.UUID(), nil // want `ctx\.UUID inside a step, which does not run on replay, so that what is drawn later would differ; call it before`
+		return ctx.UUID(), nil // want `ctx\.UUID inside a step, which does not run on replay, so later values would differ; call it before`
 	})
 }
 
@@ -91,7 +91,7 @@ func wrongCapturedElement(ctx perdure.WorkflowCtx, in []string) (map[string]int,
 
 func wrongOuter(ctx perdure.WorkflowCtx, n int) (int, error) {
 	return perdure.Go(ctx, func(inner perdure.WorkflowCtx) (int, error) {
-		return charge.Run(ctx, n) // want `ctx belongs to the function around this one, which runs in another coroutine or scope; use the WorkflowCtx that this function is given`
+		return charge.Run(ctx, n) // want `ctx belongs to the function around this one, which runs in another coroutine or scope; use the WorkflowCtx of this function`
 	}).Get(ctx)
 }
 

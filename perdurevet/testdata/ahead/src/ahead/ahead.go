@@ -34,7 +34,7 @@ var wrongPool = perdure.NewTxActivity("pool", perdure.SQL(db), func(ctx context.
 	if _, err := tx.ExecContext(ctx, "update a"); err != nil {
 		return 0, err
 	}
-	_, err := db.ExecContext(ctx, "update b") // want `db is a pool or connection: what it does is not part of the transaction of this activity, and may be done twice; use the transaction that the function is given`
+	_, err := db.ExecContext(ctx, "update b") // want `db is a pool or connection: its changes are not part of the transaction of this activity, and may happen twice; use the transaction that the function receives`
 	return n, err
 })
 
