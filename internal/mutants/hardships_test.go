@@ -1,6 +1,7 @@
 package mutants
 
-// hard is the simulator where there are faults that last, of one kind: see hardships of package sim.
+// hard is the simulator where there are faults that last, of one kind: see hardships of package
+// sim.
 func hard(remainder string) []string {
 	return []string{"./internal/sim", "-run", "TestSeeds$", "-seed=" + remainder, "-step=11", "-seeds=250", "-failures=1"}
 }

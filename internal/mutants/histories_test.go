@@ -7,7 +7,8 @@ var list = slices.Concat(
 	inputs, fullHistories, cancels, crowded, answers, edges,
 )
 
-// histories are bugs of what is done with histories, of pinned runs, and of what workflows send each other.
+// histories are bugs of what is done with histories, of pinned runs, and of what workflows send
+// each other.
 var histories = []mutant{
 	{
 		name:  "a run that waits for its version is forgotten",

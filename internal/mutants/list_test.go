@@ -3,7 +3,8 @@ package mutants
 // mutant is a bug and the tests that must notice it.
 type mutant struct {
 	name string
-	// file, relative to the module, in which old is replaced by new; old must be there exactly once.
+	// file, relative to the module, in which old is replaced by new; old must be there exactly
+	// once.
 	file     string
 	old, new string
 	// tests are the arguments of go test; at least one run must fail.
@@ -329,7 +330,8 @@ var common = []mutant{
 		tests: [][]string{{".", "-run", "TestRetryPolicy$"}},
 	},
 
-	// What the simulator has found in earlier versions of the lane and its neighbours must stay found.
+	// What the simulator has found in earlier versions of the lane and its neighbours must stay
+	// found.
 	{
 		name:  "the same request twice in one batch",
 		file:  "internal/engine/lane/input.go",

@@ -3,7 +3,8 @@ package mutants
 // requestIDs runs the test of the public face on the store in memory.
 var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^memory$"}
 
-// requests are bugs in what a request id stands for, and in what is stored and waited for when somebody calls.
+// requests are bugs in what a request id stands for, and in what is stored and waited for when
+// somebody calls.
 var requests = []mutant{
 	{
 		name:  "an operator drops a call that runs",

@@ -19,6 +19,7 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	healthy := map[string]bool{}
 	for i := range list {
 		m := &list[i]
@@ -30,6 +31,7 @@ func TestMutants(t *testing.T) {
 					}
 					healthy[name] = true
 				}
+
 				began := time.Now()
 				out, failed := m.run(t, dir, args)
 				switch {
@@ -71,7 +73,8 @@ func test(t *testing.T, dir string, args []string) (out string, failed bool) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off"}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=true") // what a mutant fails with is of no interest
+	// what a mutant fails with is of no interest
+	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=true")
 	text, err := cmd.CombinedOutput()
 	return string(text), err != nil
 }

@@ -6,7 +6,8 @@ func laneTasks(run string) [][]string { return [][]string{{"./internal/engine/la
 // lends is the simulator where nodes lend each other slots.
 var lends = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=4", "-step=6", "-seeds=300", "-failures=1"}
 
-// tasks are bugs of queues: of who gets what when, and of what becomes of it when something goes wrong in between.
+// tasks are bugs of queues: of who gets what when, and of what becomes of it when something goes
+// wrong in between.
 var tasks = []mutant{
 	{
 		name:  "a report that a run has forgotten is refused when it is repeated",

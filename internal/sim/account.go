@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// In some simulations there are entities: accounts, whose state is the list of what was applied to them and a sum, and desks, which are services. Clients, workflows and the entities
-// themselves call them, and workflows lock them. What must hold is in holding.go and section.go.
+// In some simulations there are entities: accounts, whose state is the list of what was applied to
+// them and a sum, and desks, which are services. Clients, workflows and the entities themselves
+// call them, and workflows lock them. What must hold is in holding.go and section.go.
 
 const (
 	accountType = model.EntityPrefix + "account"
@@ -45,7 +46,8 @@ const (
 type deed struct {
 	id     uint64
 	amount int64
-	target uint8 // another account, of pass and forward; of spawn, whom to start and to send a signal to
+	// another account, of pass and forward; of spawn, whom to start and to send a signal to
+	target uint8
 	source uint8 // of what an entity sends: which one
 }
 
@@ -165,6 +167,7 @@ func (s *Sim) operate(o *model.Operations, most int) (*handover, model.Operated)
 		h.base = accountOf(o.State, o.Exists)
 	}
 	state := h.base
+
 	r := model.Operated{Entity: o.Entity, Generation: o.Generation}
 	for i := range o.Calls[:min(most, len(o.Calls))] {
 		c := made{name: o.Calls[i].Name}
@@ -178,11 +181,13 @@ func (s *Sim) operate(o *model.Operations, most int) (*handover, model.Operated)
 		r.Results = append(r.Results, c.result)
 		r.Changed = r.Changed || c.changed
 	}
+
 	h.end = state
 	r.State, r.Exists = model.Payload{}, state != nil
 	if state != nil {
 		r.State = state.payload()
 	}
+
 	return h, r
 }
 
@@ -197,6 +202,7 @@ func (s *Sim) perform(h *handover, state *account, c *made) *account {
 		state, c.changed = next, true
 		c.result.Output = receipt(h.stamp, c.id, next.sum)
 	}
+
 	one := func(m model.Message) { c.result.Messages = append(c.result.Messages, m) }
 	add := func() {
 		one(model.Message{
@@ -204,6 +210,7 @@ func (s *Sim) perform(h *handover, state *account, c *made) *account {
 			Input: deed{id: follows(c.id, doAdd), amount: c.amount, source: sourceOf(h.entity)}.input(),
 		})
 	}
+
 	switch c.name {
 	case doAdd:
 		apply(c.amount)
@@ -235,5 +242,6 @@ func (s *Sim) perform(h *handover, state *account, c *made) *account {
 	default:
 		s.fail("%s is to %s", h.entity, c.name)
 	}
+
 	return state
 }

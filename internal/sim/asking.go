@@ -4,15 +4,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node that comes to own a run with a claim of a worker of another node, which is alive, has to wait: only that worker can tell how the claim ends. But nobody may have it: it was stored
-// and never handed over, or its worker has left while the history could not be written. So the owner asks the other node, as engine/loan/debtor.go does, and gives the claim back when that does not have
-// it. Questions and answers are letters: they are lost, late, or come twice.
+// A node that comes to own a run with a claim of a worker of another node, which is alive, has to
+// wait: only that worker can tell how the claim ends. But nobody may have it: it was stored and
+// never handed over, or its worker has left while the history could not be written. So the owner
+// asks the other node, as engine/loan/debtor.go does, and gives the claim back when that does not
+// have it. Questions and answers are letters: they are lost, late, or come twice.
 
 // unheard is a claim of a worker of another node that the owner of the run has not heard of.
 type unheard struct {
-	node   string
-	since  int64
-	denied bool // the node has said, when nothing could be on its way to its workers any more, that none of them has it
+	node  string
+	since int64
+	// the node has said, when nothing could be on its way to its workers any more, that none of
+	// them has it
+	denied bool
 }
 
 // sureAfter is how long something may be on its way to a worker.
@@ -34,17 +38,20 @@ func (b *board) found(node string, ref model.ClaimRef) {
 	b.ask(ref, u)
 }
 
-// ask asks again and again, until the node has denied the claim or the claim is not waited for any more.
+// ask asks again and again, until the node has denied the claim or the claim is not waited for any
+// more.
 func (b *board) ask(ref model.ClaimRef, u *unheard) {
 	s, p := b.inc.p.s, b.inc.p
 	s.after(s.between(10, 60)*millisecond, p, func() {
 		if b.inc.ended || u.denied {
 			return
 		}
+
 		if !b.b.Holds(0, ref) || !b.livesElsewhere(u.node) {
 			delete(b.unheard, ref)
 			return
 		}
+
 		asked := s.now
 		s.letter(s.nodeNamed(u.node), func(to *proc) {
 			if to.inc == nil || to.inc.self.ID.String() != u.node {
@@ -58,6 +65,7 @@ func (b *board) ask(ref model.ClaimRef, u *unheard) {
 				}
 			})
 		})
+
 		b.ask(ref, u)
 	})
 }
@@ -75,7 +83,8 @@ func (b *board) Dropped(_ string, ref model.ClaimRef) bool {
 	return true
 }
 
-// has reports whether a worker of the process has been handed a claim, and what it reports is not settled.
+// has reports whether a worker of the process has been handed a claim, and what it reports is not
+// settled.
 func (p *proc) has(ref model.ClaimRef) bool {
 	for _, h := range p.hands {
 		if h.has(ref) {

@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// board is the task board of an incarnation, with the part of engine/board.go around it: it has lanes decide about what it proposes, and rings.
+// board is the task board of an incarnation, with the part of engine/board.go around it: it has
+// lanes decide about what it proposes, and rings.
 type board struct {
 	inc   *incarnation
 	b     *queue.Board
@@ -79,6 +80,7 @@ func (b *board) match(now model.Time) []queue.Match {
 	if b.keeper == nil {
 		return matches
 	}
+
 	for range 1000 {
 		b.settle(now)
 		if len(b.woken) == 0 {
@@ -93,6 +95,7 @@ func (b *board) match(now model.Time) []queue.Match {
 			}
 		}
 	}
+
 	b.settle(now)
 	return matches
 }
@@ -222,7 +225,8 @@ func (b *board) join(h *hand) {
 	b.Propose()
 }
 
-// settled tells that a worker of the process is done with a claim, and that this is durable or of no interest to anybody.
+// settled tells that a worker of the process is done with a claim, and that this is durable or of
+// no interest to anybody.
 func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 	if b.keeper == nil || b.keeper.g.Book == nil {
 		return
@@ -271,11 +275,13 @@ func (b *board) Propose() {
 	matches := b.match(now)
 	b.moved = len(b.woken) > 0
 	var due []queue.Due
+
 	wake := b.b.Wake()
 	if wake != 0 && wake <= now {
 		due = b.b.Due(now)
 		wake = b.b.Wake()
 	}
+
 	if b.keeper != nil && b.keeper.g.Book != nil {
 		if t := b.keeper.g.Book.Wake(); t != 0 && t <= now {
 			p.flow.WriteSoon()
@@ -283,11 +289,13 @@ func (b *board) Propose() {
 			wake = t
 		}
 	}
+
 	for _, m := range matches {
 		if g := b.guests[m.Worker]; g != nil {
 			g.w.Expect(1)
 		}
 	}
+
 	if u := b.inc.purse; u != nil {
 		if len(u.others) > 0 && b.b.Waits() {
 			u.nudgeDebtor()
@@ -296,16 +304,19 @@ func (b *board) Propose() {
 			u.nudgeCreditor()
 		}
 	}
+
 	for _, m := range matches {
 		s.mix(7, uint64(m.Worker))
 		sh, name := b.inc.shells[m.Lane], b.names[m.Worker]
 		sh.result(func(now model.Time) { sh.lane.Claim(now, m.Ref, m.Worker, name) })
 	}
+
 	for _, d := range due {
 		s.mix(8, uint64(d.Kind))
 		sh, claimed := b.inc.shells[d.Lane], d.Kind == queue.DueSilence || d.Kind == queue.DueToClose || d.Kind == queue.DueLost
 		sh.result(func(now model.Time) { sh.lane.Expire(now, d.Ref, claimed, d.Claim, d.Kind.String()) })
 	}
+
 	if b.moved {
 		wake = now
 	}
@@ -316,6 +327,7 @@ func (b *board) Propose() {
 	if b.alarm != 0 && b.alarm <= at {
 		return
 	}
+
 	b.alarm = at
 	s.at(at, p, func() {
 		if b.alarm == at {
@@ -333,11 +345,13 @@ func (b *board) left() string {
 			return "tasks of queue " + q.Queue
 		}
 	}
+
 	for _, w := range st.Workers {
 		if w.Held > 0 {
 			return "a slot of worker " + b.names[w.ID]
 		}
 	}
+
 	if b.keeper != nil {
 		for ref := range b.keeper.let {
 			return "let through " + ref.String()
@@ -348,5 +362,6 @@ func (b *board) left() string {
 			}
 		}
 	}
+
 	return ""
 }

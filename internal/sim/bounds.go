@@ -7,10 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations somebody sends more than a lane has room for: many large signals to one address at once, and tasks report large outputs, also to runs whose rows are refused. What must hold: what
-// a lane keeps in memory stays within its budget and a little more, and the lane goes on with everything else.
+// In some simulations somebody sends more than a lane has room for: many large signals to one
+// address at once, and tasks report large outputs, also to runs whose rows are refused. What must
+// hold: what a lane keeps in memory stays within its budget and a little more, and the lane goes on
+// with everything else.
 
-// slack is what a lane may keep beyond its budget: results of reads and commits always get in, and so does one input of any size (heaviest) while there is room.
+// slack is what a lane may keep beyond its budget: results of reads and commits always get in, and
+// so does one input of any size (heaviest) while there is room.
 const slack = 6 << 10
 
 // drawFlood decides how much comes at once.
@@ -24,8 +27,8 @@ func (s *Sim) drawFlood() {
 	}
 }
 
-// checkBounds checks that a lane keeps no more in memory than it may. Nothing changes in a lane between
-// two rounds, so that a check at the end of each sees every state.
+// checkBounds checks that a lane keeps no more in memory than it may. Nothing changes in a lane
+// between two rounds, so that a check at the end of each sees every state.
 func (sh *shell) checkBounds() {
 	s, most := sh.s, sh.s.plan.lane.MaxBytes
 	sh.checkUsage()
@@ -35,18 +38,20 @@ func (sh *shell) checkBounds() {
 	if !s.hard(hardFlood | hardReport) {
 		return
 	}
+
 	held := sh.lane.Held()
 	if held < most {
 		sh.mailed = 0
 	}
+
 	if more := slack + max(s.plan.heavy, s.heaviest) + sh.mailed; held > most+more {
 		s.dumpIf()
 		s.fail("L7: lane %d of %s holds %d bytes, at most %d and %d of mail", sh.index, sh.inc.name(), held, most+more, sh.mailed)
 	}
 }
 
-// strangers is how many addresses a lane may have in memory that have no history: somebody has asked
-// about them.
+// strangers is how many addresses a lane may have in memory that have no history: somebody has
+// asked about them.
 const strangers = 32
 
 // largestHistory is what one history takes at most, in bytes.
@@ -56,7 +61,8 @@ const largestHistory = 128 << 10
 // may be in memory whatever its size.
 func (sh *shell) checkUsage() {
 	s, u := sh.s, sh.lane.Usage()
-	if most := len(s.ledger.addresses) + strangers; u.Entries > most || u.Line > most { // a run that has left since may still be in line
+	// a run that has left since may still be in line
+	if most := len(s.ledger.addresses) + strangers; u.Entries > most || u.Line > most {
 		s.fail("L7: lane %d of %s has %d addresses in memory, and %d wait for room, at most %d", sh.index, sh.inc.name(), u.Entries, u.Line, most)
 	}
 	if most := s.plan.lane.MaxHeld; most > 0 && u.Histories > most+largestHistory {
@@ -70,7 +76,8 @@ func (sh *shell) checkUsage() {
 	}
 }
 
-// mails notes mail that a lane gets from the store or from another lane: it comes in pages, whatever room there is.
+// mails notes mail that a lane gets from the store or from another lane: it comes in pages,
+// whatever room there is.
 func (sh *shell) mails(messages []store.MessageRow, inbox []store.InboxRow) {
 	if !sh.s.hard(hardFlood | hardReport) {
 		return
@@ -86,7 +93,8 @@ func (sh *shell) mails(messages []store.MessageRow, inbox []store.InboxRow) {
 // inputSize is what a lane counts for an input besides what it carries.
 const inputSize = 256
 
-// flood has a user send many large signals to one address from one process, without waiting for an answer to any of them.
+// flood has a user send many large signals to one address from one process, without waiting for an
+// answer to any of them.
 func (s *Sim) flood() {
 	p := s.procs[s.pick(3)]
 	if p == nil || s.healed {

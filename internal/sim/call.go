@@ -4,8 +4,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What workflows send to other executions (signals, updates) is answered exactly once, whatever becomes of the receiver: it answers, hands it on to its next
-// run, ends first, gives way to a reset, or is not there. A signal is acknowledged; an update is answered with what the code says to it.
+// What workflows send to other executions (signals, updates) is answered exactly once, whatever
+// becomes of the receiver: it answers, hands it on to its next run, ends first, gives way to a
+// reset, or is not there. A signal is acknowledged; an update is answered with what the code says
+// to it.
 
 // sending is something that a step of a run has sent.
 type sending struct {
@@ -18,6 +20,7 @@ func (l *ledger) sent(m *model.Message) {
 	if m.To.IsEntity() {
 		l.sentToEntity(m)
 	}
+
 	switch m.Kind { //nolint:exhaustive // the others are answered otherwise, or not at all
 	case model.MessageRelease:
 		l.released[lockOf{m.From, m.To}] = true

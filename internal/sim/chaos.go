@@ -12,17 +12,20 @@ func (s *Sim) scheduleChaos() {
 			s.at(s.between(0, s.plan.faultsUntil*9/10), nil, do)
 		}
 	}
+
 	at(s.plan.crashes, func() {
 		if p := s.procs[s.pick(3)]; p != nil {
 			p.crash()
 			s.restart(p.slot)
 		}
 	})
+
 	at(s.plan.pauses, func() {
 		if p := s.procs[s.pick(3)]; p != nil {
 			p.pause(oneOf(s, s.between(10, 100)*millisecond, s.between(s.plan.ttl.Microseconds(), 5*s.plan.ttl.Microseconds()/2)))
 		}
 	})
+
 	at(s.plan.leaves, func() {
 		if p := s.procs[s.pick(3)]; p != nil && !p.paused {
 			s.hurt(faultLeave)
@@ -30,6 +33,7 @@ func (s *Sim) scheduleChaos() {
 			s.watchLeave(p)
 		}
 	})
+
 	at(s.plan.aways, func() {
 		s.disk.away = s.now + s.between(10, 400)*millisecond
 		if s.opts.Trace {
@@ -37,6 +41,7 @@ func (s *Sim) scheduleChaos() {
 		}
 		s.hurt(faultStoreAway)
 	})
+
 	at(s.plan.poisons, func() { s.sicken(s.disk.poison, "poison") })
 	at(s.plan.corrupts, func() { s.sicken(s.disk.corrupt, "corrupt") })
 	at(s.plan.moves, func() {
@@ -52,6 +57,7 @@ func (s *Sim) scheduleChaos() {
 			})
 		}
 	})
+
 	at(s.plan.sweeps, func() { s.sweep() })
 	at(s.plan.deploys, s.deploy)
 	at(s.plan.hires, func() {
@@ -68,6 +74,7 @@ func (s *Sim) scheduleChaos() {
 			})
 		}
 	})
+
 	at(s.plan.entityMoves, func() {
 		if p := s.procs[s.pick(3)]; p != nil {
 			s.at(s.now, p, func() {
@@ -80,6 +87,7 @@ func (s *Sim) scheduleChaos() {
 			})
 		}
 	})
+
 	s.disk.poisonMarks = s.chance(0.3)
 	s.scheduleHardships(at)
 }
@@ -168,12 +176,14 @@ func (s *Sim) heal() {
 	if !s.plan.lateUpgrade {
 		s.upgradeAll()
 	}
+
 	for _, p := range s.procs {
 		if p == nil {
 			continue
 		}
 		p.resume()
 	}
+
 	s.tend()
 }
 
@@ -186,6 +196,7 @@ func (s *Sim) tend() {
 	for _, r := range s.ledger.order {
 		blocked = blocked || (r.open() && r.blocked != nil && r.blocked.Code == model.WaitStuck)
 	}
+
 	for slot, p := range s.procs {
 		if p == nil {
 			s.boot(slot)
@@ -196,6 +207,7 @@ func (s *Sim) tend() {
 			s.at(s.now, p, p.mend)
 		}
 	}
+
 	s.provide()
 	s.openGates()
 	s.after(50*millisecond, nil, s.tend)
@@ -215,10 +227,12 @@ func (p *proc) mend() {
 	if p.s.entities {
 		p.engage()
 	}
+
 	if !p.s.plan.pins {
 		p.join(false, "")
 		return
 	}
+
 	for _, v := range versions {
 		p.join(false, v)
 	}
@@ -230,10 +244,12 @@ func (s *Sim) provide() {
 		if !r.open() || s.disk.lasting[r.address.name] {
 			continue
 		}
+
 		if r.paused && (r.resumed == nil || r.resumed.done) {
 			r.resumed = s.helper.op(model.Message{Kind: model.MessageResume, To: r.address.name})
 			r.resumed.perform(func() {})
 		}
+
 		if r.start.Task != nil {
 			continue
 		}
@@ -242,6 +258,7 @@ func (s *Sim) provide() {
 		if kind == 0 {
 			continue
 		}
+
 		u := s.helper
 		message := settle(r.address.name, name, u)
 		switch {
@@ -255,6 +272,7 @@ func (s *Sim) provide() {
 		default:
 			continue
 		}
+
 		r.provided = u.op(message)
 		r.provided.perform(func() {})
 	}

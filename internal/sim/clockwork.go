@@ -9,9 +9,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Nodes know the store's time by storeclock, the code of production. In some simulations the store's clock jumps: forward for a while and back again, by up to a month; forward for good; back for good;
-// or by little, which nodes cannot tell from a slow answer. Machines are suspended: a process does nothing for a while, and its own clock stands still meanwhile. What must hold: no timer fires early and nothing leaves
-// early because of a jump that did not last, no timer stands still, nobody is fenced whose lease holds, and nobody serves from memory what belongs to somebody else.
+// Nodes know the store's time by storeclock, the code of production. In some simulations the
+// store's clock jumps: forward for a while and back again, by up to a month; forward for good; back
+// for good; or by little, which nodes cannot tell from a slow answer. Machines are suspended: a
+// process does nothing for a while, and its own clock stands still meanwhile. What must hold: no
+// timer fires early and nothing leaves early because of a jump that did not last, no timer stands
+// still, nobody is fenced whose lease holds, and nobody serves from memory what belongs to somebody
+// else.
 
 // jumpPlan is what a simulation decides about its clocks before anything happens.
 type jumpPlan struct {
@@ -30,10 +34,13 @@ func (s *Sim) jump() {
 	if s.now < s.jumping || s.now > s.plan.faultsUntil*9/10 {
 		return
 	}
-	if slices.ContainsFunc(s.procs[:], func(p *proc) bool { return p != nil && !p.timed }) { // a process that begins would take it for the time
+
+	// a process that begins would take it for the time
+	if slices.ContainsFunc(s.procs[:], func(p *proc) bool { return p != nil && !p.timed }) {
 		s.after(20*millisecond, nil, s.jump)
 		return
 	}
+
 	by, lasts := int64(0), int64(0)
 	switch s.pick(5) {
 	case 0, 1: // far, and not for long: nobody may follow
@@ -45,6 +52,7 @@ func (s *Sim) jump() {
 	case 4:
 		by = -s.between(2, 10) * second
 	}
+
 	if s.chance(0.2) { // nodes follow slowly
 		by, s.slewed = s.between(-800, 800)*millisecond, true
 	}
@@ -53,14 +61,19 @@ func (s *Sim) jump() {
 		s.logf("store    its clock JUMPS by %s", time.Duration(by*1000))
 	}
 	s.hurt(faultJump)
+
 	if lasts == 0 {
 		s.lasting, s.stepped = max(s.lasting, s.shift), s.now
 		return
 	}
+
 	if s.stepped > 0 && s.now < s.stepped+2*s.plan.clock.Persist.Microseconds() && microseconds(by).Abs() < s.plan.clock.Jump {
-		s.lasting = max(s.lasting, s.shift) // a node that accepts the jump before cannot tell this one apart from it, and corrects it slowly
+		// a node that accepts the jump before cannot tell this one apart from it, and corrects it
+		// slowly
+		s.lasting = max(s.lasting, s.shift)
 	}
 	s.jumping = min(s.now+lasts, s.plan.faultsUntil-1)
+
 	s.at(s.jumping, nil, func() {
 		s.shift, s.jumped = s.shift-by, s.now
 		if s.opts.Trace {
@@ -70,7 +83,8 @@ func (s *Sim) jump() {
 	})
 }
 
-// fairTime is the latest that anybody may believe it is: by the clock of the store, without jumps that did not last.
+// fairTime is the latest that anybody may believe it is: by the clock of the store, without jumps
+// that did not last.
 func (s *Sim) fairTime() model.Time {
 	return model.Time(epoch + s.now + max(s.shift-s.passing(), s.lasting) + s.skew())
 }
@@ -99,7 +113,8 @@ func (p *proc) suspend(d int64) {
 	})
 }
 
-// askAtOnce has somebody read from a process what it owned before it was suspended, before it has had a chance to look at the time.
+// askAtOnce has somebody read from a process what it owned before it was suspended, before it has
+// had a chance to look at the time.
 func (p *proc) askAtOnce() {
 	if p.inc != nil {
 		p.inc.wakesUp()
@@ -114,8 +129,8 @@ func (p *proc) askAtOnce() {
 	}
 }
 
-// wakesUp checks that a node which goes on after a suspend would answer no read of what others have taken over meanwhile, although it
-// has heard of nothing yet.
+// wakesUp checks that a node which goes on after a suspend would answer no read of what others have
+// taken over meanwhile, although it has heard of nothing yet.
 func (inc *incarnation) wakesUp() {
 	s := inc.p.s
 	for shard, mine := range inc.owner {
@@ -131,7 +146,8 @@ func (inc *incarnation) wakesUp() {
 	}
 }
 
-// mono is the time of its own clock since it started, with the time that the machine was suspended as far as it was noticed.
+// mono is the time of its own clock since it started, with the time that the machine was suspended
+// as far as it was noticed.
 func (p *proc) mono() time.Duration { return p.own(p.s.now - p.asleep + p.noticed) }
 
 // own is what its clock shows at a time, if the machine was never suspended.
@@ -153,7 +169,8 @@ func (p *proc) resetClock() {
 	p.clock, p.last, p.timed = storeclock.New(p.s.plan.clock, p.mono(), wall), 0, false
 }
 
-// now is its idea of store time; it never goes back, unless it has started over because the store's clock has.
+// now is its idea of store time; it never goes back, unless it has started over because the store's
+// clock has.
 func (p *proc) now() model.Time {
 	p.last = max(p.last, p.clock.Now(p.mono()))
 	return p.last
@@ -177,7 +194,8 @@ func (p *proc) reads(sent time.Duration, at model.Time) storeclock.Verdict {
 
 var errClockBack = errors.New("the store's clock went back and stays there")
 
-// readClock takes in what a renewal says of the store's clock, as incarnation.readClock of the engine does.
+// readClock takes in what a renewal says of the store's clock, as incarnation.readClock of the
+// engine does.
 func (inc *incarnation) readClock(sent time.Duration, at model.Time) {
 	s, p := inc.p.s, inc.p
 	v := p.reads(sent, at)
@@ -196,6 +214,7 @@ func (inc *incarnation) readClock(sent time.Duration, at model.Time) {
 		return
 	case storeclock.Agrees, storeclock.Adopted:
 	}
+
 	inc.member.Doubt(p.clock.InDoubt(), v.By)
 	if keep := !p.clock.MayDelete(p.mono()); keep != inc.keeps {
 		inc.keeps = keep
@@ -226,7 +245,8 @@ func (inc *incarnation) mayServe() bool {
 	return inc.member.Serving(inc.p.own(inc.p.s.now)) && !inc.betrayed()
 }
 
-// skew is how far any clock may be ahead of the store's: it drifts since the last renewal, and begins with what the way of an answer explains.
+// skew is how far any clock may be ahead of the store's: it drifts since the last renewal, and
+// begins with what the way of an answer explains.
 func (s *Sim) skew() int64 {
 	skew := int64(s.plan.drift*float64(s.now)) + s.tripped + 1
 	if s.slewed {
@@ -235,7 +255,8 @@ func (s *Sim) skew() int64 {
 	return skew
 }
 
-// deceived reports whether a node that fences another one had no chance to know that the clock of the store has jumped: it has not seen the leases of others before.
+// deceived reports whether a node that fences another one had no chance to know that the clock of
+// the store has jumped: it has not seen the leases of others before.
 func (inc *incarnation) deceived() bool {
 	s := inc.p.s
 	return s.jumped > 0 && inc.looked > s.jumped && s.now < s.jumped+2*s.plan.ttl.Microseconds()

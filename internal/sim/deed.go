@@ -40,11 +40,13 @@ func (u *user) deed() *op {
 		}
 		return o
 	}
+
 	if s.chance(0.04) {
 		o := u.op(model.Message{To: accountAddress(s.pick(s.plan.accounts))})
 		o.read = true
 		return o
 	}
+
 	name, d := s.newDeed(true)
 	m := model.Message{Kind: model.MessageCall, To: accountAddress(s.pick(s.plan.accounts)), Name: name}
 	if s.chance(0.15) {
@@ -58,10 +60,12 @@ func (u *user) deed() *op {
 		o.message.RequestID = ""
 	}
 	s.ledger.meant(&o.message)
+
 	if m.Name == doRead {
 		n := s.ledger.holdingOf(m.To)
 		o.since = n.shown
 	}
+
 	return o
 }
 
@@ -72,6 +76,7 @@ func (o *op) answerCall(a *lane.Answer, again, end func()) {
 		o.refused = a.Err
 		end()
 	}
+
 	switch kind := fault.KindOf(a.Err); {
 	case a.Err == nil:
 		o.acked = true
@@ -111,6 +116,7 @@ func (s *Sim) checkCallAnswer(o *op, a *model.Answer) {
 		s.did(opUnlockedByForce)
 		return
 	}
+
 	x, _ := deedOf(m.Input)
 	d := l.doings[x.id]
 	switch {
@@ -132,6 +138,7 @@ func (s *Sim) checkCallAnswer(o *op, a *model.Answer) {
 	default:
 		s.did(opDeedAnswered)
 	}
+
 	if m.Brief && m.Name != doRead {
 		s.did(opBrief)
 	}

@@ -87,6 +87,7 @@ func (d *disk) call(r *request) {
 		back += s.between(0, s.plan.ttl.Microseconds()/2)
 		s.hurt(faultSlowReply)
 	}
+
 	r.disk, r.back = d, back
 	switch r.fate {
 	case failsBefore:
@@ -105,6 +106,7 @@ func (d *disk) call(r *request) {
 		r.fails(there+back+d.latency(), store.Unknown)
 	case fine:
 	}
+
 	s.after(there, nil, r.arrives)
 }
 
@@ -217,6 +219,7 @@ func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error
 	x := &transaction{batch: b.Clone()} // the lane uses the memory of its batch again
 	x.p, x.name, x.exec = p, "commit", x.begin
 	x.ok, x.bad = func() { reply(x.res, x.err) }, func(e error) { reply(store.Committed{}, e) }
+
 	switch {
 	case d.timesOut(x.batch):
 		x.fate = lostRequest
@@ -248,6 +251,7 @@ func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error
 		x.takes = s.between(0, s.plan.slow)
 		s.hurt(faultCommitSlow)
 	}
+
 	d.call(&x.request)
 }
 
@@ -295,10 +299,12 @@ func (d *disk) apply(b *store.Batch) (store.Committed, error) {
 		}
 		return store.Committed{}, store.Errorf(store.Refused, "commit", "row of %s is poison", a.name)
 	}
+
 	if d.tooLarge(b) && d.stands(b) {
 		s.hurt(faultLargeRefused)
 		return store.Committed{}, store.Errorf(store.Refused, "commit", "%d bytes are too many", batchSize(b))
 	}
+
 	res, err := d.mem.Commit(background, b)
 	s.mixBatch(b, err)
 	if err != nil {
@@ -310,16 +316,19 @@ func (d *disk) apply(b *store.Batch) (store.Committed, error) {
 		}
 		return res, err
 	}
+
 	if s.opts.Trace {
 		s.logf("store    batch %d of %s: %s", b.Number, s.ledger.name(b.Lane.Node), describe(b))
 	}
 	d.applying = b
 	s.ledger.apply(b, res)
 	d.applying = nil
+
 	return res, nil
 }
 
-// stands reports whether the fence lets the batch pass: a fenced lane does not come as far as its data.
+// stands reports whether the fence lets the batch pass: a fenced lane does not come as far as its
+// data.
 func (d *disk) stands(b *store.Batch) bool {
 	m := d.s.ledger.nodes[b.Lane.Node]
 	return m != nil && m.alive && m.fence[b.Lane.Lane] == b.Lane.Epoch && m.batch[b.Lane.Lane]+1 == b.Number
@@ -331,47 +340,56 @@ func (d *disk) poisoned(b *store.Batch) *address {
 		return nil
 	}
 	l := d.s.ledger
+
 	bad := func(a *address) bool { return a != nil && d.poisonous(a.name) }
 	for _, k := range b.Deletes {
 		if a := l.addressOf(b, k.Run); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Starts {
 		if a := l.address(b.Starts[i].Start.Address); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Closes {
 		if a := l.addressOf(b, b.Closes[i].Run); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Events {
 		if a := l.addressOf(b, b.Events[i].Run); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Timers {
 		if a := l.addressOf(b, b.Timers[i].Run); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Taken {
 		if a := l.address(b.Taken[i].Address); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Mailbox {
 		if a := l.address(b.Mailbox[i].Address); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Entities {
 		if a := l.address(b.Entities[i].Entity.Address); bad(a) {
 			return a
 		}
 	}
+
 	if d.poisonMarks {
 		for i := range b.Marks {
 			if a := l.addressOf(b, b.Marks[i].Run); bad(a) {
@@ -379,6 +397,7 @@ func (d *disk) poisoned(b *store.Batch) *address {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -393,6 +412,7 @@ func (d *disk) refence(p *proc, ref store.LaneRef, reply func(epoch, landed int6
 			if held.held && held.orphan {
 				d.s.hurt(faultLateWaited)
 			}
+
 			held.hold(func(l *lock) {
 				epoch, landed, err = d.mem.Refence(background, ref)
 				if err == nil {
@@ -428,54 +448,67 @@ func (s *Sim) mixBatch(b *store.Batch, err error) {
 	for i := range b.Marks {
 		s.mixRun(b.Marks[i].Run)
 	}
+
 	for i := range b.Labels {
 		s.mixRun(b.Labels[i].Run)
 		s.mixText(b.Labels[i].Label.Name + "=" + b.Labels[i].Label.Value)
 	}
+
 	for i := range b.Events {
 		e := &b.Events[i].Event
 		s.mixRun(b.Events[i].Run)
 		s.mix(uint64(e.Kind), uint64(e.Seq), uint64(e.At))
 		s.mixText(e.ID)
 	}
+
 	for i := range b.Dead {
 		s.mixRun(b.Dead[i].Run)
 		s.mixText(b.Dead[i].Task)
 	}
+
 	for i := range b.DeadMarks {
 		s.mixRun(b.DeadMarks[i].Run)
 		s.mix(uint64(b.DeadMarks[i].Next))
 	}
+
 	for i := range b.DeadDeletes {
 		s.mixRun(b.DeadDeletes[i].Run)
 	}
+
 	for i := range b.TaskData {
 		s.mixRun(b.TaskData[i].Run)
 		s.mixText(b.TaskData[i].Task + " " + b.TaskData[i].Name)
 	}
+
 	for i := range b.Logs {
 		s.mixRun(b.Logs[i].Run)
 		s.mixText(b.Logs[i].Text)
 	}
+
 	for i := range b.StopTimers {
 		s.mixText(b.StopTimers[i].ID)
 	}
+
 	for i := range b.Timers {
 		s.mixText(b.Timers[i].ID)
 		s.mix(uint64(b.Timers[i].Due))
 	}
+
 	for i := range b.Taken {
 		s.mixText(b.Taken[i].Address.Key)
 		s.mix(uint64(b.Taken[i].Seq))
 	}
+
 	for i := range b.Mailbox {
 		s.mixText(b.Mailbox[i].Address.Key)
 		s.mix(uint64(b.Mailbox[i].Item.Seq), uint64(b.Mailbox[i].Item.Message.Kind))
 	}
+
 	for i := range b.Entities {
 		s.mixText(b.Entities[i].Entity.Address.Key)
 		s.mix(uint64(b.Entities[i].Entity.Version), uint64(b.Entities[i].Entity.Epoch))
 	}
+
 	for i := range b.Messages {
 		s.mix(uint64(b.Messages[i].Message.Kind), uint64(b.Messages[i].To), uint64(b.Messages[i].From), uint64(b.Messages[i].Seq))
 	}

@@ -94,8 +94,9 @@ func (sh *shell) giveUp(now model.Time, shards []model.ShardID) {
 	sh.lane.GiveUp(now, shards)
 }
 
-// checkTaken checks that a run is not taken from its worker while that runs a step: nothing has crashed, and its body would run again. Only a
-// shard that has waited long enough may move all the same.
+// checkTaken checks that a run is not taken from its worker while that runs a step: nothing has
+// crashed, and its body would run again. Only a shard that has waited long enough may move all the
+// same.
 func (sh *shell) checkTaken(c *lane.Call, r *run) {
 	w := sh.inc.p.worker(c.Worker)
 	orderly := c.Reason == "the shard moves" || c.Reason == "the worker leaves" || strings.Contains(c.Reason, "paused")
@@ -140,10 +141,12 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 		}
 		return
 	}
+
 	if o.message.Kind == model.MessageRequeue {
 		s.checkLetterAnswer(o, a)
 		return
 	}
+
 	r := s.ledger.runs[a.Run]
 	if r == nil || r.address.name != o.message.To {
 		s.fail("I4: %s was accepted for %s, which is not in the store", o, short(a.Run))
@@ -151,6 +154,7 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 	if o.tries == 1 && o.shadow == nil {
 		s.hears(o, r)
 	}
+
 	switch o.message.Kind {
 	case model.MessageStart:
 		if o.message.Past != nil {
@@ -201,7 +205,8 @@ func (s *Sim) hasSignal(o *op, p *model.Payload) {
 	}
 }
 
-// checkDeath checks that a lane gives up only when it must: its node was fenced, or it may have fenced itself.
+// checkDeath checks that a lane gives up only when it must: its node was fenced, or it may have
+// fenced itself.
 func (sh *shell) checkDeath(why error) {
 	m := sh.s.ledger.nodes[sh.inc.self.ID]
 	if m.alive && !sh.unsure {

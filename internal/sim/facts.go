@@ -28,10 +28,12 @@ func (l *ledger) event(b *store.Batch, row *store.EventRow) {
 		l.fail("I2: event %d (%s) of %s after its end", e.Seq, e.Kind, row.Run)
 	}
 	r.events = append(r.events, *e)
+
 	if r.address.quarantined {
 		r.address.quarantined = false
 		l.s.did(opWentOn)
 	}
+
 	l.fact(b, r, e)
 }
 
@@ -60,10 +62,12 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 			return
 		}
 	}
+
 	var h *history
 	if bi, ai, ok := parseAsk(e.ID); ok {
 		h = &r.asks[bi][ai]
 	}
+
 	once := func(flag *bool, what string) {
 		if *flag {
 			l.fail("I2: %s of %s %s twice", e.ID, r.id, what)
@@ -73,6 +77,7 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 		}
 		*flag = true
 	}
+
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventStepFailed:
 		once(&h.outcome, "has an outcome")
@@ -196,6 +201,7 @@ func (l *ledger) fired(b *store.Batch, r *run, e *model.Event, h *history) {
 	if i < 0 && l.s.plan.restart > 0 {
 		return // was moved in this very batch to a time that has passed
 	}
+
 	if i < 0 {
 		l.fail("I8: timer %q of %s fires and was not open", e.ID, r.id)
 	}
@@ -255,6 +261,7 @@ func (l *ledger) outcome(r *run, e *model.Event) {
 		l.s.did(opBounced)
 		return
 	}
+
 	c := l.runs[e.Run]
 	if c == nil || c.open() || c.outcome.Status != e.Status || string(c.outcome.Output.Data) != string(e.Output.Data) {
 		l.fail("I4: %s hears an outcome of %s that is not in the store", r.id, e.Run)
@@ -294,6 +301,7 @@ func (l *ledger) consume(b *store.Batch, row *store.CursorRow) {
 	if row.Prev != c.next || row.Next <= row.Prev || row.Next > int64(len(c.rows)) {
 		l.fail("cursor from shard %d to shard %d moves from %d to %d, stands at %d of %d", row.From, row.To, row.Prev, row.Next, c.next, len(c.rows))
 	}
+
 	var before *received
 	for i := row.Prev; i < row.Next; i++ {
 		m := &c.rows[i].Message
@@ -310,6 +318,7 @@ func (l *ledger) consume(b *store.Batch, row *store.CursorRow) {
 		}
 		before = got
 	}
+
 	c.next = row.Next
 }
 
@@ -329,15 +338,18 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 		l.arrived(b, m)
 		return
 	}
+
 	if m.Kind == model.MessageGrant {
 		l.grantArrived(b, m)
 		return
 	}
+
 	a := l.address(m.To)
 	r := a.current
 	if r != nil && m.Kind != model.MessageStart && m.Kind != model.MessageClosed && starts(b, r.id) {
 		return // perhaps there was no run before
 	}
+
 	switch m.Kind {
 	case model.MessageStart:
 		if r == nil {
@@ -391,6 +403,7 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	if _, refused := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: model.RefusedIDs + row.ID.String()}]; refused {
 		return // whoever sent it hears that, and may send it again under the same id
 	}
+
 	if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; m.RequestID == "" || m.Kind == model.MessageCall && !ok {
 		l.effect(b, m)
 	} else if m.Kind == model.MessageUpdate && l.updates[m.RequestID] != nil {
@@ -398,6 +411,7 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	} else if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; !ok {
 		l.fail("I4: request %s to %s is consumed and its answer is not remembered", m.RequestID, m.To)
 	}
+
 	l.s.did(opInbox)
 }
 

@@ -10,51 +10,61 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// finished reports whether everything has come to its end: no open run, no user who waits, no message on its way.
+// finished reports whether everything has come to its end: no open run, no user who waits, no
+// message on its way.
 func (s *Sim) finished() bool {
 	if s.ledger.open > 0 || len(s.ledger.inbox) > 0 {
 		return false
 	}
+
 	for _, u := range s.users {
 		if u.busy {
 			return false
 		}
 	}
+
 	for _, o := range s.ops {
 		if !o.done {
 			return false
 		}
 	}
+
 	for _, c := range s.ledger.pairs {
 		if c.next < int64(len(c.rows)) {
 			return false
 		}
 	}
+
 	for _, p := range s.procs {
 		if p == nil || p.inc == nil {
 			return false
 		}
+
 		for _, w := range p.workers {
 			if len(w.held) > 0 {
 				return false
 			}
 		}
+
 		for _, h := range p.hands {
 			if len(h.held)+len(h.reported) > 0 {
 				return false
 			}
 		}
+
 		for _, t := range p.tellers {
 			if len(t.held) > 0 {
 				return false
 			}
 		}
 	}
+
 	for _, n := range s.ledger.holdingOrder {
 		if len(n.box) > 0 {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -90,24 +100,29 @@ func (s *Sim) failStuck() {
 			}
 		}
 	}
+
 	for _, o := range s.ops {
 		if !o.done {
 			fmt.Fprintf(&t, "\n  %s has not ended", o)
 		}
 	}
+
 	for k, c := range s.ledger.pairs {
 		if c.next < int64(len(c.rows)) {
 			fmt.Fprintf(&t, "\n  messages from shard %d to shard %d: %d of %d consumed", k[1], k[0], c.next, len(c.rows))
 		}
 	}
+
 	for _, n := range s.ledger.holdingOrder {
 		if len(n.box) > 0 {
 			fmt.Fprintf(&t, "\n  %d items wait for %s, the first is a %s; it is locked by %s of %s", len(n.box), n.address.name, n.box[0].Message.Kind, n.row.Holder.ID, short(n.row.Holder.Run))
 		}
 	}
+
 	for id := range s.ledger.inbox {
 		fmt.Fprintf(&t, "\n  request %s waits", short(id))
 	}
+
 	for _, p := range s.procs {
 		for _, w := range p.workers {
 			for id := range w.held {
@@ -123,6 +138,7 @@ func (s *Sim) failStuck() {
 			}
 		}
 	}
+
 	if s.opts.Trace {
 		s.dump()
 	}
@@ -141,8 +157,9 @@ func (s *Sim) explain(r *run, id string) (text string) {
 	return text
 }
 
-// comeToRest demands that lanes hold nothing any more. A report that was made twice may wait for the end of a quarantine, and a
-// start whose caller has given up may begin something that has to end too.
+// comeToRest demands that lanes hold nothing any more. A report that was made twice may wait for
+// the end of a quarantine, and a start whose caller has given up may begin something that has to
+// end too.
 func (s *Sim) comeToRest() {
 	s.runUntil(s.now+s.plan.patience, func() bool { return s.finished() && s.holding() == "" && s.away() == "" })
 	if !s.finished() {
@@ -173,6 +190,7 @@ func (s *Sim) holding() string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -189,6 +207,7 @@ func (s *Sim) checkEnd() {
 			s.checkProgram(r)
 		}
 	}
+
 	s.checkOps()
 	s.checkSends()
 	s.checkHoldings()
@@ -223,12 +242,14 @@ func (s *Sim) checkRun(r *run) {
 	if err != nil || len(events)+len(r.start.Carried) != len(r.events) {
 		s.fail("I4: %s has %d events in the store, %d by the ledger: %v", short(r.id), len(events)+len(r.start.Carried), len(r.events), err)
 	}
+
 	for i := range events {
 		o := &r.events[len(r.start.Carried)+i]
 		if e := &events[i]; e.Seq != o.Seq || e.Kind != o.Kind || e.ID != o.ID || e.At != o.At {
 			s.fail("I4: event %d of %s is another one in the store", o.Seq, short(r.id))
 		}
 	}
+
 	s.checkLabels(r)
 }
 
@@ -242,6 +263,7 @@ func (s *Sim) checkProgram(r *run) {
 		}
 		m.feed(&r.events[i])
 	}
+
 	switch {
 	case m.broken != nil:
 		s.fail("I13: history of %s: %v", short(r.id), m.broken)
@@ -254,6 +276,7 @@ func (s *Sim) checkProgram(r *run) {
 	case m.end.Status != r.outcome.Status || string(m.end.Output.Data) != string(r.outcome.Output.Data):
 		s.fail("I13: %s is %s with %x, its program ends as %s with %x", short(r.id), r.outcome.Status, r.outcome.Output.Data, m.end.Status, m.end.Output.Data)
 	}
+
 	if r.outcome.Status == model.Continued {
 		if next := s.ledger.runs[r.outcome.Next]; next == nil || !next.start.Input.Equal(m.end.Input) {
 			s.fail("I2: %s continues with another input than its program says", short(r.id))
@@ -272,7 +295,8 @@ func (r *run) labels() []model.Label {
 	return labels
 }
 
-// checkLabels demands that a run is found by what its history says, and that the next run of the chain begins with it.
+// checkLabels demands that a run is found by what its history says, and that the next run of the
+// chain begins with it.
 func (s *Sim) checkLabels(r *run) {
 	rows, err := s.disk.mem.LoadLabels(background, []store.RunKey{{Shard: r.address.shard, Run: r.id}})
 	if err != nil {
@@ -303,6 +327,7 @@ func (s *Sim) checkOps() {
 			}
 		default:
 		}
+
 		for _, p := range ids {
 			got := s.ledger.signals[signalID(p)]
 			if o.acked && got == nil {
@@ -316,6 +341,7 @@ func (s *Sim) checkOps() {
 			}
 		}
 	}
+
 	s.checkOrder()
 }
 
@@ -329,13 +355,14 @@ func (o *op) repeated(s *Sim) bool {
 	return false
 }
 
-// checkOrder checks that signals of one user to one address arrive in the order in which they were accepted: one that was
-// accepted before another one was sent comes before it.
+// checkOrder checks that signals of one user to one address arrive in the order in which they were
+// accepted: one that was accepted before another one was sent comes before it.
 func (s *Sim) checkOrder() {
 	type sent struct {
 		o     *op
 		order int
 	}
+
 	last := map[model.Address][]sent{}
 	for _, o := range s.ops {
 		if o.message.Kind != model.MessageSignal || !o.acked {
@@ -364,6 +391,7 @@ func (s *Sim) leaveAll() {
 		}
 		return true
 	}
+
 	s.leaving = true
 	var last []*incarnation
 	for _, p := range s.procs {
@@ -373,6 +401,7 @@ func (s *Sim) leaveAll() {
 		last = append(last, p.inc)
 		s.at(s.now, p, p.leave)
 	}
+
 	s.runUntil(s.now+20*second, down)
 	if !down() {
 		if s.opts.Trace {
@@ -380,15 +409,18 @@ func (s *Sim) leaveAll() {
 		}
 		s.fail("a node does not come to its end")
 	}
+
 	v, err := s.disk.mem.Members(background)
 	if err != nil {
 		s.fail("members: %v", err)
 	}
+
 	for _, o := range v.Owners {
 		if m := s.ledger.nodes[o.Node]; m != nil && m.alive && m.inc != nil && !m.inc.lost && slices.Contains(last, m.inc) {
 			s.fail("shard %d still belongs to %s", o.Shard, s.ledger.name(o.Node))
 		}
 	}
+
 	s.checkLeft(last)
 	s.stats.Seeds, s.stats.Events = 1, s.steps
 }

@@ -20,8 +20,10 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// What people have set, and how nodes agree on it, is package engine/flow of production: here is what it needs of a node, a life and a store. Its code waits, so it runs as threads. Writes of settings fail, are lost on
-// the way there or back, land late, and whoever makes them dies in between.
+// What people have set, and how nodes agree on it, is package engine/flow of production: here is
+// what it needs of a node, a life and a store. Its code waits, so it runs as threads. Writes of
+// settings fail, are lost on the way there or back, land late, and whoever makes them dies in
+// between.
 
 // Kinds of settings, as they are stored.
 const (
@@ -118,10 +120,12 @@ func (l seatLife) Known(context.Context) (shards []model.ShardID, ok bool, err e
 				sh.asked()
 			})
 		})
+
 		if !ok {
 			return nil, false, nil
 		}
 	}
+
 	return shards, true, nil
 }
 
@@ -145,7 +149,8 @@ func (inc *incarnation) viewed(v *store.View) {
 	}
 }
 
-// complaints is where a flow says what is wrong: that a call has failed, or something that never happens here.
+// complaints is where a flow says what is wrong: that a call has failed, or something that never
+// happens here.
 type complaints struct{ p *proc }
 
 func (c complaints) Enabled(_ context.Context, level slog.Level) bool {
@@ -202,6 +207,7 @@ func (c *connection) ask(name string, write bool, exec func() error) (err error)
 			},
 		})
 	})
+
 	return err
 }
 
@@ -244,9 +250,11 @@ func (s *Sim) wrote(p *proc, x *store.Setting, err error) {
 			s.did(opStateLost)
 		}
 	}
+
 	if err != nil {
 		return
 	}
+
 	switch x.Kind {
 	case settingState:
 		s.did(opStateSaved)
@@ -284,6 +292,7 @@ func (s *Sim) pageStored(x *store.Setting) {
 	if err != nil {
 		s.fail("page: %v", err)
 	}
+
 	places := []limit.Place{sole}
 	for _, e := range list {
 		for _, l := range e.Leases {
@@ -292,6 +301,7 @@ func (s *Sim) pageStored(x *store.Setting) {
 			}
 		}
 	}
+
 	before := s.places[x.Name]
 	s.places[x.Name] = places
 	for _, p := range before {

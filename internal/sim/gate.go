@@ -15,24 +15,32 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What keeps tasks back, in some seeds: limits, breakers, paused queues. What must hold: nobody begins without having been let through, once for each beginning (G1); of a limit
-// there are never more holders than it has permits, and no more begin in a time than its rate allows (G2); so many failures open a breaker and fewer do not (E33), nothing passes one
-// that is open, paused or held by a Retry-After (E34), and no more probes one that is half-open (E35); nothing of a paused queue begins (G3). And whoever is kept back comes to
-// his turn: everything ends, and then nobody holds anything.
+// What keeps tasks back, in some seeds: limits, breakers, paused queues. What must hold: nobody
+// begins without having been let through, once for each beginning (G1); of a limit there are never
+// more holders than it has permits, and no more begin in a time than its rate allows (G2); so many
+// failures open a breaker and fewer do not (E33), nothing passes one that is open, paused or held
+// by a Retry-After (E34), and no more probes one that is half-open (E35); nothing of a paused queue
+// begins (G3). And whoever is kept back comes to his turn: everything ends, and then nobody holds
+// anything.
 
-// In most of these seeds all nodes share limits and breakers, as they do in production where several processes have the store (flow, share). In the others each has its own, as the one has that has a
-// store alone: what is checked of limits and breakers here, beside share.go, holds for each node by itself.
+// In most of these seeds all nodes share limits and breakers, as they do in production where
+// several processes have the store (flow, share). In the others each has its own, as the one has
+// that has a store alone: what is checked of limits and breakers here, beside share.go, holds for
+// each node by itself.
 
-// keeper is the gatekeeper of a node, that of production, with somebody who watches: he sees what the board asks and is told, and how the gate stands afterwards.
+// keeper is the gatekeeper of a node, that of production, with somebody who watches: he sees what
+// the board asks and is told, and how the gate stands afterwards.
 type keeper struct {
 	b *board
 	g *flow.Gatekeeper
 
 	knew map[model.ClaimRef]bool // claims that the board has been told of
-	// let are the tasks that were let through and not given back; kept are those of them that hold on although the board has given them up, and how they ended by then.
+	// let are the tasks that were let through and not given back; kept are those of them that hold
+	// on although the board has given them up, and how they ended by then.
 	let  map[model.TaskRef]*pass
 	kept map[model.TaskRef]queue.Outcome
-	// passes counts how often a task was let through and has not begun since; under is by which set it was last.
+	// passes counts how often a task was let through and has not begun since; under is by which set
+	// it was last.
 	passes map[model.TaskRef]int
 	under  map[model.TaskRef]int
 	sets   []*rule.Set // that the board has gone by
@@ -50,7 +58,8 @@ type pass struct {
 	probe   bool // through a half-open breaker
 	lease   model.Time
 
-	// Where nodes share limits and breakers: when it began, the limits of which it has a permit, its probe, and whether it was given back.
+	// Where nodes share limits and breakers: when it began, the limits of which it has a permit,
+	// its probe, and whether it was given back.
 	since   int64
 	permits []rule.Resource
 	permit  breaker.Permit
@@ -80,10 +89,12 @@ func newKeeper(b *board) *keeper {
 		b: b, let: map[model.TaskRef]*pass{}, kept: map[model.TaskRef]queue.Outcome{}, passes: map[model.TaskRef]int{}, under: map[model.TaskRef]int{},
 		rates: map[rule.Resource]*tokens{}, seen: map[rule.BreakerID]*watched{}, knew: map[model.ClaimRef]bool{},
 	}
+
 	var book *limits.Book
 	if p.s.shared {
 		book = limits.New(b.inc.place())
 	}
+
 	k.g = flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
 		if i := slices.IndexFunc(p.hands, func(h *hand) bool { return h.id == id }); i >= 0 {
 			h := p.hands[i]
@@ -91,6 +102,7 @@ func newKeeper(b *board) *keeper {
 		}
 		return false, false
 	})
+
 	return k
 }
 
@@ -104,6 +116,7 @@ func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason
 	if ok {
 		k.logf("lets %s through", it.Ref)
 	}
+
 	switch {
 	case !ok:
 		k.refused(why)
@@ -113,6 +126,7 @@ func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason
 		k.passes[it.Ref]++
 		k.under[it.Ref] = len(k.sets) - 1
 	}
+
 	return ok, why, again
 }
 
@@ -144,6 +158,7 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 	if k.b.paused[it.Spec.Queue] {
 		s.fail("G3: %s begins on %s, which has paused queue %s", it.Ref, k.b.inc.name(), it.Spec.Queue)
 	}
+
 	uses := k.rules().Resolve(tenant, it.Spec, it.Input)
 	for _, u := range uses {
 		if u.Missing {
@@ -159,10 +174,12 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 			k.spend(now, it.Ref, u)
 		}
 	}
+
 	if k.g.Book != nil {
 		p.permits = permitsOf(k.rules(), it.Spec, it.Input)
 		k.sharedLimits(now, it.Ref, uses)
 	}
+
 	id, config := k.rules().Breaker(tenant, it.Spec)
 	if id.IsZero() {
 		return
@@ -171,23 +188,27 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 	if now < w.barred {
 		s.fail("E34: %s begins on %s at %s, and breaker %s lets nothing pass before %s", it.Ref, k.b.inc.name(), now, id, w.barred)
 	}
+
 	if k.g.Book != nil {
 		p.breaker = id
 		k.probed(now, it.Ref, id, p)
 		return
 	}
+
 	k.observe(now, id)
 	p.breaker, p.era, p.probe, p.lease = id, w.era, w.state != breaker.Closed, now.Add(max(it.Spec.ToClose, config.Lease))
 	if !p.probe {
 		return
 	}
 	s.did(opProbe)
+
 	probes := 0
 	for _, o := range k.let {
 		if o.breaker == id && o.probe && o.era == w.era && now < o.lease {
 			probes++
 		}
 	}
+
 	if probes > config.Probes {
 		s.fail("E35: %d probes of breaker %s are under way on %s, at most %d", probes, id, k.b.inc.name(), config.Probes)
 	}
@@ -248,6 +269,7 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 		k.given(it.Ref, how)
 		return
 	}
+
 	s, w, config := k.b.inc.p.s, k.watch(p.breaker), k.rules().BreakerConfig(p.breaker)
 	counts := p.era == w.era && w.state == breaker.Closed
 	if counts && how == queue.Failed {
@@ -260,17 +282,20 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	k.given(it.Ref, how)
 	was := w.state
 	k.observe(now, p.breaker)
+
 	if opened := was == breaker.Closed && w.state == breaker.Open; opened && !may || must && !opened {
 		s.fail("E33: breaker %s on %s is %s after %d failures in %s, of %d", p.breaker, k.b.inc.name(), w.state, failed, config.Window, config.Failures)
 	} else if opened {
 		s.did(opOpened)
 	}
+
 	if was == breaker.HalfOpen && w.state == breaker.Closed {
 		s.did(opRecovered)
 	}
 }
 
-// given notes that a task has been given up, which holds nothing then, or goes on to hold it for its worker.
+// given notes that a task has been given up, which holds nothing then, or goes on to hold it for
+// its worker.
 func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 	s := k.b.inc.p.s
 	if k.g.Holds(ref) {
@@ -284,6 +309,7 @@ func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 		}
 		return
 	}
+
 	k.logf("gives back what %s holds", ref)
 	if p := k.let[ref]; p != nil && !p.breaker.IsZero() && k.g.Book != nil {
 		p.ended(s, how == queue.Failed || p.failed)
@@ -292,7 +318,8 @@ func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 	delete(k.kept, ref)
 }
 
-// settled tells that a worker of the process is done with a claim, and that this is durable or of no interest to anybody.
+// settled tells that a worker of the process is done with a claim, and that this is durable or of
+// no interest to anybody.
 func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	if !k.g.Settled(now, ref, how) {
 		return false
@@ -334,16 +361,19 @@ func (k *keeper) ruled(now model.Time, set *rule.Set) {
 	}
 	k.sets = append(k.sets, set)
 	k.b.inc.p.s.sets = append(k.b.inc.p.s.sets, set)
-	clear(k.rates) // the share of a token that has accrued is kept, which is less than what is allowed here
+	// the share of a token that has accrued is kept, which is less than what is allowed here
+	clear(k.rates)
 	for id, w := range k.seen {
 		if old.BreakerConfig(id) != set.BreakerConfig(id) {
-			w.failures, w.before, w.barred = nil, 0, 0 // what is counted begins anew, and an open one stays so for as long as it now would
+			// what is counted begins anew, and an open one stays so for as long as it now would
+			w.failures, w.before, w.barred = nil, 0, 0
 			k.observe(now, id)
 		}
 	}
 }
 
-// adopted notes that a breaker stands as it is stored; where nodes share it, with what this one has not told yet.
+// adopted notes that a breaker stands as it is stored; where nodes share it, with what this one has
+// not told yet.
 func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
 	s, w := k.b.inc.p.s, k.watch(id)
 	w.barred = 0
@@ -361,7 +391,8 @@ func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
 	s.did(opAdopted)
 }
 
-// changed notes what has become of the gate when somebody else than the board has had to do with it.
+// changed notes what has become of the gate when somebody else than the board has had to do with
+// it.
 func (k *keeper) changed(now model.Time) {
 	for _, id := range k.b.inc.p.told {
 		k.adopted(now, id, nil)
@@ -448,13 +479,15 @@ type begun struct {
 	ref model.TaskRef
 }
 
-// limited checks that no limit of those that begin in a batch has too many holders by what is durable.
+// limited checks that no limit of those that begin in a batch has too many holders by what is
+// durable.
 func (l *ledger) limited(b *store.Batch) {
 	for _, x := range l.begun {
 		if !x.t.held || x.t.over || !x.r.open() {
 			continue
 		}
 		k := l.nodes[b.Lane.Node].inc.board.keeper
+
 		sets := k.sets[k.under[x.ref]:]
 		for _, u := range sets[0].Resolve(tenant, x.t.spec, &x.t.input) {
 			most := 0 // by the rules of any time since
@@ -471,12 +504,16 @@ func (l *ledger) limited(b *store.Batch) {
 			}
 		}
 	}
+
 	l.begun = l.begun[:0]
 }
 
-// holding counts who holds a limit of a node by what is durable. The node counts as it has decided, and what one of its lanes has decided may be
-// stored before what another one has: only those of the lane count here. Nor do those that it does not know any more, or not as they are: of shards that have moved or are about to, and
-// of addresses with rows that cannot be written. A batch that is refused or split may turn the order of a report and the next claim round: nobody executes the first then.
+// holding counts who holds a limit of a node by what is durable. The node counts as it has decided,
+// and what one of its lanes has decided may be stored before what another one has: only those of
+// the lane count here. Nor do those that it does not know any more, or not as they are: of shards
+// that have moved or are about to, and of addresses with rows that cannot be written. A batch that
+// is refused or split may turn the order of a report and the next claim round: nobody executes the
+// first then.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.order {
 		if !r.open() {
@@ -495,5 +532,6 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 			}
 		}
 	}
+
 	return n
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// hand is a task worker of a process, with the session that the engine keeps for it (engine/tasks.go).
+// hand is a task worker of a process, with the session that the engine keeps for it
+// (engine/tasks.go).
 type hand struct {
 	p        *proc
 	id       queue.WorkerID
@@ -22,10 +23,13 @@ type hand struct {
 	reported map[model.ClaimRef]*model.TaskReport // and not settled
 	abroad   loan.Abroad                          // where nodes lend slots
 	most     int                                  // slots that it has had
-	over     int                                  // claims that may have come in addition: late, or because a shard moved
-	leaving  bool
-	gone     bool
-	ghost    bool // has left, and its reports are on their way; or gives back what others should have had, see Engine.giveBack
+	// claims that may have come in addition: late, or because a shard moved
+	over    int
+	leaving bool
+	gone    bool
+	// has left, and its reports are on their way; or gives back what others should have had, see
+	// Engine.giveBack
+	ghost bool
 }
 
 // job is a claim that a hand executes.
@@ -101,9 +105,11 @@ func (p *proc) callTasks(sh *shell, calls []lane.TaskCall) {
 			g.call(c)
 			continue
 		}
+
 		j := slices.IndexFunc(p.hands, func(h *hand) bool { return h.id == c.Worker })
 		gone := j < 0 || p.hands[j].ghost && c.Kind == lane.TaskExecute
 		sh.checkTaskCall(c, gone)
+
 		if gone {
 			if c.Kind == lane.TaskExecute { // it left while the claim was on its way to the store
 				p.s.did(opExecuteGone)
@@ -111,6 +117,7 @@ func (p *proc) callTasks(sh *shell, calls []lane.TaskCall) {
 			}
 			continue
 		}
+
 		h := p.hands[j]
 		switch c.Kind {
 		case lane.TaskExecute:
@@ -131,6 +138,7 @@ func (h *hand) execute(c *model.Claim) {
 	if h.held[c.Ref] != nil {
 		return // told twice
 	}
+
 	j := &job{h: h, claim: *c, canceled: c.Canceled}
 	h.held[c.Ref] = j
 	s.claims[c.Ref].begun = true
@@ -139,11 +147,13 @@ func (h *hand) execute(c *model.Claim) {
 	w := workOf(c.Input)
 	j.hangs = !s.healed && s.chance(0.08)
 	took := w.took
+
 	if j.hangs {
 		s.hurt(faultHandHangs)
 	} else {
 		s.after(took, h.p, j.end)
 	}
+
 	if c.Spec.Silence > 0 {
 		j.beat(c.Spec.Silence)
 	}
@@ -175,6 +185,7 @@ func (j *job) end() {
 	j.done = true
 	w := workOf(j.claim.Input)
 	r := &model.TaskReport{Ref: j.claim.Ref}
+
 	switch {
 	case j.canceled && s.chance(0.7):
 		r.Failure = &model.Failure{Kind: model.FailureCanceled, Message: "canceled"}
@@ -188,6 +199,7 @@ func (j *job) end() {
 	default:
 		r.Output = s.output(&j.claim)
 	}
+
 	h.report(r)
 	if !s.healed && s.chance(0.15) { // the answer to the first was lost
 		s.hurt(faultReportTwice)
@@ -218,6 +230,7 @@ func (h *hand) send(r *model.TaskReport) {
 	shard := r.Ref.Address.Shard(s.plan.shards)
 	again := func() { s.after(s.between(1, 10)*millisecond, p, func() { h.resend(r) }) }
 	inc := p.inc
+
 	switch u := p.purse(); {
 	case inc == nil:
 		again()
@@ -267,6 +280,7 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 	if j == nil {
 		return
 	}
+
 	s.did(opStopped)
 	if !canceled {
 		j.done = true
@@ -278,6 +292,7 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 		}
 		return
 	}
+
 	j.canceled = true
 	s.after(s.between(0, 5*millisecond), h.p, j.end)
 }
@@ -295,6 +310,7 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 		}
 		return
 	}
+
 	if s.opts.Trace {
 		s.logf("%s hears of claim %d of %s %s: %v", h.offer.Name, ref.Claim, short(ref.Run), ref.ID, err)
 	}
@@ -305,7 +321,8 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 	h.done(ref, r)
 }
 
-// done tells the board that nothing more is to come of a claim. The report, if there was one, tells what came of the attempt.
+// done tells the board that nothing more is to come of a claim. The report, if there was one, tells
+// what came of the attempt.
 func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
 	how := queue.Neither
 	switch {
@@ -332,7 +349,8 @@ func (h *hand) vanish() {
 	}
 }
 
-// leave takes a hand out of its process, as TaskSession.Leave does: it gets nothing new, and gives back what it has after a while.
+// leave takes a hand out of its process, as TaskSession.Leave does: it gets nothing new, and gives
+// back what it has after a while.
 func (h *hand) leave() {
 	s, p := h.p.s, h.p
 	if h.leaving {
@@ -350,6 +368,7 @@ func (h *hand) leave() {
 	}
 	gives, ends := s.now+s.between(0, 50)*millisecond, s.now+s.between(50, 200)*millisecond
 	var wait func()
+
 	wait = func() {
 		if s.now >= gives {
 			for _, ref := range h.refs() {
@@ -357,10 +376,12 @@ func (h *hand) leave() {
 				h.report(&model.TaskReport{Ref: ref, Returned: true})
 			}
 		}
+
 		if len(h.held)+len(h.reported) > 0 && s.now < ends {
 			s.after(2*millisecond, p, wait)
 			return
 		}
+
 		if p.inc != nil {
 			p.inc.board.leave(h)
 		}
@@ -368,6 +389,7 @@ func (h *hand) leave() {
 		h.vanish()
 		s.did(opHandLeft)
 	}
+
 	s.after(2*millisecond, p, wait)
 }
 

@@ -25,7 +25,8 @@ type hold struct {
 	replied   map[int64]bool // positions of updates that were answered in this activation
 	pinning   bool           // has asked to be pinned
 
-	// While a step runs inline, the code is in it: commands that came before it are kept, and news waits.
+	// While a step runs inline, the code is in it: commands that came before it are kept, and news
+	// waits.
 	inline bool
 	kept   []model.Command
 	mail   []model.Event
@@ -61,6 +62,7 @@ func (w *worker) activate(a *model.Activation) {
 	if s.opts.Trace {
 		s.logf("%s worker %d activates %s of %s gen %x with %d events", w.p.name(), w.id, short(a.Start.Run), a.Start.Address.Key, a.Generation, len(a.Events))
 	}
+
 	if w.bad {
 		t := model.Turn{
 			Run: a.Start.Run, Generation: a.Generation, Seen: int64(len(a.Events)),
@@ -69,6 +71,7 @@ func (w *worker) activate(a *model.Activation) {
 		s.after(s.between(0, 500), w.p, func() { w.report(t) })
 		return
 	}
+
 	start := a.Start
 	h := &hold{w: w, run: start.Run, gen: a.Generation, since: a.Now, m: s.newMachine(&start)}
 	w.held[h.run] = h
@@ -91,10 +94,12 @@ func (h *hold) deliver(events []model.Event) {
 	if len(events) == 0 {
 		s.fail("worker gets nothing for %s", short(h.run))
 	}
+
 	if h.inline {
 		h.mail = append(h.mail, events...)
 		return
 	}
+
 	if h.ahead != nil {
 		if e := &events[0]; e.Kind != h.ahead.kind || e.ID != h.ahead.id {
 			// There was other news: all but the fact was dropped.
@@ -112,6 +117,7 @@ func (h *hold) deliver(events []model.Event) {
 		}
 		h.ahead = nil
 	}
+
 	for i := range events {
 		e := &events[i]
 		if b, a, ok := parseAsk(e.ID); ok && h.marks[b][a]&reportedBy(e.Kind) != 0 {
@@ -125,6 +131,7 @@ func (h *hold) deliver(events []model.Event) {
 		}
 		h.m.feed(e)
 	}
+
 	h.check()
 	h.released = false
 	h.think()
@@ -176,17 +183,20 @@ func (h *hold) turn() {
 	commands, marks, eventful := h.commands(&h.m)
 	replies := h.replies(&h.m, &commands, &eventful)
 	h.pin(&commands, &eventful)
+
 	if started == 1 && h.running == 1 && h.unacked == 0 && len(commands) == eventful && records(commands) && s.chance(s.plan.ahead) {
 		h.take(marks, eventful, replies)
 		h.inline, h.kept = true, commands
 		return
 	}
+
 	waits := h.m.waits(h.wanted())
 	quiet := len(commands) == 0 && h.m.end == nil && h.reported && waits[0].Name == h.lastWaits && h.m.seen == h.lastSeen
 	if !quiet {
 		h.take(marks, eventful, replies)
 		h.send(model.Turn{Commands: commands, Close: h.m.close(), Waits: waits})
 	}
+
 	if !h.closed && h.running == 0 && h.unacked == 0 && s.chance(s.plan.release) {
 		seen := h.m.seen
 		s.after(h.idles(), h.w.p, func() { h.release(seen) })
@@ -216,12 +226,14 @@ func (h *hold) idles() int64 {
 	return s.between(0, 30*millisecond)
 }
 
-// restartTimer has the code move a timer, from time to time: it is stopped in one turn and started again, with another due time, in the next.
+// restartTimer has the code move a timer, from time to time: it is stopped in one turn and started
+// again, with another due time, in the next.
 func (h *hold) restartTimer() {
 	s := h.w.p.s
 	if s.healed || !s.chance(s.plan.restart) {
 		return
 	}
+
 	for b := range h.m.asks {
 		for a := range h.m.asks[b] {
 			x := &h.m.asks[b][a]
@@ -250,12 +262,14 @@ func (h *hold) send(t model.Turn) {
 	if len(t.Waits) > 0 {
 		h.lastWaits = t.Waits[0].Name
 	}
+
 	if !s.healed && s.chance(s.plan.stale) {
 		s.hurt(faultStaleTurn)
 		old := t
 		old.Generation -= uint64(len(h.w.p.inc0()))
 		h.w.report(old)
 	}
+
 	if s.opts.Trace {
 		s.logf("%s worker %d reports for %s: %s", h.w.p.name(), h.w.id, short(h.run), describeTurn(&t))
 	}
@@ -297,6 +311,7 @@ func (h *hold) commands(m *machine) (cs []model.Command, marks [maxBlocks + 1][m
 				continue
 			}
 			had := h.marks[b][a]
+
 			add := func(mk mark, event bool, c model.Command) {
 				if had&mk != 0 {
 					return
@@ -308,9 +323,11 @@ func (h *hold) commands(m *machine) (cs []model.Command, marks [maxBlocks + 1][m
 				}
 				cs = append(cs, c)
 			}
+
 			h.ask(m, b, a, x, add)
 		}
 	}
+
 	return cs, marks, eventful
 }
 
@@ -320,6 +337,7 @@ func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c
 	if b != cleanupBlock {
 		blk = &m.p.blocks[b]
 	}
+
 	switch {
 	case timed && !x.done && !x.gone:
 		add(markStarted, false, model.Command{Kind: model.CommandStartTimer, Event: model.Event{Due: x.timer}})
@@ -365,6 +383,7 @@ func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c
 	case blk.kind == blockSection:
 		h.askSection(m, blk, b, a, x, add)
 	}
+
 	begun := !m.p.step(b, a) || h.marks[b][a]&(markRunning|markOutcome) != 0 || x.attempts > 0
 	if x.gone && !x.done && !x.withdrawn && begun && (blk == nil || !blk.deadline(a)) && (timed || m.p.step(b, a) || x.recorded || h.marks[b][a]&markStarted != 0) {
 		add(markWithdrawn, true, model.Command{Kind: model.CommandWithdraw})
@@ -405,6 +424,7 @@ func (h *hold) startSteps() (started int) {
 			if x.attempts > 0 && x.due > h.since && h.marks[b][a]&markRetry == 0 {
 				continue // waits for the end of its back-off
 			}
+
 			h.marks[b][a] |= markRunning
 			h.running++
 			started++
@@ -416,10 +436,12 @@ func (h *hold) startSteps() (started int) {
 			s.after(took, h.w.p, func() { h.ran(b, a) })
 		}
 	}
+
 	return started
 }
 
-// wanted reports whether a body runs whose outcome is wanted. One that was withdrawn may run on; nobody would run it again.
+// wanted reports whether a body runs whose outcome is wanted. One that was withdrawn may run on;
+// nobody would run it again.
 func (h *hold) wanted() bool {
 	for b := range h.marks {
 		for a := range h.marks[b] {
@@ -443,6 +465,7 @@ func (h *hold) ran(b, a int) {
 		h.think()
 		return
 	}
+
 	c := h.outcome(b, a)
 	h.marks[b][a] |= markOutcome
 	s := h.w.p.s
@@ -457,9 +480,11 @@ func (h *hold) ran(b, a int) {
 	}
 	h.inline, h.kept = false, nil
 	if h.running == 0 && t.Ahead == 0 {
-		t.Waits = []model.Reason{{Code: model.WaitStep, Name: "step"}} // the code goes on when it is recorded
+		// the code goes on when it is recorded
+		t.Waits = []model.Reason{{Code: model.WaitStep, Name: "step"}}
 	}
 	h.send(t)
+
 	if news := h.mail; len(news) > 0 && !h.dropped {
 		h.mail = nil
 		h.deliver(news)
@@ -494,6 +519,7 @@ func (h *hold) runAhead(t *model.Turn) {
 		e.Seq, e.At = next.seen+1, max(next.last, h.w.p.now())
 		next.feed(&e)
 	}
+
 	commands, marks, eventful := h.commands(&next)
 	replies := h.replies(&next, &commands, &eventful)
 	if len(commands) == 0 && next.end == nil {

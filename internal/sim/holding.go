@@ -7,9 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What must hold of entities, by their numbers in internal/archtest/testdata/invariants.txt: each deed is applied once (L3), on what the one before it has left (L2), in the order of its sender (L4), and whoever called
-// hears what came of it in the very commit (L6); what failed has changed nothing (L5); views see what is committed, and never less than before (L10). What is stored in a mailbox is taken by the
-// commit that deals with it, and by no other.
+// What must hold of entities, by their numbers in internal/archtest/testdata/invariants.txt: each
+// deed is applied once (L3), on what the one before it has left (L2), in the order of its sender
+// (L4), and whoever called hears what came of it in the very commit (L6); what failed has changed
+// nothing (L5); views see what is committed, and never less than before (L10). What is stored in a
+// mailbox is taken by the commit that deals with it, and by no other.
 
 // holding is what the store must contain of an entity.
 type holding struct {
@@ -105,16 +107,19 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 	for i := range b.Entities {
 		note(b.Entities[i].Key())
 	}
+
 	for i := range b.Requests { // of what came and went there is nothing else
 		if k := &b.Requests[i].RequestKey; k.Address.IsEntity() {
 			note(store.EntityKey{Shard: k.Shard, Address: k.Address})
 		}
 	}
+
 	for i := range b.Messages {
 		if x := l.answers(&b.Messages[i].Message); x != nil {
 			note(store.EntityKey{Shard: b.Messages[i].From, Address: x.message.To})
 		}
 	}
+
 	return ns
 }
 
@@ -126,6 +131,7 @@ func (l *ledger) entities(b *store.Batch) {
 		for i := range taken {
 			t.taken = append(t.taken, itemDeed(&taken[i]))
 		}
+
 		before, rows := n.row, 0
 		for i := range b.Entities {
 			if b.Entities[i].Entity.Address == n.address.name {
@@ -133,14 +139,18 @@ func (l *ledger) entities(b *store.Batch) {
 				rows++
 			}
 		}
+
 		if rows > 1 {
 			l.fail("L7: a batch writes the row of %s %d times", n.address.name, rows)
 		}
-		if n.row.Version == before.Version && n.state == nil { // what came into being and went leaves no row
+
+		// what came into being and went leaves no row
+		if n.row.Version == before.Version && n.state == nil {
 			t.rowless, t.came = true, l.came(b, n)
 			path, _ := l.path(n, t, nil, nil, nil)
 			l.follow(b, n, path, t)
 		}
+
 		l.locked(b, n, &before, t, taken)
 		for i := range taken {
 			l.takenCall(b, n, &taken[i], t)
@@ -185,6 +195,7 @@ func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 		}
 		t.answers[id] = a
 	}
+
 	for i := range b.Messages {
 		m := &b.Messages[i].Message
 		if x := l.answers(m); x != nil && x.message.To == n.address.name {
@@ -192,6 +203,7 @@ func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 			t.answers[d.id] = model.Answer{Output: m.Input, Failure: m.Failure}
 		}
 	}
+
 	return t
 }
 
@@ -208,16 +220,19 @@ func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
 			note(&row.Message)
 		}
 	}
+
 	for _, c := range b.Cursors {
 		rows := l.channel(c.To, c.From).rows
 		for i := c.Prev; i < min(c.Next, int64(len(rows))); i++ {
 			note(&rows[i].Message)
 		}
 	}
+
 	return ids
 }
 
-// mailbox takes in the items of an entity that a batch stores and takes. Those that it takes are returned.
+// mailbox takes in the items of an entity that a batch stores and takes. Those that it takes are
+// returned.
 func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem) {
 	for _, k := range b.Taken {
 		if k.Address != n.address.name {
@@ -230,6 +245,7 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 		taken = append(taken, n.box[i])
 		n.box = slices.Delete(n.box, i, i+1)
 	}
+
 	for i := range b.Mailbox {
 		r := &b.Mailbox[i]
 		if r.Address != n.address.name {
@@ -244,6 +260,7 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 			l.meant(&r.Item.Message).stored = true
 		}
 	}
+
 	return taken
 }
 
@@ -266,6 +283,7 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 	}
 	l.follow(b, n, path, t)
 	n.row, n.state = next, state
+
 	if row.Gone {
 		n.row = model.Entity{}
 		l.s.did(opEntityGone)
@@ -285,7 +303,8 @@ func (l *ledger) follow(b *store.Batch, n *holding, path []*handover, t *traces)
 	}
 }
 
-// path finds the hand-overs that lead from one state to another: the longest way on which all that was made and that somebody waits for is told to him by the batch.
+// path finds the hand-overs that lead from one state to another: the longest way on which all that
+// was made and that somebody waits for is told to him by the batch.
 func (l *ledger) path(n *holding, t *traces, from, to *account, before []*handover) (best []*handover, ok bool) {
 	ok = stampOf(from) == stampOf(to)
 	for _, h := range n.hands {
@@ -309,12 +328,13 @@ func overlap(before []*handover, h *handover) bool {
 	})
 }
 
-// fits reports whether a batch tells what came of the calls of a hand-over that changes something. A
-// node commits only what it has handed over itself: the hand-overs of those before it are lost.
+// fits reports whether a batch tells what came of the calls of a hand-over that changes something.
+// A node commits only what it has handed over itself: the hand-overs of those before it are lost.
 func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 	if h.life != t.life {
 		return false
 	}
+
 	changed, told := false, !t.rowless && (h.base != nil || h.end != nil) // it is in the row
 	for i := range h.calls {
 		c := &h.calls[i]
@@ -330,12 +350,14 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 		if d.oneWay || d.brief {
 			continue
 		}
+
 		a, answered := t.answers[c.id]
 		told = true
 		if !answered || !a.Output.Equal(c.result.Output) || (a.Failure == nil) != (c.result.Failure == nil) {
 			return false
 		}
 	}
+
 	return changed && told
 }
 
@@ -348,21 +370,25 @@ func (l *ledger) applied(b *store.Batch, n *holding, h *handover, c *made, t *tr
 	if slices.ContainsFunc(n.box, func(it model.MailboxItem) bool { return itemDeed(&it) == c.id }) {
 		l.fail("L6: deed %x (%s) is applied to %s and stays in its mailbox", c.id, c.name, n.address.name)
 	}
+
 	if !c.changed {
 		l.leaveLine(n, c.id, false)
 		return
 	}
+
 	switch {
 	case d.applied:
 		l.fail("L3: deed %x (%s) is applied to %s a second time", c.id, c.name, n.address.name)
 	case d.refused:
 		l.fail("L5: deed %x (%s) is applied to %s, and somebody was told that it is not", c.id, c.name, n.address.name)
 	}
+
 	l.doneDeeds++
 	d.applied, d.output, d.order = true, c.result.Output, l.doneDeeds
 	t.applied = append(t.applied, c.id)
 	l.leaveLine(n, c.id, true)
 	l.s.did(opApplied)
+
 	switch c.name {
 	case doDelete:
 		l.destroyed += h.sumBefore(c)
@@ -376,6 +402,7 @@ func (l *ledger) applied(b *store.Batch, n *holding, h *handover, c *made, t *tr
 	case doPass:
 		l.onItsWay += c.amount
 	}
+
 	for i := range c.result.Messages {
 		m := &c.result.Messages[i]
 		if !slices.ContainsFunc(b.Messages, func(r store.MessageRow) bool {
@@ -391,6 +418,7 @@ func (h *handover) sumBefore(c *made) (sum int64) {
 	if h.base != nil {
 		sum = h.base.sum
 	}
+
 	for i := range h.calls {
 		o := &h.calls[i]
 		switch {
@@ -405,6 +433,7 @@ func (h *handover) sumBefore(c *made) (sum int64) {
 			sum -= o.amount
 		}
 	}
+
 	return sum
 }
 
@@ -416,7 +445,8 @@ func itemDeed(it *model.MailboxItem) uint64 {
 	return d.id
 }
 
-// takenCall checks that what leaves the mailbox has been dealt with: it is applied, or whoever waits is told.
+// takenCall checks that what leaves the mailbox has been dealt with: it is applied, or whoever
+// waits is told.
 func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t *traces) {
 	if it.Message.Kind != model.MessageCall {
 		return
@@ -424,7 +454,9 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	id := itemDeed(it)
 	d := l.doings[id]
 	_, told := t.answers[id]
-	// What steps and entities send is stored when it comes; a request of a client may be older than its row.
+
+	// What steps and entities send is stored when it comes; a request of a client may be older than
+	// its row.
 	barrier := slices.ContainsFunc(n.box, func(o model.MailboxItem) bool { return o.Message.Kind == model.MessageLock && o.Seq < it.Seq })
 	switch {
 	case d.applied && d.section == "" && barrier && !d.sender.IsZero() && !n.address.sick:
@@ -434,6 +466,7 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	case d.oneWay && d.changes() && d.name != doDelete && !d.applied:
 		l.fail("L3: deed %x (%s) leaves the mailbox of %s and is not applied", id, d.name, n.address.name)
 	}
+
 	l.leaveLine(n, id, false)
 }
 
@@ -449,15 +482,18 @@ func (l *ledger) answeredCall(id uint64, a *model.Answer) {
 		l.s.did(opDeedFailed)
 		return
 	}
+
 	if d.oneWay {
 		return // it is stored, which consume and serve check
 	}
+
 	switch {
 	case d.name == doFail:
 		l.fail("L5: deed %x of %s is meant to fail, and did not", id, d.to)
 	case d.changes() && (d.applied || d.name != doDelete) && (!d.applied || !d.output.Equal(a.Output)):
 		l.fail("L3: deed %x (%s) of %s is answered with %x; applied: %v, %x", id, d.name, d.to, a.Output.Data, d.applied, d.output.Data)
 	}
+
 	if !d.changes() {
 		l.leaveLine(l.holdingOf(d.to), id, false)
 	}
@@ -498,6 +534,7 @@ func (l *ledger) sentToEntity(m *model.Message) {
 	}
 	d, _ := deedOf(m.Input)
 	sender := m.From.Address
+
 	if m.From.ID == "" {
 		if l.doings[d.id] != nil {
 			l.fail("L6: %s sends deed %x to %s a second time", entityOf(d.source), d.id, m.To)
@@ -511,6 +548,7 @@ func (l *ledger) sentToEntity(m *model.Message) {
 	} else {
 		l.s.did(opDeedSent)
 	}
+
 	l.stand(m, sender)
 }
 
@@ -530,7 +568,8 @@ func (l *ledger) arrived(b *store.Batch, m *model.Message) {
 	}
 }
 
-// seen is the place of a state among those that were committed, behind the given one; -1 when it was not.
+// seen is the place of a state among those that were committed, behind the given one; -1 when it
+// was not.
 func (n *holding) seen(stamp uint64, from int) int {
 	for i := from; i < len(n.states); i++ {
 		if n.states[i] == stamp {
@@ -540,7 +579,8 @@ func (n *holding) seen(stamp uint64, from int) int {
 	return -1
 }
 
-// checkOperate checks what a lane hands to a worker of entities: views are made on what is durable (L10).
+// checkOperate checks what a lane hands to a worker of entities: views are made on what is durable
+// (L10).
 func (sh *shell) checkOperate(o *model.Operations) {
 	s := sh.s
 	if o.Entity.Stateless() || o.Calls[0].Name != doRead {
@@ -555,7 +595,8 @@ func (sh *shell) checkOperate(o *model.Operations) {
 	}
 }
 
-// checkHoldings compares the store with the ledger when everything is quiet: nothing waits, nothing is locked, and no money was made or lost.
+// checkHoldings compares the store with the ledger when everything is quiet: nothing waits, nothing
+// is locked, and no money was made or lost.
 func (s *Sim) checkHoldings() {
 	l := s.ledger
 	var sum int64
@@ -574,15 +615,18 @@ func (s *Sim) checkHoldings() {
 		if n.row.Locked() {
 			s.fail("L28: %s is locked by %s of %s, and all runs are over", a, n.row.Holder.ID, short(n.row.Holder.Run))
 		}
+
 		for sender, line := range n.lines {
 			if len(line) > 0 {
 				s.fail("L3: deed %x, which %s has sent to %s, was never dealt with", line[0], sender, a)
 			}
 		}
+
 		if n.state == nil {
 			continue
 		}
 		sum += n.state.sum
+
 		own := int64(0)
 		for _, id := range n.state.deeds {
 			switch d := l.doings[id]; d.name {
@@ -592,10 +636,12 @@ func (s *Sim) checkHoldings() {
 				own -= d.amount
 			}
 		}
+
 		if own != n.state.sum {
 			s.fail("L2: the sum of %s is %d, what was applied to it makes %d", a, n.state.sum, own)
 		}
 	}
+
 	if l.onItsWay != 0 || sum != l.paid-l.destroyed {
 		s.fail("L40: the accounts have %d, %d is on its way; %d was paid in, %d was lost with accounts", sum, l.onItsWay, l.paid, l.destroyed)
 	}
@@ -614,21 +660,25 @@ func (s *Sim) checkDeeds() {
 		if !d.changes() || d.name == doDelete {
 			continue
 		}
+
 		switch {
 		case o.acked && !d.applied:
 			s.fail("L3: %s was accepted and never done", o)
 		case o.refused != nil && o.tries == 1 && o.shadow == nil && !o.repeated(s) && d.applied:
 			s.fail("L5: %s was refused (%v) and done", o, o.refused)
 		}
+
 		if !o.acked || s.ledger.address(o.message.To).sick {
 			continue
 		}
+
 		for _, before := range last[o.message.To] {
 			x, _ := deedOf(before.message.Input)
 			if before.user == o.user && before.ended <= o.invoked && s.ledger.doings[x.id].order > d.order {
 				s.fail("L4: %s was done after %s, which was sent later", before, o)
 			}
 		}
+
 		last[o.message.To] = append(last[o.message.To], o)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// incarnation is one life of a node, from its registration to the loss of its lease or its orderly end.
+// incarnation is one life of a node, from its registration to the loss of its lease or its orderly
+// end.
 type incarnation struct {
 	p        *proc
 	self     store.NodeInfo
@@ -54,6 +55,7 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	if s.opts.Trace {
 		s.logf("%s registered", inc.name())
 	}
+
 	if s.tasks {
 		inc.board = newBoard(inc)
 		if s.lends {
@@ -61,6 +63,7 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 			s.nodeIDs[info.ID.String()] = info.ID
 		}
 	}
+
 	for i := range s.plan.lanes {
 		cfg := s.plan.lane
 		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
@@ -72,16 +75,19 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		sh.roundFunc, sh.wakeFunc = sh.round, sh.wake
 		inc.shells = append(inc.shells, sh)
 	}
+
 	for _, w := range p.workers {
 		inc.join(w)
 	}
 	for _, t := range p.tellers {
 		inc.engage(t)
 	}
+
 	if !s.gates {
 		inc.start()
 		return
 	}
+
 	inc.seat = p.flow.NewSeat(inc.place(), inc.board, seatLife{inc})
 	p.spawn(func() {
 		p.flow.Equip(inc.seat)
@@ -105,7 +111,9 @@ func (inc *incarnation) start() {
 	if s.tasks && s.plan.keepDead > 0 {
 		inc.sweepDead()
 	}
-	if s.hard(hardIDs) && !s.hard(hardClock) { // a process that begins after a jump that lasts takes all ids for older than they are
+
+	// a process that begins after a jump that lasts takes all ids for older than they are
+	if s.hard(hardIDs) && !s.hard(hardClock) {
 		inc.sweepIDs()
 	}
 	inc.loop()
@@ -123,10 +131,12 @@ func (inc *incarnation) loop() {
 		return
 	}
 	s := inc.p.s
+
 	if inc.draining && inc.member.Drained() {
 		inc.end(nil)
 		return
 	}
+
 	inc.p.notice()
 	inc.checkServing()
 	inc.act(inc.member.Tick(inc.p.mono()))
@@ -137,6 +147,7 @@ func (inc *incarnation) loop() {
 	if next == 1<<63-1 {
 		return
 	}
+
 	at := max(inc.p.when(next), s.now+1)
 	if inc.tickAt == at {
 		return
@@ -144,6 +155,7 @@ func (inc *incarnation) loop() {
 	inc.ticks++
 	tick := inc.ticks
 	inc.tickAt = at
+
 	s.at(at, inc.p, func() {
 		if tick == inc.ticks {
 			inc.tickAt = 0
@@ -178,6 +190,7 @@ func (inc *incarnation) end(why error) {
 	for i := range inc.owner {
 		inc.owner[i] = false
 	}
+
 	for _, sh := range inc.shells {
 		if why != nil {
 			sh.die(why)
@@ -185,10 +198,12 @@ func (inc *incarnation) end(why error) {
 			sh.die(fmt.Errorf("the node is stopping"))
 		}
 	}
+
 	if inc.purse != nil && inc.begun {
 		inc.purse.end()
 	}
 	p.inc, p.parting = nil, inc // its goroutines need a moment
+
 	if why != nil {
 		s.hurt(faultLateFenced)
 		s.after(s.between(0, 20)*millisecond, p, func() {
@@ -197,11 +212,13 @@ func (inc *incarnation) end(why error) {
 		})
 		return
 	}
+
 	s.did(opDrained)
 	if inc.seat == nil {
 		inc.unregister()
 		return
 	}
+
 	p.spawn(func() {
 		inc.seat.Leave(background)
 		inc.unregister()
@@ -229,10 +246,12 @@ func (inc *incarnation) act(a cluster.Actions) {
 	if inc.ended {
 		return
 	}
+
 	if a.Lost != nil {
 		inc.end(a.Lost)
 		return
 	}
+
 	if a.Renew != nil {
 		inc.renew(*a.Renew)
 	}
@@ -242,6 +261,7 @@ func (inc *incarnation) act(a cluster.Actions) {
 	if len(a.Acquire) > 0 {
 		inc.acquire(a.Acquire)
 	}
+
 	if len(a.GiveUp) > 0 {
 		if inc.p.s.opts.Trace {
 			inc.p.s.logf("%s gives up %v", inc.name(), a.GiveUp)
@@ -258,6 +278,7 @@ func (inc *incarnation) act(a cluster.Actions) {
 			}
 		}
 	}
+
 	if a.Mail {
 		inc.mailWaits()
 	}
@@ -284,11 +305,13 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 	var err error
 	p.notice()
 	sent := p.mono()
+
 	answered := func(v store.View, err error) {
 		if inc.ended {
 			return
 		}
 		p.notice()
+
 		if err == nil {
 			if inc.looked == 0 {
 				inc.looked = s.now
@@ -297,6 +320,7 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 				return
 			}
 		}
+
 		a := inc.member.Renewed(p.mono(), v, err)
 		if err == nil {
 			inc.alive = inc.alive[:0]
@@ -310,15 +334,18 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 				inc.purse.seen(&v)
 			}
 		}
+
 		inc.act(a)
 		inc.loop()
 	}
+
 	s.disk.call(&request{
 		p: p, name: "renew", fate: s.disk.draw(faultRenewFails, faultRenewLost, false),
 		exec: func(done func()) {
 			v, err = s.disk.mem.Renew(background, r)
 			if n := len(v.Members); n > 0 && !s.healed && s.chance(s.plan.oddView) {
-				// Views only propose: one that makes nodes disagree moves shards about and harms nothing else.
+				// Views only propose: one that makes nodes disagree moves shards about and harms
+				// nothing else.
 				v.Members[s.pick(n)].Draining = true
 				s.hurt(faultOddView)
 			}
@@ -332,12 +359,14 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 	s, p := inc.p.s, inc.p
 	var ok bool
 	var err error
+
 	answered := func(ok bool, err error) {
 		if !inc.ended {
 			inc.member.Fenced(f.Node, ok, err)
 			inc.loop()
 		}
 	}
+
 	s.disk.call(&request{
 		p: p, name: "fence node", fate: s.disk.draw(faultFenceFails, faultFenceLost, true),
 		exec: func(done func()) {
@@ -359,6 +388,7 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 						s.logf("store    %s fences %s, proven %v", inc.name(), s.ledger.name(f.Node), f.Proven)
 					}
 				}
+
 				done()
 			})
 		},
@@ -374,6 +404,7 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 	if f == late {
 		s.hurt(faultAcquireLate)
 	}
+
 	s.disk.call(&request{
 		p: p, name: "acquire", fate: f,
 		exec: func(done func()) {
@@ -391,6 +422,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 		return
 	}
 	inc.act(inc.member.Acquired(got, err))
+
 	if err == nil && !inc.ended {
 		for i, sh := range inc.shells {
 			var mine []store.AcquiredShard
@@ -403,6 +435,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 				sh.result(func(now model.Time) { sh.lane.Acquired(now, mine) })
 			}
 		}
+
 		for _, g := range got {
 			inc.owner[g.Shard] = true
 		}
@@ -411,6 +444,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 		}
 		inc.knock(got)
 	}
+
 	inc.loop()
 }
 
@@ -457,7 +491,8 @@ func (s *Sim) nudge(from *proc) {
 	}
 }
 
-// fenced notes that a node is a member no more; it reports whether that is new. After an orderly end its shards are free.
+// fenced notes that a node is a member no more; it reports whether that is new. After an orderly
+// end its shards are free.
 func (l *ledger) fenced(id model.NodeID, unregistered bool) bool {
 	m := l.nodes[id]
 	if m == nil || !m.alive {
@@ -484,6 +519,7 @@ func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
 		if m := l.nodes[old]; m != nil && m.alive {
 			l.fail("I1: %s takes shard %d, which belongs to %s", inc.name(), g.Shard, l.name(old))
 		}
+
 		for _, p := range l.s.procs {
 			if p == nil || p.inc == nil || p.inc == inc {
 				continue
@@ -492,6 +528,7 @@ func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
 				l.fail("I1: %s gets shard %d while %s still serves it", inc.name(), g.Shard, p.inc.name())
 			}
 		}
+
 		l.owner[g.Shard] = inc.self.ID
 		l.tenure[g.Shard]++
 		l.s.did(opAcquire)

@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// ledger is what the store must contain: every accepted write is applied to it as well, and checked.
+// ledger is what the store must contain: every accepted write is applied to it as well, and
+// checked.
 type ledger struct {
 	s         *Sim
 	runs      map[model.RunID]*run
@@ -19,9 +20,10 @@ type ledger struct {
 	inbox     map[model.RunID]*store.InboxRow
 	replies   map[store.RequestKey]string
 	replied   map[store.RequestKey]model.Time // when, by the clocks of their nodes
-	forgotten map[store.RequestKey]bool       // requests that were too old to be remembered, or whose caller has the answer
-	told      map[string]bool                 // drawn request ids whose caller has the answer
-	updates   map[string]*update              // by the id of the request
+	// requests that were too old to be remembered, or whose caller has the answer
+	forgotten map[store.RequestKey]bool
+	told      map[string]bool    // drawn request ids whose caller has the answer
+	updates   map[string]*update // by the id of the request
 	// owner of each shard by the store; zero when free.
 	owner []model.NodeID
 	nodes map[model.NodeID]*member
@@ -54,7 +56,8 @@ type ledger struct {
 // member is a node as the store knows it.
 type member struct {
 	alive bool
-	// betrayed is until when it may believe in its lease, although it was declared dead while it lived.
+	// betrayed is until when it may believe in its lease, although it was declared dead while it
+	// lived.
 	betrayed int64
 	epoch    int64
 	inc      *incarnation // nil when the answer to its registration was lost
@@ -90,9 +93,10 @@ type run struct {
 	provided *op // the last thing that it was given because it waits for it
 	paused   bool
 	pauses   int
-	resumed  *op           // the last attempt of the helper to resume it
-	shown    int64         // the last event that an answer to a query was made of
-	origin   model.Payload // the input that its chain, or the one that it was copied from, began with
+	resumed  *op   // the last attempt of the helper to resume it
+	shown    int64 // the last event that an answer to a query was made of
+	// the input that its chain, or the one that it was copied from, began with
+	origin   model.Payload
 	pin      string
 	replaced *run  // the one that was current when it began
 	stranded bool  // was seen waiting for a worker of its version
@@ -200,6 +204,7 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	case n.batch[b.Lane.Lane]+1 != b.Number:
 		l.fail("L1: batch %d of lane %d landed after batch %d", b.Number, b.Lane.Lane, n.batch[b.Lane.Lane])
 	}
+
 	n.batch[b.Lane.Lane] = b.Number
 	existing := map[int]bool(nil)
 	for _, x := range res.Existing {
@@ -208,24 +213,29 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 		}
 		existing[x.Index] = true
 	}
+
 	for _, k := range b.Deletes {
 		l.delete(b, k)
 	}
+
 	for i := range b.Closes {
 		if !starts(b, b.Closes[i].Run) {
 			l.close(b, &b.Closes[i])
 		}
 	}
+
 	for i := range b.Starts {
 		if !existing[i] {
 			l.start(b, &b.Starts[i])
 		}
 	}
+
 	for i := range b.Closes {
 		if starts(b, b.Closes[i].Run) { // an import of what has ended
 			l.closeImported(b, b.Closes[i].Run)
 		}
 	}
+
 	for i := range b.Marks {
 		l.mark(b, &b.Marks[i])
 	}
@@ -238,12 +248,14 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	for i := range b.Timers {
 		l.startTimer(b, &b.Timers[i])
 	}
+
 	for _, k := range b.StopAll {
 		l.owns(b, k.Shard)
 		if r := l.runs[k.Run]; r != nil {
 			r.timers = nil
 		}
 	}
+
 	for i := range b.Taken {
 		l.owns(b, b.Taken[i].Shard)
 	}
@@ -260,10 +272,12 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	for i := range b.Messages {
 		l.message(b, &b.Messages[i])
 	}
+
 	for i := range b.Requests {
 		l.owns(b, b.Requests[i].Shard)
 		l.reply(&b.Requests[i])
 	}
+
 	l.acknowledged(b.Forgets)
 	for i := range b.Cursors {
 		l.consume(b, &b.Cursors[i])
@@ -274,6 +288,7 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	for i := range b.Deferred {
 		l.deferred(b, &b.Deferred[i])
 	}
+
 	for _, sh := range b.Free {
 		l.owns(b, sh)
 		l.owner[sh] = model.NodeID{}
@@ -296,7 +311,8 @@ func (l *ledger) close(b *store.Batch, row *store.CloseRow) {
 	l.s.did(opClosed + opKind(row.Outcome.Status))
 }
 
-// closeImported ends a run that the batch begins as well; perhaps one behind it took its place already.
+// closeImported ends a run that the batch begins as well; perhaps one behind it took its place
+// already.
 func (l *ledger) closeImported(b *store.Batch, id model.RunID) {
 	if i := slices.IndexFunc(b.Closes, func(c store.CloseRow) bool { return c.Run == id }); i >= 0 && l.runs[id].open() {
 		l.close(b, &b.Closes[i])
@@ -315,6 +331,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		l.fail("I2: run %s is started a second time", st.Run)
 	}
 	var prev model.RunID
+
 	if a.current != nil {
 		prev = a.current.id
 		if starts(b, prev) {
@@ -324,18 +341,22 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 			l.fail("I2: %s has two open runs", st.Address)
 		}
 	}
+
 	if row.Replaces != prev {
 		l.fail("I2: a start of %s replaces %s while %s is current", st.Address, row.Replaces, prev)
 	}
 	r := &run{id: st.Run, address: a, start: *st, outcome: model.Outcome{Status: model.Running}, origin: st.Input, replaced: a.current}
+
 	if from := l.runs[st.Source.Run]; from != nil {
 		r.origin = from.origin
 	} else if from := l.runs[st.Previous]; from != nil {
 		r.origin = from.origin
 	}
+
 	if x := l.requeuedFrom(b, st.Run); x != nil && l.runs[x.key.Run] != nil {
 		r.origin = l.runs[x.key.Run].origin
 	}
+
 	for i := range st.Carried {
 		e := st.Carried[i]
 		if e.Seq != int64(i+1) || e.At < st.Zero() {
@@ -345,6 +366,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		if e.Kind == model.EventSignalReceived && st.Previous.IsZero() && st.Source.IsZero() {
 			l.signal(a, &e)
 		}
+
 		switch e.Kind { //nolint:exhaustive // the others mean nothing to the ledger
 		case model.EventCancelRequest:
 			r.cancel = true
@@ -357,17 +379,20 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 				l.s.did(opCallCarried)
 			}
 		}
+
 		if !st.Source.IsZero() {
 			r.inheritTask(&e)
 			r.inherit(&e)
 		}
 	}
+
 	if st.Parent.ID != "" && st.Previous.IsZero() {
 		if l.asked[st.Parent] {
 			l.fail("E40: step %s of %s starts a second child", st.Parent.ID, short(st.Parent.Run))
 		}
 		l.asked[st.Parent] = true
 	}
+
 	switch {
 	case !st.Source.IsZero():
 		l.checkPast(b, r, a.current)
@@ -376,6 +401,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		l.carriedOver(a.current, r)
 		l.s.did(opContinued)
 	}
+
 	l.runs[st.Run], a.current = r, r
 	if st.Task != nil {
 		l.startTask(b, r)
@@ -385,24 +411,28 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	l.open++
 }
 
-// carriedOver checks that a run that continues another has exactly the signals that were not taken (I7 of the core).
+// carriedOver checks that a run that continues another has exactly the signals that were not taken
+// (I7 of the core).
 func (l *ledger) carriedOver(old, next *run) {
 	if old == nil || old.id != next.start.Previous || old.outcome.Status != model.Continued || old.outcome.Next != next.id {
 		l.fail("I3: %s does not continue the run before it", next.id)
 	}
 	taken := map[int64]bool{}
 	var left []uint64
+
 	// The events of the closing batch are not in the ledger yet: look at them too.
 	for i := range old.events {
 		if e := &old.events[i]; e.Kind == model.EventSignalTaken {
 			taken[e.Ref] = true
 		}
 	}
+
 	for _, e := range l.s.disk.applying.Events {
 		if e.Run == old.id && e.Event.Kind == model.EventSignalTaken {
 			taken[e.Event.Ref] = true
 		}
 	}
+
 	note := func(e *model.Event) {
 		if e.Kind == model.EventSignalReceived && !taken[e.Seq] {
 			left = append(left, signalID(e.Input))
@@ -411,11 +441,13 @@ func (l *ledger) carriedOver(old, next *run) {
 	for i := range old.events {
 		note(&old.events[i])
 	}
+
 	for i := range l.s.disk.applying.Events {
 		if e := &l.s.disk.applying.Events[i]; e.Run == old.id {
 			note(&e.Event)
 		}
 	}
+
 	for i := range next.start.Carried {
 		if e := &next.start.Carried[i]; e.Kind == model.EventSignalReceived {
 			if len(left) == 0 || left[0] != signalID(e.Input) {
@@ -424,6 +456,7 @@ func (l *ledger) carriedOver(old, next *run) {
 			left = left[1:]
 		}
 	}
+
 	if len(left) > 0 {
 		l.fail("I11: %s loses %d signals of the run before", next.id, len(left))
 	}
@@ -439,6 +472,7 @@ func (l *ledger) mark(b *store.Batch, row *store.MarkRow) {
 	if row.Parked {
 		l.s.did(opParked)
 	}
+
 	if row.Blocked != nil {
 		switch row.Blocked.Code {
 		case model.WaitPoison, model.WaitCorrupt, model.WaitNewer:
@@ -490,7 +524,8 @@ func (l *ledger) startTimer(b *store.Batch, row *store.Timer) {
 	l.s.did(opTimerStarted)
 }
 
-// closedWhole checks that a close takes the timers with it, and tells everybody who is to know: children by policy, parent and watchers.
+// closedWhole checks that a close takes the timers with it, and tells everybody who is to know:
+// children by policy, parent and watchers.
 func (l *ledger) closedWhole(b *store.Batch) {
 	for i := range b.Closes {
 		r := l.runs[b.Closes[i].Run]
@@ -501,18 +536,22 @@ func (l *ledger) closedWhole(b *store.Batch) {
 		if len(r.timers) > 0 {
 			l.fail("I8: %s was closed and its timer %q stays", r.id, r.timers[0].ID)
 		}
+
 		told := func(k model.MessageKind, to model.Address, id string) bool {
 			return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
-				by := m.Message.From.Run == r.id || k == model.MessageCancel && m.Message.From.Address == r.address.name // in the name of a run before
+				// in the name of a run before
+				by := m.Message.From.Run == r.id || k == model.MessageCancel && m.Message.From.Address == r.address.name
 				return m.Message.Kind == k && m.Message.To == to && m.Message.ID == id && by
 			})
 		}
+
 		final := r.outcome.Status != model.Continued
 		l.cutOff(b, r)
 		l.sectionsOver(b, r)
 		if p := r.start.Parent; final && p.ID != "" && !told(model.MessageClosed, p.Address, p.ID) {
 			l.fail("E40: %s was closed and its parent is not told", r.id)
 		}
+
 		for i := range r.events {
 			switch e := &r.events[i]; e.Kind {
 			case model.EventChildStarted:

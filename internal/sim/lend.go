@@ -16,11 +16,11 @@ import (
 )
 
 // In some seeds nodes lend each other slots of their workers. The machines are those of production
-// (engine/loan); here is what runs them, as engine/lending and engine/loans.go do in production. Nodes
-// talk by letters, which are lost, late, come twice and overtake each other. After everything has
-// healed only one process gets new workers, so that the tasks of the others end only if slots are
-// lent. What must hold, besides what holds for every task: a worker never lends slots that it does
-// not have, a slot that was lent comes home (E43), and when everything has ended all are home.
+// (engine/loan); here is what runs them, as engine/lending and engine/loans.go do in production.
+// Nodes talk by letters, which are lost, late, come twice and overtake each other. After everything
+// has healed only one process gets new workers, so that the tasks of the others end only if slots
+// are lent. What must hold, besides what holds for every task: a worker never lends slots that it
+// does not have, a slot that was lent comes home (E43), and when everything has ended all are home.
 
 // purse is the part of an incarnation that lends and borrows.
 type purse struct {
@@ -32,7 +32,8 @@ type purse struct {
 	polls    []*loan.Poll // that are under way
 	// A round of each machine that is scheduled, and when.
 	rounds, looks int64
-	leaving       []bool // by shard: it is being given up, and the lane still decides about its claims
+	// by shard: it is being given up, and the lane still decides about its claims
+	leaving []bool
 }
 
 func newPurse(inc *incarnation) *purse {
@@ -146,6 +147,7 @@ func (u *purse) moved(shards []model.ShardID, ours bool) {
 		}
 		u.inc.board.join(h)
 	}
+
 	u.nudgeCreditor()
 }
 
@@ -230,11 +232,13 @@ func (u *purse) poll(p *loan.Poll) {
 		s.logf("%s polls %s: %+v", u.inc.name(), s.ledger.name(p.Node), p.Letter)
 	}
 	s.mix(21, p.Letter.Seq, uint64(len(p.Letter.Workers)))
+
 	for _, x := range p.Lent() {
 		if x.Count > 0 {
 			s.did(opLent)
 		}
 	}
+
 	u.after(u.pace.CallTimeout, func() { u.failed(p) })
 	u.tell(p.Node, func(to *purse) {
 		to.polled(from, &p.Letter, func(a *peer.Answer) {
@@ -300,8 +304,9 @@ func (u *purse) heard(p *loan.Poll, a *peer.Answer) {
 	u.creditor.Done(u.now(), p, a, len(fresh), kept)
 }
 
-// checkTaken checks that workers of the node execute no more for other owners than they have slots. A
-// claim may come although no slot is lent for it any more: its poll was answered before it was stored.
+// checkTaken checks that workers of the node execute no more for other owners than they have slots.
+// A claim may come although no slot is lent for it any more: its poll was answered before it was
+// stored.
 func (u *purse) checkTaken(p *loan.Poll, got map[loan.Own]int) {
 	s := u.inc.p.s
 	for _, x := range p.Lent() {
@@ -322,8 +327,8 @@ func (u *purse) checkTaken(p *loan.Poll, got map[loan.Own]int) {
 	}
 }
 
-// checkSilence demands that nodes which have nothing to say to each other are silent, once everything
-// has ended: a poll costs each of them a write and a read.
+// checkSilence demands that nodes which have nothing to say to each other are silent, once
+// everything has ended: a poll costs each of them a write and a read.
 func (s *Sim) checkSilence() {
 	if !s.lends {
 		return
@@ -335,8 +340,8 @@ func (s *Sim) checkSilence() {
 	}
 }
 
-// quietPolls is how many polls there may be in the time of a lease when nobody has anything to say: of
-// each node by each other, as often as what is held would have to be told.
+// quietPolls is how many polls there may be in the time of a lease when nobody has anything to say:
+// of each node by each other, as often as what is held would have to be told.
 const quietPolls = 3 * 2 * 4
 
 // tell says something to another node, if it is there when that arrives.
@@ -367,7 +372,8 @@ func (u *purse) GiveBack(refs []model.ClaimRef) {
 // Serving is for the debtor.
 func (u *purse) Serving() bool { return !u.inc.ended && u.inc.serving() }
 
-// Lane is for the debtor: a shard that is being given up waits for what workers of other nodes report.
+// Lane is for the debtor: a shard that is being given up waits for what workers of other nodes
+// report.
 func (u *purse) Lane(ref model.ClaimRef) loan.Lane {
 	if shard := ref.Address.Shard(len(u.leaving)); u.leaving[shard] && !u.inc.ended {
 		return claimLane{u, u.inc.shells[int(shard)%len(u.inc.shells)]}
@@ -432,7 +438,8 @@ func (u *purse) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	return ok
 }
 
-// KeptFor is for the debtor: nothing counts claims of runs that have moved where there are no limits.
+// KeptFor is for the debtor: nothing counts claims of runs that have moved where there are no
+// limits.
 func (u *purse) KeptFor() map[model.NodeID]bool { return nil }
 
 // Hire is for the debtor.
@@ -494,6 +501,7 @@ func (g *guest) call(c *lane.TaskCall) {
 	if s := g.u.inc.p.s; s.opts.Trace {
 		s.logf("%s has call %d for %s, which is lent: claim %d of %s %s", g.u.inc.name(), c.Kind, g.name, c.Ref.Claim, short(c.Ref.Run), c.Ref.ID)
 	}
+
 	switch c.Kind {
 	case lane.TaskExecute:
 		g.held[c.Ref] = true
@@ -638,8 +646,8 @@ func (o ownHand) Settle(ref model.ClaimRef, err error) {
 	}
 }
 
-// splitWorker is the name of a worker in its own words, the node where it works, and the one that made
-// the claim.
+// splitWorker is the name of a worker in its own words, the node where it works, and the one that
+// made the claim.
 func splitWorker(name string) (worker, works, makes string) {
 	worker, works, _ = strings.Cut(name, "@")
 	works, makes, lent := strings.Cut(works, "/")

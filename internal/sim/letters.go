@@ -7,10 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Dead letters are requeued, with the input that they had or another one, requeued again, undone and purged. What must hold (E38): a letter is changed by one order at a
-// time, counted; every requeue that counts begins one run, with the options and the input of the letter or of the order; a requeue that is undone never begins, and
-// its letter is as it was before; what is purged is gone and stays so; and nothing purges a letter but an order, or its time. Together with E37: every task that there ever was has
-// completed, was called off, or is a dead letter, or was one that was purged.
+// Dead letters are requeued, with the input that they had or another one, requeued again, undone
+// and purged. What must hold (E38): a letter is changed by one order at a time, counted; every
+// requeue that counts begins one run, with the options and the input of the letter or of the order;
+// a requeue that is undone never begins, and its letter is as it was before; what is purged is gone
+// and stays so; and nothing purges a letter but an order, or its time. Together with E37: every
+// task that there ever was has completed, was called off, or is a dead letter, or was one that was
+// purged.
 
 // letter is a dead letter as the store has it.
 type letter struct {
@@ -44,6 +47,7 @@ func (u *user) drawLetter() *op {
 			there = append(there, x)
 		}
 	}
+
 	if len(there) == 0 {
 		return nil
 	}
@@ -51,8 +55,10 @@ func (u *user) drawLetter() *op {
 	waits := s.ledger.runs[x.body.Requeued.Run]
 	o := model.LetterOrder{Do: model.LetterRequeue, Ref: x.ref}
 	to := x.ref.Address
+
 	switch n := s.pick(10); {
-	case n < 3 && x.count > 0, n < 8 && waits != nil && waits.open() && waits.tasks[model.TaskStep].attempt == 0: // perhaps nobody has begun it
+	case n < 3 && x.count > 0, n < 8 && waits != nil && waits.open() && waits.tasks[model.TaskStep].attempt == 0:
+		// perhaps nobody has begun it
 		o.Do, o.Count, o.Run, to = model.LetterUndo, x.count, x.body.Requeued.Run, x.body.Requeued.Address
 	case n < 4 && s.settledLetter(x):
 		o.Do, o.Count, o.Run = model.LetterPurge, x.count, x.body.Requeued.Run
@@ -67,8 +73,10 @@ func (u *user) drawLetter() *op {
 			x.edits = append(x.edits, w)
 		}
 	}
+
 	first := u.op(model.Message{Kind: model.MessageRequeue, To: to, Letter: &o})
-	if o.Do == model.LetterRequeue && s.chance(0.3) { // take it back as soon as it is known, or ask twice
+	// take it back as soon as it is known, or ask twice
+	if o.Do == model.LetterRequeue && s.chance(0.3) {
 		if s.chance(0.5) {
 			again := o
 			u.soon(first, s.between(0, 2*millisecond), model.Message{Kind: model.MessageRequeue, To: to, Letter: &again})
@@ -76,6 +84,7 @@ func (u *user) drawLetter() *op {
 			s.after(s.between(2, 20)*millisecond, nil, func() { u.undoSoon(x) })
 		}
 	}
+
 	return first
 }
 
@@ -89,7 +98,8 @@ func (u *user) undoSoon(x *letter) {
 	u.op(model.Message{Kind: model.MessageRequeue, To: q.Address, Letter: o}).perform(func() {})
 }
 
-// settledLetter reports whether what a letter was requeued as has ended, as whoever asks finds out before.
+// settledLetter reports whether what a letter was requeued as has ended, as whoever asks finds out
+// before.
 func (s *Sim) settledLetter(x *letter) bool {
 	r := s.ledger.runs[x.body.Requeued.Run]
 	return x.body.Requeued.IsZero() || r != nil && !r.open()
@@ -106,6 +116,7 @@ func (l *ledger) letterRows(b *store.Batch) {
 		l.letters[x.key] = x
 		l.letterOrder = append(l.letterOrder, x)
 	}
+
 	for i := range b.DeadMarks {
 		m := &b.DeadMarks[i]
 		l.owns(b, m.Shard)
@@ -115,6 +126,7 @@ func (l *ledger) letterRows(b *store.Batch) {
 		}
 		before := x.body.Requeued
 		x.count, x.body = m.Next, m.Body
+
 		switch m.Next {
 		case m.Prev + 1:
 			if r := l.runs[before.Run]; !before.IsZero() && (r == nil || r.open()) {
@@ -132,6 +144,7 @@ func (l *ledger) letterRows(b *store.Batch) {
 			l.fail("E38: the dead letter of %s was requeued %d times, and then %d", x.ref, m.Prev, m.Next)
 		}
 	}
+
 	for _, key := range b.DeadDeletes {
 		l.owns(b, key.Shard)
 		l.purge(l.letters[key])
@@ -152,6 +165,7 @@ func (l *ledger) requeue(b *store.Batch, x *letter, q model.Requeue) {
 	l.requeueOrder = append(l.requeueOrder, l.requeues[q.Run])
 	var spec *model.TaskSpec
 	var in model.Payload
+
 	if x.ref.Alone() {
 		if r := l.runs[q.Run]; r != nil && starts(b, q.Run) {
 			spec, in = r.start.Task, r.start.Input
@@ -162,6 +176,7 @@ func (l *ledger) requeue(b *store.Batch, x *letter, q model.Requeue) {
 		spec, in = b.Messages[i].Message.Task, b.Messages[i].Message.Input
 		l.s.did(opRequeuedStep)
 	}
+
 	if spec == nil {
 		l.fail("E38: the dead letter of %s is requeued as %s, which does not begin", x.ref, short(q.Run))
 	}
@@ -261,22 +276,27 @@ func (s *Sim) checkLetters() {
 			left++
 		}
 	}
+
 	if n, err := s.disk.mem.CountDead(background, store.DeadQuery{Tenant: tenant}); err != nil || n != left {
 		s.fail("E37: %d dead letters are in the store, %d by the ledger: %v", n, left, err)
 	}
+
 	for _, q := range l.requeueOrder {
 		r := l.runs[q.run]
 		if r == nil {
 			s.fail("E38: the dead letter of %s was requeued as %s, which never began", q.letter.ref, short(q.run))
 		}
-		if undone(r) != q.undone && !q.letter.purged && q.letter.body.Requeued.Run == q.run { // else it was requeued again before it heard of it
+		// else it was requeued again before it heard of it
+		if undone(r) != q.undone && !q.letter.purged && q.letter.body.Requeued.Run == q.run {
 			s.fail("E38: the requeue as %s was taken back, and its letter is not as it was", short(q.run))
 		}
 	}
+
 	s.checkSum()
 }
 
-// checkSum demands that every task has come to one end, and that every dead one is, or was, a letter.
+// checkSum demands that every task has come to one end, and that every dead one is, or was, a
+// letter.
 func (s *Sim) checkSum() {
 	l := s.ledger
 	if sum := l.tally[endCompleted] + l.tally[endCalledOff] + l.tally[endDead]; sum != l.made || l.tally[endDead] != len(l.letterOrder) {

@@ -21,7 +21,8 @@ type ask struct {
 	granted   int        // locks
 }
 
-// machine interprets a program: its state is a function of the events that it was fed, and of nothing else.
+// machine interprets a program: its state is a function of the events that it was fed, and of
+// nothing else.
 type machine struct {
 	p       *program
 	start   *model.Start
@@ -72,10 +73,12 @@ func (m *machine) feed(e *model.Event) {
 	if m.broken != nil {
 		return
 	}
+
 	if e.Seq != m.seen+1 {
 		m.broken = fmt.Errorf("event %d follows event %d", e.Seq, m.seen)
 		return
 	}
+
 	m.seen, m.last = e.Seq, e.At
 	switch e.Kind {
 	case model.EventSignalReceived:
@@ -110,6 +113,7 @@ func (m *machine) feed(e *model.Event) {
 	case model.EventStarted, model.EventClosed:
 		m.broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
 	}
+
 	m.advance()
 }
 
@@ -120,10 +124,12 @@ func (m *machine) answer(e *model.Event) {
 		m.broken = fmt.Errorf("event %d (%s) answers %q, which was not asked for", e.Seq, e.Kind, e.ID)
 		return
 	}
+
 	a := &m.asks[b][i]
 	if e.Kind == model.EventUnlocked {
 		a = &m.asks[b][askUnlock] // it has the name of its section
 	}
+
 	switch e.Kind {
 	case model.EventStepCompleted:
 		if !a.gone {
@@ -168,12 +174,14 @@ func (m *machine) enter() {
 		m.finish()
 		return
 	}
+
 	b := &m.p.blocks[m.pc]
 	as := &m.asks[m.pc]
 	ask := func(i int) { as[i].asked = true }
 	timer := func(i int) {
 		as[i].asked, as[i].timer = true, m.last+model.Time(b.wait)
 	}
+
 	switch b.kind {
 	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockCall, blockSignal, blockPromise, blockNote, blockLabel, blockTask,
 		blockOperate, blockTell, blockSection:
@@ -205,12 +213,14 @@ func (m *machine) advance() {
 			m.pc = cleanupBlock
 			m.asks[cleanupBlock][0].asked = true
 		}
+
 		if m.pc == cleanupBlock {
 			if m.asks[cleanupBlock][0].done {
 				m.end = &model.Close{Status: model.Canceled, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "cleaned up"}}
 			}
 			return
 		}
+
 		if !m.passed() {
 			return
 		}
@@ -250,6 +260,7 @@ func (m *machine) passed() bool {
 	case blockAll:
 		return as[0].done && as[1].done && as[2].done
 	}
+
 	return false
 }
 
@@ -284,7 +295,8 @@ func (m *machine) finish() {
 	}
 }
 
-// deadline reports whether the ask is the deadline of its block: it is stopped, where others are withdrawn.
+// deadline reports whether the ask is the deadline of its block: it is stopped, where others are
+// withdrawn.
 func (b *block) deadline(i int) bool {
 	switch b.kind {
 	case blockSignal, blockPromise, blockChild, blockWatch, blockCall, blockStep, blockTask, blockOperate, blockSection:
@@ -314,6 +326,7 @@ func (p *program) timed(b, i int) bool {
 	if b == cleanupBlock {
 		return false
 	}
+
 	blk := &p.blocks[b]
 	switch blk.kind {
 	case blockSleep:
@@ -329,7 +342,8 @@ func (p *program) timed(b, i int) bool {
 	}
 }
 
-// wants is what the program waits for that somebody outside must give: a signal or a promise by name.
+// wants is what the program waits for that somebody outside must give: a signal or a promise by
+// name.
 func (m *machine) wants() (kind blockKind, name string) {
 	if m.end != nil || m.broken != nil || m.pc == cleanupBlock {
 		return 0, ""

@@ -9,22 +9,25 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Histories are things here too: runs are forked, imported, retried, reset and deleted. What must hold: a run with a past has exactly what its source had up to the
-// place, except for what docs/histories.md leaves out; what was accepted behind it is there; nobody is answered twice, or by a copy; and nothing of a run
-// that was deleted is seen by whoever asks afterwards.
+// Histories are things here too: runs are forked, imported, retried, reset and deleted. What must
+// hold: a run with a past has exactly what its source had up to the place, except for what
+// docs/histories.md leaves out; what was accepted behind it is there; nobody is answered twice, or
+// by a copy; and nothing of a run that was deleted is seen by whoever asks afterwards.
 
 var forkKeys = [...]string{"f0", "f1", "f2", "f3"}
 
 // edited is the result that an edit puts in place of a recorded one.
 var edited = model.TextPayload("edited")
 
-// rewrite is a message about the history of an address; nil when there is nothing to do with it, and most of the time.
+// rewrite is a message about the history of an address; nil when there is nothing to do with it,
+// and most of the time.
 func (s *Sim) rewrite(to model.Address) *model.Message {
 	a := s.ledger.addresses[to]
 	if a == nil || len(a.runs) == 0 || !s.chance(0.18) {
 		return nil
 	}
 	r := a.current
+
 	switch n := s.pick(12); {
 	case n < 5 && r != nil && (r.open() || n == 0):
 		return s.takeOver(r, cutting.Reset)
@@ -46,7 +49,8 @@ func historyOf(r *run) *model.History {
 	return &model.History{Start: r.start, Events: slices.Clone(r.events), Outcome: r.outcome}
 }
 
-// cut makes a past of the history of a run: up to some place, or with another result of some step or child, or as the mode has it.
+// cut makes a past of the history of a run: up to some place, or with another result of some step
+// or child, or as the mode has it.
 func (s *Sim) cut(r *run, mode cutting.Mode) *cutting.Plan {
 	h := historyOf(r)
 	q := cutting.Request{Mode: mode, Child: func(child model.Address) (model.Status, bool, error) {
@@ -56,9 +60,11 @@ func (s *Sim) cut(r *run, mode cutting.Mode) *cutting.Plan {
 		}
 		return c.current.outcome.Status, true, nil
 	}}
+
 	if mode == cutting.Reset || mode == cutting.Fork && s.chance(0.7) {
 		q.After, q.Placed = int64(s.pick(len(r.events)+1)), true
 	}
+
 	if (mode == cutting.Reset || mode == cutting.Fork) && s.chance(0.3) {
 		var outcomes []int64
 		for i := range r.events {
@@ -70,6 +76,7 @@ func (s *Sim) cut(r *run, mode cutting.Mode) *cutting.Plan {
 			q.Edits = []cutting.Edit{{Position: oneOf(s, outcomes...), Output: edited}}
 		}
 	}
+
 	plan, err := cutting.Cut(h, &q)
 	if err != nil { // behind a cancel request, or a child is not here
 		return nil
@@ -93,7 +100,8 @@ func (s *Sim) takeOver(r *run, mode cutting.Mode) *model.Message {
 	return &model.Message{Kind: model.MessageStart, To: r.address.name, ToRun: r.id, Input: r.start.Input, Labels: r.start.Labels, Past: &plan.Past}
 }
 
-// copied has an execution of its own begin with the past of a run, which may have been deleted since it was exported.
+// copied has an execution of its own begin with the past of a run, which may have been deleted
+// since it was exported.
 func (s *Sim) copied(r *run, mode cutting.Mode) *model.Message {
 	var plan *cutting.Plan
 	switch {
@@ -104,6 +112,7 @@ func (s *Sim) copied(r *run, mode cutting.Mode) *model.Message {
 	default:
 		plan = s.cut(r, mode)
 	}
+
 	if plan == nil {
 		return nil
 	}
@@ -113,6 +122,7 @@ func (s *Sim) copied(r *run, mode cutting.Mode) *model.Message {
 		s.copies = append(s.copies, to)
 	}
 	reuse := oneOf(s, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
+
 	return &model.Message{Kind: model.MessageStart, To: to, Input: r.start.Input, Reuse: reuse, Labels: r.start.Labels, Past: &plan.Past}
 }
 
@@ -166,6 +176,7 @@ func (l *ledger) checkPast(b *store.Batch, r, before *run) {
 		l.fail("I22: %s has the past of %s up to %d, which there is not", r.id, st.Source.Run, at)
 	}
 	gaveWay := takesOver && src.outcome.Next == r.id
+
 	if takesOver {
 		if before != src || st.Previous != src.id || src.open() || gaveWay != (src.outcome.Status == model.Continued) {
 			l.fail("I3: %s takes the place of a run that is not the one before it", r.id)
@@ -173,6 +184,7 @@ func (l *ledger) checkPast(b *store.Batch, r, before *run) {
 	} else if st.Parent.ID != "" || !st.First.IsZero() {
 		l.fail("I22: %s is a copy, and has a parent or a chain", r.id)
 	}
+
 	retry := takesOver && !st.Identity.IsZero()
 	for i := range at {
 		if e, o := &st.Carried[i], &src.events[i]; !sameInPast(e, o) && (whole || !e.Blank() || !mayBeBlank(st.Carried[:at], o, retry)) {
@@ -182,6 +194,7 @@ func (l *ledger) checkPast(b *store.Batch, r, before *run) {
 			l.fail("I22: event %d of %s is a %s, which is about its source", e.Seq, r.id, e.Kind)
 		}
 	}
+
 	l.checkAdded(r, src, at, takesOver, gaveWay)
 	if !slices.Equal(st.Labels, src.start.Labels) {
 		l.fail("I22: %s begins with the labels %v, its source with %v", r.id, st.Labels, src.start.Labels)
@@ -210,6 +223,7 @@ func (l *ledger) countPast(r, src *run, whole, retry bool) {
 	default:
 		l.s.did(opForked)
 	}
+
 	if slices.ContainsFunc(st.Carried, func(e model.Event) bool { return hasResult(e.Kind) && e.Output.Equal(edited) }) {
 		l.s.did(opEdited)
 	}
@@ -234,6 +248,7 @@ func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // of a task that has no outcome
 		return e.ID == o.ID && (e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventWithdrawn || e.TimedOutForGood())
 	})
+
 	switch o.Kind { //nolint:exhaustive // the others stay
 	case model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
 		return left
@@ -257,7 +272,8 @@ func mustBeBlank(e *model.Event) bool {
 	return e.Kind == model.EventWatched && !e.Blank() || e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventAttemptFailed && e.Due != 0
 }
 
-// checkAdded checks what a run has besides the events of its source up to the place: what was accepted, and who waits.
+// checkAdded checks what a run has besides the events of its source up to the place: what was
+// accepted, and who waits.
 func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 	kind := func(events []model.Event, k model.EventKind) (found []model.Event) {
 		for i := range events {
@@ -267,10 +283,12 @@ func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 		}
 		return found
 	}
+
 	same := func(a, b model.Event) bool {
 		return a.Name == b.Name && a.Watcher == b.Watcher && a.Input.Equal(b.Input) && a.Output.Equal(b.Output)
 	}
 	all := r.start.Carried
+
 	if takesOver {
 		for _, k := range [...]model.EventKind{model.EventSignalReceived, model.EventPromiseSettled} {
 			if !slices.EqualFunc(kind(all, k), kind(src.events, k), same) {
@@ -278,6 +296,7 @@ func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 			}
 		}
 	}
+
 	var watchers, open []model.Event
 	if gaveWay {
 		watchers, open = kind(src.events, model.EventWatched), unanswered(src.events)
@@ -290,6 +309,7 @@ func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 	if has := slices.DeleteFunc(unanswered(all), named); !slices.EqualFunc(open, has, sameUpdate) {
 		l.fail("I16: %s has %d updates that somebody waits for, and is to answer %d", r.id, len(has), len(open))
 	}
+
 	for _, e := range all[at:] {
 		answer := e.Kind == model.EventAnswered && slices.ContainsFunc(all[:at], func(o model.Event) bool { return o.Kind == model.EventSent && o.ID == e.ID })
 		accepted := takesOver && (e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled)
@@ -299,7 +319,8 @@ func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 	}
 }
 
-// readAgain has a reset of a run that has gone on since its history was read begin with what that is now, as the service does.
+// readAgain has a reset of a run that has gone on since its history was read begin with what that
+// is now, as the service does.
 func (o *op) readAgain() bool {
 	s, m := o.user.s, &o.message
 	if m.Past == nil || m.Past.Next == 0 || o.shadow != nil || o.reads == 3 {
@@ -309,6 +330,7 @@ func (o *op) readAgain() bool {
 	if !r.open() || r.address.current != r {
 		return false
 	}
+
 	next := s.takeOver(r, cutting.Reset)
 	if next == nil {
 		return false
@@ -319,6 +341,7 @@ func (o *op) readAgain() bool {
 	}
 	o.message = *next
 	s.did(opReadAgain)
+
 	return true
 }
 
@@ -365,11 +388,13 @@ func (r *run) inherit(e *model.Event) {
 	case model.EventPinned:
 		r.pin = e.Name
 	}
+
 	bi, ai, ok := parseAsk(e.ID)
 	if !ok || e.Blank() {
 		return
 	}
 	h := &r.asks[bi][ai]
+
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventStepFailed:
 		h.outcome = true

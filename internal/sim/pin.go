@@ -7,9 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// In some simulations workers have versions, and offer their workflows as pinned: whoever first continues a run binds it to its version. Deploys take all
-// workers of one version away, and bring them back later. What must hold: nobody gets a run that is pinned to another version, unless its own
-// code does not pin the workflow any more; a run is pinned once; and one that waited for its version goes on.
+// In some simulations workers have versions, and offer their workflows as pinned: whoever first
+// continues a run binds it to its version. Deploys take all workers of one version away, and bring
+// them back later. What must hold: nobody gets a run that is pinned to another version, unless its
+// own code does not pin the workflow any more; a run is pinned once; and one that waited for its
+// version goes on.
 
 var versions = [...]string{"one", "two"}
 
@@ -53,7 +55,8 @@ func (l *ledger) pinned(r *run, e *model.Event) {
 	l.s.did(opPinned)
 }
 
-// mayContinue fails when the owner of a run that is pinned hands it to a worker of another version. Who was the owner may not know.
+// mayContinue fails when the owner of a run that is pinned hands it to a worker of another version.
+// Who was the owner may not know.
 func (sh *shell) mayContinue(w *worker, r *run) {
 	s := sh.s
 	if w == nil || r.pin == "" || s.ledger.owner[r.address.shard] != sh.inc.self.ID {
@@ -79,13 +82,15 @@ func (s *Sim) explained(a *address, why model.Reason) {
 	}
 }
 
-// deploy takes the workers of one version away from all processes, gives them others instead, and brings those back after a while.
+// deploy takes the workers of one version away from all processes, gives them others instead, and
+// brings those back after a while.
 func (s *Sim) deploy() {
 	old, next := versions[0], versions[1]
 	if s.chance(0.5) {
 		old, next = next, old
 	}
 	s.hurt(faultDeploy)
+
 	each := func(do func(p *proc)) {
 		for _, p := range s.procs {
 			if p != nil {
@@ -93,6 +98,7 @@ func (s *Sim) deploy() {
 			}
 		}
 	}
+
 	each(func(p *proc) {
 		for _, w := range slices.Clone(p.workers) {
 			if w.offer.Version != next {
@@ -101,6 +107,7 @@ func (s *Sim) deploy() {
 		}
 		p.join(false, next)
 	})
+
 	s.after(s.between(5, 150)*millisecond, nil, s.lookForStranded)
 	s.after(s.between(20, 800)*millisecond, nil, func() { each(func(p *proc) { p.join(false, old) }) })
 }

@@ -53,10 +53,11 @@ type plan struct {
 	hires          int           // hands come and go
 	keepDead       time.Duration // how long dead letters are kept; 0 for ever
 
-	accounts, desks int           // entities that there are
-	entityIdle      time.Duration // how long those that nobody calls stay in memory; 0 for the default
-	overlap         int           // calls of a desk that are made at once; 0 for any number
-	entityMoves     int           // tellers come and go
+	accounts, desks int // entities that there are
+	// how long those that nobody calls stay in memory; 0 for the default
+	entityIdle  time.Duration
+	overlap     int // calls of a desk that are made at once; 0 for any number
+	entityMoves int // tellers come and go
 }
 
 func (s *Sim) drawPlan() {
@@ -65,6 +66,7 @@ func (s *Sim) drawPlan() {
 	p.lanes = oneOf(s, 1, 1, 2)
 	p.ttl = oneOf(s, 500*time.Millisecond, time.Second, 2*time.Second)
 	p.renew, p.margin = p.ttl/5, p.ttl/10
+
 	p.lane = lane.Config{
 		Limits:        core.DefaultLimits,
 		MaxBatchRows:  oneOf(s, 0, 0, 4, 16),
@@ -80,6 +82,7 @@ func (s *Sim) drawPlan() {
 		DrainWait:     oneOf(s, 100*time.Millisecond, 500*time.Millisecond),
 		QuarantineFor: oneOf(s, 200*time.Millisecond, 600*time.Millisecond),
 	}
+
 	p.lane.MaxPutOff = 8
 	if s.chance(0.1) {
 		p.lane.Limits.Signals = 2
@@ -108,6 +111,7 @@ func (s *Sim) drawPlan() {
 	if s.opts.Calm {
 		return
 	}
+
 	p.commitFails, p.commitUnknown, p.commitSlow = s.rate(0.15), s.rate(0.15), s.rate(0.1)
 	p.loadFails, p.callFails = s.rate(0.2), s.rate(0.2)
 	p.hintLost, p.mailLost, p.tornRead = s.rate(0.6), s.rate(0.6), s.rate(0.6)

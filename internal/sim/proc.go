@@ -59,10 +59,12 @@ func (s *Sim) boot(slot int) {
 	if s.procs[slot] != nil || s.leaving {
 		return
 	}
+
 	if s.now < s.jumping { // a process that begins takes the clock of the store as it is
 		s.at(s.jumping+1, nil, func() { s.boot(slot) })
 		return
 	}
+
 	s.pids++
 	p := &proc{s: s, slot: slot, pid: s.pids, born: s.now, rate: 1, newer: s.upgraded || !s.plan.upgrades}
 	if s.plan.drift > 0 {
@@ -77,21 +79,25 @@ func (s *Sim) boot(slot int) {
 	for range 1 + s.pick(2) {
 		p.join(!s.healed && !s.opts.Calm && s.chance(0.2), "")
 	}
+
 	if s.tasks {
 		for range s.pick(3) {
 			p.hire()
 		}
 	}
+
 	if s.entities {
 		for range s.pick(3) {
 			p.engage()
 		}
 	}
+
 	if s.gates {
 		p.flow = newFlow(p)
 		p.readSettings()
 		return
 	}
+
 	p.register()
 }
 
@@ -125,12 +131,14 @@ func (p *proc) register() {
 	p.notice()
 	info, sent := p.info(), p.mono()
 	var reg store.Registration
+
 	again := func(err error) {
 		if s.opts.Trace {
 			s.logf("%s cannot register: %v", p.name(), err)
 		}
 		s.after(s.between(5, 50)*millisecond, p, p.register)
 	}
+
 	s.disk.call(&request{
 		p: p, name: "register", fate: s.disk.draw(faultRegisterLost, faultRegisterLost, true),
 		exec: func(done func()) {

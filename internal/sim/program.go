@@ -29,10 +29,11 @@ const (
 	blockNote                         // set state, or mark a version, and go on
 	blockLabel                        // set or remove a label
 	blockTask                         // a task, perhaps within a time
-	blockCall                         // send an update to another execution and wait for its answer, perhaps within a time
-	blockOperate                      // call an entity, perhaps within a time
-	blockTell                         // call an entity one way
-	blockSection                      // lock accounts, perhaps within a time, and call them
+	// send an update to another execution and wait for its answer, perhaps within a time
+	blockCall
+	blockOperate // call an entity, perhaps within a time
+	blockTell    // call an entity one way
+	blockSection // lock accounts, perhaps within a time, and call them
 )
 
 var blockNames = [...]string{
@@ -125,7 +126,8 @@ func parseInput(p model.Payload) (program, cans, count int, ok bool) {
 	return int(p.Data[0]), int(p.Data[1]), int(p.Data[2])<<8 | int(p.Data[3]), true
 }
 
-// drawPrograms makes the programs: the first ones for children, which wait for nobody else, the others for roots.
+// drawPrograms makes the programs: the first ones for children, which wait for nobody else, the
+// others for roots.
 func (s *Sim) drawPrograms() {
 	n := 3
 	for i := range n {
@@ -150,12 +152,14 @@ func (s *Sim) drawBlock(root bool) block {
 	if s.tasks {
 		kinds = append(kinds, blockTask, blockTask, blockTask, blockTask)
 	}
+
 	if root {
 		kinds = append(kinds, blockChild, blockChild, blockDetach, blockWatch, blockSend, blockSend, blockCall, blockCall)
 		if s.labels {
 			kinds = append(kinds, blockLabel, blockLabel)
 		}
 	}
+
 	b := block{kind: kinds[s.pick(len(kinds))]}
 	b.took, b.backoff, b.attempts = oneOf(s, 0, s.between(0, 3000), s.between(0, 60*millisecond)), s.between(0, 40*millisecond), 1+s.pick(3)
 	if s.chance(0.3) {
@@ -165,6 +169,7 @@ func (s *Sim) drawBlock(root bool) block {
 	if s.entities && s.chance(0.3) {
 		b.kind = oneOf(s, blockOperate, blockOperate, blockTell, blockSection, blockSection)
 	}
+
 	switch b.kind {
 	case blockSleep, blockRace, blockAll:
 		b.wait = oneOf(s, s.between(0, 10)*millisecond, s.between(1, 400)*millisecond)
@@ -183,13 +188,16 @@ func (s *Sim) drawBlock(root bool) block {
 			b.wait = within
 		}
 	case blockWatch:
-		b.target, b.wait = s.address(), max(within, 5*millisecond) // two that watch each other must not wait for ever
-	case blockSend, blockLabel: // a label has the name of a signal and the key of an address as its value
+		// two that watch each other must not wait for ever
+		b.target, b.wait = s.address(), max(within, 5*millisecond)
+	case blockSend, blockLabel:
+		// a label has the name of a signal and the key of an address as its value
 		b.target, b.name, b.named = s.address(), oneOf(s, signalNames[:]...), s.chance(0.3)
 	case blockCall:
 		b.target, b.slow, b.wait = oneOf(s, s.address(), s.address(), s.childAddress()), s.chance(0.4), within
 		if b.slow {
-			b.wait = max(b.wait, 5*millisecond) // two that wait for each other's answer must not wait for ever
+			// two that wait for each other's answer must not wait for ever
+			b.wait = max(b.wait, 5*millisecond)
 		}
 	case blockNote:
 		b.name, b.version = oneOf(s, stateNames[:]...), s.chance(0.3)
@@ -208,6 +216,7 @@ func (s *Sim) drawBlock(root bool) block {
 		s.drawSection(&b, root, within)
 	case blockStep:
 	}
+
 	return b
 }
 

@@ -9,9 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What has ended leaves after a while: runs by the walk of the lanes, dead letters by the sweep of their owner. What must hold (R1): nothing leaves before its time
-// unless somebody has asked for it, an open run never, and a dead letter not while the task that it was requeued as is open; and what a run said at its end about
-// its own time counts. And (R2) everything leaves: when nothing else happens any more, within the time plus two looks.
+// What has ended leaves after a while: runs by the walk of the lanes, dead letters by the sweep of
+// their owner. What must hold (R1): nothing leaves before its time unless somebody has asked for
+// it, an open run never, and a dead letter not while the task that it was requeued as is open; and
+// what a run said at its end about its own time counts. And (R2) everything leaves: when nothing
+// else happens any more, within the time plus two looks.
 
 // forever is the time of what never leaves.
 const forever = time.Duration(1<<63 - 1)
@@ -91,16 +93,19 @@ func (inc *incarnation) sweepDead() {
 	if !p.clock.MayDelete(p.mono()) {
 		return
 	}
+
 	var mine []model.ShardID
 	for i := range inc.owner {
 		if inc.owner[i] {
 			mine = append(mine, model.ShardID(i))
 		}
 	}
+
 	const page = 3
 	now := p.now()
 	var rows []store.DeadRow
 	var going []store.DeadRow
+
 	s.disk.call(&request{
 		p: p, name: "load dead", fate: s.disk.draw(faultRepliesFails, faultRepliesFails, false),
 		exec: func(done func()) {
@@ -133,30 +138,37 @@ func (s *Sim) checkGone() {
 	if s.plan.lane.Retention == 0 {
 		return
 	}
+
 	last := s.storeTime()
 	for _, r := range s.ledger.order {
 		if at, ever := r.leaves(s); ever {
 			last = max(last, at)
 		}
 	}
+
 	for _, x := range s.ledger.letterOrder {
 		if s.plan.keepDead > 0 {
 			last = max(last, x.body.At.Add(s.plan.keepDead), x.body.Requeued.At.Add(engine.OnItsWay))
 		}
 	}
-	// Looks of a lane and sweeps, each page of both, clocks that go slowly, and commits of before that a fence has to wait for.
-	wait := (s.plan.clock.Persist + s.plan.clock.Hold).Microseconds() // until anything may be deleted because of its age
+
+	// Looks of a lane and sweeps, each page of both, clocks that go slowly, and commits of before
+	// that a fence has to wait for.
+	// until anything may be deleted because of its age
+	wait := (s.plan.clock.Persist + s.plan.clock.Hold).Microseconds()
 	slack := wait + int64(3+len(s.ledger.letterOrder))*s.plan.lane.RetainEvery.Microseconds() + second + s.skew() + 8*s.plan.slow
 	s.runUntil(int64(last)-epoch-s.shift+slack, func() bool { return s.staying() == "" })
 	if what := s.staying(); what != "" {
 		s.fail("R2: everything has ended, and %s stays behind its time", what)
 	}
 	s.sweepAll()
+
 	for _, r := range s.ledger.order {
 		if r.deleted != 0 {
 			s.checkDeleted(r)
 		}
 	}
+
 	s.checkLetters()
 }
 
@@ -169,7 +181,8 @@ func (s *Sim) staying() string {
 	}
 	if s.plan.keepDead > 0 {
 		for _, x := range s.ledger.letterOrder {
-			if r := s.ledger.runs[x.body.Requeued.Run]; !x.purged && (r == nil || r.deleted == 0) { // one whose requeue cannot be seen may be on its way
+			// one whose requeue cannot be seen may be on its way
+			if r := s.ledger.runs[x.body.Requeued.Run]; !x.purged && (r == nil || r.deleted == 0) {
 				return "the dead letter of " + x.ref.String()
 			}
 		}

@@ -7,9 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations rows cannot be read. Some are of a newer build: processes are upgraded one after the other, and those of the old build do not know some kinds of messages and events. Others are damaged: requests in inboxes, and rows on the
-// pages of timers, runnable runs, expired runs and mailboxes. What must hold: whatever stands behind such a row goes on; what a newer build has written takes effect once, when a newer
-// build owns the shard, and meanwhile everybody goes on who does not wait for it; and a request that is damaged is set aside, so that whoever sent it can send it again.
+// In some simulations rows cannot be read. Some are of a newer build: processes are upgraded one
+// after the other, and those of the old build do not know some kinds of messages and events. Others
+// are damaged: requests in inboxes, and rows on the pages of timers, runnable runs, expired runs
+// and mailboxes. What must hold: whatever stands behind such a row goes on; what a newer build has
+// written takes effect once, when a newer build owns the shard, and meanwhile everybody goes on who
+// does not wait for it; and a request that is damaged is set aside, so that whoever sent it can
+// send it again.
 
 // drawRows decides which rows cannot be read.
 func (s *Sim) drawRows() {
@@ -17,7 +21,8 @@ func (s *Sim) drawRows() {
 	s.plan.lateUpgrade = s.plan.upgrades && s.chance(0.4)
 }
 
-// isNew reports whether only a newer build can read a message. It goes by what the message says, which is the same wherever it is stored.
+// isNew reports whether only a newer build can read a message. It goes by what the message says,
+// which is the same wherever it is stored.
 func (s *Sim) isNew(m *model.Message) bool {
 	if !s.plan.upgrades || m.Kind == model.MessageNothing {
 		return false
@@ -31,12 +36,14 @@ func (s *Sim) isNew(m *model.Message) bool {
 	return h>>20%10 == 0
 }
 
-// upgrade has the processes that begin from now on be of the newer build, and those of the old build end one after the other.
+// upgrade has the processes that begin from now on be of the newer build, and those of the old
+// build end one after the other.
 func (s *Sim) upgrade() {
 	if !s.plan.upgrades || s.plan.lateUpgrade || s.upgraded {
 		return
 	}
 	s.upgraded = true
+
 	for i, p := range s.procs {
 		if p != nil && !p.newer {
 			s.after(int64(i)*s.between(50, 300)*millisecond, nil, func() {
@@ -84,6 +91,7 @@ func (p *proc) spoil(ld *lane.Load, r *lane.LoadResult) {
 	if !s.hard(hardRows) || r.Err != nil {
 		return
 	}
+
 	switch ld.Kind { //nolint:exhaustive // the others are about one run
 	case lane.LoadRunnable, lane.LoadTimers, lane.LoadExpired, lane.LoadMailboxes:
 		if s.plan.badPages {
@@ -132,7 +140,8 @@ func (s *Sim) isDamaged(row *store.InboxRow) bool {
 	return bad
 }
 
-// setAside checks a message that is put off because it cannot be read. It reports false when it can.
+// setAside checks a message that is put off because it cannot be read. It reports false when it
+// can.
 func (l *ledger) setAside(row *store.InboxRow) bool {
 	switch {
 	case l.s.damaged[row.ID]:

@@ -7,11 +7,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What must hold of locks: an entity has one holder, and a section that has been told of its lock keeps it until it lets go (L22, L24, L29); entities are asked for one after the other in
-// an order that is the same for all (L25), and grant in the order in which they were asked (L27); the fencing tokens grow (L37); between grant and release nobody else's calls are made,
-// and those of the section only then (L24, L36); and whatever ends a section, or its run, lets go of everything that was asked in the same commit (L28, L32).
+// What must hold of locks: an entity has one holder, and a section that has been told of its lock
+// keeps it until it lets go (L22, L24, L29); entities are asked for one after the other in an order
+// that is the same for all (L25), and grant in the order in which they were asked (L27); the
+// fencing tokens grow (L37); between grant and release nobody else's calls are made, and those of
+// the section only then (L24, L36); and whatever ends a section, or its run, lets go of everything
+// that was asked in the same commit (L28, L32).
 
-// Asks of a section: the lock, the time that it waits for it, two calls with a nap in between, and its end.
+// Asks of a section: the lock, the time that it waits for it, two calls with a nap in between, and
+// its end.
 const (
 	askLock = iota
 	askLate
@@ -21,7 +25,8 @@ const (
 	askNap
 )
 
-// drawSection makes a block that locks some accounts, calls one or two of them, and lets go; or does not, so that the end of the run has to.
+// drawSection makes a block that locks some accounts, calls one or two of them, and lets go; or
+// does not, so that the end of the run has to.
 func (s *Sim) drawSection(b *block, root bool, within int64) {
 	for range 1 + s.pick(4) {
 		b.locks = append(b.locks, accountAddress(s.pick(s.plan.accounts)))
@@ -39,7 +44,8 @@ func (s *Sim) drawSection(b *block, root bool, within int64) {
 	}
 }
 
-// inSection goes on with a section as far as it can; it reports whether the program goes on behind it.
+// inSection goes on with a section as far as it can; it reports whether the program goes on behind
+// it.
 func (m *machine) inSection(b *block, as *[maxAsks]ask) bool {
 	if !as[askLock].done {
 		return b.wait > 0 && as[askLate].done
@@ -54,6 +60,7 @@ func (m *machine) inSection(b *block, as *[maxAsks]ask) bool {
 	if !as[askFirst].done {
 		return false
 	}
+
 	if b.nap > 0 && !as[askNap].asked {
 		as[askNap].asked, as[askNap].timer = true, m.last+model.Time(b.nap)
 	}
@@ -64,11 +71,14 @@ func (m *machine) inSection(b *block, as *[maxAsks]ask) bool {
 	if !as[askSecond].done {
 		return false
 	}
-	as[askUnlock].asked = !b.keeps || m.pc+1 < len(m.p.blocks) // what follows may want the same accounts
+
+	// what follows may want the same accounts
+	as[askUnlock].asked = !b.keeps || m.pc+1 < len(m.p.blocks)
 	return true
 }
 
-// leaveSection lets go of what a section still waits for, when the program leaves it for another reason.
+// leaveSection lets go of what a section still waits for, when the program leaves it for another
+// reason.
 func (m *machine) leaveSection(b *block, as *[maxAsks]ask) {
 	if as[askLock].done && b.tidy {
 		as[askUnlock].asked = true
@@ -121,11 +131,13 @@ func (l *ledger) lockAsked(b *store.Batch, r *run, e *model.Event) {
 	if r.sections[e.ID] != nil {
 		l.fail("L23: section %s of %s begins twice", e.ID, r.id)
 	}
+
 	for i := range e.Locks[1:] {
 		if e.Locks[i].Key >= e.Locks[i+1].Key {
 			l.fail("L25: section %s of %s locks %s before %s", e.ID, r.id, e.Locks[i].Key, e.Locks[i+1].Key)
 		}
 	}
+
 	r.sections[e.ID] = &locking{locks: e.Locks}
 	if !sends(b, model.MessageLock, e.Locks[0], r.link(e.ID)) {
 		l.fail("L29: section %s of %s asks for nothing", e.ID, r.id)
@@ -183,23 +195,27 @@ func (l *ledger) sectionsOver(b *store.Batch, r *run) {
 	}
 }
 
-// locked checks who holds an entity after a batch, and what was made of it meanwhile. before is its row before the batch.
+// locked checks who holds an entity after a batch, and what was made of it meanwhile. before is its
+// row before the batch.
 func (l *ledger) locked(b *store.Batch, n *holding, before *model.Entity, t *traces, taken []model.MailboxItem) {
 	name := n.address.name
 	had := map[int64]model.Link{}
 	if before.Locked() {
 		had[before.Epoch] = before.Holder
 	}
+
 	for i := range b.Messages {
 		if m := &b.Messages[i].Message; m.Kind == model.MessageGrant && m.From.Address == name {
 			l.grants(b, n, m, taken)
 			had[m.Epoch] = n.owner
 		}
 	}
+
 	if n.row.Locked() && (n.row.Holder != n.owner || n.row.Epoch != n.epoch) {
 		l.fail("L22: %s is locked by %s of %s, which was not told", name, n.row.Holder.ID, short(n.row.Holder.Run))
 	}
 	freed := before.Locked() && (n.row.Holder != before.Holder || n.row.Epoch != before.Epoch)
+
 	for epoch, section := range had {
 		if n.row.Locked() && n.row.Epoch == epoch || l.released[lockOf{section, name}] {
 			continue
@@ -209,6 +225,7 @@ func (l *ledger) locked(b *store.Batch, n *holding, before *model.Entity, t *tra
 		}
 		n.forced = max(n.forced, epoch)
 	}
+
 	plain := false
 	for _, id := range t.applied {
 		switch d := l.doings[id]; {
@@ -231,7 +248,8 @@ type lockOf struct {
 	entity  model.Address
 }
 
-// grants checks a grant: it is newer than all before it, and everything that came before its request has been dealt with.
+// grants checks a grant: it is newer than all before it, and everything that came before its
+// request has been dealt with.
 func (l *ledger) grants(b *store.Batch, n *holding, m *model.Message, taken []model.MailboxItem) {
 	section := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	if m.Epoch == n.epoch && section == n.owner {
@@ -241,12 +259,14 @@ func (l *ledger) grants(b *store.Batch, n *holding, m *model.Message, taken []mo
 		l.fail("L37: %s is granted with epoch %d after %d", n.address.name, m.Epoch, n.epoch)
 	}
 	n.epoch, n.owner = m.Epoch, section
+
 	asked := int64(-1)
 	for i := range taken {
 		if it := &taken[i]; it.Message.Kind == model.MessageLock && it.Message.From == section {
 			asked = it.Seq
 		}
 	}
+
 	for i := range n.box {
 		it := &n.box[i]
 		fresh := slices.ContainsFunc(b.Mailbox, func(r store.MailboxRow) bool { return r.Address == n.address.name && r.Item.Seq == it.Seq })
@@ -255,6 +275,7 @@ func (l *ledger) grants(b *store.Batch, n *holding, m *model.Message, taken []mo
 			l.fail("L27: %s is granted to %s of %s while a %s waits that came before", n.address.name, m.ID, short(m.ToRun), it.Message.Kind)
 		}
 	}
+
 	l.s.did(opGranted)
 }
 

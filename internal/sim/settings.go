@@ -40,7 +40,9 @@ func (s *Sim) drawBreaker() rule.Breaker {
 		Failures: 1 + s.pick(3), Window: microseconds(s.between(20, 400) * millisecond), Successes: 1 + s.pick(2), Probes: 1 + s.pick(2),
 		Reset: microseconds(s.between(5, 150) * millisecond), Lease: microseconds(s.between(20, 200) * millisecond), MaxRetryAfter: microseconds(s.between(5, 60) * millisecond),
 	}
-	if s.shared { // a probe and the permits that it needs come one after the other, each with a write: in less time than that, nobody would have all of them at once
+	// a probe and the permits that it needs come one after the other, each with a write: in less
+	// time than that, nobody would have all of them at once
+	if s.shared {
 		b.Config.Lease += 200 * time.Millisecond
 	}
 	return b
@@ -84,6 +86,7 @@ func (u *user) drawFlow() *op {
 		o.set, o.what = do, what
 		return o
 	}
+
 	id := rule.BreakerID{Tenant: tenant, Name: oneOf(s, breakerNames[:]...)}
 	switch n := s.pick(14); {
 	case n < 3:
@@ -140,8 +143,9 @@ func (o *op) answerSetting(a *lane.Answer, again, end func()) {
 	}
 }
 
-// openGates has nothing stand in the way for ever, once everything has healed: queues are resumed, limits that tasks name exist, and so does a rule for the breaker
-// that they name, which has numbers for people otherwise.
+// openGates has nothing stand in the way for ever, once everything has healed: queues are resumed,
+// limits that tasks name exist, and so does a rule for the breaker that they name, which has
+// numbers for people otherwise.
 func (s *Sim) openGates() {
 	if !s.gates || s.opening != nil && !s.opening.done {
 		return
@@ -150,6 +154,7 @@ func (s *Sim) openGates() {
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
+
 	paused, named, ruled := "", false, false
 	for i := range list {
 		switch x := &list[i]; {
@@ -161,6 +166,7 @@ func (s *Sim) openGates() {
 			ruled = true
 		}
 	}
+
 	var do func(p *proc) error
 	switch {
 	case paused != "":
@@ -174,12 +180,14 @@ func (s *Sim) openGates() {
 	default:
 		return
 	}
+
 	s.opening = s.helper.op(model.Message{})
 	s.opening.set, s.opening.what = do, "open"
 	s.opening.perform(func() {})
 }
 
-// disagreeing says where a node knows other settings than the store, or acts on another state of a breaker.
+// disagreeing says where a node knows other settings than the store, or acts on another state of a
+// breaker.
 func (s *Sim) disagreeing() string {
 	for _, p := range s.procs {
 		if p == nil || p.inc == nil {
@@ -189,11 +197,13 @@ func (s *Sim) disagreeing() string {
 			return p.name() + " reads or writes settings"
 		}
 	}
+
 	list, err := s.disk.mem.ListSettings(background, tenant, "")
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
 	var rules []store.Setting
+
 	paused := map[string]bool{}
 	for i := range list {
 		switch x := &list[i]; x.Kind {
@@ -203,10 +213,12 @@ func (s *Sim) disagreeing() string {
 			paused[x.Name] = true
 		}
 	}
+
 	set, err := s.rulesOf(rules).Encode()
 	if err != nil {
 		s.fail("rules: %v", err)
 	}
+
 	for _, p := range s.procs {
 		k, now := p.inc.board.keeper, p.now()
 		mine, err := k.rules().Encode()
@@ -216,9 +228,11 @@ func (s *Sim) disagreeing() string {
 		if !bytes.Equal(mine, set) {
 			return p.name() + " goes by other rules"
 		}
+
 		if !maps.Equal(k.b.paused, paused) {
 			return p.name() + " has other queues paused"
 		}
+
 		for i := range list {
 			x := &list[i]
 			if x.Kind != settingState {
@@ -237,6 +251,7 @@ func (s *Sim) disagreeing() string {
 			}
 		}
 	}
+
 	if s.shared {
 		return s.unsettled()
 	}
@@ -261,6 +276,7 @@ func (s *Sim) rulesOf(list []store.Setting) *rule.Set {
 			s.fail("setting %s: %v", x.SettingKey, err)
 		}
 	}
+
 	set, err := rule.NewSet(limits, breakers)
 	if err != nil {
 		s.fail("rules: %v", err)

@@ -13,15 +13,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What must hold of limits and breakers that all nodes share, whoever dies, is late, or does not know whether what it wrote is there:
+// What must hold of limits and breakers that all nodes share, whoever dies, is late, or does not
+// know whether what it wrote is there:
 //
-//   - Of a limit there are never more holders than it has permits, over all nodes (D1): neither of those that nodes have let through and go on to count, with what the dead have left, nor of bodies that
-//     run; and no more begin than its rate allows.
-//   - No permit is lost (D2): everybody comes to his turn; when everything has ended, pages name nobody who is dead, nobody wants or holds anything, each node has what its lease says; and
+//   - Of a limit there are never more holders than it has permits, over all nodes (D1): neither of
+//     those that nodes have let through and go on to count, with what the dead have left, nor of
+//     bodies that run; and no more begin than its rate allows.
+//   - No permit is lost (D2): everybody comes to his turn; when everything has ended, pages name
+//     nobody who is dead, nobody wants or holds anything, each node has what its lease says; and
 //     when all nodes have left, nothing is leased.
-//   - A breaker opens only if so many calls have failed, each counted once (E33), and of its probes there are never more under way than allowed, each used by one task (E35).
+//   - A breaker opens only if so many calls have failed, each counted once (E33), and of its probes
+//     there are never more under way than allowed, each used by one task (E35).
 //
-// While people change the numbers, nodes go by different ones for a moment, and pages by those of whoever wrote last: the largest ever used count.
+// While people change the numbers, nodes go by different ones for a moment, and pages by those of
+// whoever wrote last: the largest ever used count.
 
 // most is how many may hold a limit, by any of the rules that a node has gone by.
 func (s *Sim) most(r rule.Resource) (most int) {
@@ -55,7 +60,8 @@ func permitsOf(set *rule.Set, spec *model.TaskSpec, in *model.Payload) (list []r
 	return list
 }
 
-// counting is the keeper of the current life of a process, if it has a lease; nil when there is none. What others have fenced makes no claim any more, whatever it lets through.
+// counting is the keeper of the current life of a process, if it has a lease; nil when there is
+// none. What others have fenced makes no claim any more, whatever it lets through.
 func (p *proc) counting() *keeper {
 	if p == nil || p.inc == nil || p.inc.ended || !p.s.ledger.nodes[p.inc.self.ID].alive {
 		return nil
@@ -63,7 +69,8 @@ func (p *proc) counting() *keeper {
 	return p.inc.board.keeper
 }
 
-// takenBy lists who has a permit of a limit: who was let through by a node that lives, and claims of nodes that do not, if their workers had them.
+// takenBy lists who has a permit of a limit: who was let through by a node that lives, and claims
+// of nodes that do not, if their workers had them.
 func (s *Sim) takenBy(r rule.Resource) (list []string) {
 	lives := map[model.NodeID]bool{}
 	for _, p := range s.procs {
@@ -76,8 +83,10 @@ func (s *Sim) takenBy(r rule.Resource) (list []string) {
 			}
 		}
 	}
+
 	for _, run := range s.ledger.order {
-		if !run.open() || run.address.sick { // what cannot be read or written holds nothing: nobody could tell when it ends
+		// what cannot be read or written holds nothing: nobody could tell when it ends
+		if !run.open() || run.address.sick {
 			continue
 		}
 		for id, t := range run.tasks {
@@ -87,11 +96,13 @@ func (s *Sim) takenBy(r rule.Resource) (list []string) {
 			}
 		}
 	}
+
 	slices.Sort(list)
 	return list
 }
 
-// givenUp reports whether the owner of a run has decided that a claim of a node that is no more has ended, which may not be durable yet.
+// givenUp reports whether the owner of a run has decided that a claim of a node that is no more has
+// ended, which may not be durable yet.
 func (s *Sim) givenUp(r *run, ref model.ClaimRef) bool {
 	m := s.ledger.nodes[s.ledger.owner[r.address.shard]]
 	if m == nil || m.inc == nil || m.inc.p.counting() != m.inc.board.keeper {
@@ -134,10 +145,12 @@ func (s *Sim) spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.
 	s.began[r] = at
 }
 
-// lag is by how much the clocks of nodes may differ, or go forward at once when they are set, as far as that has mattered.
+// lag is by how much the clocks of nodes may differ, or go forward at once when they are set, as
+// far as that has mattered.
 func (s *Sim) lag() int64 { return s.behind + 2*s.skew() }
 
-// executing checks that a body which begins is not one too many: those of all workers count whose claims were made by nodes that live, also when others own the runs by now.
+// executing checks that a body which begins is not one too many: those of all workers count whose
+// claims were made by nodes that live, also when others own the runs by now.
 func (s *Sim) executing(ref model.ClaimRef) {
 	for _, res := range s.claims[ref].permits {
 		var list []string
@@ -153,22 +166,25 @@ func (s *Sim) executing(ref model.ClaimRef) {
 				}
 			}
 		}
+
 		if most := s.most(res); len(list) > most {
 			s.fail("D1: claim %d of %s begins, and limit %s is held by %v, at most %d", ref.Claim, ref.TaskRef, res, list, most)
 		}
 	}
 }
 
-// decided reports whether a claim has ended by what its node has decided, and the same node has made the claim that begins: of two lanes of a node, one may be told to stop a body after the other has
-// begun the next, as a worker may need a moment for it.
+// decided reports whether a claim has ended by what its node has decided, and the same node has
+// made the claim that begins: of two lanes of a node, one may be told to stop a body after the
+// other has begun the next, as a worker may need a moment for it.
 func (s *Sim) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 	return maker == next && s.ledger.nodes[maker].inc.board.keeper.let[ref.TaskRef] == nil
 }
 
 // shared is what all nodes together have done with a breaker.
 type sharedBreaker struct {
-	state  breaker.State
-	closed int64   // since when it is closed; the last time that something was stored of it while it was not
+	state breaker.State
+	// since when it is closed; the last time that something was stored of it while it was not
+	closed int64
 	failed []int64 // when the calls began that have failed
 	probes []*pass
 }
@@ -182,12 +198,14 @@ func (s *Sim) breaker(id rule.BreakerID) *sharedBreaker {
 	return x
 }
 
-// breakerStored checks that a breaker which opens has seen as many failures as it takes, and none twice.
+// breakerStored checks that a breaker which opens has seen as many failures as it takes, and none
+// twice.
 func (s *Sim) breakerStored(name string, row []byte) {
 	o, err := breaker.Decode(row)
 	if err != nil {
 		s.fail("breaker %s: %v", name, err)
 	}
+
 	st, x := o.Status(s.storeTime()), s.breaker(rule.BreakerID{Tenant: tenant, Name: name})
 	if st.State == breaker.Open && x.state != breaker.Open && strings.Contains(st.Why, "failures in") {
 		failures := 0
@@ -201,9 +219,11 @@ func (s *Sim) breakerStored(name string, row []byte) {
 		}
 		s.did(opOpened)
 	}
+
 	if x.state == breaker.HalfOpen && st.State == breaker.Closed {
 		s.did(opRecovered)
 	}
+
 	if x.state = st.State; x.state != breaker.Closed {
 		x.closed = s.now
 	} else { // who has closed it has acted on that before it was stored
@@ -211,7 +231,8 @@ func (s *Sim) breakerStored(name string, row []byte) {
 	}
 }
 
-// probed checks that a task which passes a breaker that is not closed does so with a probe, which nobody else has, and that there are not too many of them.
+// probed checks that a task which passes a breaker that is not closed does so with a probe, which
+// nobody else has, and that there are not too many of them.
 func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p *pass) {
 	s := k.b.inc.p.s
 	if k.observe(now, id); k.watch(id).state == breaker.Closed {
@@ -227,6 +248,7 @@ func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p 
 	for _, set := range s.sets {
 		most = max(most, set.BreakerConfig(id).Probes)
 	}
+
 	for _, o := range x.probes {
 		if o.permit.Generation == permit.Generation && o.permit.Probe == permit.Probe {
 			s.fail("E35: %s passes breaker %s on %s with probe %d, which another task has used", ref, id, k.b.inc.name(), permit.Probe)
@@ -235,6 +257,7 @@ func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p 
 			under++
 		}
 	}
+
 	if under > most {
 		s.fail("E35: %d probes of breaker %s are under way, at most %d", under, id, most)
 	}
@@ -266,11 +289,13 @@ func (s *Sim) unsettled() string {
 			return fmt.Sprintf("%s counts what worker %d executes", p.name(), id)
 		}
 	}
+
 	list, err := s.disk.mem.ListSettings(background, "", "")
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
 	leased := map[limit.Place]map[rule.Resource]int{}
+
 	soles := map[int]bool{}
 	for i := range list {
 		x := &list[i]
@@ -281,6 +306,7 @@ func (s *Sim) unsettled() string {
 		if err != nil {
 			s.fail("page %s: %v", x.Name, err)
 		}
+
 		if sole != 0 {
 			n, err := strconv.Atoi(x.Name)
 			if err != nil {
@@ -291,6 +317,7 @@ func (s *Sim) unsettled() string {
 				return "page " + x.Name + " is that of a node that is no more"
 			}
 		}
+
 		for _, e := range entries {
 			for _, l := range e.Leases {
 				if places[l.Place] == nil {
@@ -306,6 +333,7 @@ func (s *Sim) unsettled() string {
 			}
 		}
 	}
+
 	for place, k := range places {
 		for _, l := range k.g.Limits() {
 			if n := leased[place][l.Resource]; n != l.Block && !soles[limits.PageOf(l.Resource)] {
@@ -319,6 +347,7 @@ func (s *Sim) unsettled() string {
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -331,6 +360,7 @@ func (s *Sim) checkLeft(last []*incarnation) {
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
+
 	left := func(place limit.Place) bool {
 		return slices.ContainsFunc(last, func(inc *incarnation) bool { return !inc.lost && inc.place() == place })
 	}

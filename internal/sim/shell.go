@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// shell runs one lane, as the loop of a lane does in production: it hands in what has come, and carries out what the lane asks for.
+// shell runs one lane, as the loop of a lane does in production: it hands in what has come, and
+// carries out what the lane asks for.
 type shell struct {
 	s     *Sim
 	inc   *incarnation
@@ -33,10 +34,12 @@ type shell struct {
 	roundFunc, wakeFunc func()
 	number              int64      // of the last batch that was sent
 	sealed              model.Time // when that was
-	undone              bool       // a batch of it was refused, or split because it was never done in time
-	unsure              bool       // whether its fence has moved: a refence had no answer
-	mailed              int        // bytes of mail that it has got since it had room
-	asked               func()     // has somebody go on who waits for what the lane knows, also when it knows nothing any more
+	// a batch of it was refused, or split because it was never done in time
+	undone bool
+	unsure bool // whether its fence has moved: a refence had no answer
+	mailed int  // bytes of mail that it has got since it had room
+	// has somebody go on who waits for what the lane knows, also when it knows nothing any more
+	asked func()
 	// moving are the shards that are being given up, and since when.
 	moving map[model.ShardID]model.Time
 }
@@ -97,12 +100,14 @@ func (sh *shell) round() {
 	if !full {
 		ops, sh.ops = sh.ops, nil
 	}
+
 	if sh.s.plan.loopDelay > 0 && sh.s.chance(0.1) {
 		// What comes while the loop is at work waits for the next round.
 		sh.working = true
 		sh.s.after(sh.s.between(0, sh.s.plan.loopDelay), sh.inc.p, func() { sh.work(results, ops) })
 		return
 	}
+
 	sh.work(results, ops)
 }
 
@@ -115,10 +120,12 @@ func (sh *shell) work(results []func(model.Time), ops []posted) {
 		}
 		return
 	}
+
 	now := sh.inc.p.now()
 	for _, do := range results {
 		do(now)
 	}
+
 	for i, o := range ops {
 		if i > 0 && sh.lane.Full() {
 			sh.ops = append(slices.Clip(ops[i:]), sh.ops...) // they wait for the next round
@@ -126,25 +133,30 @@ func (sh *shell) work(results []func(model.Time), ops []posted) {
 		}
 		o.do(now)
 	}
+
 	sh.lane.Flush(now)
 	sh.checkBounds()
 	sh.out = sh.lane.Take(sh.out)
 	if sh.inc.board != nil {
 		sh.inc.board.Propose()
 	}
+
 	if dead := sh.carryOut(&sh.out); dead != nil {
 		sh.checkDeath(dead)
 		sh.inc.end(dead)
 		return
 	}
+
 	if sh.dead {
 		return
 	}
+
 	if sh.again || (len(sh.ops) > 0 && !sh.lane.Full()) {
 		sh.again = false
 		sh.kick()
 		return
 	}
+
 	sh.sleep(now)
 }
 
@@ -157,12 +169,14 @@ func (sh *shell) sleep(now model.Time) {
 	}
 	p := sh.inc.p
 	wait := int64(float64(at-now)/p.rate) + 1
+
 	if at <= now {
 		if sh.idle++; sh.idle > 100 {
 			sh.s.fail("lane %d of %s runs in circles", sh.index, sh.inc.name())
 		}
 		wait = 1
 	}
+
 	sh.wakeAt = sh.s.now + wait
 	if sh.wakeAt != sh.alarm { // else it is set already
 		sh.alarm = sh.wakeAt
@@ -212,6 +226,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 			sh.result(func(now model.Time) { sh.committed(now, res, err) })
 		})
 	}
+
 	for i := range out.Calls {
 		c := &out.Calls[i]
 		s.mix(3, uint64(c.Kind), uint64(c.Worker), c.Generation)
@@ -219,6 +234,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		sh.checkCall(c)
 		p.call(c)
 	}
+
 	p.callTasks(sh, out.TaskCalls)
 	p.operate(sh, out.Operate)
 	for i := range out.Answers {
@@ -227,9 +243,11 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		s.mixRun(a.Answer.Run)
 		a.Token.(*call).finish(&a)
 	}
+
 	if out.Dead != nil || sh.dead {
 		return out.Dead
 	}
+
 	if ref := out.Refence; ref != nil {
 		s.disk.refence(p, *ref, func(epoch, landed int64, err error) {
 			if err == nil && landed == sh.number {
@@ -242,6 +260,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 			sh.result(func(now model.Time) { sh.lane.Refenced(now, epoch, landed, err) })
 		})
 	}
+
 	if len(out.Verify) > 0 {
 		sh.verify(append([]store.StartRow(nil), out.Verify...))
 	}
@@ -254,12 +273,14 @@ func (sh *shell) carryOut(out *lane.Output) error {
 	for _, h := range out.Hints {
 		s.hint(h.Node)
 	}
+
 	if len(out.Freed) > 0 {
 		if s.opts.Trace {
 			s.logf("%s freed %v", sh.inc.name(), out.Freed)
 		}
 		sh.inc.freed(append([]model.ShardID(nil), out.Freed...))
 	}
+
 	return nil
 }
 
@@ -284,10 +305,12 @@ func (sh *shell) verify(starts []store.StartRow) {
 		sh.result(func(now model.Time) { sh.lane.Verified(now, rows, err) })
 	}
 	f := fine
+
 	if !s.healed && s.chance(0.3) {
 		f = failsBefore
 		s.hurt(faultVerifyFails)
 	}
+
 	s.disk.call(&request{
 		p: sh.inc.p, name: "verify", fate: f,
 		exec: func(done func()) {
@@ -349,15 +372,18 @@ func (r *reading) read(done func()) {
 		done()
 		return
 	}
+
 	if r.res.Err = p.unreadable(ld); r.res.Err != nil {
 		done()
 		return
 	}
+
 	if ld.Kind == lane.LoadRun && !s.healed && s.chance(s.plan.tornRead) {
 		s.hurt(faultTornRead)
 		r.torn(&tornStore{Store: s.disk.mem}, done)
 		return
 	}
+
 	r.res = engine.Read(background, s.disk.mem, *ld, r.at)
 	p.spoil(ld, &r.res)
 	done()
@@ -384,7 +410,8 @@ func (r *reading) failed(err error) {
 
 func (r *reading) reply() { r.sh.result(r.hand) }
 
-// handIn tells the lane the result. A call that was not lost has one answer, so that the reading is free after it.
+// handIn tells the lane the result. A call that was not lost has one answer, so that the reading is
+// free after it.
 func (r *reading) handIn(now model.Time) {
 	r.sh.mails(r.res.Messages, r.res.Inbox)
 	r.sh.lane.Loaded(now, r.load.ID, r.res)
@@ -463,10 +490,12 @@ func describe(b *store.Batch) string {
 	for _, k := range b.Deletes {
 		fmt.Fprintf(&t, " delete(%s)", short(k.Run))
 	}
+
 	for i := range b.Starts {
 		r := &b.Starts[i]
 		fmt.Fprintf(&t, " start(%s %s ifabsent=%v)", r.Start.Address.Key, short(r.Start.Run), r.IfAbsent)
 	}
+
 	for i := range b.Closes {
 		fmt.Fprintf(&t, " close(%s %s)", short(b.Closes[i].Run), b.Closes[i].Outcome.Status)
 	}
@@ -476,6 +505,7 @@ func describe(b *store.Batch) string {
 	for i := range b.Labels {
 		fmt.Fprintf(&t, " label(%s %s=%s)", short(b.Labels[i].Run), b.Labels[i].Label.Name, b.Labels[i].Label.Value)
 	}
+
 	for i := range b.Events {
 		e := &b.Events[i]
 		fmt.Fprintf(&t, " %s/%d:%s", short(e.Run), e.Event.Seq, e.Event.Kind)
@@ -486,6 +516,7 @@ func describe(b *store.Batch) string {
 			fmt.Fprintf(&t, "(%x)", signalID(e.Event.Input))
 		}
 	}
+
 	for i := range b.StopTimers {
 		fmt.Fprintf(&t, " stop(%s %q)", short(b.StopTimers[i].Run), b.StopTimers[i].ID)
 	}
@@ -501,14 +532,17 @@ func describe(b *store.Batch) string {
 	for i := range b.Mailbox {
 		fmt.Fprintf(&t, " mailbox(%s #%d %s)", b.Mailbox[i].Address.Key, b.Mailbox[i].Item.Seq, b.Mailbox[i].Item.Message.Kind)
 	}
+
 	for i := range b.Entities {
 		n := &b.Entities[i]
 		fmt.Fprintf(&t, " entity(%s %d..%d gone=%v locked=%v)", n.Entity.Address.Key, n.Prev, n.Entity.Version, n.Gone, n.Entity.Locked())
 	}
+
 	for i := range b.Messages {
 		m := &b.Messages[i]
 		fmt.Fprintf(&t, " msg(%d>%d #%d %s %s)", m.From, m.To, m.Seq, m.Message.Kind, m.Message.To.Key)
 	}
+
 	for _, c := range b.Cursors {
 		fmt.Fprintf(&t, " cursor(%d>%d %d..%d)", c.From, c.To, c.Prev, c.Next)
 	}
@@ -527,6 +561,7 @@ func describe(b *store.Batch) string {
 	if len(b.Free) > 0 {
 		fmt.Fprintf(&t, " free%v", b.Free)
 	}
+
 	return t.String()
 }
 
@@ -567,11 +602,13 @@ func describeTurn(t *model.Turn) string {
 			name = "unlock"
 		case model.CommandRecord, model.CommandSchedule:
 		}
+
 		fmt.Fprintf(&b, " %s(%s)", name, c.Event.ID)
 		if i+1 == t.Ahead {
 			b.WriteString(" ahead:")
 		}
 	}
+
 	if t.Close != nil {
 		fmt.Fprintf(&b, " close %s", t.Close.Status)
 	}

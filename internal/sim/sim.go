@@ -98,24 +98,27 @@ type Sim struct {
 	stamps   uint64
 	deeds    uint64
 
-	hardship  hardship
-	shift     int64                  // by how much the clock of the store has jumped
-	lasting   int64                  // the most of it that has lasted
-	jumping   int64                  // when it jumps back
-	jumped    int64                  // when it last jumped
-	stepped   int64                  // when it last jumped for good
-	slewed    bool                   // by so little that nodes follow
-	tripped   int64                  // how long the answer took at most that brought somebody the first time of the store
+	hardship hardship
+	shift    int64 // by how much the clock of the store has jumped
+	lasting  int64 // the most of it that has lasted
+	jumping  int64 // when it jumps back
+	jumped   int64 // when it last jumped
+	stepped  int64 // when it last jumped for good
+	slewed   bool  // by so little that nodes follow
+	// how long the answer took at most that brought somebody the first time of the store
+	tripped   int64
 	upgraded  bool                   // processes that begin are of the newer build
 	damaged   map[model.RunID]bool   // requests whose rows are, or are not
 	newEvents map[model.Address]bool // that the old build cannot read
 	heaviest  int                    // bytes of the largest request of a user
 
-	young   bool                    // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
-	letters bool                    // there are orders for dead letters
-	gates   bool                    // there are limits, breakers and paused queues
-	shared  bool                    // and all nodes share them
-	opening *op                     // the last thing that was done so that nothing is kept back for ever
+	// has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
+	young   bool
+	letters bool // there are orders for dead letters
+	gates   bool // there are limits, breakers and paused queues
+	shared  bool // and all nodes share them
+	// the last thing that was done so that nothing is kept back for ever
+	opening *op
 	tasks   bool                    // there are tasks
 	lends   bool                    // nodes lend each other slots of their workers
 	nodeIDs map[string]model.NodeID // of all nodes that there ever were, by their names
@@ -142,8 +145,9 @@ type event struct {
 }
 
 func newSim(seed uint64, o Options) *Sim {
-	// One seed in eight has labels, one in three has tasks, and one in three is young: it has what was added later, every other one of them with tasks. About one in four has
-	// entities. The others stay what they were, with what they have found.
+	// One seed in eight has labels, one in three has tasks, and one in three is young: it has what
+	// was added later, every other one of them with tasks. About one in four has entities. The
+	// others stay what they were, with what they have found.
 	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, threads: map[*thread]bool{}, damaged: map[model.RunID]bool{}, newEvents: map[model.Address]bool{}, tasks: seed%3 == 1 || seed%6 == 5, young: seed%3 == 2}
 	s.shared = s.young && s.tasks && seed%24 != 23
 	s.entities = seed%6 == 0 || seed%7 == 1
@@ -154,6 +158,7 @@ func newSim(seed uint64, o Options) *Sim {
 	if s.entities {
 		s.drawEntities()
 	}
+
 	if s.tasks {
 		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
 		s.reports, s.beats, s.dropped = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}, map[model.ClaimRef]bool{}
@@ -164,6 +169,7 @@ func newSim(seed uint64, o Options) *Sim {
 			s.errands[i] = s.drawErrand()
 		}
 	}
+
 	s.ledger = newLedger(s)
 	s.disk = newDisk(s)
 	if s.gates {
@@ -171,6 +177,7 @@ func newSim(seed uint64, o Options) *Sim {
 	}
 	s.drawPrograms()
 	s.drawHardships(seed)
+
 	return s
 }
 
@@ -243,6 +250,7 @@ func (s *Sim) runUntil(limit int64, done func() bool) {
 		}
 		e.do()
 	}
+
 	if len(s.queue) == 0 || s.queue[0].at > limit {
 		s.now = max(s.now, limit)
 	}
@@ -355,6 +363,7 @@ func (h *eventHeap) pop() event {
 	if n == 0 {
 		return top
 	}
+
 	i := 0
 	for {
 		least := 4*i + 1
@@ -372,6 +381,7 @@ func (h *eventHeap) pop() event {
 		q[i] = q[least]
 		i = least
 	}
+
 	q[i] = e
 	return top
 }

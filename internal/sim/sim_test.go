@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestSeeds simulates many seeds and demands that no promise is broken in any of them, and that everything has happened in some.
+// TestSeeds simulates many seeds and demands that no promise is broken in any of them, and that
+// everything has happened in some.
 func TestSeeds(t *testing.T) {
 	if text := os.Getenv("SIM_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 0, 64)
@@ -49,6 +50,7 @@ func TestSeeds(t *testing.T) {
 		}
 		return
 	}
+
 	began := time.Now()
 	stats, fold, failed := runSeeds(t, *firstSeed, *seedCount)
 	took := time.Since(began)
@@ -58,12 +60,14 @@ func TestSeeds(t *testing.T) {
 	if failed > 0 {
 		t.Fatalf("%d of %d seeds failed", failed, *seedCount)
 	}
+
 	if testing.Verbose() {
 		t.Log(stats.String())
 	}
 	if stats.Faults() < 50*stats.Seeds {
 		t.Errorf("%d faults in %d seeds are fewer than 50 each", stats.Faults(), stats.Seeds)
 	}
+
 	if *seedCount >= 2500 && *seedStep == 1 {
 		for _, name := range stats.Missing() {
 			t.Errorf("%s never happened", name)
@@ -101,6 +105,7 @@ func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, fail
 					}
 					continue
 				}
+
 				mine.Add(&r.Stats)
 				folded += r.Hash // a sum, because the seeds end in any order
 				if i%again == 0 {
@@ -110,6 +115,7 @@ func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, fail
 					}
 				}
 			}
+
 			mu.Lock()
 			stats.Add(&mine)
 			fold += folded
@@ -132,27 +138,39 @@ func fewer(n uint64) uint64 {
 func TestKnownSeeds(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		3237,    // a fork on a node whose clock is behind that of the node which the past was made by: time went back
-		346,     // a report was written for a shard that had been freed
-		649,     // a report of a task that was terminated was told that it counts
-		2974,    // a task was forgotten when a proposal for it came too late
-		4309,    // a time-out was decided, undone, and applied again although the worker had been heard meanwhile
-		4690,    // the claim of a worker that had left was given back to a lane that did not own it any more
-		29356,   // a run was read while it was quarantined, and its task proposed in vain
-		30985,   // a worker left before its report was settled, and another node waited for it
-		51103,   // a run that was imported with its end had open tasks
-		126049,  // a run was handed over with the history of the one that was terminated before it
-		600595,  // a shard moved with the claim of a worker that had left, which nobody could write, and its next owner waited for it for ever
-		185,     // a node wanted permits on a page, and did not know of it
-		1937,    // a node whose life had ended wrote what it knew over a page that others had written since
-		3029,    // a probe passed a breaker that its node knew to be open again
-		3899,    // a breaker had no probe to give, and who waited for one was never told
-		4973,    // a claim was made for a task that had left the board since, and come back
-		12821,   // a body ran on, and its permit was taken for one of the next attempt
-		16313,   // a claim that was undone was made again without its permit
-		4385,    // a time-out could not be written and was undone, and the body that went on was counted by nobody
-		28235,   // the same, and the run moved meanwhile
-		3054177, // a run was paused when its worker let it go and a back-off ended, and nobody went on with it after that
+		// a fork on a node whose clock is behind that of the node which the past was made by: time
+		// went back
+		3237,
+		346,  // a report was written for a shard that had been freed
+		649,  // a report of a task that was terminated was told that it counts
+		2974, // a task was forgotten when a proposal for it came too late
+		// a time-out was decided, undone, and applied again although the worker had been heard
+		// meanwhile
+		4309,
+		// the claim of a worker that had left was given back to a lane that did not own it any more
+		4690,
+		29356,  // a run was read while it was quarantined, and its task proposed in vain
+		30985,  // a worker left before its report was settled, and another node waited for it
+		51103,  // a run that was imported with its end had open tasks
+		126049, // a run was handed over with the history of the one that was terminated before it
+		// a shard moved with the claim of a worker that had left, which nobody could write, and its
+		// next owner waited for it for ever
+		600595,
+		185, // a node wanted permits on a page, and did not know of it
+		// a node whose life had ended wrote what it knew over a page that others had written since
+		1937,
+		3029,  // a probe passed a breaker that its node knew to be open again
+		3899,  // a breaker had no probe to give, and who waited for one was never told
+		4973,  // a claim was made for a task that had left the board since, and come back
+		12821, // a body ran on, and its permit was taken for one of the next attempt
+		16313, // a claim that was undone was made again without its permit
+		// a time-out could not be written and was undone, and the body that went on was counted by
+		// nobody
+		4385,
+		28235, // the same, and the run moved meanwhile
+		// a run was paused when its worker let it go and a back-off ended, and nobody went on with
+		// it after that
+		3054177,
 	} {
 		if _, err := Run(seed, Options{Plain: true}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -164,10 +182,15 @@ func TestKnownSeeds(t *testing.T) {
 func TestKnownSeedsOfLending(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		496,   // a claim came after its poll was answered, and the board of the worker did not hear of the slot that it took
-		16,    // news of a claim that had ended was never told, and its owner was polled without a pause
+		// a claim came after its poll was answered, and the board of the worker did not hear of the
+		// slot that it took
+		496,
+		// news of a claim that had ended was never told, and its owner was polled without a pause
+		16,
 		10090, // a report was taken as told because a heartbeat of its claim was
-		4948,  // a shard went and came back while a claim was on its way, and its owner believed for ever that a worker had it
+		// a shard went and came back while a claim was on its way, and its owner believed for ever
+		// that a worker had it
+		4948,
 		20194, // a worker left while a slot of it stayed lent
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
@@ -207,8 +230,8 @@ func TestCalm(t *testing.T) {
 }
 
 // TestSameSeedSameTrace runs seeds with and without a readable trace, which must not change them.
-// TestSeeds runs every 50th of its seeds twice, because chance, such as the order of a map, must not
-// change them either.
+// TestSeeds runs every 50th of its seeds twice, because chance, such as the order of a map, must
+// not change them either.
 func TestSameSeedSameTrace(t *testing.T) {
 	t.Parallel()
 	for seed := range fewer(30) {

@@ -5,8 +5,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations the path to the store is narrow: a commit of more than so many bytes outlives its time, or is refused, for a while or for as long as the simulation lasts. What belongs to one
-// address always passes, or no engine could go on. What must hold: everything comes to its end all the same, so whoever commits has to try less at once.
+// In some simulations the path to the store is narrow: a commit of more than so many bytes outlives
+// its time, or is refused, for a while or for as long as the simulation lasts. What belongs to one
+// address always passes, or no engine could go on. What must hold: everything comes to its end all
+// the same, so whoever commits has to try less at once.
 
 // narrow is what a simulation with large commits that fail decides before anything happens.
 type narrow struct {
@@ -71,6 +73,7 @@ func batchSize(b *store.Batch) int {
 	for i := range b.Requests {
 		n += len(b.Requests[i].Body)
 	}
+
 	return n
 }
 
@@ -93,11 +96,13 @@ func (d *disk) addresses(b *store.Batch) int {
 			n = 2
 		}
 	}
+
 	of := func(id model.RunID) {
 		if a := d.s.ledger.addressOf(b, id); a != nil {
 			note(a.name)
 		}
 	}
+
 	for i := range b.Starts {
 		note(b.Starts[i].Start.Address)
 	}
@@ -128,5 +133,6 @@ func (d *disk) addresses(b *store.Batch) int {
 	for i := range b.Requests {
 		note(b.Requests[i].Address)
 	}
+
 	return n
 }

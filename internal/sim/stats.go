@@ -149,11 +149,12 @@ const (
 	opRecovered
 	opRetryAfter
 	opQueuePaused
-	opPage      // of the ledger was written
-	opOrphan    // a claim that a node goes on to count
-	opInherited // a claim of a dead node that another one counts from now on; too rare to be demanded
-	opFound     // a node has said that it counts those of the dead
-	opCleaned   // what a dead node had is free
+	opPage   // of the ledger was written
+	opOrphan // a claim that a node goes on to count
+	// a claim of a dead node that another one counts from now on; too rare to be demanded
+	opInherited
+	opFound   // a node has said that it counts those of the dead
+	opCleaned // what a dead node had is free
 	opMailed
 	opApplied
 	opDeedSent

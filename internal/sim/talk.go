@@ -12,9 +12,10 @@ import (
 
 var errNoUpdate = errors.New("an answer to an update that is not open")
 
-// What users ask of executions, what the programs answer, and what must hold: every update that was accepted is in one history and
-// is answered once, with one value, however often it is asked for; an answer to a query is made of what is durable, and never of less than an
-// answer before it; nobody hands anything of a run that is paused to anybody; and a run that was terminated is over.
+// What users ask of executions, what the programs answer, and what must hold: every update that was
+// accepted is in one history and is answered once, with one value, however often it is asked for;
+// an answer to a query is made of what is durable, and never of less than an answer before it;
+// nobody hands anything of a run that is paused to anybody; and a run that was terminated is over.
 
 // update is one that was accepted.
 type update struct {
@@ -62,8 +63,9 @@ type openUpdate struct {
 	pc int
 }
 
-// Some updates take their time: they are answered when the program has gone on from where it stood, and not at its end. Of these, some are
-// begun at once, so that a next run must not begin them again.
+// Some updates take their time: they are answered when the program has gone on from where it stood,
+// and not at its end. Of these, some are begun at once, so that a next run must not begin them
+// again.
 
 func isSlow(p model.Payload) bool  { return signalID(p)&3 == 3 }
 func isBegun(p model.Payload) bool { return signalID(p)&7 == 7 }
@@ -105,7 +107,8 @@ func (b *block) note() model.Command {
 	return model.Command{Kind: model.CommandRecord, Event: e}
 }
 
-// replies adds answers to the updates that the program answers now to a turn. It returns their positions.
+// replies adds answers to the updates that the program answers now to a turn. It returns their
+// positions.
 func (h *hold) replies(m *machine, cs *[]model.Command, eventful *int) (seqs []int64) {
 	for i := range m.updates {
 		u := &m.updates[i]
@@ -156,7 +159,8 @@ func (w *worker) recall(run model.RunID, gen uint64, q model.Query) {
 	})
 }
 
-// mayGoOn fails when the owner of a run that is paused hands something of it to a worker. Who was the owner may not know.
+// mayGoOn fails when the owner of a run that is paused hands something of it to a worker. Who was
+// the owner may not know.
 func (sh *shell) mayGoOn(r *run, what string) {
 	if s := sh.s; r.paused && s.ledger.owner[r.address.shard] == sh.inc.self.ID {
 		s.fail("I15: %s of %s is %s while it is paused", short(r.id), r.address.name, what)
@@ -198,15 +202,16 @@ func (s *Sim) checkTalk(o *op, a *model.Answer, r *run) {
 	}
 }
 
-// checkRefused checks that an update that was refused because its execution is over was not answered.
+// checkRefused checks that an update that was refused because its execution is over was not
+// answered.
 func (s *Sim) checkRefused(o *op) {
 	if u := s.ledger.updates[o.message.RequestID]; o.message.Kind == model.MessageUpdate && o.message.RequestID != "" && u != nil && u.answered {
 		s.fail("I16: %s was refused, and its history says that it was answered", o)
 	}
 }
 
-// updateKey names an update: the request of a client, or the step of a workflow that sent it. Empty for one that came with a copied past, whose
-// answer nobody waits for.
+// updateKey names an update: the request of a client, or the step of a workflow that sent it. Empty
+// for one that came with a copied past, whose answer nobody waits for.
 func updateKey(e *model.Event) string {
 	if e.Watcher.ID != "" {
 		return e.Watcher.Run.String() + " " + e.Watcher.ID
@@ -244,6 +249,7 @@ func (l *ledger) updateAnswered(b *store.Batch, r *run, e *model.Event) {
 		l.s.did(opUpdateAgain)
 		return
 	}
+
 	u := l.updates[key]
 	if u == nil || u.answered {
 		l.fail("I16: event %d of %s answers update %d, which was answered by another run", e.Seq, r.id, e.Ref)
@@ -297,7 +303,8 @@ func told(b *store.Batch, r *run, u *model.Event) bool {
 	return slices.ContainsFunc(b.Requests, func(x store.Reply) bool { return x.RequestKey == key })
 }
 
-// cutOff checks that everybody hears of the end whose update was not answered and is not answered by the next run.
+// cutOff checks that everybody hears of the end whose update was not answered and is not answered
+// by the next run.
 func (l *ledger) cutOff(b *store.Batch, r *run) {
 	next := l.runs[r.outcome.Next]
 	for _, e := range unanswered(r.events) {
@@ -328,7 +335,8 @@ func unanswered(events []model.Event) (open []model.Event) {
 	return open
 }
 
-// carriedTalk checks that the next run has the state, the unanswered updates and the pause of the one before.
+// carriedTalk checks that the next run has the state, the unanswered updates and the pause of the
+// one before.
 func (l *ledger) carriedTalk(old, next *run) {
 	events := slices.Clone(old.events)
 	for i := range l.s.disk.applying.Events {
@@ -336,6 +344,7 @@ func (l *ledger) carriedTalk(old, next *run) {
 			events = append(events, e.Event)
 		}
 	}
+
 	had, paused := standing(events)
 	has, still := standing(next.start.Carried)
 	if !maps.Equal(had, has) || paused != still {

@@ -13,10 +13,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Tasks: users submit them and workflows schedule them, hands (hand.go) execute them. What must hold (E8–E11, E16–E27, E30–E32, E37, E43): every task
-// ends once; one holds it at a time, and only as often as it may be tried; only the holder's report counts, and once; nobody gets a task before its claim is
-// durable, or one that is not for it; nothing is taken from whoever executes it but by a time-out; what failed for good is a dead letter, and nothing
-// else is; and when all is over, no slot is taken.
+// Tasks: users submit them and workflows schedule them, hands (hand.go) execute them. What must
+// hold (E8–E11, E16–E27, E30–E32, E37, E43): every task ends once; one holds it at a time, and only
+// as often as it may be tried; only the holder's report counts, and once; nobody gets a task before
+// its claim is durable, or one that is not for it; nothing is taken from whoever executes it but by
+// a time-out; what failed for good is a dead letter, and nothing else is; and when all is over, no
+// slot is taken.
 
 var (
 	taskKinds  = [...]string{"ka", "kb"}
@@ -64,10 +66,12 @@ func (s *Sim) drawErrand() errand {
 		w.fails, w.permanent = 1+s.pick(3), s.chance(0.15)
 	}
 	ms := func(lo, hi int64) time.Duration { return microseconds(s.between(lo, hi) * millisecond) }
+
 	spec := &model.TaskSpec{
 		Kind: oneOf(s, taskKinds[:]...), Queue: oneOf(s, taskQueues[:]...), Priority: s.pick(3), Fair: oneOf(s, "", "x", "y"),
 		Retry: model.Retry{MaxAttempts: oneOf(s, 0, 1, 2, 3, 6), Initial: ms(0, 30) + 1, Max: 60 * time.Millisecond, Jitter: oneOf[int64](s, 0, 500)},
 	}
+
 	if s.chance(0.2) {
 		spec.ToStart = ms(5, 400)
 	}
@@ -80,21 +84,25 @@ func (s *Sim) drawErrand() errand {
 	if s.chance(0.2) {
 		spec.Delay = ms(0, 50)
 	}
+
 	if s.chance(0.3) {
 		spec.ToClose = ms(100, 300)
 		if spec.Retry.MaxAttempts > 0 {
 			spec.ToClose = ms(2, 100) // else it might never end
 		}
 	}
+
 	if s.lends && spec.Silence > 0 { // a heartbeat goes by way of two letters
 		spec.Silence += 50 * time.Millisecond
 	}
+
 	if s.gates {
 		spec.Breaker = oneOf(s, "", breakerNames[0])
 		if s.chance(0.3) {
 			spec.Limits = []string{oneOf(s, "named/x", "named/y")}
 		}
 	}
+
 	return errand{spec, w.payload()}
 }
 
@@ -112,11 +120,13 @@ func (u *user) drawTask() *op {
 	if s.gates && !s.healed && s.chance(0.25) {
 		return u.drawFlow()
 	}
+
 	if s.letters && s.chance(0.45) {
 		if o := u.drawLetter(); o != nil {
 			return o
 		}
 	}
+
 	switch n := s.pick(16); {
 	case n < 9 || a == nil || a.current == nil:
 		o := u.op(s.submission(i))
@@ -244,6 +254,7 @@ func (l *ledger) claim(b *store.Batch, r *run, id string, t *errandState, attemp
 	case !slices.Contains(h.offer.Kinds, t.spec.Kind) || !slices.Contains(h.offer.Queues, t.spec.Queue):
 		l.fail("E20: %s of %s (%s, %s) is claimed by %s, who does not offer that", id, r.id, t.spec.Kind, t.spec.Queue, worker)
 	}
+
 	t.hold(attempt, claim, worker, at)
 	l.s.claims[r.ref(id, claim)] = &claimed{worker: worker, maker: b.Lane.Node}
 	l.begins(b, r, id, t)
@@ -266,12 +277,14 @@ func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 		}
 		return true
 	}
+
 	if t == nil {
 		return false
 	}
 	if t.over && e.Kind != model.EventWithdrawn { // which may not have known
 		l.fail("E9: %s of %s: a %s after its end", e.ID, r.id, e.Kind)
 	}
+
 	switch e.Kind {
 	case model.EventTaskClaimed:
 		l.claim(b, r, e.ID, t, e.Attempt, e.Seq, e.Worker, e.At)
@@ -309,6 +322,7 @@ func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 	default:
 		l.fail("E9: %s of %s: a %s of a task", e.ID, r.id, e.Kind)
 	}
+
 	return true
 }
 
@@ -335,6 +349,7 @@ func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f
 	t.failed++
 	after := func(from model.Time, d time.Duration) bool { return d > 0 && at > from.Add(d) }
 	ok, lost := true, false
+
 	switch f.Type {
 	case model.TimeoutToStart:
 		ok = !t.held && after(t.visible, t.spec.ToStart)
@@ -367,9 +382,11 @@ func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f
 		l.reportedBy(r, id, t, func(o *model.TaskReport) bool { return o.Failure != nil && o.Failure.Message == f.Message })
 		l.s.did(opTaskFailed)
 	}
+
 	if !ok {
 		l.fail("E30: %s of %s fails with %s at %s: scheduled %s, visible %s, claimed %s", id, r.id, f.Type, at, t.scheduled, t.visible, t.since)
 	}
+
 	if lost {
 		t.lost++
 	} else {
@@ -377,7 +394,8 @@ func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f
 	}
 }
 
-// checkLost checks that a claim that counts as lost, or as dropped, is not being executed by somebody who is here (E26).
+// checkLost checks that a claim that counts as lost, or as dropped, is not being executed by
+// somebody who is here (E26).
 func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
 	if !t.held {
 		l.fail("E26: %s of %s is lost, and nobody had it", id, r.id)
@@ -387,11 +405,13 @@ func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
 	if h.gone || h.ghost || h.p.dead || !h.has(ref) {
 		return
 	}
+
 	for n, m := range l.nodes {
 		if n.String() == node && m.alive {
 			l.fail("E26: claim %d of %s of %s is lost, and %s executes it", t.claim, id, r.id, t.worker)
 		}
 	}
+
 	if h.p.inc != nil && h.p.inc.self.ID == b.Lane.Node {
 		l.fail("E26: claim %d of %s of %s is lost, and %s of the same process executes it", t.claim, id, r.id, t.worker)
 	}
@@ -409,6 +429,7 @@ func (l *ledger) endTasks(b *store.Batch, r *run) {
 			l.ends(t, endCalledOff)
 		}
 	}
+
 	if r.start.Task == nil {
 		return
 	}
@@ -416,6 +437,7 @@ func (l *ledger) endTasks(b *store.Batch, r *run) {
 	if t.over {
 		l.fail("E9: the task of %s ends twice", r.id)
 	}
+
 	switch o.Status {
 	case model.Completed:
 		l.reportedBy(r, model.TaskStep, t, func(p *model.TaskReport) bool { return !p.Returned && p.Failure == nil && p.Output.Equal(o.Output) })
@@ -443,14 +465,17 @@ func (l *ledger) endTasks(b *store.Batch, r *run) {
 	default:
 		l.fail("the task of %s ends as %s", r.id, o.Status)
 	}
+
 	l.ends(t, how)
 }
 
-// deadLetters checks that the batch has a dead letter for each task that failed for good in it, and for no other (E37).
+// deadLetters checks that the batch has a dead letter for each task that failed for good in it, and
+// for no other (E37).
 func (l *ledger) deadLetters(b *store.Batch) {
 	if len(b.Dead) != len(l.dying) {
 		l.fail("E37: %d tasks fail for good, and there are %d dead letters", len(l.dying), len(b.Dead))
 	}
+
 	for i := range b.Dead {
 		row := &b.Dead[i]
 		r := l.runs[row.Run]
@@ -463,6 +488,7 @@ func (l *ledger) deadLetters(b *store.Batch) {
 		}
 		l.s.did(opDead)
 	}
+
 	l.dying = l.dying[:0]
 	l.letterRows(b)
 }
@@ -486,6 +512,7 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 	s := sh.s
 	s.mix(9, uint64(c.Kind), uint64(c.Worker), uint64(c.Ref.Claim))
 	known, r := s.claims[c.Ref], s.ledger.runs[c.Ref.Run]
+
 	switch c.Kind {
 	case lane.TaskExecute:
 		if known == nil {
@@ -499,7 +526,8 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 			s.fail("E19: claim %d of %s is attempt %d, and handed over as %d", c.Ref.Claim, c.Ref.TaskRef, t.attempt, c.Claim.Attempt)
 		}
 	case lane.TaskStop:
-		if g := sh.inc.board.guests[c.Worker]; g == nil && !c.Canceled && s.current(c.Ref) { // a guest hears of it only if its owner still serves
+		// a guest hears of it only if its owner still serves
+		if g := sh.inc.board.guests[c.Worker]; g == nil && !c.Canceled && s.current(c.Ref) {
 			s.fail("E26: claim %d of %s is to be stopped, and it is the current one", c.Ref.Claim, c.Ref.TaskRef)
 		}
 		if c.Canceled && (r == nil || !r.cancel) {
@@ -526,7 +554,8 @@ func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
 		s.fail("L2: a worker hears of claim %d of %s, which is not in the store", ref.Claim, ref.TaskRef)
 	case err == nil && !known.reported && !known.unsure:
 		s.fail("E17: the report of claim %d of %s counts, and is not in the history", ref.Claim, ref.TaskRef)
-	case err != nil && known.reported && s.ledger.runs[ref.Run].deleted == 0: // else nobody knows any more
+	case err != nil && known.reported && s.ledger.runs[ref.Run].deleted == 0:
+		// else nobody knows any more
 		s.fail("E18: the report of claim %d of %s is in the history, and its worker hears that it does not count: %v", ref.Claim, ref.TaskRef, err)
 	case err != nil && s.current(ref):
 		s.fail("E17: the report of claim %d of %s does not count, and it is the current one: %v", ref.Claim, ref.TaskRef, err)

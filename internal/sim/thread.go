@@ -6,8 +6,10 @@ import (
 	"runtime/debug"
 )
 
-// thread is code of production that waits: for an answer of the store, for its turn, for a time. It is a coroutine: it runs until it waits, while nothing else does, and goes on in an event of its process. So
-// it has its place in the order of events as the machines have, and ends with its process: of one that is dead or paused nothing happens.
+// thread is code of production that waits: for an answer of the store, for its turn, for a time. It
+// is a coroutine: it runs until it waits, while nothing else does, and goes on in an event of its
+// process. So it has its place in the order of events as the machines have, and ends with its
+// process: of one that is dead or paused nothing happens.
 type thread struct {
 	p         *proc
 	do        func() // nil when it has been done
@@ -18,7 +20,8 @@ type thread struct {
 	user      bool // does what a user has asked for
 }
 
-// spawn begins a thread of a process. It uses a coroutine that is done with its work, if there is one, because a new one has a small stack that has to grow first.
+// spawn begins a thread of a process. It uses a coroutine that is done with its work, if there is
+// one, because a new one has a small stack that has to grow first.
 func (p *proc) spawn(do func()) {
 	s := p.s
 	var t *thread
@@ -47,7 +50,8 @@ func (t *thread) loop(yield func(struct{}) bool) {
 	}
 }
 
-// ends has a thread that is abandoned end in silence. Whatever else goes wrong in one is told with its own stack, not that of the events.
+// ends has a thread that is abandoned end in silence. Whatever else goes wrong in one is told with
+// its own stack, not that of the events.
 func (t *thread) ends() {
 	r := recover()
 	if r == nil || t.abandoned {
@@ -73,7 +77,8 @@ func (t *thread) run() {
 	p.nextTurn()
 }
 
-// wait has the thread that runs wait. What it waits for calls the function that begin is given, in an event of the process.
+// wait has the thread that runs wait. What it waits for calls the function that begin is given, in
+// an event of the process.
 func (s *Sim) wait(begin func(done func())) {
 	t := s.running
 	if t == nil {
@@ -108,7 +113,8 @@ type turn struct {
 	done  func()
 }
 
-// receive has the thread that runs wait until it has received something. Who comes first is served first.
+// receive has the thread that runs wait until it has received something. Who comes first is served
+// first.
 func (p *proc) receive(ready <-chan struct{}) {
 	if len(p.line) == 0 {
 		select {
@@ -120,7 +126,8 @@ func (p *proc) receive(ready <-chan struct{}) {
 	p.s.wait(func(done func()) { p.line = append(p.line, turn{ready, done}) })
 }
 
-// nextTurn has the first of those go on who wait for their turn, if it has come. Only a thread can have given it away, so it is looked for when one has run.
+// nextTurn has the first of those go on who wait for their turn, if it has come. Only a thread can
+// have given it away, so it is looked for when one has run.
 func (p *proc) nextTurn() {
 	if len(p.line) == 0 {
 		return

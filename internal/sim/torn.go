@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// tornStore lets a read of several calls be made in several goes: each go repeats the answers that it has and makes one further call.
+// tornStore lets a read of several calls be made in several goes: each go repeats the answers that
+// it has and makes one further call.
 type tornStore struct {
 	store.Store
 	answers []any

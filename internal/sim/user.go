@@ -38,8 +38,9 @@ type op struct {
 	floor   map[model.RunID]int64 // what answers to queries were made of before this one was asked
 	misuses bool                  // its request id belongs to another one
 	shadow  *op                   // the op that this one repeats with the same request id
-	since   int                   // the state of the entity that somebody was shown before this was asked
-	reads   int                   // how often the history was read again that it is about
+	// the state of the entity that somebody was shown before this was asked
+	since int
+	reads int // how often the history was read again that it is about
 
 	set  func(p *proc) error // what is to be set, of an op that is about settings
 	what string
@@ -50,12 +51,14 @@ func (o *op) String() string {
 		return fmt.Sprintf("op %d (%s)", o.index, o.what)
 	}
 	kind := o.message.Kind.String()
+
 	if o.message.Kind == 0 {
 		kind = "await"
 		if o.read {
 			kind = "read"
 		}
 	}
+
 	text := fmt.Sprintf("op %d (%s %s", o.index, kind, o.message.To.Key)
 	if o.message.Kind == model.MessageSignal {
 		text += fmt.Sprintf(" %x", signalID(o.message.Input))
@@ -63,6 +66,7 @@ func (o *op) String() string {
 	if o.message.RequestID != "" {
 		text += " " + o.message.RequestID
 	}
+
 	return text + ")"
 }
 
@@ -117,6 +121,7 @@ func (u *user) draw() *op {
 			return o
 		}
 	}
+
 	if s.entities && s.chance(0.4) {
 		return u.deed()
 	}
@@ -124,11 +129,13 @@ func (u *user) draw() *op {
 		return u.drawTask()
 	}
 	to := s.address()
+
 	if s.chance(0.1) {
 		to = s.childAddress()
 	} else if len(s.copies) > 0 && s.chance(0.15) {
 		to = oneOf(s, s.copies...)
 	}
+
 	start := func() model.Message {
 		program := 3 + slices.Index(rootKeys[:], to.Key)%4
 		if slices.Index(rootKeys[:], to.Key) < 0 {
@@ -145,11 +152,14 @@ func (u *user) draw() *op {
 			m.Input = a.current.origin
 		}
 		m.Reuse = oneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
+
 		return m
 	}
+
 	if m := s.rewrite(to); m != nil {
 		return u.op(*m)
 	}
+
 	switch n := s.pick(27); {
 	case n < 7 || s.ledger.addresses[to] == nil:
 		o := u.op(start())
@@ -184,7 +194,8 @@ func (u *user) draw() *op {
 	}
 }
 
-// soon has the user do something else on the same node shortly after an op, perhaps before that is done.
+// soon has the user do something else on the same node shortly after an op, perhaps before that is
+// done.
 func (u *user) soon(first *op, wait int64, m model.Message) {
 	s := u.s
 	first.pinned = s.procs[s.pick(len(s.procs))]
@@ -212,10 +223,12 @@ func (o *op) perform(then func()) {
 			up = append(up, p)
 		}
 	}
+
 	if len(up) == 0 {
 		s.after(20*millisecond, nil, func() { o.perform(then) })
 		return
 	}
+
 	p := up[s.pick(len(up))]
 	if o.tries++; o.tries == 1 {
 		o.invoked = s.now
@@ -223,10 +236,12 @@ func (o *op) perform(then func()) {
 			p = o.pinned
 		}
 	}
+
 	if s.opts.Trace {
 		s.logf("user %d %s on %s, try %d", o.user.index, o, p.name(), o.tries)
 	}
 	answered, giveUp := false, func() {}
+
 	reply := func(a *lane.Answer) {
 		if answered {
 			return
@@ -235,10 +250,12 @@ func (o *op) perform(then func()) {
 		s.mix(6, uint64(o.index))
 		o.answer(a, then)
 	}
+
 	patience := s.between(100, 1500) * millisecond
 	if s.healed {
 		patience = 20 * second
 	}
+
 	s.after(patience, nil, func() {
 		if !answered {
 			if !s.healed {
@@ -248,6 +265,7 @@ func (o *op) perform(then func()) {
 			reply(&lane.Answer{Err: fault.New(fault.Timeout, "gave up")})
 		}
 	})
+
 	// The call is made by the process: while it is paused, nothing happens.
 	s.after(0, p, func() {
 		switch {
@@ -271,7 +289,8 @@ func (o *op) perform(then func()) {
 	})
 }
 
-// read asks a node why an execution does not move, as Engine.Explain does. Only the owner may answer.
+// read asks a node why an execution does not move, as Engine.Explain does. Only the owner may
+// answer.
 func (p *proc) read(o *op, reply func(*lane.Answer)) {
 	s := p.s
 	shard := o.message.To.Shard(s.plan.shards)
@@ -280,6 +299,7 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 		reply(&lane.Answer{})
 		return
 	}
+
 	sh := inc.shells[int(shard)%len(inc.shells)]
 	c := newCall(p, reply)
 	sh.put(c, func(model.Time) {
@@ -299,6 +319,7 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 		case ok:
 			s.did(opReadRefused)
 		}
+
 		c.finish(&lane.Answer{})
 	})
 }
@@ -310,10 +331,12 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		s.logf("user %d %s: run %s existing %v, %v", o.user.index, o, short(a.Answer.Run), a.Answer.Existing, a.Err)
 	}
 	again := func() { s.after(s.between(1, 50)*millisecond, nil, func() { o.perform(then) }) }
+
 	end := func() {
 		o.done, o.ended = true, s.now
 		then()
 	}
+
 	switch {
 	case o.set != nil:
 		o.answerSetting(a, again, end)
@@ -328,6 +351,7 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		o.answerCall(a, again, end)
 		return
 	}
+
 	switch kind := fault.KindOf(a.Err); {
 	case a.Result != nil:
 		o.acked = true

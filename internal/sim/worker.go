@@ -21,16 +21,19 @@ func (p *proc) join(bad bool, version string) {
 	p.nextID++
 	w := &worker{p: p, id: p.nextID, bad: bad, held: map[model.RunID]*hold{}}
 	w.offer = model.Offer{Name: "sim", Tenant: tenant, Workflows: workflows[:]}
+
 	if bad {
 		p.s.hurt(faultBadWorker)
 	} else if !p.s.healed && p.s.chance(0.2) {
 		w.offer.Workflows = workflows[:1+p.s.pick(2)]
 	}
+
 	if version == "" {
 		w.drawVersion()
 	} else {
 		w.setVersion(version)
 	}
+
 	p.workers = append(p.workers, w)
 	if p.inc != nil {
 		p.inc.join(w)
@@ -43,7 +46,8 @@ func (inc *incarnation) join(w *worker) {
 	}
 }
 
-// leave takes a worker out of a process: first it gets nothing new, and when it holds nothing any more, or after a while, it goes.
+// leave takes a worker out of a process: first it gets nothing new, and when it holds nothing any
+// more, or after a while, it goes.
 func (w *worker) leave() {
 	s, p := w.p.s, w.p
 	if w.leaving {
@@ -53,11 +57,13 @@ func (w *worker) leave() {
 	if s.opts.Trace {
 		s.logf("%s worker %d leaves", p.name(), w.id)
 	}
+
 	if p.inc != nil {
 		for _, sh := range p.inc.shells {
 			sh.result(func(model.Time) { sh.lane.Withdraw(w.id) })
 		}
 	}
+
 	end := s.now + s.between(0, 100)*millisecond
 	var wait func()
 	wait = func() {
@@ -65,11 +71,13 @@ func (w *worker) leave() {
 			s.after(2*millisecond, p, wait)
 			return
 		}
+
 		if p.inc != nil {
 			for _, sh := range p.inc.shells {
 				sh.result(func(now model.Time) { sh.lane.Leave(now, w.id) })
 			}
 		}
+
 		w.gone = true
 		for i, o := range p.workers {
 			if o == w {
@@ -77,8 +85,10 @@ func (w *worker) leave() {
 				break
 			}
 		}
+
 		s.did(opWorkerLeft)
 	}
+
 	s.after(2*millisecond, p, wait)
 }
 
@@ -97,10 +107,13 @@ func (p *proc) call(c *lane.Call) {
 	if w == nil {
 		return
 	}
+
 	if c.Kind == lane.CallRecall {
-		w.recall(c.Run, c.Generation, *c.Query) // it may still hold the run whose end it has reported
+		// it may still hold the run whose end it has reported
+		w.recall(c.Run, c.Generation, *c.Query)
 		return
 	}
+
 	h := w.held[c.Run]
 	if h != nil && h.gen != c.Generation {
 		if c.Kind != lane.CallActivate {
@@ -108,6 +121,7 @@ func (p *proc) call(c *lane.Call) {
 		}
 		p.s.fail("worker %d of %s gets %s while it holds it already", w.id, p.name(), short(c.Run))
 	}
+
 	switch c.Kind {
 	case lane.CallActivate:
 		w.activate(c.Activation)
