@@ -38,7 +38,7 @@ type order struct {
 	To    string `json:",omitempty"`
 }
 
-// glance is what somebody saw of an account.
+// glance is one observation of an account.
 type glance struct {
 	N, Cents int    // how many bookings there were, and what they make
 	Last     string // ID of the last one
@@ -46,8 +46,8 @@ type glance struct {
 
 var errPoor = errors.New("insufficient funds")
 
-// post books something. One that it must not book it books all the same, before it fails: nobody
-// must ever see that.
+// post applies a booking. For an order that it must refuse, it first changes the account and then
+// fails: no reader may ever see that change.
 func (a *account) post(o order) (int, error) {
 	a.Cents += o.Cents
 	a.Did = append(a.Did, booking{o.ID, o.Cents})
@@ -131,22 +131,22 @@ func refs(keys []string) (set perdure.LockSet) {
 // What tellers do.
 const (
 	doPost = "post" // a call
-	doSend = "send" // a call that nobody waits for
+	doSend = "send" // a call whose sender does not wait for the reply
 	doTell = "tell" // a call of an account that calls another one
 	// a workflow that locks accounts, takes from the first and gives to the others
 	doMove  = "move"
 	doAudit = "audit" // a workflow that locks accounts and looks at them
 )
 
-// deed is something that a teller does. It is noted before he does it, so that somebody else can do
-// it again when he is gone.
+// deed is one action of a teller. The teller writes it to the ledger before it acts, so that
+// another teller can repeat the action if the process dies.
 type deed struct {
 	ID       string
 	Do       string
 	Accounts []string
 	Cents    int
-	// Of moves: what somebody does to it after a while, how long it may take, how long it
-	// hesitates, and whether its calls are cut off with it.
+	// These fields belong to moves: how another caller interferes with it and after what delay, its
+	// timeout, its pause between steps, and whether a cancellation also ends its calls.
 	Fate     string        `json:",omitempty"`
 	After    time.Duration `json:",omitempty"`
 	Patience time.Duration `json:",omitempty"`

@@ -155,12 +155,12 @@ func TestKilledProcessesLoseNoCall(t *testing.T) {
 
 	l := newLedger(t)
 	for range 6 {
-		p := spawn(t, url, l, 0, 10*time.Second, envBomb+"=deposits")
+		p := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=deposits")
 		p.says("moved", time.Minute)
 		p.signal(syscall.SIGKILL)
 		<-p.done
 	}
-	last := spawn(t, url, l, 0, 10*time.Second, envBomb+"=deposits")
+	last := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=deposits")
 	last.says("settled", time.Minute)
 	last.retire(3 * time.Minute)
 }
@@ -175,8 +175,8 @@ func TestCallThatEndsItsProcessPostgres(t *testing.T) {
 	callEndsItsProcess(t, pgtest.URL(t))
 }
 
-// A stored call ends three processes. The fourth sets it aside as a dead letter, and makes all
-// other calls, each once: those before and behind it, and those of other keys.
+// A stored call kills three processes. The fourth process makes it a dead task. All other calls run
+// once: earlier and later calls of this key, and calls of other keys.
 func callEndsItsProcess(t *testing.T, url string) {
 	t.Helper()
 	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
@@ -205,7 +205,7 @@ func callEndsItsProcess(t *testing.T, url string) {
 
 	l := newLedger(t)
 	for i := 1; i <= 3; i++ {
-		p := spawn(t, url, l, 0, 10*time.Second, envBomb+"=1")
+		p := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=1")
 		select {
 		case <-p.done:
 		case <-time.After(3 * time.Minute):
@@ -215,7 +215,7 @@ func callEndsItsProcess(t *testing.T, url string) {
 			t.Fatalf("process %d ended with %d:\n%s", i, code, p.text())
 		}
 	}
-	fourth := spawn(t, url, l, 0, 10*time.Second, envBomb+"=1")
+	fourth := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=1")
 	fourth.says("settled", 3*time.Minute)
 	fourth.retire(3 * time.Minute)
 }

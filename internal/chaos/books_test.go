@@ -31,8 +31,8 @@ type books struct {
 	outcome  map[string]perdure.Status   // of moves and audits
 }
 
-// close does what nobody has heard the end of once more, waits until nothing moves, and compares
-// everything with everything.
+// close repeats every deed without a recorded reply, waits until nothing changes, and compares the
+// ledger, the store and the histories.
 func (f *bankFire) close(url string) {
 	f.t.Helper()
 	t := f.t
@@ -72,7 +72,7 @@ func (f *bankFire) close(url string) {
 		count[word]++
 	}
 
-	t.Logf("struck %v; %v; %d were done again by somebody else; %d sights", f.struck, count, lost, len(b.saw))
+	t.Logf("struck %v; %v; %d deeds were repeated at the end; %d observations", f.struck, count, lost, len(b.saw))
 }
 
 func (b *books) read() {
@@ -106,7 +106,7 @@ func all(t *testing.T, deeds []deed, fn func(ctx context.Context, d deed)) {
 	wg.Wait()
 }
 
-// finish does again what nobody has heard the end of. It returns how many there were.
+// finish repeats every deed without a recorded reply. It returns how many there were.
 func (b *books) finish() int {
 	b.t.Helper()
 	var open []deed
@@ -179,7 +179,7 @@ func (b *books) settle() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			b.t.Fatalf("it does not come to rest: %s", moving)
+			b.t.Fatalf("the bank is still changing: %s", moving)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func (b *books) checkAccounts() {
 
 	for id := range b.at {
 		if _, ok := b.deeds[id]; !ok {
-			b.t.Errorf("somebody booked %s, which nobody has asked for", id)
+			b.t.Errorf("the account has booking %s, which no teller ordered", id)
 		}
 	}
 }
@@ -408,9 +408,9 @@ func (b *books) checkMove(d *deed, o model.Outcome, events []model.Event) {
 	}
 }
 
-// ofHistory is what a move must have booked by its history, by account and booking. Of calls of
-// which the history does not say what came of them, because somebody ended the move or its calls,
-// it is what they have booked.
+// ofHistory returns the bookings that a move must have made according to its history, by account
+// and booking. A move or its calls may have been ended before the history recorded the outcome of a
+// call. For such a call it returns what the account actually has.
 func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]int {
 	type call struct {
 		i              int // number of the account
@@ -477,8 +477,8 @@ func (b *books) checkSections() {
 	}
 }
 
-// checkAudits demands that whoever has locked several accounts sees each move that was not
-// terminated either in all of them or in none.
+// checkAudits checks the audits, which lock several accounts. An audit must see a move that was not
+// terminated in all of its accounts or in none.
 func (b *books) checkAudits() {
 	b.t.Helper()
 	for id, d := range b.deeds {
@@ -519,13 +519,13 @@ func (b *books) checkAudits() {
 	}
 }
 
-// checkSights demands that whatever anybody saw was committed, and that nobody saw less than
-// somebody else had seen, or had been told, before he asked.
+// checkSights checks that every observation was committed, and that reads never go backwards: no
+// reader may see less than a caller had seen or been promised before that reader asked.
 func (b *books) checkSights() {
 	b.t.Helper()
 	type moment struct {
 		at    int64
-		asked bool // else it was heard
+		asked bool // true for the start of a question, false for the arrival of a reply
 		n     int
 		who   any
 	}
@@ -538,7 +538,7 @@ func (b *books) checkSights() {
 			sum += booked.Cents
 		}
 		if s.N > len(a.Did) || sum != s.Cents || s.N > 0 && a.Did[s.N-1].ID != s.Last {
-			b.t.Errorf("somebody saw %+v, which never was", s)
+			b.t.Errorf("a reader saw %+v, which was never committed", s)
 		}
 		moments[s.Account] = append(moments[s.Account], moment{s.Heard, false, s.N, s}, moment{s.Asked, true, s.N, s})
 	}
@@ -554,7 +554,7 @@ func (b *books) checkSights() {
 		most := moment{}
 		for _, m := range ms {
 			if m.asked && m.n < most.n {
-				b.t.Errorf("somebody saw %s as it was before: %+v, after %+v", key, m.who, most.who)
+				b.t.Errorf("a reader saw an old state of %s: %+v, after %+v", key, m.who, most.who)
 			} else if !m.asked && m.n > most.n {
 				most = m
 			}

@@ -24,9 +24,9 @@ func TestKillRoundsPostgres(t *testing.T) {
 	killRounds(t, pgtest.URL(t), 5)
 }
 
-// killRounds kills a process again and again in the middle of its work, and looks each time whether
-// the store has everything that somebody was told. Then it lets one finish. Each round has some
-// more to do than the one before.
+// killRounds kills a process in the middle of its work in each round, and checks that the store has
+// everything that the process had confirmed to its callers. Then it lets one process finish. Each
+// round has more work than the round before.
 func killRounds(t *testing.T, url string, rounds int) {
 	t.Helper()
 	const first, more = 10, 5
@@ -39,7 +39,7 @@ func killRounds(t *testing.T, url string, rounds int) {
 	n, entries := first, 0
 	for r := range rounds {
 		n += more
-		p := spawn(t, url, l, n, 10*time.Second)
+		p := spawn(t, url, duty{l, n, 10 * time.Second})
 		if r%5 == 4 { // while it starts, or recovers from the round before
 			<-time.After(time.Duration(rnd.IntN(60)) * time.Millisecond)
 		} else {
@@ -61,7 +61,7 @@ func killRounds(t *testing.T, url string, rounds int) {
 		}
 	}
 
-	spawn(t, url, l, n, 10*time.Second).finish(3 * time.Minute)
+	spawn(t, url, duty{l, n, 10 * time.Second}).finish(3 * time.Minute)
 	verify(t, url, n, l)
 	a.bodies, a.answers = 0, 0 // everything once more
 	a.round()
@@ -85,7 +85,7 @@ func (p *process) until(what string, l ledger, n int) {
 	}
 }
 
-// audit compares what the store has with what was said and done, while nobody works.
+// audit compares the store with the ledger while no process works.
 type audit struct {
 	t   *testing.T
 	url string
@@ -110,7 +110,7 @@ func (a *audit) round() {
 	a.steps(b)
 }
 
-// answer demands that what somebody was told is so.
+// answer checks that the store agrees with one reply that a caller got.
 func (a *audit) answer(b api.Backend, told []string) {
 	a.t.Helper()
 	what := told[0]

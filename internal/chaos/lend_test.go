@@ -58,7 +58,7 @@ func TestKilledLendersAndOwners(t *testing.T) {
 	const lease, n = 2 * time.Second, 150
 
 	raise := func(side string) *process {
-		p := spawn(t, url, l, 0, lease, envLend+"="+side)
+		p := spawn(t, url, duty{l, 0, lease}, envLend+"="+side)
 		p.says("up", 3*time.Minute)
 		return p
 	}

@@ -168,7 +168,7 @@ func (s *soak) between(least, most time.Duration) time.Duration {
 func (s *soak) spawn() *process {
 	s.t.Helper()
 	s.spawned++
-	return spawn(s.t, s.url, s.ledger, 0, s.lease, envServe+"="+fmt.Sprintf("p%d-", s.spawned))
+	return spawn(s.t, s.url, duty{s.ledger, 0, s.lease}, envServe+"="+fmt.Sprintf("p%d-", s.spawned))
 }
 
 // strike does one thing that may happen.

@@ -66,9 +66,9 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	verify(t, url, n, l)
 }
 
-// A node whose renewals get lost, while everything else goes through, does not know that it has
-// been replaced. It stops answering from memory by its own clock, before anybody else can have
-// changed anything.
+// A node whose renewals get lost, while all other traffic passes, does not know that it has been
+// replaced. By its own clock it stops answering from memory before another node can have changed
+// anything.
 func TestReadsEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -119,16 +119,16 @@ func TestReadsEndWithTheLease(t *testing.T) {
 	t.Logf("the answers were %v", answers)
 }
 
-// A process that is stopped past its lease, and whose renewals get lost when it wakes, is not told
-// by anybody that it has been replaced. It knows by its own clock, which went on, and answers
-// nothing from memory, not even the first question (reliability A1, A8).
+// A process is stopped past its lease, and its renewals get lost when it wakes: it gets no message
+// that it has been replaced. Its own clock continued, so it knows that its lease has ended and
+// answers nothing from memory, not even the first question (reliability A1, A8).
 func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	proxy, through := proxied(t, url)
 	l := newLedger(t)
 	const lease, questions = 2 * time.Second, 50
-	first := spawn(t, through, l, 0, lease, envProbe+"=1", envIdle+"=1")
+	first := spawn(t, through, duty{l, 0, lease}, envProbe+"=1", envIdle+"=1")
 	first.says("probe is up", 3*time.Minute)
 	first.signal(syscall.SIGSTOP)
 	found := loseRenewals(proxy)
@@ -180,8 +180,8 @@ func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
 	}
 }
 
-// ownsAll waits until all shards have one owner, the only node that is left: a request to it goes
-// to nobody else.
+// ownsAll waits until the only remaining node owns all shards. From then on, this node answers all
+// requests itself.
 func ownsAll(t *testing.T, url string) {
 	t.Helper()
 	conn := connect(t, url)
@@ -201,7 +201,7 @@ func ownsAll(t *testing.T, url string) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("after %s there are %d nodes, and %d shards that are nobody's", healing, nodes, others)
+			t.Fatalf("after %s there are %d nodes, and %d shards without an owner", healing, nodes, others)
 		}
 	}
 }

@@ -22,14 +22,14 @@ var (
 	notice = perdure.DeclareRPC[string, string]("hooks", "notice", perdure.Persisted())
 )
 
-// hookDefinitions are those of the process. The body says that it was made, and takes the process
-// with it if it is to.
+// hookDefinitions returns the definitions of the process. The body prints a line for each call, and
+// kills the process if dies is set.
 func hookDefinitions(dies bool) perdure.Group {
 	return perdure.Group{hooks, notice.Bind(func(ctx perdure.EntityCtx, in string) (string, error) {
 		fmt.Println("made", ctx.Key(), in)
 		if dies {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // nothing of this process happens any more
+			select {} // this process must not do anything after this
 		}
 		return in, nil
 	})}
@@ -52,13 +52,13 @@ func TestPersistedCallOutlivesItsProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
-			first := spawn(t, url, l, 0, 10*time.Second, envPersisted+"=dies")
+			first := spawn(t, url, duty{l, 0, 10 * time.Second}, envPersisted+"=dies")
 			first.says("made k hello", 3*time.Minute)
 			<-first.done
 			if how := first.ending(); !how.Signaled() {
 				t.Fatalf("the first process was not killed: %v\n%s", how, first.text())
 			}
-			second := spawn(t, url, l, 0, 10*time.Second, envPersisted+"=lives")
+			second := spawn(t, url, duty{l, 0, 10 * time.Second}, envPersisted+"=lives")
 			second.says("made k hello", 3*time.Minute)
 			second.retire(3 * time.Minute)
 		})

@@ -46,8 +46,8 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m).Run())
 }
 
-// victim is the process that gets killed: it drives the workload once and ends, or works until it
-// is told to stop.
+// victim is the main function of the process that gets killed. It runs the workload once and ends,
+// or works until it gets a signal.
 func victim(url string) int {
 	n, _ := strconv.Atoi(os.Getenv(envCount))
 	lease, _ := time.ParseDuration(os.Getenv(envLease))
@@ -123,7 +123,7 @@ func victim(url string) int {
 	return 0
 }
 
-// serve works until it is told to stop. What its callers still wait for then is not waited for.
+// serve works until it gets a signal. It does not wait for calls that are open then.
 func serve(ctx context.Context, app *perdure.App, l ledger, prefix string, terminate <-chan os.Signal) {
 	w := startLoad(ctx, app, l, prefix, 8)
 	for range w.progress {
@@ -193,10 +193,19 @@ type process struct {
 	news chan struct{} // closed and replaced with every line
 }
 
-func spawn(t *testing.T, url string, l ledger, n int, lease time.Duration, env ...string) *process {
+// duty configures a victim: its ledger, how many executions of each kind it drives, and the lease of
+// its node.
+type duty struct {
+	ledger ledger
+	count  int
+	lease  time.Duration
+}
+
+// spawn starts a victim on a store. env has further variables of the form NAME=value.
+func spawn(t *testing.T, url string, d duty, env ...string) *process {
 	t.Helper()
 	p := &process{t: t, url: url, cmd: exec.Command(os.Args[0]), up: make(chan struct{}), done: make(chan struct{}), news: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), envVictim+"="+url, envLedger+"="+l.path, envCount+"="+strconv.Itoa(n), envLease+"="+lease.String())
+	p.cmd.Env = append(os.Environ(), envVictim+"="+url, envLedger+"="+d.ledger.path, envCount+"="+strconv.Itoa(d.count), envLease+"="+d.lease.String())
 	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StdoutPipe()
@@ -339,7 +348,7 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	url := pgtest.URL(t)
 	l := newLedger(t)
 	const n, lease = 40, 2 * time.Second
-	first := spawn(t, url, l, n, lease, envProbe+"=1")
+	first := spawn(t, url, duty{l, n, lease}, envProbe+"=1")
 	first.says("up", 3*time.Minute)
 	first.says("probe is up", 3*time.Minute)
 	first.signal(syscall.SIGSTOP) // somewhere in the middle of its work
@@ -378,7 +387,7 @@ func TestTwoProcesses(t *testing.T) {
 	url := pgtest.URL(t)
 	l := newLedger(t)
 	const n = 30
-	first, second := spawn(t, url, l, n, 10*time.Second), spawn(t, url, l, n, 10*time.Second)
+	first, second := spawn(t, url, duty{l, n, 10 * time.Second}), spawn(t, url, duty{l, n, 10 * time.Second})
 	first.finish(3 * time.Minute)
 	second.finish(3 * time.Minute)
 	verifyOnce(t, verify(t, url, n, l))
@@ -393,7 +402,7 @@ func TestThreeRunnersOneDies(t *testing.T) {
 	const n = 20
 	var all [3]*process
 	for i := range all {
-		all[i] = spawn(t, url, l, n, 10*time.Second)
+		all[i] = spawn(t, url, duty{l, n, 10 * time.Second})
 	}
 	all[0].says("up", 3*time.Minute)
 	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // somewhere on the way
@@ -403,17 +412,17 @@ func TestThreeRunnersOneDies(t *testing.T) {
 	verify(t, url, n, l)
 }
 
-// Two processes are replaced, one after the other, while both work. The callers of the one that
-// stays hear nothing of it, and no step runs twice: what runs is waited for, what does not is
-// handed over (entities-workflows §17.17, §17.8).
+// Two processes are replaced, one after the other, while both work. The callers of the remaining
+// process get no errors, and no step runs twice: the stopping process waits for its running steps
+// and hands over the rest (entities-workflows §17.17, §17.8).
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	l := newLedger(t)
-	const lease = 20 * time.Second // nobody loses it, on a busy machine either
+	const lease = 20 * time.Second // long enough that no node loses it on a busy machine
 	begun := map[string]int{}
 	start := func(prefix string) *process {
-		p := spawn(t, url, l, 0, lease, envServe+"="+prefix)
+		p := spawn(t, url, duty{l, 0, lease}, envServe+"="+prefix)
 		p.says("up", 3*time.Minute)
 		return p
 	}

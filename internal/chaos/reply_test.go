@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// The answer to a commit is lost in every way there is, in the middle of work. The node does not
-// know what came of it, so it moves its fence before it looks, and neither repeats what has landed
-// nor forgets what has not (reliability B1, B2).
+// The reply to a commit gets lost in every possible way, in the middle of work. The node does not
+// know whether the commit landed, so it moves its fence before it reads. It neither repeats what
+// has landed nor forgets what has not (reliability B1, B2).
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -50,8 +50,8 @@ func TestLostReplies(t *testing.T) {
 	verify(t, url, n, b.ledger)
 }
 
-// loseReply lets a rule strike one of the next batches. It demands that the node notices, and finds
-// out what came of the batch. It returns whether the batch landed.
+// loseReply applies a rule to one of the next batches. It checks that the node notices the lost
+// reply and finds out whether the batch landed. It returns whether the batch landed.
 func loseReply(t *testing.T, proxy *pgproxy.Proxy, b *bench, work *load, rule pgproxy.Rule) bool {
 	t.Helper()
 	work.more(t, 2, 3*time.Minute)

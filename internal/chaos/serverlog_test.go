@@ -19,14 +19,14 @@ func TestServerLogStaysClean(t *testing.T) {
 	url := server.NewDatabase(t)
 	const n, lease = 25, 3 * time.Second
 	l := newLedger(t)
-	first := spawn(t, url, l, n, lease)
+	first := spawn(t, url, duty{l, n, lease})
 	first.comesUp(3 * time.Minute)
-	second := spawn(t, url, l, n, lease)
+	second := spawn(t, url, duty{l, n, lease})
 	second.comesUp(3 * time.Minute)
 	first.until("entries in the ledger", l, 30)
 	first.kill()
 	second.finish(3 * time.Minute)
-	spawn(t, url, l, n, lease).finish(3 * time.Minute) // starts once more what has ended
+	spawn(t, url, duty{l, n, lease}).finish(3 * time.Minute) // starts once more what has ended
 	verify(t, url, n, l)
 
 	text, err := os.ReadFile(server.LogFile())

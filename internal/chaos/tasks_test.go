@@ -23,7 +23,7 @@ import (
 
 const (
 	envTasks  = "PERDURE_CHAOS_TASKS"  // execute tasks until SIGTERM
-	envNoRest = "PERDURE_CHAOS_NOREST" // without those of the kind rest
+	envNoRest = "PERDURE_CHAOS_NOREST" // the process does not bind the kind rest
 )
 
 // jobs and rest are two kinds of tasks. One in twenty jobs is poison: it always fails, panics, or
@@ -80,11 +80,10 @@ const (
 	fireTimeout = 20 * time.Second // of an attempt
 )
 
-// tasksUnderFire submits tasks to processes that are killed, stopped past their lease, drained, and
-// replaced by ones that lack a kind, while the clock of the store is set forth and back. In the end
-// every task has ended once: those that failed are the dead letters, nobody has a claim, and no
-// claim outlived its deadline. No process has ended but those that were killed, told to, or ended
-// by a job.
+// tasksUnderFire submits tasks to processes that it kills, stops past their lease, drains, or
+// replaces by processes that lack a kind. It also moves the clock of the store forward and back. In
+// the end every task has ended once, all failed tasks are dead tasks, no worker has a claim, and no
+// claim has outlived its deadline. No process has ended unless the test or a job ended it.
 func tasksUnderFire(t *testing.T, n, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)
@@ -151,7 +150,7 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 
 func (f *fire) raise(env ...string) *process {
 	f.t.Helper()
-	p := spawn(f.t, f.url, f.ledger, 0, fireLease, append(env, envTasks+"=1")...)
+	p := spawn(f.t, f.url, duty{f.ledger, 0, fireLease}, append(env, envTasks+"=1")...)
 	f.all = append(f.all, p)
 	return p
 }
@@ -310,8 +309,8 @@ type clockStep struct {
 	by time.Duration
 }
 
-// newShakyClock puts a clock that can be set in front of the server's own, for those who come by
-// the URL that it returns.
+// newShakyClock starts a proxy that replaces the clock of the server by one that the test can set.
+// Only clients that use the returned URL see this clock.
 func newShakyClock(t *testing.T, server string) (c *shakyClock, through string) {
 	t.Helper()
 	c = &shakyClock{t: t, conn: connect(t, server)}

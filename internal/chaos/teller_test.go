@@ -24,8 +24,8 @@ type remark struct {
 	Alarm string `json:",omitempty"`
 }
 
-// reply is what a teller heard of a deed. Times are those of the machine, which all processes
-// share.
+// reply is what a teller learned about a deed. Its times come from the clock of the machine, which
+// all processes share.
 type reply struct {
 	ID         string
 	N          int    `json:",omitempty"` // how many bookings the account had with this one
@@ -78,8 +78,8 @@ type bank struct {
 
 const tellers, readers = 6, 2
 
-// serveBank lets tellers and readers work until they are told to stop. What they have not heard by
-// then they do not wait for.
+// serveBank lets tellers and readers work until the process gets a signal. They do not wait for
+// replies that are open then.
 func serveBank(ctx context.Context, app *perdure.App, l ledger, prefix string, terminate <-chan os.Signal) {
 	n, _ := strconv.Atoi(os.Getenv(envAccounts))
 	b := &bank{app: app, ledger: l, prefix: prefix, accounts: n, stopping: make(chan struct{})}
@@ -249,9 +249,9 @@ func (b *bank) move(ctx context.Context, d *deed) error {
 		case <-ctx.Done():
 		}
 		if d.Fate == fateCancel {
-			err = x.Cancel(c, "somebody has changed his mind")
+			err = x.Cancel(c, "the teller has changed its mind")
 		} else {
-			err = b.app.Terminate(ctx, x, "somebody has lost his patience")
+			err = b.app.Terminate(ctx, x, "the teller has waited too long")
 		}
 		if err != nil && !errors.Is(err, perdure.ErrConflict) { // it has ended
 			return err
@@ -296,7 +296,7 @@ func (b *bank) reader(ctx context.Context) {
 			last[s.Account] = before
 		default:
 			if before.N > s.N || before.N == s.N && before.Heard != 0 {
-				b.alarm("somebody saw %+v of %s, and then %+v", before.glance, s.Account, s.glance)
+				b.alarm("a reader saw %+v of %s, and then %+v", before.glance, s.Account, s.glance)
 			}
 			flush(before)
 			last[s.Account] = s

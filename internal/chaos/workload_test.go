@@ -50,14 +50,14 @@ const (
 	stageTwo = "waits for promise second"
 )
 
-// ledger notes every execution of a step body, and everything that a caller was told, in files that
+// ledger records every execution of a step body and every reply that a caller got. Its files
 // survive the process.
 type ledger struct{ path string }
 
 // note says that a body runs.
 func (l ledger) note(line string) error { return appendLine(l.path, line) }
 
-// heard says that a caller was told something.
+// heard records a reply that a caller got.
 func (l ledger) heard(what ...string) error {
 	return appendLine(l.path+".heard", strings.Join(what, " "))
 }
@@ -77,7 +77,7 @@ func (l ledger) bodies(t *testing.T) []string {
 	return readLines(t, l.path)
 }
 
-// answers reads what callers were told.
+// answers reads the recorded replies.
 func (l ledger) answers(t *testing.T) []string {
 	t.Helper()
 	return readLines(t, l.path+".heard")
@@ -186,8 +186,8 @@ func drive(ctx context.Context, app *perdure.App, l ledger, n int) error {
 	return errors.Join(errs...)
 }
 
-// driveOne starts one execution of each kind (or attaches to it) and waits for them. It notes what
-// it is told.
+// driveOne starts one execution of each kind (or attaches to it) and waits for them. It records the
+// replies.
 func driveOne(c perdure.Client, l ledger, prefix string, i int) error {
 	var wg sync.WaitGroup
 	var errs [3]error
@@ -199,8 +199,9 @@ func driveOne(c perdure.Client, l ledger, prefix string, i int) error {
 }
 
 func driveChain(c perdure.Client, l ledger, key string) error {
-	got, err := chain.Run(c, chainIn{key, chainSteps}, perdure.RawKey(key))
-	return told(l, "chain/"+key, got, squares(chainSteps), err)
+	return confirm(l, "chain/"+key, squares(chainSteps), func() (int, error) {
+		return chain.Run(c, chainIn{key, chainSteps}, perdure.RawKey(key))
+	})
 }
 
 func driveFamily(c perdure.Client, l ledger, key string) error {
@@ -211,8 +212,7 @@ func driveFamily(c perdure.Client, l ledger, key string) error {
 	if err != nil {
 		return fmt.Errorf("family/%s: %w", key, err)
 	}
-	got, err := exec.Result(c)
-	return told(l, "family/"+key, got, squares(4)+squares(5), err)
+	return confirm(l, "family/"+key, squares(4)+squares(5), func() (int, error) { return exec.Result(c) })
 }
 
 func driveGate(c perdure.Client, l ledger, key string) error {
@@ -243,14 +243,13 @@ func driveGate(c perdure.Client, l ledger, key string) error {
 	if err != nil {
 		return fmt.Errorf("gate/%s: %w", key, err)
 	}
-	got, err := exec.Result(c)
 
-	return told(l, "gate/"+key, got, "open 6", err)
+	return confirm(l, "gate/"+key, "open 6", func() (string, error) { return exec.Result(c) })
 }
 
-// told checks a result, and notes that a caller has heard it.
-func told[T comparable](l ledger, what string, got, want T, err error) error {
-	switch {
+// confirm waits for the result of an execution, compares it, and records that the caller has it.
+func confirm[T comparable](l ledger, what string, want T, result func() (T, error)) error {
+	switch got, err := result(); {
 	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	case got != want:
@@ -259,8 +258,8 @@ func told[T comparable](l ledger, what string, got, want T, err error) error {
 	return l.heard("ended", what)
 }
 
-// load is a number of callers that drive one execution of each kind after the other, until they are
-// told to stop.
+// load is a number of callers. Each starts one execution of each kind after the other, until the
+// load is stopped.
 type load struct {
 	begun, done atomic.Int64
 	stopping    chan struct{}

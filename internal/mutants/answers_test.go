@@ -1,6 +1,6 @@
 package mutants
 
-// answers are bugs in what is said about executions that do not go on.
+// answers are bugs in the explanations why an execution does not continue.
 var answers = []mutant{
 	{
 		name:  "a run is called ready that no process can run",

@@ -3,8 +3,7 @@ package mutants
 // requestIDs runs the test of the public face on the store in memory.
 var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^memory$"}
 
-// requests are bugs in what a request id stands for, and in what is stored and waited for when
-// somebody calls.
+// requests are bugs in the use of request ids, and in what a call stores and waits for.
 var requests = []mutant{
 	{
 		name:  "an operator drops a call that runs",

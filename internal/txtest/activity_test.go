@@ -61,7 +61,7 @@ func TestFailedAttemptsLeaveNothing(t *testing.T) {
 	})
 }
 
-// A step that has failed for good has its failure in the user's database.
+// If a step fails permanently, its failure is stored in the user's database.
 func TestTerminalFailureIsClaimed(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, pay, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
@@ -79,7 +79,7 @@ func TestTerminalFailureIsClaimed(t *testing.T) {
 	})
 }
 
-// A function that ends its transaction itself is told so; nothing is done twice.
+// A function that ends its transaction itself gets an error. Nothing is done twice.
 func TestEndedByTheFunction(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, pay, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {

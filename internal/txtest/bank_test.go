@@ -52,7 +52,7 @@ func newBank(t testing.TB, kind string) *bank {
 	b.db = openDB(b.connector(), newFaults())
 	t.Cleanup(func() { _ = b.db.Close() })
 	b.exec(`create table accounts (id integer primary key, cents bigint not null)`)
-	b.exec(`create table ledger (id text not null)`) // not unique: what is done twice shall be seen
+	b.exec(`create table ledger (id text not null)`) // not unique, so that the test sees a step that ran twice
 	for i := range accounts {
 		b.exec(`insert into accounts values ($1, $2)`, i, opening)
 	}
@@ -158,7 +158,7 @@ func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) p
 					_, err := tx.Exec(ctx, q, args...)
 					return err
 				},
-				commit: tx.Commit, rollback: tx.Rollback, //perdure:allow pool what becomes of one who does it is tested
+				commit: tx.Commit, rollback: tx.Rollback, //perdure:allow pool a test
 			}, in)
 		})
 	}
@@ -171,8 +171,8 @@ func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) p
 				_, err := tx.ExecContext(ctx, b.sql(q), args...)
 				return err
 			},
-			commit:   func(context.Context) error { return tx.Commit() },   //perdure:allow pool what becomes of one who does it is tested
-			rollback: func(context.Context) error { return tx.Rollback() }, //perdure:allow pool what becomes of one who does it is tested
+			commit:   func(context.Context) error { return tx.Commit() },   //perdure:allow pool a test
+			rollback: func(context.Context) error { return tx.Rollback() }, //perdure:allow pool a test
 		}, in)
 	})
 }

@@ -27,7 +27,7 @@ const (
 	cutAfter           // the connection is lost after it was executed
 	crashBefore        // the process dies
 	crashAfter
-	pauseBefore // the process stands still until somebody wakes it
+	pauseBefore // the process stops until the test wakes it
 	pauseAfter
 	actions
 )
@@ -46,7 +46,7 @@ type faults struct {
 	plan func(n int, op string) action
 	// crash is called when the process dies.
 	crash func()
-	// paused hears of every pause; resume ends one.
+	// paused receives a value for every pause. A send to resume ends one.
 	paused, resume chan struct{}
 
 	dead     chan struct{} // closed by a crash: whatever the process still does has no effect

@@ -32,8 +32,8 @@ func TestRetryAfterTerminateWhileCommitting(t *testing.T) {
 	})
 }
 
-// A retry makes the step again that failed for good, in a transaction of its own; a reset makes
-// again what had succeeded.
+// A retry repeats the step that failed permanently, in its own transaction. A reset also repeats
+// steps that had succeeded.
 func TestRetryAndResetActAnew(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var frozen atomic.Bool

@@ -153,11 +153,11 @@ func TestCommitAndRollback(t *testing.T) {
 	})
 }
 
-// A transaction that commits late is not passed by, though others were delivered meanwhile.
+// The office does not skip a transaction that commits late, after it has delivered later ones.
 func TestLateCommit(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		if b.kind == "sqlite" {
-			return // one writer: nobody can commit meanwhile
+			return // SQLite has one writer: no other transaction can commit in between
 		}
 		o := newOffice(b)
 		app := open(t, url, collect, o.outbox())
@@ -260,7 +260,7 @@ func deadLetters(t *testing.T, app *perdure.App) (dead []perdure.DeadLetter) {
 	return dead
 }
 
-// Mistakes that can be known are told at once; the transaction goes on.
+// The outbox refuses detectable mistakes at once. The caller's transaction continues.
 func TestRefusedAtOnce(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		o := newOffice(b)

@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// What a victim is told.
+// Environment variables that configure a victim.
 const (
 	envEngine = "PERDURE_TX_ENGINE"
 	envBank   = "PERDURE_TX_BANK"
@@ -94,7 +94,7 @@ func spawn(t *testing.T, engine string, b *bank, n int) *process {
 	return p
 }
 
-// heard waits until the victim says something. It reports false when it cannot any more.
+// heard waits until the victim prints the word. It returns false if the victim has ended.
 func (p *process) heard(t *testing.T, word string) bool {
 	t.Helper()
 	for end := time.After(4 * patience); ; {
@@ -133,7 +133,7 @@ func massacre(t *testing.T, n, kills int) {
 			for range kills {
 				p := spawn(t, engine, b, n)
 				if !p.heard(t, "up") {
-					t.Fatal("a victim does not come up")
+					t.Fatal("the victim did not start")
 				}
 				// the moment of the kill: any will do
 				time.Sleep(time.Duration(20+rnd.IntN(200)) * time.Millisecond)

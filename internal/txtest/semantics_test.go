@@ -273,7 +273,8 @@ func TestOpenedAtOnce(t *testing.T) {
 	})
 }
 
-// A role that may create no tables is told what to have created, and is content once that is there.
+// A role that must not create tables gets an error that names the tables to create. It works once
+// these tables exist.
 func TestRoleThatMayNotCreateTables(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, "pgsql")
@@ -283,9 +284,12 @@ func TestRoleThatMayNotCreateTables(t *testing.T) {
 	cfg, err := pgx.ParseConfig(b.url)
 	check(t, err)
 	cfg.RuntimeParams["role"] = "perdure_poor"
+
 	db := openDB(stdlib.GetConnector(*cfg), newFaults())
 	t.Cleanup(func() { _ = db.Close() })
 	source := perdure.SQL(db).InSchema("locked")
+
+	// The error contains the statements that a privileged role must run. Run them.
 	_, err = embedded.Open(t.Context(), "memory:", perdure.Outbox(source))
 	says(t, err, nil, `"locked".perdure_outbox is missing`, "create table if not exists")
 	_, ddl, _ := strings.Cut(err.Error(), "create table if not exists")
@@ -293,6 +297,7 @@ func TestRoleThatMayNotCreateTables(t *testing.T) {
 		b.exec(statement)
 	}
 	b.exec(`grant all on all tables in schema locked to perdure_poor`)
+
 	app, err := embedded.Open(t.Context(), "memory:", collect, perdure.Outbox(source))
 	check(t, err)
 	t.Cleanup(func() { check(t, app.Close()) })

@@ -103,12 +103,12 @@ func everyPoint(t *testing.T, b *bank, chosen func(a action, call int) bool) {
 	}
 }
 
-// zombie is a process that stands still at a call to the user's database, and is given up by its
-// engine.
-func zombie(t *testing.T, e *engine, b *bank, call int, a action, defs ...perdure.Definition) (*life, transfer) {
+// zombie starts a transfer in a process that stops at the given call to the user's database, and
+// then kills the store connection of that process. wake lets it continue.
+func zombie(t *testing.T, e *engine, b *bank, call int, a action) (*life, transfer) {
 	t.Helper()
 	f := newFaults()
-	l := e.live(t, f, append(defs, b.bind(settle, f, move))...)
+	l := e.live(t, f, quick, b.bind(settle, f, move))
 	f.at(call, a)
 	x := transfer{"t1", 0, 1, 100}
 	if _, err := quick.Start(caller(t, l.app), x); err != nil {
@@ -117,13 +117,13 @@ func zombie(t *testing.T, e *engine, b *bank, call int, a action, defs ...perdur
 	select {
 	case <-f.paused:
 	case <-time.After(patience):
-		t.Fatal("it does not stand still")
+		t.Fatal("the process did not stop at the call")
 	}
 	l.store.Kill()
 	return l, x
 }
 
-// wake lets a zombie go on, and waits until it has come to its end.
+// wake lets a zombie continue, and waits until it has ended.
 func (l *life) wake() {
 	close(l.f.resume)
 	l.end()
@@ -141,7 +141,7 @@ func zombies(t *testing.T, calls []int) {
 					t.Parallel()
 					b := newBank(t, b.kind)
 					e := newEngine(t)
-					old, x := zombie(t, e, b, call, a, quick)
+					old, x := zombie(t, e, b, call, a)
 					f := newFaults()
 					l := e.live(t, f, quick, b.bind(settle, f, move))
 					finished := make(chan error, 1)
@@ -190,7 +190,7 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 				b := newBank(t, b.kind)
 				e := newEngine(t)
 				// a transaction is open, the outcome is not claimed
-				old, x := zombie(t, e, b, 2, pauseBefore, quick)
+				old, x := zombie(t, e, b, 2, pauseBefore)
 				f := newFaults()
 
 				l := e.live(t, f, quick, b.bind(settle, f, func(ctx context.Context, s session, in transfer) (string, error) {
@@ -275,7 +275,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		f := newFaults()
 		l := e.live(t, f, quick, b.bind(settle, f, move))
 		f.at(call, pauseBefore)
-		// nobody else waits for what it has locked
+		// no other transfer waits for the rows that this one locks
 		x := transfer{fmt.Sprintf("zombie %d", i), accounts - 1 - i, accounts - 1 - i, 7}
 		if _, err := quick.Start(caller(t, l.app), x); err != nil {
 			t.Fatal(err)
@@ -335,7 +335,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 						lives.Unlock()
 						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 
-						go func() { // nobody waits for a dead process
+						go func() { // a dead process has no callers, so do not wait for it
 							select {
 							case <-l.f.dead:
 								cancel()
