@@ -24,7 +24,7 @@ func childScenarios() []*scenario {
 		return child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) { return w.step(ctx, name) })
 	}
 
-	// wait is a child that waits for ever, and cleans up when it is cancelled.
+	// wait is a child that never returns by itself, and cleans up when it is cancelled.
 	wait := func(w *world) perdure.Binding {
 		return child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) {
 			ctx.Defer(func(ctx perdure.WorkflowCtx) error {
@@ -236,7 +236,7 @@ func childScenarios() []*scenario {
 				}
 				return result(d, x, "slow done true")
 			}),
-			loose: true, // an execution that has ended before it is asked has nobody who watches it
+			loose: true, // an execution that has ended before the request has no watcher
 		},
 	}
 }

@@ -31,7 +31,8 @@ type scenario struct {
 	// bodies is how often the body of each step runs when nothing goes wrong. A crash may repeat
 	// each once per process.
 	bodies map[string]int
-	// maybe are bodies that need not run, or not to their end: those of steps that are given up.
+	// maybe are the bodies of steps that the workflow may abandon. They need not run, or not to
+	// their end.
 	maybe []string
 	// ignore are kinds of events that depend on who came first, and are left out when histories are
 	// compared with those without a fault.
@@ -66,7 +67,9 @@ func alone(define func(w *world) perdure.Group, drive func(d *driver) error) []s
 	return []stage{{define: define, drive: drive}}
 }
 
-// ending starts an execution, and demands its result.
+// ending returns a driver that starts an execution and checks its result.
+//
+//arch:parameters mirrors Workflow.Run
 func ending[I any, O comparable](w *perdure.Workflow[I, O], in I, key string, want O, opts ...perdure.StartOption) func(d *driver) error {
 	return func(d *driver) error {
 		x, err := start(d, w, in, key, opts...)
@@ -96,7 +99,8 @@ func (d *driver) ctx() context.Context { return d.ctxs[0] }
 // sleep waits as long as the first process lives.
 func (d *driver) sleep(v time.Duration) error { return sleep(d.ctxs[0], v) }
 
-// once does something that has succeeded in no earlier drive: a client knows what it was told.
+// once calls do unless an earlier drive has already done so with success. A real client would also
+// remember that its request had succeeded.
 func (d *driver) once(what string, do func() error) error {
 	if d.w.known(what) {
 		return nil
@@ -189,15 +193,15 @@ func inOrder(actions ...func() error) error {
 	return nil
 }
 
-// acked notes what a client was told.
+// acked records what a client got acknowledged. holds checks it at the end.
 func (d *driver) acked(what string, holds func(h *histories) error) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	d.w.acks = append(d.w.acks, ack{what, holds})
 }
 
-// cause replaces the error of a call that ended because its context did by why it did, so that a
-// death can be told from the cancellation of an execution.
+// cause adds the reason to the error of a call whose context has ended, so that the driver can
+// distinguish the death of a process from the cancellation of an execution.
 func (d *driver) cause(i int, err error) error {
 	if err != nil && d.ctxs[i].Err() != nil {
 		return fmt.Errorf("%w: %w", context.Cause(d.ctxs[i]), err)
@@ -205,11 +209,16 @@ func (d *driver) cause(i int, err error) error {
 	return err
 }
 
-// start starts an execution and notes that it exists.
+// start starts an execution through the first process, and records the acknowledgement.
+//
+//arch:parameters mirrors Workflow.Start
 func start[I, O any](d *driver, w *perdure.Workflow[I, O], in I, key string, opts ...perdure.StartOption) (perdure.Execution[O], error) {
 	return startAt(d, 0, w, in, key, opts...)
 }
 
+// startAt is start through process i.
+//
+//arch:parameters mirrors Workflow.Start
 func startAt[I, O any](d *driver, i int, w *perdure.Workflow[I, O], in I, key string, opts ...perdure.StartOption) (perdure.Execution[O], error) {
 	x, err := w.Start(d.at(i), in, append(opts, perdure.RawKey(key))...)
 	if err != nil {
@@ -275,7 +284,7 @@ func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text st
 	ref := x.Ref
 	d.acked("end of "+ref.String(), func(h *histories) error {
 		if last := h.last(ref); last == nil || last.row.Outcome.Status.String() != string(want) {
-			return wrong("%s was told to have ended as %s, but that is not how it stands", ref, want)
+			return wrong("a client got the end %[2]s of %[1]s, but the store has another one", ref, want)
 		}
 		return nil
 	})
@@ -283,11 +292,17 @@ func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text st
 	return nil
 }
 
-// send sends a signal under an id, and notes that it was accepted.
+// send sends a signal under a request id through the first process, and records the
+// acknowledgement.
+//
+//arch:parameters mirrors Signal.Send
 func send[T any](d *driver, s *perdure.Signal[T], to perdure.Ref, v T, id string) error {
 	return sendAt(d, 0, s, to, v, id)
 }
 
+// sendAt is send through process i.
+//
+//arch:parameters mirrors Signal.Send
 func sendAt[T any](d *driver, i int, s *perdure.Signal[T], to perdure.Ref, v T, id string) error {
 	if err := s.Send(d.at(i), to, v, perdure.RequestID(id)); err != nil {
 		return d.cause(i, fmt.Errorf("signal %s to %s: %w", id, to, err))
@@ -305,7 +320,7 @@ func sendAt[T any](d *driver, i int, s *perdure.Signal[T], to perdure.Ref, v T, 
 func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 	err := x.Cancel(d.client(), why)
 	if errors.Is(err, perdure.ErrConflict) {
-		return nil // an earlier drive, or somebody else, has done it: the end tells
+		return nil // an earlier drive or another client has done it; the end of the run shows it
 	}
 	if err != nil {
 		return d.cause(0, fmt.Errorf("cancel %s: %w", x, err))

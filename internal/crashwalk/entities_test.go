@@ -20,11 +20,11 @@ type purse struct {
 	Log   []string
 }
 
-// coins is what is put into a purse, and by whom.
+// coins is an amount for a purse, and its sender.
 type coins struct {
 	By    string
 	Coins int
-	To    string // whom to pass them on to
+	To    string // the purse to pass them on to
 }
 
 var (
@@ -221,8 +221,8 @@ func entityScenarios() []*scenario {
 					func() error { return d.recorded(x.Ref, model.EventAnswered, "") },
 					func() error { return ending(comer, 700*time.Millisecond, "first", "too late")(d) },
 					func() error {
-						// What the first has had of its locks is free again: this needs nobody's
-						// patience.
+						// The locks of the first one are free again, so this call does not have to
+						// wait.
 						return putBy(d, "a", coins{By: "client", Coins: 1}, 1)
 					},
 					func() error {

@@ -32,7 +32,7 @@ func groupScenarios() []*scenario {
 		squares[fmt.Sprintf("square %d", i)] = 1
 	}
 
-	// run is an activity that returns at once, or when nobody wants it any more.
+	// run is an activity that returns at once, or when its context is cancelled.
 	run := func(w *world) perdure.Binding {
 		return runner.Bind(func(ctx context.Context, name string) (string, error) {
 			w.ran(name)
@@ -76,7 +76,7 @@ func groupScenarios() []*scenario {
 				return perdure.Group{run(w), chooser.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					var won []string
 					step, timer, signal := runner.Go(ctx, "quick"), ctx.Timer(time.Hour), tap.Next(ctx)
-					for range 2 { // the step is first, then the signal comes; the timer is in vain
+					for range 2 { // the step is first, then the signal comes; the timer never wins
 						fs := []perdure.Waitable{timer, signal}
 						if len(won) == 0 {
 							fs = append(fs, step)

@@ -160,8 +160,8 @@ func historyScenarios() []*scenario {
 					if _, err := seller.Start(d.client(), "first", key); err != nil {
 						return d.cause(0, err)
 					}
-					// An earlier drive may have deleted the run that received it: the signal is
-					// remembered, and comes no more.
+					// An earlier drive may have deleted the run that received the signal. The store
+					// still remembers the request id, so the signal is not delivered again.
 					if err := words.Send(d.client(), x, "van"); err != nil && !errors.Is(err, perdure.ErrConflict) {
 						return d.cause(0, err)
 					}

@@ -11,10 +11,10 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A process that has nothing to do makes at most one call to the store per second, with the lease
-// that is the default, whatever waits in it and whoever else there is. That is counted over an
-// hour, and in every ten seconds of it. So it is with a thousand free slots for tasks of ten
-// queues, with limits, breakers, a paused queue and schedules: nobody looks for work.
+// A process that has nothing to do makes at most one call to the store per second, with the default
+// lease. Waiting executions and other processes do not change that. The test counts over an hour,
+// and in every ten seconds of it. The same holds with a thousand free slots for tasks of ten
+// queues, with limits, breakers, a paused queue and schedules: no worker polls for work.
 func TestIdleProcessesAreQuiet(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []int{1, 3} {

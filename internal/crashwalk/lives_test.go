@@ -455,7 +455,8 @@ func lifeScenarios() []*scenario {
 	}
 }
 
-// current demands a result of the current run, which other clients may have replaced meanwhile.
+// current checks the result of the current run. Other clients may have replaced the run that the
+// caller knows.
 func current(d *driver, x perdure.Execution[int], want int) error {
 	got, err := x.Result(d.client())
 	if err != nil {

@@ -92,7 +92,7 @@ func orderScenarios() []*scenario {
 			loose: true,
 		},
 		{
-			// A run that is paused is nobody's, whoever takes it over.
+			// No process continues a paused run, also after a takeover.
 			name:   "paused over a restart",
 			bodies: map[string]int{"first": 1, "second": 1},
 			stages: []stage{

@@ -27,7 +27,7 @@ func scheduleScenarios() []*scenario {
 				return perdure.Group{ticks, ticked.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					at, ok := ctx.ScheduledFor()
 					if !ok {
-						return "", errors.New("nobody has scheduled it")
+						return "", errors.New("the run has no schedule")
 					}
 					return at.Format(time.RFC3339), nil
 				})}

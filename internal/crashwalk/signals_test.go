@@ -47,7 +47,7 @@ func signalScenarios() []*scenario {
 						return "", err
 					}
 
-					// the first signal comes before anybody waits for it
+					// the first signal arrives before the workflow waits for it
 					if err := ctx.Sleep(time.Second); err != nil {
 						return "", err
 					}
@@ -152,7 +152,7 @@ func signalScenarios() []*scenario {
 						err := choice.Resolve(d.client(), x.Ref, side)
 						switch {
 						case errors.Is(err, perdure.ErrConflict):
-							return nil // somebody was first: the other one, or an earlier drive
+							return nil // the other client or an earlier drive was first
 						case err != nil:
 							return d.cause(0, err)
 						}

@@ -40,7 +40,7 @@ func late(k faultstore.Kind, after func(k int) int) func(faultstore.Method, int)
 // mainKinds is how many of the kinds, the first ones, go over every call whatever it costs.
 const mainKinds = 4
 
-// kinds are those of a walk.
+// kinds are the faults of a walk.
 var kinds = []kind{
 	{name: "fail before", fault: func(m faultstore.Method, _ int) faultstore.Fault {
 		if m == faultstore.Commit {
@@ -59,9 +59,9 @@ var kinds = []kind{
 	{name: "refused", commits: true, refuses: true, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Refused}
 	}},
-	// Commits whose answer is lost while they are on their way: they land before the next call,
-	// which is the one that moves the fence as a rule; or after it, when they must come to nothing;
-	// or they hold the row of the fence.
+	// Commits whose reply is lost while they are in flight. They land before the next call, which
+	// usually moves the fence. Or they land after it and must have no effect. Or they hold the row
+	// of the fence.
 	{name: "late early", commits: true, fault: late(faultstore.Late, func(int) int { return 1 })},
 	{name: "late", commits: true, fault: late(faultstore.Late, func(k int) int { return 2 + k%5 })},
 	{name: "late begun", commits: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},

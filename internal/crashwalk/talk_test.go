@@ -83,8 +83,9 @@ func talkScenarios() []*scenario {
 				ask := func(v int, id string) func() error {
 					return func() error {
 						return d.patiently(func() error {
-							got, err := answer.Call(d.client(), x.Ref, v, perdure.RequestID(id))
-							return heard(d, 0, x.Ref, id, got, err, fmt.Sprintf("%d in run 2", v))
+							return answered(d, updateCall{0, x.Ref, id}, fmt.Sprintf("%d in run 2", v), func(c perdure.Client) (string, error) {
+								return answer.Call(c, x.Ref, v, perdure.RequestID(id))
+							})
 						})
 					}
 				}
@@ -92,7 +93,7 @@ func talkScenarios() []*scenario {
 				err = together(ask(1, "u1"), ask(1, "u1"), ask(2, "u2"), func() error {
 					return inOrder(
 						func() error { return d.recorded(x.Ref, model.EventUpdateReceived, "answer") },
-						func() error { // whoever is refused now leaves the others waiting
+						func() error { // a refused caller leaves the others waiting
 							return d.patiently(func() error { return send(d, enough, x.Ref, "", "s1") })
 						},
 					)
@@ -151,8 +152,8 @@ func talkScenarios() []*scenario {
 			check: func(_ *world, h *histories) error { return answersOf(h, counter.Execution(perdure.RawKey("k")).Ref, 4) },
 		},
 		{
-			// Clients signal until they are told that the execution is closed. What was
-			// acknowledged was taken once.
+			// Clients send signals until the engine reports that the execution is closed. The
+			// workflow received each acknowledged signal once.
 			name:  "signals around the end",
 			loose: true, // how many come in time is a matter of luck
 			stages: alone(func(*world) perdure.Group {
@@ -282,8 +283,8 @@ func talkScenarios() []*scenario {
 			},
 		},
 		{
-			// What a query sees is in the history for ever: a later one, of whatever process, sees
-			// at least that.
+			// A query result stays true: a later query, in any process, sees at least the same
+			// history.
 			name:      "queries beside crashes",
 			idleAfter: 300 * time.Millisecond,
 			maybe:     []string{"keep one", "keep two", "keep three"},
@@ -319,7 +320,8 @@ func talkScenarios() []*scenario {
 						}
 					}
 					if i == 0 {
-						if err := d.sleep(time.Second); err != nil { // it is unloaded meanwhile
+						// the engine unloads it in this time
+						if err := d.sleep(time.Second); err != nil {
 							return err
 						}
 					}
@@ -366,8 +368,8 @@ func talkScenarios() []*scenario {
 			},
 		},
 		{
-			// A workflow sends under an id that was used before, by itself and by a client: once is
-			// enough, and it is told so.
+			// A workflow sends under an id that it or a client has used before. The message is
+			// delivered once, and the workflow gets the conflict.
 			name:  "request ids of workflows",
 			lanes: 2,
 			stages: alone(func(*world) perdure.Group {
@@ -426,10 +428,21 @@ func counting(w *world) perdure.Group {
 	})}
 }
 
-// call adds to a counter under an id, and notes what it was told.
+// call adds to a counter under a request id, and records the reply.
+//
+//arch:parameters mirrors Update.Call
 func call(d *driver, i int, to perdure.Ref, v int, id string, want int) error {
-	got, err := add.Call(d.at(i), to, v, perdure.RequestID(id))
-	return heard(d, i, to, id, got, err, want)
+	return answered(d, updateCall{i, to, id}, want, func(c perdure.Client) (int, error) {
+		return add.Call(c, to, v, perdure.RequestID(id))
+	})
+}
+
+// updateCall names a call of an update: the process that makes it, the execution, and the request
+// id.
+type updateCall struct {
+	process int
+	to      perdure.Ref
+	id      string
 }
 
 // refusedCall demands that a counter refuses to add.
@@ -445,11 +458,13 @@ func refusedCall(d *driver, to perdure.Ref, v int, id string) error {
 	return d.cause(0, fmt.Errorf("update %s of %s: %w", id, to, err))
 }
 
-// heard demands an answer to an update, and notes that it was given: it must be the one in the
-// history.
-func heard[O comparable](d *driver, i int, to perdure.Ref, id string, got O, err error, want O) error {
+// answered makes an update call and compares its reply. It records the acknowledgement: at the end
+// the history must have the same answer.
+func answered[O comparable](d *driver, u updateCall, want O, do func(c perdure.Client) (O, error)) error {
+	to, id := u.to, u.id
+	got, err := do(d.at(u.process))
 	if err != nil {
-		return d.cause(i, fmt.Errorf("update %s of %s: %w", id, to, err))
+		return d.cause(u.process, fmt.Errorf("update %s of %s: %w", id, to, err))
 	}
 	if got != want {
 		return wrong("update %s of %s was answered with %v, want %v", id, to, got, want)
@@ -463,7 +478,7 @@ func heard[O comparable](d *driver, i int, to perdure.Ref, id string, got O, err
 				}
 			}
 		}
-		return wrong("update %s of %s was answered, but that is not how it stands", id, to)
+		return wrong("update %s of %s was answered, but the history has no such answer", id, to)
 	})
 
 	return nil
@@ -516,7 +531,7 @@ func look(d *driver, i int, to perdure.Ref) error {
 	return nil
 }
 
-// looked demands that what queries saw is the beginning of what came of it.
+// looked checks that everything that queries saw is a prefix of the final value.
 func looked(w *world, end string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -158,9 +158,8 @@ func submit[I, O any](d *driver, a *perdure.Activity[I, O], in I, key string) (p
 	return x, nil
 }
 
-// tasksEnd demands that there are so many dead letters, that an attempt was lost only where a
-// process has ended otherwise than in good order, and that nobody ever had a task that somebody
-// else had.
+// tasksEnd checks the number of dead tasks. It also checks that attempts were lost only where a
+// process did not shut down in good order, and that no two workers ever had the same task.
 func tasksEnd(dead int64) func(w *world, h *histories) error {
 	return func(w *world, h *histories) error {
 		n, err := w.mem.CountDead(context.Background(), store.DeadQuery{Tenant: model.DefaultTenant})
@@ -177,12 +176,12 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 					held[e.ID] = e.Worker != ""
 				case model.EventTaskClaimed:
 					if held[e.ID] {
-						return wrong("event %d claims %s, which somebody has", e.Seq, e.ID)
+						return wrong("event %d claims %s, which already has a claim", e.Seq, e.ID)
 					}
 					held[e.ID] = true
 				case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTaskReturned:
 					if !held[e.ID] {
-						return wrong("event %d (%s) ends a claim of %s, which nobody has", e.Seq, e.Kind, e.ID)
+						return wrong("event %d (%s) ends a claim of %s, which has no claim", e.Seq, e.Kind, e.ID)
 					}
 					held[e.ID] = false
 				}

@@ -68,8 +68,8 @@ func (w *world) read() (*histories, error) {
 	return h, nil
 }
 
-// inSuccession orders the runs of an address: by their start, and those of one moment so that each
-// follows the one it came from.
+// inSuccession orders the runs of an address by their start. Runs with the same start time follow
+// the run that they came from.
 func inSuccession(runs []*history) ([]*history, error) {
 	current := slices.DeleteFunc(slices.Clone(runs), func(r *history) bool { return !r.row.Current })
 	if len(current) != 1 {
@@ -467,8 +467,8 @@ func (w *world) verifyBodies() error {
 	defer w.mu.Unlock()
 	crashed := w.strike.kind != nil && w.strike.kind.crash && w.strike.happened()
 
-	// After an outage that is longer than a lease, whoever comes back first fences the others. A
-	// shard that moves in order repeats nothing.
+	// After an outage that is longer than a lease, the first process that returns fences the
+	// others, and they may repeat work. A shard that moves in good order repeats nothing.
 	outlived := w.strike.kind != nil && w.strike.kind.span > 0 && w.strike.happened() && w.current.processes > 1
 	for name, want := range w.s.bodies {
 		got, most := w.bodies[name], want
@@ -485,15 +485,15 @@ func (w *world) verifyBodies() error {
 
 	for name := range w.bodies {
 		if _, known := w.s.bodies[name]; !known && !slices.Contains(w.s.maybe, name) {
-			return wrong("body %s ran, which nobody expects", name)
+			return wrong("body %s ran, which the scenario does not expect", name)
 		}
 	}
 
 	return nil
 }
 
-// verifyNodes demands that all nodes have left and have freed their shards. One that died, or could
-// not say goodbye, leaves them to whoever wants them.
+// verifyNodes checks that all nodes have left and have freed their shards. A node that died, or
+// could not deregister, leaves its shards for other nodes to acquire.
 func (w *world) verifyNodes() error {
 	v, err := w.mem.Members(context.Background())
 	if err != nil {
@@ -521,9 +521,9 @@ func (w *world) lostLease() bool {
 	return k != nil && w.strike.happened() && (k.crash || k.span > 0)
 }
 
-// goodbyesLost is how many nodes may be left registered: one that died without anything that
-// somebody else would want, or that could not say goodbye, or whose registration was never
-// answered.
+// goodbyesLost is how many nodes may stay registered: a node that died and owned nothing that
+// another node would take over, a node that could not deregister, or a node that got no reply to
+// its registration.
 func (w *world) goodbyesLost() int {
 	lost := w.lostLease()
 	w.strike.mu.Lock()

@@ -152,7 +152,7 @@ func (s *scenario) walkTwice(t *testing.T, every int) (runs, faults int64) {
 	return runs, faults
 }
 
-// outcome is what came of a run.
+// outcome is the result of one run of a scenario.
 type outcome struct {
 	s              *scenario
 	strike         *strike
@@ -229,7 +229,7 @@ func (w *world) again(before *histories) error {
 	return nil
 }
 
-// stacks are those of all goroutines that a text occurs in.
+// stacks returns the stacks of all goroutines whose stack contains a text.
 func stacks(mark string) string {
 	buf := make([]byte, 8<<20)
 	buf = buf[:runtime.Stack(buf, true)]

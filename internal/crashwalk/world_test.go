@@ -50,12 +50,12 @@ type world struct {
 
 	mu     sync.Mutex
 	bodies map[string]int
-	facts  map[string]string // what was told to the world
+	facts  map[string]string // what drivers and definitions recorded
 	asked  []string          // who has asked for a number
 	acks   []ack
 }
 
-// ack is something that a client was told, and that must be so for ever.
+// ack is an acknowledgement that a client got. It must be true at the end.
 type ack struct {
 	what  string
 	holds func(h *histories) error
@@ -107,7 +107,7 @@ func (w *world) known(key string) bool {
 	return ok
 }
 
-// ordinal numbers those who ask from 1, and tells each the same number every time.
+// ordinal numbers its callers from 1. The same caller always gets the same number.
 func (w *world) ordinal(who string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -236,7 +236,7 @@ func (w *world) stage(st *stage) (err error) {
 	}
 }
 
-// populate opens the processes that are missing. It reports false when one of them died meanwhile.
+// populate opens the processes that are missing. It returns false if one of them died while it did.
 func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 	for i, p := range ps {
 		if p != nil {
@@ -312,8 +312,8 @@ func (w *world) drive(st *stage, ps []*process) error {
 	return st.drive(d)
 }
 
-// quiet waits until nothing moves any more: every run that is open is meant to be, and all messages
-// have arrived.
+// quiet waits until nothing changes: every open run is meant to be open, and all messages have
+// arrived.
 func (w *world) quiet(ps []*process) error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		why := w.restless()
@@ -337,7 +337,7 @@ func tolerable(err error, k *kind) bool {
 		return false
 	case errors.As(err, &all):
 		return !slices.ContainsFunc(all, func(e error) bool { return !tolerable(e, k) })
-	case k.crash: // whoever lives on must not notice
+	case k.crash: // the surviving processes must not notice
 		return errors.Is(err, crash.ErrDied) || errors.Is(err, faultstore.ErrCrashed)
 	case errors.Is(err, perdure.ErrBlocked):
 		return k.refuses

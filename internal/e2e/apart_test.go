@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Two processes on one database: whoever asks, updates, pauses, resumes or terminates need not be
-// in the process that owns the execution.
+// Two processes share a database. A caller in either process can query, update, pause, resume and
+// terminate executions that the other one owns.
 func TestTalkBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {

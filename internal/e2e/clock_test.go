@@ -222,8 +222,8 @@ func TestSleepAfterSlowStart(t *testing.T) {
 	})
 }
 
-// The store's clock jumps for a while, or for good: sleeps last as long as they should, before,
-// during and after it.
+// The store's clock jumps for a while, or permanently. Sleeps before, during and after the jump
+// last as long as they should.
 func TestSleepBesideJumps(t *testing.T) {
 	for _, jump := range []struct{ by, lasts time.Duration }{
 		{aDay, 10 * time.Second},
@@ -268,8 +268,8 @@ func TestSleepBesideJumps(t *testing.T) {
 	}
 }
 
-// A process that is opened while the store's clock is wrong: sleeps last as long as they should,
-// also those of histories that were written then and go on when it is right again.
+// A process opens while the store's clock is wrong. Sleeps last as long as they should, also in
+// histories that were written then and continue when the clock is right again.
 func TestOpenedDuringAJump(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		st.move(aDay)
@@ -301,8 +301,9 @@ func TestOpenedDuringAJump(t *testing.T) {
 	})
 }
 
-// The machine is suspended for longer than the lease: the node commits nothing before it has
-// renewed its lease, timers that came due meanwhile fire, and no jump is noticed.
+// The machine is suspended for longer than the lease. The node commits nothing before it has
+// renewed its lease, timers that came due during the suspension fire, and the node reports no clock
+// jump.
 func TestSuspend(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		var asleep atomic.Int64
@@ -350,7 +351,7 @@ func TestSuspend(t *testing.T) {
 }
 
 // A jump by a month for three minutes removes no run and forgets no request id, in a process that
-// runs or is opened meanwhile.
+// was running before the jump or that opens during it.
 func TestJumpDeletesNothing(t *testing.T) {
 	for name, opened := range map[string]bool{"running": false, "opened during it": true} {
 		t.Run(name, func(t *testing.T) {

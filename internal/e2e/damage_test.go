@@ -22,7 +22,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// damaged is an execution in whose rows bytes are changed behind everybody's back.
+// damaged is a workflow whose rows a test changes directly in the store.
 var damaged = perdure.NewWorkflow("damaged", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 	for i := range 3 {
 		if _, err := perdure.Do(ctx, "step", func(context.Context) (int, error) { return i, nil }, perdure.StepKey(fmt.Sprint(i))); err != nil {
@@ -32,9 +32,9 @@ var damaged = perdure.NewWorkflow("damaged", func(ctx perdure.WorkflowCtx, _ str
 	return perdure.NewSignal[string]("word").Receive(ctx)
 })
 
-// A row that cannot be understood keeps its execution from going on, which says so; nobody guesses,
-// nothing of it is lost, and all others go on. Once the row is as it was, so does this one
-// (reliability I14, I23).
+// A row that cannot be decoded stops its execution, which reports the row. The engine does not
+// guess, loses none of its data, and continues all other executions. Once the row is repaired, this
+// one continues too (reliability I14, I23).
 func TestCorruptedRows(t *testing.T) {
 	t.Parallel()
 	word := perdure.NewSignal[string]("word")
@@ -118,8 +118,8 @@ func TestCorruptedRows(t *testing.T) {
 	}
 }
 
-// An outcome that cannot be understood is not guessed: whoever asks for the result hears which row
-// is broken, and the key is neither free nor run again.
+// The engine does not guess an outcome that it cannot decode. A caller who asks for the result gets
+// an error that names the broken row. The key is not free, and the workflow does not run again.
 func TestCorruptedOutcome(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -252,8 +252,8 @@ func TestCorruptedMail(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// No address of this test is on shard 1, which is where the broken message goes; the broken
-		// request is for everybody to stumble over.
+		// The broken message goes to shard 1, and no address of this test is on that shard. Every
+		// node reads the broken request.
 		shards := map[string]int{"sqlite": 16, "postgres": 64}[s.kind]
 		busy := map[model.ShardID]bool{}
 		shardOf := func(workflow, key string) model.ShardID {
@@ -285,7 +285,7 @@ func TestCorruptedMail(t *testing.T) {
 
 		for i, app := range apps {
 			got, err := parent.Run(caller(t, app), n, perdure.RawKey("p"))
-			equal(t, fmt.Sprintf("result heard by app %d", i), got, err, n*(n-1))
+			equal(t, fmt.Sprintf("result in app %d", i), got, err, n*(n-1))
 		}
 
 		eventually(t, "the log names the broken message", func() bool {
@@ -372,7 +372,7 @@ func TestReadOnlyPostgres(t *testing.T) {
 	})
 
 	fails(t, "a start on a read-only server", err, perdure.ErrUnavailable, "alive", pg.Addr(), "read only")
-	t.Logf("the caller heard: %v", err)
+	t.Logf("the caller got: %v", err)
 	s.unchanged(before)
 	_, err = s.cfg.Open(t.Context(), s.url, a.w)
 	fails(t, "open of a read-only server", err, perdure.ErrUnavailable, pg.Addr(), "read only")
@@ -480,7 +480,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 			kind  fault.Kind
 			names []string
 		}{
-			{"nobody listens", with(func(u *url.URL) { u.Host = "127.0.0.1:1" }), fault.Unavailable, []string{"127.0.0.1:1", "refused"}},
+			{"no server", with(func(u *url.URL) { u.Host = "127.0.0.1:1" }), fault.Unavailable, []string{"127.0.0.1:1", "refused"}},
 			{"wrong password", with(func(u *url.URL) { u.User = url.UserPassword("postgres", secret) }), fault.Denied, []string{good.Host, "password"}},
 			{"no such role", with(func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }), fault.Denied, []string{good.Host, "nobody"}},
 			{"no such database", with(func(u *url.URL) { u.Path = "/nowhere" }), fault.NotFound, []string{good.Host, "nowhere"}},
@@ -518,8 +518,8 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 	})
 }
 
-// A store that takes no writes until it is opened again: whoever asks for something hears why, and
-// what to do, and so does the log, once.
+// A store takes no writes until it is opened again. Callers get an error that says why and what to
+// do, and the log has the same message once.
 func TestStoreMustBeOpenedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")

@@ -163,7 +163,8 @@ func TestDeadTasks(t *testing.T) {
 	})
 }
 
-// A step of a workflow is requeued beside it: the workflow has heard of the failure.
+// An operator requeues a dead step of a workflow. It runs independently, because the workflow has
+// already received the failure.
 func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

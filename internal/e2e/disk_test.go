@@ -87,7 +87,7 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	if text := strings.ToLower(full.Error()); !strings.Contains(text, "full") && !strings.Contains(text, "space") {
 		t.Errorf("error %q does not say what is the matter", full)
 	}
-	t.Logf("the caller heard: %v", full)
+	t.Logf("the caller got: %v", full)
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func mountSmall(t *testing.T) (dir string, ok bool) {
 	return dir, true
 }
 
-// inNamespace runs the test again, in a namespace in which everybody may mount.
+// inNamespace runs the test again, in a namespace in which every user may mount.
 func inNamespace(t *testing.T) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
@@ -207,7 +207,7 @@ func inNamespace(t *testing.T) {
 // moveTo moves an empty database to a directory.
 func (s *site) moveTo(dir string) {
 	s.t.Helper()
-	if os.Getuid() == 0 { // the server runs as somebody else
+	if os.Getuid() == 0 { // the server runs as another user
 		u, err := user.Lookup("postgres")
 		if err != nil {
 			s.t.Fatal(err)
@@ -224,7 +224,7 @@ func (s *site) moveTo(dir string) {
 		}
 	}
 
-	// nobody may be connected to a database that moves
+	// PostgreSQL moves a database only while it has no connections
 	other := &site{t: s.t, kind: s.kind, url: pgtest.URL(s.t)}
 	u, err := url.Parse(s.url)
 	if err != nil {

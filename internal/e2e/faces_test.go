@@ -157,7 +157,7 @@ func (w *stalls) problems(p *place) (wrong []string) {
 	return wrong
 }
 
-// strandedByCode counts the stalls that a place knows to go on only when somebody changes
+// strandedByCode counts the stalls that, according to a place, end only when an operator changes
 // something.
 func (w *stalls) strandedByCode(p *place) map[string]int {
 	found := map[string]int{}
@@ -297,7 +297,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 	})
 }
 
-// damage changes rows behind everybody's back.
+// damage changes rows directly in the store.
 func (w *stalls) damage() {
 	w.s.damage("history", "body", "seq = 2")
 	if w.s.kind == "postgres" {
@@ -354,7 +354,7 @@ var (
 	stow  = perdure.NewOperation(vault, "stow", func(_ perdure.EntityCtx, n *int, by int) (int, error) { *n += by; return *n, nil })
 )
 
-// apart starts executions of workflows of which one process alone has the code, in shards of both.
+// apart starts executions of workflows that only one process can run, in shards of both processes.
 func (w *stalls) apart(places []*place) {
 	w.t.Helper()
 	owners, _ := w.owners()
@@ -380,8 +380,8 @@ func (w *stalls) apart(places []*place) {
 	}
 }
 
-// astray has a workflow call an entity of which the second process alone has the code, in a shard
-// of the first.
+// astray lets a workflow call an entity in a shard of the first process. Only the second process
+// has the code of that entity.
 func (w *stalls) astray(app *perdure.App, flow *perdure.Workflow[string, string]) {
 	w.t.Helper()
 	owners, _ := w.owners()

@@ -63,7 +63,7 @@ func children(t *testing.T, s *site) {
 		t.Errorf("children are %v, want four", runs)
 	}
 
-	// Anybody may wait for a child, also from another workflow and by its address.
+	// Any client can wait for a child, also from another workflow and by its address.
 	four, err := square.Execution(perdure.RawKey("four")).Result(c)
 	equal(t, "the child seen from outside", four, err, 16)
 }
@@ -256,7 +256,7 @@ func combinators(t *testing.T, s *site) {
 		}
 
 		if first != perdure.Waitable(timer) {
-			return "", errors.New("the signal won, which nobody had sent")
+			return "", errors.New("the signal won, but the test had not sent it")
 		}
 		text, err := next.Get(ctx) // has not been lost with the select
 		return fmt.Sprintf("%v %v %d %v %s", all, allErr, won, two, text), err
@@ -274,9 +274,8 @@ func combinators(t *testing.T, s *site) {
 	equal(t, "result", got, err, "[1 2 3] no 7 [8 8] done")
 }
 
-// The next run has the same key and the signals that nobody took; waiting for the execution means
-// waiting for the last one. Signals that come at any moment are lost by none of the runs
-// (reliability R10).
+// The next run has the same key and the unread signals. A caller that waits for the execution gets
+// the result of the last run. No run loses a signal, whenever the signal comes (reliability R10).
 func continueAsNew(t *testing.T, s *site) {
 	type state struct{ Runs, Sum, Seen int }
 	const signals = 40

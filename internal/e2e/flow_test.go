@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// headcount counts those who are inside, and how many that were at most.
+// headcount counts callers that are inside a section, and remembers the maximum.
 type headcount struct{ now, most atomic.Int64 }
 
 func (c *headcount) enter() (leave func()) {

@@ -79,7 +79,7 @@ func (o *office) close() {
 func (o *office) join(name string, slots int, queues ...string) *hand {
 	o.t.Helper()
 	h := &hand{t: o.t, stopped: map[model.ClaimRef][]api.StopReason{}, settled: map[model.ClaimRef][]error{}}
-	h.mu.Lock() // what waits may be handed over before it has returned
+	h.mu.Lock() // an offer may be handed over before it has returned
 	defer h.mu.Unlock()
 	session, err := o.b.JoinTasks(o.t.Context(), h, model.TaskOffer{Name: name, Tenants: []string{model.DefaultTenant}, Queues: queues, Kinds: []string{"work"}, Slots: slots})
 	if err != nil {
@@ -126,7 +126,7 @@ func (h *hand) take(n int) []model.Claim {
 	return got
 }
 
-// report reports and waits for what it is told.
+// report sends a report and waits for the reply.
 func (h *hand) report(r model.TaskReport) (err error) {
 	h.t.Helper()
 	h.mu.Lock()
@@ -151,7 +151,7 @@ func (h *hand) report(r model.TaskReport) (err error) {
 
 func (h *hand) told(ref model.ClaimRef, want api.StopReason) {
 	h.t.Helper()
-	eventually(h.t, "the worker is told to stop", func() bool {
+	eventually(h.t, "the worker gets the request to stop", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return slices.Contains(h.stopped[ref], want)
@@ -202,10 +202,9 @@ func wantNotOwned(t *testing.T, what string, err error) {
 
 var failed = &model.Failure{Type: "oops", Message: "no luck"}
 
-// Only the current claim counts, the same report counts once and is answered the same as often as
-// it is made, attempts follow each other in the order and at the times that the policy says, and
-// there are no more of them than it allows (E16–E19, E23, E24, E37), on every store, and when it
-// has been opened again.
+// Only the current claim counts. Repeating a report has no effect and gets the same reply. Attempts
+// have the order, the times and the number that the policy says (E16–E19, E23, E24, E37). This
+// holds on every store, and after the store has been opened again.
 func TestClaimsByHand(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -293,7 +292,7 @@ func TestDeadlinesByHand(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		o := newOffice(t, s)
-		// Nobody comes in time, and whoever comes later gets nothing.
+		// No worker comes in time, and a late worker gets nothing.
 		o.submit("late", func(s *model.TaskSpec) { s.ToStart = 50 * time.Millisecond })
 		if f := o.ends("late", model.Failed).Failure; f.Type != model.TimeoutToStart {
 			t.Errorf("it fails with %+v", f)
@@ -301,7 +300,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		if d := o.dead("late"); len(d) != 1 || d[0].Body.Attempts != 0 {
 			t.Errorf("dead letters %+v", d)
 		}
-		o.submit("gone") // nobody executes it
+		o.submit("gone") // no worker executes it
 		if err := o.b.Cancel(t.Context(), api.CancelRequest{Target: api.Target{Address: taskAt("gone")}}); err != nil {
 			t.Fatal(err)
 		}
@@ -329,7 +328,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		}
 		wantNotOwned(t, "the same after the end", h.report(model.TaskReport{Ref: c.Ref}))
 
-		// One that is being executed is told, and decides.
+		// A running task gets the cancellation and decides.
 		o.submit("told")
 		c = h.take(1)[0]
 		if err := o.b.Cancel(t.Context(), api.CancelRequest{Target: api.Target{Address: taskAt("told")}, Reason: "changed my mind"}); err != nil {

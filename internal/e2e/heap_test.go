@@ -41,7 +41,7 @@ var heapCases = map[string]func(t *testing.T, h hostile, dir string){
 	"stranded": heapStranded, "messages": heapMessages,
 }
 
-// Whoever floods one address is refused before the memory of the process grows.
+// A client that floods one address is refused before the memory of the process grows.
 func TestHeapUnderHostileInput(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(heapCase) != "" {
@@ -115,9 +115,9 @@ func (h *hostile) open(t *testing.T, dir string, defs ...perdure.Definition) *pe
 	return app
 }
 
-// flood sends all the input, so many chunks at a time, and reports how much of it was refused. What
-// the engine takes may wait for an answer that never comes: it keeps its slot, of which there are
-// more than the engine takes.
+// flood sends all the input, at most a given number of chunks at a time, and returns how many bytes
+// the engine refused. An accepted request may never get a reply and keeps its slot. There are more
+// slots than the engine accepts requests.
 func (h *hostile) flood(t *testing.T, at int, send func(ctx context.Context, text string) error) (refused int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,8 +165,8 @@ func heapSignals(t *testing.T, h hostile, dir string) {
 	_ = app.Close()
 }
 
-// heapMessages has executions of all shards send to one address: each message goes by way of the
-// store, and those that the address has no room for are refused when they arrive.
+// heapMessages lets executions of all shards send to one address. The store carries each message.
+// The address refuses messages for which it has no room when they arrive.
 func heapMessages(t *testing.T, h hostile, dir string) {
 	text := perdure.NewSignal[string]("text")
 	sleeper := perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return 0, ctx.Sleep(time.Hour) })
@@ -268,8 +268,8 @@ func heapOutputs(t *testing.T, h hostile, dir string) {
 	_ = app.Close()
 }
 
-// heapStranded starts executions that nobody serves. They are not in memory, and when somebody
-// serves them, only so many are as there is room for.
+// heapStranded starts executions for which no process has code. They are not in memory. Once a
+// process has the code, it loads only as many as it has room for.
 func heapStranded(t *testing.T, h hostile, dir string) {
 	const size = 100 << 10
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, in string) (int, error) {

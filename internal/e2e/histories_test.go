@@ -120,9 +120,9 @@ func (f *shopfloor) end(t *testing.T, app *perdure.App, key string) (purchase, e
 	return f.at(key).Result(c)
 }
 
-// A fork has the past of its source: nothing of it is done again, and journal time and random
-// numbers are equal. What it does afterwards is its own. An edited result is taken for what
-// happened. The source does not notice.
+// A fork has the past of its source: it repeats none of these steps, and its journal time and
+// random numbers are equal. It continues independently. An edited result replaces the original. The
+// source does not change.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -267,8 +267,9 @@ func TestForkOfASleeper(t *testing.T) {
 	})
 }
 
-// A retry goes on before the step that failed, under the same key; the step shows the outside world
-// the key that it had, and has all its attempts again. What was accepted meanwhile is there.
+// A retry continues before the step that failed, under the same key. The step uses the same
+// idempotency key as before and has all its attempts again. Messages that arrived in between are
+// kept.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -623,7 +624,8 @@ func TestExportAndImport(t *testing.T) {
 	})
 }
 
-// Whoever asks need not own what is asked about: the request goes to the owner, past and all.
+// A caller may ask a node that does not own the execution. The request goes to the owner, also for
+// past runs.
 func TestHistoriesFromAnotherNode(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")

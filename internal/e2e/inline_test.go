@@ -281,7 +281,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 		must(t, err)
 		limited := perdure.NewActivity("limited", func(_ context.Context, n int) (int, error) {
 			if cut[i].Load() && !back { // the process is gone
-				return 0, errors.New("nobody hears this")
+				return 0, errors.New("this error gets lost")
 			}
 			bodies.enter()
 			time.Sleep(stubborn)

@@ -72,8 +72,8 @@ func (a *alive) ends(t *testing.T, c perdure.Client, want string) {
 	equal(t, "a new execution", got, err, "")
 }
 
-// What cannot be stored is refused where it is handed in, with an error that names it. Nothing of
-// it is stored, and nobody else is affected.
+// The SDK refuses input that cannot be stored at the call, with an error that names it. Nothing is
+// stored, and other callers are not affected.
 func TestBadCalls(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -230,8 +230,8 @@ func TestBadValuesInCode(t *testing.T) {
 	})
 }
 
-// Work that nobody here has code for is no mistake: it waits, says for what, and begins when
-// somebody comes who has.
+// Work without code in any process is no error. It waits, reports what it waits for, and starts
+// when a process with the code joins.
 func TestUnknownWorkflowWaits(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -248,7 +248,7 @@ func TestUnknownWorkflowWaits(t *testing.T) {
 		reason(t, app, exec, "waits for a worker that offers workflow elsewhere")
 		reason(t, app, parent, "waits for child elsewhere/child")
 		if err := perdure.NewSignal[string]("word").Send(c, exec, "hello"); err != nil {
-			t.Errorf("a signal to an execution that nobody runs yet: %v", err)
+			t.Errorf("a signal to an execution without code in any process: %v", err)
 		}
 		a.say(t, c, "b")
 

@@ -136,7 +136,9 @@ func TestChangedCode(t *testing.T) {
 
 // entities-workflows §17.10 and §17.14: a thousand executions that wait cost no goroutine, little
 // memory, and do not delay the end of the process.
-func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // counts goroutines of the process
+//
+//nolint:paralleltest // counts goroutines of the process
+func TestParkedExecutionsCostNothing(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			s := newSite(t, kind)
@@ -252,8 +254,8 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 	})
 }
 
-// Whoever waits for something when the app closes is told so; nothing hangs, and a closed app says
-// that it is closed.
+// Callers that wait when the app closes get an error. Nothing hangs, and a closed app reports that
+// it is closed.
 func TestCloseWithCallers(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -363,7 +365,7 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 				n := ran.Add(1)
 				began <- struct{}{}
 				if n == 1 {
-					<-c.Done() // ends when it is told that nobody wants it any more
+					<-c.Done() // ends when its context is cancelled
 				}
 				return n, c.Err()
 			})

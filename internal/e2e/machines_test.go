@@ -108,8 +108,8 @@ func parcels() (*parcelHandles, perdure.Group) {
 	return h, perdure.Group{h.charge, h.refund, h.courier, bound}
 }
 
-// A machine hears of activities, signals, children and timers, in the order of the history, however
-// often it is replayed.
+// A machine gets the results of activities, signals, children and timers in the order of the
+// history, in every replay.
 func machines(t *testing.T, s *site) {
 	h, defs := parcels()
 	app := s.open(defs)

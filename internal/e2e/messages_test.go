@@ -220,8 +220,8 @@ func signalWithStart(t *testing.T, s *site) {
 	equal(t, "result", got, err, "ab")
 }
 
-// The first value wins, before or after the wait; whoever comes later is told. A rejected promise
-// is an error with its text.
+// The first value wins, before or after the wait, and later callers get a conflict. A rejected
+// promise is an error with its text.
 func promises(t *testing.T, s *site) {
 	word, other := perdure.NewPromise[string]("word"), perdure.NewPromise[int]("other")
 	wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ string) (string, error) {

@@ -466,8 +466,8 @@ func (a aged) List(ctx context.Context, prefix string) iter.Seq2[payload.Blob, e
 	}
 }
 
-// A sweep removes blobs that nothing refers to, and no other: not those of a history, of an input,
-// of an outcome, of a signal that waits, of another store, and not young ones.
+// A sweep removes only blobs without references. It keeps blobs of a history, of an input, of an
+// outcome, of a waiting signal and of another store, and young ones.
 func TestSweepOfPayloads(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -504,7 +504,7 @@ func TestSweepOfPayloads(t *testing.T) {
 			t.Errorf("removed %d blobs that are in use, %v", n, err)
 		}
 
-		// A start that is refused has put its input already: nobody refers to it.
+		// A refused start has already stored its input, and nothing refers to it.
 		_, err := wf.Start(c, newParcel(9), perdure.RawKey("open"))
 		fails(t, "another input", err, perdure.ErrConflict, "open")
 		if len(blobsIn(t, blobs)) != used+1 {
@@ -551,9 +551,9 @@ func blobsIn(t *testing.T, s payload.Store) (keys []string) {
 	return keys
 }
 
-// Blobs that are away are waited for: by steps that have done their work, by code that reads its
-// history, by ends of runs. Nothing is done twice for it, and nothing fails. A client is told after
-// a while.
+// The engine waits for blobs that it cannot reach, when a step has done its work, when code reads
+// its history, and when a run ends. It repeats nothing and fails nothing because of it. A client
+// gets an error after a while.
 func TestBlobsThatAreAway(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory", "postgres"}, func(t *testing.T, s *site) {

@@ -92,7 +92,7 @@ func TestQueryOfClosedRuns(t *testing.T) {
 				equal(t, how, got, err, want)
 			}
 			if _, err := p.total.Ask(c, first["ends"], -1); err == nil || err.Error() != "below zero" {
-				t.Errorf("an error of the handler is told as %v", err)
+				t.Errorf("the caller got %v for the handler's error", err)
 			}
 			_, err := perdure.NewQuery[int, int]("other").Ask(c, first["ends"], 1)
 			fails(t, "a query that the code does not handle", err, perdure.ErrNotFound, "other", "total")

@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An execution whose rows cannot be read refuses to be ended, and says how it can be removed.
-// Removed by force, its rows are exported, its lock and its key are free, and its parent hears of
-// it.
+// An execution whose rows cannot be read refuses to be ended, and its error says how to remove it.
+// A forced delete exports its rows, frees its lock and its key, and reports the deletion to its
+// parent.
 func TestForceDelete(t *testing.T) {
 	t.Parallel()
 	account := perdure.NewEntity[int]("account")
@@ -84,7 +84,7 @@ func TestForceDelete(t *testing.T) {
 				if tables["executions"] != 1 || tables["history"] == 0 {
 					t.Errorf("exported %v", tables)
 				}
-				if c.row { // else nobody knows who its parent is
+				if c.row { // otherwise the store does not know its parent
 					if _, err := exec.Result(client); err == nil || !strings.Contains(err.Error(), "operator") {
 						t.Errorf("the parent: %v", err)
 					}
@@ -196,9 +196,9 @@ func TestForceDeleteOfATask(t *testing.T) {
 	})
 }
 
-// An entity whose row cannot be read refuses calls, and says how it can be removed. Removed by
-// force, its rows are exported, the section that waits for its lock hears of it, the section that
-// holds it has its calls refused, and the next holder has a larger token.
+// An entity whose row cannot be read refuses calls, and its error says how to remove it. A forced
+// delete exports its rows. The section that waits for its lock gets an error, the section that
+// holds the lock has its calls refused, and the next holder gets a larger token.
 func TestForceDeleteOfAnEntity(t *testing.T) {
 	t.Parallel()
 	account := perdure.NewEntity[int]("account")

@@ -119,7 +119,7 @@ func (s *shop) exercise(t *testing.T, c, other perdure.Client, key string) {
 	fails(t, "a withdrawal under the id of the deposit", err, perdure.ErrConflict, `"r"`, "till", key, `call "deposit"`, `call "withdraw"`)
 	_, err = s.deposit.Call(other, key, change{6}, r)
 	fails(t, "another deposit under the same id", err, perdure.ErrConflict, "another input")
-	fails(t, "a deposit that nobody waits for", s.deposit.Send(other, key, change{5}, r), perdure.ErrConflict)
+	fails(t, "a one-way deposit", s.deposit.Send(other, key, change{5}, r), perdure.ErrConflict)
 	got, err = s.deposit.Call(other, key, change{5}, r)
 	equal(t, "the first deposit again", got, err, 5)
 	got, err = s.withdraw.Call(c, key, change{3}, perdure.RequestID("r2"))

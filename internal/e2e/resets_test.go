@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A reset has an open run give way: whoever waits for it hears the end of the new one, steps behind
-// the place are made again under keys of their own, and what was sent to it is not lost.
+// A reset replaces an open run. Callers that wait for it get the result of the new run. Steps after
+// the reset point run again with new idempotency keys, and messages to the run are not lost.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -43,7 +43,7 @@ func TestReset(t *testing.T) {
 		}
 
 		if err := <-waiting; err != nil {
-			t.Errorf("whoever waited heard %v", err)
+			t.Errorf("the waiting caller got %v", err)
 		}
 
 		// Of what has completed, with the word that was said before.
@@ -210,8 +210,8 @@ func TestResetWhileSignalsCome(t *testing.T) {
 	})
 }
 
-// A cut can be made before a call of an entity or a service, before a lock, and with another reply:
-// what stands behind it is called again, what stands before it is not.
+// A reset point can be before a call of an entity or a service, before a lock, and with another
+// reply. The new run repeats calls after the point, and none before it.
 func TestResetBeforeCalls(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory"}, func(t *testing.T, s *site) {

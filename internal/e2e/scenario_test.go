@@ -43,7 +43,7 @@ var scenarios = []struct {
 	{"state is read without a worker", states},
 	{"terminate ends whatever the code says", terminate},
 	{"pause keeps everything for later", pauses},
-	{"an interrupt is heard beside the code", interrupts},
+	{"an interrupt runs concurrently with the code", interrupts},
 	{"all signals that are there", drains},
 	{"a machine hears events in order", machines},
 	{"a machine decides what a cancel request means", machineCancel},

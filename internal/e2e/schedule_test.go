@@ -142,7 +142,8 @@ func TestTriggersThatAreRefused(t *testing.T) {
 	}
 }
 
-// What an app does not define any more is deleted if it says so, and what others applied is not.
+// An app that asks for pruning deletes schedules that it no longer defines. It keeps schedules that
+// other apps applied.
 func TestSchedulesArePruned(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -174,9 +175,9 @@ func TestSchedulesArePruned(t *testing.T) {
 	})
 }
 
-// The input of a job is encrypted and kept elsewhere: the definition is found to be the same when
-// the app opens again, clean-up leaves the blob alone, and the job can read it, whoever served the
-// schedule.
+// The input of a job is encrypted and offloaded. When the app opens again, it finds that the
+// definition is the same. A sweep keeps the blob, and the job can read it in any process that
+// serves the schedule.
 func TestScheduleOfASecret(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")

@@ -274,8 +274,8 @@ func TestNothingIsInTheClearAnywhere(t *testing.T) {
 	})
 }
 
-// A sweep of payloads knows what stands in the user's database, such as a letter that was not
-// delivered.
+// A sweep of payloads keeps blobs that the user's database refers to, such as the payload of an
+// undelivered message.
 func TestSweepKnowsTheUsersDatabase(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {

@@ -198,7 +198,7 @@ func list(t *testing.T, app *perdure.App, query string) []string {
 	return refs
 }
 
-// sql runs a statement on the store, behind the back of everybody, and returns the rows as texts.
+// sql runs a statement directly on the store, without the engine, and returns the rows as texts.
 func (s *site) sql(statement string, args ...any) [][]string {
 	s.t.Helper()
 	if s.kind == "sqlite" {

@@ -102,7 +102,7 @@ func TestOperatorManagesSignals(t *testing.T) {
 			t.Errorf("signals of nothing: %v", err)
 		}
 
-		// The code takes c, and runs a step. Nobody else knows that before the step has ended.
+		// The code takes c and runs a step. This becomes visible only when the step has ended.
 		if err := start.Send(c, x, 2); err != nil {
 			t.Fatal(err)
 		}

@@ -74,7 +74,7 @@ func TestStartTimesOverRestarts(t *testing.T) {
 		if !errors.Is(err, perdure.ErrTimeout) || !errors.As(err, &re) || re.Type != "timeout.execution" {
 			t.Errorf("the one that takes too long: %v", err)
 		}
-		// near, fails twice and late; once more each when the process was closed meanwhile
+		// near, fails twice and late; each may run once more if the process closed while it ran
 		if n := began.Load(); n < 4 || n > 7 {
 			t.Errorf("code began %d times", n)
 		}

@@ -25,9 +25,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Many timers that are due at the same moment fire once each, and those of another workflow fire
-// among the first, however long the storm takes beside other tests. TestLongTimerStorm is the same
-// with a million, which is many times what is kept in memory, and has a bar in seconds.
+// Many timers that are due at the same moment fire once each. Timers of another workflow fire among
+// the first, however long the storm takes next to other tests. TestLongTimerStorm is the same with
+// a million timers, many more than fit into memory, and has a bar in seconds.
 func TestTimerStorm(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -51,7 +51,7 @@ type weather struct {
 
 	mu   sync.Mutex
 	late map[string][]time.Duration // of the others
-	// how many of the storm had fired when those of the same moment did
+	// how many timers of the storm had fired before each calm timer of the same moment
 	amid []int64
 }
 
@@ -96,7 +96,7 @@ func (w *weather) definitions() perdure.Group {
 			if err != nil {
 				return perdure.Void{}, err
 			}
-			which := "begun meanwhile"
+			which := "started during the storm"
 			if !in.Due.IsZero() {
 				which = "from before"
 			}
@@ -130,9 +130,9 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	// midst of it, and the others in the time after it.
 	const others, same = 1000, 100
 	begin := time.Now()
-	due := s.seed(n, others, func(due time.Time, i int) time.Time {
+	due := s.seed(forecast{stormy: n, calm: others, lead: lead, calmDue: func(due time.Time, i int) time.Time {
 		return due.Add(time.Duration(max(0, i-same)) * lead / (others - same))
-	}, lead, templates)
+	}}, templates)
 	t.Logf("%s: %d timers stored in %.1f s", s.kind, n+others, time.Since(begin).Seconds())
 
 	app = s.open(w.definitions()...)
@@ -193,9 +193,16 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	s.wantOnce(n, w)
 }
 
-// seed stores n stormy and further calm executions that sleep, as the engine stored the templates,
-// and returns when the former are due.
-func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, lead time.Duration, templates map[string]model.Address) time.Time {
+// forecast says which executions to store before a storm.
+type forecast struct {
+	stormy, calm int                                    // numbers of executions
+	lead         time.Duration                          // from the end of seeding to the storm
+	calmDue      func(storm time.Time, i int) time.Time // when calm execution i is due
+}
+
+// seed stores executions that sleep, in the form in which the engine stored the templates. It
+// returns when the stormy ones are due.
+func (s *site) seed(f forecast, templates map[string]model.Address) time.Time {
 	t, ctx := s.t, s.t.Context()
 	t.Helper()
 	st, err := node.OpenStore(ctx, node.Config{URL: s.url, AllowUnsafe: true})
@@ -241,9 +248,9 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 	}
 
 	const each = 5000
-	// what it takes, about; the storm waits for it
-	seeding := time.Duration(n) * 100 * time.Microsecond
-	due := time.Now().Add(seeding + lead).Truncate(time.Millisecond)
+	// The storm must not come before all rows are stored. This is about how long that takes.
+	seeding := time.Duration(f.stormy) * 100 * time.Microsecond
+	due := time.Now().Add(seeding + f.lead).Truncate(time.Millisecond)
 	number := int64(0)
 	b := &store.Batch{}
 
@@ -274,12 +281,13 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 		}
 	}
 
-	// where the calm ones are in the order of runs, which is the order of timers of one moment
-	places := rand.Perm(n + others)[:others]
+	// places are the positions of the calm runs in the order of run ids. Timers of one moment
+	// fire in this order.
+	places := rand.Perm(f.stormy + f.calm)[:f.calm]
 	slices.Sort(places)
-	for i, c := 0, 0; i < n+others; i++ {
-		if c < others && places[c] == i {
-			add("calm", c, other(due, rand.IntN(others)))
+	for i, c := 0, 0; i < f.stormy+f.calm; i++ {
+		if c < f.calm && places[c] == i {
+			add("calm", c, f.calmDue(due, rand.IntN(f.calm)))
 			c++
 			continue
 		}
@@ -293,8 +301,8 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 	return due
 }
 
-// awaitStorm waits until every timer of the storm has woken its execution, and returns the most
-// memory that this process had meanwhile.
+// awaitStorm waits until every timer of the storm has woken its execution. It returns the largest
+// amount of memory that this process used until then.
 func (s *site) awaitStorm(w *weather, begins time.Time) (peak uint64) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -355,8 +363,8 @@ func (s *site) openRuns() int {
 	return n
 }
 
-// wantOnce demands that each run of the storm was completed, with one event that its timer fired
-// and one of its step, and that no timer is left but those of the templates.
+// wantOnce checks that each run of the storm has completed, with one event of its timer and one of
+// its step. Only the timers of the templates may be left.
 func (s *site) wantOnce(n int, w *weather) {
 	t := s.t
 	t.Helper()

@@ -264,7 +264,7 @@ func sendsAreAnswered(t *testing.T, s *site) {
 	c := caller(t, app)
 	exec := started(t, c, target, "x", perdure.RawKey("t"))
 	got, err := teller.Run(c, "x")
-	equal(t, "what the teller heard", got, err, "true <nil> <nil> true")
+	equal(t, "the result of the teller", got, err, "true <nil> <nil> true")
 	n, err := exec.Result(c)
 	equal(t, "the target", n, err, 3)
 }
@@ -290,7 +290,7 @@ func queries(t *testing.T, s *site) {
 	}
 	unknown := perdure.NewQuery[string, int]("unknown")
 	_, err = unknown.Ask(c, exec, "a")
-	fails(t, "a query that nobody handles", err, perdure.ErrNotFound, "cart", "unknown", "contents")
+	fails(t, "a query without a handler", err, perdure.ErrNotFound, "cart", "unknown", "contents")
 	_, err = contents.Ask(c, carts.Execution(perdure.RawKey("nobody")), "a")
 	fails(t, "a query of nobody", err, perdure.ErrNotFound, "nobody")
 	done(t, c, exec, 15)
@@ -534,7 +534,7 @@ func interrupts(t *testing.T, s *site) {
 		t.Errorf("the result: %v", err)
 	}
 	if n := heard.Load(); n != 1 {
-		t.Errorf("the interrupt was heard %d times", n)
+		t.Errorf("the interrupt arrived %d times", n)
 	}
 }
 

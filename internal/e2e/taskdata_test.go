@@ -41,8 +41,8 @@ func streamOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Targ
 	return out
 }
 
-// What a task has saved is there for its next attempt, and for whoever reads it, at once and after
-// its end.
+// The state that a task saves is available to its next attempt and to readers, at once and after
+// the task has ended.
 func TestTaskStateOverAttempts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -195,8 +195,8 @@ func TestTaskLogsAndStream(t *testing.T) {
 	})
 }
 
-// Whoever follows hears of items while the task runs, and of its end; who comes back goes on where
-// it was.
+// A follower gets items while the task runs, and then its end. A follower that reconnects continues
+// where it was.
 func TestFollowATask(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -215,8 +215,8 @@ func TestFollowATaskOfAnotherProcess(t *testing.T) {
 	})
 }
 
-// A task whose execution moves to another process while it runs goes on writing: by way of the
-// store, to whoever owns it.
+// A task keeps writing while its execution moves to another process. The store carries the writes
+// to the new owner.
 func TestTaskWritesToAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -316,7 +316,7 @@ func follow(t *testing.T, app *perdure.App, speak *perdure.Activity[int, perdure
 		}
 
 		if want := []string{"1a", "2b", "2b", "3c"}; !slices.Equal(heard, want) {
-			t.Errorf("task %d: heard %q, want %q", n, heard, want)
+			t.Errorf("task %d: got %q, want %q", n, heard, want)
 		}
 		if got, want := linesOf(t, ctx, app, x, perdure.TaskTail{Follow: true}), []string{"INFO said text=a", "INFO said text=b", "INFO said text=c"}; !slices.Equal(got, want) {
 			t.Errorf("task %d: lines are %q", n, got)

@@ -97,7 +97,7 @@ func TestTasks(t *testing.T) {
 	})
 }
 
-// A task whose kind nobody offers waits, says why, and goes on when somebody comes.
+// A task that no worker can run waits, reports why, and continues when a worker joins.
 func TestTaskWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
