@@ -30,7 +30,7 @@ func deskAddress(i int) model.Address {
 	return model.Address{Tenant: tenant, Type: deskType, Key: deskKeys[i]}
 }
 
-// Operations of accounts. Those of desks are echo and forward.
+// Operations of accounts. Desks have two others, echo and forward.
 const (
 	doAdd     = "add"
 	doFail    = "fail"
@@ -46,7 +46,7 @@ const (
 type deed struct {
 	id     uint64
 	amount int64
-	// another account, of pass and forward; of spawn, whom to start and to send a signal to
+	// for pass and forward the other account; for spawn the workflow to start and to signal
 	target uint8
 	source uint8 // of what an entity sends: which one
 }
@@ -140,7 +140,7 @@ func stampIn(p model.Payload) uint64 {
 	return binary.BigEndian.Uint64(p.Data)
 }
 
-// made is a call of a hand-over, and what came of it.
+// made is a call of a hand-over and its outcome.
 type made struct {
 	deed
 	name   string

@@ -4,25 +4,26 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node that comes to own a run with a claim of a worker of another node, which is alive, has to
-// wait: only that worker can tell how the claim ends. But nobody may have it: it was stored and
-// never handed over, or its worker has left while the history could not be written. So the owner
-// asks the other node, as engine/loan/debtor.go does, and gives the claim back when that does not
-// have it. Questions and answers are letters: they are lost, late, or come twice.
+// A node may take over a run with a claim of a worker of another live node. It has to wait, because
+// only that worker can tell how the claim ends. But it may be that no worker has the claim: the
+// claim was stored and never handed over, or its worker left while the history could not be
+// written. So the owner asks the other node, as engine/loan/debtor.go does, and gives the claim
+// back if that node does not have it. Questions and answers are messages that get lost, arrive late
+// or arrive twice.
 
-// unheard is a claim of a worker of another node that the owner of the run has not heard of.
+// unheard is a claim of a worker of another node about which the owner of the run has no news.
 type unheard struct {
 	node  string
 	since int64
-	// the node has said, when nothing could be on its way to its workers any more, that none of
-	// them has it
+	// the node has answered that none of its workers has the claim, at a time when no claim could
+	// still be in flight to them
 	denied bool
 }
 
 // sureAfter is how long something may be on its way to a worker.
 const sureAfter = 50 * millisecond
 
-// found is told of a claim that a worker of another living node has, if anybody has.
+// The lane calls found for a claim that a worker of another live node should have.
 func (b *board) found(node string, ref model.ClaimRef) {
 	if u := b.inc.purse; u != nil {
 		if to := b.inc.p.s.nodeIDs[node]; !to.IsZero() {
@@ -38,8 +39,8 @@ func (b *board) found(node string, ref model.ClaimRef) {
 	b.ask(ref, u)
 }
 
-// ask asks again and again, until the node has denied the claim or the claim is not waited for any
-// more.
+// ask repeats the question until the node has denied the claim or the board no longer waits for
+// the claim.
 func (b *board) ask(ref model.ClaimRef, u *unheard) {
 	s, p := b.inc.p.s, b.inc.p
 	s.after(s.between(10, 60)*millisecond, p, func() {

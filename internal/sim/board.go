@@ -20,7 +20,7 @@ type board struct {
 
 	keeper *keeper // nil where nothing keeps tasks back
 	paused map[string]bool
-	woken  []string // groups that the gate has woken, and nobody has tried yet
+	woken  []string // groups that the gate has woken and the board has not tried yet
 
 	unheard map[model.ClaimRef]*unheard
 	guests  map[queue.WorkerID]*guest // workers that other nodes lend
@@ -50,7 +50,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, b.names[id], ok
 }
 
-// leaves has a task that has not begun stand in no line any more.
+// leaves removes a task that has not started from all waiting lines.
 func (b *board) leaves(now model.Time, ref model.TaskRef) {
 	if b.keeper == nil {
 		return
@@ -143,6 +143,8 @@ func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool { return b.b
 func (b *board) Overdue(claim model.ClaimRef) bool { return b.b.Overdue(claim) }
 
 // Held is for lanes.
+//
+//arch:parameters the interface of the board that lanes use
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	if _, _, maker := splitWorker(worker); b.keeper != nil && b.keeper.g.Book != nil && b.livesElsewhere(maker) {
 		b.keeper.g.Maker = maker
@@ -225,8 +227,8 @@ func (b *board) join(h *hand) {
 	b.Propose()
 }
 
-// settled tells that a worker of the process is done with a claim, and that this is durable or of
-// no interest to anybody.
+// The lane calls settled when a worker of the process is done with a claim, and the outcome is
+// durable or irrelevant.
 func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 	if b.keeper == nil || b.keeper.g.Book == nil {
 		return

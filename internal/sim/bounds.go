@@ -7,10 +7,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations somebody sends more than a lane has room for: many large signals to one
-// address at once, and tasks report large outputs, also to runs whose rows are refused. What must
-// hold: what a lane keeps in memory stays within its budget and a little more, and the lane goes on
-// with everything else.
+// In some simulations users send more than a lane has room for: many large signals to one address
+// at once. Tasks report large outputs, also to runs whose rows are refused. What must hold: the
+// memory of a lane stays within its budget plus a small slack, and the lane continues all other
+// work.
 
 // slack is what a lane may keep beyond its budget: results of reads and commits always get in, and
 // so does one input of any size (heaviest) while there is room.
@@ -27,8 +27,8 @@ func (s *Sim) drawFlood() {
 	}
 }
 
-// checkBounds checks that a lane keeps no more in memory than it may. Nothing changes in a lane
-// between two rounds, so that a check at the end of each sees every state.
+// checkBounds checks that a lane stays within its memory limits. A lane does not change between
+// two rounds, so a check at the end of each round sees every state.
 func (sh *shell) checkBounds() {
 	s, most := sh.s, sh.s.plan.lane.MaxBytes
 	sh.checkUsage()
@@ -50,14 +50,14 @@ func (sh *shell) checkBounds() {
 	}
 }
 
-// strangers is how many addresses a lane may have in memory that have no history: somebody has
-// asked about them.
+// strangers is how many addresses without a history a lane may have in memory. Reads of unknown
+// addresses create them.
 const strangers = 32
 
 // largestHistory is what one history takes at most, in bytes.
 const largestHistory = 128 << 10
 
-// checkUsage checks what a lane has in memory besides inputs: addresses, and histories of which one
+// checkUsage checks what a lane has in memory besides inputs: addresses and histories. One history
 // may be in memory whatever its size.
 func (sh *shell) checkUsage() {
 	s, u := sh.s, sh.lane.Usage()

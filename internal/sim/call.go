@@ -26,7 +26,7 @@ func (l *ledger) sent(m *model.Message) {
 		l.released[lockOf{m.From, m.To}] = true
 	case model.MessageSignal, model.MessageUpdate, model.MessageCall:
 		if m.From.ID == "" {
-			return // of an entity, which waits for nobody
+			return // a call of an entity, which does not wait for the answer
 		}
 		if l.sends[m.From] != nil {
 			l.fail("I16: step %s of %s sends a second time", m.From.ID, short(m.From.Run))

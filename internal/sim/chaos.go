@@ -213,7 +213,7 @@ func (s *Sim) tend() {
 	s.after(50*millisecond, nil, s.tend)
 }
 
-// mend gives a process workers that can run everything.
+// mend gives a process workers that can run all programs.
 func (p *proc) mend() {
 	for _, w := range p.workers {
 		w.bad = false

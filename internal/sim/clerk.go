@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// call is somebody who waits for an answer.
+// call is a caller that waits for an answer.
 type call struct {
 	fn   func(*lane.Answer)
 	done bool
@@ -66,7 +66,7 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 			// what it has in memory may be out of date
 			a = &lane.Answer{Err: lane.ErrAskAgain}
 		case m.Brief && a.Err == nil && !inc.serving():
-			// whoever owns it by now knows nothing of it
+			// the current owner does not have this request
 			a = &lane.Answer{Err: lane.ErrInterrupted}
 		}
 

@@ -9,13 +9,12 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Nodes know the store's time by storeclock, the code of production. In some simulations the
-// store's clock jumps: forward for a while and back again, by up to a month; forward for good; back
-// for good; or by little, which nodes cannot tell from a slow answer. Machines are suspended: a
-// process does nothing for a while, and its own clock stands still meanwhile. What must hold: no
-// timer fires early and nothing leaves early because of a jump that did not last, no timer stands
-// still, nobody is fenced whose lease holds, and nobody serves from memory what belongs to somebody
-// else.
+// Nodes estimate the store's time with storeclock, the production code. In some simulations the
+// store's clock jumps: forward for a while and back again, by up to a month; forward permanently;
+// back permanently; or by an amount that nodes cannot distinguish from a slow answer. Machines are
+// suspended: a process does nothing for a while, and its own clock stops too. What must hold: a
+// jump that did not last fires no timer early and deletes nothing early; no timer stops; no node is
+// fenced while its lease is valid; and no node serves data from memory that another node owns.
 
 // jumpPlan is what a simulation decides about its clocks before anything happens.
 type jumpPlan struct {
@@ -43,11 +42,11 @@ func (s *Sim) jump() {
 
 	by, lasts := int64(0), int64(0)
 	switch s.pick(5) {
-	case 0, 1: // far, and not for long: nobody may follow
+	case 0, 1: // far and short: no node may follow
 		by, lasts = oneOf(s, s.between(2, 60)*second, 24*3600*second, 31*24*3600*second), s.between(20, s.plan.clock.Persist.Milliseconds()/2)*millisecond
 	case 2:
 		by, lasts = -s.between(2, 60)*second, s.between(20, s.plan.clock.Persist.Milliseconds()/2)*millisecond
-	case 3: // for good
+	case 3: // permanent
 		by = oneOf(s, s.between(2, 20), 3600) * second
 	case 4:
 		by = -s.between(2, 10) * second
@@ -83,8 +82,8 @@ func (s *Sim) jump() {
 	})
 }
 
-// fairTime is the latest that anybody may believe it is: by the clock of the store, without jumps
-// that did not last.
+// fairTime is the latest time that a node may assume: the clock of the store, without jumps that
+// did not last.
 func (s *Sim) fairTime() model.Time {
 	return model.Time(epoch + s.now + max(s.shift-s.passing(), s.lasting) + s.skew())
 }
@@ -113,8 +112,8 @@ func (p *proc) suspend(d int64) {
 	})
 }
 
-// askAtOnce has somebody read from a process what it owned before it was suspended, before it has
-// had a chance to look at the time.
+// askAtOnce sends reads to a process that wakes from a suspend, about data that it owned before.
+// The process has had no chance to look at the time.
 func (p *proc) askAtOnce() {
 	if p.inc != nil {
 		p.inc.wakesUp()
@@ -129,8 +128,8 @@ func (p *proc) askAtOnce() {
 	}
 }
 
-// wakesUp checks that a node which goes on after a suspend would answer no read of what others have
-// taken over meanwhile, although it has heard of nothing yet.
+// wakesUp checks a node that wakes from a suspend and has not received anything yet. It must not
+// answer reads of data that other nodes have taken over.
 func (inc *incarnation) wakesUp() {
 	s := inc.p.s
 	for shard, mine := range inc.owner {
@@ -163,7 +162,7 @@ func (p *proc) when(mono time.Duration) int64 {
 	return p.born + p.asleep - p.noticed + int64(float64(mono.Microseconds())/p.rate) + 1
 }
 
-// resetClock has a process forget what it knows of the store's clock.
+// resetClock makes a process forget its estimate of the store's clock.
 func (p *proc) resetClock() {
 	wall := model.Time(epoch + p.s.now - p.s.between(-5*second, 5*second))
 	p.clock, p.last, p.timed = storeclock.New(p.s.plan.clock, p.mono(), wall), 0, false

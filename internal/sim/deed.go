@@ -69,7 +69,7 @@ func (u *user) deed() *op {
 	return o
 }
 
-// answerCall is what came of a call of an entity, or of an operator's order to unlock one.
+// answerCall handles the answer to a call of an entity, or to an operator's order to unlock one.
 func (o *op) answerCall(a *lane.Answer, again, end func()) {
 	s, m := o.user.s, &o.message
 	refused := func() {
@@ -108,7 +108,7 @@ func (o *op) answerCall(a *lane.Answer, again, end func()) {
 	}
 }
 
-// checkCallAnswer checks that what a caller is told of an entity is durable.
+// checkCallAnswer checks that the answer about an entity that a caller gets is durable.
 func (s *Sim) checkCallAnswer(o *op, a *model.Answer) {
 	l, m := s.ledger, &o.message
 	n := l.holdingOf(m.To)

@@ -33,7 +33,7 @@ type fenceKey struct {
 // lock is the row lock on a fence: a transaction that has begun holds it until its end.
 type lock struct {
 	held    bool
-	orphan  bool // nobody waits for its holder any more
+	orphan  bool // no caller waits for its holder
 	waiting []func()
 }
 

@@ -401,7 +401,7 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	delete(l.inbox, k.ID)
 	m := &row.Message
 	if _, refused := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: model.RefusedIDs + row.ID.String()}]; refused {
-		return // whoever sent it hears that, and may send it again under the same id
+		return // the sender gets an error and may send it again under the same id
 	}
 
 	if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; m.RequestID == "" || m.Kind == model.MessageCall && !ok {

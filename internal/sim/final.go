@@ -157,9 +157,8 @@ func (s *Sim) explain(r *run, id string) (text string) {
 	return text
 }
 
-// comeToRest demands that lanes hold nothing any more. A report that was made twice may wait for
-// the end of a quarantine, and a start whose caller has given up may begin something that has to
-// end too.
+// comeToRest checks that lanes hold nothing in the end. A repeated report may wait for the end of a
+// quarantine, and a start whose caller has given up may start something that has to end too.
 func (s *Sim) comeToRest() {
 	s.runUntil(s.now+s.plan.patience, func() bool { return s.finished() && s.holding() == "" && s.away() == "" })
 	if !s.finished() {
@@ -183,7 +182,7 @@ func (s *Sim) holding() string {
 			}
 			u := sh.lane.Usage()
 			if s.entities {
-				u.Entries = 0 // those of entities stay for a while
+				u.Entries = 0 // entities stay in memory for a while
 			}
 			if u != (lane.Usage{}) {
 				return fmt.Sprintf("lane %d of %s has %+v in memory", sh.index, p.inc.name(), u)
@@ -194,7 +193,7 @@ func (s *Sim) holding() string {
 	return ""
 }
 
-// checkEnd compares the store with the ledger, and both with what users were told.
+// checkEnd compares the store with the ledger, and both with the answers that users got.
 func (s *Sim) checkEnd() {
 	s.sweepAll()
 	for _, r := range s.ledger.order {
@@ -284,7 +283,7 @@ func (s *Sim) checkProgram(r *run) {
 	}
 }
 
-// labels are those that a run was started with, as its history has changed them.
+// labels returns the labels of the start of a run, with the changes of its history.
 func (r *run) labels() []model.Label {
 	labels := r.start.Labels
 	for i := range r.events {
@@ -314,7 +313,7 @@ func (s *Sim) checkLabels(r *run) {
 	}
 }
 
-// checkOps compares what users were told with what is there.
+// checkOps compares the answers that users got with the store.
 func (s *Sim) checkOps() {
 	for _, o := range s.ops {
 		var ids []model.Payload

@@ -20,10 +20,10 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// What people have set, and how nodes agree on it, is package engine/flow of production: here is
-// what it needs of a node, a life and a store. Its code waits, so it runs as threads. Writes of
-// settings fail, are lost on the way there or back, land late, and whoever makes them dies in
-// between.
+// Package engine/flow of production stores the settings of users and makes nodes agree on them.
+// This file has the node, the life and the store that it needs. Its code waits, so it runs as
+// threads. Writes of settings fail, get lost on the way there or back, or land late, and nodes die
+// between them.
 
 // Kinds of settings, as they are stored.
 const (
@@ -101,7 +101,7 @@ func (n flowNode) Works() bool { return len(n.p.hands) > 0 }
 // seatLife is an incarnation as its seat sees it; see flow.Life.
 type seatLife struct{ inc *incarnation }
 
-// Known asks one lane after the other, until one does not answer any more.
+// Known asks one lane after the other, and stops at a lane that no longer answers.
 func (l seatLife) Known(context.Context) (shards []model.ShardID, ok bool, err error) {
 	s, p := l.inc.p.s, l.inc.p
 	for _, sh := range l.inc.shells {

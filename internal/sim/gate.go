@@ -15,28 +15,28 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What keeps tasks back, in some seeds: limits, breakers, paused queues. What must hold: nobody
-// begins without having been let through, once for each beginning (G1); of a limit there are never
-// more holders than it has permits, and no more begin in a time than its rate allows (G2); so many
-// failures open a breaker and fewer do not (E33), nothing passes one that is open, paused or held
-// by a Retry-After (E34), and no more probes one that is half-open (E35); nothing of a paused queue
-// begins (G3). And whoever is kept back comes to his turn: everything ends, and then nobody holds
-// anything.
+// In some seeds limits, breakers and paused queues hold tasks back. What must hold: no task starts
+// without a pass, one for each start (G1). A limit never has more holders than permits, and tasks
+// never start faster than its rate allows (G2). The configured number of failures opens a breaker,
+// and fewer do not (E33). No task passes a breaker that is open, paused or held by a Retry-After
+// (E34), and a half-open breaker has a limited number of probes (E35). No task of a paused queue
+// starts (G3). Every task that is held back gets its turn: everything ends, and in the end no task
+// holds anything.
 
 // In most of these seeds all nodes share limits and breakers, as they do in production where
 // several processes have the store (flow, share). In the others each has its own, as the one has
 // that has a store alone: what is checked of limits and breakers here, beside share.go, holds for
 // each node by itself.
 
-// keeper is the gatekeeper of a node, that of production, with somebody who watches: he sees what
-// the board asks and is told, and how the gate stands afterwards.
+// keeper is the production gatekeeper of a node, with an observer. The observer sees the questions
+// of the board, the answers, and the state of the gate afterwards.
 type keeper struct {
 	b *board
 	g *flow.Gatekeeper
 
 	knew map[model.ClaimRef]bool // claims that the board has been told of
-	// let are the tasks that were let through and not given back; kept are those of them that hold
-	// on although the board has given them up, and how they ended by then.
+	// let has the tasks that have a pass. kept has the tasks that still hold something although the
+	// board has given them up, with their outcome.
 	let  map[model.TaskRef]*pass
 	kept map[model.TaskRef]queue.Outcome
 	// passes counts how often a task was let through and has not begun since; under is by which set
@@ -58,8 +58,8 @@ type pass struct {
 	probe   bool // through a half-open breaker
 	lease   model.Time
 
-	// Where nodes share limits and breakers: when it began, the limits of which it has a permit,
-	// its probe, and whether it was given back.
+	// These are for nodes that share limits and breakers: when the task started, the limits that it
+	// has permits of, its probe, and whether it has been given back.
 	since   int64
 	permits []rule.Resource
 	permit  breaker.Permit
@@ -80,7 +80,7 @@ type watched struct {
 	since    model.Time
 	barred   model.Time // nothing passes before
 	failures []model.Time
-	before   int // failures in a state that was taken over, some of which may still count
+	before   int // failures in an adopted state; some of them may still count
 }
 
 func newKeeper(b *board) *keeper {
@@ -318,8 +318,8 @@ func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 	delete(k.kept, ref)
 }
 
-// settled tells that a worker of the process is done with a claim, and that this is durable or of
-// no interest to anybody.
+// The board calls settled when a worker of the process is done with a claim, and the outcome is
+// durable or irrelevant.
 func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	if !k.g.Settled(now, ref, how) {
 		return false
@@ -391,8 +391,7 @@ func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
 	s.did(opAdopted)
 }
 
-// changed notes what has become of the gate when somebody else than the board has had to do with
-// it.
+// changed records the state of the gate after something other than the board has changed it.
 func (k *keeper) changed(now model.Time) {
 	for _, id := range k.b.inc.p.told {
 		k.adopted(now, id, nil)
@@ -453,7 +452,7 @@ func (k *keeper) observe(now model.Time, id rule.BreakerID) {
 	}
 }
 
-// begins checks that whoever begins has been let through, and notes it for limited.
+// begins checks that a task that starts has a pass, and records the start for limited.
 func (l *ledger) begins(b *store.Batch, r *run, id string, t *errandState) {
 	t.node, t.tenure = b.Lane.Node, l.tenure[r.address.shard]
 	m := l.nodes[b.Lane.Node]
@@ -472,15 +471,15 @@ func (l *ledger) begins(b *store.Batch, r *run, id string, t *errandState) {
 	l.begun = append(l.begun, begun{r, t, ref})
 }
 
-// begun is a task that somebody begins in the batch that is being applied.
+// begun is a task that starts in the batch that is being applied.
 type begun struct {
 	r   *run
 	t   *errandState
 	ref model.TaskRef
 }
 
-// limited checks that no limit of those that begin in a batch has too many holders by what is
-// durable.
+// limited checks the limits of all tasks that start in a batch: by durable state, none has too many
+// holders.
 func (l *ledger) limited(b *store.Batch) {
 	for _, x := range l.begun {
 		if !x.t.held || x.t.over || !x.r.open() {
@@ -508,12 +507,12 @@ func (l *ledger) limited(b *store.Batch) {
 	l.begun = l.begun[:0]
 }
 
-// holding counts who holds a limit of a node by what is durable. The node counts as it has decided,
-// and what one of its lanes has decided may be stored before what another one has: only those of
-// the lane count here. Nor do those that it does not know any more, or not as they are: of shards
-// that have moved or are about to, and of addresses with rows that cannot be written. A batch that
-// is refused or split may turn the order of a report and the next claim round: nobody executes the
-// first then.
+// holding counts the holders of a limit of a node by durable state. The node counts by its
+// decisions, and the decisions of one lane may be stored before the decisions of another. So only
+// tasks of the same lane count here. Tasks that the lane no longer knows, or knows in another
+// state, do not count either: tasks of shards that have moved or are about to, and of addresses
+// with rows that cannot be written. A batch that is refused or split may exchange the order of a
+// report and the next claim. No worker executes the first task then.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.order {
 		if !r.open() {

@@ -305,7 +305,7 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 		if later {
 			wait = 5 * second
 		}
-		if r != nil { // else it was a repetition, of which the first has been settled
+		if r != nil { // otherwise it repeats a report that has been settled
 			s.after(s.between(0, wait), h.p, func() { h.resend(r) })
 		}
 		return
@@ -321,8 +321,8 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 	h.done(ref, r)
 }
 
-// done tells the board that nothing more is to come of a claim. The report, if there was one, tells
-// what came of the attempt.
+// done reports to the board that a claim is over. The report, if there is one, has the outcome of
+// the attempt.
 func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
 	how := queue.Neither
 	switch {

@@ -23,8 +23,8 @@ const (
 // stays out of all seeds.
 const ready = hardAll
 
-// hardships are those of the seeds, by the remainder of their number. The modulus shares no factor
-// with those that decide about the workload.
+// hardships are the faults of the seeds, by the remainder of the seed. The modulus shares no factor
+// with the moduli that decide about the workload.
 var hardships = [11]hardship{
 	3: hardSize, 4: hardPoison | hardFlood | hardReport, 5: hardClock, 6: hardRows, 7: hardIDs, 8: hardDeath, 9: 0, 10: hardAll,
 }

@@ -154,7 +154,7 @@ func reportedBy(k model.EventKind) mark {
 	}
 }
 
-// retry is told that a back-off is over.
+// The lane calls retry when a back-off is over.
 func (h *hold) retry(id string) {
 	if b, a, ok := parseAsk(id); ok {
 		h.marks[b][a] |= markRetry
@@ -171,7 +171,7 @@ func (h *hold) think() {
 	}
 }
 
-// turn goes on with the program: it asks for what is new, and runs the steps.
+// turn continues the program: it sends new commands and runs the steps.
 func (h *hold) turn() {
 	h.thinking = false
 	if h.dropped || h.closed || h.released || h.ahead != nil || h.inline {
@@ -331,6 +331,9 @@ func (h *hold) commands(m *machine) (cs []model.Command, marks [maxBlocks + 1][m
 	return cs, marks, eventful
 }
 
+// ask adds the commands of ask a of block b.
+//
+//arch:parameters the place of the ask in the program, and the collector of its commands
 func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c model.Command)) {
 	timed := m.p.timed(b, a)
 	var blk *block
@@ -440,8 +443,8 @@ func (h *hold) startSteps() (started int) {
 	return started
 }
 
-// wanted reports whether a body runs whose outcome is wanted. One that was withdrawn may run on;
-// nobody would run it again.
+// wanted reports whether a body runs whose outcome the program needs. A withdrawn body may still
+// run, but a later worker would not run it again.
 func (h *hold) wanted() bool {
 	for b := range h.marks {
 		for a := range h.marks[b] {

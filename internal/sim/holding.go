@@ -7,11 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What must hold of entities, by their numbers in internal/archtest/testdata/invariants.txt: each
-// deed is applied once (L3), on what the one before it has left (L2), in the order of its sender
-// (L4), and whoever called hears what came of it in the very commit (L6); what failed has changed
-// nothing (L5); views see what is committed, and never less than before (L10). What is stored in a
-// mailbox is taken by the commit that deals with it, and by no other.
+// What must hold for entities, by the numbers in internal/archtest/testdata/invariants.txt: each
+// deed is applied once (L3), on the state that the one before it has left (L2), in the order of its
+// sender (L4), and the same commit stores the answer to the caller (L6). A failed deed has changed
+// nothing (L5). Views see committed state, and never less than before (L10). Only the commit that
+// handles a mailbox item takes it.
 
 // holding is what the store must contain of an entity.
 type holding struct {
@@ -21,9 +21,9 @@ type holding struct {
 	box     []model.MailboxItem
 	hands   []*handover // that workers have reported
 	states  []uint64    // stamps of the states that were committed, in order; zero for none
-	shown   int         // the last one of them that somebody was shown
+	shown   int         // the last one of them that a caller has seen
 	epoch   int64       // of the last lock that was granted
-	owner   model.Link  // to whom
+	owner   model.Link  // the section that holds the lock
 	forced  int64       // of the last one that an operator has taken away
 	// lines are the deeds that each sender has sent and that have not been dealt with, in order.
 	lines map[model.Address][]uint64
@@ -63,7 +63,7 @@ func (l *ledger) holdingOf(a model.Address) *holding {
 	return n
 }
 
-// meant notes a call that somebody makes.
+// meant records a call before its sender makes it.
 func (l *ledger) meant(m *model.Message) *doing {
 	d, ok := deedOf(m.Input)
 	if !ok {
@@ -108,7 +108,7 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 		note(b.Entities[i].Key())
 	}
 
-	for i := range b.Requests { // of what came and went there is nothing else
+	for i := range b.Requests { // an entity that came and went leaves no other row
 		if k := &b.Requests[i].RequestKey; k.Address.IsEntity() {
 			note(store.EntityKey{Shard: k.Shard, Address: k.Address})
 		}
@@ -144,7 +144,7 @@ func (l *ledger) entities(b *store.Batch) {
 			l.fail("L7: a batch writes the row of %s %d times", n.address.name, rows)
 		}
 
-		// what came into being and went leaves no row
+		// an entity that was created and removed leaves no row
 		if n.row.Version == before.Version && n.state == nil {
 			t.rowless, t.came = true, l.came(b, n)
 			path, _ := l.path(n, t, nil, nil, nil)
@@ -180,7 +180,7 @@ func (l *ledger) answers(m *model.Message) *sending {
 	return nil
 }
 
-// traces collects what callers of an entity are told by a batch.
+// traces collects the answers of a batch to callers of an entity.
 func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 	t := &traces{life: l.nodes[b.Lane.Node].epoch, answers: map[uint64]model.Answer{}}
 	for i := range b.Requests {
@@ -231,8 +231,7 @@ func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
 	return ids
 }
 
-// mailbox takes in the items of an entity that a batch stores and takes. Those that it takes are
-// returned.
+// mailbox applies the items of an entity that a batch stores and takes. It returns the taken ones.
 func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem) {
 	for _, k := range b.Taken {
 		if k.Address != n.address.name {
@@ -303,8 +302,10 @@ func (l *ledger) follow(b *store.Batch, n *holding, path []*handover, t *traces)
 	}
 }
 
-// path finds the hand-overs that lead from one state to another: the longest way on which all that
-// was made and that somebody waits for is told to him by the batch.
+// path finds the hand-overs that lead from one state to another: the longest path on which the
+// batch has an answer for every call with a waiting caller.
+//
+//arch:parameters a search; before grows from call to call
 func (l *ledger) path(n *holding, t *traces, from, to *account, before []*handover) (best []*handover, ok bool) {
 	ok = stampOf(from) == stampOf(to)
 	for _, h := range n.hands {
@@ -328,8 +329,8 @@ func overlap(before []*handover, h *handover) bool {
 	})
 }
 
-// fits reports whether a batch tells what came of the calls of a hand-over that changes something.
-// A node commits only what it has handed over itself: the hand-overs of those before it are lost.
+// fits reports whether a batch has the answers to the calls of a hand-over that changes something.
+// A node commits only its own hand-overs: the hand-overs of earlier nodes are lost.
 func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 	if h.life != t.life {
 		return false
@@ -362,6 +363,8 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 }
 
 // applied notes a call that has been made, and is durable by the batch.
+//
+//arch:parameters all that a check of one call compares
 func (l *ledger) applied(b *store.Batch, n *holding, h *handover, c *made, t *traces) {
 	d := l.doings[c.id]
 	if d == nil || d.to != n.address.name || d.name != c.name {
@@ -445,8 +448,8 @@ func itemDeed(it *model.MailboxItem) uint64 {
 	return d.id
 }
 
-// takenCall checks that what leaves the mailbox has been dealt with: it is applied, or whoever
-// waits is told.
+// takenCall checks that a call that leaves the mailbox was handled: it is applied, or its caller
+// gets an answer.
 func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t *traces) {
 	if it.Message.Kind != model.MessageCall {
 		return
@@ -470,7 +473,7 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	l.leaveLine(n, id, false)
 }
 
-// answeredCall checks what is told of a call: what its state says.
+// answeredCall checks that the answer to a call matches its state.
 func (l *ledger) answeredCall(id uint64, a *model.Answer) {
 	d := l.doings[id]
 	if a.Failure != nil {
@@ -568,8 +571,8 @@ func (l *ledger) arrived(b *store.Batch, m *model.Message) {
 	}
 }
 
-// seen is the place of a state among those that were committed, behind the given one; -1 when it
-// was not.
+// seen returns the position of a state among the committed states, from the given position on. It
+// returns -1 if the state was not committed.
 func (n *holding) seen(stamp uint64, from int) int {
 	for i := from; i < len(n.states); i++ {
 		if n.states[i] == stamp {
@@ -648,7 +651,7 @@ func (s *Sim) checkHoldings() {
 	s.checkDeeds()
 }
 
-// checkDeeds compares what callers were told with what was done.
+// checkDeeds compares the answers that callers got with the applied deeds.
 func (s *Sim) checkDeeds() {
 	last := map[model.Address][]*op{}
 	for _, o := range s.ops {

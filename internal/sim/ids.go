@@ -14,8 +14,8 @@ import (
 // wherever they ask. Nodes forget request ids that are older than a time, as in production: none
 // that is younger, and in the end all of them.
 
-// keepIDs is how long request ids are remembered: longer than anybody repeats a request, or a
-// request is on its way.
+// keepIDs is how long nodes remember request ids: longer than any user repeats a request, and
+// longer than a request is in flight.
 func (s *Sim) keepIDs() time.Duration { return microseconds(4*s.plan.slow + 20*second) }
 
 // sweepEvery is how often nodes forget request ids.
@@ -55,8 +55,8 @@ func (o *op) checkMisuse() {
 	}
 }
 
-// forgotten reports whether the store has forgotten what the id of the request was first used for:
-// since then the id is anybody's.
+// forgotten reports whether the store has forgotten the first use of the request's id. Any request
+// may use the id after that.
 func (o *op) forgotten() bool {
 	m := &o.message
 	return o.user.s.ledger.forgotten[store.RequestKey{Shard: m.To.Shard(o.user.s.plan.shards), Address: m.To, ID: m.RequestID}]

@@ -33,9 +33,9 @@ type incarnation struct {
 	tickAt   int64          // when it is due
 	swept    store.DeadPlace
 	looked   int64 // when it saw for the first time who else there is
-	keeps    bool  // its lanes were told to delete nothing because of its age
+	keeps    bool  // its lanes must delete nothing because of its age
 
-	seat *flow.Seat // among those who share limits; nil where there are no settings
+	seat *flow.Seat // its member of the nodes that share limits; nil if there are no settings
 }
 
 func (inc *incarnation) name() string { return inc.label }
@@ -448,7 +448,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 	inc.loop()
 }
 
-// knock has somebody start what is there already, while the shard is still being taken up.
+// knock sends a start of an existing run while the node still loads the shard.
 func (inc *incarnation) knock(got []store.AcquiredShard) {
 	s := inc.p.s
 	if s.healed || s.opts.Calm || !s.chance(0.3) {
@@ -465,7 +465,7 @@ func (inc *incarnation) knock(got []store.AcquiredShard) {
 	}
 }
 
-// freed is told by a lane that shards have been given up.
+// A lane calls freed when it has given up shards.
 func (inc *incarnation) freed(shards []model.ShardID) {
 	if !inc.ended {
 		if inc.purse != nil {
@@ -491,8 +491,8 @@ func (s *Sim) nudge(from *proc) {
 	}
 }
 
-// fenced notes that a node is a member no more; it reports whether that is new. After an orderly
-// end its shards are free.
+// fenced records that a node is no longer a member. It reports whether that is new. After an
+// orderly end the node's shards are free.
 func (l *ledger) fenced(id model.NodeID, unregistered bool) bool {
 	m := l.nodes[id]
 	if m == nil || !m.alive {
@@ -509,7 +509,7 @@ func (l *ledger) fenced(id model.NodeID, unregistered bool) bool {
 	return true
 }
 
-// acquired checks who gets shards, and that nobody else serves them any more (I1).
+// acquired checks which node gets shards, and that no other node still serves them (I1).
 func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
 	for _, g := range got {
 		old := l.owner[g.Shard]

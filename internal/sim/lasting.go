@@ -7,9 +7,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// In some simulations rows of an address are refused for as long as anything else goes on. What
-// must hold: everybody else goes on, and comes to the end, while that lasts; only those may wait
-// who wait for what is refused. Then somebody mends the rows, and everything ends.
+// In some simulations the store refuses rows of an address until everything else has ended. What
+// must hold: all other executions continue and end during that time, except for executions that
+// wait for a refused address. Then the store accepts the rows again, and everything ends.
 
 // sickenForGood makes the rows of an address unwritable until everything else has ended.
 func (s *Sim) sickenForGood() {
@@ -26,7 +26,7 @@ func (s *Sim) sickenForGood() {
 	}
 }
 
-// executed are the addresses of runs of which a task is executed just now.
+// executed returns the addresses of the runs whose tasks are executing now.
 func (s *Sim) executed() (list []model.Address) {
 	for _, p := range s.procs {
 		if p == nil {
@@ -160,8 +160,8 @@ func (s *Sim) heldByOthers(waits map[model.Address]bool) string {
 	return ""
 }
 
-// waitsForRefused are the addresses that may wait: those whose rows are refused or cannot be read
-// before an upgrade, and those that wait for them.
+// waitsForRefused returns the addresses that may wait: addresses whose rows are refused or cannot
+// be read before an upgrade, and addresses that wait for them.
 func (s *Sim) waitsForRefused() map[model.Address]bool {
 	waits := map[model.Address]bool{}
 	for a := range s.disk.lasting {
@@ -211,7 +211,7 @@ func (s *Sim) needs(r *run) (list []model.Address) {
 	}
 
 	b := &m.p.blocks[m.pc]
-	switch b.kind { //nolint:exhaustive // the others wait for nobody
+	switch b.kind { //nolint:exhaustive // the other blocks wait for no execution
 	case blockChild:
 		list = append(list, b.childOf(m.start, m.pc))
 	case blockWatch, blockSend, blockCall:

@@ -31,7 +31,7 @@ type ledger struct {
 	sends map[model.Link]*sending
 	sent0 []model.Link // the keys of sends, in order
 	open  int
-	dying []store.DeadKey // tasks that fail for good in the batch that is being applied
+	dying []store.DeadKey // tasks that fail permanently in the batch that is being applied
 
 	letters      map[store.DeadKey]*letter
 	letterOrder  []*letter
@@ -104,7 +104,7 @@ type run struct {
 	tasks    map[string]*errandState
 	sections map[string]*locking
 
-	condemned bool // somebody has asked to delete it
+	condemned bool // a user has asked to delete it
 }
 
 func (r *run) open() bool { return !r.outcome.Status.Closed() }
@@ -524,8 +524,8 @@ func (l *ledger) startTimer(b *store.Batch, row *store.Timer) {
 	l.s.did(opTimerStarted)
 }
 
-// closedWhole checks that a close takes the timers with it, and tells everybody who is to know:
-// children by policy, parent and watchers.
+// closedWhole checks that a close removes the timers and notifies everyone concerned: children by
+// their policy, the parent and the watchers.
 func (l *ledger) closedWhole(b *store.Batch) {
 	for i := range b.Closes {
 		r := l.runs[b.Closes[i].Run]

@@ -15,12 +15,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds nodes lend each other slots of their workers. The machines are those of production
-// (engine/loan); here is what runs them, as engine/lending and engine/loans.go do in production.
-// Nodes talk by letters, which are lost, late, come twice and overtake each other. After everything
-// has healed only one process gets new workers, so that the tasks of the others end only if slots
-// are lent. What must hold, besides what holds for every task: a worker never lends slots that it
-// does not have, a slot that was lent comes home (E43), and when everything has ended all are home.
+// In some seeds nodes lend each other slots of their workers. The machines are the production code
+// (engine/loan). This file runs them, as engine/lending and engine/loans.go do in production. Nodes
+// talk by messages that get lost, arrive late or twice, and overtake each other. After all faults
+// have ended only one process gets new workers, so the tasks of the others end only if slots are
+// lent. What must hold, besides the rules for every task: a worker never lends slots that it does
+// not have, a lent slot comes home (E43), and when everything has ended all slots are home.
 
 // purse is the part of an incarnation that lends and borrows.
 type purse struct {
@@ -55,8 +55,8 @@ func (u *purse) after(d time.Duration, do func()) {
 	})
 }
 
-// begin has workers hold what they have from the life before as somebody else's, until its shard is
-// ours.
+// begin tells the workers that what they hold from the life before belongs to other owners, until
+// this node owns its shard.
 func (u *purse) begin() {
 	all := make([]model.ShardID, len(u.inc.owner))
 	for i := range all {
@@ -121,7 +121,7 @@ func (u *purse) acquired(got []store.AcquiredShard) {
 	u.moved(shards, true)
 }
 
-// freed has workers know that shards are not ours any more.
+// freed tells the workers that this node no longer owns some shards.
 func (u *purse) freed(shards []model.ShardID) {
 	for _, sh := range shards {
 		u.leaving[sh] = false
@@ -129,14 +129,14 @@ func (u *purse) freed(shards []model.ShardID) {
 	u.moved(shards, false)
 }
 
-// moved has workers know that shards have become ours, or are not ours any more.
+// moved tells the workers that this node owns some shards now, or no longer owns them.
 func (u *purse) moved(shards []model.ShardID, ours bool) {
 	count := u.inc.p.s.plan.shards
 	for _, h := range u.own() {
 		in := func(ref model.ClaimRef) bool {
 			moves := slices.Contains(shards, ref.Address.Shard(count))
 			if moves && !ours && !h.abroad.Holds(ref) {
-				h.over++ // its lane has freed the slot a moment ago, and somebody may have it
+				h.over++ // its lane has just freed the slot, and another claim may have it
 			}
 			return moves
 		}
@@ -151,8 +151,8 @@ func (u *purse) moved(shards []model.ShardID, ours bool) {
 	u.nudgeCreditor()
 }
 
-// own are the workers of the process that take tasks, also those that have left and have something
-// to say.
+// own returns the workers of the process that take tasks, also workers that have left and still
+// have something to report.
 func (u *purse) own() []*hand {
 	return slices.DeleteFunc(slices.Clone(u.inc.p.hands), func(h *hand) bool { return len(h.offer.Tenants) == 0 })
 }
@@ -304,9 +304,9 @@ func (u *purse) heard(p *loan.Poll, a *peer.Answer) {
 	u.creditor.Done(u.now(), p, a, len(fresh), kept)
 }
 
-// checkTaken checks that workers of the node execute no more for other owners than they have slots.
-// A claim may come although no slot is lent for it any more: its poll was answered before it was
-// stored.
+// checkTaken checks that workers of the node do not execute more tasks for other owners than they
+// have slots. A claim may arrive although no slot is lent for it: its poll was answered before the
+// claim was stored.
 func (u *purse) checkTaken(p *loan.Poll, got map[loan.Own]int) {
 	s := u.inc.p.s
 	for _, x := range p.Lent() {
@@ -340,8 +340,8 @@ func (s *Sim) checkSilence() {
 	}
 }
 
-// quietPolls is how many polls there may be in the time of a lease when nobody has anything to say:
-// of each node by each other, as often as what is held would have to be told.
+// quietPolls is how many polls there may be in the time of a lease when no node has news: each node
+// polls each other node as often as held claims would need a renewal.
 const quietPolls = 3 * 2 * 4
 
 // tell says something to another node, if it is there when that arrives.
@@ -381,7 +381,7 @@ func (u *purse) Lane(ref model.ClaimRef) loan.Lane {
 	return host{u}.Lane(ref)
 }
 
-// claimLane is a lane as it is told of claims by other nodes.
+// claimLane is a lane that receives claims from other nodes.
 type claimLane struct {
 	u  *purse
 	sh *shell

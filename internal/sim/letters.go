@@ -22,8 +22,8 @@ type letter struct {
 	body   model.DeadTask
 	count  int64
 	purged bool
-	asked  bool            // somebody has asked to purge it
-	edits  []model.Payload // inputs that somebody has asked to requeue it with
+	asked  bool            // a user has asked to purge it
+	edits  []model.Payload // inputs with which users have asked to requeue it
 }
 
 // requeued is a run that a requeue has begun, or is about to.
@@ -31,7 +31,7 @@ type requeued struct {
 	letter *letter
 	run    model.RunID
 	to     model.Address
-	told   int // how many were told that it is theirs
+	told   int // how many users got the answer that the requeue is theirs
 	undone bool
 }
 
@@ -43,7 +43,7 @@ func (u *user) drawLetter() *op {
 	s := u.s
 	var there []*letter
 	for _, x := range s.ledger.letterOrder {
-		if !x.purged || s.chance(0.05) { // whoever asks may not know
+		if !x.purged || s.chance(0.05) { // the user may not know that it was purged
 			there = append(there, x)
 		}
 	}
@@ -58,7 +58,7 @@ func (u *user) drawLetter() *op {
 
 	switch n := s.pick(10); {
 	case n < 3 && x.count > 0, n < 8 && waits != nil && waits.open() && waits.tasks[model.TaskStep].attempt == 0:
-		// perhaps nobody has begun it
+		// perhaps no worker has started it
 		o.Do, o.Count, o.Run, to = model.LetterUndo, x.count, x.body.Requeued.Run, x.body.Requeued.Address
 	case n < 4 && s.settledLetter(x):
 		o.Do, o.Count, o.Run = model.LetterPurge, x.count, x.body.Requeued.Run
@@ -88,7 +88,7 @@ func (u *user) drawLetter() *op {
 	return first
 }
 
-// undoSoon takes a requeue back, perhaps before anybody has begun.
+// undoSoon undoes a requeue, perhaps before a worker has started the task.
 func (u *user) undoSoon(x *letter) {
 	if x.purged || x.count == 0 {
 		return
@@ -98,8 +98,7 @@ func (u *user) undoSoon(x *letter) {
 	u.op(model.Message{Kind: model.MessageRequeue, To: q.Address, Letter: o}).perform(func() {})
 }
 
-// settledLetter reports whether what a letter was requeued as has ended, as whoever asks finds out
-// before.
+// settledLetter reports whether the requeued task has ended. Users check this before they ask.
 func (s *Sim) settledLetter(x *letter) bool {
 	r := s.ledger.runs[x.body.Requeued.Run]
 	return x.body.Requeued.IsZero() || r != nil && !r.open()
@@ -212,7 +211,7 @@ func (l *ledger) purge(x *letter) {
 	}
 }
 
-// undoes checks that nobody has begun a run that ends because its requeue was taken back.
+// undoes checks that no worker had started a run that ends because its requeue was undone.
 func (l *ledger) undoes(r *run) {
 	if !undone(r) {
 		return
@@ -234,7 +233,7 @@ func (l *ledger) requeuedFrom(b *store.Batch, id model.RunID) *letter {
 	return nil
 }
 
-// checkLetterAnswer checks what whoever gave an order for a dead letter is told.
+// checkLetterAnswer checks the answer that a user gets to an order for a dead task.
 func (s *Sim) checkLetterAnswer(o *op, a *model.Answer) {
 	order := o.message.Letter
 	x := s.ledger.letters[store.DeadKey{RunKey: store.RunKey{Shard: order.Ref.Address.Shard(s.plan.shards), Run: order.Ref.Run}, Task: order.Ref.ID}]
@@ -286,7 +285,7 @@ func (s *Sim) checkLetters() {
 		if r == nil {
 			s.fail("E38: the dead letter of %s was requeued as %s, which never began", q.letter.ref, short(q.run))
 		}
-		// else it was requeued again before it heard of it
+		// otherwise it was requeued again before it received the undo
 		if undone(r) != q.undone && !q.letter.purged && q.letter.body.Requeued.Run == q.run {
 			s.fail("E38: the requeue as %s was taken back, and its letter is not as it was", short(q.run))
 		}

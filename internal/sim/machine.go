@@ -342,8 +342,7 @@ func (p *program) timed(b, i int) bool {
 	}
 }
 
-// wants is what the program waits for that somebody outside must give: a signal or a promise by
-// name.
+// wants returns the input from outside that the program waits for: a signal or a promise by name.
 func (m *machine) wants() (kind blockKind, name string) {
 	if m.end != nil || m.broken != nil || m.pc == cleanupBlock {
 		return 0, ""

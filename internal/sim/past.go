@@ -9,10 +9,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Histories are things here too: runs are forked, imported, retried, reset and deleted. What must
-// hold: a run with a past has exactly what its source had up to the place, except for what
-// docs/histories.md leaves out; what was accepted behind it is there; nobody is answered twice, or
-// by a copy; and nothing of a run that was deleted is seen by whoever asks afterwards.
+// Users also change histories: they fork, import, retry, reset and delete runs. What must hold: a
+// run with a past has exactly the events that its source had up to the cut, except for what
+// docs/histories.md leaves out. Messages that were accepted after the cut are there. No caller is
+// answered twice, or by a copy. No caller sees a run that was deleted before the caller asked.
 
 var forkKeys = [...]string{"f0", "f1", "f2", "f3"}
 
@@ -126,7 +126,7 @@ func (s *Sim) copied(r *run, mode cutting.Mode) *model.Message {
 	return &model.Message{Kind: model.MessageStart, To: to, Input: r.start.Input, Reuse: reuse, Labels: r.start.Labels, Past: &plan.Past}
 }
 
-// deletion removes a closed run: with those that led to it, or alone, or one of those.
+// deletion removes a closed run: with its predecessors, or alone, or only one of the predecessors.
 func (s *Sim) deletion(r *run) *model.Message {
 	var chain []model.RunID
 	for x := r; x != nil && x.deleted == 0; x = s.ledger.runs[x.start.Previous] {
@@ -160,7 +160,7 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 	l.s.did(opDeleted)
 }
 
-// hears fails when somebody hears of a run that was deleted before they asked.
+// hears fails if a caller gets an answer about a run that was deleted before the caller asked.
 func (s *Sim) hears(o *op, r *run) {
 	if r.deleted != 0 && r.deleted < o.invoked {
 		s.fail("I21: %s hears of %s, which was deleted before", o, short(r.id))
@@ -274,6 +274,8 @@ func mustBeBlank(e *model.Event) bool {
 
 // checkAdded checks what a run has besides the events of its source up to the place: what was
 // accepted, and who waits.
+//
+//arch:parameters both runs, and how the copy was made
 func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 	kind := func(events []model.Event, k model.EventKind) (found []model.Event) {
 		for i := range events {
@@ -345,7 +347,7 @@ func (o *op) readAgain() bool {
 	return true
 }
 
-// checkBegun checks what is told to whoever has a run begin with a past.
+// checkBegun checks the answer to a user who starts a run with a past.
 func (s *Sim) checkBegun(o *op, a *model.Answer, r *run) {
 	m := &o.message
 	s.checkReuse(o, a, r)

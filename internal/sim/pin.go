@@ -7,11 +7,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// In some simulations workers have versions, and offer their workflows as pinned: whoever first
-// continues a run binds it to its version. Deploys take all workers of one version away, and bring
-// them back later. What must hold: nobody gets a run that is pinned to another version, unless its
-// own code does not pin the workflow any more; a run is pinned once; and one that waited for its
-// version goes on.
+// In some simulations workers have versions and offer their workflows as pinned: the first worker
+// that continues a run binds the run to its version. Deploys take all workers of one version away
+// and bring them back later. What must hold: no worker gets a run that is pinned to another
+// version, unless its own code no longer pins the workflow; a run is pinned once; and a run that
+// waited for its version continues.
 
 var versions = [...]string{"one", "two"}
 
@@ -36,7 +36,7 @@ func (w *worker) setVersion(v string) { w.offer.Version, w.offer.Pinned = v, w.o
 // pins reports whether the code of the worker pins a workflow.
 func (w *worker) pins(workflow string) bool { return slices.Contains(w.offer.Pinned, workflow) }
 
-// pin binds a run that nobody has bound to the version of its worker.
+// pin binds a run without a version to the version of its worker.
 func (h *hold) pin(cs *[]model.Command, eventful *int) {
 	if h.pinning || h.m.pin != "" || !h.w.pins(h.m.start.Address.Type) {
 		return

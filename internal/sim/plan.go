@@ -49,12 +49,12 @@ type plan struct {
 	users, actions int
 	keys, children int
 	pins           bool          // workers have versions, and workflows are pinned
-	grace          time.Duration // of claims that are nobody's
+	grace          time.Duration // of claims without a worker
 	hires          int           // hands come and go
-	keepDead       time.Duration // how long dead letters are kept; 0 for ever
+	keepDead       time.Duration // how long dead tasks are kept; 0 means forever
 
 	accounts, desks int // entities that there are
-	// how long those that nobody calls stay in memory; 0 for the default
+	// how long idle entities stay in memory; 0 means the default
 	entityIdle  time.Duration
 	overlap     int // calls of a desk that are made at once; 0 for any number
 	entityMoves int // tellers come and go

@@ -49,7 +49,7 @@ type proc struct {
 
 	flow    *flow.Flow       // nil where there are no settings
 	parting *incarnation     // one that ends
-	told    []rule.BreakerID // breakers that it has written, and its gate does not know of yet
+	told    []rule.BreakerID // breakers that it has written and its gate has not read yet
 	threads int              // that have not ended
 	line    []turn           // who waits for his turn
 }
@@ -194,7 +194,7 @@ func (p *proc) pause(d int64) {
 	s.after(d, nil, p.resume)
 }
 
-// resume lets it go on: everything that happened to it meanwhile happens now.
+// resume lets the process continue: it now handles every event that arrived during the pause.
 func (p *proc) resume() {
 	if p.dead || !p.paused {
 		return

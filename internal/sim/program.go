@@ -63,7 +63,7 @@ type block struct {
 
 	deeds    [2]deed          // of an entity, without their ids; the second one is of a section
 	names    [2]string        // their operations
-	targets  [2]model.Address // whom they call
+	targets  [2]model.Address // the entities that they call
 	locks    []model.Address  // of a section
 	nap      int64            // between its two calls
 	together bool             // both calls at once
@@ -126,8 +126,8 @@ func parseInput(p model.Payload) (program, cans, count int, ok bool) {
 	return int(p.Data[0]), int(p.Data[1]), int(p.Data[2])<<8 | int(p.Data[3]), true
 }
 
-// drawPrograms makes the programs: the first ones for children, which wait for nobody else, the
-// others for roots.
+// drawPrograms makes the programs: the first ones for children, which do not wait for other
+// executions, the others for roots.
 func (s *Sim) drawPrograms() {
 	n := 3
 	for i := range n {
@@ -188,7 +188,7 @@ func (s *Sim) drawBlock(root bool) block {
 			b.wait = within
 		}
 	case blockWatch:
-		// two that watch each other must not wait for ever
+		// a timeout ends the wait, so that two runs that watch each other do not deadlock
 		b.target, b.wait = s.address(), max(within, 5*millisecond)
 	case blockSend, blockLabel:
 		// a label has the name of a signal and the key of an address as its value
@@ -196,7 +196,7 @@ func (s *Sim) drawBlock(root bool) block {
 	case blockCall:
 		b.target, b.slow, b.wait = oneOf(s, s.address(), s.address(), s.childAddress()), s.chance(0.4), within
 		if b.slow {
-			// two that wait for each other's answer must not wait for ever
+			// a timeout ends the wait, so that two runs that wait for each other do not deadlock
 			b.wait = max(b.wait, 5*millisecond)
 		}
 	case blockNote:

@@ -9,11 +9,11 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What has ended leaves after a while: runs by the walk of the lanes, dead letters by the sweep of
-// their owner. What must hold (R1): nothing leaves before its time unless somebody has asked for
-// it, an open run never, and a dead letter not while the task that it was requeued as is open; and
-// what a run said at its end about its own time counts. And (R2) everything leaves: when nothing
-// else happens any more, within the time plus two looks.
+// Closed runs and dead tasks leave after a while: the lanes remove runs, and the sweep of their
+// owner removes dead tasks. What must hold (R1): without a request, nothing leaves before its time;
+// an open run never leaves; a dead task does not leave while the task that it was requeued as is
+// open; and a retention that a run states at its end counts. And (R2) everything leaves: when
+// nothing else happens, within its time plus two sweeps.
 
 // forever is the time of what never leaves.
 const forever = time.Duration(1<<63 - 1)
@@ -68,7 +68,7 @@ func (l *ledger) checkLeaves(r *run) {
 	}
 }
 
-// expired checks that a run may leave: somebody has asked for it, or its time is over.
+// expired checks that a run may leave: a user has asked for it, or its time is over.
 func (l *ledger) expired(r *run) {
 	if r.condemned {
 		return

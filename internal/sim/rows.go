@@ -7,13 +7,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations rows cannot be read. Some are of a newer build: processes are upgraded one
-// after the other, and those of the old build do not know some kinds of messages and events. Others
-// are damaged: requests in inboxes, and rows on the pages of timers, runnable runs, expired runs
-// and mailboxes. What must hold: whatever stands behind such a row goes on; what a newer build has
-// written takes effect once, when a newer build owns the shard, and meanwhile everybody goes on who
-// does not wait for it; and a request that is damaged is set aside, so that whoever sent it can
-// send it again.
+// In some simulations rows cannot be read. Some are from a newer build: processes are upgraded one
+// after the other, and the old build does not know some kinds of messages and events. Others are
+// damaged: requests in inboxes, and rows on the pages of timers, runnable runs, expired runs and
+// mailboxes. What must hold: the rows behind such a row are processed. A row of a newer build takes
+// effect once, when a newer build owns the shard; until then all executions continue that do not
+// wait for it. A damaged request is set aside, so that its sender can send it again.
 
 // drawRows decides which rows cannot be read.
 func (s *Sim) drawRows() {
@@ -36,8 +35,8 @@ func (s *Sim) isNew(m *model.Message) bool {
 	return h>>20%10 == 0
 }
 
-// upgrade has the processes that begin from now on be of the newer build, and those of the old
-// build end one after the other.
+// upgrade ends the processes of the old build one after the other. Processes that start from now on
+// are of the newer build.
 func (s *Sim) upgrade() {
 	if !s.plan.upgrades || s.plan.lateUpgrade || s.upgraded {
 		return
@@ -129,7 +128,7 @@ func (s *Sim) isDamaged(row *store.InboxRow) bool {
 	if known || s.healed {
 		return bad
 	}
-	switch m := &row.Message; m.Kind { //nolint:exhaustive // whoever sends the others cannot send them again
+	switch m := &row.Message; m.Kind { //nolint:exhaustive // senders cannot repeat the others
 	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessagePause, model.MessageResume, model.MessageUpdate:
 		bad = m.From.ID == "" && !m.To.IsEntity() && s.chance(s.plan.damage)
 	}

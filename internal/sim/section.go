@@ -7,12 +7,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What must hold of locks: an entity has one holder, and a section that has been told of its lock
-// keeps it until it lets go (L22, L24, L29); entities are asked for one after the other in an order
-// that is the same for all (L25), and grant in the order in which they were asked (L27); the
-// fencing tokens grow (L37); between grant and release nobody else's calls are made, and those of
-// the section only then (L24, L36); and whatever ends a section, or its run, lets go of everything
-// that was asked in the same commit (L28, L32).
+// What must hold for locks: an entity has one holder, and a section that has received its lock
+// keeps the lock until it releases it (L22, L24, L29). A section asks the entities one after the
+// other, in an order that is the same for all sections (L25), and entities grant in the order of
+// the requests (L27). The fencing tokens grow (L37). Between grant and release the entity runs only
+// calls of the section, and it runs them only then (L24, L36). The commit that ends a section, or
+// its run, releases everything that the section asked for (L28, L32).
 
 // Asks of a section: the lock, the time that it waits for it, two calls with a nap in between, and
 // its end.
@@ -44,7 +44,7 @@ func (s *Sim) drawSection(b *block, root bool, within int64) {
 	}
 }
 
-// inSection goes on with a section as far as it can; it reports whether the program goes on behind
+// inSection continues a section as far as it can. It reports whether the program continues after
 // it.
 func (m *machine) inSection(b *block, as *[maxAsks]ask) bool {
 	if !as[askLock].done {
@@ -91,6 +91,8 @@ func (m *machine) leaveSection(b *block, as *[maxAsks]ask) {
 }
 
 // askSection adds what a section asks for.
+//
+//arch:parameters as hold.ask, with the block
 func (h *hold) askSection(m *machine, blk *block, b, a int, x *ask, add func(mk mark, event bool, c model.Command)) {
 	section := m.p.ids[b][askLock]
 	switch {
@@ -149,7 +151,7 @@ func (r *run) link(id string) model.Link {
 	return model.Link{Address: r.address.name, Run: r.id, ID: id}
 }
 
-// lockGranted checks that a section has the lock that it is told of.
+// lockGranted checks that a section holds the lock that its history grants.
 func (l *ledger) lockGranted(b *store.Batch, r *run, e *model.Event) {
 	x := r.sections[e.ID]
 	if x == nil || x.over || x.granted == len(x.locks) || x.locks[x.granted] != e.Target {
@@ -195,8 +197,10 @@ func (l *ledger) sectionsOver(b *store.Batch, r *run) {
 	}
 }
 
-// locked checks who holds an entity after a batch, and what was made of it meanwhile. before is its
-// row before the batch.
+// locked checks which section holds an entity after a batch, and which calls the batch applied.
+// before is the row of the entity before the batch.
+//
+//arch:parameters all that a check of one batch compares
 func (l *ledger) locked(b *store.Batch, n *holding, before *model.Entity, t *traces, taken []model.MailboxItem) {
 	name := n.address.name
 	had := map[int64]model.Link{}
@@ -294,7 +298,7 @@ func (l *ledger) lockArrived(b *store.Batch, n *holding, m *model.Message) {
 	}
 }
 
-// grantArrived checks that a section hears of its lock, or gives it back.
+// grantArrived checks that a section records the grant of its lock, or gives the lock back.
 func (l *ledger) grantArrived(b *store.Batch, m *model.Message) {
 	section := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	if l.released[lockOf{section, m.From.Address}] {

@@ -40,15 +40,15 @@ func (s *Sim) drawBreaker() rule.Breaker {
 		Failures: 1 + s.pick(3), Window: microseconds(s.between(20, 400) * millisecond), Successes: 1 + s.pick(2), Probes: 1 + s.pick(2),
 		Reset: microseconds(s.between(5, 150) * millisecond), Lease: microseconds(s.between(20, 200) * millisecond), MaxRetryAfter: microseconds(s.between(5, 60) * millisecond),
 	}
-	// a probe and the permits that it needs come one after the other, each with a write: in less
-	// time than that, nobody would have all of them at once
+	// A task needs a probe and permits, and gets them one after the other, each with a write. With
+	// a shorter lease no task would have all of them at once.
 	if s.shared {
 		b.Config.Lease += 200 * time.Millisecond
 	}
 	return b
 }
 
-// breakerNames are those of the breaker that tasks name, and of that of a kind.
+// breakerNames are the breaker that tasks name, and the breaker of a kind.
 var breakerNames = [...]string{"b0", rule.KindBreaker(taskKinds[1])}
 
 // nameOf is the name of the breaker that a rule is about.
@@ -126,7 +126,7 @@ func (u *user) drawFlow() *op {
 	}
 }
 
-// answerSetting is what came of a try to set something.
+// answerSetting handles the answer to an attempt to change a setting.
 func (o *op) answerSetting(a *lane.Answer, again, end func()) {
 	switch {
 	case a.Err == nil:
@@ -143,9 +143,9 @@ func (o *op) answerSetting(a *lane.Answer, again, end func()) {
 	}
 }
 
-// openGates has nothing stand in the way for ever, once everything has healed: queues are resumed,
-// limits that tasks name exist, and so does a rule for the breaker that they name, which has
-// numbers for people otherwise.
+// openGates removes every permanent obstacle once all faults have ended: it resumes queues, creates
+// the limits that tasks name, and sets a rule for the breaker that they name, whose numbers are
+// otherwise too long for a simulation.
 func (s *Sim) openGates() {
 	if !s.gates || s.opening != nil && !s.opening.done {
 		return

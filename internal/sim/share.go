@@ -13,20 +13,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What must hold of limits and breakers that all nodes share, whoever dies, is late, or does not
-// know whether what it wrote is there:
+// What must hold for limits and breakers that all nodes share, when nodes die, are late, or do not
+// know whether their writes landed:
 //
-//   - Of a limit there are never more holders than it has permits, over all nodes (D1): neither of
-//     those that nodes have let through and go on to count, with what the dead have left, nor of
-//     bodies that run; and no more begin than its rate allows.
-//   - No permit is lost (D2): everybody comes to his turn; when everything has ended, pages name
-//     nobody who is dead, nobody wants or holds anything, each node has what its lease says; and
-//     when all nodes have left, nothing is leased.
-//   - A breaker opens only if so many calls have failed, each counted once (E33), and of its probes
-//     there are never more under way than allowed, each used by one task (E35).
+//   - Over all nodes, a limit never has more holders than permits (D1). This holds for the tasks
+//     that nodes have let through and still count, including tasks of dead nodes, and for running
+//     bodies. Tasks never start faster than its rate allows.
+//   - No permit is lost (D2): every task gets its turn. When everything has ended, pages name no
+//     dead node, no node wants or holds anything, and each node has what its lease says. When all
+//     nodes have left, nothing is leased.
+//   - A breaker opens only if enough calls have failed, each counted once (E33). It never has more
+//     probes in flight than allowed, and one task uses each (E35).
 //
-// While people change the numbers, nodes go by different ones for a moment, and pages by those of
-// whoever wrote last: the largest ever used count.
+// While users change the numbers, nodes use different ones for a moment, and pages use the numbers
+// of the last writer. The checks use the largest numbers that any node has used.
 
 // most is how many may hold a limit, by any of the rules that a node has gone by.
 func (s *Sim) most(r rule.Resource) (most int) {
@@ -50,7 +50,7 @@ func (s *Sim) steady(r rule.Resource) (n limit.Numbers, ok bool) {
 	return n, true
 }
 
-// permitsOf are the limits of which a task needs a permit.
+// permitsOf returns the limits that a task needs a permit of.
 func permitsOf(set *rule.Set, spec *model.TaskSpec, in *model.Payload) (list []rule.Resource) {
 	for _, u := range set.Resolve(tenant, spec, in) {
 		if u.Numbers.Concurrency > 0 {
@@ -60,8 +60,8 @@ func permitsOf(set *rule.Set, spec *model.TaskSpec, in *model.Payload) (list []r
 	return list
 }
 
-// counting is the keeper of the current life of a process, if it has a lease; nil when there is
-// none. What others have fenced makes no claim any more, whatever it lets through.
+// counting returns the keeper of the current life of a process if that life has a lease, otherwise
+// nil. A node that others have fenced can no longer make claims, whatever it lets through.
 func (p *proc) counting() *keeper {
 	if p == nil || p.inc == nil || p.inc.ended || !p.s.ledger.nodes[p.inc.self.ID].alive {
 		return nil
@@ -85,7 +85,7 @@ func (s *Sim) takenBy(r rule.Resource) (list []string) {
 	}
 
 	for _, run := range s.ledger.order {
-		// what cannot be read or written holds nothing: nobody could tell when it ends
+		// rows that cannot be read or written hold nothing: the node cannot tell when they end
 		if !run.open() || run.address.sick {
 			continue
 		}
@@ -101,8 +101,8 @@ func (s *Sim) takenBy(r rule.Resource) (list []string) {
 	return list
 }
 
-// givenUp reports whether the owner of a run has decided that a claim of a node that is no more has
-// ended, which may not be durable yet.
+// givenUp reports whether the owner of a run has decided that a claim of a dead node has ended.
+// That decision may not be durable yet.
 func (s *Sim) givenUp(r *run, ref model.ClaimRef) bool {
 	m := s.ledger.nodes[s.ledger.owner[r.address.shard]]
 	if m == nil || m.inc == nil || m.inc.p.counting() != m.inc.board.keeper {
@@ -131,7 +131,7 @@ func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use
 	}
 }
 
-// spent checks that no more tasks begin than a rate allows, in any stretch of time.
+// spent checks that tasks do not start faster than a rate allows, in any interval.
 func (s *Sim) spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.Numbers) {
 	s.behind = max(s.behind, int64(s.storeTime()-now)) // the clock of the node that lets it through
 	at := s.began[r]
@@ -149,8 +149,8 @@ func (s *Sim) spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.
 // far as that has mattered.
 func (s *Sim) lag() int64 { return s.behind + 2*s.skew() }
 
-// executing checks that a body which begins is not one too many: those of all workers count whose
-// claims were made by nodes that live, also when others own the runs by now.
+// executing checks that a body that starts does not exceed a limit. The bodies of all workers count
+// if a live node made their claims, also if other nodes own the runs by now.
 func (s *Sim) executing(ref model.ClaimRef) {
 	for _, res := range s.claims[ref].permits {
 		var list []string
@@ -173,9 +173,9 @@ func (s *Sim) executing(ref model.ClaimRef) {
 	}
 }
 
-// decided reports whether a claim has ended by what its node has decided, and the same node has
-// made the claim that begins: of two lanes of a node, one may be told to stop a body after the
-// other has begun the next, as a worker may need a moment for it.
+// decided reports whether the node of a claim has decided that the claim has ended, and the same
+// node has made the claim that starts. One lane of a node may stop a body after another lane has
+// started the next one, as a worker may need a moment to stop.
 func (s *Sim) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 	return maker == next && s.ledger.nodes[maker].inc.board.keeper.let[ref.TaskRef] == nil
 }
@@ -231,8 +231,8 @@ func (s *Sim) breakerStored(name string, row []byte) {
 	}
 }
 
-// probed checks that a task which passes a breaker that is not closed does so with a probe, which
-// nobody else has, and that there are not too many of them.
+// probed checks that a task that passes a breaker that is not closed has a probe that no other task
+// has, and that there are not too many probes.
 func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p *pass) {
 	s := k.b.inc.p.s
 	if k.observe(now, id); k.watch(id).state == breaker.Closed {

@@ -25,7 +25,7 @@ type shell struct {
 	results []func(now model.Time)
 	pending bool  // a round is scheduled
 	working bool  // a round has taken its inputs and is not done
-	again   bool  // something has come meanwhile
+	again   bool  // something has arrived during the work
 	wakeAt  int64 // when the lane wants to be woken; 0 for never
 	alarm   int64 // when it is woken, of the times that were last set
 	idle    int   // rounds in a row that nothing but a wake-up led to
@@ -38,7 +38,7 @@ type shell struct {
 	undone bool
 	unsure bool // whether its fence has moved: a refence had no answer
 	mailed int  // bytes of mail that it has got since it had room
-	// has somebody go on who waits for what the lane knows, also when it knows nothing any more
+	// wakes a caller that waits for what the lane knows, also when the lane has stopped
 	asked func()
 	// moving are the shards that are being given up, and since when.
 	moving map[model.ShardID]model.Time
@@ -50,7 +50,7 @@ type posted struct {
 	do func(now model.Time)
 }
 
-// refuse tells whoever waits to ask elsewhere.
+// refuse tells the waiting caller to ask another node.
 func (o *posted) refuse() {
 	if o.c != nil {
 		o.c.finish(&lane.Answer{Err: lane.ErrNotOwner})
@@ -102,7 +102,7 @@ func (sh *shell) round() {
 	}
 
 	if sh.s.plan.loopDelay > 0 && sh.s.chance(0.1) {
-		// What comes while the loop is at work waits for the next round.
+		// Inputs that arrive while the loop works wait for the next round.
 		sh.working = true
 		sh.s.after(sh.s.between(0, sh.s.plan.loopDelay), sh.inc.p, func() { sh.work(results, ops) })
 		return
@@ -111,7 +111,7 @@ func (sh *shell) round() {
 	sh.work(results, ops)
 }
 
-// work hands in what a round has taken, and carries out what comes of it.
+// work hands the inputs of a round to the lane and carries out the effects.
 func (sh *shell) work(results []func(model.Time), ops []posted) {
 	sh.working = false
 	if sh.dead {
@@ -184,7 +184,7 @@ func (sh *shell) sleep(now model.Time) {
 	}
 }
 
-// wake is called at the time of a wake-up, which may have been put off meanwhile.
+// wake runs at the time of a wake-up. The lane may have postponed the wake-up since.
 func (sh *shell) wake() {
 	if sh.s.now >= sh.wakeAt && sh.wakeAt != 0 && !sh.dead && !sh.pending && !sh.working {
 		sh.wakeAt = 0
@@ -448,7 +448,7 @@ func (s *Sim) hintIsLost() bool {
 	return true
 }
 
-// hintMail tells whoever owns a shard that there is mail for it.
+// hintMail notifies the owner of a shard of mail.
 func (s *Sim) hintMail(shard model.ShardID) {
 	for _, p := range s.procs {
 		if p == nil || s.hintIsLost() {

@@ -29,7 +29,7 @@ type Options struct {
 	Plain bool
 }
 
-// Result is what came of a simulation.
+// Result is the outcome of a simulation.
 type Result struct {
 	Hash  uint64
 	Stats Stats
@@ -89,7 +89,7 @@ type Sim struct {
 	helper   *user // gives runs what they wait for, after everything has healed
 	ops      []*op
 	healed   bool
-	leaving  bool            // everybody goes home
+	leaving  bool            // all nodes shut down
 	labels   bool            // executions have labels
 	copies   []model.Address // where forks and imports went
 	ids      uint64
@@ -103,9 +103,9 @@ type Sim struct {
 	lasting  int64 // the most of it that has lasted
 	jumping  int64 // when it jumps back
 	jumped   int64 // when it last jumped
-	stepped  int64 // when it last jumped for good
+	stepped  int64 // when it last jumped permanently
 	slewed   bool  // by so little that nodes follow
-	// how long the answer took at most that brought somebody the first time of the store
+	// the longest duration of the call that gave a node its first time of the store
 	tripped   int64
 	upgraded  bool                   // processes that begin are of the newer build
 	damaged   map[model.RunID]bool   // requests whose rows are, or are not
@@ -117,7 +117,7 @@ type Sim struct {
 	letters bool // there are orders for dead letters
 	gates   bool // there are limits, breakers and paused queues
 	shared  bool // and all nodes share them
-	// the last thing that was done so that nothing is kept back for ever
+	// the last operation that removes permanent obstacles
 	opening *op
 	tasks   bool                    // there are tasks
 	lends   bool                    // nodes lend each other slots of their workers
@@ -127,7 +127,7 @@ type Sim struct {
 	claims  map[model.ClaimRef]*claimed
 	reports map[model.ClaimRef][]*model.TaskReport
 	beats   map[model.ClaimRef]beat
-	dropped map[model.ClaimRef]bool // given back because nobody has it
+	dropped map[model.ClaimRef]bool // given back because no worker has it
 
 	sets     []*rule.Set               // that a node has gone by
 	began    map[rule.Resource][]int64 // when tasks began that need a token

@@ -142,34 +142,36 @@ func TestKnownSeeds(t *testing.T) {
 		// went back
 		3237,
 		346,  // a report was written for a shard that had been freed
-		649,  // a report of a task that was terminated was told that it counts
+		649,  // a worker got the answer that the report of a terminated task counts
 		2974, // a task was forgotten when a proposal for it came too late
-		// a time-out was decided, undone, and applied again although the worker had been heard
-		// meanwhile
+		// a lane decided a time-out, undid it, and applied it again although the worker had sent a
+		// heartbeat in between
 		4309,
-		// the claim of a worker that had left was given back to a lane that did not own it any more
+		// the claim of a worker that had left was given back to a lane that no longer owned it
 		4690,
-		29356,  // a run was read while it was quarantined, and its task proposed in vain
+		29356,  // a run was read while it was quarantined, and the proposal of its task got lost
 		30985,  // a worker left before its report was settled, and another node waited for it
 		51103,  // a run that was imported with its end had open tasks
 		126049, // a run was handed over with the history of the one that was terminated before it
-		// a shard moved with the claim of a worker that had left, which nobody could write, and its
-		// next owner waited for it for ever
+		// a shard moved with the claim of a worker that had left; no node could write the claim,
+		// and the next owner never stopped waiting for it
 		600595,
-		185, // a node wanted permits on a page, and did not know of it
+
+		// limits and breakers
+		185, // a node wanted permits on a page, and did not know that it did
 		// a node whose life had ended wrote what it knew over a page that others had written since
 		1937,
 		3029,  // a probe passed a breaker that its node knew to be open again
 		3899,  // a breaker had no probe to give, and who waited for one was never told
 		4973,  // a claim was made for a task that had left the board since, and come back
-		12821, // a body ran on, and its permit was taken for one of the next attempt
+		12821, // a body continued, and the node mistook its permit for a permit of the next attempt
 		16313, // a claim that was undone was made again without its permit
-		// a time-out could not be written and was undone, and the body that went on was counted by
-		// nobody
+		// a time-out could not be written and was undone, and no node counted the body that
+		// continued
 		4385,
-		28235, // the same, and the run moved meanwhile
-		// a run was paused when its worker let it go and a back-off ended, and nobody went on with
-		// it after that
+		28235, // the same, and the run moved at that time
+		// a run was paused when its worker released it and a back-off ended, and no worker
+		// continued it after that
 		3054177,
 	} {
 		if _, err := Run(seed, Options{Plain: true}); err != nil {
@@ -188,8 +190,8 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		// news of a claim that had ended was never told, and its owner was polled without a pause
 		16,
 		10090, // a report was taken as told because a heartbeat of its claim was
-		// a shard went and came back while a claim was on its way, and its owner believed for ever
-		// that a worker had it
+		// a shard left and came back while a claim was in flight, and its owner always believed
+		// that a worker had the claim
 		4948,
 		20194, // a worker left while a slot of it stayed lent
 	} {

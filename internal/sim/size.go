@@ -5,10 +5,10 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations the path to the store is narrow: a commit of more than so many bytes outlives
-// its time, or is refused, for a while or for as long as the simulation lasts. What belongs to one
-// address always passes, or no engine could go on. What must hold: everything comes to its end all
-// the same, so whoever commits has to try less at once.
+// In some simulations the path to the store is narrow: a commit above a number of bytes times out
+// or is refused, for a while or during the whole simulation. The rows of one address always pass,
+// because no engine could work otherwise. What must hold: everything ends all the same, so the lane
+// has to commit less at once.
 
 // narrow is what a simulation with large commits that fail decides before anything happens.
 type narrow struct {

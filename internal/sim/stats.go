@@ -54,7 +54,7 @@ const (
 	opRefusedFull
 	opRemote // asked another node by way of the store
 	opAwaited
-	opRan // a start whose sender heard of the end of what it began
+	opRan // a start whose sender received the end of the run
 	opAwaitedRemote
 	opRead
 	opReadRefused
@@ -83,7 +83,7 @@ const (
 	opPinned
 	opStranded   // was seen waiting for a worker of its version
 	opUnstranded // and went on
-	opUnpinned   // a pinned run goes on with code that does not pin it any more
+	opUnpinned   // a pinned run continues with code that no longer pins it
 	opForked
 	opEdited // with an edited result
 	opImported
@@ -98,7 +98,7 @@ const (
 	opCallCarried
 	opCallCut
 	opReadAgain
-	opUpdateAgain // of a past: nobody waits for the answer
+	opUpdateAgain // of a copied past: no caller waits for the answer
 	opSubmitted
 	opScheduled
 	opReserved // claimed in the commit that scheduled it
@@ -132,13 +132,13 @@ const (
 	opRequeuedStep
 	opRequeuedEdited
 	opRequeuedAgain
-	opRequeuedBefore // somebody else was faster
+	opRequeuedBefore // another user was faster
 	opLetterUndone
 	opPurged
 	opSet
-	opSettingRace // somebody else has changed it meanwhile
+	opSettingRace // another node has changed it in between
 	opStateSaved  // of a breaker
-	opStateLost   // somebody else was faster
+	opStateLost   // another node was faster
 	opAdopted
 	opLimited
 	opLimitMissing
@@ -153,7 +153,7 @@ const (
 	opOrphan // a claim that a node goes on to count
 	// a claim of a dead node that another one counts from now on; too rare to be demanded
 	opInherited
-	opFound   // a node has said that it counts those of the dead
+	opFound   // a node reported that it counts the tasks of dead nodes
 	opCleaned // what a dead node had is free
 	opMailed
 	opApplied
@@ -194,9 +194,9 @@ const (
 	opBeatLent
 	opReportLent
 	opSettledLent
-	opLentLate   // a claim came although no slot was lent for it any more
-	opLoanBack   // a claim that nobody has was given back; too rare to be demanded
-	opNeighbours // everybody went on while rows of somebody were refused
+	opLentLate   // a claim arrived although no slot was lent for it
+	opLoanBack   // a claim without a worker was given back; too rare to be demanded
+	opNeighbours // all other addresses continued while rows of one were refused
 
 	opClosed // + status
 	_
@@ -267,7 +267,7 @@ const (
 	faultLeave
 	faultWorkerMoves
 	faultBadWorker
-	faultLateFenced // a node was told that it had lost its lease
+	faultLateFenced // a node learned that it had lost its lease
 	faultGaveUp     // a caller stopped waiting
 	faultStaleTurn
 	faultSlowReply

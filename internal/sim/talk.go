@@ -12,10 +12,10 @@ import (
 
 var errNoUpdate = errors.New("an answer to an update that is not open")
 
-// What users ask of executions, what the programs answer, and what must hold: every update that was
-// accepted is in one history and is answered once, with one value, however often it is asked for;
-// an answer to a query is made of what is durable, and never of less than an answer before it;
-// nobody hands anything of a run that is paused to anybody; and a run that was terminated is over.
+// This file has the requests of users to executions, the answers of the programs, and their checks.
+// What must hold: every accepted update is in one history and is answered once, with one value,
+// however often the user asks. An answer to a query is made from durable state, and never from less
+// than an earlier answer. No lane hands out work of a paused run. A terminated run is over.
 
 // update is one that was accepted.
 type update struct {
@@ -167,7 +167,7 @@ func (sh *shell) mayGoOn(r *run, what string) {
 	}
 }
 
-// checkTalk checks what a caller is told of an update, a query or an order.
+// checkTalk checks the answer that a caller gets to an update, a query or an order.
 func (s *Sim) checkTalk(o *op, a *model.Answer, r *run) {
 	switch o.message.Kind { //nolint:exhaustive // the others are checked elsewhere
 	case model.MessageUpdate:
@@ -210,8 +210,8 @@ func (s *Sim) checkRefused(o *op) {
 	}
 }
 
-// updateKey names an update: the request of a client, or the step of a workflow that sent it. Empty
-// for one that came with a copied past, whose answer nobody waits for.
+// updateKey names an update: the request of a client, or the step of a workflow that sent it. It is
+// empty for an update of a copied past, because no caller waits for its answer.
 func updateKey(e *model.Event) string {
 	if e.Watcher.ID != "" {
 		return e.Watcher.Run.String() + " " + e.Watcher.ID
@@ -292,7 +292,7 @@ func (l *ledger) pause(r *run, e *model.Event) {
 	}
 }
 
-// told reports whether the batch has an answer for whoever sent an update.
+// told reports whether the batch has an answer for the sender of an update.
 func told(b *store.Batch, r *run, u *model.Event) bool {
 	if w := u.Watcher; w.ID != "" {
 		return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
@@ -303,8 +303,8 @@ func told(b *store.Batch, r *run, u *model.Event) bool {
 	return slices.ContainsFunc(b.Requests, func(x store.Reply) bool { return x.RequestKey == key })
 }
 
-// cutOff checks that everybody hears of the end whose update was not answered and is not answered
-// by the next run.
+// cutOff checks that the sender of each open update learns that the run has ended, unless the next
+// run answers the update.
 func (l *ledger) cutOff(b *store.Batch, r *run) {
 	next := l.runs[r.outcome.Next]
 	for _, e := range unanswered(r.events) {

@@ -13,12 +13,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Tasks: users submit them and workflows schedule them, hands (hand.go) execute them. What must
-// hold (E8–E11, E16–E27, E30–E32, E37, E43): every task ends once; one holds it at a time, and only
-// as often as it may be tried; only the holder's report counts, and once; nobody gets a task before
-// its claim is durable, or one that is not for it; nothing is taken from whoever executes it but by
-// a time-out; what failed for good is a dead letter, and nothing else is; and when all is over, no
-// slot is taken.
+// Users submit tasks and workflows schedule them. Hands (hand.go) execute them. What must hold
+// (E8–E11, E16–E27, E30–E32, E37, E43): every task ends once. One worker holds it at a time, and at
+// most as many attempts start as allowed. Only the report of the holder counts, and it counts once.
+// No worker gets a task before its claim is durable, or a task that it does not offer. Only a
+// time-out takes a task from the worker that executes it. Exactly the tasks that failed permanently
+// are dead tasks. In the end no slot is in use.
 
 var (
 	taskKinds  = [...]string{"ka", "kb"}
@@ -165,7 +165,7 @@ func (s *Sim) submission(i int) model.Message {
 	}
 }
 
-// beat is the last one that a board has heard of a claim.
+// beat is the last heartbeat of a claim that a board has received.
 type beat struct {
 	node model.NodeID
 	at   model.Time
@@ -238,7 +238,9 @@ func (l *ledger) startTask(b *store.Batch, r *run) {
 	}
 }
 
-// claim checks that somebody may begin an attempt (E16, E19, E20).
+// claim checks that a worker may start an attempt (E16, E19, E20).
+//
+//arch:parameters the fields of a claim event, which workflows and lone tasks store differently
 func (l *ledger) claim(b *store.Batch, r *run, id string, t *errandState, attempt int, claim int64, worker string, at model.Time) {
 	name, _, node := splitWorker(worker)
 	h, limit := l.s.hands[name], t.spec.Retry.MaxAttempts
@@ -332,7 +334,7 @@ func (l *ledger) sameClaim(r *run, e *model.Event, t *errandState) {
 	}
 }
 
-// reportedBy checks that whoever has the claim has said so (E17).
+// reportedBy checks that the holder of the claim has sent the report (E17).
 func (l *ledger) reportedBy(r *run, id string, t *errandState, said func(*model.TaskReport) bool) {
 	if !t.held {
 		l.fail("E17: %s of %s ends by a report, and nobody has it", id, r.id)
@@ -345,6 +347,8 @@ func (l *ledger) reportedBy(r *run, id string, t *errandState, said func(*model.
 }
 
 // taskFailed checks why an attempt, or a task, has failed (E26, E30–E32).
+//
+//arch:parameters the fields of a failure, which workflows and lone tasks store differently
 func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f *model.Failure, at model.Time) {
 	t.failed++
 	after := func(from model.Time, d time.Duration) bool { return d > 0 && at > from.Add(d) }
@@ -394,8 +398,8 @@ func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f
 	}
 }
 
-// checkLost checks that a claim that counts as lost, or as dropped, is not being executed by
-// somebody who is here (E26).
+// checkLost checks that a claim that counts as lost, or as dropped, is not executing on a live
+// worker (E26).
 func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
 	if !t.held {
 		l.fail("E26: %s of %s is lost, and nobody had it", id, r.id)
@@ -417,12 +421,13 @@ func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
 	}
 }
 
-// dies notes that a task has failed for good: the batch must have its dead letter.
+// dies records that a task has failed permanently: the batch must make it a dead task.
 func (l *ledger) dies(r *run, id string) {
 	l.dying = append(l.dying, store.DeadKey{RunKey: store.RunKey{Shard: r.address.shard, Run: r.id}, Task: id})
 }
 
-// endTasks ends the task of a run of its own with it, and those that are open in any other.
+// endTasks ends the tasks of a run: the task of a standalone run ends with the run, and a workflow
+// run ends its open tasks.
 func (l *ledger) endTasks(b *store.Batch, r *run) {
 	for _, t := range r.tasks {
 		if r.start.Task == nil {
@@ -469,8 +474,8 @@ func (l *ledger) endTasks(b *store.Batch, r *run) {
 	l.ends(t, how)
 }
 
-// deadLetters checks that the batch has a dead letter for each task that failed for good in it, and
-// for no other (E37).
+// deadLetters checks that exactly the tasks that fail permanently in a batch become dead tasks in
+// it (E37).
 func (l *ledger) deadLetters(b *store.Batch) {
 	if len(b.Dead) != len(l.dying) {
 		l.fail("E37: %d tasks fail for good, and there are %d dead letters", len(l.dying), len(b.Dead))
@@ -507,7 +512,7 @@ func (r *run) inheritTask(e *model.Event) {
 	}
 }
 
-// checkTaskCall checks a call to a task worker: nobody hears of a claim that is not durable.
+// checkTaskCall checks a call to a task worker: no worker receives a claim that is not durable.
 func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 	s := sh.s
 	s.mix(9, uint64(c.Kind), uint64(c.Worker), uint64(c.Ref.Claim))
@@ -526,7 +531,7 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 			s.fail("E19: claim %d of %s is attempt %d, and handed over as %d", c.Ref.Claim, c.Ref.TaskRef, t.attempt, c.Claim.Attempt)
 		}
 	case lane.TaskStop:
-		// a guest hears of it only if its owner still serves
+		// a guest receives it only if its owner still serves
 		if g := sh.inc.board.guests[c.Worker]; g == nil && !c.Canceled && s.current(c.Ref) {
 			s.fail("E26: claim %d of %s is to be stopped, and it is the current one", c.Ref.Claim, c.Ref.TaskRef)
 		}
@@ -547,7 +552,7 @@ func (s *Sim) current(ref model.ClaimRef) bool {
 	return t != nil && !t.over && t.held && t.claim == ref.Claim
 }
 
-// checkSettled checks what a worker hears of its report (E17, E18).
+// checkSettled checks the answer that a worker gets to its report (E17, E18).
 func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
 	switch known := s.claims[ref]; {
 	case known == nil:
@@ -555,7 +560,7 @@ func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
 	case err == nil && !known.reported && !known.unsure:
 		s.fail("E17: the report of claim %d of %s counts, and is not in the history", ref.Claim, ref.TaskRef)
 	case err != nil && known.reported && s.ledger.runs[ref.Run].deleted == 0:
-		// else nobody knows any more
+		// otherwise the history is gone
 		s.fail("E18: the report of claim %d of %s is in the history, and its worker hears that it does not count: %v", ref.Claim, ref.TaskRef, err)
 	case err != nil && s.current(ref):
 		s.fail("E17: the report of claim %d of %s does not count, and it is the current one: %v", ref.Claim, ref.TaskRef, err)
@@ -566,8 +571,8 @@ func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
 	}
 }
 
-// away is a worker of which slots are lent, or taken by claims of other owners; empty when there is
-// none.
+// away returns a worker whose slots are lent or taken by claims of other owners, or an empty string
+// if there is none.
 func (s *Sim) away() string {
 	for _, p := range s.procs {
 		if p == nil {

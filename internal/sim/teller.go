@@ -130,8 +130,7 @@ func (t *teller) operate(o model.Operations) {
 	})
 }
 
-// report hands in what came of calls, to whatever incarnation there is, also when the teller has
-// left.
+// report reports the outcome of calls to the current incarnation, also when the teller has left.
 func (t *teller) report(r model.Operated) {
 	s := t.p.s
 	t.held = slices.DeleteFunc(t.held, func(gen uint64) bool { return gen == r.Generation })

@@ -50,8 +50,8 @@ func (t *thread) loop(yield func(struct{}) bool) {
 	}
 }
 
-// ends has a thread that is abandoned end in silence. Whatever else goes wrong in one is told with
-// its own stack, not that of the events.
+// ends lets an abandoned thread end silently. For any other panic it reports the stack of the
+// thread, not the stack of the event loop.
 func (t *thread) ends() {
 	r := recover()
 	if r == nil || t.abandoned {
@@ -107,7 +107,7 @@ func (s *Sim) abandon() {
 	}
 }
 
-// turn is somebody who waits for his turn.
+// turn is a caller that waits for its turn.
 type turn struct {
 	ready <-chan struct{}
 	done  func()

@@ -45,6 +45,9 @@ func (t *tornStore) LoadEvents(ctx context.Context, key store.RunKey, after int6
 	return answer(t, func() ([]model.Event, error) { return t.Store.LoadEvents(ctx, key, after, 3, maxBytes) })
 }
 
+// LoadRun reads the run in parts, so that a read can stop between two of them.
+//
+//arch:parameters the interface store.Store
 func (t *tornStore) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
 	return store.LoadRunByParts(ctx, t, shard, a, run, limit, maxBytes)
 }

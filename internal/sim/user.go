@@ -31,14 +31,14 @@ type op struct {
 	invoked int64
 	ended   int64
 	acked   bool
-	refused error // for good
-	unknown bool  // nobody knows
+	refused error // permanently
+	unknown bool  // the outcome cannot be known
 	done    bool
 	pinned  *proc                 // where it is done, the first time
 	floor   map[model.RunID]int64 // what answers to queries were made of before this one was asked
 	misuses bool                  // its request id belongs to another one
 	shadow  *op                   // the op that this one repeats with the same request id
-	// the state of the entity that somebody was shown before this was asked
+	// the state of the entity that a caller had seen before this request
 	since int
 	reads int // how often the history was read again that it is about
 
@@ -324,7 +324,7 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 	})
 }
 
-// answer is what came of a try.
+// answer handles the answer to an attempt.
 func (o *op) answer(a *lane.Answer, then func()) {
 	s := o.user.s
 	if s.opts.Trace {

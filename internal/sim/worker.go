@@ -46,8 +46,8 @@ func (inc *incarnation) join(w *worker) {
 	}
 }
 
-// leave takes a worker out of a process: first it gets nothing new, and when it holds nothing any
-// more, or after a while, it goes.
+// leave takes a worker out of a process. First the worker gets nothing new. It leaves when it holds
+// nothing, or after a while.
 func (w *worker) leave() {
 	s, p := w.p.s, w.p
 	if w.leaving {
