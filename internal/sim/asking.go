@@ -20,7 +20,7 @@ type unheard struct {
 	denied bool
 }
 
-// sureAfter is how long something may be on its way to a worker.
+// sureAfter is how long a claim may be in flight to a worker.
 const sureAfter = 50 * millisecond
 
 // The lane calls found for a claim that a worker of another live node should have.
@@ -71,7 +71,7 @@ func (b *board) ask(ref model.ClaimRef, u *unheard) {
 	})
 }
 
-// Dropped is for lanes.
+// Dropped implements lane.Board.
 func (b *board) Dropped(_ string, ref model.ClaimRef) bool {
 	if u := b.inc.purse; u != nil {
 		if !u.debtor.Dropped(ref) {
@@ -84,8 +84,7 @@ func (b *board) Dropped(_ string, ref model.ClaimRef) bool {
 	return true
 }
 
-// has reports whether a worker of the process has been handed a claim, and what it reports is not
-// settled.
+// has reports whether a worker of the process has received a claim whose report is not settled.
 func (p *proc) has(ref model.ClaimRef) bool {
 	for _, h := range p.hands {
 		if h.has(ref) {
@@ -95,7 +94,7 @@ func (p *proc) has(ref model.ClaimRef) bool {
 	return false
 }
 
-// nodeNamed finds the process whose current life is a node; nil when there is none.
+// nodeNamed returns the process whose current life is a node, or nil.
 func (s *Sim) nodeNamed(id string) *proc {
 	for _, p := range s.procs {
 		if p != nil && p.inc != nil && p.inc.self.ID.String() == id {
@@ -105,7 +104,7 @@ func (s *Sim) nodeNamed(id string) *proc {
 	return nil
 }
 
-// letter is something that one process tells another: it may be lost, late, or come twice.
+// letter sends a message from one process to another. It may get lost, arrive late or arrive twice.
 func (s *Sim) letter(to *proc, read func(to *proc)) {
 	if to == nil || s.hintIsLost() {
 		return

@@ -8,17 +8,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// board is the task board of an incarnation, with the part of engine/board.go around it: it has
-// lanes decide about what it proposes, and rings.
+// board is the task board of an incarnation. It also has the part of engine/board.go around the
+// board: it passes proposals to lanes and sets an alarm.
 type board struct {
 	inc   *incarnation
 	b     *queue.Board
 	names map[queue.WorkerID]string
 	ids   map[string]*hand
 	moved bool
-	alarm int64 // when it rings; 0 when it does not
+	alarm int64 // when the alarm rings; 0 if it is not set
 
-	keeper *keeper // nil where nothing keeps tasks back
+	keeper *keeper // nil if nothing holds tasks back
 	paused map[string]bool
 	woken  []string // groups that the gate has woken and the board has not tried yet
 
@@ -37,7 +37,7 @@ func newBoard(inc *incarnation) *board {
 	return b
 }
 
-// Reserve is for lanes; see lane.Board.
+// Reserve implements lane.Board.
 func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
@@ -61,7 +61,8 @@ func (b *board) leaves(now model.Time, ref model.TaskRef) {
 	}
 }
 
-// settle does what the gate asks for: groups are asked again, and what must survive is stored.
+// settle does what the gate asks for: it lets the board try the woken groups again, and stores the
+// breaker state that must survive.
 func (b *board) settle(now model.Time) {
 	if b.keeper == nil {
 		return
@@ -74,7 +75,7 @@ func (b *board) settle(now model.Time) {
 	b.inc.p.flow.Collect(b.keeper.g)
 }
 
-// match proposes what can begin.
+// match returns proposals for the tasks that can start.
 func (b *board) match(now model.Time) []queue.Match {
 	matches := b.b.Match(now)
 	if b.keeper == nil {
@@ -100,10 +101,10 @@ func (b *board) match(now model.Time) []queue.Match {
 	return matches
 }
 
-// Look is for what keeps tasks back; see flow.Board.
+// Look implements flow.Board.
 func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) { do(b.keeper.g, b.b) }
 
-// Change is for what keeps tasks back.
+// Change implements flow.Board.
 func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
 	moved := do(b.keeper.g, b.b)
 	b.keeper.changed(now)
@@ -111,7 +112,7 @@ func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (
 	b.moved = b.moved || moved
 }
 
-// Configure is for what keeps tasks back.
+// Configure implements flow.Board.
 func (b *board) Configure(now model.Time, x flow.Settings) {
 	b.inc.p.flow.Configure(now, b.keeper.g, b.b, x)
 	b.keeper.configured(now, &x)
@@ -124,22 +125,22 @@ func (b *board) Configure(now model.Time, x flow.Settings) {
 	b.Propose()
 }
 
-// Reconsider is for what keeps tasks back.
+// Reconsider implements flow.Board.
 func (b *board) Reconsider() {
 	b.moved = true
 	b.Propose()
 }
 
-// Add is for lanes.
+// Add implements lane.Board.
 func (b *board) Add(now model.Time, it queue.Item) {
 	b.b.Add(now, it)
 	b.moved = true
 }
 
-// Proposed is for lanes.
+// Proposed implements lane.Board.
 func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool { return b.b.Proposed(id, ref) }
 
-// Overdue is for lanes.
+// Overdue implements lane.Board.
 func (b *board) Overdue(claim model.ClaimRef) bool { return b.b.Overdue(claim) }
 
 // Held is for lanes.
@@ -159,7 +160,7 @@ func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 	b.moved = true
 }
 
-// Remove is for lanes.
+// Remove implements lane.Board.
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.b.Remove(now, ref, how)
 	b.leaves(now, ref)
@@ -167,7 +168,7 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.moved = true
 }
 
-// Forget is for lanes.
+// Forget implements lane.Board.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	if b.keeper != nil {
 		b.keeper.g.Forgets = true
@@ -176,7 +177,7 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.Remove(now, ref, queue.Neither)
 }
 
-// Find is for lanes.
+// Find implements lane.Board.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
 	worker, node, _ := splitWorker(name)
 	if h := b.ids[worker]; h != nil {
@@ -191,7 +192,7 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	return 0, false
 }
 
-// Elsewhere is for lanes.
+// Elsewhere implements lane.Board.
 func (b *board) Elsewhere(name string) bool {
 	_, node, _ := splitWorker(name)
 	return b.livesElsewhere(node)
@@ -202,7 +203,7 @@ func (b *board) livesElsewhere(node string) bool {
 		slices.ContainsFunc(b.inc.alive, func(id model.NodeID) bool { return id.String() == node })
 }
 
-// RetryAfter is for lanes.
+// RetryAfter implements lane.Board.
 func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	if b.keeper != nil {
 		b.keeper.retryAfter(now, it, until)
@@ -210,7 +211,7 @@ func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	}
 }
 
-// Explain is for lanes.
+// Explain implements lane.Board.
 func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) { return b.b.Explain(ref) }
 
 func (b *board) join(h *hand) {
@@ -249,7 +250,7 @@ func (b *board) named(id queue.WorkerID, name string) bool {
 	return h != nil && h.id == id
 }
 
-// guest is the worker of another node with a name; nil when there is none.
+// guest returns the lent worker with a name, or nil.
 func (b *board) guest(name string) *guest {
 	for _, g := range b.guests {
 		if g.name == name {
@@ -267,7 +268,7 @@ func (b *board) leave(h *hand) {
 	b.Propose()
 }
 
-// Propose has lanes decide about what the board would like.
+// Propose sends the proposals of the board to the lanes, which decide.
 func (b *board) Propose() {
 	if !b.moved || b.inc.ended {
 		return
@@ -339,7 +340,7 @@ func (b *board) Propose() {
 	})
 }
 
-// left tells what is left on a board that nothing should be on.
+// left lists what is on a board that should be empty.
 func (b *board) left() string {
 	st := b.b.Stats()
 	for _, q := range st.Queues {

@@ -5,7 +5,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// scheduleChaos decides what goes wrong beside the calls to the store, and when.
+// scheduleChaos decides which faults happen besides failing store calls, and when.
 func (s *Sim) scheduleChaos() {
 	at := func(n int, do func()) {
 		for range n {
@@ -155,7 +155,7 @@ func (s *Sim) sweep() {
 	}
 }
 
-// sweepAll removes everything that may go.
+// sweepAll removes everything that may be removed.
 func (s *Sim) sweepAll() {
 	for i := range s.plan.shards {
 		if _, err := s.disk.mem.Sweep(background, store.SweepRequest{Shards: []model.ShardID{model.ShardID(i)}, Limit: 1 << 20}); err != nil {
@@ -187,7 +187,8 @@ func (s *Sim) heal() {
 	s.tend()
 }
 
-// tend keeps the healed cluster whole, and gives open runs what they wait for.
+// tend keeps the cluster complete after the faults have ended, and sends open runs what they wait
+// for.
 func (s *Sim) tend() {
 	if s.leaving {
 		return
@@ -218,7 +219,7 @@ func (p *proc) mend() {
 	for _, w := range p.workers {
 		w.bad = false
 	}
-	if p.s.tasks && (!p.s.lends || p.slot == 0) { // else the others lend it slots
+	if p.s.tasks && (!p.s.lends || p.slot == 0) { // otherwise the other nodes lend it slots
 		p.hire()
 	}
 	if p.s.tasks {
@@ -267,7 +268,7 @@ func (s *Sim) provide() {
 				message = u.signalTo(r.address.name, name)
 			}
 		case r.provided.done:
-			// It holds as many signals of other names as it may.
+			// The run holds as many signals of other names as it may.
 			message = model.Message{Kind: model.MessageCancel, To: r.address.name, Failure: &model.Failure{Message: "cannot take the signal that it waits for"}}
 		default:
 			continue

@@ -37,12 +37,12 @@ func (c *call) finish(a *lane.Answer) {
 
 var errCrashed = errors.New("the process is gone")
 
-// lost is what a caller notices when the process ends.
+// lost answers the caller when the process ends.
 func (c *call) lost() { c.finish(&lane.Answer{Err: errCrashed}) }
 
-// deliver brings a message of a client to its address, wherever that is owned, as Engine.Send does
-// or, for a start whose sender awaits its end, the first half of Engine.Execute. It returns how to
-// give up.
+// deliver sends a message of a client to the owner of its address, as Engine.Send does. For a start
+// whose sender awaits the end, it does the first half of Engine.Execute. The caller can give up
+// with the returned function.
 func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) (giveUp func()) {
 	giveUp = func() {}
 	fresh := m.RequestID == ""
@@ -63,7 +63,7 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 			p.clerk.send(m, taken, reply)
 			return
 		case (m.Kind == model.MessageQuery || m.Brief && m.Name == doRead) && !inc.serving():
-			// what it has in memory may be out of date
+			// the lane's memory may be out of date
 			a = &lane.Answer{Err: lane.ErrAskAgain}
 		case m.Brief && a.Err == nil && !inc.serving():
 			// the current owner does not have this request
@@ -96,7 +96,7 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 	return giveUp
 }
 
-// repeatable messages change nothing the second time, even without a request id.
+// repeatable reports whether repeating a message has no effect, even without a request id.
 func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
@@ -152,8 +152,8 @@ func (p *proc) await(a model.Address, run model.RunID, reply func(*lane.Answer))
 	}
 }
 
-// look reads how an execution stands: an answer when it has ended or does not exist, nil when it is
-// open.
+// look reads the state of an execution. It replies with an answer if the execution has ended or
+// does not exist, and with nil if it is open.
 func (p *proc) look(shard model.ShardID, a model.Address, run model.RunID, reply func(*lane.Answer)) {
 	s := p.s
 	var row *store.Execution
@@ -182,12 +182,12 @@ func (p *proc) look(shard model.ShardID, a model.Address, run model.RunID, reply
 	})
 }
 
-// clerk asks other owners by way of the store, and looks for their answers.
+// clerk sends requests to other owners through the store, and polls for their answers.
 type clerk struct {
 	p       *proc
 	replies []*awaited
 	runs    []*awaited
-	acked   []store.RequestKey // answers that their callers have
+	acked   []store.RequestKey // answers that their callers have received
 	looking bool
 	again   bool
 	polling bool
@@ -233,8 +233,8 @@ func (k *clerk) send(m *model.Message, taken bool, reply func(*lane.Answer)) {
 	k.poll()
 }
 
-// put stores a request for the owner of an address and wakes it. stored hears whether the first
-// attempt has done it.
+// put stores a request for the owner of an address and wakes it. It reports to stored
+// whether the first attempt succeeded.
 func (k *clerk) put(id model.RunID, m *model.Message, stored func(first bool, err error)) {
 	s, first := k.p.s, true
 	if k.p.inc != nil {
@@ -271,7 +271,7 @@ func (k *clerk) put(id model.RunID, m *model.Message, stored func(first bool, er
 	try()
 }
 
-// poll looks for answers from time to time, as long as anything is awaited.
+// poll looks for answers periodically while the clerk awaits something.
 func (k *clerk) poll() {
 	if k.polling {
 		return
@@ -372,7 +372,7 @@ func (k *clerk) answered(r *store.Reply) {
 	}
 }
 
-// tidy removes answers that their callers have, as clerk.tidy of the engine does.
+// tidy removes answers that their callers have received, as clerk.tidy of the engine does.
 func (k *clerk) tidy() {
 	s, keys := k.p.s, k.acked
 	if len(keys) == 0 {

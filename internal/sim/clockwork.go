@@ -16,7 +16,7 @@ import (
 // jump that did not last fires no timer early and deletes nothing early; no timer stops; no node is
 // fenced while its lease is valid; and no node serves data from memory that another node owns.
 
-// jumpPlan is what a simulation decides about its clocks before anything happens.
+// jumpPlan is the plan of a simulation for its clocks.
 type jumpPlan struct {
 	clock    storeclock.Config
 	jumps    int
@@ -28,13 +28,13 @@ func (s *Sim) drawClock() {
 	s.plan.jumps, s.plan.suspends = s.pick(3), s.pick(3)
 }
 
-// jump has the store's clock jump.
+// jump lets the store's clock jump.
 func (s *Sim) jump() {
 	if s.now < s.jumping || s.now > s.plan.faultsUntil*9/10 {
 		return
 	}
 
-	// a process that begins would take it for the time
+	// a process that starts now would take it for the real time
 	if slices.ContainsFunc(s.procs[:], func(p *proc) bool { return p != nil && !p.timed }) {
 		s.after(20*millisecond, nil, s.jump)
 		return
@@ -67,8 +67,8 @@ func (s *Sim) jump() {
 	}
 
 	if s.stepped > 0 && s.now < s.stepped+2*s.plan.clock.Persist.Microseconds() && microseconds(by).Abs() < s.plan.clock.Jump {
-		// a node that accepts the jump before cannot tell this one apart from it, and corrects it
-		// slowly
+		// A node that follows the first jump cannot distinguish this one from it, and corrects its
+		// clock slowly.
 		s.lasting = max(s.lasting, s.shift)
 	}
 	s.jumping = min(s.now+lasts, s.plan.faultsUntil-1)
@@ -88,7 +88,7 @@ func (s *Sim) fairTime() model.Time {
 	return model.Time(epoch + s.now + max(s.shift-s.passing(), s.lasting) + s.skew())
 }
 
-// passing is by how much the store's clock has jumped for a while.
+// passing is the part of the store clock's shift that will not last.
 func (s *Sim) passing() int64 {
 	if s.now < s.jumping {
 		return s.shift - s.lasting
@@ -96,7 +96,7 @@ func (s *Sim) passing() int64 {
 	return 0
 }
 
-// suspend stops a process for a while, and its clock with it.
+// suspend stops a process and its clock for a while.
 func (p *proc) suspend(d int64) {
 	s := p.s
 	if p.paused {
@@ -145,11 +145,11 @@ func (inc *incarnation) wakesUp() {
 	}
 }
 
-// mono is the time of its own clock since it started, with the time that the machine was suspended
-// as far as it was noticed.
+// mono is the time of the process's own clock since its start. It includes the suspended time that
+// the process has noticed.
 func (p *proc) mono() time.Duration { return p.own(p.s.now - p.asleep + p.noticed) }
 
-// own is what its clock shows at a time, if the machine was never suspended.
+// own is what the process's clock would show at a time without any suspend.
 func (p *proc) own(at int64) time.Duration {
 	return time.Duration(float64(at-p.born)*p.rate) * time.Microsecond
 }
@@ -157,7 +157,7 @@ func (p *proc) own(at int64) time.Duration {
 // notice finds out whether the machine was suspended.
 func (p *proc) notice() { p.noticed = p.asleep }
 
-// when is the time at which its own clock will stand at mono.
+// when returns the time at which the process's own clock will show mono.
 func (p *proc) when(mono time.Duration) int64 {
 	return p.born + p.asleep - p.noticed + int64(float64(mono.Microseconds())/p.rate) + 1
 }
@@ -168,24 +168,24 @@ func (p *proc) resetClock() {
 	p.clock, p.last, p.timed = storeclock.New(p.s.plan.clock, p.mono(), wall), 0, false
 }
 
-// now is its idea of store time; it never goes back, unless it has started over because the store's
-// clock has.
+// now is the process's estimate of store time. It never goes back, unless the process starts over
+// because the store's clock went back.
 func (p *proc) now() model.Time {
 	p.last = max(p.last, p.clock.Now(p.mono()))
 	return p.last
 }
 
-// reads takes in what the store's clock showed between a moment and now.
+// reads adds a reading of the store's clock, taken between sent and now.
 func (p *proc) reads(sent time.Duration, at model.Time) storeclock.Verdict {
 	s := p.s
 	got := p.mono()
-	if !p.timed { // it takes the first reading for what it was when it was asked for
+	if !p.timed { // the first reading counts as the time at which it was requested
 		p.timed = true
 		s.tripped = max(s.tripped, (got - sent).Microseconds())
 	}
 	v := p.clock.Read(storeclock.Reading{Sent: sent, Got: got, Store: at})
 	if v.Change == storeclock.Adopted {
-		p.last = 0 // until now it went by the clock of the machine, which may be ahead
+		p.last = 0 // until now the process used the clock of the machine, which may be ahead
 	}
 	s.behind = max(s.behind, int64(s.storeTime()-p.clock.Now(got)))
 	return v
@@ -193,7 +193,7 @@ func (p *proc) reads(sent time.Duration, at model.Time) storeclock.Verdict {
 
 var errClockBack = errors.New("the store's clock went back and stays there")
 
-// readClock takes in what a renewal says of the store's clock, as incarnation.readClock of the
+// readClock uses the reading of the store's clock in a renewal, as incarnation.readClock of the
 // engine does.
 func (inc *incarnation) readClock(sent time.Duration, at model.Time) {
 	s, p := inc.p.s, inc.p
@@ -223,7 +223,7 @@ func (inc *incarnation) readClock(sent time.Duration, at model.Time) {
 	}
 }
 
-// wakeSleepers has everything look at the time that sleeps until one.
+// wakeSleepers lets every part that sleeps until a time look at the time again.
 func (inc *incarnation) wakeSleepers() {
 	for _, sh := range inc.shells {
 		sh.result(func(model.Time) {})
@@ -233,19 +233,19 @@ func (inc *incarnation) wakeSleepers() {
 	}
 }
 
-// serving reports whether answers from memory may be given.
+// serving reports whether the node may answer from memory.
 func (inc *incarnation) serving() bool {
 	inc.p.notice()
 	return inc.member.Serving(inc.p.mono())
 }
 
-// mayServe reports whether it would say so if it were asked.
+// mayServe reports whether serving would return true, and does not change the process.
 func (inc *incarnation) mayServe() bool {
 	return inc.member.Serving(inc.p.own(inc.p.s.now)) && !inc.betrayed()
 }
 
-// skew is how far any clock may be ahead of the store's: it drifts since the last renewal, and
-// begins with what the way of an answer explains.
+// skew is how far the clock of a node may be ahead of the store's: the drift since the last
+// renewal, plus the error of the first reading, which is at most the duration of its call.
 func (s *Sim) skew() int64 {
 	skew := int64(s.plan.drift*float64(s.now)) + s.tripped + 1
 	if s.slewed {
@@ -254,14 +254,14 @@ func (s *Sim) skew() int64 {
 	return skew
 }
 
-// deceived reports whether a node that fences another one had no chance to know that the clock of
-// the store has jumped: it has not seen the leases of others before.
+// deceived reports whether a node that fences another one had no way to know that the clock of the
+// store has jumped, because it had not seen the leases of others before.
 func (inc *incarnation) deceived() bool {
 	s := inc.p.s
 	return s.jumped > 0 && inc.looked > s.jumped && s.now < s.jumped+2*s.plan.ttl.Microseconds()
 }
 
-// newRun draws the id of a run at its idea of store time, later than all before.
+// newRun draws the id of a run from the estimate of store time. It is larger than all ids before.
 func (p *proc) newRun() model.RunID {
 	p.drawn = max(p.drawn, p.now())
 	return p.s.newRunAt(p.drawn)

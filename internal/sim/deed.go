@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// drawEntities decides what there is in a simulation with entities.
+// drawEntities decides which entities a simulation has.
 func (s *Sim) drawEntities() {
 	s.plan.accounts, s.plan.desks = 2+s.pick(len(accountKeys)-1), 1+s.pick(len(deskKeys))
 	s.plan.entityIdle = oneOf(s, 0, microseconds(s.between(5, 60)*millisecond), microseconds(s.between(100, 500)*millisecond))
@@ -16,7 +16,8 @@ func (s *Sim) drawEntities() {
 	s.plan.entityMoves = s.pick(5)
 }
 
-// newDeed draws something to do for an account. What it starts must not lead to the same again.
+// newDeed draws a deed for an account. A deed must not start a workflow that can cause the same
+// deed again.
 func (s *Sim) newDeed(mayStart bool) (name string, d deed) {
 	s.deeds++
 	d = deed{id: s.deeds, amount: s.between(1, 100), target: uint8(s.pick(s.plan.accounts))}
@@ -30,7 +31,7 @@ func (s *Sim) newDeed(mayStart bool) (name string, d deed) {
 	return name, d
 }
 
-// deed is a call of an entity that a user makes.
+// deed makes a user call an entity.
 func (u *user) deed() *op {
 	s := u.s
 	if s.chance(0.04) {

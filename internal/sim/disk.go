@@ -14,9 +14,10 @@ import (
 type disk struct {
 	s   *Sim
 	mem *memory.Store
-	// away until then: no call reaches it.
+	// away is until when no call reaches the store.
 	away int64
-	// poison are addresses whose rows are refused, corrupt those whose runs cannot be read.
+	// poison has addresses whose rows the store refuses. corrupt has addresses whose runs cannot be
+	// read.
 	poison, corrupt map[model.Address]bool
 	lasting         map[model.Address]bool // refused until everything else has ended
 	poisonMarks     bool
@@ -30,7 +31,7 @@ type fenceKey struct {
 	lane int
 }
 
-// lock is the row lock on a fence: a transaction that has begun holds it until its end.
+// lock is the row lock on a fence. A transaction that has started holds it until its end.
 type lock struct {
 	held    bool
 	orphan  bool // no caller waits for its holder
@@ -63,23 +64,23 @@ type request struct {
 	p    *proc
 	name string
 	fate fate
-	// class of the error when it fails before anything is done; drawn when zero.
+	// class of the error if the call fails before it has an effect; zero means random.
 	class store.Class
-	// exec does it at the store and then calls done.
+	// exec executes the call at the store and then calls done.
 	exec func(done func())
 	ok   func()
 	bad  func(error)
 
 	disk *disk
-	back int64 // how long the answer is on its way
+	back int64 // how long the answer is in flight
 }
 
 var errLost = errors.New("the connection was lost")
 
-// latency of one way.
+// latency draws the latency of one direction.
 func (d *disk) latency() int64 { return d.s.between(20, d.s.plan.latency) }
 
-// call sends a request on its way. Its result comes back as an event of the process.
+// call sends a request. Its result arrives as an event of the process.
 func (d *disk) call(r *request) {
 	s := d.s
 	there, back := d.latency(), d.latency()
@@ -110,12 +111,12 @@ func (d *disk) call(r *request) {
 	s.after(there, nil, r.arrives)
 }
 
-// fails tells the caller after a while that the call has failed.
+// fails reports a failure to the caller after a while.
 func (r *request) fails(after int64, class store.Class) {
 	r.disk.s.after(after, r.p, func() { r.bad(store.Errorf(class, r.name, "%w", errLost)) })
 }
 
-// arrives does at the store what the request asks for.
+// arrives executes the request at the store.
 func (r *request) arrives() {
 	d, s := r.disk, r.disk.s
 	if r.p.dead && r.p.cut {
@@ -132,14 +133,14 @@ func (r *request) arrives() {
 	r.exec(r.done)
 }
 
-// done sends the answer on its way.
+// done sends the answer.
 func (r *request) done() {
 	if r.fate == fine {
 		r.disk.s.after(r.back, r.p, r.ok)
 	}
 }
 
-// draw decides the fate of a call that is no commit.
+// draw decides the fate of a call that is not a commit.
 func (d *disk) draw(fails, lost faultKind, mayBeLate bool) fate {
 	s := d.s
 	if s.healed || !s.chance(s.plan.callFails) {
@@ -166,7 +167,7 @@ func (d *disk) lock(k fenceKey) *lock {
 	return l
 }
 
-// hold runs do with the fence of a lane locked; do has to release the lock.
+// hold runs do while the fence of a lane is locked; do has to release the lock.
 func (l *lock) hold(do func(*lock)) {
 	if l.held {
 		l.waiting = append(l.waiting, func() { l.hold(do) })
@@ -176,7 +177,7 @@ func (l *lock) hold(do func(*lock)) {
 	do(l)
 }
 
-// release unlocks the fence for the next that waits for it.
+// release unlocks the fence for the next transaction in line.
 func (l *lock) release() {
 	l.held, l.orphan = false, false
 	for !l.held && len(l.waiting) > 0 {
@@ -201,7 +202,7 @@ func (d *disk) holdAll(node model.NodeID, do func()) {
 	do()
 }
 
-// transaction is a batch on its way to the store.
+// transaction is a batch in flight to the store.
 type transaction struct {
 	request
 
@@ -216,7 +217,7 @@ type transaction struct {
 // commit sends a batch.
 func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error)) {
 	s := d.s
-	x := &transaction{batch: b.Clone()} // the lane uses the memory of its batch again
+	x := &transaction{batch: b.Clone()} // the lane reuses the memory of its batch
 	x.p, x.name, x.exec = p, "commit", x.begin
 	x.ok, x.bad = func() { reply(x.res, x.err) }, func(e error) { reply(store.Committed{}, e) }
 
@@ -240,7 +241,7 @@ func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error
 		case 1:
 			x.fate = lostReply
 			s.hurt(faultUnknownApplied)
-		case 2, 3: // begins in time, and takes long
+		case 2, 3: // starts in time, and takes long
 			x.fate = lostReply
 			x.takes = s.between(0, 2*s.plan.slow)
 			s.hurt(faultUnknownApplied)
@@ -255,12 +256,12 @@ func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error
 	d.call(&x.request)
 }
 
-// begin has the transaction wait for the lock of its fence.
+// begin lets the transaction wait for the lock of its fence.
 func (x *transaction) begin(func()) {
 	x.disk.lock(fenceKey{x.batch.Lane.Node, x.batch.Lane.Lane}).hold(x.locked)
 }
 
-// locked lets the transaction take its time.
+// locked runs when the transaction has the lock. It lets the transaction take its time.
 func (x *transaction) locked(l *lock) {
 	x.lock, l.orphan = l, x.orphan
 	if x.takes == 0 {
@@ -327,14 +328,13 @@ func (d *disk) apply(b *store.Batch) (store.Committed, error) {
 	return res, nil
 }
 
-// stands reports whether the fence lets the batch pass: a fenced lane does not come as far as its
-// data.
+// stands reports whether the fence lets the batch pass. A fenced lane cannot reach its data.
 func (d *disk) stands(b *store.Batch) bool {
 	m := d.s.ledger.nodes[b.Lane.Node]
 	return m != nil && m.alive && m.fence[b.Lane.Lane] == b.Lane.Epoch && m.batch[b.Lane.Lane]+1 == b.Number
 }
 
-// poisoned is the address of a row that cannot be written; nil when there is none.
+// poisoned returns an address of the batch whose rows cannot be written, or nil.
 func (d *disk) poisoned(b *store.Batch) *address {
 	if len(d.poison)+len(d.lasting) == 0 {
 		return nil

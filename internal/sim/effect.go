@@ -98,9 +98,9 @@ func (sh *shell) giveUp(now model.Time, shards []model.ShardID) {
 	sh.lane.GiveUp(now, shards)
 }
 
-// checkTaken checks that a run is not taken from its worker while that runs a step: nothing has
-// crashed, and its body would run again. Only a shard that has waited long enough may move all the
-// same.
+// checkTaken checks that no lane takes a run from its worker while the worker runs a step: nothing
+// has crashed, and the body would run again. Only a shard that has waited long enough may still
+// move.
 func (sh *shell) checkTaken(c *lane.Call, r *run) {
 	w := sh.inc.p.worker(c.Worker)
 	orderly := c.Reason == "the shard moves" || c.Reason == "the worker leaves" || strings.Contains(c.Reason, "paused")
@@ -118,7 +118,7 @@ func (sh *shell) checkTaken(c *lane.Call, r *run) {
 	sh.s.fail("%s is taken from worker %d of %s while a step of it runs: %s", short(c.Run), w.id, sh.inc.name(), c.Reason)
 }
 
-// checkMail checks a message that is passed on.
+// checkMail checks a message that a lane passes on.
 func (sh *shell) checkMail(row *store.MessageRow) {
 	c := sh.s.ledger.channel(row.To, row.From)
 	if row.Seq < 1 || row.Seq > int64(len(c.rows)) || c.rows[row.Seq-1].Message.To != row.Message.To {
@@ -193,7 +193,7 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 	}
 }
 
-// checkReuse checks that a start has begun a run only where it might.
+// checkReuse checks that a start created a run only where its reuse policy allows it.
 func (s *Sim) checkReuse(o *op, a *model.Answer, r *run) {
 	if a.Existing || r.replaced == nil || !o.message.ToRun.IsZero() {
 		return
@@ -209,8 +209,8 @@ func (s *Sim) hasSignal(o *op, p *model.Payload) {
 	}
 }
 
-// checkDeath checks that a lane gives up only when it must: its node was fenced, or it may have
-// fenced itself.
+// checkDeath checks that a lane stops only for a reason: its node was fenced, or it may have fenced
+// itself.
 func (sh *shell) checkDeath(why error) {
 	m := sh.s.ledger.nodes[sh.inc.self.ID]
 	if m.alive && !sh.unsure {

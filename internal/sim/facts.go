@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// event appends an event to a history and checks that it may stand there.
+// event appends an event to a history and checks that it is allowed there.
 func (l *ledger) event(b *store.Batch, row *store.EventRow) {
 	l.owns(b, row.Shard)
 	r := l.runs[row.Run]
@@ -55,7 +55,7 @@ func starts(b *store.Batch, id model.RunID) bool {
 	return false
 }
 
-// fact checks one event against what is recorded of the same thing.
+// fact checks one event against earlier events of the same thing.
 func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 	if r.tasks != nil || e.Kind == model.EventTaskScheduled {
 		if l.taskFact(b, r, e) {
@@ -199,7 +199,7 @@ func (l *ledger) fired(b *store.Batch, r *run, e *model.Event, h *history) {
 	l.s.did(opTimerFired)
 	i := r.timer(e.ID)
 	if i < 0 && l.s.plan.restart > 0 {
-		return // was moved in this very batch to a time that has passed
+		return // it was moved in this batch to a time that has passed
 	}
 
 	if i < 0 {
@@ -207,7 +207,7 @@ func (l *ledger) fired(b *store.Batch, r *run, e *model.Event, h *history) {
 	}
 	due := r.timers[i].Due
 	if l.s.plan.restart > 0 {
-		due = e.Due // one that was moved in this very batch is not in the store
+		due = e.Due // a timer that was moved in this batch is not in the store
 	}
 	if e.Due != due || e.At < due {
 		l.fail("I8: timer %q of %s fires at %s and is due at %s", e.ID, r.id, e.At, due)
@@ -235,7 +235,7 @@ func stops(b *store.Batch, id model.RunID, timer string) bool {
 	return false
 }
 
-// signal notes a signal that was accepted; each is in exactly one history (I11).
+// signal records an accepted signal. Each is in exactly one history (I11).
 func (l *ledger) signal(a *address, e *model.Event) {
 	id := signalID(e.Input)
 	if id == 0 {
@@ -248,7 +248,7 @@ func (l *ledger) signal(a *address, e *model.Event) {
 	l.s.did(opSignal)
 }
 
-// outcome checks that a parent hears what happened to its child.
+// outcome checks that a parent gets the real outcome of its child.
 func (l *ledger) outcome(r *run, e *model.Event) {
 	if e.Run.IsZero() {
 		if e.Status != model.Failed || e.Failure == nil {
@@ -269,7 +269,7 @@ func (l *ledger) outcome(r *run, e *model.Event) {
 	l.s.did(opChildClosed)
 }
 
-// channel of a pair of shards.
+// channel returns the channel of a pair of shards.
 func (l *ledger) channel(to, from model.ShardID) *channel {
 	k := [2]model.ShardID{to, from}
 	c := l.pairs[k]
@@ -280,7 +280,7 @@ func (l *ledger) channel(to, from model.ShardID) *channel {
 	return c
 }
 
-// message puts a message on its way: positions have no gap.
+// message adds a message to its channel. Positions have no gap.
 func (l *ledger) message(b *store.Batch, row *store.MessageRow) {
 	l.owns(b, row.From)
 	c := l.channel(row.To, row.From)
@@ -294,7 +294,7 @@ func (l *ledger) message(b *store.Batch, row *store.MessageRow) {
 	l.sent(&row.Message)
 }
 
-// consume advances a cursor: each message behind it must have had its effect in this very batch.
+// consume advances a cursor. Each message before it must have had its effect in the same batch.
 func (l *ledger) consume(b *store.Batch, row *store.CursorRow) {
 	l.owns(b, row.To)
 	c := l.channel(row.To, row.From)
@@ -332,7 +332,7 @@ func (l *ledger) putOff(b *store.Batch, m *model.Message) bool {
 	return false
 }
 
-// effect checks that a consumed message has done what it is for.
+// effect checks that a consumed message has had its effect.
 func (l *ledger) effect(b *store.Batch, m *model.Message) {
 	if m.To.IsEntity() {
 		l.arrived(b, m)
@@ -380,12 +380,12 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 	}
 }
 
-// put is a request in the inbox.
+// put records a request in the inbox.
 func (l *ledger) put(row *store.InboxRow) {
 	if _, seen := l.replies[store.RequestKey{Shard: row.Shard, Address: row.Message.To, ID: row.Message.RequestID}]; seen {
 		return
 	}
-	if l.inbox[row.ID] == nil && !l.s.damaged[row.ID] { // one that is set aside stays so
+	if l.inbox[row.ID] == nil && !l.s.damaged[row.ID] { // a request that was set aside stays aside
 		c := *row
 		l.inbox[row.ID] = &c
 	}
@@ -407,7 +407,7 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; m.RequestID == "" || m.Kind == model.MessageCall && !ok {
 		l.effect(b, m)
 	} else if m.Kind == model.MessageUpdate && l.updates[m.RequestID] != nil {
-		// It is accepted; its answer comes later.
+		// The request is accepted, and its answer comes later.
 	} else if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; !ok {
 		l.fail("I4: request %s to %s is consumed and its answer is not remembered", m.RequestID, m.To)
 	}

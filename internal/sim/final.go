@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// finished reports whether everything has come to its end: no open run, no user who waits, no
-// message on its way.
+// finished reports whether everything has ended: there is no open run, no waiting user, and no
+// message in flight.
 func (s *Sim) finished() bool {
 	if s.ledger.open > 0 || len(s.ledger.inbox) > 0 {
 		return false
@@ -79,7 +79,7 @@ func (s *Sim) dump() {
 	}
 }
 
-// failStuck says what does not move.
+// failStuck fails with a list of what has not ended.
 func (s *Sim) failStuck() {
 	var t strings.Builder
 	for _, r := range s.ledger.order {
@@ -145,7 +145,7 @@ func (s *Sim) failStuck() {
 	s.fail("E42: stuck %d s after everything has healed:%s", s.plan.patience/second, t.String())
 }
 
-// explain says what a task waits for, as the boards know it.
+// explain returns why a task waits, according to the boards.
 func (s *Sim) explain(r *run, id string) (text string) {
 	for _, p := range s.procs {
 		if p != nil && p.inc != nil {
@@ -170,7 +170,7 @@ func (s *Sim) comeToRest() {
 	}
 }
 
-// holding is a lane that holds something; empty when there is none.
+// holding returns a lane that still holds something, or an empty string.
 func (s *Sim) holding() string {
 	for _, p := range s.procs {
 		if p == nil || p.inc == nil {
@@ -252,9 +252,10 @@ func (s *Sim) checkRun(r *run) {
 	s.checkLabels(r)
 }
 
-// checkProgram compares how a run ended with what its program says.
+// checkProgram compares the outcome of a run with its program.
 func (s *Sim) checkProgram(r *run) {
-	// The program, run over what the code had seen when it returned, ends the same way.
+	// The program must end in the same way if it runs over the history that the code had seen when
+	// it returned.
 	m := s.newMachine(&r.start)
 	for i := range r.events {
 		if m.end != nil {
@@ -267,9 +268,9 @@ func (s *Sim) checkProgram(r *run) {
 	case m.broken != nil:
 		s.fail("I13: history of %s: %v", short(r.id), m.broken)
 	case r.outcome.Status == model.Terminated:
-		return // wherever it was
+		return // at any place of its program
 	case r.outcome.Status == model.Continued && r.outcome.Failure != nil:
-		return // it was reset, wherever its program stood
+		return // a reset ended it at any place of its program
 	case m.end == nil:
 		s.fail("I13: %s is %s, and its program has not ended", short(r.id), r.outcome.Status)
 	case m.end.Status != r.outcome.Status || string(m.end.Output.Data) != string(r.outcome.Output.Data):
@@ -294,8 +295,8 @@ func (r *run) labels() []model.Label {
 	return labels
 }
 
-// checkLabels demands that a run is found by what its history says, and that the next run of the
-// chain begins with it.
+// checkLabels checks that a query finds a run by the labels of its history, and that the next run
+// of the chain starts with them.
 func (s *Sim) checkLabels(r *run) {
 	rows, err := s.disk.mem.LoadLabels(background, []store.RunKey{{Shard: r.address.shard, Run: r.id}})
 	if err != nil {
@@ -354,8 +355,8 @@ func (o *op) repeated(s *Sim) bool {
 	return false
 }
 
-// checkOrder checks that signals of one user to one address arrive in the order in which they were
-// accepted: one that was accepted before another one was sent comes before it.
+// checkOrder checks that signals of one user to one address arrive in order: a signal that was
+// accepted before the user sent another one comes before it.
 func (s *Sim) checkOrder() {
 	type sent struct {
 		o     *op
@@ -369,7 +370,7 @@ func (s *Sim) checkOrder() {
 		}
 		got := s.ledger.signals[signalID(o.message.Input)]
 		if got.address.sick {
-			continue // a quarantine puts messages off
+			continue // a quarantine delays messages
 		}
 		for _, before := range last[o.message.To] {
 			if before.o.user == o.user && before.o.ended <= o.invoked && before.order > got.order {
@@ -380,7 +381,7 @@ func (s *Sim) checkOrder() {
 	}
 }
 
-// leaveAll lets all nodes leave in order: nothing may be left of them.
+// leaveAll shuts all nodes down in good order and checks that nothing is left of them.
 func (s *Sim) leaveAll() {
 	down := func() bool {
 		for _, p := range s.procs {
@@ -395,7 +396,7 @@ func (s *Sim) leaveAll() {
 	var last []*incarnation
 	for _, p := range s.procs {
 		if p == nil {
-			continue // it was about to leave when everything healed, and has not been started again
+			continue // it was leaving when the faults ended, and has not been started again
 		}
 		last = append(last, p.inc)
 		s.at(s.now, p, p.leave)

@@ -39,7 +39,7 @@ func newFlow(p *proc) *flow.Flow {
 	return flow.New(flow.Config{Store: &connection{Store: p.s.disk.mem, p: p}, Log: slog.New(complaints{p}), Node: flowNode{p}, Timeout: time.Hour})
 }
 
-// readSettings registers when the settings are known.
+// readSettings registers the process once it has read the settings.
 func (p *proc) readSettings() {
 	p.spawn(func() {
 		for p.flow.Load(background, math.MaxInt64) != nil {
@@ -49,7 +49,7 @@ func (p *proc) readSettings() {
 	})
 }
 
-// flowNode is a process as its flow sees it; see flow.Node.
+// flowNode implements flow.Node for a process.
 type flowNode struct{ p *proc }
 
 func (n flowNode) Now() model.Time { return n.p.now() }
@@ -65,7 +65,7 @@ func (n flowNode) Await(_ context.Context, ready <-chan struct{}) bool {
 	return true
 }
 
-// Pause is short: a second is a long time here.
+// Pause is shortened, because a second is a long time here.
 func (n flowNode) Pause(_ context.Context, d time.Duration) bool {
 	n.p.s.sleep(n.p.s.between(1, min(d.Microseconds(), 20*millisecond)))
 	return true
@@ -84,7 +84,7 @@ func (n flowNode) Hint() {
 	}
 }
 
-// Seat is that of the current life, or of one that is about to end.
+// Seat returns the seat of the current life, or of a life that is about to end.
 func (n flowNode) Seat() *flow.Seat {
 	switch {
 	case n.p.inc != nil:
@@ -98,7 +98,7 @@ func (n flowNode) Seat() *flow.Seat {
 
 func (n flowNode) Works() bool { return len(n.p.hands) > 0 }
 
-// seatLife is an incarnation as its seat sees it; see flow.Life.
+// seatLife implements flow.Life for an incarnation.
 type seatLife struct{ inc *incarnation }
 
 // Known asks one lane after the other, and stops at a lane that no longer answers.
@@ -141,7 +141,7 @@ func (l seatLife) LookAround() {
 
 func (inc *incarnation) place() limit.Place { return limit.Place(inc.epoch) }
 
-// viewed brings the limits up to date with who there is, after a renewal.
+// viewed updates the limits with the members of a view, after a renewal.
 func (inc *incarnation) viewed(v *store.View) {
 	inc.p.flow.Heard(v.Settings)
 	if inc.seat.Viewed(v, len(inc.member.Owned())) {
@@ -149,8 +149,8 @@ func (inc *incarnation) viewed(v *store.View) {
 	}
 }
 
-// complaints is where a flow says what is wrong: that a call has failed, or something that never
-// happens here.
+// complaints receives the log of a flow. It writes the log to the trace. An error fails the
+// simulation.
 type complaints struct{ p *proc }
 
 func (c complaints) Enabled(_ context.Context, level slog.Level) bool {
@@ -173,7 +173,7 @@ func (c complaints) Handle(_ context.Context, r slog.Record) error {
 func (c complaints) WithAttrs([]slog.Attr) slog.Handler { return c }
 func (c complaints) WithGroup(string) slog.Handler      { return c }
 
-// connection is the store as the flow of a process sees it.
+// connection is the store for the flow of a process.
 type connection struct {
 	*memory.Store
 
@@ -211,7 +211,7 @@ func (c *connection) ask(name string, write bool, exec func() error) (err error)
 	return err
 }
 
-// reply makes a call whose answer is lost with the call.
+// reply makes a call that returns a value. If the call gets lost, the value is lost too.
 func reply[T any](c *connection, name string, write bool, exec func() (T, error)) (T, error) {
 	var got, none T
 	if err := c.ask(name, write, func() (err error) {
@@ -241,7 +241,7 @@ func (c *connection) PutSetting(_ context.Context, x store.Setting, expected int
 	return version, err
 }
 
-// wrote counts what became of a write that was answered.
+// wrote counts the outcome of a write.
 func (s *Sim) wrote(p *proc, x *store.Setting, err error) {
 	if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
 		if s.running.user {
@@ -286,7 +286,7 @@ func (s *Sim) putSetting(x store.Setting, version int64) (int64, error) {
 	return now, nil
 }
 
-// pageStored counts what the dead had and is free now.
+// pageStored counts shares of dead nodes that have become free.
 func (s *Sim) pageStored(x *store.Setting) {
 	list, sole, err := limits.Read(x.Body)
 	if err != nil {
@@ -322,7 +322,7 @@ func (l *ledger) lives(epoch int64) bool {
 	return false
 }
 
-// describeSetting lists the leases on a page, or how a breaker stands, for people.
+// describeSetting lists the leases on a page, or the state of a breaker, for the trace.
 func (s *Sim) describeSetting(x *store.Setting) string {
 	switch x.Kind {
 	case settingState:

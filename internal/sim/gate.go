@@ -23,10 +23,10 @@ import (
 // starts (G3). Every task that is held back gets its turn: everything ends, and in the end no task
 // holds anything.
 
-// In most of these seeds all nodes share limits and breakers, as they do in production where
-// several processes have the store (flow, share). In the others each has its own, as the one has
-// that has a store alone: what is checked of limits and breakers here, beside share.go, holds for
-// each node by itself.
+// In most of these seeds all nodes share limits and breakers, as in production when several
+// processes use the store (flow, share). In the others each node has its own, as in production when
+// one process uses the store. The checks of limits and breakers in this file hold for each node
+// separately; share.go checks all nodes together.
 
 // keeper is the production gatekeeper of a node, with an observer. The observer sees the questions
 // of the board, the answers, and the state of the gate afterwards.
@@ -34,27 +34,27 @@ type keeper struct {
 	b *board
 	g *flow.Gatekeeper
 
-	knew map[model.ClaimRef]bool // claims that the board has been told of
+	knew map[model.ClaimRef]bool // claims that the board knows
 	// let has the tasks that have a pass. kept has the tasks that still hold something although the
 	// board has given them up, with their outcome.
 	let  map[model.TaskRef]*pass
 	kept map[model.TaskRef]queue.Outcome
-	// passes counts how often a task was let through and has not begun since; under is by which set
-	// it was last.
+	// passes counts how often a task got a pass since it last started. under is the rule set of
+	// its last pass.
 	passes map[model.TaskRef]int
 	under  map[model.TaskRef]int
-	sets   []*rule.Set // that the board has gone by
+	sets   []*rule.Set // that the board has used
 	rates  map[rule.Resource]*tokens
 	seen   map[rule.BreakerID]*watched
 }
 
-// pass is a task that was let through.
+// pass is a task that the gate has let through.
 type pass struct {
 	spec    *model.TaskSpec
 	input   *model.Payload
-	found   bool // its claim was found, and it holds whatever it holds
+	found   bool // the claim existed before, and holds what it holds
 	breaker rule.BreakerID
-	era     int  // of the breaker; 0 for one that counts for nothing
+	era     int  // of the breaker; 0 if the outcome does not count
 	probe   bool // through a half-open breaker
 	lease   model.Time
 
@@ -64,21 +64,21 @@ type pass struct {
 	permits []rule.Resource
 	permit  breaker.Permit
 	given   bool
-	failed  bool // an attempt has, and its worker goes on to hold what it needs
+	failed  bool // an attempt has failed, and its worker still holds what it needs
 }
 
-// tokens is what a rate allows, as a bucket of a very simple kind.
+// tokens is a simple token bucket that models a rate.
 type tokens struct {
 	level float64
 	at    model.Time
 }
 
-// watched is what a breaker must be like, as far as this node has been told.
+// watched is the expected state of a breaker, according to what this node has seen.
 type watched struct {
 	era      int // changes with its state
 	state    breaker.State
 	since    model.Time
-	barred   model.Time // nothing passes before
+	barred   model.Time // nothing passes before this time
 	failures []model.Time
 	before   int // failures in an adopted state; some of them may still count
 }
@@ -108,7 +108,7 @@ func newKeeper(b *board) *keeper {
 
 func (k *keeper) rules() *rule.Set { return k.sets[len(k.sets)-1] }
 
-// Take is for the board; see queue.Gate.
+// Take implements queue.Gate.
 func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	_, goesOn := k.kept[it.Ref]
 	delete(k.kept, it.Ref)
@@ -148,7 +148,7 @@ func (k *keeper) refused(why model.Reason) {
 	}
 }
 
-// passed checks that a task may begin.
+// passed checks that a task may start.
 func (k *keeper) passed(now model.Time, it *queue.Item) {
 	s := k.b.inc.p.s
 	p := &pass{spec: it.Spec, input: it.Input, since: s.now}
@@ -214,7 +214,7 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 	}
 }
 
-// holders are the tasks that were let through and share a resource, by the rules of now.
+// holders counts the tasks with a pass that share a resource, by the current rules.
 func (k *keeper) holders(r rule.Resource) (n int) {
 	for _, p := range k.let {
 		if uses(k.rules(), p.spec, p.input, r) {
@@ -243,14 +243,14 @@ func (k *keeper) spend(now model.Time, ref model.TaskRef, u rule.Use) {
 	}
 }
 
-// Hold is for the board.
+// Hold implements queue.Gate.
 func (k *keeper) Hold(now model.Time, it *queue.Item) {
 	delete(k.kept, it.Ref)
 	k.g.Hold(now, it)
 	k.holds(it)
 }
 
-// holds notes that a claim was found which holds what it needs.
+// holds records an existing claim, which holds what it needs.
 func (k *keeper) holds(it *queue.Item) (news bool) {
 	if k.let[it.Ref] != nil || !k.g.Holds(it.Ref) {
 		return false
@@ -261,7 +261,7 @@ func (k *keeper) holds(it *queue.Item) (news bool) {
 	return true
 }
 
-// Give is for the board. A claim may go on to hold what it holds.
+// Give implements queue.Gate. A claim may continue to hold what it holds.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	p := k.let[it.Ref]
 	if p == nil || p.breaker.IsZero() || k.g.Book != nil {
@@ -294,8 +294,8 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	}
 }
 
-// given notes that a task has been given up, which holds nothing then, or goes on to hold it for
-// its worker.
+// given records that the board has given a task up. The task then holds nothing, or still holds
+// everything for its worker.
 func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 	s := k.b.inc.p.s
 	if k.g.Holds(ref) {
@@ -328,10 +328,10 @@ func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) 
 	return true
 }
 
-// Group is for the board.
+// Group implements queue.Gate.
 func (k *keeper) Group(it *queue.Item) string { return k.g.Group(it) }
 
-// retryAfter is what the other side of a task has said.
+// retryAfter records the Retry-After that an attempt of a task returned.
 func (k *keeper) retryAfter(now model.Time, it *queue.Item, until model.Time) {
 	k.g.RetryAfter(now, it, until)
 	if id, config := k.rules().Breaker(tenant, it.Spec); !id.IsZero() {
@@ -341,7 +341,7 @@ func (k *keeper) retryAfter(now model.Time, it *queue.Item, until model.Time) {
 	}
 }
 
-// configured notes that tasks pass by other settings from now on.
+// configured records that other settings apply from now on.
 func (k *keeper) configured(now model.Time, x *flow.Settings) {
 	if len(k.sets) == 0 || x.Rules != k.rules() {
 		k.ruled(now, x.Rules)
@@ -353,7 +353,7 @@ func (k *keeper) configured(now model.Time, x *flow.Settings) {
 	k.find()
 }
 
-// ruled notes that tasks pass by other rules from now on.
+// ruled records that other rules apply from now on.
 func (k *keeper) ruled(now model.Time, set *rule.Set) {
 	var old *rule.Set
 	if len(k.sets) > 0 {
@@ -361,19 +361,19 @@ func (k *keeper) ruled(now model.Time, set *rule.Set) {
 	}
 	k.sets = append(k.sets, set)
 	k.b.inc.p.s.sets = append(k.b.inc.p.s.sets, set)
-	// the share of a token that has accrued is kept, which is less than what is allowed here
+	// the gate keeps the accrued share of a token, which is less than what this check allows
 	clear(k.rates)
 	for id, w := range k.seen {
 		if old.BreakerConfig(id) != set.BreakerConfig(id) {
-			// what is counted begins anew, and an open one stays so for as long as it now would
+			// counting starts again, and an open breaker stays open for the new time
 			w.failures, w.before, w.barred = nil, 0, 0
 			k.observe(now, id)
 		}
 	}
 }
 
-// adopted notes that a breaker stands as it is stored; where nodes share it, with what this one has
-// not told yet.
+// adopted records that a breaker has its stored state. If nodes share the breaker, the calls that
+// this node has not reported yet are added.
 func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
 	s, w := k.b.inc.p.s, k.watch(id)
 	w.barred = 0
@@ -402,13 +402,13 @@ func (k *keeper) changed(now model.Time) {
 	}
 }
 
-// find notes which claims hold something that did not before.
+// find records claims that hold something and did not before.
 func (k *keeper) find() (any bool) {
 	k.b.b.Taken(func(it *queue.Item) { any = k.holds(it) || any })
 	return any
 }
 
-// breakerOf reads a breaker as it is stored, with the numbers of today.
+// breakerOf decodes a stored breaker, with the current numbers.
 func (s *Sim) breakerOf(row []byte, now model.Time, config breaker.Config) *breaker.Breaker {
 	o, err := breaker.Decode(row)
 	if err != nil {
@@ -420,7 +420,7 @@ func (s *Sim) breakerOf(row []byte, now model.Time, config breaker.Config) *brea
 	return o
 }
 
-// watch is what is known of a breaker.
+// watch returns the expected state of a breaker.
 func (k *keeper) watch(id rule.BreakerID) *watched {
 	w := k.seen[id]
 	if w == nil {
@@ -439,7 +439,7 @@ func (k *keeper) status(now model.Time, id rule.BreakerID) breaker.Status {
 	return breaker.Status{}
 }
 
-// observe notes how a breaker stands: calls of another state count for nothing.
+// observe records the state of a breaker. Calls that started in another state do not count.
 func (k *keeper) observe(now model.Time, id rule.BreakerID) {
 	w, st := k.watch(id), k.status(now, id)
 	if st.State != w.state || st.Since != w.since {
@@ -489,7 +489,7 @@ func (l *ledger) limited(b *store.Batch) {
 
 		sets := k.sets[k.under[x.ref]:]
 		for _, u := range sets[0].Resolve(tenant, x.t.spec, &x.t.input) {
-			most := 0 // by the rules of any time since
+			most := 0 // by all rules since then
 			for _, set := range sets {
 				n, ok := set.Numbers(u.Resource)
 				if !ok || n.Concurrency == 0 {

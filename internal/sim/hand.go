@@ -20,15 +20,15 @@ type hand struct {
 	id       queue.WorkerID
 	offer    model.TaskOffer
 	held     map[model.ClaimRef]*job
-	reported map[model.ClaimRef]*model.TaskReport // and not settled
-	abroad   loan.Abroad                          // where nodes lend slots
-	most     int                                  // slots that it has had
-	// claims that may have come in addition: late, or because a shard moved
+	reported map[model.ClaimRef]*model.TaskReport // but not settled
+	abroad   loan.Abroad                          // if nodes lend slots
+	most     int                                  // the most slots that it has had
+	// additional claims that it may have: they arrived late, or because a shard moved
 	over    int
 	leaving bool
 	gone    bool
-	// has left, and its reports are on their way; or gives back what others should have had, see
-	// Engine.giveBack
+	// it has left and its reports are in flight, or it gives back claims that other workers should
+	// have had; see Engine.giveBack
 	ghost bool
 }
 
@@ -37,24 +37,24 @@ type job struct {
 	h        *hand
 	claim    model.Claim
 	canceled bool
-	hangs    bool // says nothing until everything has healed
+	hangs    bool // reports nothing until all faults have ended
 	done     bool
 }
 
-// has reports whether it has been handed a claim, and what it reports is not settled.
+// has reports whether the hand has received a claim whose report is not settled.
 func (h *hand) has(ref model.ClaimRef) bool { return h.held[ref] != nil || h.reported[ref] != nil }
 
 // free is how many claims of its own node it may hold.
 func (h *hand) free() int { return max(0, h.offer.Slots-h.abroad.Slots()) }
 
-// rejoin has the board know how many slots there are now, when one has come back from abroad.
+// rejoin updates the number of slots on the board after one has come back from another node.
 func (h *hand) rejoin() {
 	if inc := h.p.inc; inc != nil {
 		inc.board.join(h)
 	}
 }
 
-// purse is that of the current life of the process; nil where nodes do not lend.
+// purse returns the purse of the current life of the process. It is nil if nodes do not lend.
 func (p *proc) purse() *purse {
 	if p.inc == nil {
 		return nil
@@ -96,7 +96,7 @@ func (p *proc) hire() {
 	}
 }
 
-// callTasks passes calls of a lane on to task workers.
+// callTasks passes the calls of a lane to task workers.
 func (p *proc) callTasks(sh *shell, calls []lane.TaskCall) {
 	for i := range calls {
 		c := &calls[i]
@@ -111,7 +111,7 @@ func (p *proc) callTasks(sh *shell, calls []lane.TaskCall) {
 		sh.checkTaskCall(c, gone)
 
 		if gone {
-			if c.Kind == lane.TaskExecute { // it left while the claim was on its way to the store
+			if c.Kind == lane.TaskExecute { // it left while the claim was in flight to the store
 				p.s.did(opExecuteGone)
 				p.giveBack(c.Ref)
 			}
@@ -136,7 +136,7 @@ func (h *hand) execute(c *model.Claim) {
 		s.logf("%s executes attempt %d of %s %s, claim %d", h.offer.Name, c.Attempt, short(c.Ref.Run), c.Ref.ID, c.Ref.Claim)
 	}
 	if h.held[c.Ref] != nil {
-		return // told twice
+		return // the call arrived twice
 	}
 
 	j := &job{h: h, claim: *c, canceled: c.Canceled}
@@ -159,7 +159,7 @@ func (h *hand) execute(c *model.Claim) {
 	}
 }
 
-// beat tells the board again and again that the claim is executed, unless the hand hangs.
+// beat sends heartbeats for the claim to the board, unless the hand hangs.
 func (j *job) beat(silence time.Duration) {
 	s, h := j.h.p.s, j.h
 	if j.done || j.hangs || h.held[j.claim.Ref] != j {
@@ -176,7 +176,7 @@ func (j *job) beat(silence time.Duration) {
 	s.after(max(silence.Microseconds()/3, 100), h.p, func() { j.beat(silence) })
 }
 
-// end is how an attempt ends.
+// end ends an attempt with a random outcome.
 func (j *job) end() {
 	s, h := j.h.p.s, j.h
 	if j.done || h.held[j.claim.Ref] != j {
@@ -201,13 +201,13 @@ func (j *job) end() {
 	}
 
 	h.report(r)
-	if !s.healed && s.chance(0.15) { // the answer to the first was lost
+	if !s.healed && s.chance(0.15) { // the answer to the first report was lost
 		s.hurt(faultReportTwice)
 		s.after(s.between(0, 5*millisecond), h.p, func() { h.report(r) })
 	}
 }
 
-// report hands in how a claim ended, as TaskSession.Report does.
+// report reports the end of a claim, as TaskSession.Report does.
 func (h *hand) report(r *model.TaskReport) {
 	if h.gone {
 		return
@@ -246,7 +246,7 @@ func (h *hand) send(r *model.TaskReport) {
 			}
 		})
 		if !sh.put(c, func(now model.Time) {
-			c.done = true // from here on the lane tells
+			c.done = true // from here on the lane answers
 			sh.lane.Report(now, h.id, r)
 		}) {
 			c.done = true
@@ -264,7 +264,7 @@ func (h *hand) send(r *model.TaskReport) {
 	}
 }
 
-// resend sends a report again that is not settled.
+// resend repeats a report that is not settled.
 func (h *hand) resend(r *model.TaskReport) {
 	if h.reported[r.Ref] != nil && !h.gone {
 		h.send(r)
@@ -341,7 +341,7 @@ func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
 	}
 }
 
-// vanish ends a ghost that has nothing left to say.
+// vanish removes a ghost that has no open reports.
 func (h *hand) vanish() {
 	if h.ghost && len(h.reported) == 0 {
 		h.gone = true
@@ -349,8 +349,8 @@ func (h *hand) vanish() {
 	}
 }
 
-// leave takes a hand out of its process, as TaskSession.Leave does: it gets nothing new, and gives
-// back what it has after a while.
+// leave takes a hand out of its process, as TaskSession.Leave does. It gets nothing new, and after
+// a while gives back its claims.
 func (h *hand) leave() {
 	s, p := h.p.s, h.p
 	if h.leaving {
@@ -393,7 +393,7 @@ func (h *hand) leave() {
 	s.after(2*millisecond, p, wait)
 }
 
-// refs are the claims that it executes, in order.
+// refs returns the claims that the hand executes, in order.
 func (h *hand) refs() []model.ClaimRef {
 	refs := make([]model.ClaimRef, 0, len(h.held))
 	for ref := range h.held {
@@ -403,7 +403,7 @@ func (h *hand) refs() []model.ClaimRef {
 	return refs
 }
 
-// wake has hands go on that hang.
+// wakeHands lets hands continue that hang.
 func (p *proc) wakeHands() {
 	for _, h := range p.hands {
 		for _, ref := range h.refs() {
