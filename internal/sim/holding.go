@@ -13,23 +13,23 @@ import (
 // nothing (L5). Views see committed state, and never less than before (L10). Only the commit that
 // handles a mailbox item takes it.
 
-// holding is what the store must contain of an entity.
+// holding is the expected content of the store for an entity.
 type holding struct {
 	address *address
-	row     model.Entity // zero when there is none
+	row     model.Entity // zero if there is none
 	state   *account
 	box     []model.MailboxItem
-	hands   []*handover // that workers have reported
-	states  []uint64    // stamps of the states that were committed, in order; zero for none
+	hands   []*handover // reported by workers
+	states  []uint64    // stamps of the committed states, in order; zero for no state
 	shown   int         // the last one of them that a caller has seen
-	epoch   int64       // of the last lock that was granted
+	epoch   int64       // of the last granted lock
 	owner   model.Link  // the section that holds the lock
-	forced  int64       // of the last one that an operator has taken away
-	// lines are the deeds that each sender has sent and that have not been dealt with, in order.
+	forced  int64       // the epoch of the last lock that an operator has taken away
+	// lines has the unhandled deeds of each sender, in order.
 	lines map[model.Address][]uint64
 }
 
-// doing is what is known of a deed.
+// doing is what the ledger knows about a deed.
 type doing struct {
 	name    string
 	to      model.Address
@@ -37,18 +37,18 @@ type doing struct {
 	oneWay  bool
 	brief   bool
 	link    model.Link // the step that waits for it
-	section string     // that it is made in
+	section string     // the section that makes the call
 	sender  model.Address
 
-	named   bool // it has a request id
+	named   bool // the call has a request id
 	stored  bool
 	applied bool
 	order   int
 	output  model.Payload
-	refused bool // or failed: it must never be applied
+	refused bool // it was refused or has failed, and must never be applied
 }
 
-// changes reports whether the deed does something to the state of an account.
+// changes reports whether the deed changes the state of an account.
 func (d *doing) changes() bool {
 	return d.name == doAdd || d.name == doPass || d.name == doSpawn || d.name == doDelete
 }
@@ -80,13 +80,13 @@ func (l *ledger) meant(m *model.Message) *doing {
 	return x
 }
 
-// handed notes what a worker reports.
+// handed records the report of a worker.
 func (l *ledger) handed(h *handover) {
 	n := l.holdingOf(h.entity)
 	n.hands = append(n.hands, h)
 }
 
-// touched are the entities that a batch is about, in order.
+// touched returns the entities of a batch, in order.
 func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 	note := func(k store.EntityKey) {
 		l.owns(b, k.Shard)
@@ -123,7 +123,7 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 	return ns
 }
 
-// entities takes in what a batch does to entities.
+// entities applies a batch to the entities of the ledger.
 func (l *ledger) entities(b *store.Batch) {
 	for _, n := range l.touched(b) {
 		t := l.traces(b, n)
@@ -158,21 +158,22 @@ func (l *ledger) entities(b *store.Batch) {
 	}
 }
 
-// traces is what a batch tells of calls of an entity, by deed.
+// traces has what a batch says about calls of an entity, by deed.
 type traces struct {
 	life    int64 // epoch of the node that commits
 	answers map[uint64]model.Answer
 	// taken are deeds that leave the mailbox.
 	taken []uint64
-	// rowless tells that the batch writes no row of the entity. Then came are the deeds whose
-	// messages and requests it consumes.
+	// rowless says that the batch writes no row of the entity. Then came has the deeds whose
+	// messages and requests the batch consumes.
 	rowless bool
 	came    []uint64
 	// applied are the deeds that the batch applies, in order.
 	applied []uint64
 }
 
-// answers is the call that a message answers; nil when it is no answer, or to something else.
+// answers returns the call that a message answers. It returns nil if the message is not an answer
+// to a call of an entity.
 func (l *ledger) answers(m *model.Message) *sending {
 	if x := l.sends[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]; m.Kind == model.MessageAnswer && x != nil && x.message.Kind == model.MessageCall {
 		return x
@@ -207,7 +208,7 @@ func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 	return t
 }
 
-// came are the deeds whose messages and requests to an entity a batch consumes.
+// came returns the deeds whose messages and requests to an entity a batch consumes.
 func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
 	note := func(m *model.Message) {
 		if m.Kind == model.MessageCall && m.To == n.address.name {
@@ -263,10 +264,11 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 	return taken
 }
 
-// change takes in the row of an entity.
+// change applies a row of an entity.
 func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *traces) {
 	next := row.Entity
-	if row.Prev != n.row.Version || next.Version < 1 { // it may have been gone in between
+	// the entity may have been deleted in between
+	if row.Prev != n.row.Version || next.Version < 1 {
 		l.fail("L2: %s goes from version %d to %d, and stands at %d", n.address.name, row.Prev, next.Version, n.row.Version)
 	}
 	if row.Gone != next.Empty() {
@@ -289,7 +291,7 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 	}
 }
 
-// follow takes in hand-overs that a batch makes durable.
+// follow applies the hand-overs that a batch makes durable.
 func (l *ledger) follow(b *store.Batch, n *holding, path []*handover, t *traces) {
 	for _, h := range path {
 		h.committed = true
@@ -320,7 +322,7 @@ func (l *ledger) path(n *holding, t *traces, from, to *account, before []*handov
 	return best, ok
 }
 
-// overlap reports whether a hand-over has calls that others have already: it was made again.
+// overlap reports whether a hand-over repeats calls of earlier ones.
 func overlap(before []*handover, h *handover) bool {
 	return slices.ContainsFunc(before, func(o *handover) bool {
 		return slices.ContainsFunc(o.calls, func(c made) bool {
@@ -336,7 +338,7 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 		return false
 	}
 
-	changed, told := false, !t.rowless && (h.base != nil || h.end != nil) // it is in the row
+	changed, told := false, !t.rowless && (h.base != nil || h.end != nil) // the row has it
 	for i := range h.calls {
 		c := &h.calls[i]
 		changed = changed || c.changed
@@ -458,8 +460,8 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	d := l.doings[id]
 	_, told := t.answers[id]
 
-	// What steps and entities send is stored when it comes; a request of a client may be older than
-	// its row.
+	// The store keeps messages of steps and entities in order of arrival. A request of a client may
+	// be older than its row.
 	barrier := slices.ContainsFunc(n.box, func(o model.MailboxItem) bool { return o.Message.Kind == model.MessageLock && o.Seq < it.Seq })
 	switch {
 	case d.applied && d.section == "" && barrier && !d.sender.IsZero() && !n.address.sick:
@@ -487,7 +489,7 @@ func (l *ledger) answeredCall(id uint64, a *model.Answer) {
 	}
 
 	if d.oneWay {
-		return // it is stored, which consume and serve check
+		return // the call is stored, which consume and serve check
 	}
 
 	switch {
@@ -502,7 +504,7 @@ func (l *ledger) answeredCall(id uint64, a *model.Answer) {
 	}
 }
 
-// stand has a deed stand in the line of its sender.
+// stand adds a deed to the line of its sender.
 func (l *ledger) stand(m *model.Message, sender model.Address) {
 	d := l.meant(m)
 	d.sender = sender
@@ -513,7 +515,7 @@ func (l *ledger) stand(m *model.Message, sender model.Address) {
 	}
 }
 
-// leaveLine takes a deed out of the line of its sender. One that is applied must be the first.
+// leaveLine removes a deed from the line of its sender. An applied deed must be the first.
 func (l *ledger) leaveLine(n *holding, id uint64, first bool) {
 	d := l.doings[id]
 	if d == nil || d.sender.IsZero() {
@@ -530,7 +532,7 @@ func (l *ledger) leaveLine(n *holding, id uint64, first bool) {
 	n.lines[d.sender] = slices.Delete(line, i, i+1)
 }
 
-// sentToEntity notes a message to an entity: calls of steps and of other entities.
+// sentToEntity records a message to an entity: a call of a step or of another entity.
 func (l *ledger) sentToEntity(m *model.Message) {
 	if m.Kind != model.MessageCall {
 		return
@@ -582,8 +584,8 @@ func (n *holding) seen(stamp uint64, from int) int {
 	return -1
 }
 
-// checkOperate checks what a lane hands to a worker of entities: views are made on what is durable
-// (L10).
+// checkOperate checks the operations that a lane hands to a worker of entities: views run on
+// durable state (L10).
 func (sh *shell) checkOperate(o *model.Operations) {
 	s := sh.s
 	if o.Entity.Stateless() || o.Calls[0].Name != doRead {
@@ -591,15 +593,15 @@ func (sh *shell) checkOperate(o *model.Operations) {
 	}
 	n := s.ledger.holdingOf(o.Entity)
 	if d, _ := deedOf(o.Calls[0].Input); s.ledger.doings[d.id] != nil && s.ledger.doings[d.id].section != "" {
-		return // in a section a view is a call like any other
+		return // in a section a view is an ordinary call
 	}
 	if n.seen(stampOf(accountOf(o.State, o.Exists)), 0) < 0 {
 		s.fail("L10: a view of %s is made on a state that is not in the store", o.Entity)
 	}
 }
 
-// checkHoldings compares the store with the ledger when everything is quiet: nothing waits, nothing
-// is locked, and no money was made or lost.
+// checkHoldings compares the store with the ledger at the end: no call waits, no entity is locked,
+// and the sum of all money is right.
 func (s *Sim) checkHoldings() {
 	l := s.ledger
 	var sum int64

@@ -21,18 +21,18 @@ type incarnation struct {
 	member   *cluster.Membership
 	shells   []*shell
 	owner    []bool // by shard: requests are routed here
-	begun    bool   // it knows what people have set
+	begun    bool   // it has read the settings
 	draining bool
 	ended    bool
-	lost     bool // its lease, or its fence
+	lost     bool // it has lost its lease or its fence
 	label    string
 	board    *board         // nil when there are no tasks
-	purse    *purse         // nil where nodes do not lend each other slots
+	purse    *purse         // nil if nodes do not lend each other slots
 	alive    []model.NodeID // the nodes that have a lease, as of the last renewal
 	ticks    int            // number of the last tick that was set
 	tickAt   int64          // when it is due
 	swept    store.DeadPlace
-	looked   int64 // when it saw for the first time who else there is
+	looked   int64 // when it first saw the other nodes
 	keeps    bool  // its lanes must delete nothing because of its age
 
 	seat *flow.Seat // its member of the nodes that share limits; nil if there are no settings
@@ -95,7 +95,7 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	})
 }
 
-// start has an incarnation serve that knows what people have set.
+// start lets an incarnation serve, once it has read the settings.
 func (inc *incarnation) start() {
 	s, p := inc.p.s, inc.p
 	inc.begun = true
@@ -112,7 +112,7 @@ func (inc *incarnation) start() {
 		inc.sweepDead()
 	}
 
-	// a process that begins after a jump that lasts takes all ids for older than they are
+	// a process that starts after a lasting jump believes that all ids are older than they are
 	if s.hard(hardIDs) && !s.hard(hardClock) {
 		inc.sweepIDs()
 	}
@@ -164,7 +164,7 @@ func (inc *incarnation) loop() {
 	})
 }
 
-// checkServing checks that a node which believes in its lease owns what it serves (I1).
+// checkServing checks that a node that trusts its lease owns the shards that it serves (I1).
 func (inc *incarnation) checkServing() {
 	if !inc.mayServe() {
 		return
@@ -177,7 +177,7 @@ func (inc *incarnation) checkServing() {
 	}
 }
 
-// end stops the incarnation: because it lost its lease, or in order when there is no reason.
+// end stops the incarnation because it lost its lease, or in good order if why is nil.
 func (inc *incarnation) end(why error) {
 	if inc.ended {
 		return
@@ -241,7 +241,7 @@ func (inc *incarnation) unregister() {
 	})
 }
 
-// act carries out what the membership asks for.
+// act carries out the actions of the membership.
 func (inc *incarnation) act(a cluster.Actions) {
 	if inc.ended {
 		return
@@ -344,8 +344,8 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 		exec: func(done func()) {
 			v, err = s.disk.mem.Renew(background, r)
 			if n := len(v.Members); n > 0 && !s.healed && s.chance(s.plan.oddView) {
-				// Views only propose: one that makes nodes disagree moves shards about and harms
-				// nothing else.
+				// Views only propose. If nodes disagree because of a view, shards move back and
+				// forth, and nothing else goes wrong.
 				v.Members[s.pick(n)].Draining = true
 				s.hurt(faultOddView)
 			}
@@ -477,7 +477,7 @@ func (inc *incarnation) freed(shards []model.ShardID) {
 	}
 }
 
-// nudge tells the other nodes that the membership or ownership has changed.
+// nudge notifies the other nodes that the membership or ownership has changed.
 func (s *Sim) nudge(from *proc) {
 	for _, p := range s.procs {
 		if p != nil && p != from && !s.hintIsLost() {

@@ -14,7 +14,7 @@ import (
 // sickenForGood makes the rows of an address unwritable until everything else has ended.
 func (s *Sim) sickenForGood() {
 	a := s.sickAddress()
-	// what is executed just now is reported to a run that cannot take it
+	// the task that executes now reports to a run that cannot store the report
 	if busy := s.executed(); s.chance(0.5) && len(busy) > 0 {
 		a = oneOf(s, busy...)
 	}
@@ -41,7 +41,7 @@ func (s *Sim) executed() (list []model.Address) {
 	return list
 }
 
-// neighboursEnd has everything come to its end that does not wait for what is refused, and then
+// neighboursEnd waits until everything has ended that does not wait for a refused address, and then
 // ends the refusals.
 func (s *Sim) neighboursEnd() {
 	if len(s.disk.lasting) == 0 && !s.plan.lateUpgrade {
@@ -79,8 +79,8 @@ func (s *Sim) refusedKeys() (keys []string) {
 	return keys
 }
 
-// others is what has not ended although it waits for nothing that is refused; empty when there is
-// nothing.
+// others returns something that has not ended although it does not wait for a refused address, or
+// an empty string.
 func (s *Sim) others() string {
 	waits := s.waitsForRefused()
 	for _, r := range s.ledger.order {
@@ -107,7 +107,7 @@ func (s *Sim) others() string {
 		}
 	}
 
-	behind := map[*user]bool{} // who wait themselves
+	behind := map[*user]bool{} // users that wait themselves
 	for _, o := range s.ops {
 		switch {
 		case o.done:
@@ -127,8 +127,8 @@ func (s *Sim) others() string {
 	return s.heldByOthers(waits)
 }
 
-// heldByOthers is something that a worker has, of an address that waits for nothing that is
-// refused.
+// heldByOthers returns something that a worker holds for an address that does not wait for a
+// refused one.
 func (s *Sim) heldByOthers(waits map[model.Address]bool) string {
 	for _, p := range s.procs {
 		if p == nil || p.inc == nil {
@@ -203,7 +203,7 @@ func (s *Sim) waitsForRefused() map[model.Address]bool {
 	return waits
 }
 
-// needs are the addresses that the current block of a run has to do with.
+// needs returns the addresses that the current block of a run depends on.
 func (s *Sim) needs(r *run) (list []model.Address) {
 	m := s.replay(r)
 	if m.end != nil || m.pc == cleanupBlock {

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// ledger is what the store must contain: every accepted write is applied to it as well, and
-// checked.
+// ledger is the expected content of the store. The simulator applies every accepted write to it and
+// checks the write.
 type ledger struct {
 	s         *Sim
 	runs      map[model.RunID]*run
@@ -20,11 +20,11 @@ type ledger struct {
 	inbox     map[model.RunID]*store.InboxRow
 	replies   map[store.RequestKey]string
 	replied   map[store.RequestKey]model.Time // when, by the clocks of their nodes
-	// requests that were too old to be remembered, or whose caller has the answer
+	// requests whose id is too old, or whose caller has the answer
 	forgotten map[store.RequestKey]bool
 	told      map[string]bool    // drawn request ids whose caller has the answer
 	updates   map[string]*update // by the id of the request
-	// owner of each shard by the store; zero when free.
+	// owner of each shard according to the store; zero if the shard is free.
 	owner []model.NodeID
 	nodes map[model.NodeID]*member
 	asked map[model.Link]bool // steps that have started a child
@@ -41,13 +41,13 @@ type ledger struct {
 	holdingOrder []*holding
 	doings       map[uint64]*doing
 	requested    map[string]uint64 // deeds by the ids of their requests
-	released     map[lockOf]bool   // by messages that were sent
+	released     map[lockOf]bool   // by messages
 	doneDeeds    int
 	paid         int64 // into accounts
-	onItsWay     int64 // from one to another
+	onItsWay     int64 // in flight from one to another
 	destroyed    int64 // with accounts that were deleted
 
-	tenure []int // how often each shard has got an owner
+	tenure []int // how many owners each shard has had
 	begun  []begun
 	made   int          // tasks
 	tally  [endings]int // of them, by how they ended
@@ -56,11 +56,11 @@ type ledger struct {
 // member is a node as the store knows it.
 type member struct {
 	alive bool
-	// betrayed is until when it may believe in its lease, although it was declared dead while it
+	// betrayed is until when the node may trust its lease although it was declared dead while it
 	// lived.
 	betrayed int64
 	epoch    int64
-	inc      *incarnation // nil when the answer to its registration was lost
+	inc      *incarnation // nil if the answer to its registration was lost
 	batch    []int64      // last batch of each lane
 	fence    []int64      // epoch of the fence of each lane
 }
@@ -71,8 +71,8 @@ type address struct {
 	shard   model.ShardID
 	current *run
 	runs    []*run
-	sick    bool // its rows were poisoned or corrupt at some time: quarantine is in order
-	// quarantined is set when it was, and nothing has been written since.
+	sick    bool // its rows were poisoned or corrupt at some time, so a quarantine is allowed
+	// quarantined is true from a quarantine until the next write.
 	quarantined bool
 }
 
@@ -90,17 +90,17 @@ type run struct {
 	fresh    int // answers that claimed to have started it
 	settled  map[string]string
 	cancel   bool
-	provided *op // the last thing that it was given because it waits for it
+	provided *op // the last input that the helper sent it
 	paused   bool
 	pauses   int
 	resumed  *op   // the last attempt of the helper to resume it
-	shown    int64 // the last event that an answer to a query was made of
-	// the input that its chain, or the one that it was copied from, began with
+	shown    int64 // the last event that an answer to a query included
+	// the input at the start of its chain, or of the chain that it was copied from
 	origin   model.Payload
 	pin      string
-	replaced *run  // the one that was current when it began
+	replaced *run  // the run that was current when it started
 	stranded bool  // was seen waiting for a worker of its version
-	deleted  int64 // when it was; 0 when it is there
+	deleted  int64 // when it was deleted; 0 if it exists
 	tasks    map[string]*errandState
 	sections map[string]*locking
 
@@ -109,7 +109,7 @@ type run struct {
 
 func (r *run) open() bool { return !r.outcome.Status.Closed() }
 
-// history is what is recorded of one ask.
+// history is the recorded state of one ask.
 type history struct {
 	outcome, withdrawn, started, sent, answered, taken, fired, closed, noted bool
 	attempts                                                                 int
@@ -160,7 +160,7 @@ func signalPayload(id uint64) model.Payload {
 	return model.Payload{Data: binary.BigEndian.AppendUint64(nil, id)}
 }
 
-// addressOf finds the address of a run, also of one that the batch begins.
+// addressOf returns the address of a run, which the batch may start.
 func (l *ledger) addressOf(b *store.Batch, id model.RunID) *address {
 	if r := l.runs[id]; r != nil {
 		return r.address
@@ -193,7 +193,7 @@ func (l *ledger) name(id model.NodeID) string {
 	return id.String()
 }
 
-// apply takes in a batch that the store has accepted.
+// apply applies a batch that the store has accepted.
 func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	n := l.nodes[b.Lane.Node]
 	switch {
@@ -231,7 +231,7 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	}
 
 	for i := range b.Closes {
-		if starts(b, b.Closes[i].Run) { // an import of what has ended
+		if starts(b, b.Closes[i].Run) { // an import of a closed run
 			l.closeImported(b, b.Closes[i].Run)
 		}
 	}
@@ -311,15 +311,14 @@ func (l *ledger) close(b *store.Batch, row *store.CloseRow) {
 	l.s.did(opClosed + opKind(row.Outcome.Status))
 }
 
-// closeImported ends a run that the batch begins as well; perhaps one behind it took its place
-// already.
+// closeImported ends a run that the same batch starts. A later run may already have replaced it.
 func (l *ledger) closeImported(b *store.Batch, id model.RunID) {
 	if i := slices.IndexFunc(b.Closes, func(c store.CloseRow) bool { return c.Run == id }); i >= 0 && l.runs[id].open() {
 		l.close(b, &b.Closes[i])
 	}
 }
 
-// start begins a run.
+// start starts a run.
 func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	l.owns(b, row.Shard)
 	st := &row.Start
@@ -411,8 +410,8 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	l.open++
 }
 
-// carriedOver checks that a run that continues another has exactly the signals that were not taken
-// (I7 of the core).
+// carriedOver checks that a run that continues another one has exactly its unread signals (I7 of
+// the core).
 func (l *ledger) carriedOver(old, next *run) {
 	if old == nil || old.id != next.start.Previous || old.outcome.Status != model.Continued || old.outcome.Next != next.id {
 		l.fail("I3: %s does not continue the run before it", next.id)
@@ -420,7 +419,7 @@ func (l *ledger) carriedOver(old, next *run) {
 	taken := map[int64]bool{}
 	var left []uint64
 
-	// The events of the closing batch are not in the ledger yet: look at them too.
+	// The events of the closing batch are not in the ledger yet, so look at them too.
 	for i := range old.events {
 		if e := &old.events[i]; e.Kind == model.EventSignalTaken {
 			taken[e.Ref] = true
@@ -481,7 +480,8 @@ func (l *ledger) mark(b *store.Batch, row *store.MarkRow) {
 			}
 			l.s.did(opQuarantined)
 			r.address.quarantined = true
-		case model.WaitStuck: // how workers of the simulation say that they cannot run a workflow
+		case model.WaitStuck:
+			// how workers of the simulation report that they cannot run a workflow
 			l.s.did(opBlocked)
 		default:
 			l.fail("run %s of %s is blocked: %s", row.Run, r.address.name, row.Blocked)
@@ -531,7 +531,7 @@ func (l *ledger) closedWhole(b *store.Batch) {
 		r := l.runs[b.Closes[i].Run]
 		l.endTasks(b, r)
 		if starts(b, r.id) {
-			continue // told in another store, or by its source
+			continue // its source, or another store, has notified the parent
 		}
 		if len(r.timers) > 0 {
 			l.fail("I8: %s was closed and its timer %q stays", r.id, r.timers[0].ID)
@@ -539,7 +539,7 @@ func (l *ledger) closedWhole(b *store.Batch) {
 
 		told := func(k model.MessageKind, to model.Address, id string) bool {
 			return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
-				// in the name of a run before
+				// the message names an earlier run
 				by := m.Message.From.Run == r.id || k == model.MessageCancel && m.Message.From.Address == r.address.name
 				return m.Message.Kind == k && m.Message.To == to && m.Message.ID == id && by
 			})

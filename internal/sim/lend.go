@@ -29,10 +29,10 @@ type purse struct {
 	creditor *loan.Creditor
 	pace     loan.Pace
 	others   loan.Others
-	polls    []*loan.Poll // that are under way
-	// A round of each machine that is scheduled, and when.
+	polls    []*loan.Poll // in flight
+	// The scheduled times of the next round of each machine.
 	rounds, looks int64
-	// by shard: it is being given up, and the lane still decides about its claims
+	// by shard: the node is giving it up, and the lane still decides about its claims
 	leaving []bool
 }
 
@@ -44,7 +44,7 @@ func newPurse(inc *incarnation) *purse {
 	return u
 }
 
-// now is the clock of the process, which stands still while its machine is suspended.
+// now is the monotonic clock of the process.
 func (u *purse) now() time.Time { return time.UnixMicro(0).Add(u.inc.p.mono()) }
 
 func (u *purse) after(d time.Duration, do func()) {
@@ -66,7 +66,7 @@ func (u *purse) begin() {
 	u.serve()
 }
 
-// serve tells the others which workers there are.
+// serve announces the workers of this node to the other nodes.
 func (u *purse) serve() {
 	all := []store.Served{{Tenant: tenant, Workflow: "w"}}
 	for _, h := range u.inc.p.hands {
@@ -78,7 +78,7 @@ func (u *purse) serve() {
 	u.inc.loop()
 }
 
-// seen takes in a view, after a renewal.
+// seen applies a view, after a renewal.
 func (u *purse) seen(v *store.View) {
 	u.others = loan.OthersOf(v, u.inc.self.ID)
 	gone := u.debtor.Seen(v, u.others)
@@ -111,7 +111,7 @@ func (u *purse) end() {
 	}
 }
 
-// acquired has workers know that shards have become ours.
+// acquired tells the workers that this node owns some shards now.
 func (u *purse) acquired(got []store.AcquiredShard) {
 	shards := make([]model.ShardID, len(got))
 	for i := range got {
@@ -157,7 +157,7 @@ func (u *purse) own() []*hand {
 	return slices.DeleteFunc(slices.Clone(u.inc.p.hands), func(h *hand) bool { return len(h.offer.Tenants) == 0 })
 }
 
-// nudgeDebtor has a round of the debtor soon.
+// nudgeDebtor schedules a round of the debtor.
 func (u *purse) nudgeDebtor() {
 	u.lookAfter(time.Duration(u.inc.p.s.between(0, 5*millisecond)) * time.Microsecond)
 }
@@ -194,7 +194,7 @@ func (u *purse) look() {
 	}
 }
 
-// nudgeCreditor has a round of the creditor soon.
+// nudgeCreditor schedules a round of the creditor.
 func (u *purse) nudgeCreditor() { u.roundAfter(0) }
 
 func (u *purse) roundAfter(wait time.Duration) {
@@ -212,7 +212,7 @@ func (u *purse) roundAfter(wait time.Duration) {
 	})
 }
 
-// round is one of the creditor: it polls owners.
+// round is a round of the creditor: it polls owners.
 func (u *purse) round() {
 	polls, wait := u.creditor.Round(u.now())
 	for _, p := range polls {
@@ -223,7 +223,7 @@ func (u *purse) round() {
 	}
 }
 
-// poll asks an owner once.
+// poll polls an owner once.
 func (u *purse) poll(p *loan.Poll) {
 	s, from := u.inc.p.s, u.inc.self.ID
 	u.polls = append(u.polls, p)
@@ -247,7 +247,7 @@ func (u *purse) poll(p *loan.Poll) {
 	})
 }
 
-// polled takes a poll of another node.
+// polled handles a poll of another node.
 func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.Answer)) {
 	terms, taken := u.debtor.Polled(u.now(), from, p, answer)
 	if !taken {
@@ -265,7 +265,7 @@ func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.Answer
 	}
 }
 
-// under reports whether a poll is under way, and ends it.
+// under reports whether a poll is in flight, and ends it.
 func (u *purse) under(p *loan.Poll) bool {
 	i := slices.Index(u.polls, p)
 	if i >= 0 {
@@ -287,7 +287,7 @@ func (u *purse) failed(p *loan.Poll) {
 	}
 }
 
-// heard takes an answer, unless it comes too late or twice.
+// heard handles an answer, unless the answer is late or a duplicate.
 func (u *purse) heard(p *loan.Poll, a *peer.Answer) {
 	if !u.under(p) {
 		return
@@ -327,8 +327,8 @@ func (u *purse) checkTaken(p *loan.Poll, got map[loan.Own]int) {
 	}
 }
 
-// checkSilence demands that nodes which have nothing to say to each other are silent, once
-// everything has ended: a poll costs each of them a write and a read.
+// checkSilence checks that nodes without news for each other do not poll once everything has ended:
+// a poll costs each of them a write and a read.
 func (s *Sim) checkSilence() {
 	if !s.lends {
 		return
@@ -344,7 +344,7 @@ func (s *Sim) checkSilence() {
 // polls each other node as often as held claims would need a renewal.
 const quietPolls = 3 * 2 * 4
 
-// tell says something to another node, if it is there when that arrives.
+// tell sends a message to another node, if that node is alive when the message arrives.
 func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 	s := u.inc.p.s
 	s.letter(s.nodeNamed(node.String()), func(to *proc) {
@@ -354,13 +354,13 @@ func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 	})
 }
 
-// Alive is for both machines; see loan.Node.
+// Alive implements loan.Node.
 func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node) }
 
-// LookAround is for both machines.
+// LookAround implements loan.Node.
 func (u *purse) LookAround() { seatLife{u.inc}.LookAround() }
 
-// GiveBack is for both machines.
+// GiveBack implements loan.Node.
 func (u *purse) GiveBack(refs []model.ClaimRef) {
 	slices.SortFunc(refs, compareClaims)
 	for _, ref := range refs {
@@ -369,11 +369,11 @@ func (u *purse) GiveBack(refs []model.ClaimRef) {
 	}
 }
 
-// Serving is for the debtor.
+// Serving implements loan.Owner.
 func (u *purse) Serving() bool { return !u.inc.ended && u.inc.serving() }
 
-// Lane is for the debtor: a shard that is being given up waits for what workers of other nodes
-// report.
+// Lane implements loan.Node. A shard that is being given up waits for the reports of workers of
+// other nodes.
 func (u *purse) Lane(ref model.ClaimRef) loan.Lane {
 	if shard := ref.Address.Shard(len(u.leaving)); u.leaving[shard] && !u.inc.ended {
 		return claimLane{u, u.inc.shells[int(shard)%len(u.inc.shells)]}
@@ -387,12 +387,12 @@ type claimLane struct {
 	sh *shell
 }
 
-// Attach is for the debtor.
+// Attach implements loan.Lane.
 func (c claimLane) Attach(ref model.ClaimRef, id queue.WorkerID) {
 	c.sh.put(nil, func(now model.Time) { c.sh.lane.Attach(now, ref, id) })
 }
 
-// Report is for the debtor.
+// Report implements loan.Lane.
 func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
 	b := c.u.inc.board
 	b.moved = b.b.Reported(c.u.inc.p.now(), id, r.Ref) || b.moved
@@ -400,20 +400,20 @@ func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
 	c.sh.put(nil, func(now model.Time) { c.sh.lane.Report(now, id, r) })
 }
 
-// Progress is for the debtor.
+// Progress implements loan.Lane.
 func (c claimLane) Progress(ref model.ClaimRef, p model.Payload) {
 	c.sh.put(nil, func(now model.Time) { c.sh.lane.Progress(now, ref, p) })
 }
 
-// Lose is for the debtor.
+// Lose implements loan.Lane.
 func (c claimLane) Lose(ref model.ClaimRef) {
 	c.sh.result(func(now model.Time) { c.sh.lane.Expire(now, ref.TaskRef, true, ref.Claim, model.FailureLost) })
 }
 
-// Unserved is for the debtor; see loan.Board.
+// Unserved implements loan.Board.
 func (u *purse) Unserved() []queue.Want { return u.inc.board.b.Unserved(loan.WantLines) }
 
-// Unlend is for the debtor.
+// Unlend implements loan.Board.
 func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
 	slices.Sort(ids)
 	for _, id := range ids {
@@ -422,12 +422,12 @@ func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
 	return u.Unserved()
 }
 
-// Holds is for the debtor.
+// Holds implements loan.Board.
 func (u *purse) Holds(id queue.WorkerID, ref model.ClaimRef) bool {
 	return u.inc.board.b.Holds(id, ref)
 }
 
-// Beat is for the debtor.
+// Beat implements loan.Board.
 func (u *purse) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	s, now := u.inc.p.s, u.inc.p.now()
 	ok := u.inc.board.b.Beat(now, id, ref)
@@ -438,11 +438,11 @@ func (u *purse) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	return ok
 }
 
-// KeptFor is for the debtor: nothing counts claims of runs that have moved where there are no
-// limits.
+// KeptFor implements loan.Board. These seeds have no limits, so nothing counts claims of runs that
+// have moved.
 func (u *purse) KeptFor() map[model.NodeID]bool { return nil }
 
-// Hire is for the debtor.
+// Hire implements loan.Owner.
 func (u *purse) Hire(w *loan.Worker, offer model.TaskOffer, node model.NodeID) loan.Hired {
 	p := u.inc.p
 	p.nextHand++
@@ -465,10 +465,10 @@ type guest struct {
 	held map[model.ClaimRef]bool
 }
 
-// ID is for the debtor; see loan.Hired.
+// ID implements loan.Hired.
 func (g *guest) ID() queue.WorkerID { return g.id }
 
-// Lists is for the debtor.
+// Lists implements loan.Hired.
 func (g *guest) Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
 	for ref := range g.held {
 		if !holds[ref] && !waiting[ref] {
@@ -480,10 +480,10 @@ func (g *guest) Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.Clai
 	return gone
 }
 
-// Lets is for the debtor.
+// Lets implements loan.Hired.
 func (g *guest) Lets(ref model.ClaimRef) { delete(g.held, ref) }
 
-// Dismiss is for the debtor.
+// Dismiss implements loan.Hired.
 func (g *guest) Dismiss() {
 	if s := g.u.inc.p.s; s.opts.Trace {
 		s.logf("%s dismisses %s, which was lent", g.u.inc.name(), g.name)
@@ -495,7 +495,7 @@ func (g *guest) Dismiss() {
 	b.moved = true
 }
 
-// call passes a call of a lane on, as a session of the engine does.
+// call passes a call of a lane to the other node, as a session of the engine does.
 func (g *guest) call(c *lane.TaskCall) {
 	now := g.u.now()
 	if s := g.u.inc.p.s; s.opts.Trace {
@@ -521,10 +521,10 @@ func (g *guest) call(c *lane.TaskCall) {
 	}
 }
 
-// host is a purse as its creditor sees it; see loan.Host.
+// host implements loan.Host for a purse.
 type host struct{ *purse }
 
-// Lane is for the creditor.
+// Lane implements loan.Host.
 func (n host) Lane(ref model.ClaimRef) loan.Lane {
 	shard := ref.Address.Shard(len(n.leaving))
 	if n.inc.ended || !n.inc.owner[shard] {
@@ -533,7 +533,7 @@ func (n host) Lane(ref model.ClaimRef) loan.Lane {
 	return claimLane{n.purse, n.inc.shells[int(shard)%len(n.inc.shells)]}
 }
 
-// Workers is for the creditor.
+// Workers implements loan.Host.
 func (n host) Workers() (list []loan.Own) {
 	for _, h := range n.own() {
 		list = append(list, ownHand{n.purse, h})
@@ -541,19 +541,19 @@ func (n host) Workers() (list []loan.Own) {
 	return list
 }
 
-// ownHand is a hand as the creditor of its process sees it; see loan.Own.
+// ownHand implements loan.Own for a hand.
 type ownHand struct {
 	u *purse
 	h *hand
 }
 
-// Offer is for the creditor.
+// Offer implements loan.Own.
 func (o ownHand) Offer() *model.TaskOffer { return &o.h.offer }
 
-// Idle is for the creditor.
+// Idle implements loan.Own.
 func (o ownHand) Idle() int { return o.u.inc.board.b.Idle(o.h.id) }
 
-// LendOut is for the creditor.
+// LendOut implements loan.Own.
 func (o ownHand) LendOut(most int) int {
 	n := max(0, min(o.Idle(), most))
 	o.h.abroad.Lend(n)
@@ -564,17 +564,17 @@ func (o ownHand) LendOut(most int) int {
 	return n
 }
 
-// Regain is for the creditor.
+// Regain implements loan.Own.
 func (o ownHand) Regain(n int) {
 	if o.h.abroad.Lend(-n); o.h.abroad.Lent() < 0 {
 		o.u.inc.p.s.fail("E43: %s gets back more slots than it has lent", o.h.offer.Name)
 	}
 }
 
-// Rejoin is for the creditor.
+// Rejoin implements loan.Own.
 func (o ownHand) Rejoin() { o.u.inc.board.join(o.h) }
 
-// Each is for the creditor.
+// Each implements loan.Own.
 func (o ownHand) Each(do func(model.ClaimRef, bool)) {
 	all := o.h.abroad.All()
 	slices.SortFunc(all, func(a, b loan.Fresh) int { return compareClaims(a.Ref, b.Ref) })
@@ -583,7 +583,7 @@ func (o ownHand) Each(do func(model.ClaimRef, bool)) {
 	}
 }
 
-// Deliver is for the creditor.
+// Deliver implements loan.Own.
 func (o ownHand) Deliver(ref model.ClaimRef) {
 	if r := o.h.reported[ref]; o.h.abroad.Homeward(ref) && r != nil {
 		o.h.send(r)
@@ -598,7 +598,7 @@ func (o ownHand) Deliver(ref model.ClaimRef) {
 	o.h.abroad.Told(map[model.ClaimRef]uint64{ref: n.Seq})
 }
 
-// List is for the creditor.
+// List implements loan.Own.
 func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) ([]peer.Hold, map[model.ClaimRef]uint64) {
 	refs := slices.SortedFunc(maps.Keys(o.h.reported), compareClaims)
 	reports := func(yield func(model.ClaimRef, *model.TaskReport) bool) {
@@ -611,13 +611,13 @@ func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool,
 	return o.h.abroad.List(to, slices.Values(o.h.refs()), reports, foreign, owned, room)
 }
 
-// Told is for the creditor.
+// Told implements loan.Own.
 func (o ownHand) Told(sent map[model.ClaimRef]uint64) { o.h.abroad.Told(sent) }
 
-// Has is for the creditor.
+// Has implements loan.Own.
 func (o ownHand) Has(ref model.ClaimRef) bool { return o.h.has(ref) }
 
-// Take is for the creditor.
+// Take implements loan.Own.
 func (o ownHand) Take(claims []model.Claim, maker model.NodeID) bool {
 	if o.h.ghost || o.h.gone {
 		return false
@@ -630,7 +630,7 @@ func (o ownHand) Take(claims []model.Claim, maker model.NodeID) bool {
 	return true
 }
 
-// Stop is for the creditor.
+// Stop implements loan.Own.
 func (o ownHand) Stop(ref model.ClaimRef, canceled bool) {
 	if s := o.u.inc.p.s; !canceled && o.h.held[ref] != nil && s.current(ref) {
 		s.fail("E26: claim %d of %s is to be stopped by another node, and it is the current one", ref.Claim, ref.TaskRef)
@@ -638,7 +638,7 @@ func (o ownHand) Stop(ref model.ClaimRef, canceled bool) {
 	o.h.stop(ref, canceled)
 }
 
-// Settle is for the creditor.
+// Settle implements loan.Own.
 func (o ownHand) Settle(ref model.ClaimRef, err error) {
 	if o.h.reported[ref] != nil {
 		o.u.inc.p.s.did(opSettledLent)
@@ -646,8 +646,8 @@ func (o ownHand) Settle(ref model.ClaimRef, err error) {
 	}
 }
 
-// splitWorker is the name of a worker in its own words, the node where it works, and the one that
-// made the claim.
+// splitWorker returns the parts of a worker's name: its own name, the node where it works, and the
+// node that made the claim.
 func splitWorker(name string) (worker, works, makes string) {
 	worker, works, _ = strings.Cut(name, "@")
 	works, makes, lent := strings.Cut(works, "/")

@@ -7,15 +7,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Dead letters are requeued, with the input that they had or another one, requeued again, undone
-// and purged. What must hold (E38): a letter is changed by one order at a time, counted; every
-// requeue that counts begins one run, with the options and the input of the letter or of the order;
-// a requeue that is undone never begins, and its letter is as it was before; what is purged is gone
-// and stays so; and nothing purges a letter but an order, or its time. Together with E37: every
-// task that there ever was has completed, was called off, or is a dead letter, or was one that was
-// purged.
+// Users requeue dead tasks (the code calls them letters), with the same input or another one,
+// requeue them again, undo that, and purge them. What must hold (E38): one order at a time changes
+// a dead task, and the changes are counted. Every requeue that counts starts one run, with the
+// options and the input of the dead task or of the order. A requeue that is undone never starts,
+// and the dead task is as before. A purged one is gone and stays gone. Only an order or its
+// retention purges a dead task. Together with E37: every task has completed, was called off, is a
+// dead task, or was one and was purged.
 
-// letter is a dead letter as the store has it.
+// letter is a dead task as the store has it.
 type letter struct {
 	key    store.DeadKey
 	ref    model.TaskRef
@@ -26,7 +26,7 @@ type letter struct {
 	edits  []model.Payload // inputs with which users have asked to requeue it
 }
 
-// requeued is a run that a requeue has begun, or is about to.
+// requeued is a run that a requeue has started or will start.
 type requeued struct {
 	letter *letter
 	run    model.RunID
@@ -35,10 +35,10 @@ type requeued struct {
 	undone bool
 }
 
-// undoneText is what the run of a requeue that was undone ends with.
+// undoneText is the reason in the outcome of a run whose requeue was undone.
 const undoneText = "the requeue was undone"
 
-// drawLetter makes up something to do with a dead letter; nil when there is none.
+// drawLetter draws an order for a dead task, or returns nil if there is none.
 func (u *user) drawLetter() *op {
 	s := u.s
 	var there []*letter
@@ -75,7 +75,7 @@ func (u *user) drawLetter() *op {
 	}
 
 	first := u.op(model.Message{Kind: model.MessageRequeue, To: to, Letter: &o})
-	// take it back as soon as it is known, or ask twice
+	// undo it as soon as the requeue is known, or ask twice
 	if o.Do == model.LetterRequeue && s.chance(0.3) {
 		if s.chance(0.5) {
 			again := o
@@ -104,7 +104,7 @@ func (s *Sim) settledLetter(x *letter) bool {
 	return x.body.Requeued.IsZero() || r != nil && !r.open()
 }
 
-// letterRows applies what a batch does to dead letters.
+// letterRows applies the dead tasks of a batch.
 func (l *ledger) letterRows(b *store.Batch) {
 	for i := range b.Dead {
 		row := &b.Dead[i]
@@ -150,12 +150,12 @@ func (l *ledger) letterRows(b *store.Batch) {
 	}
 }
 
-// undone reports whether a run has ended because the requeue that began it was taken back.
+// undone reports whether a run has ended because its requeue was undone.
 func undone(r *run) bool {
 	return r.outcome.Status == model.Canceled && r.outcome.Failure != nil && r.outcome.Failure.Message == undoneText
 }
 
-// requeue checks that the batch begins what a letter is requeued as, or has it begin.
+// requeue checks that the batch starts the run of a requeue, or sends the message that starts it.
 func (l *ledger) requeue(b *store.Batch, x *letter, q model.Requeue) {
 	if l.requeues[q.Run] != nil {
 		l.fail("E38: run %s is begun by two requeues", short(q.Run))
@@ -192,7 +192,7 @@ func (l *ledger) requeue(b *store.Batch, x *letter, q model.Requeue) {
 	}
 }
 
-// purge checks that a letter may go.
+// purge checks that a dead task may be removed.
 func (l *ledger) purge(x *letter) {
 	if x == nil || x.purged {
 		l.fail("E38: a dead letter is purged that is not there")
@@ -223,7 +223,7 @@ func (l *ledger) undoes(r *run) {
 	}
 }
 
-// requeuedFrom is the letter that a batch requeues as a run; nil when it does not.
+// requeuedFrom returns the dead task that a batch requeues as a run, or nil.
 func (l *ledger) requeuedFrom(b *store.Batch, id model.RunID) *letter {
 	for i := range b.DeadMarks {
 		if m := &b.DeadMarks[i]; m.Next > m.Prev && m.Body.Requeued.Run == id {
@@ -262,7 +262,8 @@ func (s *Sim) checkLetterAnswer(o *op, a *model.Answer) {
 	}
 }
 
-// checkLetters compares dead letters with the store, and what became of requeues and of all tasks.
+// checkLetters compares dead tasks with the store, and checks the outcome of requeues and of all
+// tasks.
 func (s *Sim) checkLetters() {
 	l := s.ledger
 	left := int64(0)
@@ -294,8 +295,7 @@ func (s *Sim) checkLetters() {
 	s.checkSum()
 }
 
-// checkSum demands that every task has come to one end, and that every dead one is, or was, a
-// letter.
+// checkSum checks that every task has ended once, and that every failed task is or was a dead task.
 func (s *Sim) checkSum() {
 	l := s.ledger
 	if sum := l.tally[endCompleted] + l.tally[endCalledOff] + l.tally[endDead]; sum != l.made || l.tally[endDead] != len(l.letterOrder) {
@@ -303,7 +303,7 @@ func (s *Sim) checkSum() {
 	}
 }
 
-// ending is how a task has ended.
+// ending says how a task has ended.
 type ending uint8
 
 const (
@@ -313,7 +313,7 @@ const (
 	endings
 )
 
-// ends notes the end of a task.
+// ends records the end of a task.
 func (l *ledger) ends(t *errandState, how ending) {
 	if !t.over && !t.inherited {
 		l.tally[how]++

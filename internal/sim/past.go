@@ -19,8 +19,8 @@ var forkKeys = [...]string{"f0", "f1", "f2", "f3"}
 // edited is the result that an edit puts in place of a recorded one.
 var edited = model.TextPayload("edited")
 
-// rewrite is a message about the history of an address; nil when there is nothing to do with it,
-// and most of the time.
+// rewrite returns a message that changes the history of an address. Most of the time, and if there
+// is nothing to change, it returns nil.
 func (s *Sim) rewrite(to model.Address) *model.Message {
 	a := s.ledger.addresses[to]
 	if a == nil || len(a.runs) == 0 || !s.chance(0.18) {
@@ -44,13 +44,13 @@ func (s *Sim) rewrite(to model.Address) *model.Message {
 	}
 }
 
-// historyOf is the history of a run as it is stored.
+// historyOf returns the stored history of a run.
 func historyOf(r *run) *model.History {
 	return &model.History{Start: r.start, Events: slices.Clone(r.events), Outcome: r.outcome}
 }
 
-// cut makes a past of the history of a run: up to some place, or with another result of some step
-// or child, or as the mode has it.
+// cut makes a past from the history of a run: up to a random place, with another result of a step
+// or a child, or as the mode requires.
 func (s *Sim) cut(r *run, mode cutting.Mode) *cutting.Plan {
 	h := historyOf(r)
 	q := cutting.Request{Mode: mode, Child: func(child model.Address) (model.Status, bool, error) {
@@ -78,7 +78,7 @@ func (s *Sim) cut(r *run, mode cutting.Mode) *cutting.Plan {
 	}
 
 	plan, err := cutting.Cut(h, &q)
-	if err != nil { // behind a cancel request, or a child is not here
+	if err != nil { // the cut is after a cancel request, or a child does not exist
 		return nil
 	}
 	return plan
@@ -88,7 +88,7 @@ func hasResult(k model.EventKind) bool {
 	return k == model.EventStepCompleted || k == model.EventStepFailed || k == model.EventChildClosed
 }
 
-// takeOver has a run begin in place of the current one.
+// takeOver returns a message that starts a run in place of the current one.
 func (s *Sim) takeOver(r *run, mode cutting.Mode) *model.Message {
 	plan := s.cut(r, mode)
 	if plan == nil {
@@ -100,8 +100,8 @@ func (s *Sim) takeOver(r *run, mode cutting.Mode) *model.Message {
 	return &model.Message{Kind: model.MessageStart, To: r.address.name, ToRun: r.id, Input: r.start.Input, Labels: r.start.Labels, Past: &plan.Past}
 }
 
-// copied has an execution of its own begin with the past of a run, which may have been deleted
-// since it was exported.
+// copied returns a message that starts an independent execution with the past of a run. That run
+// may have been deleted since it was exported.
 func (s *Sim) copied(r *run, mode cutting.Mode) *model.Message {
 	var plan *cutting.Plan
 	switch {
@@ -147,7 +147,7 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 	l.owns(b, key.Shard)
 	r := l.runs[key.Run]
 	if r == nil || r.deleted != 0 {
-		return // which is in order
+		return // this is allowed
 	}
 	if r.open() {
 		l.fail("I21: %s is deleted while it is open", r.id)
@@ -167,7 +167,7 @@ func (s *Sim) hears(o *op, r *run) {
 	}
 }
 
-// checkPast checks the beginning of a run that has a past against the source of that.
+// checkPast compares the past of a new run with its source.
 func (l *ledger) checkPast(b *store.Batch, r, before *run) {
 	st := &r.start
 	src, at := l.runs[st.Source.Run], int(st.Source.Position)
@@ -210,7 +210,7 @@ func (l *ledger) countPast(r, src *run, whole, retry bool) {
 	case !st.Previous.IsZero():
 		l.s.did(opReset)
 		for i := range src.events {
-			switch src.events[i].Kind { //nolint:exhaustive // the others are nothing special
+			switch src.events[i].Kind { //nolint:exhaustive // the others need no check
 			case model.EventUpdateReceived, model.EventStateSet, model.EventLabeled, model.EventPaused:
 				l.s.did(opResetTalk)
 				return
@@ -229,7 +229,8 @@ func (l *ledger) countPast(r, src *run, whole, retry bool) {
 	}
 }
 
-// sameInPast reports whether an event of a past is that of its source, or has an edited result.
+// sameInPast reports whether an event of a past equals the event of its source, except for an
+// edited result.
 func sameInPast(e, o *model.Event) bool {
 	if e.Seq != o.Seq || e.At != o.At || e.ID != o.ID || e.Name != o.Name || e.Ref != o.Ref || !e.Input.Equal(o.Input) {
 		return false
@@ -240,12 +241,12 @@ func sameInPast(e, o *model.Event) bool {
 	return e.Kind == o.Kind && e.Output.Equal(o.Output) && (e.Failure == nil) == (o.Failure == nil) && e.Status == o.Status
 }
 
-// mayBeBlank reports whether an event of a source may be left out of a past.
+// mayBeBlank reports whether a past may leave out an event of its source.
 func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 	settled := slices.ContainsFunc(kept, func(e model.Event) bool {
 		return e.ID == o.ID && (e.Kind == model.EventChildClosed || e.Kind == model.EventAnswered || e.Kind == model.EventWithdrawn)
 	})
-	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // of a task that has no outcome
+	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // of a task without an outcome
 		return e.ID == o.ID && (e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventWithdrawn || e.TimedOutForGood())
 	})
 
@@ -267,13 +268,13 @@ func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 	}
 }
 
-// mustBeBlank reports whether an event may not be part of a past as it is.
+// mustBeBlank reports whether a past must leave out an event.
 func mustBeBlank(e *model.Event) bool {
 	return e.Kind == model.EventWatched && !e.Blank() || e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventAttemptFailed && e.Due != 0
 }
 
-// checkAdded checks what a run has besides the events of its source up to the place: what was
-// accepted, and who waits.
+// checkAdded checks what a run has in addition to the events of its source: messages that were
+// accepted after the cut, and waiting callers.
 //
 //arch:parameters both runs, and how the copy was made
 func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
@@ -321,8 +322,8 @@ func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 	}
 }
 
-// readAgain has a reset of a run that has gone on since its history was read begin with what that
-// is now, as the service does.
+// readAgain repeats a reset with the current history if the run has continued since the user read
+// it, as the service does.
 func (o *op) readAgain() bool {
 	s, m := o.user.s, &o.message
 	if m.Past == nil || m.Past.Next == 0 || o.shadow != nil || o.reads == 3 {
@@ -338,7 +339,7 @@ func (o *op) readAgain() bool {
 		return false
 	}
 	o.reads++
-	if m.RequestID != "" { // under which the refusal is remembered
+	if m.RequestID != "" { // the refusal is remembered under the request id
 		next.RequestID = fmt.Sprintf("%s#%d", m.RequestID, o.reads)
 	}
 	o.message = *next
@@ -362,7 +363,7 @@ func (s *Sim) checkBegun(o *op, a *model.Answer, r *run) {
 	}
 }
 
-// checkDeleted checks that nothing of a run is left that was deleted.
+// checkDeleted checks that nothing is left of a deleted run.
 func (s *Sim) checkDeleted(r *run) {
 	key := store.RunKey{Shard: r.address.shard, Run: r.id}
 	row, err := s.disk.mem.LoadExecution(background, key.Shard, r.address.name, r.id)
@@ -379,9 +380,9 @@ func (s *Sim) checkDeleted(r *run) {
 	}
 }
 
-// inherit notes what a run has from its past.
+// inherit records what a run has from its past.
 func (r *run) inherit(e *model.Event) {
-	switch e.Kind { //nolint:exhaustive // the others are noted below, or mean nothing
+	switch e.Kind { //nolint:exhaustive // the others are recorded below or not needed
 	case model.EventPromiseSettled:
 		if r.settled == nil {
 			r.settled = map[string]string{}

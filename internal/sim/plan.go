@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/storeclock"
 )
 
-// plan is what a seed decides before anything happens.
+// plan has the decisions of a seed that are made at the start.
 type plan struct {
 	shards, lanes      int
 	ttl, renew, margin time.Duration
@@ -42,22 +42,22 @@ type plan struct {
 	lateUpgrade bool    // everything else ends before any process is of the newer build
 	lasting     int     // addresses whose rows are refused until everything else has ended
 	floods      int     // of large signals to one address
-	heavy       int     // bytes that outputs of tasks have besides what they say
-	forgets     bool    // what request ids were used for is to be forgotten in the end
+	heavy       int     // bytes that outputs of tasks have in addition to their data
+	forgets     bool    // the simulation checks at the end that request ids are forgotten
 	lies        int     // live nodes that are declared dead
 
 	users, actions int
 	keys, children int
 	pins           bool          // workers have versions, and workflows are pinned
 	grace          time.Duration // of claims without a worker
-	hires          int           // hands come and go
+	hires          int           // how often hands come and go
 	keepDead       time.Duration // how long dead tasks are kept; 0 means forever
 
 	accounts, desks int // entities that there are
 	// how long idle entities stay in memory; 0 means the default
 	entityIdle  time.Duration
 	overlap     int // calls of a desk that are made at once; 0 for any number
-	entityMoves int // tellers come and go
+	entityMoves int // how often tellers come and go
 }
 
 func (s *Sim) drawPlan() {
@@ -127,7 +127,7 @@ func (s *Sim) drawPlan() {
 	}
 }
 
-// rate is a probability up to most, often none.
+// rate draws a probability up to most, often zero.
 func (s *Sim) rate(most float64) float64 {
 	if s.chance(0.25) {
 		return 0

@@ -22,14 +22,14 @@ type proc struct {
 	rate  float64 // of its clock against the store's
 
 	dead      bool
-	cut       bool // its calls under way do not arrive
+	cut       bool // its calls in flight do not arrive
 	paused    bool
-	deferred  []event // what happened to it while it was paused
-	leaving   bool    // is being stopped in order
-	left      bool    // has
+	deferred  []event // its events during a pause
+	leaving   bool    // it is shutting down in good order
+	left      bool    // it has shut down
 	newer     bool    // it is of the newer build
-	slandered int64   // until then the others believe that it has ended
-	tended    int64   // when it was last given good workers, after everything has healed
+	slandered int64   // until then the other nodes believe that it has ended
+	tended    int64   // when it last got good workers, after the faults have ended
 
 	clock           *storeclock.Clock
 	last            model.Time
@@ -47,11 +47,11 @@ type proc struct {
 	clerk      clerk
 	calls      []*call
 
-	flow    *flow.Flow       // nil where there are no settings
-	parting *incarnation     // one that ends
+	flow    *flow.Flow       // nil if there are no settings
+	parting *incarnation     // an incarnation that is ending
 	told    []rule.BreakerID // breakers that it has written and its gate has not read yet
 	threads int              // that have not ended
-	line    []turn           // who waits for his turn
+	line    []turn           // callers that wait for their turn
 }
 
 // boot starts a process in a slot.
@@ -60,7 +60,7 @@ func (s *Sim) boot(slot int) {
 		return
 	}
 
-	if s.now < s.jumping { // a process that begins takes the clock of the store as it is
+	if s.now < s.jumping { // a process that starts accepts the clock of the store as it is
 		s.at(s.jumping+1, nil, func() { s.boot(slot) })
 		return
 	}
@@ -103,10 +103,10 @@ func (s *Sim) boot(slot int) {
 
 func (p *proc) name() string { return p.label }
 
-// info is what the process tells of itself when it registers.
+// info returns what the process registers about itself.
 func (p *proc) info() store.NodeInfo {
 	id := p.s.newRun()
-	for i := range 8 { // rendezvous hashing wants ids that differ in more than a counter
+	for i := range 8 { // rendezvous hashing needs ids that differ in more than a counter
 		id[8+i] = byte(p.s.random())
 	}
 	return store.NodeInfo{ID: model.NodeID(id), Host: "host", PID: p.pid, Version: "sim"}
@@ -125,7 +125,7 @@ func (p *proc) gone(n store.NodeInfo) bool {
 	return p.s.plan.sameHost
 }
 
-// register begins an incarnation.
+// register starts an incarnation.
 func (p *proc) register() {
 	s := p.s
 	p.notice()
@@ -162,7 +162,7 @@ func (p *proc) register() {
 	})
 }
 
-// crash ends the process at once. What it has sent may or may not arrive.
+// crash ends the process at once. Its calls in flight may or may not arrive.
 func (p *proc) crash() {
 	s := p.s
 	p.dead, p.cut = true, s.chance(0.4)
@@ -177,7 +177,7 @@ func (p *proc) crash() {
 	p.clerk.crash()
 }
 
-// pause stops the process for a while; it does not notice.
+// pause stops the process for a while. The process does not notice.
 func (p *proc) pause(d int64) {
 	s := p.s
 	if p.paused {
@@ -209,7 +209,7 @@ func (p *proc) resume() {
 	p.deferred = nil
 }
 
-// leave stops the process in order: it gives up its shards and unregisters.
+// leave shuts the process down in good order: it gives up its shards and unregisters.
 func (p *proc) leave() {
 	if p.leaving {
 		return
@@ -223,7 +223,7 @@ func (p *proc) leave() {
 	}
 }
 
-// end stores what is left when its node has ended in order, and exits.
+// end stores what is left after its node has ended in good order, and exits.
 func (p *proc) end() {
 	p.parting = nil
 	if p.flow == nil {
@@ -236,7 +236,7 @@ func (p *proc) end() {
 	})
 }
 
-// gone after an orderly end.
+// exit removes the process after an orderly end.
 func (p *proc) exit() {
 	s := p.s
 	p.dead, p.left = true, true
