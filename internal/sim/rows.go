@@ -20,8 +20,8 @@ func (s *Sim) drawRows() {
 	s.plan.lateUpgrade = s.plan.upgrades && s.chance(0.4)
 }
 
-// isNew reports whether only a newer build can read a message. It goes by what the message says,
-// which is the same wherever it is stored.
+// isNew reports whether only a newer build can read a message. It depends only on the content of
+// the message, so it is the same wherever the message is stored.
 func (s *Sim) isNew(m *model.Message) bool {
 	if !s.plan.upgrades || m.Kind == model.MessageNothing {
 		return false
@@ -57,7 +57,7 @@ func (s *Sim) upgrade() {
 	}
 }
 
-// newKind has an address have an event of a kind that the old build does not know.
+// newKind gives an address an event of a kind that the old build does not know.
 func (s *Sim) newKind() {
 	if a := s.sickAddress(); s.plan.upgrades && !a.IsEntity() {
 		s.ledger.address(a).sick = true
@@ -65,7 +65,7 @@ func (s *Sim) newKind() {
 	}
 }
 
-// upgradeAll makes all processes ones of the newer build.
+// upgradeAll upgrades all processes to the newer build.
 func (s *Sim) upgradeAll() {
 	s.upgraded = true
 	for _, p := range s.procs {
@@ -75,7 +75,7 @@ func (s *Sim) upgradeAll() {
 	}
 }
 
-// unreadable is the error of a read of a run that has an event which the process does not know.
+// unreadable returns the error of reading a run that has an event which the process does not know.
 func (p *proc) unreadable(ld *lane.Load) error {
 	if p.newer || ld.Kind != lane.LoadRun || !p.s.newEvents[ld.Address] {
 		return nil
@@ -84,7 +84,7 @@ func (p *proc) unreadable(ld *lane.Load) error {
 	return fault.New(fault.Corrupt, "event 1 of %s: %w", ld.Address, model.ErrNewer)
 }
 
-// spoil makes of what the store returns what a process of its build can read of it.
+// spoil replaces the rows in a result that the build of the process cannot read.
 func (p *proc) spoil(ld *lane.Load, r *lane.LoadResult) {
 	s := p.s
 	if !s.hard(hardRows) || r.Err != nil {
@@ -113,7 +113,8 @@ func (p *proc) spoil(ld *lane.Load, r *lane.LoadResult) {
 	}
 }
 
-// newKindOf is the message as a process sees it that does not know its kind; nil when it does.
+// newKindOf returns how a process sees a message whose kind it does not know. It returns nil if the
+// process knows the kind.
 func (p *proc) newKindOf(m *model.Message) *model.Damaged {
 	if p.newer || !p.s.isNew(m) {
 		return nil
@@ -122,7 +123,8 @@ func (p *proc) newKindOf(m *model.Message) *model.Damaged {
 	return &model.Damaged{Raw: model.AppendMessage(nil, m), Why: "a newer build has written it", Newer: true}
 }
 
-// isDamaged decides about a request of a user, once, whether its row is damaged.
+// isDamaged decides whether the row of a user's request is damaged. The decision for a request
+// never changes.
 func (s *Sim) isDamaged(row *store.InboxRow) bool {
 	bad, known := s.damaged[row.ID]
 	if known || s.healed {
@@ -139,8 +141,8 @@ func (s *Sim) isDamaged(row *store.InboxRow) bool {
 	return bad
 }
 
-// setAside checks a message that is put off because it cannot be read. It reports false when it
-// can.
+// setAside checks a message that is set aside because it cannot be read. It returns false if the
+// message can be read.
 func (l *ledger) setAside(row *store.InboxRow) bool {
 	switch {
 	case l.s.damaged[row.ID]:

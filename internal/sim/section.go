@@ -14,8 +14,8 @@ import (
 // calls of the section, and it runs them only then (L24, L36). The commit that ends a section, or
 // its run, releases everything that the section asked for (L28, L32).
 
-// Asks of a section: the lock, the time that it waits for it, two calls with a nap in between, and
-// its end.
+// Asks of a section: the lock, the time-out of the lock, two calls with a pause in between, and its
+// end.
 const (
 	askLock = iota
 	askLate
@@ -25,8 +25,8 @@ const (
 	askNap
 )
 
-// drawSection makes a block that locks some accounts, calls one or two of them, and lets go; or
-// does not, so that the end of the run has to.
+// drawSection makes a block that locks some accounts and calls one or two of them. Then it releases
+// them, or leaves the release to the end of the run.
 func (s *Sim) drawSection(b *block, root bool, within int64) {
 	for range 1 + s.pick(4) {
 		b.locks = append(b.locks, accountAddress(s.pick(s.plan.accounts)))
@@ -38,7 +38,7 @@ func (s *Sim) drawSection(b *block, root bool, within int64) {
 		b.targets[i] = oneOf(s, b.locks...)
 		b.names[i], b.deeds[i] = s.newDeed(root)
 	}
-	b.deeds[1].amount = -b.deeds[0].amount // a transfer, if both are that
+	b.deeds[1].amount = -b.deeds[0].amount // a transfer, if both are additions
 	if b.targets[0] == b.targets[1] {
 		b.together = false // one at a time
 	}
@@ -72,12 +72,12 @@ func (m *machine) inSection(b *block, as *[maxAsks]ask) bool {
 		return false
 	}
 
-	// what follows may want the same accounts
+	// the following blocks may need the same accounts
 	as[askUnlock].asked = !b.keeps || m.pc+1 < len(m.p.blocks)
 	return true
 }
 
-// leaveSection lets go of what a section still waits for, when the program leaves it for another
+// leaveSection abandons the open requests of a section when the program leaves it for another
 // reason.
 func (m *machine) leaveSection(b *block, as *[maxAsks]ask) {
 	if as[askLock].done && b.tidy {
@@ -109,14 +109,14 @@ func (h *hold) askSection(m *machine, blk *block, b, a int, x *ask, add func(mk 
 	}
 }
 
-// locking is a section as the ledger has it.
+// locking is a section in the ledger.
 type locking struct {
 	locks   []model.Address
 	granted int
 	over    bool
 }
 
-// asked are the entities that hold a lock for the section, or may come to.
+// asked returns the entities that hold a lock for the section, or may grant one.
 func (x *locking) asked() []model.Address { return x.locks[:min(x.granted+1, len(x.locks))] }
 
 func sends(b *store.Batch, kind model.MessageKind, to model.Address, from model.Link) bool {
@@ -125,7 +125,7 @@ func sends(b *store.Batch, kind model.MessageKind, to model.Address, from model.
 	})
 }
 
-// lockAsked notes the beginning of a section.
+// lockAsked records the start of a section.
 func (l *ledger) lockAsked(b *store.Batch, r *run, e *model.Event) {
 	if r.sections == nil {
 		r.sections = map[string]*locking{}
@@ -170,7 +170,7 @@ func (l *ledger) lockGranted(b *store.Batch, r *run, e *model.Event) {
 	}
 }
 
-// sectionOver checks that a section that ends lets go of everything in the same commit.
+// sectionOver checks that the commit that ends a section releases all its locks.
 func (l *ledger) sectionOver(b *store.Batch, r *run, id string) {
 	x := r.sections[id]
 	if x == nil || x.over {
@@ -252,12 +252,12 @@ type lockOf struct {
 	entity  model.Address
 }
 
-// grants checks a grant: it is newer than all before it, and everything that came before its
-// request has been dealt with.
+// grants checks a grant: its epoch is larger than all before it, and everything that arrived before
+// its request has been handled.
 func (l *ledger) grants(b *store.Batch, n *holding, m *model.Message, taken []model.MailboxItem) {
 	section := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	if m.Epoch == n.epoch && section == n.owner {
-		return // it was asked again
+		return // a repeated request
 	}
 	if m.Epoch <= n.epoch {
 		l.fail("L37: %s is granted with epoch %d after %d", n.address.name, m.Epoch, n.epoch)
@@ -290,7 +290,7 @@ func (l *ledger) lockArrived(b *store.Batch, n *holding, m *model.Message) {
 	})
 	holds := n.row.Locked() && n.row.Holder == m.From
 	switch {
-	case n.address.sick: // a quarantine puts messages off: what was asked later may come first
+	case n.address.sick: // a quarantine delays messages, so a later request may be first
 	case m.Kind == model.MessageRelease && (waits || holds):
 		l.fail("L32: %s of %s has let go of %s, and holds it (%v) or waits for it (%v)", m.From.ID, short(m.From.Run), m.To, holds, waits)
 	case m.Kind == model.MessageLock && !waits && !holds && !l.released[lockOf{m.From, m.To}] && n.owner != m.From:
@@ -312,7 +312,7 @@ func (l *ledger) grantArrived(b *store.Batch, m *model.Message) {
 	l.fail("L29: %s was granted to %s of %s, who does not know of it and has not given it back", m.From.Address, m.ID, short(m.ToRun))
 }
 
-// unlocking reports whether an operator has tried to free an entity.
+// unlocking reports whether an operator has tried to unlock an entity.
 func (s *Sim) unlocking(a model.Address) bool {
 	return slices.ContainsFunc(s.ops, func(o *op) bool { return o.message.Kind == model.MessageUnlock && o.message.To == a && o.tries > 0 })
 }

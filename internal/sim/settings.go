@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Rules that people set: numbers are drawn each time.
+// Rules that users set. Their numbers are drawn each time.
 
 func (s *Sim) drawLimit() rule.Limit {
 	l := oneOf(
@@ -51,7 +51,7 @@ func (s *Sim) drawBreaker() rule.Breaker {
 // breakerNames are the breaker that tasks name, and the breaker of a kind.
 var breakerNames = [...]string{"b0", rule.KindBreaker(taskKinds[1])}
 
-// nameOf is the name of the breaker that a rule is about.
+// nameOf returns the name of the breaker of a rule.
 func nameOf(b *rule.Breaker) string {
 	if b.Kind != "" {
 		return rule.KindBreaker(b.Kind)
@@ -59,7 +59,7 @@ func nameOf(b *rule.Breaker) string {
 	return b.Name
 }
 
-// drawSettings has some rules from the beginning.
+// drawSettings sets some rules at the start.
 func (s *Sim) drawSettings() {
 	for range 3 {
 		l := s.drawLimit()
@@ -78,7 +78,7 @@ func (s *Sim) put(kind, name string, value any) {
 	_, _ = s.disk.mem.PutSetting(background, x, 0) // there may be one already
 }
 
-// drawFlow is something that a user sets.
+// drawFlow draws a change of a setting by a user.
 func (u *user) drawFlow() *op {
 	s := u.s
 	set := func(what string, do func(p *proc) error) *op {
@@ -94,7 +94,7 @@ func (u *user) drawFlow() *op {
 			return set("set limit "+l.Name, func(p *proc) error { return p.flow.SetLimit(background, tenant, l, true) })
 		}
 		l := s.drawLimit()
-		if s.chance(0.3) { // two people at the same moment
+		if s.chance(0.3) { // two users at the same time
 			other := l
 			other.Numbers.Concurrency = 1 + s.pick(3)
 			s.after(0, nil, func() { limit(other).perform(func() {}) })
@@ -186,7 +186,7 @@ func (s *Sim) openGates() {
 	s.opening.perform(func() {})
 }
 
-// disagreeing says where a node knows other settings than the store, or acts on another state of a
+// disagreeing returns where a node has other settings than the store, or uses another state of a
 // breaker.
 func (s *Sim) disagreeing() string {
 	for _, p := range s.procs {
@@ -244,7 +244,7 @@ func (s *Sim) disagreeing() string {
 			}
 			want, got := o.Status(now), k.status(now, rule.BreakerID{Tenant: tenant, Name: x.Name})
 			if s.shared && got == (breaker.Status{}) {
-				continue // no task of the node has come to it
+				continue // the breaker had no task on this node
 			}
 			if got.State != want.State || got.Since != want.Since || got.Held != want.Held {
 				return p.name() + " acts on another state of breaker " + x.Name
@@ -258,7 +258,7 @@ func (s *Sim) disagreeing() string {
 	return ""
 }
 
-// rulesOf makes a set of rules as they are stored.
+// rulesOf makes a rule set from stored settings.
 func (s *Sim) rulesOf(list []store.Setting) *rule.Set {
 	slices.SortFunc(list, func(a, b store.Setting) int { return cmp.Compare(a.Version, b.Version) })
 	var limits []rule.Limit
@@ -284,7 +284,7 @@ func (s *Sim) rulesOf(list []store.Setting) *rule.Set {
 	return set
 }
 
-// checkFlows demands that all nodes come to act on the same settings.
+// checkFlows checks that all nodes use the same settings in the end.
 func (s *Sim) checkFlows() {
 	if !s.gates {
 		return

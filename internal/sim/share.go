@@ -28,7 +28,7 @@ import (
 // While users change the numbers, nodes use different ones for a moment, and pages use the numbers
 // of the last writer. The checks use the largest numbers that any node has used.
 
-// most is how many may hold a limit, by any of the rules that a node has gone by.
+// most returns how many tasks may hold a limit, by any rule that a node has used.
 func (s *Sim) most(r rule.Resource) (most int) {
 	for _, set := range s.sets {
 		if n, ok := set.Numbers(r); ok {
@@ -38,7 +38,7 @@ func (s *Sim) most(r rule.Resource) (most int) {
 	return most
 }
 
-// steady are the numbers of a limit that have always been the same.
+// steady returns the numbers of a limit if they have never changed.
 func (s *Sim) steady(r rule.Resource) (n limit.Numbers, ok bool) {
 	for i, set := range s.sets {
 		m, ok := set.Numbers(r)
@@ -69,8 +69,8 @@ func (p *proc) counting() *keeper {
 	return p.inc.board.keeper
 }
 
-// takenBy lists who has a permit of a limit: who was let through by a node that lives, and claims
-// of nodes that do not, if their workers had them.
+// takenBy lists the holders of a limit: tasks that a live node has let through, and claims of dead
+// nodes that their workers received.
 func (s *Sim) takenBy(r rule.Resource) (list []string) {
 	lives := map[model.NodeID]bool{}
 	for _, p := range s.procs {
@@ -113,10 +113,10 @@ func (s *Sim) givenUp(r *run, ref model.ClaimRef) bool {
 	if p == nil {
 		return k.knew[ref]
 	}
-	return !p.found // the task was let through again
+	return !p.found // the gate let the task through again
 }
 
-// sharedLimits checks that a task which a node has let through is not one too many.
+// sharedLimits checks that a task that a node has let through does not exceed a limit.
 func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use) {
 	s := k.b.inc.p.s
 	for _, u := range uses {
@@ -145,8 +145,8 @@ func (s *Sim) spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.
 	s.began[r] = at
 }
 
-// lag is by how much the clocks of nodes may differ, or go forward at once when they are set, as
-// far as that has mattered.
+// lag is the largest difference between clocks of nodes that has mattered so far, including forward
+// corrections.
 func (s *Sim) lag() int64 { return s.behind + 2*s.skew() }
 
 // executing checks that a body that starts does not exceed a limit. The bodies of all workers count
@@ -180,12 +180,12 @@ func (s *Sim) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 	return maker == next && s.ledger.nodes[maker].inc.board.keeper.let[ref.TaskRef] == nil
 }
 
-// shared is what all nodes together have done with a breaker.
+// sharedBreaker is what all nodes together have done with a breaker.
 type sharedBreaker struct {
 	state breaker.State
-	// since when it is closed; the last time that something was stored of it while it was not
+	// since when it is closed: the last time that another state was stored
 	closed int64
-	failed []int64 // when the calls began that have failed
+	failed []int64 // the start times of failed calls
 	probes []*pass
 }
 
@@ -198,8 +198,7 @@ func (s *Sim) breaker(id rule.BreakerID) *sharedBreaker {
 	return x
 }
 
-// breakerStored checks that a breaker which opens has seen as many failures as it takes, and none
-// twice.
+// breakerStored checks a breaker that opens: enough calls have failed, and none is counted twice.
 func (s *Sim) breakerStored(name string, row []byte) {
 	o, err := breaker.Decode(row)
 	if err != nil {
@@ -226,7 +225,7 @@ func (s *Sim) breakerStored(name string, row []byte) {
 
 	if x.state = st.State; x.state != breaker.Closed {
 		x.closed = s.now
-	} else { // who has closed it has acted on that before it was stored
+	} else { // the node that closed it acted on that before it was stored
 		x.closed = min(x.closed, int64(st.Since)-epoch-s.lag())
 	}
 }
@@ -264,7 +263,7 @@ func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p 
 	x.probes = append(x.probes, p)
 }
 
-// ended notes how a call through a breaker has ended.
+// ended records the end of a call through a breaker.
 func (p *pass) ended(s *Sim, failed bool) {
 	p.given = true
 	if failed {
@@ -273,7 +272,7 @@ func (p *pass) ended(s *Sim, failed bool) {
 	}
 }
 
-// unsettled says what is not yet at rest of the limits that nodes share, when everything has ended.
+// unsettled returns what nodes still hold or want of shared limits after everything has ended.
 func (s *Sim) unsettled() string {
 	places := map[limit.Place]*keeper{}
 	for _, p := range s.procs {
@@ -351,7 +350,7 @@ func (s *Sim) unsettled() string {
 	return ""
 }
 
-// checkLeft demands that nodes which have left in order have given everything back.
+// checkLeft checks that nodes that have left in good order have given everything back.
 func (s *Sim) checkLeft(last []*incarnation) {
 	if !s.shared {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// shell runs one lane, as the loop of a lane does in production: it hands in what has come, and
-// carries out what the lane asks for.
+// shell runs one lane, as the loop of a lane does in production: it passes inputs to the lane and
+// carries out its effects.
 type shell struct {
 	s     *Sim
 	inc   *incarnation
@@ -26,25 +26,25 @@ type shell struct {
 	pending bool  // a round is scheduled
 	working bool  // a round has taken its inputs and is not done
 	again   bool  // something has arrived during the work
-	wakeAt  int64 // when the lane wants to be woken; 0 for never
-	alarm   int64 // when it is woken, of the times that were last set
-	idle    int   // rounds in a row that nothing but a wake-up led to
+	wakeAt  int64 // when the lane wants to wake; 0 means never
+	alarm   int64 // the time of the last alarm that was set
+	idle    int   // successive rounds with no input except a wake-up
 	dead    bool
 	// roundFunc and wakeFunc are the methods as values, made once.
 	roundFunc, wakeFunc func()
 	number              int64      // of the last batch that was sent
 	sealed              model.Time // when that was
-	// a batch of it was refused, or split because it was never done in time
+	// the store refused a batch, or the lane split one that never finished in time
 	undone bool
-	unsure bool // whether its fence has moved: a refence had no answer
-	mailed int  // bytes of mail that it has got since it had room
+	unsure bool // a refence got no answer, so the fence may have moved
+	mailed int  // bytes of mail since the lane last had room
 	// wakes a caller that waits for what the lane knows, also when the lane has stopped
 	asked func()
-	// moving are the shards that are being given up, and since when.
+	// moving has the shards that the lane is giving up, and since when.
 	moving map[model.ShardID]model.Time
 }
 
-// posted is something that waits for the lane, and who waits for its answer.
+// posted is an input that waits for the lane, with its caller.
 type posted struct {
 	c  *call
 	do func(now model.Time)
@@ -57,7 +57,7 @@ func (o *posted) refuse() {
 	}
 }
 
-// put hands in something that waits while the lane is full.
+// put adds an input that waits while the lane is full.
 func (sh *shell) put(c *call, do func(now model.Time)) bool {
 	if sh.dead {
 		return false
@@ -67,7 +67,7 @@ func (sh *shell) put(c *call, do func(now model.Time)) bool {
 	return true
 }
 
-// result hands in something that never waits.
+// result adds an input that never waits.
 func (sh *shell) result(do func(now model.Time)) {
 	if !sh.dead {
 		sh.results = append(sh.results, do)
@@ -178,7 +178,7 @@ func (sh *shell) sleep(now model.Time) {
 	}
 
 	sh.wakeAt = sh.s.now + wait
-	if sh.wakeAt != sh.alarm { // else it is set already
+	if sh.wakeAt != sh.alarm { // otherwise the alarm is already set
 		sh.alarm = sh.wakeAt
 		sh.s.at(sh.wakeAt, p, sh.wakeFunc)
 	}
@@ -211,7 +211,7 @@ func (sh *shell) die(why error) {
 	}
 }
 
-// carryOut does what the lane asks for.
+// carryOut carries out the effects of the lane.
 func (sh *shell) carryOut(out *lane.Output) error {
 	s, p := sh.s, sh.inc.p
 	if b := out.Commit; b != nil && !sh.dead {
@@ -326,7 +326,7 @@ func (sh *shell) verify(starts []store.StartRow) {
 	})
 }
 
-// reading is a read that a lane has asked for, while it is made.
+// reading is a read for a lane that is in flight.
 type reading struct {
 	request
 
@@ -337,7 +337,8 @@ type reading struct {
 	hand func(now model.Time) // handIn as a value, made once
 }
 
-// newReading is a reading that is not in use. Simulations make hundreds of them, and each is large.
+// newReading returns an unused reading. Readings are reused, because simulations make hundreds of
+// them and each is large.
 func (s *Sim) newReading() *reading {
 	if n := len(s.readings); n > 0 {
 		r := s.readings[n-1]
@@ -349,7 +350,7 @@ func (s *Sim) newReading() *reading {
 	return r
 }
 
-// load makes a read that the lane asks for.
+// load starts a read for the lane.
 func (sh *shell) load(ld *lane.Load) {
 	s := sh.s
 	s.mix(5, uint64(ld.Kind), ld.ID, uint64(ld.Shard))
@@ -363,7 +364,7 @@ func (sh *shell) load(ld *lane.Load) {
 	s.disk.call(&r.request)
 }
 
-// read reads at the store.
+// read executes the read at the store.
 func (r *reading) read(done func()) {
 	s, ld, p := r.sh.s, &r.load, r.p
 	if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && s.disk.corrupt[ld.Address] {
@@ -389,7 +390,7 @@ func (r *reading) read(done func()) {
 	done()
 }
 
-// torn makes a read whose parts are made at different times.
+// torn executes a read whose parts happen at different times.
 func (r *reading) torn(t *tornStore, done func()) {
 	t.call, t.budget = 0, 1
 	res := engine.Read(background, t, r.load, r.p.now())
@@ -410,8 +411,8 @@ func (r *reading) failed(err error) {
 
 func (r *reading) reply() { r.sh.result(r.hand) }
 
-// handIn tells the lane the result. A call that was not lost has one answer, so that the reading is
-// free after it.
+// handIn passes the result to the lane. A call that was not lost has one answer, so the reading can
+// be reused after it.
 func (r *reading) handIn(now model.Time) {
 	r.sh.mails(r.res.Messages, r.res.Inbox)
 	r.sh.lane.Loaded(now, r.load.ID, r.res)
@@ -421,7 +422,8 @@ func (r *reading) handIn(now model.Time) {
 	}
 }
 
-// mail passes on a message for a shard of another lane or node; it is only a hint.
+// mail passes on a message for a shard of another lane or node. The message is only a hint, because
+// the store has it too.
 func (sh *shell) mail(row *store.MessageRow) {
 	s := sh.s
 	sh.checkMail(row)
@@ -463,7 +465,7 @@ func (s *Sim) hintMail(shard model.ShardID) {
 	}
 }
 
-// hint tells a node that something it waits for has happened.
+// hint notifies a node that something it waits for has happened.
 func (s *Sim) hint(node model.NodeID) {
 	for _, p := range s.procs {
 		if p == nil || s.hintIsLost() {
@@ -484,7 +486,7 @@ func describeIf(s *Sim, b *store.Batch) string {
 	return describe(b)
 }
 
-// describe lists the rows of a batch for people.
+// describe lists the rows of a batch for the trace.
 func describe(b *store.Batch) string {
 	var t strings.Builder
 	for _, k := range b.Deletes {
@@ -565,7 +567,7 @@ func describe(b *store.Batch) string {
 	return t.String()
 }
 
-// short is a run id for people: the counter in it.
+// short formats a run id for the trace: it is the counter in the id.
 func short(id model.RunID) string {
 	n := uint64(0)
 	for _, b := range id[8:] {
@@ -574,7 +576,7 @@ func short(id model.RunID) string {
 	return fmt.Sprintf("r%d", n)
 }
 
-// describeTurn lists the commands of a turn for people.
+// describeTurn lists the commands of a turn for the trace.
 func describeTurn(t *model.Turn) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seen %d", t.Seen)

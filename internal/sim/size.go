@@ -10,11 +10,11 @@ import (
 // because no engine could work otherwise. What must hold: everything ends all the same, so the lane
 // has to commit less at once.
 
-// narrow is what a simulation with large commits that fail decides before anything happens.
+// narrow is the plan of a simulation in which large commits fail.
 type narrow struct {
-	most    int   // bytes of a commit that pass
-	refuses bool  // the store refuses larger ones, instead of taking too long
-	from    int64 // when it begins
+	most    int   // the largest size that passes, in bytes
+	refuses bool  // the store refuses larger commits; otherwise they time out
+	from    int64 // when it starts
 	until   int64 // when it ends; 0 for never
 }
 
@@ -46,7 +46,7 @@ func (d *disk) timesOut(b *store.Batch) bool {
 	return true
 }
 
-// batchSize is about how many bytes a batch has on its way to the store.
+// batchSize estimates the size of a batch on the connection to the store, in bytes.
 func batchSize(b *store.Batch) int {
 	n := 32 * b.Rows()
 	for i := range b.Starts {
@@ -85,7 +85,7 @@ func startSize(st *model.Start) int {
 	return n
 }
 
-// addresses counts to how many addresses the rows of a batch belong, up to two.
+// addresses counts the addresses of the rows of a batch, up to two.
 func (d *disk) addresses(b *store.Batch) int {
 	var first model.Address
 	n := 0

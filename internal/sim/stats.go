@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// opKind is something that must have worked at least once over a run of many seeds.
+// opKind is an operation that must succeed at least once in a run of many seeds.
 type opKind int
 
-// faultKind is something that must have gone wrong at least once over a run of many seeds.
+// faultKind is a fault that must occur at least once in a run of many seeds.
 type faultKind int
 
 const (
@@ -44,7 +44,7 @@ const (
 	opRefence
 	opVerify
 	opLanded // an unknown commit had landed
-	opResent // an unknown commit had not
+	opResent // an unknown commit had not landed
 	opCareful
 	opStarted
 	opAttached
@@ -52,7 +52,7 @@ const (
 	opConflict
 	opNotFound
 	opRefusedFull
-	opRemote // asked another node by way of the store
+	opRemote // a request to another node through the store
 	opAwaited
 	opRan // a start whose sender received the end of the run
 	opAwaitedRemote
@@ -65,9 +65,9 @@ const (
 	opStale
 	opWorkerLeft
 	opSwept
-	opWentOn // a quarantined address goes on
+	opWentOn // a quarantined address continues
 	opTimerRestarted
-	opAnswered // what a workflow sent
+	opAnswered // a message of a workflow
 	opUpdate
 	opUpdateAnswered
 	opUpdateCarried
@@ -82,7 +82,7 @@ const (
 	opRecalled // a run that had ended
 	opPinned
 	opStranded   // was seen waiting for a worker of its version
-	opUnstranded // and went on
+	opUnstranded // and continued
 	opUnpinned   // a pinned run continues with code that no longer pins it
 	opForked
 	opEdited // with an edited result
@@ -122,10 +122,10 @@ const (
 	opReportLate
 	opHandLeft
 	opExecuteGone // a claim of a hand that has left
-	opDenied      // a node has said that it does not have a claim; too rare to be demanded
-	opDropped     // which was given back; still rarer
-	opExpired     // a run left by its time
-	opExpiredOwn  // by one of its own
+	opDenied      // a node answered that it does not have a claim; too rare to be demanded
+	opDropped     // the claim was given back; even rarer
+	opExpired     // a run left after its retention
+	opExpiredOwn  // after a retention that it stated itself
 	opDeadExpired
 	opMany
 	opRequeued
@@ -150,11 +150,11 @@ const (
 	opRetryAfter
 	opQueuePaused
 	opPage   // of the ledger was written
-	opOrphan // a claim that a node goes on to count
-	// a claim of a dead node that another one counts from now on; too rare to be demanded
+	opOrphan // a claim that a node still counts
+	// a claim of a dead node that another node counts from now on; too rare to be demanded
 	opInherited
 	opFound   // a node reported that it counts the tasks of dead nodes
-	opCleaned // what a dead node had is free
+	opCleaned // the share of a dead node is free
 	opMailed
 	opApplied
 	opDeedSent
@@ -181,7 +181,7 @@ const (
 	opAcknowledged // an answer is removed because its caller has it
 	opSetAside
 	opPutOffNewer
-	opDoubted // a node goes on by its own clock
+	opDoubted // a node continues with its own clock
 	opCleared
 	opAdvanced
 	opWentBack
@@ -330,7 +330,7 @@ func (s *Stats) Add(o *Stats) {
 	s.Events += o.Events
 }
 
-// Faults is how many faults were injected.
+// Faults returns the number of injected faults.
 func (s *Stats) Faults() (n int) {
 	for _, c := range s.faults {
 		n += c

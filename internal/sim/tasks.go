@@ -26,11 +26,11 @@ var (
 	taskKeys   = [...]string{"t0", "t1", "t2", "t3", "t4"}
 )
 
-// work is what executing a task comes to.
+// work describes how a task executes.
 type work struct {
 	fails     int // attempts that fail
 	permanent bool
-	returns   float64 // probability that an attempt is given back
+	returns   float64 // probability that a worker gives an attempt back
 	took      int64
 }
 
@@ -54,7 +54,7 @@ func workOf(p model.Payload) work {
 	return w
 }
 
-// errand is a task to be scheduled.
+// errand is a task that a program or a user will schedule.
 type errand struct {
 	spec *model.TaskSpec
 	work model.Payload
@@ -88,11 +88,11 @@ func (s *Sim) drawErrand() errand {
 	if s.chance(0.3) {
 		spec.ToClose = ms(100, 300)
 		if spec.Retry.MaxAttempts > 0 {
-			spec.ToClose = ms(2, 100) // else it might never end
+			spec.ToClose = ms(2, 100) // otherwise it might never end
 		}
 	}
 
-	if s.lends && spec.Silence > 0 { // a heartbeat goes by way of two letters
+	if s.lends && spec.Silence > 0 { // a heartbeat needs two messages
 		spec.Silence += 50 * time.Millisecond
 	}
 
@@ -110,7 +110,7 @@ func (s *Sim) taskAddress(i int) model.Address {
 	return model.Address{Tenant: tenant, Type: model.TaskPrefix + s.errands[i].spec.Kind, Key: taskKeys[i]}
 }
 
-// drawTask makes up something to do with a task that stands alone.
+// drawTask draws an operation on a task without a workflow.
 func (u *user) drawTask() *op {
 	s := u.s
 	i := s.pick(len(taskKeys))
@@ -130,7 +130,7 @@ func (u *user) drawTask() *op {
 	switch n := s.pick(16); {
 	case n < 9 || a == nil || a.current == nil:
 		o := u.op(s.submission(i))
-		if s.young && s.chance(0.4) { // many in one go, as SendMany does
+		if s.young && s.chance(0.4) { // many at a time, as SendMany does
 			for range 1 + s.pick(4) {
 				u.soon(o, 0, s.submission(s.pick(len(taskKeys))))
 			}
@@ -156,7 +156,7 @@ func (u *user) drawTask() *op {
 	}
 }
 
-// submission is the start of a task that stands alone.
+// submission returns the start of a task without a workflow.
 func (s *Sim) submission(i int) model.Message {
 	spec := *s.errands[i].spec
 	return model.Message{
@@ -175,21 +175,21 @@ type beat struct {
 type claimed struct {
 	worker   string
 	maker    model.NodeID
-	permits  []rule.Resource // the limits that it holds, where nodes share them
-	begun    bool            // its worker has been handed it
+	permits  []rule.Resource // the limits that it holds, if nodes share them
+	begun    bool            // its worker has received it
 	reported bool            // a report has ended it
-	unsure   bool            // perhaps one has: its task was to be canceled
+	unsure   bool            // a report may have ended it: its task was being canceled
 }
 
-// errandState is a task as its history says.
+// errandState is the state of a task according to its history.
 type errandState struct {
 	spec      *model.TaskSpec
 	input     model.Payload
 	scheduled model.Time
 	visible   model.Time
 	attempt   int
-	failed    int // attempts, and time-outs
-	lost      int // workers in a row that went away
+	failed    int // failed attempts and time-outs
+	lost      int // successive workers that left
 	held      bool
 	claim     int64
 	worker    string
@@ -227,7 +227,7 @@ func (r *run) schedule(id string, spec *model.TaskSpec, in model.Payload, at mod
 	return t
 }
 
-// startTask notes a task that stands alone.
+// startTask records a task without a workflow.
 func (l *ledger) startTask(b *store.Batch, r *run) {
 	t := r.schedule(model.TaskStep, r.start.Task, r.start.Input, r.start.At)
 	l.made++
@@ -263,7 +263,8 @@ func (l *ledger) claim(b *store.Batch, r *run, id string, t *errandState, attemp
 	l.s.did(opClaimed)
 }
 
-// taskFact checks an event of a task, and notes it. It reports false when the event is not one.
+// taskFact checks and records an event of a task. It returns false if the event does not concern a
+// task.
 func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 	t := r.task(e.ID)
 	if e.Kind == model.EventTaskScheduled {
@@ -283,7 +284,7 @@ func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 	if t == nil {
 		return false
 	}
-	if t.over && e.Kind != model.EventWithdrawn { // which may not have known
+	if t.over && e.Kind != model.EventWithdrawn { // the program may not have known
 		l.fail("E9: %s of %s: a %s after its end", e.ID, r.id, e.Kind)
 	}
 
@@ -381,7 +382,7 @@ func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f
 			l.s.did(opPoison)
 		}
 	case model.FailureSpent:
-		ok = false // nothing in the simulation spends attempts otherwise
+		ok = false // nothing else in the simulation uses up attempts
 	default:
 		l.reportedBy(r, id, t, func(o *model.TaskReport) bool { return o.Failure != nil && o.Failure.Message == f.Message })
 		l.s.did(opTaskFailed)
@@ -498,7 +499,7 @@ func (l *ledger) deadLetters(b *store.Batch) {
 	l.letterRows(b)
 }
 
-// inheritTask notes what a run has of tasks from its past.
+// inheritTask records the tasks that a run has from its past.
 func (r *run) inheritTask(e *model.Event) {
 	if e.Blank() {
 		return
@@ -508,7 +509,7 @@ func (r *run) inheritTask(e *model.Event) {
 		return
 	}
 	if t := r.task(e.ID); t != nil {
-		t.over = true // those without an outcome are left out
+		t.over = true // a past leaves out tasks without an outcome
 	}
 }
 
@@ -542,7 +543,7 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 	}
 }
 
-// current reports whether a claim is the one that its history names.
+// current reports whether a claim is the current one in its history.
 func (s *Sim) current(ref model.ClaimRef) bool {
 	r := s.ledger.runs[ref.Run]
 	if r == nil || !r.open() {
@@ -587,13 +588,14 @@ func (s *Sim) away() string {
 	return ""
 }
 
-// checkBoards demands that nothing is left on the boards when every task has ended.
+// checkBoards checks that the boards are empty when every task has ended.
 func (s *Sim) checkBoards() {
 	if what := s.away(); what != "" {
 		s.fail("E43: everything has ended, and %s are lent, or taken by other owners", what)
 	}
 	for _, p := range s.procs {
-		if p.inc.board == nil || !s.ledger.nodes[p.inc.self.ID].alive { // which it has not noticed
+		// it has not noticed that it was fenced
+		if p.inc.board == nil || !s.ledger.nodes[p.inc.self.ID].alive {
 			continue
 		}
 		if what := p.inc.board.left(); what != "" {

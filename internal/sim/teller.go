@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// teller is a worker of entities in a process. Lanes know it by a number below zero, as in the
-// engine: those above are workers of workflows.
+// teller is a worker of entities in a process. Its id is negative, as in the engine: positive ids
+// are workers of workflows.
 type teller struct {
 	p       *proc
 	id      lane.WorkerID
@@ -43,8 +43,8 @@ func (inc *incarnation) engage(t *teller) {
 	}
 }
 
-// leave takes a teller out of its process: it gets nothing new, and goes when it has reported
-// everything, or after a while.
+// leave takes a teller out of its process. The teller gets nothing new, and leaves when it has
+// reported everything, or after a while.
 func (t *teller) leave() {
 	s, p := t.p.s, t.p
 	if t.leaving {
@@ -81,7 +81,7 @@ func (t *teller) leave() {
 	s.after(2*millisecond, p, wait)
 }
 
-// operate passes hand-overs of a lane on to tellers.
+// operate passes the hand-overs of a lane to tellers.
 func (p *proc) operate(sh *shell, calls []lane.OperateCall) {
 	s := p.s
 	for i := range calls {
@@ -94,8 +94,8 @@ func (p *proc) operate(sh *shell, calls []lane.OperateCall) {
 	}
 }
 
-// operate makes calls, after a while. Some tellers make only the first ones, say it twice, or say
-// nothing before everything has healed.
+// operate makes the calls after a while. Some tellers make only the first ones, report twice, or
+// report nothing until the faults have ended.
 func (t *teller) operate(o model.Operations) {
 	s := t.p.s
 	if s.opts.Trace {

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// user does one thing after the other, from whatever process is up.
+// user makes one request after the other, through any live process.
 type user struct {
 	s     *Sim
 	index int
@@ -19,13 +19,13 @@ type user struct {
 	sent  uint64
 }
 
-// op is something that a user wants: a message to an address, or to know how one ends or stands.
+// op is a request of a user: a message to an address, or a question about its end or state.
 type op struct {
 	user    *user
 	index   int
 	message model.Message // Kind is 0 for await and read
 	read    bool
-	run     model.RunID // to await; zero for the end of the chain
+	run     model.RunID // to await; zero means the end of the chain
 
 	tries   int
 	invoked int64
@@ -34,15 +34,15 @@ type op struct {
 	refused error // permanently
 	unknown bool  // the outcome cannot be known
 	done    bool
-	pinned  *proc                 // where it is done, the first time
-	floor   map[model.RunID]int64 // what answers to queries were made of before this one was asked
-	misuses bool                  // its request id belongs to another one
+	pinned  *proc                 // the process that makes the first attempt
+	floor   map[model.RunID]int64 // how many events earlier answers to queries included
+	misuses bool                  // its request id belongs to another request
 	shadow  *op                   // the op that this one repeats with the same request id
 	// the state of the entity that a caller had seen before this request
 	since int
-	reads int // how often the history was read again that it is about
+	reads int // how often it has read the history again
 
-	set  func(p *proc) error // what is to be set, of an op that is about settings
+	set  func(p *proc) error // changes a setting, for an op about settings
 	what string
 }
 
@@ -80,7 +80,7 @@ func (s *Sim) drawUsers() {
 	}
 }
 
-// next does the next thing.
+// next makes the next request.
 func (u *user) next() {
 	s := u.s
 	u.busy = true
@@ -113,7 +113,7 @@ func (u *user) signal() model.Payload {
 	return signalPayload(uint64(u.index)<<32 | u.sent)
 }
 
-// draw makes up something to do.
+// draw draws a request.
 func (u *user) draw() *op {
 	s := u.s
 	if s.hard(hardIDs) && s.chance(0.2) {
@@ -163,7 +163,7 @@ func (u *user) draw() *op {
 	switch n := s.pick(27); {
 	case n < 7 || s.ledger.addresses[to] == nil:
 		o := u.op(start())
-		if s.chance(0.05) { // perhaps before it has begun
+		if s.chance(0.05) { // perhaps before it has started
 			u.soon(o, s.between(0, millisecond), model.Message{Kind: model.MessageTerminate, To: to, Failure: &model.Failure{Message: "at once"}})
 		}
 		return o
@@ -194,8 +194,8 @@ func (u *user) draw() *op {
 	}
 }
 
-// soon has the user do something else on the same node shortly after an op, perhaps before that is
-// done.
+// soon makes another request through the same node shortly after an op, perhaps before the op has
+// ended.
 func (u *user) soon(first *op, wait int64, m model.Message) {
 	s := u.s
 	first.pinned = s.procs[s.pick(len(s.procs))]
@@ -214,7 +214,7 @@ func settle(to model.Address, name string, u *user) model.Message {
 	return model.Message{Kind: model.MessageSettle, To: to, Name: name, Input: u.signal()}
 }
 
-// perform does the op, again and again if need be, and then goes on.
+// perform makes the request, repeats it if needed, and then calls then.
 func (o *op) perform(then func()) {
 	s := o.user.s
 	var up []*proc
@@ -266,7 +266,7 @@ func (o *op) perform(then func()) {
 		}
 	})
 
-	// The call is made by the process: while it is paused, nothing happens.
+	// The process makes the call, so nothing happens while it is paused.
 	s.after(0, p, func() {
 		switch {
 		case o.set != nil:
@@ -282,14 +282,15 @@ func (o *op) perform(then func()) {
 		default:
 			m := o.message
 			s.heaviest = max(s.heaviest, m.Size())
-			// Only the first time: what the execution waits for may be what this user does next.
+			// Only the first time, because the execution may wait for the next request of this
+			// user.
 			awaits := m.Kind == model.MessageStart && repeatable(&m) && o.tries == 1 && !s.healed && s.chance(0.3)
 			giveUp = p.deliver(&m, awaits, reply)
 		}
 	})
 }
 
-// read asks a node why an execution does not move, as Engine.Explain does. Only the owner may
+// read asks a node why an execution does not continue, as Engine.Explain does. Only the owner may
 // answer.
 func (p *proc) read(o *op, reply func(*lane.Answer)) {
 	s := p.s

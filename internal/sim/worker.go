@@ -10,13 +10,14 @@ type worker struct {
 	p       *proc
 	id      lane.WorkerID
 	offer   model.Offer
-	bad     bool // does not know how to run anything
+	bad     bool // cannot run any program
 	leaving bool
 	gone    bool
 	held    map[model.RunID]*hold
 }
 
-// join adds a worker to a process; of some version when none is given, where workers have versions.
+// join adds a worker to a process. If workers have versions and none is given, the version is
+// random.
 func (p *proc) join(bad bool, version string) {
 	p.nextID++
 	w := &worker{p: p, id: p.nextID, bad: bad, held: map[model.RunID]*hold{}}
@@ -101,7 +102,7 @@ func (p *proc) worker(id lane.WorkerID) *worker {
 	return nil
 }
 
-// call passes a call of a lane on to a worker.
+// call passes a call of a lane to a worker.
 func (p *proc) call(c *lane.Call) {
 	w := p.worker(c.Worker)
 	if w == nil {
@@ -109,7 +110,7 @@ func (p *proc) call(c *lane.Call) {
 	}
 
 	if c.Kind == lane.CallRecall {
-		// it may still hold the run whose end it has reported
+		// the worker may still hold the run whose end it has reported
 		w.recall(c.Run, c.Generation, *c.Query)
 		return
 	}
@@ -154,7 +155,7 @@ func (h *hold) drop() {
 	delete(h.w.held, h.run)
 }
 
-// report hands a turn in, to whatever incarnation there is.
+// report passes a turn to the current incarnation.
 func (w *worker) report(t model.Turn) bool {
 	inc := w.p.inc
 	if inc == nil {
