@@ -1,6 +1,6 @@
 package mutants
 
-// requestIDs runs the test of the public face on the store in memory.
+// requestIDs runs the test of the public API on the memory store.
 var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^memory$"}
 
 // requests are bugs in the use of request ids, and in what a call stores and waits for.
@@ -48,7 +48,7 @@ var requests = []mutant{
 		tests: [][]string{{"./internal/history", "-run", "TestCut$"}},
 	},
 	{
-		name:  "the caller of a dropped call hears nothing",
+		name:  "the caller of a dropped call gets no answer",
 		file:  "internal/core/manage.go",
 		old:   "	d.answerCall(it.Message, model.Answer{Failure: DroppedCall(it.Message)})\n",
 		new:   "",
@@ -62,7 +62,7 @@ var requests = []mutant{
 		tests: [][]string{coreTest("TestManagedMailbox$")},
 	},
 	{
-		name:  "a call that runs takes room in the mailbox",
+		name:  "a running call takes room in the mailbox",
 		file:  "internal/core/entity.go",
 		old:   "		case it.made && running > 0:\n",
 		new:   "		case it.made && running > 1:\n",
@@ -76,21 +76,21 @@ var requests = []mutant{
 		tests: [][]string{coreTest("TestRoomIsForWhatWaits$")},
 	},
 	{
-		name:  "signals of one name keep out those of others",
+		name:  "signals of one name keep out signals of other names",
 		file:  "internal/core/signals.go",
 		old:   "		if have := x.signalsOf(name); have+n > lim.Signals {\n",
 		new:   "		if have := len(x.signals); have+n > lim.Signals {\n",
 		tests: [][]string{coreTest("TestSignalsAreBoundedByName$")},
 	},
 	{
-		name:  "a signal that was taken still counts for its name",
+		name:  "a received signal still counts for its name",
 		file:  "internal/core/signals.go",
 		old:   "		if x.named[name]--; x.named[name] == 0 {\n",
 		new:   "		if x.named[name] == 0 {\n",
 		tests: [][]string{coreTest("TestSignalsAreBoundedByName$")},
 	},
 	{
-		name:  "a lane removes an answer whose caller was told to ask the next owner",
+		name:  "a lane removes an answer whose caller will ask the next owner",
 		file:  "internal/engine/lane/batch.go",
 		old:   "			if l.tellReply(f.entry.address, f.step, f.answer) {\n",
 		new:   "			if l.tellReply(f.entry.address, f.step, f.answer); true {\n",
@@ -104,14 +104,14 @@ var requests = []mutant{
 		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}, sim},
 	},
 	{
-		name:  "a lane never removes an answer that its caller has",
+		name:  "a lane never removes an answer that its caller has received",
 		file:  "internal/engine/lane/acknowledge.go",
 		old:   "	b.batch.Forgets = a.keys\n",
 		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}},
 	},
 	{
-		name:  "a process acknowledges an answer while a copy of its request may be on its way",
+		name:  "a process acknowledges an answer while a copy of its request may be in flight",
 		file:  "internal/engine/clerk.go",
 		old:   "		if asked.Drawn && first && !taken {\n",
 		new:   "		if asked.Drawn && !taken {\n			_ = first\n",
@@ -132,7 +132,7 @@ var requests = []mutant{
 		tests: [][]string{{"./internal/txtest", "-run", "TestRelayIsDownForLong$"}},
 	},
 	{
-		name:  "a request id that was used for another request is answered as that was",
+		name:  "a misused request id gets the answer of the first request",
 		file:  "internal/engine/lane/load.go",
 		old:   "	return core.MisusedBy(in.message, &a)\n",
 		new:   "	_ = core.MisusedBy(in.message, &a)\n	return nil\n",
@@ -146,35 +146,35 @@ var requests = []mutant{
 		tests: [][]string{laneTest("TestMisusedRequestID$"), requestIDs},
 	},
 	{
-		name:  "the input is no part of a request",
+		name:  "the input is not part of a request",
 		file:  "internal/model/request.go",
 		old:   "	return len(u.Sum) == 0 || len(other.Sum) == 0 || bytes.Equal(u.Sum, other.Sum)\n",
 		new:   "	return true || bytes.Equal(u.Sum, other.Sum)\n",
 		tests: [][]string{coreTest("TestMisused$"), requestIDs},
 	},
 	{
-		name:  "an update that is not answered gives its id to another one",
+		name:  "another request can take the id of an unanswered update",
 		file:  "internal/core/message.go",
 		old:   "			if f := Misused(m, useOf(u)); f != nil {\n",
 		new:   "			if f := Misused(m, useOf(u)); f != nil && false {\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$"), coreTest("TestRandomInputs$")},
 	},
 	{
-		name:  "a call in a mailbox gives its id to another one",
+		name:  "another request can take the id of a call in a mailbox",
 		file:  "internal/core/entity.go",
 		old:   "		if f := Misused(m, it.Message.Use()); f != nil {\n",
 		new:   "		if f := Misused(m, it.Message.Use()); f != nil && false {\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfACall$")},
 	},
 	{
-		name:  "the refusal of a misused id is remembered in the place of the answer",
+		name:  "the refusal of a misused id replaces the remembered answer",
 		file:  "internal/engine/lane/mail.go",
 		old:   "	case in.misused || d.Misused || in.told && in.requests() || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well\n",
 		new:   "	case in.misused:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},
 	{
-		name:  "a row of the inbox that was seen is consumed without a look at what was remembered",
+		name:  "a known inbox row is consumed without a look at the remembered answer",
 		file:  "internal/engine/lane/mail.go",
 		old:   "	if row.Seen && !in.once() {",
 		new:   "	if row.Seen {",
@@ -188,14 +188,14 @@ var requests = []mutant{
 		tests: [][]string{laneTest("TestSignalWithStartUnderTheIDOfAStart$")},
 	},
 	{
-		name:  "who asks another process does not compare what is remembered",
+		name:  "a caller in another process does not compare the remembered request",
 		file:  "internal/engine/clerk.go",
 		old:   "		if f := core.MisusedBy(c.asked, &a.Answer); f != nil {\n",
 		new:   "		if f := core.MisusedBy(c.asked, &a.Answer); f != nil && false {\n",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^postgres$"}},
 	},
 	{
-		name:  "what is sealed under a request id has nothing to be compared by",
+		name:  "an encrypted input has no digest to compare",
 		file:  "host.go",
 		old:   "	if requestID == \"\" {\n		return h.seal(",
 		new:   "	if true || requestID == \"\" {\n		return h.seal(",
@@ -209,28 +209,28 @@ var requests = []mutant{
 		tests: [][]string{laneTest("TestServiceCallOutlivesItsOwner$"), {"./internal/chaos", "-run", "TestPersistedCallOutlivesItsProcess$"}},
 	},
 	{
-		name:  "a persisted call is made before its row is there",
+		name:  "a persisted call runs before its row is stored",
 		file:  "internal/engine/lane/entity.go",
 		old:   "		a.Stored, a.Held = true, true // it is made at least once",
 		new:   "		a.Stored = true // it is made at least once",
 		tests: [][]string{laneTest("TestServiceCallIsStoredFirst$")},
 	},
 	{
-		name:  "an update is called inside of a lock",
+		name:  "an update is called inside a lock",
 		file:  "internal/replay/child.go",
 		old:   "	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) {\n",
 		new:   "	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) && false {\n",
 		tests: [][]string{{"./internal/replay", "-run", "TestLockRules$"}},
 	},
 	{
-		name:  "a worker has a section wait for an update",
+		name:  "a worker lets a section wait for an update",
 		file:  "internal/core/section.go",
 		old:   "		if e.Section != \"\" {\n			return r.broken(\"waits for update",
 		new:   "		if e.Section != \"\" && false {\n			return r.broken(\"waits for update",
 		tests: [][]string{coreTest("TestSectionRefusesUpdates$")},
 	},
 	{
-		name:  "whoever waits for an accepted update hears that the lease was lost",
+		name:  "the caller of an accepted update gets an error about the lost lease",
 		file:  "internal/engine/lane/await.go",
 		old:   "			case w.reply != \"\": // its request",
 		new:   "			case w.reply != \"\" && false: // its request",
