@@ -26,14 +26,14 @@ func TestBankUnderFireSQLite(t *testing.T) {
 
 const bankLease = 3 * time.Second / 2
 
-// branch is a process of the bank with its own way to the store.
+// branch is a process of the bank with its own connection to the store.
 type branch struct {
 	*process
 	proxy *pgproxy.Proxy
 	url   string
 }
 
-// bankFire is the processes of a bank, and what happens to them.
+// bankFire has the processes of a bank and counts the strikes.
 type bankFire struct {
 	t        *testing.T
 	ledger   ledger
@@ -104,7 +104,7 @@ func bankUnderFire(t *testing.T, accounts, strikes int) {
 	f.close(url)
 }
 
-// strike waits until the process works, and then does something to it.
+// strike waits until the process works, and then disturbs it.
 func (f *bankFire) strike(kind string, b *branch) {
 	f.t.Helper()
 	f.work(b.process, 10_000+rand.IntN(20_000))

@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// books are what the ledger says, and what the store has.
+// books has the content of the ledger and of the store.
 type books struct {
 	t     *testing.T
 	bank  *bank
@@ -129,7 +129,7 @@ func (b *books) finish() int {
 	return len(open)
 }
 
-// explain says why something does not move.
+// explain returns why an execution does not continue.
 func (b *books) explain(d deed) string {
 	var text strings.Builder
 	if d.Do == doMove || d.Do == doAudit {
@@ -143,7 +143,7 @@ func (b *books) explain(d deed) string {
 	return text.String()
 }
 
-// repeat asks once more for what was answered: the answer must be the same, and nothing is done.
+// repeat repeats every answered request. The reply must be the same, and nothing may change.
 func (b *books) repeat() {
 	b.t.Helper()
 	var calls []deed
@@ -161,8 +161,8 @@ func (b *books) repeat() {
 	})
 }
 
-// settle waits until no execution is open, no account is locked, nothing waits for one, and
-// everything that was sent has arrived. Then it reads the accounts.
+// settle waits until no execution is open, no account is locked or has waiting calls, and every
+// message has arrived. Then it reads the accounts.
 func (b *books) settle() {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
@@ -211,7 +211,7 @@ func (b *books) load(ctx context.Context) {
 	}
 }
 
-// moving says what has not come to rest.
+// moving returns what is still changing.
 func (b *books) moving(ctx context.Context) string {
 	for info, err := range b.bank.app.Executions(ctx, `status = "open"`) {
 		return fmt.Sprint(info.Ref, " is open: ", info.Reason, " ", err)
@@ -240,7 +240,7 @@ func (b *books) moving(ctx context.Context) string {
 	return ""
 }
 
-// times is how often something is booked at an account.
+// times returns how many bookings an account has under an ID.
 func (b *books) times(key, id string) (n int) {
 	deed, _, _ := strings.Cut(id, "/")
 	for _, i := range b.at[deed][key] {
@@ -251,8 +251,8 @@ func (b *books) times(key, id string) (n int) {
 	return n
 }
 
-// checkAccounts demands that no account is overdrawn or was, that each is the sum of its bookings,
-// and that each booking belongs to a deed.
+// checkAccounts checks that no account is or was overdrawn, that each balance is the sum of its
+// bookings, and that each booking belongs to a deed.
 func (b *books) checkAccounts() {
 	b.t.Helper()
 	for key, a := range b.accounts {
@@ -274,8 +274,8 @@ func (b *books) checkAccounts() {
 	}
 }
 
-// checkDeeds demands that what was answered was done once, that what was refused was not done at
-// all, and that all accounts together have what was put in and not taken out.
+// checkDeeds checks that every confirmed deed was done once, that every refused one was not done,
+// and that the sum of all accounts is right.
 func (b *books) checkDeeds() {
 	b.t.Helper()
 	sum, want := 0, 0
@@ -323,7 +323,7 @@ func (b *books) checkDeeds() {
 	}
 }
 
-// booked demands that exactly this was booked for a deed.
+// booked checks that a deed made exactly these bookings.
 func (b *books) booked(d *deed, expect map[string]map[string]int) {
 	b.t.Helper()
 	got := map[string]map[string]int{}
@@ -347,9 +347,9 @@ func (b *books) booked(d *deed, expect map[string]map[string]int) {
 	}
 }
 
-// checkHistories demands of each move that it booked what its history says: whatever was answered
-// there, nothing that was not sent, everything when it completed, and nothing in the end when it
-// did not, unless it was terminated.
+// checkHistories checks that each move made the bookings of its history: all confirmed ones, and
+// none that was not sent. A completed move has all its bookings. A move that did not complete has
+// none in the end, unless it was terminated.
 func (b *books) checkHistories(url string) {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -459,8 +459,8 @@ func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]i
 	return booked
 }
 
-// checkSections demands that nothing was booked between two bookings of a move at the same account,
-// because it had locked it.
+// checkSections checks that no other booking is between two bookings of a move at an account,
+// because the move had locked the account.
 func (b *books) checkSections() {
 	b.t.Helper()
 	for id, d := range b.deeds {

@@ -43,8 +43,8 @@ func killRounds(t *testing.T, url string, rounds int) {
 		if r%5 == 4 { // while it starts, or recovers from the round before
 			<-time.After(time.Duration(rnd.IntN(60)) * time.Millisecond)
 		} else {
-			// A round makes at least 18 entries for each of the new executions; so however fast the
-			// machine is, there is something left to do.
+			// A round writes at least 18 entries for each new execution. So some work is left,
+			// however fast the machine is.
 			p.until("entries in the ledger", l, entries+rnd.IntN(15*more))
 		}
 
@@ -68,7 +68,7 @@ func killRounds(t *testing.T, url string, rounds int) {
 	t.Logf("%d bodies ran, callers were told %d things", len(l.bodies(t)), len(l.answers(t)))
 }
 
-// until waits until the ledger has more than so many entries, or the process has ended.
+// until waits until the ledger has more than n entries, or the process has ended.
 func (p *process) until(what string, l ledger, n int) {
 	p.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -90,10 +90,10 @@ type audit struct {
 	t   *testing.T
 	url string
 	ledger
-	bodies, answers int // that have been looked at
+	bodies, answers int // already checked
 }
 
-// round looks at what was added since the last one.
+// round checks the entries that were added since the last round.
 func (a *audit) round() {
 	a.t.Helper()
 	nd, err := node.Open(a.t.Context(), node.Config{URL: a.url, ReadOnly: true})
@@ -151,8 +151,8 @@ func (a *audit) answer(b api.Backend, told []string) {
 	}
 }
 
-// steps demands that a body ran only when the outcome of the step before was stored, and never
-// again after that of its own was.
+// steps checks that a body ran only after the outcome of the step before was stored, and never
+// again after its own outcome was stored.
 func (a *audit) steps(b api.Backend) {
 	a.t.Helper()
 	latest := map[string]int{}
@@ -182,7 +182,7 @@ func (a *audit) steps(b api.Backend) {
 	a.bodies = len(bodies)
 }
 
-// targetOf is an execution by workflow and key.
+// targetOf parses "workflow/key".
 func targetOf(text string) api.Target {
 	workflow, key, _ := strings.Cut(text, "/")
 	return api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: workflow, Key: key}}

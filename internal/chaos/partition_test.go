@@ -14,9 +14,9 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// A node that is cut off from PostgreSQL past its lease loses everything to another one. When the
-// network heals, it commits nothing of what it had begun and answers no question from memory; it
-// registers anew and serves again (reliability A1, A7).
+// A node that is cut off from PostgreSQL past its lease loses all shards to another one. When the
+// network heals, it commits nothing of its old work and answers no question from memory. It
+// registers again and serves (reliability A1, A7).
 func TestPartitionedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -61,7 +61,7 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	if _, err := probe.Result(c); err != nil {
 		t.Fatal(err)
 	}
-	n := work.finish(t, url, 3*time.Minute) // the calls of before came through as well
+	n := work.finish(t, url, 3*time.Minute) // the earlier calls have also succeeded
 	n += other.finish(t, url, 3*time.Minute)
 	verify(t, url, n, l)
 }
@@ -167,7 +167,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// loseRenewals lets every renewal of a lease be lost on its way, until they are found again.
+// loseRenewals drops every renewal of a lease until the caller calls found.
 func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
 	lost := make([]*pgproxy.Trigger, 1000)
 	for i := range lost {
@@ -227,8 +227,8 @@ func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 	}
 }
 
-// stale asks a node again and again what an execution waits for, and once more at the end, and
-// tells whether it ever gave the answer of before.
+// stale repeatedly asks a node what an execution waits for, and once more at the end. It returns a
+// reply that is out of date, if the node ever gave one.
 func stale(t *testing.T, app *perdure.App, to perdure.Target, enough <-chan struct{}) string {
 	for last := false; ; {
 		info, err := app.Describe(t.Context(), to)

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envPersisted has the process serve a persisted RPC. "dies" has it call the RPC and die in its
-// body; "lives" has it make what is left.
+// envPersisted makes the process serve a persisted RPC. With "dies" the process calls the RPC and
+// dies in its body. With "lives" it runs the remaining call.
 const envPersisted = "PERDURE_CHAOS_PERSISTED"
 
 var (
@@ -35,7 +35,7 @@ func hookDefinitions(dies bool) perdure.Group {
 	})}
 }
 
-// callAndDie calls the RPC from the process that makes it.
+// callAndDie calls the RPC from the process that runs it.
 func callAndDie(ctx context.Context, app *perdure.App, terminate <-chan os.Signal) {
 	if os.Getenv(envPersisted) == "dies" {
 		_, err := notice.Call(app.With(ctx), "k", "hello")
@@ -44,8 +44,8 @@ func callAndDie(ctx context.Context, app *perdure.App, terminate <-chan os.Signa
 	<-terminate
 }
 
-// A call of a persisted RPC is stored before it is made, also when the process that calls makes it:
-// the process is killed in the body, and the next one makes the call.
+// The engine stores a call of a persisted RPC before it runs, also if the caller is in the same
+// process. The test kills the process in the body, and the next process runs the call.
 func TestPersistedCallOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"sqlite": "file:" + filepath.Join(t.TempDir(), "hooks.db"), "postgres": pgtest.URL(t)} {

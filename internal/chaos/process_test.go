@@ -30,7 +30,7 @@ const (
 	envLedger = "PERDURE_CHAOS_LEDGER"
 	envCount  = "PERDURE_CHAOS_COUNT"
 	envLease  = "PERDURE_CHAOS_LEASE"
-	envProbe  = "PERDURE_CHAOS_PROBE" // ask all the time what the execution probe waits for
+	envProbe  = "PERDURE_CHAOS_PROBE" // repeatedly ask what the execution probe waits for
 	envServe  = "PERDURE_CHAOS_SERVE" // work under this prefix until SIGTERM
 	envIdle   = "PERDURE_CHAOS_IDLE"  // do nothing until SIGTERM
 )
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(envVictim); url != "" {
 		os.Exit(victim(url))
 	}
-	// Most of these tests wait for a lease or a timer most of the time.
+	// Most of these tests mostly wait for a lease or a timer.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
@@ -143,9 +143,8 @@ func serve(ctx context.Context, app *perdure.App, l ledger, prefix string, termi
 	}
 }
 
-// watchProbe asks all the time what the execution probe waits for. It says so once it hears the
-// first answer from memory, and then every answer to a question that was asked after the process
-// had been stopped.
+// watchProbe repeatedly asks what the execution probe waits for. It prints the first answer from
+// memory, and later every answer to a question that it asked after the process had been stopped.
 func watchProbe(ctx context.Context, app *perdure.App) error {
 	probe, err := stages.Start(app.With(ctx), "", perdure.RawKey("probe"))
 	if err != nil {
@@ -193,8 +192,8 @@ type process struct {
 	news chan struct{} // closed and replaced with every line
 }
 
-// duty configures a victim: its ledger, how many executions of each kind it drives, and the lease of
-// its node.
+// duty configures a victim: its ledger, how many executions of each kind it drives, and the lease
+// of its node.
 type duty struct {
 	ledger ledger
 	count  int
@@ -250,7 +249,7 @@ func (p *process) follow(out io.Reader) {
 	close(p.done)
 }
 
-// says waits for a line that begins so and returns what follows.
+// says waits for a line with this prefix and returns the rest of the line.
 func (p *process) says(line string, within time.Duration) string {
 	p.t.Helper()
 	limit := time.After(within)
@@ -272,24 +271,25 @@ func (p *process) says(line string, within time.Duration) string {
 }
 
 func (p *process) signal(s syscall.Signal) {
-	// The process may have ended already, which is as good.
+	// The process may have ended already, which is fine.
 	_ = p.cmd.Process.Signal(s)
 }
 
-// kill ends the process without a chance to say goodbye.
+// kill ends the process without a chance to deregister.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// ending is how the process has ended.
+// ending returns how the process has ended.
 func (p *process) ending() syscall.WaitStatus {
 	<-p.done
 	how, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return how
 }
 
-// comesUp waits until the process is up, and so listens. It reports false for one that has ended.
+// comesUp waits until the process is up and handles signals. It returns false if the process has
+// ended.
 func (p *process) comesUp(within time.Duration) bool {
 	p.t.Helper()
 	select {
@@ -306,7 +306,7 @@ func (p *process) comesUp(within time.Duration) bool {
 	}
 }
 
-// retire tells the process to end, and waits until it has.
+// retire asks the process to end, and waits until it has ended.
 func (p *process) retire(within time.Duration) {
 	p.t.Helper()
 	p.comesUp(within)
@@ -342,7 +342,8 @@ func (p *process) finish(within time.Duration) {
 }
 
 // A process that is stopped past its lease loses its shards to another one. When it wakes, it
-// neither commits nor disturbs, and answers no question from its memory, which is of yesterday.
+// commits nothing, disturbs no other process, and answers no question from its memory, which is out
+// of date.
 func TestStoppedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -364,7 +365,8 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	}
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
-	first.finish(3 * time.Minute) // finds itself fenced, starts over, and hears that all is done
+	// finds out that it was fenced, starts over, and finds that all is done
+	first.finish(3 * time.Minute)
 
 	if text := first.text(); !strings.Contains(text, "probe after waking 1:") || !strings.Contains(text, "the node lost its lease") {
 		t.Errorf("the process was not asked after it had woken, or has not noticed:\n%s", text)
@@ -393,8 +395,8 @@ func TestTwoProcesses(t *testing.T) {
 	verifyOnce(t, verify(t, url, n, l))
 }
 
-// entities-workflows §17.9: three processes ask for the same executions at once, one of them is
-// killed half way: the others get the same results.
+// entities-workflows §17.9: three processes start the same executions at the same time, and one of
+// them is killed on the way. The others get the same results.
 func TestThreeRunnersOneDies(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -454,7 +456,7 @@ func TestRollingRestart(t *testing.T) {
 	stop("A", a)
 	stop("B", b)
 
-	// What was begun by callers that are gone is done by others.
+	// Other callers finish the executions of callers that are gone.
 	last := openApp(t, url, l, lease)
 	var wg sync.WaitGroup
 	total := 0

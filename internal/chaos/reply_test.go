@@ -22,8 +22,7 @@ func TestLostReplies(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		rule pgproxy.Rule
-		// landed says whether the batch was committed in the end, by the session that the node had
-		// lost.
+		// landed says whether the session that the node had lost committed the batch in the end.
 		landed bool
 	}{
 		{"reply dropped, committed at once", pgproxy.Rule{Fault: pgproxy.DropReply}, true},
@@ -33,8 +32,8 @@ func TestLostReplies(t *testing.T) {
 		{"reply dropped once more", pgproxy.Rule{Fault: pgproxy.DropReply}, true},
 	} {
 		landed := loseReply(t, proxy, b, work, c.rule)
-		// An orphan whose statements reach the server behind the new fence fails; only one that was
-		// before it commits.
+		// An orphaned batch fails if its statements reach the server after the new fence. It
+		// commits only if they arrive before.
 		for try := 1; c.rule.Hold == pgproxy.HoldCommit && !landed && try < 10; try++ {
 			landed = loseReply(t, proxy, b, work, c.rule)
 		}
@@ -75,8 +74,8 @@ func loseReply(t *testing.T, proxy *pgproxy.Proxy, b *bench, work *load, rule pg
 	return landed
 }
 
-// Commits that take 100 ms each leave a node under full load its lease, and one commit carries many
-// steps.
+// With commits that take 100 ms each, a node under full load keeps its lease, and one commit has
+// many steps.
 func TestSlowCommits(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

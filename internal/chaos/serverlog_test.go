@@ -10,9 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// The log of the database has no error after two processes have started the same executions, one of
-// them was killed, and the other one has taken over. The one error that is documented, of a lane
-// that was fenced while it lived, may be there.
+// Two processes start the same executions, one of them is killed, and the other takes over. The log
+// of the database has no error except for the documented one: a live lane that was fenced.
 func TestServerLogStaysClean(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})

@@ -22,8 +22,7 @@ import (
 )
 
 // The workload: chains of steps with sleeps and failing attempts, executions that wait for a signal
-// and a promise, and parents of two chains. What each execution must return follows from its key
-// alone.
+// and a promise, and parents of two chains. The key alone determines the result of an execution.
 
 const chainSteps = 7
 
@@ -44,7 +43,7 @@ var (
 	secondStage = perdure.NewPromise[string]("second")
 )
 
-// What an execution of stages says in its two stages.
+// The state of an execution of stages in its two stages.
 const (
 	stageOne = "waits for signal first"
 	stageTwo = "waits for promise second"
@@ -54,7 +53,7 @@ const (
 // survive the process.
 type ledger struct{ path string }
 
-// note says that a body runs.
+// note records that a body runs.
 func (l ledger) note(line string) error { return appendLine(l.path, line) }
 
 // heard records a reply that a caller got.
@@ -71,7 +70,7 @@ func appendLine(path, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// bodies reads which bodies ran, in the order in which they began.
+// bodies reads which bodies ran, in the order of their starts.
 func (l ledger) bodies(t *testing.T) []string {
 	t.Helper()
 	return readLines(t, l.path)
@@ -83,7 +82,7 @@ func (l ledger) answers(t *testing.T) []string {
 	return readLines(t, l.path+".heard")
 }
 
-// readLines is empty for a file that does not exist yet.
+// readLines reads a file. It returns nothing if the file does not exist yet.
 func readLines(t *testing.T, path string) []string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -96,7 +95,7 @@ func readLines(t *testing.T, path string) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 }
 
-// counts reads how often each body ran.
+// counts returns how often each body ran.
 func (l ledger) counts(t *testing.T) map[string]int {
 	t.Helper()
 	n := map[string]int{}
@@ -106,7 +105,7 @@ func (l ledger) counts(t *testing.T) map[string]int {
 	return n
 }
 
-// definitions are the workload's code.
+// definitions returns the code of the workload.
 func definitions(l ledger) perdure.Group {
 	return perdure.Group{
 		chain.Bind(func(ctx perdure.WorkflowCtx, in chainIn) (int, error) {
@@ -174,8 +173,8 @@ func squares(n int) (sum int) {
 	return sum
 }
 
-// drive starts n executions of each kind (or attaches to them) and waits for all of them. It may be
-// called again and again, by one process after another or by several at once.
+// drive starts n executions of each kind (or attaches to them) and waits for all of them. It can be
+// called repeatedly, by one process after another or by several at once.
 func drive(ctx context.Context, app *perdure.App, l ledger, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)
@@ -221,8 +220,8 @@ func driveGate(c perdure.Client, l ledger, key string) error {
 		err = l.heard("started", "gate/"+key)
 	}
 
-	// A conflict means that it has ended, or that the promise is settled: an earlier drive has done
-	// it all.
+	// A conflict means that the execution has ended or that the promise is settled: an earlier
+	// drive has done it.
 	accepted := func(what, id string, err error) error {
 		switch {
 		case err == nil:
@@ -264,7 +263,7 @@ type load struct {
 	begun, done atomic.Int64
 	stopping    chan struct{}
 	callers     sync.WaitGroup
-	progress    chan struct{} // capacity 1: one more is done
+	progress    chan struct{} // capacity 1; a value means that one more is done
 
 	mu   sync.Mutex
 	errs []error
@@ -298,7 +297,7 @@ func startLoad(ctx context.Context, app *perdure.App, l ledger, prefix string, c
 	return w
 }
 
-// more waits until n further ones are done.
+// more waits until n further executions of each kind are done.
 func (w *load) more(t *testing.T, n int64, within time.Duration) {
 	t.Helper()
 	limit := time.NewTimer(within)
@@ -312,7 +311,7 @@ func (w *load) more(t *testing.T, n int64, within time.Duration) {
 	}
 }
 
-// stop lets the callers finish what they have begun, and returns how many there were of each kind.
+// stop lets the callers finish their executions, and returns how many there were of each kind.
 func (w *load) stop() (int, error) {
 	close(w.stopping)
 	w.callers.Wait()
@@ -321,7 +320,7 @@ func (w *load) stop() (int, error) {
 	return int(w.begun.Load()), errors.Join(w.errs...)
 }
 
-// finish is stop within a time.
+// finish calls stop and fails the test if that takes too long.
 func (w *load) finish(t *testing.T, url string, within time.Duration) int {
 	t.Helper()
 	type result struct {
@@ -347,9 +346,9 @@ func (w *load) finish(t *testing.T, url string, within time.Duration) int {
 	}
 }
 
-// verify looks at what is stored once everything has ended: every execution is completed, its
-// history has no gap, every outcome is in it once, and the body of every step has run. It returns
-// how often each body ran.
+// verify checks the store once everything has ended: every execution is completed, its history has
+// no gap and has every outcome once, and the body of every step has run. It returns how often each
+// body ran.
 func verify(t *testing.T, url string, n int, l ledger) map[string]int {
 	t.Helper()
 	ran := l.counts(t)
@@ -390,7 +389,7 @@ func verify(t *testing.T, url string, n int, l ledger) map[string]int {
 	return ran
 }
 
-// verifyOnce demands that no body of a step ran more often than its attempts: nothing was repeated.
+// verifyOnce checks that the body of each step ran exactly once per attempt.
 func verifyOnce(t *testing.T, ran map[string]int) {
 	t.Helper()
 	for id, n := range ran {
@@ -462,10 +461,10 @@ func countKind(events []model.Event, kind model.EventKind) (n int) {
 	return n
 }
 
-// stepID is a step of a chain in the ledger.
+// stepID is the name of a step of a chain in the ledger.
 func stepID(key string, i int) string { return fmt.Sprintf("%s#%d", key, i) }
 
-// openExecutions tells what has not ended, and what is in its history.
+// openExecutions lists the open executions with their histories.
 func openExecutions(t *testing.T, url string) string {
 	nd, err := node.Open(t.Context(), node.Config{URL: url, ReadOnly: true})
 	if err != nil {
@@ -495,7 +494,7 @@ func openExecutions(t *testing.T, url string) string {
 	return text.String()
 }
 
-// rawTables shows the rows in which something that got lost could still be.
+// rawTables lists the rows that could still contain something that got lost.
 func rawTables(t *testing.T, url string) string {
 	if !strings.HasPrefix(url, "postgres") {
 		return ""

@@ -19,7 +19,7 @@ var (
 
 // childScenarios are about executions that start, await and cancel each other.
 func childScenarios() []*scenario {
-	// work is a child that does something and returns it.
+	// work is a child that runs a step and returns its result.
 	work := func(w *world) perdure.Binding {
 		return child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) { return w.step(ctx, name) })
 	}
@@ -157,7 +157,7 @@ func childScenarios() []*scenario {
 				if err := result(d, x, "gone"); err != nil {
 					return err
 				}
-				// The child is a message away from the parent's end.
+				// A message from the end of the parent starts the child.
 				return d.eventually(func() error { return result(d, orphan.Execution(perdure.RawKey("o")), "later") })
 			}),
 		},

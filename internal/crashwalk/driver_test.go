@@ -13,56 +13,56 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// scenario is a program, what is done with it, and what must come of it.
+// scenario is a program, the actions of its clients, and the expected result.
 type scenario struct {
 	name   string
 	stages []stage
-	// lanes of the engine; 1.
+	// lanes of the engine; default 1.
 	lanes int
-	// idleAfter is how long waiting executions stay in memory; 5 s.
+	// idleAfter is how long waiting executions stay in memory; default 5 s.
 	idleAfter time.Duration
-	// lease of its processes; leaseTTL.
+	// lease of its processes; default leaseTTL.
 	lease time.Duration
-	// tasks is how its processes execute tasks; the defaults.
+	// tasks configures how its processes execute tasks; default is the default of the engine.
 	tasks perdure.TaskConfig
-	// selfless executions need nothing from clients once they have been started: after a crash they
-	// must end by themselves.
+	// selfless executions need nothing from clients once they have started: after a crash they must
+	// end without them.
 	selfless bool
-	// bodies is how often the body of each step runs when nothing goes wrong. A crash may repeat
-	// each once per process.
+	// bodies is how often the body of each step runs without a fault. A crash may repeat each once
+	// per process.
 	bodies map[string]int
 	// maybe are the bodies of steps that the workflow may abandon. They need not run, or not to
 	// their end.
 	maybe []string
-	// ignore are kinds of events that depend on who came first, and are left out when histories are
-	// compared with those without a fault.
+	// ignore has kinds of events that depend on the order of concurrent actions. The comparison
+	// with the histories without a fault leaves them out.
 	ignore []model.EventKind
-	// loose histories may differ from those without a fault, because they depend on who came first.
-	// check looks at them instead.
+	// loose histories may differ from the histories without a fault, because they depend on the
+	// order of concurrent actions. check checks them instead.
 	loose bool
 	// vaulted payloads are encrypted and offloaded.
 	vaulted bool
-	// check is what must hold at the end, beside what holds for every scenario.
+	// check checks the end, in addition to the checks of every scenario.
 	check func(w *world, h *histories) error
 }
 
 // stage is a part of a scenario that one program serves. The stages of a scenario follow each
 // other, as releases of a program do.
 type stage struct {
-	// processes that serve it side by side; 1.
+	// processes that serve it at the same time; default 1.
 	processes int
-	// version of the program, for what is pinned.
+	// version of the program, for pinned workflows.
 	version string
-	// define is the code. It is called by every process.
+	// define returns the code. Every process calls it.
 	define func(w *world) perdure.Group
-	// drive does what clients do. It runs again when it fails, with other processes if need be, so
-	// everything that it does is repeatable.
+	// drive has the actions of the clients. It runs again if it fails, perhaps with other
+	// processes, so all its actions must be repeatable.
 	drive func(d *driver) error
-	// open are executions ("workflow/key") that are meant to be left open.
+	// open has executions ("workflow/key") that stay open on purpose.
 	open []string
 }
 
-// alone is the stage of a scenario that has only one.
+// alone returns the stages of a scenario that has only one.
 func alone(define func(w *world) perdure.Group, drive func(d *driver) error) []stage {
 	return []stage{{define: define, drive: drive}}
 }
@@ -80,23 +80,23 @@ func ending[I any, O comparable](w *perdure.Workflow[I, O], in I, key string, wa
 	}
 }
 
-// driver is what one run of a driver works with.
+// driver has the processes that one drive uses.
 type driver struct {
 	w    *world
 	ps   []*process
 	ctxs []context.Context
 }
 
-// client is a client in the first process.
+// client returns a client of the first process.
 func (d *driver) client() perdure.Client { return d.at(0) }
 
-// at is a client in another process.
+// at returns a client of process i.
 func (d *driver) at(i int) perdure.Client { return d.ps[i].App.With(d.ctxs[i]) }
 
 // ctx is the context of the first client.
 func (d *driver) ctx() context.Context { return d.ctxs[0] }
 
-// sleep waits as long as the first process lives.
+// sleep waits, at most until the first process dies.
 func (d *driver) sleep(v time.Duration) error { return sleep(d.ctxs[0], v) }
 
 // once calls do unless an earlier drive has already done so with success. A real client would also
@@ -123,7 +123,7 @@ func sleep(ctx context.Context, v time.Duration) error {
 	}
 }
 
-// until waits for something to become so in the world.
+// until waits for a condition of the world.
 func (d *driver) until(what string, so func() bool) error {
 	for !so() {
 		if err := d.sleep(50 * time.Millisecond); err != nil {
@@ -138,8 +138,8 @@ func (d *driver) ran(name string) error {
 	return d.until("step "+name, func() bool { return d.w.times(name) > 0 })
 }
 
-// recorded waits until the store has an event of that kind and name. It looks past all wrappers, so
-// that the wait makes no calls of its own.
+// recorded waits until the store has an event of that kind and name. It reads the memory store
+// directly, so that the wait makes no calls that the walk counts.
 func (d *driver) recorded(r perdure.Ref, k model.EventKind, name string) error {
 	return d.until(k.String()+" "+name, func() bool {
 		h, err := d.w.read()
@@ -234,7 +234,7 @@ func startAt[I, O any](d *driver, i int, w *perdure.Workflow[I, O], in I, key st
 	return x, nil
 }
 
-// result waits for an execution, and demands a certain value.
+// result waits for an execution and checks its value.
 func result[O comparable](d *driver, x perdure.Execution[O], want O) error {
 	return resultAt(d, 0, x, want)
 }
@@ -261,7 +261,7 @@ func resultAt[O comparable](d *driver, i int, x perdure.Execution[O], want O) er
 	return nil
 }
 
-// ends waits for an execution that must not complete, and demands a status and a text within the
+// ends waits for an execution that must not complete, and checks its status and a text in its
 // error.
 func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text string) error {
 	_, err := x.Result(d.client())
@@ -316,7 +316,7 @@ func sendAt[T any](d *driver, i int, s *perdure.Signal[T], to perdure.Ref, v T, 
 	return nil
 }
 
-// cancel asks an execution to end. Repeated, it may find it closed.
+// cancel asks an execution to end. A repeated cancel may find it closed.
 func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 	err := x.Cancel(d.client(), why)
 	if errors.Is(err, perdure.ErrConflict) {
@@ -335,7 +335,7 @@ func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 	return nil
 }
 
-// patiently repeats something while its execution is quarantined.
+// patiently repeats an action while its execution is quarantined.
 func (d *driver) patiently(do func() error) error {
 	for {
 		err := do()
@@ -348,8 +348,8 @@ func (d *driver) patiently(do func() error) error {
 	}
 }
 
-// eventually repeats something that finds an execution missing, because the message that starts it
-// is still on its way.
+// eventually repeats an action while its execution does not exist, because the message that starts
+// it is in flight.
 func (d *driver) eventually(do func() error) error {
 	for {
 		err := do()

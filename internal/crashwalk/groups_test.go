@@ -25,7 +25,7 @@ var (
 // fan is how many activities run side by side.
 const fan = 20
 
-// groupScenarios are about several things at once, and about giving up.
+// groupScenarios are about concurrent steps, and about abandoned ones.
 func groupScenarios() []*scenario {
 	squares := map[string]int{}
 	for i := range fan {
@@ -124,7 +124,7 @@ func groupScenarios() []*scenario {
 			selfless: true,
 			bodies:   map[string]int{"winner": 1, "one": 1, "two": 1},
 			maybe:    []string{"slow a", "slow b", "slow c"},
-			// what has not begun when it loses leaves no trace
+			// a step that has not started when it loses leaves no trace
 			ignore: []model.EventKind{model.EventWithdrawn},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{run(w), racer.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
@@ -198,7 +198,7 @@ func groupScenarios() []*scenario {
 	}
 }
 
-// sagaCode reserves and charges, and takes both back when it is cancelled or cannot ship.
+// sagaCode reserves and charges, and undoes both if it is cancelled or cannot ship.
 func sagaCode(w *world) perdure.Group {
 	return perdure.Group{saga.Bind(func(ctx perdure.WorkflowCtx, end string) (string, error) {
 		undo := func(name string) func(perdure.WorkflowCtx) error {
@@ -228,7 +228,7 @@ func sagaCode(w *world) perdure.Group {
 	})}
 }
 
-// compensated demands that what was done was undone in reverse.
+// compensated checks that the steps were undone in reverse order.
 func compensated(_ *world, h *histories) error {
 	var order []string
 	for _, e := range h.last(saga.Execution(perdure.RawKey("k")).Ref).events {

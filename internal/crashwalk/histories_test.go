@@ -12,11 +12,11 @@ import (
 var (
 	seller = perdure.DeclareWorkflow[string, string]("seller")
 	owner  = perdure.DeclareWorkflow[string, string]("owner")
-	// amounts is what seller charges, by input.
+	// amounts is what the seller charges, by input.
 	amounts = map[string]int{"first": 1, "second": 2}
 )
 
-// sell prices what is asked for, waits for a word and ships. Shipping fails until the world says
+// sell computes a price, waits for a word and ships. Shipping fails until the world has the fact
 // that the van is repaired.
 func sell(w *world) perdure.Group {
 	return perdure.Group{seller.Bind(func(ctx perdure.WorkflowCtx, what string) (string, error) {
@@ -53,7 +53,7 @@ func owns(w *world) perdure.Group {
 	}))
 }
 
-// done passes over a conflict: an earlier drive has done it, and the result tells.
+// done ignores a conflict: an earlier drive has done it, and the result shows it.
 func (d *driver) done(what string, err error) error {
 	if err != nil && !errors.Is(err, perdure.ErrConflict) {
 		return d.cause(0, fmt.Errorf("%s: %w", what, err))
@@ -61,7 +61,7 @@ func (d *driver) done(what string, err error) error {
 	return nil
 }
 
-// failsOnce wrecks something and demands that the execution fails of it.
+// failsOnce breaks something and checks that the execution fails because of it.
 func failsOnce(d *driver, x perdure.Execution[string], wreck func() error) error {
 	return d.once("failed", func() error {
 		if err := wreck(); err != nil {
@@ -74,14 +74,14 @@ func failsOnce(d *driver, x perdure.Execution[string], wreck func() error) error
 	})
 }
 
-// retried repairs what was wrecked and has the execution retried.
+// retried repairs the van and retries the execution.
 func (d *driver) retried(x perdure.Target) error {
 	d.w.tell("repaired", "yes")
 	_, err := d.ps[0].App.Retry(d.ctx(), x)
 	return d.done("retry", err)
 }
 
-// historyScenarios are about histories as things.
+// historyScenarios are about retries, resets, forks and deletions.
 func historyScenarios() []*scenario {
 	return []*scenario{
 		{
@@ -207,7 +207,8 @@ func historyScenarios() []*scenario {
 					func() error { return result(d, fork, "kid says 1 van") },
 				)
 			}),
-			ignore: []model.EventKind{model.EventWatched}, // the child may end before the fork asks
+			// the child may end before the fork watches it
+			ignore: []model.EventKind{model.EventWatched},
 		},
 		{
 			name:   "retry of a parent whose child failed",
@@ -234,7 +235,7 @@ func historyScenarios() []*scenario {
 					func() error {
 						err := send(d, words, kid.Ref, "van", "s2")
 						if errors.Is(err, perdure.ErrConflict) {
-							return nil // it has ended: an earlier drive sent it
+							return nil // it has ended, so an earlier drive has sent it
 						}
 						return err
 					},

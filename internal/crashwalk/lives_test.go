@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// baton is what a run of a relay hands to the next.
+// baton is what a run of a relay passes to the next.
 type baton struct {
 	Left int
 	Got  string
@@ -77,7 +77,7 @@ func lifeScenarios() []*scenario {
 			},
 		},
 		{
-			// What a run can be found by is what its history says, wherever a process dies.
+			// A query finds a run by the labels of its history, wherever a process dies.
 			name:   "labels",
 			bodies: map[string]int{"a": 1, "b": 1},
 			stages: alone(func(w *world) perdure.Group {
@@ -163,7 +163,7 @@ func lifeScenarios() []*scenario {
 				)
 			}),
 			check: func(w *world, _ *histories) error {
-				// news that is late finds it loaded
+				// a late event finds the run in memory
 				if n := w.bodies["code"]; n < 3 && (w.strike.kind == nil || w.strike.kind.span == 0) {
 					return wrong("the code ran %d times: it was never unloaded", n)
 				}
@@ -267,7 +267,7 @@ func lifeScenarios() []*scenario {
 					},
 				)
 			}),
-			loose: true, // either client may begin the second run
+			loose: true, // either client may start the second run
 			check: func(_ *world, h *histories) error {
 				if n := len(h.of(retried.Execution(perdure.RawKey("k")).Ref)); n != 3 {
 					return wrong("%d runs, want 3", n)
@@ -393,9 +393,9 @@ func lifeScenarios() []*scenario {
 			}),
 		},
 		{
-			// Both serve; shards move from the first to the second while executions run, and each
-			// client speaks to executions that the other process owns. When one dies, the other
-			// one's clients notice nothing but a delay.
+			// Both processes serve. Shards move from the first to the second while executions run,
+			// and each client uses executions that the other process owns. When one process dies,
+			// the clients of the other only notice a delay.
 			name:   "two processes",
 			bodies: crowdBodies(),
 			maybe:  []string{"child of c0", "child of c1", "child of c2", "child of c3", "child of c4", "child of c5"},
@@ -418,8 +418,8 @@ func lifeScenarios() []*scenario {
 								return "", err
 							}
 
-							// It takes a while, so that shards move while it runs: it began with
-							// news, and is waited for all the same.
+							// This step takes a while, so that shards move while it runs. The lane
+							// waits for it.
 							two, err := perdure.Do(ctx, "two of "+name, func(ctx context.Context) (string, error) {
 								w.ran("two of " + name)
 								return "two of " + name, sleep(ctx, time.Second)
@@ -500,7 +500,7 @@ func releasedCode(first string) func(w *world) perdure.Group {
 	}
 }
 
-// crowd is how many executions a crowd has.
+// crowd is the number of executions of a crowd.
 const crowd = 6
 
 func crowdBodies() map[string]int {

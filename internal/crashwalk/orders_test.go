@@ -22,11 +22,11 @@ var (
 	versioned = perdure.DeclareWorkflow[int, string]("versioned")
 )
 
-// orderScenarios are about what operators tell executions, and about versions.
+// orderScenarios are about orders of operators, and about versions.
 func orderScenarios() []*scenario {
 	return []*scenario{
 		{
-			// The step that runs may finish, and runs once; the next one waits for the resume.
+			// The running step may finish, and runs once. The next one waits for the resume.
 			name:   "pause around a step",
 			bodies: map[string]int{"slow": 1, "next": 1},
 			stages: alone(func(w *world) perdure.Group {
@@ -134,7 +134,8 @@ func orderScenarios() []*scenario {
 			check: pausedOnce,
 		},
 		{
-			// A worker that could continue it comes while it is paused: the resume gives it a try.
+			// A worker that can continue the run joins while it is paused. The resume tries this
+			// worker.
 			name:   "blocked and paused",
 			bodies: map[string]int{"a": 1, "b": 1},
 			stages: []stage{
@@ -343,7 +344,7 @@ func orderScenarios() []*scenario {
 	}
 }
 
-// pausable has two steps, and a word between them.
+// pausable has two steps and waits for a word between them.
 func pausable(w *world) perdure.Group {
 	return perdure.Group{ordered.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 		first, err := w.step(ctx, "first")
@@ -417,7 +418,7 @@ func pause(d *driver, to perdure.Ref, why string) error {
 // resume resumes it, once.
 func resume(d *driver, to perdure.Ref) error {
 	return d.once("resume of "+to.String(), func() error {
-		// it went on, and has ended
+		// it has continued and ended
 		if err := d.ps[0].App.Resume(d.ctx(), to); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return d.cause(0, fmt.Errorf("resume %s: %w", to, err))
 		}
@@ -431,7 +432,7 @@ func resume(d *driver, to perdure.Ref) error {
 	})
 }
 
-// terminate ends an execution. Repeated, it finds it closed.
+// terminate ends an execution. A repeated call finds it closed.
 func terminate(d *driver, to perdure.Ref, why string) error {
 	err := d.ps[0].App.Terminate(d.ctx(), to, why)
 	if err != nil && !errors.Is(err, perdure.ErrConflict) {
@@ -446,7 +447,7 @@ func terminate(d *driver, to perdure.Ref, why string) error {
 	return nil
 }
 
-// rests demands that a step does not begin while an execution is paused.
+// rests checks that a step does not start while an execution is paused.
 func rests(d *driver, to perdure.Ref, step string) error {
 	if d.w.known("resume of " + to.String()) {
 		return nil
@@ -463,7 +464,7 @@ func rests(d *driver, to perdure.Ref, step string) error {
 	return nil
 }
 
-// reasonHas waits until it is said why an execution does not move.
+// reasonHas waits until the reason of an execution contains a text.
 func reasonHas(d *driver, to perdure.Ref, text string) error {
 	for {
 		info, err := d.ps[0].App.Describe(d.ctx(), to)
@@ -491,7 +492,7 @@ func (w *world) timed() bool {
 	return err == nil && slices.ContainsFunc(h.runs, func(r *history) bool { return r.count(model.EventTimerFired, "") > 0 })
 }
 
-// pausedOnce demands that the execution was paused once and resumed once, and what may happen in
+// pausedOnce checks that the execution was paused once and resumed once, and which events are in
 // between.
 func pausedOnce(_ *world, h *histories) error {
 	for _, r := range h.runs {

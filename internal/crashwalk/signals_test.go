@@ -113,7 +113,7 @@ func signalScenarios() []*scenario {
 
 				return result(d, summer.Execution(perdure.RawKey("k")), 111)
 			}),
-			loose: true, // which of them begins the run is a matter of luck
+			loose: true, // which of them starts the run is random
 			check: func(_ *world, h *histories) error {
 				ref := summer.Execution(perdure.RawKey("k")).Ref
 				if n := h.count(ref, model.EventSignalReceived, "numbers"); n != 3 || len(h.of(ref)) != 1 {
@@ -228,7 +228,7 @@ func signalScenarios() []*scenario {
 	}
 }
 
-// takings counts how often a signal of that value was taken by runs of an execution.
+// takings counts how often runs of an execution received a signal with that value.
 func (h *histories) takings(r perdure.Ref, value string) int {
 	n := 0
 	for _, run := range h.of(r) {
@@ -241,7 +241,7 @@ func (h *histories) takings(r perdure.Ref, value string) int {
 	return n
 }
 
-// settledAs demands that a promise was settled with a value.
+// settledAs checks that a promise was settled with a value.
 func settledAs(h *histories, r perdure.Ref, name, value string) error {
 	for _, run := range h.of(r) {
 		for _, e := range run.events {

@@ -39,8 +39,8 @@ func stepScenarios() []*scenario {
 			}, ending(linear, ">", "k", ">abc")),
 		},
 		{
-			// The outcome of a step that was begun before the change may be committed before its
-			// version: that proves nothing.
+			// A step may have started before the change. The engine may commit its outcome before
+			// its version, which proves nothing.
 			name:     "version of a change",
 			selfless: true,
 			bodies:   map[string]int{"aside": 1, "a": 1, "new": 1},

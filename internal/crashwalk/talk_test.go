@@ -26,7 +26,7 @@ var (
 	echo     = perdure.DeclareWorkflow[int, string]("echo")
 )
 
-// talkScenarios are about what is asked of executions and what they answer.
+// talkScenarios are about requests to executions and their answers.
 func talkScenarios() []*scenario {
 	return []*scenario{
 		{
@@ -108,7 +108,7 @@ func talkScenarios() []*scenario {
 					ask(2, "u2"),
 				)
 			}),
-			loose: true, // which run an update meets is a matter of time
+			loose: true, // which run an update reaches depends on the time
 			check: func(_ *world, h *histories) error { return answersOf(h, chained.Execution(perdure.RawKey("k")).Ref, 2) },
 		},
 		{
@@ -155,7 +155,7 @@ func talkScenarios() []*scenario {
 			// Clients send signals until the engine reports that the execution is closed. The
 			// workflow received each acknowledged signal once.
 			name:  "signals around the end",
-			loose: true, // how many come in time is a matter of luck
+			loose: true, // how many arrive in time is random
 			stages: alone(func(*world) perdure.Group {
 				return perdure.Group{closing.Bind(func(ctx perdure.WorkflowCtx, n int) (int, error) {
 					if err := ctx.Sleep(300 * time.Millisecond); err != nil {
@@ -261,7 +261,7 @@ func talkScenarios() []*scenario {
 				return d.cause(0, err)
 			}),
 			check: func(w *world, h *histories) error {
-				// The step of each run is the same; bodies counts them together.
+				// The runs have the same step, and bodies counts all of them.
 				runs := h.of(showing.Execution(perdure.RawKey("k")).Ref)
 				for i, r := range runs {
 					want := []string{fmt.Sprint(i + 1), fmt.Sprintf("%q", fmt.Sprintf("begun %d", i+1)), fmt.Sprintf("%q", fmt.Sprintf("done %d", i+1))}
@@ -332,7 +332,7 @@ func talkScenarios() []*scenario {
 			check: func(w *world, h *histories) error { return looked(w, "one two three") },
 		},
 		{
-			// Each client speaks to an execution that the other process may own, while shards move.
+			// Each client uses an execution that the other process may own, while shards move.
 			name:   "talk between processes",
 			bodies: map[string]int{"add 1": 2, "add 10": 2},
 			stages: []stage{{
@@ -406,8 +406,7 @@ func talkScenarios() []*scenario {
 	}
 }
 
-// counting is a counter that adds what updates bring, each by a step, until it hears that it is
-// enough.
+// counting is a counter. Each update adds its value in a step, until a signal ends it.
 func counting(w *world) perdure.Group {
 	return perdure.Group{counter.Bind(func(ctx perdure.WorkflowCtx, sum int) (int, error) {
 		seen.Handle(ctx, func(int) (string, error) { return fmt.Sprint(sum), nil })
@@ -445,7 +444,7 @@ type updateCall struct {
 	id      string
 }
 
-// refusedCall demands that a counter refuses to add.
+// refusedCall checks that a counter refuses to add.
 func refusedCall(d *driver, to perdure.Ref, v int, id string) error {
 	_, err := add.Call(d.client(), to, v, perdure.RequestID(id))
 	var remote *perdure.RemoteError
@@ -484,8 +483,8 @@ func answered[O comparable](d *driver, u updateCall, want O, do func(c perdure.C
 	return nil
 }
 
-// answersOf demands so many answers to updates in an execution, and that no request was answered
-// twice, in whatever run.
+// answersOf checks the number of answers to updates in an execution, and that no request was
+// answered twice in any run.
 func answersOf(h *histories, r perdure.Ref, want int) error {
 	answered, n := once{}, 0
 	for _, run := range h.of(r) {
@@ -508,7 +507,8 @@ func answersOf(h *histories, r perdure.Ref, want int) error {
 	return nil
 }
 
-// look asks an execution what it has seen. It must be at least what was seen before.
+// look queries an execution for what it has seen. That must include everything that earlier queries
+// saw.
 func look(d *driver, i int, to perdure.Ref) error {
 	key := "seen of " + to.String()
 	d.w.mu.Lock()
@@ -518,7 +518,7 @@ func look(d *driver, i int, to perdure.Ref) error {
 
 	switch {
 	case errors.Is(err, perdure.ErrConflict):
-		return nil // an earlier drive has brought it to its end
+		return nil // an earlier drive has ended it
 	case err != nil:
 		return d.cause(i, fmt.Errorf("query of %s: %w", to, err))
 	case len(got) < len(before):

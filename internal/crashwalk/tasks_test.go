@@ -21,8 +21,8 @@ var (
 	mailing  = perdure.DeclareWorkflow[string, string]("mailing")
 )
 
-// taskScenarios are about what queues carry. A claim whose process died consumes its attempt, so
-// that histories differ from those without a fault: what must hold in each of them is in tasksEnd.
+// taskScenarios are about tasks in queues. If a process dies, its claim consumes an attempt, so
+// histories differ from the ones without a fault. tasksEnd has the checks for each of them.
 func taskScenarios() []*scenario {
 	return []*scenario{
 		{
@@ -49,7 +49,7 @@ func taskScenarios() []*scenario {
 			name:     "a submitted task with a retry",
 			selfless: true,
 			loose:    true,
-			maybe:    []string{"unsteady"}, // the first attempt may be lost before it begins
+			maybe:    []string{"unsteady"}, // the first attempt may be lost before it starts
 			check:    tasksEnd(0),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{unsteady.Bind(func(ctx context.Context, in string) (string, error) {
@@ -142,7 +142,7 @@ func taskScenarios() []*scenario {
 	}
 }
 
-// submit submits a task and notes that it exists.
+// submit submits a task and records the acknowledgement.
 func submit[I, O any](d *driver, a *perdure.Activity[I, O], in I, key string) (perdure.Execution[O], error) {
 	x, err := a.Submit(d.client(), in, perdure.RawKey(key))
 	if err != nil {
@@ -171,7 +171,7 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 			held := map[string]bool{model.TaskStep: r.row.Start.Worker != ""}
 			for i := range r.events {
 				e := &r.events[i]
-				switch e.Kind { //nolint:exhaustive // the others are not about who has a task
+				switch e.Kind { //nolint:exhaustive // the others do not change the claim of a task
 				case model.EventTaskScheduled:
 					held[e.ID] = e.Worker != ""
 				case model.EventTaskClaimed:
@@ -196,14 +196,14 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 	}
 }
 
-// both makes one check of two.
+// both combines two checks.
 func both(a, b func(*world, *histories) error) func(*world, *histories) error {
 	return func(w *world, h *histories) error { return errors.Join(a(w, h), b(w, h)) }
 }
 
-// taskWrote demands that every value that was saved was saved once, whatever died: an attempt goes
-// on where the one before it was, because a Save that returned is durable. What was written with it
-// is there, once, in order; what was lost, was lost before the Save behind it.
+// taskWrote checks that every saved value was saved once, whichever process died. An attempt
+// continues where the one before it was, because a Save that returned is durable. Items that were
+// written before a Save are there, once and in order. Lost items were lost before the next Save.
 func taskWrote(w *world, h *histories) error {
 	ctx := context.Background()
 	for _, r := range h.runs {

@@ -21,8 +21,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// Bounds of a run, in virtual time. A takeover takes the time of a lease; an address that was
-// quarantined is tried again after a minute.
+// Limits of a run, in virtual time. A takeover takes the time of a lease. The engine tries a
+// quarantined address again after a minute.
 const (
 	leaseTTL   = 4 * time.Second
 	patience   = 5 * time.Minute // for one drive
@@ -31,8 +31,8 @@ const (
 	shards     = 8
 )
 
-// world is everything that outlives a process: the store, the bodies of steps that were executed
-// (they act on the world), and what was acknowledged to clients.
+// world has everything that outlives a process: the store, the executed bodies of steps (they act
+// on the world), and the acknowledgements to clients.
 type world struct {
 	s       *scenario
 	mem     *memory.Store
@@ -45,13 +45,13 @@ type world struct {
 	checks  *replay.Checks // nil for none
 
 	opened    int        // processes so far
-	processes []*process // those
-	current   *stage     // the last one that was begun
+	processes []*process // all of them
+	current   *stage     // the last stage that has started
 
 	mu     sync.Mutex
 	bodies map[string]int
 	facts  map[string]string // what drivers and definitions recorded
-	asked  []string          // who has asked for a number
+	asked  []string          // callers of ordinal
 	acks   []ack
 }
 
@@ -73,22 +73,22 @@ func newWorld(s *scenario, st *strike) *world {
 	return w
 }
 
-// ran notes that the body of a step was executed.
+// ran records that the body of a step was executed.
 func (w *world) ran(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bodies[name]++
 }
 
-// times is how often a body was executed.
+// times returns how often a body was executed.
 func (w *world) times(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.bodies[name]
 }
 
-// tell stores a fact unless there is one, and returns the one that stands: an outside service with
-// idempotent requests.
+// tell stores a fact unless the key has one, and returns the stored fact. It acts like an outside
+// service with idempotent requests.
 func (w *world) tell(key, value string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +99,7 @@ func (w *world) tell(key, value string) string {
 	return value
 }
 
-// known reports whether there is a fact of that key.
+// known reports whether the key has a fact.
 func (w *world) known(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *world) ordinal(who string) int {
 	return slices.Index(w.asked, who) + 1
 }
 
-// step is a step that notes its execution and returns its name.
+// step runs a step that records its execution and returns its name.
 func (w *world) step(ctx perdure.WorkflowCtx, name string, opts ...perdure.CallOption) (string, error) {
 	return perdure.Do(ctx, name, func(context.Context) (string, error) {
 		w.ran(name)
@@ -149,7 +149,7 @@ func (w *world) open(st *stage) (*process, error) {
 	return p, err
 }
 
-// injected is how many faults the wrappers say there were.
+// injected returns the number of faults that the wrappers have injected.
 func (w *world) injected() int64 {
 	n := int64(0)
 	for _, p := range w.processes {
@@ -158,7 +158,7 @@ func (w *world) injected() int64 {
 	return n
 }
 
-// run goes through the stages of the scenario, whatever happens to the processes.
+// run runs the stages of the scenario, and replaces processes that die.
 func (w *world) run() error {
 	for i := range w.s.stages {
 		if err := w.stage(&w.s.stages[i]); err != nil {
@@ -251,7 +251,7 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 		}
 
 		k := w.strike.kind
-		// what it does when it opens could not be done
+		// the work of opening failed
 		if err != nil && (tolerable(err, k) || k != nil && k.refuses && errors.Is(err, context.DeadlineExceeded)) {
 			ps[i] = nil
 			time.Sleep(time.Minute) // until a quarantine is over
@@ -266,7 +266,7 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 	return true, nil
 }
 
-// burials ends the remains of processes that died.
+// burials cleans up after processes that died.
 func (w *world) burials(ps []*process) (died bool, err error) {
 	for i, p := range ps {
 		if p.Dead() {
@@ -278,7 +278,7 @@ func (w *world) burials(ps []*process) (died bool, err error) {
 	return died, err
 }
 
-// closeAll ends all processes in good order. It reports false when one died before its end.
+// closeAll closes all processes in good order. It returns false if one died before its end.
 func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	orderly = true
 	for i, p := range ps {
@@ -328,8 +328,8 @@ func (w *world) quiet(ps []*process) error {
 	}
 }
 
-// tolerable reports whether a driver may end so and be run again: its process died, the store was
-// away, or an address was quarantined.
+// tolerable reports whether a driver may fail with this error and run again: its process died, the
+// store was away, or an address was quarantined.
 func tolerable(err error, k *kind) bool {
 	var all several
 	switch {

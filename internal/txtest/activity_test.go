@@ -34,8 +34,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// What an attempt did is rolled back when it fails, panics or ends its goroutine; the next one
-// begins anew.
+// If an attempt fails, panics or ends its goroutine, its changes are rolled back. The next attempt
+// starts again.
 func TestFailedAttemptsLeaveNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -103,7 +103,7 @@ func TestEndedByTheFunction(t *testing.T) {
 	})
 }
 
-// The pool and the transaction of pgx fit as they are.
+// BindTx accepts the pool and the transaction of pgx without adapters.
 func TestPgxItself(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, "pgx")

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A run is terminated while the transaction of its step commits. The transfer stands; a retry of
-// the execution finds it and does not make it again.
+// A run is terminated while the transaction of its step commits. The transfer is committed. A retry
+// of the execution finds it and does not repeat it.
 func TestRetryAfterTerminateWhileCommitting(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()
@@ -71,9 +71,9 @@ func TestRetryAndResetActAnew(t *testing.T) {
 	})
 }
 
-// A retry goes back to before the step that failed last. A transfer that had been made behind that
-// place, at the same time, is not made again, however often the execution is retried: its step
-// keeps its idempotency key, and its outcome.
+// A retry continues before the step that failed last. A transfer that was made concurrently, after
+// that point of the history, is not repeated, however often the execution is retried: its step
+// keeps its idempotency key and its outcome.
 func TestRetryBeforeATransferThatStands(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var broken atomic.Bool

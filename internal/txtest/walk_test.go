@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// quick is the workflow of the walks: it does not wait long between attempts.
+// quick is the workflow of the walks. It waits only briefly between attempts.
 var quick = perdure.NewWorkflow("quick", func(ctx perdure.WorkflowCtx, t transfer) (string, error) {
 	return settle.Run(ctx, t, perdure.Constant(0, time.Millisecond))
 }).KeyedBy(func(t transfer) perdure.Key { return perdure.RawKey(t.ID) })
@@ -28,7 +28,7 @@ func onBanks(t *testing.T, f func(t *testing.T, b *bank)) {
 	}
 }
 
-// at has one call of the process meet an action.
+// at makes one call of the process meet a fault.
 func (f *faults) at(call int, a action) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -41,9 +41,9 @@ func (f *faults) at(call int, a action) {
 	}
 }
 
-// TestEveryPoint lets every call to the user's database go wrong in every way, one at a time.
-// Deaths take the time of a lease each, so it makes do with three points for them: before the
-// claim, before the commit and after it.
+// TestEveryPoint makes every call to the user's database fail in every way, one at a time. A death
+// takes the time of a lease, so deaths happen only at three points: before the claim, before the
+// commit and after it.
 func TestEveryPoint(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		everyPoint(t, b, func(a action, call int) bool {
@@ -129,8 +129,8 @@ func (l *life) wake() {
 	l.end()
 }
 
-// TestZombie pauses a process at each of its calls; another one takes over, and the first wakes up
-// when that has ended or while it waits.
+// TestZombie pauses a process at each of its calls. Another process takes over, and the first one
+// wakes up when the other has ended or while it waits.
 func TestZombie(t *testing.T) { zombies(t, []int{2, 7}) }
 
 func zombies(t *testing.T, calls []int) {
@@ -154,7 +154,7 @@ func zombies(t *testing.T, calls []int) {
 						finished <- err
 					}()
 
-					// A zombie that has begun to act keeps others waiting.
+					// A zombie that has started its transaction makes others wait.
 					holds := call > 2 || call == 2 && a == pauseAfter
 					if call == 7 && a == pauseAfter {
 						holds = false
@@ -180,8 +180,8 @@ func zombies(t *testing.T, calls []int) {
 	})
 }
 
-// TestZombieAfterFailureOrCancel wakes a process up after its step was failed, or its execution
-// cancelled, by another one: it finds its place taken.
+// TestZombieAfterFailureOrCancel wakes a process after another process has failed its step or
+// cancelled its execution. The zombie finds that the outcome is claimed.
 func TestZombieAfterFailureOrCancel(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		for _, how := range []string{"failed", "cancelled"} {
@@ -227,16 +227,16 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 	})
 }
 
-// TestStorm is a small one of TestLongThousandTransfers: transfers while calls to the user's
-// database fail and lose their answers, processes die at random points, and two processes are
-// stopped in the middle and wake up later.
+// TestStorm is a small version of TestLongThousandTransfers: calls to the user's database fail and
+// lose their answers, processes die at random points, and two processes are stopped in the middle
+// and wake up later.
 func TestStorm(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) { storm(t, b, 100, 4, rand.New(rand.NewPCG(1, 100))) })
 }
 
 func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 	e := newEngine(t)
-	var mu sync.Mutex // of rnd
+	var mu sync.Mutex // guards rnd
 	chance := func(n int) int {
 		mu.Lock()
 		defer mu.Unlock()
@@ -294,7 +294,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		sleepers = nil
 	}
 
-	if b.kind == "sqlite" { // the second one holds the only lock there is
+	if b.kind == "sqlite" { // the second one holds the only lock
 		sleepers[1].wake()
 		sleepers = sleepers[:1]
 	}
