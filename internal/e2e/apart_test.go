@@ -21,7 +21,7 @@ func TestTalkBetweenProcesses(t *testing.T) {
 		apps := []*perdure.App{s.open(carts), s.open(carts)}
 
 		var wg sync.WaitGroup
-		for i := range 6 { // some are owned by either
+		for i := range 6 { // each process owns some of them
 			wg.Go(func() {
 				here, there := caller(t, apps[i%2]), caller(t, apps[(i+1)%2])
 				exec, err := carts.Start(here, "x", perdure.RawKey(fmt.Sprint("cart ", i)))

@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// hand is a task worker that does nothing by itself: tests claim, report and beat by hand, so that
-// they can do what no worker of ours does.
+// hand is a task worker that the test controls: the test claims, reports and sends heartbeats
+// itself, so that it can do what no worker of the SDK does.
 type hand struct {
 	t       *testing.T
 	session api.TaskSession
@@ -44,7 +44,7 @@ func (h *hand) Settled(ref model.ClaimRef, err error) {
 	h.settled[ref] = append(h.settled[ref], err)
 }
 
-// office is a node whose tasks are carried out by hand.
+// office is a node whose tasks the test executes.
 type office struct {
 	t *testing.T
 	s *site
@@ -75,7 +75,7 @@ func (o *office) close() {
 	}
 }
 
-// join adds a worker. It leaves with the test.
+// join adds a worker. It leaves at the end of the test.
 func (o *office) join(name string, slots int, queues ...string) *hand {
 	o.t.Helper()
 	h := &hand{t: o.t, stopped: map[model.ClaimRef][]api.StopReason{}, settled: map[model.ClaimRef][]error{}}
@@ -93,7 +93,7 @@ func taskAt(key string) model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: model.TaskPrefix + "work", Key: key}
 }
 
-// submit makes a task on queue q.
+// submit submits a task on queue q.
 func (o *office) submit(key string, change ...func(*model.TaskSpec)) model.RunID {
 	o.t.Helper()
 	r := api.StartRequest{Address: taskAt(key), Input: model.Payload{Data: []byte("1")}, Task: &model.TaskSpec{Kind: "work", Queue: "q"}}
@@ -107,7 +107,7 @@ func (o *office) submit(key string, change ...func(*model.TaskSpec)) model.RunID
 	return reply.Run
 }
 
-// take waits until the worker has so many claims, and gives them out.
+// take waits until the worker has n claims, and returns them.
 func (h *hand) take(n int) []model.Claim {
 	h.t.Helper()
 	var got []model.Claim
@@ -178,7 +178,7 @@ func (o *office) ends(key string, want model.Status) model.Outcome {
 	return r.Outcome
 }
 
-// dead are the dead letters of a task.
+// dead returns the dead tasks of an address.
 func (o *office) dead(key string) (dead []api.DeadTask) {
 	o.t.Helper()
 	p, err := o.b.ListDead(o.t.Context(), api.DeadRequest{Tenant: model.DefaultTenant})
@@ -253,7 +253,7 @@ func TestClaimsByHand(t *testing.T) {
 			t.Errorf("dead letters %+v", d)
 		}
 
-		// The run has ended and has left memory; then the process is another one.
+		// The run has ended and has left memory. Then the store is opened again.
 		again := func(what string, c model.Claim) {
 			t.Helper()
 			rows := s.contents()
@@ -273,7 +273,7 @@ func TestClaimsByHand(t *testing.T) {
 			again("opened again", before[2])
 		}
 
-		// An error that is final, or in the list, is not tried again.
+		// A final error, or one in the list, is not retried.
 		for key, f := range map[string]*model.Failure{"permanent": {Permanent: true, Message: "no"}, "listed": {Type: "final", Message: "no"}} {
 			o.submit(key, func(s *model.TaskSpec) { s.Retry = model.Retry{Final: []string{"final"}} })
 			if err := h.report(model.TaskReport{Ref: h.take(1)[0].Ref, Failure: f}); err != nil {
@@ -287,7 +287,7 @@ func TestClaimsByHand(t *testing.T) {
 	})
 }
 
-// Deadlines, cancels and what workers hear of them (E17, E25, E30, E31), on every store.
+// Deadlines, cancels and what workers learn about them (E17, E25, E30, E31), on every store.
 func TestDeadlinesByHand(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -307,7 +307,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		o.ends("gone", model.Canceled)
 		h := o.join("h", 2, "q")
 
-		// An attempt that takes too long: its result counts for nothing, and that of the next one
+		// An attempt takes too long. Its result does not count, and the result of the next attempt
 		// does.
 		o.submit("slow", func(s *model.TaskSpec) {
 			s.ToClose, s.Retry = 500*time.Millisecond, model.Retry{Initial: time.Millisecond}
@@ -347,9 +347,9 @@ func TestDeadlinesByHand(t *testing.T) {
 	})
 }
 
-// Who gets what: larger priorities first and the oldest of them, nothing of another queue and
-// nothing before its time, each task once however many ask for it, and one task for one key (E20,
-// E21, E22, E28), on every store.
+// The order of claims: larger priorities first, then older tasks; no task of another queue and none
+// before its time; each task once, however many workers ask; and one task for one key (E20, E21,
+// E22, E28), on every store.
 func TestClaimsAreInOrder(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -383,7 +383,7 @@ func TestClaimsAreInOrder(t *testing.T) {
 			hands[i] = o.join(fmt.Sprint("crowd", i), tasks, "crowd")
 		}
 		var wg sync.WaitGroup
-		runs := make([][]model.RunID, 4) // as often is each submitted
+		runs := make([][]model.RunID, 4) // the runs of each submission
 		for n := range runs {
 			runs[n] = make([]model.RunID, tasks)
 			wg.Go(func() {

@@ -18,14 +18,14 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// hostile is input without end to one address, and what the process may have.
+// hostile is a flood of input to one address, and the memory limit of the process.
 type hostile struct {
 	input int // bytes
 	cfg   embedded.Config
 	most  int // resident bytes of the process
 }
 
-// small is for the fast suite: the same shape as the real one, which needs the long tag.
+// small is for the fast suite. It has the same shape as the real one, which needs the tag long.
 var small = hostile{
 	input: 128 << 20, most: 224 << 20,
 	cfg: embedded.Config{MaxHistory: 12 << 20, MaxUnread: 4 << 20, MaxLoadedBytes: 16 << 20},
@@ -55,11 +55,11 @@ func TestHeapUnderHostileInput(t *testing.T) {
 	}
 }
 
-// measure runs a case in a process of its own, and looks at the most memory that it has had.
+// measure runs a case in its own process and checks the peak of its memory.
 func measure(t *testing.T, size, name string, most int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHeapProcess$", "-test.timeout=10m")
-	// whatever the suite has chosen for itself
+	// override the settings of the suite
 	cmd.Env = append(os.Environ(), heapCase+"="+size+"/"+name, "GOGC=100")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -81,7 +81,7 @@ func measure(t *testing.T, size, name string, most int) {
 	}
 }
 
-// TestHeapProcess is the process that is measured.
+// TestHeapProcess is the measured process.
 func TestHeapProcess(t *testing.T) {
 	size, name, ok := strings.Cut(os.Getenv(heapCase), "/")
 	if !ok {

@@ -37,7 +37,7 @@ func TestOperatorManagesAMailbox(t *testing.T) {
 		}
 		c, ctx, ref := caller(t, app), t.Context(), gates.Ref("north")
 
-		// mailbox waits until so many calls are there.
+		// mailbox waits until n calls are there.
 		mailbox := func(n int) []perdure.MailboxCall {
 			t.Helper()
 			for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {

@@ -15,8 +15,8 @@ import (
 
 const forever = time.Duration(math.MaxInt64)
 
-// Numbers, times, policies and rules that make no sense are refused at every door with an error of
-// a kind, and nothing is stored.
+// Every entry point refuses numbers, times, policies and rules that make no sense, with a typed
+// error, and stores nothing.
 func TestNumbersThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -98,8 +98,8 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 			fails(t, x.name, x.err, x.kind, x.says...)
 		}
 		s.unchanged(before)
-		// What the schedule refuses is answered by its code, so there is a history of it; it fires
-		// as before.
+		// The code of the schedule answers with the refusal, so the history has it. The schedule
+		// fires as before.
 		from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		for _, x := range []struct {
 			name     string
@@ -119,7 +119,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 	})
 }
 
-// Settings of a process that make no sense are refused before anything is opened.
+// Open refuses settings of a process that make no sense before it opens anything.
 func TestSettingsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

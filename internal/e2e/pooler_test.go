@@ -68,8 +68,8 @@ func TestTwoProcessesBehindPooler(t *testing.T) {
 	}
 }
 
-// talkThroughPooler has two apps use each other's executions and entities, one of them for the
-// second half only.
+// talkThroughPooler lets two apps use each other's executions and entities. The second app is open
+// only for the second half.
 func talkThroughPooler(t *testing.T, s *site) {
 	t.Helper()
 	type count struct{ N int }
@@ -90,7 +90,7 @@ func talkThroughPooler(t *testing.T, s *site) {
 
 	apps := []*perdure.App{s.open(defs), s.open(defs)}
 	var wg sync.WaitGroup
-	for i := range 12 { // either app owns some of the keys
+	for i := range 12 { // each app owns some of the keys
 		wg.Go(func() {
 			here, there := caller(t, apps[i%2]), caller(t, apps[(i+1)%2])
 			key := fmt.Sprint("k", i)

@@ -126,7 +126,7 @@ func exported(t *testing.T, lines string) map[string]int {
 	return tables
 }
 
-// refuse has the database refuse every write about executions of workflow damaged, until accept.
+// refuse makes the database refuse every write about executions of workflow damaged, until accept.
 func (s *site) refuse() {
 	if s.kind == "sqlite" {
 		s.sql(`create trigger no_event before insert on perdure_history when exists (select 1 from perdure_executions e where e.run = new.run and e.workflow = 'damaged')
@@ -150,7 +150,7 @@ func (s *site) accept() {
 	s.sql("drop function perdure.no() cascade")
 }
 
-// A task whose row cannot be read is removed by force, and its key is free.
+// A forced delete removes a task whose row cannot be read, and frees its key.
 func TestForceDeleteOfATask(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -286,7 +286,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 	})
 }
 
-// lossy is a writer that holds lines back and cannot pass them on.
+// lossy is a writer that buffers lines and fails to pass them on.
 type lossy struct {
 	bytes.Buffer
 	err error
@@ -294,7 +294,7 @@ type lossy struct {
 
 func (l *lossy) Flush() error { return l.err }
 
-// Nothing is removed before everything that was exported has left the buffer of the writer.
+// A forced delete removes nothing before the whole export has left the buffer of the writer.
 func TestForceDeleteFlushesTheExport(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory"}, func(t *testing.T, s *site) {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// scenarios are what a program may rely on, whatever the store.
+// scenarios have the promises to programs that hold on every store.
 var scenarios = []struct {
 	name string
 	run  func(t *testing.T, s *site)
@@ -62,8 +62,8 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// Every scenario runs once more with executions that leave memory at every wait, so that each of
-// them is replayed again and again. TestLongScenariosUnloaded does the same in PostgreSQL, where it
+// Every scenario runs once more with executions that leave memory at every wait, so the engine
+// replays each of them many times. TestLongScenariosUnloaded does the same in PostgreSQL, where it
 // takes ten times as long.
 func TestScenariosUnloaded(t *testing.T) {
 	t.Parallel()

@@ -12,7 +12,7 @@ import (
 )
 
 // The times of executions are in the store: a start time, a pause between two attempts and a
-// time-out come due whichever process is there.
+// time-out come due in whichever process runs then.
 func TestStartTimesOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -79,11 +79,11 @@ func TestStartTimesOverRestarts(t *testing.T) {
 			t.Errorf("code began %d times", n)
 		}
 		n, err := app.Count(t.Context(), `status = "failed"`)
-		equal(t, "failed executions", n, err, 1) // the attempt that was repeated is none
+		equal(t, "failed executions", n, err, 1) // a repeated attempt is not a failed execution
 	})
 }
 
-// Many executions begin in one call; each start has its own outcome, and the call can be repeated.
+// One call starts many executions. Each start has its own outcome, and the call can be repeated.
 func TestStartMany(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -17,7 +17,7 @@ var (
 // fires once, and an unrelated timer is late by at most a second at p99 during the storm. Next to
 // other tests there are fewer timers, but still more than fit into memory.
 func TestLongTimerStorm(t *testing.T) {
-	for _, kind := range durable { // one after the other: it is about time
+	for _, kind := range durable { // one after the other, because the test measures time
 		t.Run(kind, func(t *testing.T) {
 			newSite(t, kind).storm(*stormSize, 30*time.Second, *stormLate)
 		})

@@ -35,15 +35,15 @@ func TestTimerStorm(t *testing.T) {
 	})
 }
 
-// stormInput says which execution it is and when it wakes up; without a time, it sleeps for a
-// second. Same tells that a calm one wakes up at the very moment of the storm.
+// stormInput has the number of an execution and when it wakes. Without a time, it sleeps for a
+// second. Same means that a calm execution wakes at the moment of the storm.
 type stormInput struct {
 	I    int
 	Due  time.Time
 	Same bool
 }
 
-// weather is what happened in a storm.
+// weather records what happens in a storm.
 type weather struct {
 	woken atomic.Int64 // of the storm
 	done  chan struct{}
@@ -75,7 +75,7 @@ var (
 	calm   = perdure.DeclareWorkflow[stormInput, perdure.Void]("calm")
 )
 
-// definitions are the code of both workflows.
+// definitions returns the code of both workflows.
 func (w *weather) definitions() perdure.Group {
 	sleep := func(ctx perdure.WorkflowCtx, in stormInput) (time.Time, error) {
 		if in.Due.IsZero() {
@@ -108,10 +108,10 @@ func (w *weather) definitions() perdure.Group {
 	}
 }
 
-// storm lets n timers of one workflow become due at the same moment, while timers of another one
-// become due all the time. It demands that each of the former fires once, that nine of ten of the
-// latter that are due at the same moment fire before half of the storm has, and that 99 of 100 are
-// late by no more than the bound.
+// storm lets n timers of one workflow become due at the same moment, while timers of another
+// workflow become due all the time. It checks that each timer of the storm fires once. Of the
+// others that are due at the same moment, nine of ten must fire before half of the storm has. And
+// 99 of 100 of the others must be late by no more than the bound.
 func (s *site) storm(n int, lead, bound time.Duration) {
 	t := s.t
 	t.Helper()
@@ -126,8 +126,8 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Of the calm ones that wait from before, a hundred are due at the moment of the storm, in the
-	// midst of it, and the others in the time after it.
+	// A hundred of the seeded calm timers are due at the moment of the storm, and the others after
+	// it.
 	const others, same = 1000, 100
 	begin := time.Now()
 	due := s.seed(forecast{stormy: n, calm: others, lead: lead, calmDue: func(due time.Time, i int) time.Time {
@@ -155,7 +155,7 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 		}
 	})
 	opened, before := time.Now(), processorTime(t)
-	storm := due // it comes when it comes
+	storm := due // the storm may start later than planned
 	if opened.After(due) {
 		storm = opened
 	}
@@ -165,7 +165,7 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	began.Wait()
 	// the last of the calm ones is due
 	<-time.After(time.Until(due.Add(lead)))
-	// the templates sleep on
+	// the two templates still sleep
 	eventually(t, "the calm ones, and the end of all", func() bool { return s.openRuns() == 2 })
 	t.Logf("%s: %d timers of one moment in %.1f s, %.0f per second, %.0f µs of CPU of this process each; at most %d MiB of memory",
 		s.kind, n, took.Seconds(), float64(n)/took.Seconds(), float64(used.Microseconds())/float64(n), peak>>20)
@@ -174,7 +174,7 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 		at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))].Round(time.Millisecond) }
 		t.Logf("%s: %d calm timers %s late: p50 %s, p99 %s, max %s", s.kind, len(late), which, at(0.5), at(0.99), at(1))
 		if opened.After(due) {
-			// a machine that is far too busy
+			// the machine is far too busy
 			t.Logf("%s: they were due %s before the app was open, so that says nothing", s.kind, opened.Sub(due))
 			continue
 		}
@@ -322,7 +322,7 @@ func (s *site) awaitStorm(w *weather, begins time.Time) (peak uint64) {
 	}
 }
 
-// resident is the memory of this process.
+// resident returns the resident memory of this process.
 func resident() uint64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if fields := strings.Fields(string(text)); err == nil && len(fields) > 1 {
@@ -335,7 +335,7 @@ func resident() uint64 {
 	return m.Sys
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time that this process has used.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -345,7 +345,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// prefixed is the name of a table in statements.
+// prefixed returns the name of a table for statements.
 func (s *site) prefixed(table string) string {
 	if s.kind == "postgres" {
 		return "perdure." + table

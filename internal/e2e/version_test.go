@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A change goes behind a version: executions that were past it keep to the old branch, others take
-// the new one, over all deploys, until the branch and the call are removed.
+// A change is guarded by a version. Executions that had passed the change keep the old branch,
+// others take the new one, in all deploys, until the branch and the call are removed.
 func TestVersionsOverDeploys(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
