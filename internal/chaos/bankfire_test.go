@@ -85,7 +85,7 @@ func bankUnderFire(t *testing.T, accounts, strikes int) {
 	f := &bankFire{t: t, ledger: newLedger(t), accounts: accounts, struck: map[string]int{}}
 	for range 3 {
 		b := &branch{}
-		b.proxy, b.url = proxied(t, url)
+		b.proxy, b.url = startProxy(t, url)
 		b.process = f.raise(b.url)
 		f.branches = append(f.branches, b)
 	}

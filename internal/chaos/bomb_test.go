@@ -156,12 +156,12 @@ func TestKilledProcessesLoseNoCall(t *testing.T) {
 	l := newLedger(t)
 	for range 6 {
 		p := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=deposits")
-		p.says("moved", time.Minute)
+		p.awaitLine("moved", time.Minute)
 		p.signal(syscall.SIGKILL)
 		<-p.done
 	}
 	last := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=deposits")
-	last.says("settled", time.Minute)
+	last.awaitLine("settled", time.Minute)
 	last.retire(3 * time.Minute)
 }
 
@@ -216,6 +216,6 @@ func callEndsItsProcess(t *testing.T, url string) {
 		}
 	}
 	fourth := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=1")
-	fourth.says("settled", 3*time.Minute)
+	fourth.awaitLine("settled", 3*time.Minute)
 	fourth.retire(3 * time.Minute)
 }

@@ -310,7 +310,7 @@ func (b *books) checkDeeds() {
 			want += d.Cents
 		}
 
-		b.booked(&d, expect)
+		b.checkBookings(&d, expect)
 		if done && (d.Do == doPost || d.Do == doTell) {
 			if did := b.accounts[d.Accounts[0]].Did; r.N < 1 || r.N > len(did) || did[r.N-1].ID != id {
 				b.t.Errorf("%+v is answered with %+v, and is not at that place", d, r)
@@ -323,8 +323,8 @@ func (b *books) checkDeeds() {
 	}
 }
 
-// booked checks that a deed made exactly these bookings.
-func (b *books) booked(d *deed, expect map[string]map[string]int) {
+// checkBookings checks that a deed made exactly these bookings.
+func (b *books) checkBookings(d *deed, expect map[string]map[string]int) {
 	b.t.Helper()
 	got := map[string]map[string]int{}
 	for _, a := range d.Accounts {
@@ -395,7 +395,7 @@ func (b *books) checkMove(d *deed, o model.Outcome, events []model.Event) {
 		}
 	}
 
-	b.booked(d, booked)
+	b.checkBookings(d, booked)
 	switch {
 	case o.Status == model.Terminated && d.Fate == fateTerminate:
 	case sum != 0:

@@ -59,7 +59,7 @@ func TestKilledLendersAndOwners(t *testing.T) {
 
 	raise := func(side string) *process {
 		p := spawn(t, url, duty{l, 0, lease}, envLend+"="+side)
-		p.says("up", 3*time.Minute)
+		p.awaitLine("up", 3*time.Minute)
 		return p
 	}
 

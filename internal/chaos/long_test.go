@@ -58,7 +58,7 @@ func TestLongBankUnderFireSQLite(t *testing.T) {
 // its steps, its lease and a last try.
 func TestLongCloseWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	proxy, through := proxied(t, pgtest.URL(t))
+	proxy, through := startProxy(t, pgtest.URL(t))
 	b := openAppWith(t, through, newLedger(t), embedded.Config{LeaseTTL: 2 * time.Second, DrainTimeout: time.Second})
 	ctx, cancel := context.WithCancel(t.Context())
 	work := startLoad(ctx, b.app, b.ledger, "", 6)
@@ -124,7 +124,7 @@ func TestLongSoak(t *testing.T) {
 	s.rand.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
 	s.pg = pgtest.Start(t, pgtest.Options{})
 	direct := s.pg.NewDatabase(t)
-	s.proxy, s.url = proxied(t, direct)
+	s.proxy, s.url = startProxy(t, direct)
 	for range 3 {
 		s.procs = append(s.procs, s.spawn())
 	}
@@ -238,8 +238,8 @@ func (s *soak) restart(m pgtest.Mode) {
 	}
 }
 
-// said returns the number at the end of the last line with this prefix.
-func (p *process) said(line string) int {
+// lastNumber returns the number at the end of the last line with this prefix.
+func (p *process) lastNumber(line string) int {
 	found := regexp.MustCompile(`(?m)^`+line+` (\d+)$`).FindAllStringSubmatch(p.text(), -1)
 	if len(found) == 0 {
 		return 0
@@ -252,11 +252,11 @@ func (p *process) said(line string) int {
 func (p *process) goesOn(within time.Duration) {
 	p.t.Helper()
 	limit := time.After(within)
-	for from := p.said("done"); ; {
+	for from := p.lastNumber("done"); ; {
 		p.mu.Lock()
 		news := p.news
 		p.mu.Unlock()
-		if p.said("done") > from {
+		if p.lastNumber("done") > from {
 			return
 		}
 		select {

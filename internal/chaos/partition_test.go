@@ -20,7 +20,7 @@ import (
 func TestPartitionedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	l := newLedger(t)
 	const lease = 2 * time.Second
 	first := openAppWith(t, through, l, keeping(lease))
@@ -72,7 +72,7 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 func TestReadsEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	l := newLedger(t)
 	const lease = 2 * time.Second
 	first := openAppWith(t, through, l, keeping(lease))
@@ -125,11 +125,11 @@ func TestReadsEndWithTheLease(t *testing.T) {
 func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	l := newLedger(t)
 	const lease, questions = 2 * time.Second, 50
 	first := spawn(t, through, duty{l, 0, lease}, envProbe+"=1", envIdle+"=1")
-	first.says("probe is up", 3*time.Minute)
+	first.awaitLine("probe is up", 3*time.Minute)
 	first.signal(syscall.SIGSTOP)
 	found := loseRenewals(proxy)
 	second := openAppWith(t, url, l, keeping(lease))
@@ -142,7 +142,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
-	first.says(fmt.Sprintf("probe after waking %d:", questions), 3*time.Minute)
+	first.awaitLine(fmt.Sprintf("probe after waking %d:", questions), 3*time.Minute)
 	text := first.text()
 	if strings.Contains(text, "lost its lease") {
 		t.Errorf("the process was told that it had lost its lease, so this test shows nothing:\n%s", text)
@@ -155,7 +155,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	}
 
 	found()
-	first.says("probe after waking "+strconv.Itoa(questions+1), 3*time.Minute)
+	first.awaitLine("probe after waking "+strconv.Itoa(questions+1), 3*time.Minute)
 	first.signal(syscall.SIGTERM)
 	first.finish(3 * time.Minute)
 	if err := secondStage.Resolve(c, probe, ""); err != nil {

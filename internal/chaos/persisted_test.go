@@ -53,13 +53,13 @@ func TestPersistedCallOutlivesItsProcess(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
 			first := spawn(t, url, duty{l, 0, 10 * time.Second}, envPersisted+"=dies")
-			first.says("made k hello", 3*time.Minute)
+			first.awaitLine("made k hello", 3*time.Minute)
 			<-first.done
 			if how := first.ending(); !how.Signaled() {
 				t.Fatalf("the first process was not killed: %v\n%s", how, first.text())
 			}
 			second := spawn(t, url, duty{l, 0, 10 * time.Second}, envPersisted+"=lives")
-			second.says("made k hello", 3*time.Minute)
+			second.awaitLine("made k hello", 3*time.Minute)
 			second.retire(3 * time.Minute)
 		})
 	}

@@ -249,8 +249,8 @@ func (p *process) follow(out io.Reader) {
 	close(p.done)
 }
 
-// says waits for a line with this prefix and returns the rest of the line.
-func (p *process) says(line string, within time.Duration) string {
+// awaitLine waits for a line with this prefix and returns the rest of the line.
+func (p *process) awaitLine(line string, within time.Duration) string {
 	p.t.Helper()
 	limit := time.After(within)
 	for {
@@ -350,8 +350,8 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	l := newLedger(t)
 	const n, lease = 40, 2 * time.Second
 	first := spawn(t, url, duty{l, n, lease}, envProbe+"=1")
-	first.says("up", 3*time.Minute)
-	first.says("probe is up", 3*time.Minute)
+	first.awaitLine("up", 3*time.Minute)
+	first.awaitLine("probe is up", 3*time.Minute)
 	first.signal(syscall.SIGSTOP) // somewhere in the middle of its work
 	second := openAppWith(t, url, l, keeping(lease))
 	if err := drive(t.Context(), second.app, l, n); err != nil {
@@ -406,7 +406,7 @@ func TestThreeRunnersOneDies(t *testing.T) {
 	for i := range all {
 		all[i] = spawn(t, url, duty{l, n, 10 * time.Second})
 	}
-	all[0].says("up", 3*time.Minute)
+	all[0].awaitLine("up", 3*time.Minute)
 	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // somewhere on the way
 	all[0].kill()
 	all[1].finish(3 * time.Minute)
@@ -425,13 +425,13 @@ func TestRollingRestart(t *testing.T) {
 	begun := map[string]int{}
 	start := func(prefix string) *process {
 		p := spawn(t, url, duty{l, 0, lease}, envServe+"="+prefix)
-		p.says("up", 3*time.Minute)
+		p.awaitLine("up", 3*time.Minute)
 		return p
 	}
 	stop := func(prefix string, p *process) {
 		t.Helper()
 		p.signal(syscall.SIGTERM)
-		n, err := strconv.Atoi(p.says("begun", 3*time.Minute))
+		n, err := strconv.Atoi(p.awaitLine("begun", 3*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -445,14 +445,14 @@ func TestRollingRestart(t *testing.T) {
 		begun[prefix] = n
 	}
 	a, b := start("a"), start("b")
-	a.says("done 1", 3*time.Minute)
-	b.says("done 1", 3*time.Minute)
+	a.awaitLine("done 1", 3*time.Minute)
+	b.awaitLine("done 1", 3*time.Minute)
 	stop("a", a)
 	a = start("A")
-	a.says("done 1", 3*time.Minute)
+	a.awaitLine("done 1", 3*time.Minute)
 	stop("b", b)
 	b = start("B")
-	b.says("done 1", 3*time.Minute)
+	b.awaitLine("done 1", 3*time.Minute)
 	stop("A", a)
 	stop("B", b)
 

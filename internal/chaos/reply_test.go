@@ -15,7 +15,7 @@ import (
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	b := openApp(t, through, newLedger(t), 10*time.Second)
 
 	work := startLoad(t.Context(), b.app, b.ledger, "", 6)
@@ -79,7 +79,7 @@ func loseReply(t *testing.T, proxy *pgproxy.Proxy, b *bench, work *load, rule pg
 func TestSlowCommits(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	b := openApp(t, through, newLedger(t), 10*time.Second)
 	const delay, lasting, callers = 100 * time.Millisecond, 8 * time.Second, 40
 	proxy.DelayCommits(delay)

@@ -152,8 +152,8 @@ func openAppWith(t *testing.T, url string, l ledger, cfg embedded.Config) *bench
 
 func newLedger(t *testing.T) ledger { return ledger{filepath.Join(t.TempDir(), "ledger")} }
 
-// proxied starts a proxy in front of the server of a URL.
-func proxied(t *testing.T, server string) (*pgproxy.Proxy, string) {
+// startProxy starts a proxy in front of the server of a URL.
+func startProxy(t *testing.T, server string) (*pgproxy.Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(server)
 	if err != nil {

@@ -27,7 +27,7 @@ func TestSlowPath(t *testing.T) {
 // second, and waits for their results.
 func slowPath(t *testing.T, executions, size, rate int, lease time.Duration) {
 	t.Helper()
-	proxy, through := proxied(t, pgtest.URL(t))
+	proxy, through := startProxy(t, pgtest.URL(t))
 	book := newLogbook()
 	cfg := embedded.Config{LeaseTTL: lease, AllowUnsafe: true, Logger: slog.New(book)}
 	app, err := cfg.Open(t.Context(), through, measured)

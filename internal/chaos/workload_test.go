@@ -56,8 +56,8 @@ type ledger struct{ path string }
 // note records that a body runs.
 func (l ledger) note(line string) error { return appendLine(l.path, line) }
 
-// heard records a reply that a caller got.
-func (l ledger) heard(what ...string) error {
+// recordReply records a reply that a caller got.
+func (l ledger) recordReply(what ...string) error {
 	return appendLine(l.path+".heard", strings.Join(what, " "))
 }
 
@@ -206,7 +206,7 @@ func driveChain(c perdure.Client, l ledger, key string) error {
 func driveFamily(c perdure.Client, l ledger, key string) error {
 	exec, err := family.Start(c, key, perdure.RawKey(key))
 	if err == nil {
-		err = l.heard("started", "family/"+key)
+		err = l.recordReply("started", "family/"+key)
 	}
 	if err != nil {
 		return fmt.Errorf("family/%s: %w", key, err)
@@ -217,7 +217,7 @@ func driveFamily(c perdure.Client, l ledger, key string) error {
 func driveGate(c perdure.Client, l ledger, key string) error {
 	exec, err := gate.Start(c, key, perdure.RawKey(key))
 	if err == nil {
-		err = l.heard("started", "gate/"+key)
+		err = l.recordReply("started", "gate/"+key)
 	}
 
 	// A conflict means that the execution has ended or that the promise is settled: an earlier
@@ -225,7 +225,7 @@ func driveGate(c perdure.Client, l ledger, key string) error {
 	accepted := func(what, id string, err error) error {
 		switch {
 		case err == nil:
-			return l.heard(what, "gate/"+key, id)
+			return l.recordReply(what, "gate/"+key, id)
 		case errors.Is(err, perdure.ErrConflict):
 			return nil
 		}
@@ -254,7 +254,7 @@ func confirm[T comparable](l ledger, what string, want T, result func() (T, erro
 	case got != want:
 		return fmt.Errorf("%s = %v, want %v", what, got, want)
 	}
-	return l.heard("ended", what)
+	return l.recordReply("ended", what)
 }
 
 // load is a number of callers. Each starts one execution of each kind after the other, until the

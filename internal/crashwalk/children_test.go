@@ -177,7 +177,7 @@ func childScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventChildStarted, "") },
+					func() error { return d.awaitEvent(x.Ref, model.EventChildStarted, "") },
 					func() error { return cancel(d, x, "stop it") },
 					func() error { return ends(d, x, perdure.Canceled, "stop it") },
 					func() error {

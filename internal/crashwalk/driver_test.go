@@ -133,14 +133,14 @@ func (d *driver) until(what string, so func() bool) error {
 	return nil
 }
 
-// ran waits until the body of a step has run.
-func (d *driver) ran(name string) error {
+// awaitBody waits until the body of a step has run.
+func (d *driver) awaitBody(name string) error {
 	return d.until("step "+name, func() bool { return d.w.times(name) > 0 })
 }
 
-// recorded waits until the store has an event of that kind and name. It reads the memory store
+// awaitEvent waits until the store has an event of that kind and name. It reads the memory store
 // directly, so that the wait makes no calls that the walk counts.
-func (d *driver) recorded(r perdure.Ref, k model.EventKind, name string) error {
+func (d *driver) awaitEvent(r perdure.Ref, k model.EventKind, name string) error {
 	return d.until(k.String()+" "+name, func() bool {
 		h, err := d.w.read()
 		return err == nil && h.count(r, k, name) > 0
@@ -193,8 +193,8 @@ func inOrder(actions ...func() error) error {
 	return nil
 }
 
-// acked records what a client got acknowledged. holds checks it at the end.
-func (d *driver) acked(what string, holds func(h *histories) error) {
+// acknowledge records what a client got acknowledged. holds checks it at the end.
+func (d *driver) acknowledge(what string, holds func(h *histories) error) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	d.w.acks = append(d.w.acks, ack{what, holds})
@@ -225,7 +225,7 @@ func startAt[I, O any](d *driver, i int, w *perdure.Workflow[I, O], in I, key st
 		return x, d.cause(i, fmt.Errorf("start %s: %w", key, err))
 	}
 	ref := x.Ref
-	d.acked("start of "+ref.String(), func(h *histories) error {
+	d.acknowledge("start of "+ref.String(), func(h *histories) error {
 		if h.of(ref) == nil {
 			return wrong("execution %s was acknowledged and does not exist", ref)
 		}
@@ -249,7 +249,7 @@ func resultAt[O comparable](d *driver, i int, x perdure.Execution[O], want O) er
 	}
 
 	ref := x.Ref
-	d.acked("result of "+ref.String(), func(h *histories) error {
+	d.acknowledge("result of "+ref.String(), func(h *histories) error {
 		data, _ := json.Marshal(got)
 		last := h.last(ref)
 		if last == nil || last.row.Outcome.Status != model.Completed || string(last.row.Outcome.Output.Data) != string(data) {
@@ -282,7 +282,7 @@ func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text st
 	}
 
 	ref := x.Ref
-	d.acked("end of "+ref.String(), func(h *histories) error {
+	d.acknowledge("end of "+ref.String(), func(h *histories) error {
 		if last := h.last(ref); last == nil || last.row.Outcome.Status.String() != string(want) {
 			return wrong("a client got the end %[2]s of %[1]s, but the store has another one", ref, want)
 		}
@@ -307,7 +307,7 @@ func sendAt[T any](d *driver, i int, s *perdure.Signal[T], to perdure.Ref, v T, 
 	if err := s.Send(d.at(i), to, v, perdure.RequestID(id)); err != nil {
 		return d.cause(i, fmt.Errorf("signal %s to %s: %w", id, to, err))
 	}
-	d.acked("signal "+id, func(h *histories) error {
+	d.acknowledge("signal "+id, func(h *histories) error {
 		if !h.received(to, id) {
 			return wrong("signal %s to %s was acknowledged and is nowhere", id, to)
 		}
@@ -326,7 +326,7 @@ func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 		return d.cause(0, fmt.Errorf("cancel %s: %w", x, err))
 	}
 	ref := x.Ref
-	d.acked("cancel of "+ref.String(), func(h *histories) error {
+	d.acknowledge("cancel of "+ref.String(), func(h *histories) error {
 		if h.count(ref, model.EventCancelRequest, "") == 0 && !h.last(ref).row.Outcome.Status.Closed() {
 			return wrong("the cancel request to %s was acknowledged and is nowhere", ref)
 		}

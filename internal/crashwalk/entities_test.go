@@ -218,7 +218,7 @@ func entityScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventAnswered, "") },
+					func() error { return d.awaitEvent(x.Ref, model.EventAnswered, "") },
 					func() error { return ending(comer, 700*time.Millisecond, "first", "too late")(d) },
 					func() error {
 						// The locks of the first one are free again, so this call does not have to

@@ -35,7 +35,7 @@ func groupScenarios() []*scenario {
 	// run is an activity that returns at once, or when its context is cancelled.
 	run := func(w *world) perdure.Binding {
 		return runner.Bind(func(ctx context.Context, name string) (string, error) {
-			w.ran(name)
+			w.recordBody(name)
 			if strings.HasPrefix(name, "slow") {
 				return name, sleep(ctx, time.Hour)
 			}
@@ -51,7 +51,7 @@ func groupScenarios() []*scenario {
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
 					square.Bind(func(_ context.Context, n int) (int, error) {
-						w.ran(fmt.Sprintf("square %d", n))
+						w.recordBody(fmt.Sprintf("square %d", n))
 						return n * n, nil
 					}),
 					fanout.Bind(func(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -113,7 +113,7 @@ func groupScenarios() []*scenario {
 				}
 				return inOrder(
 					// the step is first
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "runner") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "runner") },
 					func() error { return send(d, tap, x.Ref, "tap", "s1") },
 					func() error { return result(d, x, "step tap timer") },
 				)
@@ -175,12 +175,12 @@ func groupScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "charge") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "charge") },
 					func() error { return cancel(d, x, "changed my mind") },
 					func() error { return ends(d, x, perdure.Canceled, "changed my mind") },
 				)
 			}),
-			check: compensated,
+			check: checkCompensated,
 		},
 		{
 			name:     "failure with clean-up",
@@ -193,7 +193,7 @@ func groupScenarios() []*scenario {
 				}
 				return ends(d, x, perdure.Failed, "no ship")
 			}),
-			check: compensated,
+			check: checkCompensated,
 		},
 	}
 }
@@ -222,14 +222,14 @@ func sagaCode(w *world) perdure.Group {
 			return tap.Receive(ctx)
 		}
 		return perdure.Do(ctx, end, func(context.Context) (string, error) {
-			w.ran(end)
+			w.recordBody(end)
 			return "", perdure.Permanent(errors.New("no ship"))
 		})
 	})}
 }
 
-// compensated checks that the steps were undone in reverse order.
-func compensated(_ *world, h *histories) error {
+// checkCompensated checks that the steps were undone in reverse order.
+func checkCompensated(_ *world, h *histories) error {
 	var order []string
 	for _, e := range h.last(saga.Execution(perdure.RawKey("k")).Ref).events {
 		if e.Kind == model.EventStepCompleted {

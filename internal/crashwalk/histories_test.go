@@ -21,7 +21,7 @@ var (
 func sell(w *world) perdure.Group {
 	return perdure.Group{seller.Bind(func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		price, err := perdure.Do(ctx, "price", func(context.Context) (int, error) {
-			w.ran("price")
+			w.recordBody("price")
 			return amounts[what], nil
 		})
 		if err != nil {
@@ -34,7 +34,7 @@ func sell(w *world) perdure.Group {
 		}
 
 		shipped, err := perdure.Do(ctx, "ship", func(c context.Context) (string, error) {
-			w.ran("ship")
+			w.recordBody("ship")
 			if word == "wreck" && !w.known("repaired") {
 				return "", perdure.Permanent(errors.New("the van is broken"))
 			}
@@ -74,8 +74,8 @@ func failsOnce(d *driver, x perdure.Execution[string], wreck func() error) error
 	})
 }
 
-// retried repairs the van and retries the execution.
-func (d *driver) retried(x perdure.Target) error {
+// repairAndRetry repairs the van and retries the execution.
+func (d *driver) repairAndRetry(x perdure.Target) error {
 	d.w.tell("repaired", "yes")
 	_, err := d.ps[0].App.Retry(d.ctx(), x)
 	return d.done("retry", err)
@@ -95,7 +95,7 @@ func historyScenarios() []*scenario {
 				fork := seller.Execution(perdure.RawKey("fork"))
 
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "price") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "price") },
 					func() error {
 						_, err := d.ps[0].App.Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.SetResult("price", 7), perdure.RequestID("f"))
 						return d.cause(0, err)
@@ -117,7 +117,7 @@ func historyScenarios() []*scenario {
 				}
 				return inOrder(
 					func() error { return failsOnce(d, x, func() error { return send(d, words, x.Ref, "wreck", "s1") }) },
-					func() error { return d.retried(x) },
+					func() error { return d.repairAndRetry(x) },
 					func() error { return result(d, x, "1 wreck") },
 				)
 			}),
@@ -137,7 +137,7 @@ func historyScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "price") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "price") },
 					func() error {
 						if h, err := d.w.read(); err != nil || len(h.of(x.Ref)) > 1 {
 							return err // an earlier drive has done it
@@ -197,7 +197,7 @@ func historyScenarios() []*scenario {
 				}
 				fork, kid := owner.Execution(perdure.RawKey("fork")), seller.Execution(perdure.RawKey("kid"))
 				return inOrder(
-					func() error { return d.recorded(kid.Ref, model.EventStepCompleted, "price") },
+					func() error { return d.awaitEvent(kid.Ref, model.EventStepCompleted, "price") },
 					func() error {
 						_, err := d.ps[0].App.Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.RequestID("f"))
 						return d.cause(0, err)
@@ -225,7 +225,7 @@ func historyScenarios() []*scenario {
 					func() error {
 						return failsOnce(d, x, func() error { return d.eventually(func() error { return send(d, words, kid.Ref, "wreck", "s1") }) })
 					},
-					func() error { return d.retried(x) },
+					func() error { return d.repairAndRetry(x) },
 					func() error {
 						return d.until("the second run of the child", func() bool {
 							h, err := d.w.read()

@@ -128,10 +128,10 @@ func lifeScenarios() []*scenario {
 			maybe:     []string{"code"},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{dreamer.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
-					w.ran("code")
+					w.recordBody("code")
 					id := ctx.UUID()
 					if was, err := perdure.Do(ctx, "id", func(context.Context) (string, error) {
-						w.ran("id")
+						w.recordBody("id")
 						return id, nil
 					}); err != nil || was != id {
 						return "", fmt.Errorf("id %s was %s: %w", id, was, err)
@@ -217,7 +217,7 @@ func lifeScenarios() []*scenario {
 					self := ctx.Self().Run
 					n, err := perdure.Do(ctx, "which", func(context.Context) (int, error) {
 						n := w.ordinal(self)
-						w.ran(fmt.Sprintf("run %d", n))
+						w.recordBody(fmt.Sprintf("run %d", n))
 						return n, nil
 					})
 					if err == nil && n == 1 {
@@ -341,7 +341,7 @@ func lifeScenarios() []*scenario {
 						return err
 					})
 					return perdure.Do(ctx, "in vain", func(context.Context) (string, error) {
-						w.ran("in vain")
+						w.recordBody("in vain")
 						return "", errors.New("not today")
 					}, perdure.Constant(10, time.Hour))
 				})}
@@ -351,7 +351,7 @@ func lifeScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventAttemptFailed, "in vain") },
+					func() error { return d.awaitEvent(x.Ref, model.EventAttemptFailed, "in vain") },
 					func() error { return cancel(d, x, "no more") },
 					func() error { return ends(d, x, perdure.Canceled, "no more") },
 				)
@@ -421,7 +421,7 @@ func lifeScenarios() []*scenario {
 							// This step takes a while, so that shards move while it runs. The lane
 							// waits for it.
 							two, err := perdure.Do(ctx, "two of "+name, func(ctx context.Context) (string, error) {
-								w.ran("two of " + name)
+								w.recordBody("two of " + name)
 								return "two of " + name, sleep(ctx, time.Second)
 							})
 
@@ -477,7 +477,7 @@ func releasedOnce() stage {
 			if err != nil {
 				return err
 			}
-			return d.recorded(x.Ref, model.EventStepCompleted, "a")
+			return d.awaitEvent(x.Ref, model.EventStepCompleted, "a")
 		},
 	}
 }

@@ -62,11 +62,11 @@ func machineScenarios() []*scenario {
 				if what == "hard" && perdure.Attempt(ctx) == 1 {
 					return "", errors.New("jammed")
 				}
-				w.ran("grind " + what)
+				w.recordBody("grind " + what)
 				return what, nil
 			}),
 			polish.Bind(func(_ context.Context, what string) (string, error) {
-				w.ran("polish " + what)
+				w.recordBody("polish " + what)
 				return "", perdure.Permanent(errors.New("too rough"))
 			}),
 		}
@@ -147,7 +147,7 @@ func machineScenarios() []*scenario {
 				return inOrder(
 					func() error { return send(d, rest, x.Ref, 1, "s1") },
 					func() error { return send(d, words, x.Ref, "go", "s2") },
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "grind") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "grind") },
 					func() error { return send(d, rest, x.Ref, 2, "s3") },
 					func() error { return cancel(d, x, "enough") },
 					func() error { return ends(d, x, perdure.Canceled, "pause 1, go, pause 2, enough: canceled") },

@@ -32,7 +32,7 @@ func orderScenarios() []*scenario {
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{ordered.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					slow, err := perdure.Do(ctx, "slow", func(ctx context.Context) (string, error) {
-						w.ran("slow")
+						w.recordBody("slow")
 						return "slow", sleep(ctx, 3*time.Second)
 					})
 					if err != nil {
@@ -47,7 +47,7 @@ func orderScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.ran("slow") },
+					func() error { return d.awaitBody("slow") },
 					func() error { return pause(d, x.Ref, "a look") },
 					func() error { return rests(d, x.Ref, "next") },
 					func() error { return resume(d, x.Ref) },
@@ -82,7 +82,7 @@ func orderScenarios() []*scenario {
 					func() error { return d.until("the timer", d.w.timed) },
 					func() error { return pause(d, x.Ref, "maintenance") },
 					func() error { return send(d, words, x.Ref, "hello", "s1") },
-					func() error { return d.recorded(x.Ref, model.EventTimerFired, "") },
+					func() error { return d.awaitEvent(x.Ref, model.EventTimerFired, "") },
 					func() error { return send(d, words, x.Ref, "again", "s2") },
 					func() error { return resume(d, x.Ref) },
 					func() error { return result(d, x, "woken hello again") },
@@ -104,7 +104,7 @@ func orderScenarios() []*scenario {
 							return err
 						}
 						return inOrder(
-							func() error { return d.recorded(x.Ref, model.EventStepCompleted, "first") },
+							func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "first") },
 							func() error { return pause(d, x.Ref, "over night") },
 						)
 					},
@@ -201,7 +201,7 @@ func orderScenarios() []*scenario {
 				}
 				bound, free := listener.Execution(perdure.RawKey("bound")), listener.Execution(perdure.RawKey("free"))
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventChildStarted, "listener") },
+					func() error { return d.awaitEvent(x.Ref, model.EventChildStarted, "listener") },
 					func() error { return terminate(d, x.Ref, "no use") },
 					func() error { return ends(d, x, perdure.Terminated, "no use") },
 					func() error { return d.eventually(func() error { return ends(d, bound, perdure.Canceled, "") }) },
@@ -268,7 +268,7 @@ func orderScenarios() []*scenario {
 						if err != nil {
 							return err
 						}
-						return d.recorded(x.Ref, model.EventStepCompleted, "first of one")
+						return d.awaitEvent(x.Ref, model.EventStepCompleted, "first of one")
 					},
 				},
 				{
@@ -306,7 +306,7 @@ func orderScenarios() []*scenario {
 						if err != nil {
 							return err
 						}
-						return d.recorded(x.Ref, model.EventStepCompleted, "old")
+						return d.awaitEvent(x.Ref, model.EventStepCompleted, "old")
 					},
 				},
 				{
@@ -316,7 +316,7 @@ func orderScenarios() []*scenario {
 						if err != nil {
 							return err
 						}
-						return d.recorded(x.Ref, model.EventStepCompleted, "new")
+						return d.awaitEvent(x.Ref, model.EventStepCompleted, "new")
 					},
 				},
 				{
@@ -405,7 +405,7 @@ func pause(d *driver, to perdure.Ref, why string) error {
 		if err := d.ps[0].App.Pause(d.ctx(), to, why); err != nil {
 			return d.cause(0, fmt.Errorf("pause %s: %w", to, err))
 		}
-		d.acked("pause of "+to.String(), func(h *histories) error {
+		d.acknowledge("pause of "+to.String(), func(h *histories) error {
 			if h.count(to, model.EventPaused, "") == 0 {
 				return wrong("the pause of %s was acknowledged and is nowhere", to)
 			}
@@ -422,7 +422,7 @@ func resume(d *driver, to perdure.Ref) error {
 		if err := d.ps[0].App.Resume(d.ctx(), to); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return d.cause(0, fmt.Errorf("resume %s: %w", to, err))
 		}
-		d.acked("resume of "+to.String(), func(h *histories) error {
+		d.acknowledge("resume of "+to.String(), func(h *histories) error {
 			if h.count(to, model.EventResumed, "") == 0 {
 				return wrong("the resume of %s was acknowledged and is nowhere", to)
 			}
@@ -438,7 +438,7 @@ func terminate(d *driver, to perdure.Ref, why string) error {
 	if err != nil && !errors.Is(err, perdure.ErrConflict) {
 		return d.cause(0, fmt.Errorf("terminate %s: %w", to, err))
 	}
-	d.acked("end of "+to.String(), func(h *histories) error {
+	d.acknowledge("end of "+to.String(), func(h *histories) error {
 		if got := h.last(to).row.Outcome.Status; got != model.Terminated {
 			return wrong("%s was terminated, but is %s", to, got)
 		}

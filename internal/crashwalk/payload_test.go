@@ -134,7 +134,7 @@ func payloadScenarios() []*scenario {
 		stages: alone(func(w *world) perdure.Group {
 			return perdure.Group{
 				hoist.Bind(func(_ context.Context, c cargo) (cargo, error) {
-					w.ran("hoist")
+					w.recordBody("hoist")
 					c.Left++
 					return c, nil
 				}),

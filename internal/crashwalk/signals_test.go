@@ -69,7 +69,7 @@ func signalScenarios() []*scenario {
 				}
 				return inOrder(
 					func() error { return send(d, words, x.Ref, "before", "s1") },
-					func() error { return d.ran("second") },
+					func() error { return d.awaitBody("second") },
 					func() error { return send(d, words, x.Ref, "between", "s2") },
 					func() error { return d.sleep(time.Second) },
 					func() error { return send(d, words, x.Ref, "after", "s3") },
@@ -97,7 +97,7 @@ func signalScenarios() []*scenario {
 					return func() error {
 						_, err := start(d, summer, 3, "k", numbers.With(v), perdure.RequestID(id))
 						if err == nil {
-							d.acked("start "+id, func(h *histories) error {
+							d.acknowledge("start "+id, func(h *histories) error {
 								if n := h.takings(ref, fmt.Sprint(v)); n != 1 {
 									return wrong("number %d was taken %d times", v, n)
 								}
@@ -159,7 +159,7 @@ func signalScenarios() []*scenario {
 						mu.Lock()
 						winners++
 						mu.Unlock()
-						d.acked(side, func(h *histories) error { return settledAs(h, x.Ref, "choice", `"`+side+`"`) })
+						d.acknowledge(side, func(h *histories) error { return settledAs(h, x.Ref, "choice", `"`+side+`"`) })
 						return nil
 					}
 				}

@@ -92,7 +92,7 @@ func talkScenarios() []*scenario {
 
 				err = together(ask(1, "u1"), ask(1, "u1"), ask(2, "u2"), func() error {
 					return inOrder(
-						func() error { return d.recorded(x.Ref, model.EventUpdateReceived, "answer") },
+						func() error { return d.awaitEvent(x.Ref, model.EventUpdateReceived, "answer") },
 						func() error { // a refused caller leaves the others waiting
 							return d.patiently(func() error { return send(d, enough, x.Ref, "", "s1") })
 						},
@@ -329,7 +329,7 @@ func talkScenarios() []*scenario {
 
 				return result(d, x, "one two three")
 			}),
-			check: func(w *world, h *histories) error { return looked(w, "one two three") },
+			check: func(w *world, h *histories) error { return checkLooks(w, "one two three") },
 		},
 		{
 			// Each client uses an execution that the other process may own, while shards move.
@@ -469,7 +469,7 @@ func answered[O comparable](d *driver, u updateCall, want O, do func(c perdure.C
 		return wrong("update %s of %s was answered with %v, want %v", id, to, got, want)
 	}
 
-	d.acked("the answer to "+id, func(h *histories) error {
+	d.acknowledge("the answer to "+id, func(h *histories) error {
 		for _, r := range h.of(to) {
 			for _, e := range r.events {
 				if e.Kind == model.EventUpdateAnswered && strings.HasSuffix(r.events[e.Ref-1].RequestID, " "+id) {
@@ -531,8 +531,8 @@ func look(d *driver, i int, to perdure.Ref) error {
 	return nil
 }
 
-// looked checks that everything that queries saw is a prefix of the final value.
-func looked(w *world, end string) error {
+// checkLooks checks that everything that queries saw is a prefix of the final value.
+func checkLooks(w *world, end string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, got := range w.facts {

@@ -33,7 +33,7 @@ func taskScenarios() []*scenario {
 			check:    tasksEnd(0),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
-					posted.Bind(func(_ context.Context, in string) (string, error) { w.ran(in); return in, nil }),
+					posted.Bind(func(_ context.Context, in string) (string, error) { w.recordBody(in); return in, nil }),
 					mailing.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
 						one, err := posted.Run(ctx, "one")
 						if err != nil {
@@ -53,7 +53,7 @@ func taskScenarios() []*scenario {
 			check:    tasksEnd(0),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{unsteady.Bind(func(ctx context.Context, in string) (string, error) {
-					w.ran("unsteady")
+					w.recordBody("unsteady")
 					if perdure.Attempt(ctx) == 1 {
 						return "", errors.New("not yet")
 					}
@@ -74,7 +74,7 @@ func taskScenarios() []*scenario {
 			check: tasksEnd(0),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{endless.Bind(func(ctx context.Context, _ string) (string, error) {
-					w.ran("endless")
+					w.recordBody("endless")
 					<-ctx.Done()
 					return "", context.Cause(ctx)
 				})}
@@ -83,7 +83,7 @@ func taskScenarios() []*scenario {
 				if err != nil {
 					return err
 				}
-				if err := d.ran("endless"); err != nil {
+				if err := d.awaitBody("endless"); err != nil {
 					return err
 				}
 				if err := d.patiently(func() error { return cancel(d, x, "changed my mind") }); err != nil {
@@ -99,7 +99,7 @@ func taskScenarios() []*scenario {
 			check: both(tasksEnd(0), taskWrote),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{keeping.Bind(func(ctx context.Context, top int) (int, error) {
-					w.ran("keeping")
+					w.recordBody("keeping")
 					at, _, err := kept.Load(ctx)
 					if err != nil {
 						return 0, err
@@ -128,7 +128,7 @@ func taskScenarios() []*scenario {
 			check:    tasksEnd(1),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{deadly.Bind(func(context.Context, string) (string, error) {
-					w.ran("deadly")
+					w.recordBody("deadly")
 					return "", perdure.Permanent(errors.New("no such address"))
 				})}
 			}, func(d *driver) error {
@@ -149,7 +149,7 @@ func submit[I, O any](d *driver, a *perdure.Activity[I, O], in I, key string) (p
 		return x, d.cause(0, fmt.Errorf("submit %s: %w", key, err))
 	}
 	ref := x.Ref
-	d.acked("submission of "+ref.String(), func(h *histories) error {
+	d.acknowledge("submission of "+ref.String(), func(h *histories) error {
 		if len(h.of(ref)) != 1 {
 			return wrong("task %s was acknowledged and exists %d times", ref, len(h.of(ref)))
 		}

@@ -73,8 +73,8 @@ func newWorld(s *scenario, st *strike) *world {
 	return w
 }
 
-// ran records that the body of a step was executed.
-func (w *world) ran(name string) {
+// recordBody records that the body of a step was executed.
+func (w *world) recordBody(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bodies[name]++
@@ -120,7 +120,7 @@ func (w *world) ordinal(who string) int {
 // step runs a step that records its execution and returns its name.
 func (w *world) step(ctx perdure.WorkflowCtx, name string, opts ...perdure.CallOption) (string, error) {
 	return perdure.Do(ctx, name, func(context.Context) (string, error) {
-		w.ran(name)
+		w.recordBody(name)
 		return name, nil
 	}, opts...)
 }

@@ -11,7 +11,7 @@ import (
 
 // Every channel of a shard has a message that cannot be read. Later messages arrive all the same,
 // and operators find the messages that were set aside.
-func TestUnreadableMessagesKeepBackNobody(t *testing.T) {
+func TestUnreadableMessagesHoldBackNoOthers(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
 		child := perdure.NewWorkflow("child", func(_ perdure.WorkflowCtx, n int) (int, error) { return n + 1, nil })
@@ -99,7 +99,7 @@ func TestEventsOfANewerVersion(t *testing.T) {
 }
 
 // A timer and a run with invalid ids do not hold back others. Only SQLite accepts such ids.
-func TestRowsWithoutIDsKeepBackNobody(t *testing.T) {
+func TestRowsWithoutIDsHoldBackNoOthers(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"sqlite"}, func(t *testing.T, s *site) {
 		a := newAlive()

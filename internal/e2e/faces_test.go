@@ -59,8 +59,8 @@ type listedLine struct {
 
 func (l listedLine) ref() string { return l.Workflow + "/" + l.Key }
 
-// described returns the main reason of each stall and its cause, as one place describes it.
-func (w *stalls) described(p *place) map[string]string {
+// describeAll returns the main reason of each stall and its cause, as one place describes it.
+func (w *stalls) describeAll(p *place) map[string]string {
 	w.t.Helper()
 	found := map[string]string{}
 	for _, x := range w.all {
@@ -82,8 +82,8 @@ func (w *stalls) described(p *place) map[string]string {
 	return found
 }
 
-// listed returns the reasons in a list.
-func (w *stalls) listed(p *place) map[string]string {
+// listReasons returns the reasons in a list.
+func (w *stalls) listReasons(p *place) map[string]string {
 	w.t.Helper()
 	if p.app == nil {
 		return reasonsOf(fromCLI[[]listedLine](w, "workflow", "list", "--status", "open", "--limit", "0"))
@@ -91,8 +91,8 @@ func (w *stalls) listed(p *place) map[string]string {
 	return w.collect(p.app.Executions(w.t.Context(), `status = "open"`))
 }
 
-// stranded returns the reasons of stranded executions.
-func (w *stalls) stranded(p *place) map[string]string {
+// strandedReasons returns the reasons of stranded executions.
+func (w *stalls) strandedReasons(p *place) map[string]string {
 	w.t.Helper()
 	if p.app == nil {
 		return reasonsOf(fromCLI[[]listedLine](w, "workflow", "stranded"))
@@ -123,7 +123,7 @@ func (w *stalls) collect(all func(func(perdure.Info, error) bool)) map[string]st
 // problems returns the stalls for which a place does not give the expected reason.
 func (w *stalls) problems(p *place) (wrong []string) {
 	w.t.Helper()
-	described, listed, stranded := w.described(p), w.listed(p), w.stranded(p)
+	described, listed, stranded := w.describeAll(p), w.listReasons(p), w.strandedReasons(p)
 	p.said = described
 
 	for i := range w.all {
@@ -169,8 +169,8 @@ func (w *stalls) strandedByCode(p *place) map[string]int {
 	return found
 }
 
-// counted adds up the metric of all processes.
-func (w *stalls) counted(places []*place) map[string]int {
+// countMetric adds up the metric of all processes.
+func (w *stalls) countMetric(places []*place) map[string]int {
 	w.t.Helper()
 	found := map[string]int{}
 	for _, p := range places {
@@ -209,8 +209,8 @@ func (w *stalls) doctor() string {
 	return text
 }
 
-// settled waits until every place gives the right reasons, and all of them the same.
-func (w *stalls) settled(places []*place) {
+// awaitAgreement waits until every place gives the right reasons, and all of them the same.
+func (w *stalls) awaitAgreement(places []*place) {
 	w.t.Helper()
 	began := time.Now()
 	for {
@@ -281,10 +281,10 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 		}
 		places = append(places, &place{name: "the command line"})
 
-		w.settled(places)
+		w.awaitAgreement(places)
 		w.compare(places)
 		want := w.strandedByCode(places[0])
-		eventually(t, fmt.Sprintf("the metric counts %v", want), func() bool { return maps.Equal(w.counted(places), want) })
+		eventually(t, fmt.Sprintf("the metric counts %v", want), func() bool { return maps.Equal(w.countMetric(places), want) })
 		line := w.doctor()
 		for code, n := range w.strandedByCode(places[len(places)-1]) {
 			if !strings.Contains(line, fmt.Sprintf("%d %s", n, code)) {

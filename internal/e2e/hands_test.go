@@ -149,7 +149,7 @@ func (h *hand) report(r model.TaskReport) (err error) {
 	return err
 }
 
-func (h *hand) told(ref model.ClaimRef, want api.StopReason) {
+func (h *hand) awaitStop(ref model.ClaimRef, want api.StopReason) {
 	h.t.Helper()
 	eventually(h.t, "the worker gets the request to stop", func() bool {
 		h.mu.Lock()
@@ -313,7 +313,7 @@ func TestDeadlinesByHand(t *testing.T) {
 			s.ToClose, s.Retry = 500*time.Millisecond, model.Retry{Initial: time.Millisecond}
 		})
 		c := h.take(1)[0]
-		h.told(c.Ref, api.StopLost)
+		h.awaitStop(c.Ref, api.StopLost)
 		for range 20 { // on a busy machine the next one may take too long as well
 			next := h.take(1)[0]
 			wantNotOwned(t, "the result of an attempt that took too long", h.report(model.TaskReport{Ref: c.Ref, Output: model.Payload{Data: []byte(`"late"`)}}))
@@ -334,7 +334,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		if err := o.b.Cancel(t.Context(), api.CancelRequest{Target: api.Target{Address: taskAt("told")}, Reason: "changed my mind"}); err != nil {
 			t.Fatal(err)
 		}
-		h.told(c.Ref, api.StopCanceled)
+		h.awaitStop(c.Ref, api.StopCanceled)
 		if r, err := h.session.Beat(t.Context(), []api.Beat{{Claim: c.Ref}}); err != nil || !r[0].Held || !r[0].Canceled {
 			t.Errorf("a beat hears %+v, %v", r, err)
 		}

@@ -46,10 +46,10 @@ func sealing(f payload.Format, k payload.Keyring, blobs payload.Store) payload.C
 // TestLongScenariosSealed does the same in PostgreSQL.
 func TestScenariosSealed(t *testing.T) {
 	t.Parallel()
-	sealed(t, "memory", "sqlite")
+	runSealed(t, "memory", "sqlite")
 }
 
-func sealed(t *testing.T, kinds ...string) {
+func runSealed(t *testing.T, kinds ...string) {
 	for i, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -80,7 +80,7 @@ func TestForceDelete(t *testing.T) {
 				if err := app.ForceDelete(t.Context(), child, &export); err != nil {
 					t.Fatal(err)
 				}
-				tables := exported(t, export.String())
+				tables := countExported(t, export.String())
 				if tables["executions"] != 1 || tables["history"] == 0 {
 					t.Errorf("exported %v", tables)
 				}
@@ -109,8 +109,8 @@ func TestForceDelete(t *testing.T) {
 	}
 }
 
-// exported counts the rows of an export by table.
-func exported(t *testing.T, lines string) map[string]int {
+// countExported counts the rows of an export by table.
+func countExported(t *testing.T, lines string) map[string]int {
 	t.Helper()
 	tables := map[string]int{}
 	for line := range strings.Lines(lines) {
@@ -184,7 +184,7 @@ func TestForceDeleteOfATask(t *testing.T) {
 		if err := app.ForceDelete(t.Context(), task, &export); err != nil {
 			t.Fatal(err)
 		}
-		if tables := exported(t, export.String()); tables["executions"] != 1 {
+		if tables := countExported(t, export.String()); tables["executions"] != 1 {
 			t.Errorf("exported %v", tables)
 		}
 		again, err := idle.Submit(client, "in", perdure.RawKey("k"))
@@ -252,7 +252,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		if err := app.ForceDeleteEntity(t.Context(), account.Ref("a"), &export); err != nil {
 			t.Fatal(err)
 		}
-		if tables := exported(t, export.String()); tables["entities"] != 1 || tables["mailbox"] != 2 {
+		if tables := countExported(t, export.String()); tables["entities"] != 1 || tables["mailbox"] != 2 {
 			t.Errorf("exported %v", tables)
 		}
 		_, err = wants.Result(client)

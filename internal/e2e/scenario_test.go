@@ -45,7 +45,7 @@ var scenarios = []struct {
 	{"pause keeps everything for later", pauses},
 	{"an interrupt runs concurrently with the code", interrupts},
 	{"all signals that are there", drains},
-	{"a machine hears events in order", machines},
+	{"a machine gets events in order", machines},
 	{"a machine decides what a cancel request means", machineCancel},
 	{"machines start functions start machines", machinesAndFunctions},
 	{"a machine with thousands of activities", machineCrowd},
@@ -67,10 +67,10 @@ func TestScenarios(t *testing.T) {
 // takes ten times as long.
 func TestScenariosUnloaded(t *testing.T) {
 	t.Parallel()
-	unloaded(t, "memory", "sqlite")
+	runUnloaded(t, "memory", "sqlite")
 }
 
-func unloaded(t *testing.T, kinds ...string) {
+func runUnloaded(t *testing.T, kinds ...string) {
 	for _, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -313,7 +313,7 @@ var common = []mutant{
 		file:  "internal/replay/inbox.go",
 		old:   "		x.co.m.take(x.co, f)\n",
 		new:   "",
-		tests: [][]string{{"./internal/e2e", "-run", "TestScenarios/a_machine_hears_events_in_order/memory$"}},
+		tests: [][]string{{"./internal/e2e", "-run", "TestScenarios/a_machine_gets_events_in_order/memory$"}},
 	},
 	{
 		name:  "an id is pending twice",

@@ -71,7 +71,7 @@ func TestTerminalFailureIsClaimed(t *testing.T) {
 			return "", perdure.Permanent(errors.New("the account is frozen"))
 		}))
 		_, err := pay.Run(caller(t, app), transfer{"t1", 0, 1, 100})
-		says(t, err, nil, "the account is frozen")
+		checkError(t, err, nil, "the account is frozen")
 		b.check(nil)
 		if n := b.int(`select count(*) from perdure_outcomes where outcome is not null`); n != 1 {
 			t.Errorf("%d outcomes, want that of the failure", n)
@@ -96,7 +96,7 @@ func TestEndedByTheFunction(t *testing.T) {
 		}))
 		for _, id := range []string{"commit", "rollback"} {
 			_, err := pay.Run(caller(t, app), transfer{id, 0, 1, 100})
-			says(t, err, perdure.ErrInvalid, "committed or rolled back its transaction")
+			checkError(t, err, perdure.ErrInvalid, "committed or rolled back its transaction")
 		}
 
 		b.check([]transfer{{"commit", 0, 1, 100}})

@@ -48,11 +48,11 @@ func TestRetryAndResetActAnew(t *testing.T) {
 		exec, err := pay.Start(caller(t, app), one)
 		check(t, err)
 		_, err = exec.Result(caller(t, app))
-		says(t, err, nil, "the account is frozen")
+		checkError(t, err, nil, "the account is frozen")
 		_, err = app.Retry(t.Context(), exec)
 		check(t, err)
 		_, err = exec.Result(caller(t, app))
-		says(t, err, nil, "the account is frozen")
+		checkError(t, err, nil, "the account is frozen")
 		frozen.Store(false)
 		_, err = app.Retry(t.Context(), exec)
 		check(t, err)
@@ -107,13 +107,13 @@ func TestRetryBeforeATransferThatStands(t *testing.T) {
 
 		for range 3 {
 			_, err = exec.Result(caller(t, app))
-			says(t, err, nil, "it is broken")
+			checkError(t, err, nil, "it is broken")
 			_, err = app.Retry(t.Context(), exec)
 			check(t, err)
 		}
 
 		_, err = exec.Result(caller(t, app))
-		says(t, err, nil, "it is broken")
+		checkError(t, err, nil, "it is broken")
 		broken.Store(false)
 		_, err = app.Retry(t.Context(), exec)
 		check(t, err)

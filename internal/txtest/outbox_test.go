@@ -144,9 +144,9 @@ func TestCommitAndRollback(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 		_, err = no.Result(c)
-		says(t, err, nil, "never")
+		checkError(t, err, nil, "never")
 		_, err = off.Result(c)
-		says(t, err, perdure.ErrCanceled, "enough")
+		checkError(t, err, perdure.ErrCanceled, "enough")
 		if _, err := lost.Poll(c); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("what was rolled back: %v", err)
 		}
@@ -268,10 +268,10 @@ func TestRefusedAtOnce(t *testing.T) {
 		app := open(t, "memory:", collect)
 		d := o.begin(app)
 		_, err := collect.Start(d, "x", perdure.RawKey("k"))
-		says(t, err, perdure.ErrInvalid, "has no outbox", "perdure.Outbox(")
+		checkError(t, err, perdure.ErrInvalid, "has no outbox", "perdure.Outbox(")
 		_, err = collect.Start(d, "x", perdure.RawKey(strings.Repeat("k", 600)))
-		says(t, err, perdure.ErrInvalid, "key", "512")
-		says(t, word.Send(d, collect.Execution(perdure.RawKey("k")), strings.Repeat("x", 3<<20)), perdure.ErrInvalid, "bytes")
+		checkError(t, err, perdure.ErrInvalid, "key", "512")
+		checkError(t, word.Send(d, collect.Execution(perdure.RawKey("k")), strings.Repeat("x", 3<<20)), perdure.ErrInvalid, "bytes")
 		check(t, d.commit())
 	})
 }

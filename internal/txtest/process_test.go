@@ -94,8 +94,8 @@ func spawn(t *testing.T, engine string, b *bank, n int) *process {
 	return p
 }
 
-// heard waits until the victim prints the word. It returns false if the victim has ended.
-func (p *process) heard(t *testing.T, word string) bool {
+// awaitLine waits until the victim prints the word. It returns false if the victim has ended.
+func (p *process) awaitLine(t *testing.T, word string) bool {
 	t.Helper()
 	for end := time.After(4 * patience); ; {
 		select {
@@ -132,7 +132,7 @@ func massacre(t *testing.T, n, kills int) {
 			var asleep []*process
 			for range kills {
 				p := spawn(t, engine, b, n)
-				if !p.heard(t, "up") {
+				if !p.awaitLine(t, "up") {
 					t.Fatal("the victim did not start")
 				}
 				// a random moment for the kill
@@ -153,12 +153,12 @@ func massacre(t *testing.T, n, kills int) {
 				}
 			}
 
-			if !last.heard(t, "done") {
+			if !last.awaitLine(t, "done") {
 				t.Fatal("the last one has not got everything done")
 			}
 
 			for _, p := range asleep {
-				if !p.heard(t, "done") {
+				if !p.awaitLine(t, "done") {
 					t.Error("one that woke up has not come to its end")
 				}
 			}

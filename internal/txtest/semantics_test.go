@@ -55,7 +55,7 @@ func TestDatabaseAway(t *testing.T) {
 
 		away.Store(false)
 		_, err = exec.Result(caller(t, app))
-		says(t, err, nil, "the account is frozen")
+		checkError(t, err, nil, "the account is frozen")
 		b.check(nil)
 		if n := ran.Load(); n != 1 {
 			t.Errorf("the function ran %d times", n)
@@ -170,7 +170,7 @@ func TestAttemptTimeout(t *testing.T) {
 			in := one
 			in.ID = fmt.Sprint(n)
 			_, err := limited.Run(caller(t, app), in, perdure.RawKey(in.ID))
-			says(t, err, perdure.ErrTimeout, "took more than")
+			checkError(t, err, perdure.ErrTimeout, "took more than")
 			if len(begun) > 0 {
 				break
 			}
@@ -291,7 +291,7 @@ func TestRoleThatMayNotCreateTables(t *testing.T) {
 
 	// The error contains the statements that a privileged role must run. Run them.
 	_, err = embedded.Open(t.Context(), "memory:", perdure.Outbox(source))
-	says(t, err, nil, `"locked".perdure_outbox is missing`, "create table if not exists")
+	checkError(t, err, nil, `"locked".perdure_outbox is missing`, "create table if not exists")
 	_, ddl, _ := strings.Cut(err.Error(), "create table if not exists")
 	for statement := range strings.SplitSeq("create table if not exists"+ddl[:strings.LastIndex(ddl, ";")], ";") {
 		b.exec(statement)

@@ -99,7 +99,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func says(t *testing.T, err error, kind error, words ...string) {
+func checkError(t *testing.T, err error, kind error, words ...string) {
 	t.Helper()
 	if err == nil || kind != nil && !errors.Is(err, kind) {
 		t.Errorf("error %v, want one that is %v", err, kind)

@@ -211,10 +211,10 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 						t.Fatal(err)
 					}
 					_, err := exec.Result(caller(t, l.app))
-					says(t, err, perdure.ErrCanceled, "enough")
+					checkError(t, err, perdure.ErrCanceled, "enough")
 				} else {
 					_, err := exec.Result(caller(t, l.app))
-					says(t, err, nil, "no such account")
+					checkError(t, err, nil, "no such account")
 				}
 
 				if n := b.int(`select count(*) from perdure_outcomes where outcome is not null`); n != 1 {
