@@ -3,13 +3,16 @@ package perdure
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Activity is the typed name of an activity: a function with side effects that workflows call as a step.
+// Activity is the typed name of an activity: a function with side effects that workflows call as a
+// step. It runs in the process of the workflow or, with OnQueue, on any worker of a queue. An
+// attempt whose outcome was lost runs again, so give IdempotencyKey to services that accept one.
 type Activity[I, O any] struct {
 	name  string
 	fn    func(context.Context, I) (O, error)
@@ -31,7 +34,8 @@ func NewActivity[I, O any](name string, fn func(context.Context, I) (O, error), 
 	return a
 }
 
-// DeclareActivity names an activity whose code is bound later.
+// DeclareActivity names an activity whose code is bound later (Bind), or runs in other processes on
+// a queue.
 func DeclareActivity[I, O any](name string, opts ...ActivityOption) *Activity[I, O] {
 	a := &Activity[I, O]{name: name, at: callerPosition()}
 	a.apply(opts)
@@ -52,29 +56,19 @@ func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
 	return Binding{a.definition(fn, nil, true, callerPosition())}
 }
 
-func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *txCode[I, O], bound bool, at string) activityDefinition {
-	d := activityDefinition{name: a.name, bound: bound, at: at, input: inputOf[I]("input of activity", a.name), types: []typeOf{
-		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
-	}}
-	if a.queued() {
-		d.queue, d.limits, d.breaker = a.opts.task.queue, a.opts.task.limits, a.opts.task.breaker
-	}
-	switch {
-	case fn != nil:
-		d.fn, d.handler = fn, a.handler(fn)
-	case tx != nil && tx.fn != nil:
-		d.fn, d.db, d.transactional = tx, tx.db, true
-	}
-	d.wrong = a.wrong
-	return d
-}
-
-func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.tx, a.bound, a.at)) }
-
-// StepKeyedBy returns a copy whose steps are identified by key(in) instead of by equal arguments and occurrence.
+// StepKeyedBy returns a copy whose steps are identified by key(in). Without it, a step is
+// identified by its arguments and by how often the workflow has made it with equal arguments.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
 	c := *a
 	c.key = key
+	return &c
+}
+
+// KeyedBy returns a copy that derives the key of a submitted task from its input, so that the same
+// input is the same task.
+func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
+	c := *a
+	c.taskKey = key
 	return &c
 }
 
@@ -92,7 +86,7 @@ func (a *Activity[I, O]) Run(ctx WorkflowCtx, in I, opts ...CallOption) (out O, 
 	return recorded[O](ctx, "output of activity", a.name, p), nil
 }
 
-// Go begins the activity as a step.
+// Go starts the activity as a step and returns a future of its outcome.
 func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O] {
 	s, err := a.step(ctx, in, opts)
 	if err != nil {
@@ -102,12 +96,57 @@ func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O
 	return stepFuture[O]("output of activity", a.name, ctx.x.StepFuture(s))
 }
 
+// Execution refers to the task of a key that was submitted, without touching the store.
+func (a *Activity[I, O]) Execution(key Key) Execution[O] {
+	return Execution[O]{Ref{Workflow: model.TaskPrefix + a.name, Key: key.id}}
+}
+
+// ActivityOption configures an activity definition.
+type ActivityOption interface{ applyActivity(*stepOptions) }
+
+// AttemptTimeout limits one attempt: after d its context ends and the attempt has failed. The
+// attempt of a task counts from the time at which a worker claims it. The default is no limit.
+func AttemptTimeout(d time.Duration) TaskOption { return timeoutOption(d) }
+
+type timeoutOption time.Duration
+
+func (t timeoutOption) applyActivity(o *stepOptions) { o.timeout = time.Duration(t) }
+
+func (t timeoutOption) applyCall(o *stepOptions) { o.timeout = time.Duration(t) }
+
+func (t timeoutOption) applyStart(o *startOptions) {
+	o.task = append(o.task, submitOption{"AttemptTimeout", t})
+}
+
+// queued reports whether the activity has a queue.
+func (a *Activity[I, O]) queued() bool { return a.opts.task != nil && a.opts.task.queued }
+
+func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.tx, a.bound, a.at)) }
+
+func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *txCode[I, O], bound bool, at string) activityDefinition {
+	d := activityDefinition{name: a.name, bound: bound, at: at, input: inputOf[I]("input of activity", a.name), types: []typeOf{
+		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
+	}}
+	if a.queued() {
+		d.queue, d.limits, d.breaker = a.opts.task.queue, a.opts.task.limits, a.opts.task.breaker
+	}
+	switch {
+	case fn != nil:
+		d.fn, d.handler = fn, a.handler(fn)
+	case tx != nil && tx.fn != nil:
+		d.fn, d.db, d.transactional = tx, tx.db, true
+	}
+	d.wrong = a.wrong
+	return d
+}
+
 // step is one call of the activity.
 func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay.Step, error) {
 	o := a.opts
 	for _, opt := range opts {
 		opt.applyCall(&o)
 	}
+
 	if a.key != nil && !o.keyed {
 		o.key, o.keyed = a.key(in), true
 	}
@@ -126,30 +165,34 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 		}
 	}
 	if err != nil {
-		return nil, Permanent(public(err))
+		return nil, Permanent(err)
 	}
+
 	s := newStep(a.name, &o)
 	s.Input, s.HasInput, s.Normalize = p, true, normalize[I]
 	if !h.plain {
 		s.Identity, s.Stored = h.codec.Identity(p), new(atomic.Pointer[model.Payload])
 	}
+
 	if o.task != nil && o.task.queued {
 		return s, a.queue(h, s, &o, len(opts) > 0)
 	}
 	if o.task != nil {
 		s.Pass = o.spec(a.name)
 	}
+
 	fn, tx := a.fn, a.tx
 	if d, ok := h.activities[a.name]; ok && d.fn != nil {
 		fn, _ = d.fn.(func(context.Context, I) (O, error))
 		if tx, _ = d.fn.(*txCode[I, O]); fn == nil && tx == nil {
-			return nil, Permanent(public(fault.New(fault.Invalid,
-				"activity %s is bound at %s with code of other types than it is called with", a.name, d.at)))
+			return nil, Permanent(fault.New(fault.Invalid,
+				"activity %s is bound at %s with code of other types than it is called with", a.name, d.at))
 		}
 	} else if tx != nil {
-		return nil, Permanent(public(fault.New(fault.Invalid,
-			"transactional activity %s (%s) must be given to Open, which prepares its database", a.name, a.at)))
+		return nil, Permanent(fault.New(fault.Invalid,
+			"transactional activity %s (%s) must be given to Open, which prepares its database", a.name, a.at))
 	}
+
 	if tx != nil {
 		bindTx(h, s, tx, in)
 	} else if fn != nil {
@@ -170,7 +213,7 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 // queue has a step carried out by a queue.
 func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool) error {
 	wrong := func(format string, args ...any) error {
-		return Permanent(public(fault.New(fault.Invalid, "activity %s: "+format, append([]any{a.name}, args...)...)))
+		return Permanent(fault.New(fault.Invalid, "activity %s: "+format, append([]any{a.name}, args...)...))
 	}
 	if h.activities[a.name].transactional || a.tx != nil {
 		return wrong("%s", txQueued)
@@ -192,72 +235,3 @@ func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool
 // txQueued is why a transactional activity has no queue.
 const txQueued = "it is transactional and has a queue: what it does happens exactly once only where its workflow runs, so take the queue away, " +
 	"or have a workflow on the other side call it"
-
-// callOptions collects options. Most calls have none.
-func callOptions(opts []CallOption) *stepOptions {
-	if len(opts) == 0 {
-		return &noOptions
-	}
-	o := new(stepOptions)
-	for _, opt := range opts {
-		opt.applyCall(o)
-	}
-	return o
-}
-
-var noOptions stepOptions // never changed
-
-func newStep(name string, o *stepOptions) *replay.Step {
-	s := &replay.Step{Name: name, Key: o.key, Keyed: o.keyed, AttemptTimeout: o.timeout}
-	if o.retry != nil {
-		s.Policy = o.retry.policy()
-	}
-	return s
-}
-
-// Do runs fn as a step: it is executed once its turn has come, its outcome is journaled, and on replay the outcome is returned without executing
-// it. In a loop, give each a StepKey.
-func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error), opts ...CallOption) (out T, err error) {
-	o := callOptions(opts)
-	if err = checkName("step", name); err != nil {
-		return out, Permanent(public(err))
-	}
-	if err = o.check(); err == nil && o.task != nil {
-		err = fault.New(fault.Invalid, "%s is for activities: a function that Do is given runs where the workflow runs", o.task.given[0])
-	}
-	if err != nil {
-		return out, Permanent(public(fault.New(fault.Invalid, "step %s: %w", name, err)))
-	}
-	s := newStep(name, o)
-	s.Caller = ctx.x.Caller()
-	h := ctx.host()
-	s.Body = func(ctx context.Context) (model.Payload, error) {
-		v, err := fn(ctx)
-		if err != nil {
-			return model.Payload{}, err
-		}
-		return result(ctx, h, "result of step", name, v)
-	}
-	p, err := ctx.x.Step(s)
-	if err != nil {
-		return out, remote(err)
-	}
-	return recorded[T](ctx, "result of step", name, p), nil
-}
-
-// IdempotencyKey is stable over all attempts of the current step; empty outside of one. Hand it to services that support it, so that
-// an attempt whose outcome was lost is not done twice there.
-func IdempotencyKey(ctx context.Context) string {
-	if s := replay.StepFrom(ctx); s != nil {
-		return s.IdempotencyKey()
-	}
-	return ""
-}
-
-// Attempt counts the attempts of the current step from 1; it is 0 outside of one.
-func Attempt(ctx context.Context) int {
-	if s := replay.StepFrom(ctx); s != nil {
-		return s.Attempt()
-	}
-	return 0
-}

@@ -10,29 +10,29 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// rarely is how often a test looks at an outbox of its own accord: in virtual time a poll every second would be most of what it does.
-const rarely = 24 * time.Hour
-
 // serveDatabases begins what an app does in the background for databases of the user.
 func (a *App) serveDatabases(r *registry) error {
 	mailer, ok := a.cfg.Backend.(api.Mailer)
 	if ok {
 		a.host.cluster = mailer.Cluster()
 	} else if len(r.outboxes) > 0 {
-		return public(fault.New(fault.Invalid, "this backend takes nothing that leaves with a transaction, so it can have no outbox (%s)", r.outboxes[0].at))
+		return fault.New(fault.Invalid, "this backend takes nothing that leaves with a transaction, so it can have no outbox (%s)", r.outboxes[0].at)
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop
 	if _, direct := a.inbox(); direct {
 		a.hinter.shards = make(chan model.ShardID, 64)
 		a.background.Go(func() { a.hinter.run(ctx, mailer) })
 	}
+
 	a.databases = r.databases()
 	for _, db := range a.databases {
 		if a.cfg.Checks == nil {
 			a.background.Go(func() { a.sweep(ctx, db) })
 		}
 	}
+
 	for _, d := range r.outboxes {
 		if a.cfg.Checks != nil {
 			d.every = max(d.every, rarely)
@@ -44,6 +44,10 @@ func (a *App) serveDatabases(r *registry) error {
 	}
 	return nil
 }
+
+// rarely is how often a test looks at an outbox of its own accord: in virtual time a poll every
+// second would be most of what it does.
+const rarely = 24 * time.Hour
 
 func (a *App) stopBackground() {
 	a.stop()
@@ -58,8 +62,9 @@ func (a *App) inbox() (api.Inbox, bool) {
 	return api.Inbox{}, false
 }
 
-// hinter wakes the owners of shards for which transactions of this process have put something into the engine's inbox. Nobody tells when
-// they commit, so it hints a few times, ever more slowly; later ones are found by the owners, who look every two seconds.
+// hinter wakes the owners of shards for which transactions of this process have put something into
+// the engine's inbox. Nobody tells when they commit, so it hints a few times, ever more slowly;
+// later ones are found by the owners, who look every two seconds.
 type hinter struct{ shards chan model.ShardID }
 
 // hint is for one shard. A hint too many is dropped.

@@ -1,16 +1,18 @@
 package perdure
 
 import (
-	"context"
-
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Sender may send: start, signal, resolve, cancel, call without waiting. Client, WorkflowCtx, EntityCtx and a caller's transaction (App.InTx, InPgx) are Senders.
+// Sender may send: start, signal, resolve, cancel, and call without waiting. Client, WorkflowCtx,
+// EntityCtx and a transaction (App.InTx, InPgx) are Senders.
 type Sender interface{ sender() outlet }
 
-// Caller may also wait for an answer. Client and WorkflowCtx are Callers; a transaction is not, since nothing happens before it commits, and neither is an entity.
+// Caller may also wait for an answer. Client and WorkflowCtx are Callers. A transaction is not,
+// because nothing happens before it commits; an entity is not, because it would block its own
+// calls.
 type Caller interface {
 	Sender
 	caller() inlet
@@ -20,7 +22,8 @@ type Caller interface {
 type outlet interface {
 	reader
 	start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error)
-	send(m model.Message, o *stepOptions) error
+	// send sends a signal, a settlement, a cancel request or a call that is not waited for.
+	send(r api.Request, o *stepOptions) error
 }
 
 // inlet is how a Caller waits.
@@ -29,14 +32,16 @@ type inlet interface {
 	run(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (model.Payload, error)
 	result(ref Ref) (model.Payload, error)
 	poll(ref Ref) (state, error)
-	call(m model.Message, o *stepOptions) (model.Payload, error)
+	// update asks the code of an execution for a change and waits for its answer.
+	update(r *api.UpdateRequest, o *stepOptions) (model.Payload, error)
 	// invoke calls an entity or a service.
-	invoke(m model.Message, view bool, o *stepOptions) (model.Payload, error)
+	invoke(r *api.CallRequest, o *stepOptions) (model.Payload, error)
 	read(ref Ref, state string) (model.Payload, bool, error)
 	// entity reads the state of one.
 	entity(a model.Address) (model.Payload, bool, error)
-	// ask sends an update to a schedule: it is stored as it is, whatever the payload settings are.
-	ask(m model.Message) (model.Payload, error)
+	// ask sends an update to a schedule. The engine stores it as it is, whatever the payload
+	// settings are.
+	ask(r *api.UpdateRequest) (model.Payload, error)
 }
 
 // state is how an execution stands.
@@ -47,12 +52,3 @@ type state struct {
 	Format  string `json:",omitempty"`
 	Failure *model.Failure
 }
-
-// Client is an App together with the context of the call: the Caller of ordinary code.
-type Client struct {
-	app *App
-	ctx context.Context //nolint:containedctx // a Client is one call's view of the App
-}
-
-func (c Client) sender() outlet { return c }
-func (c Client) caller() inlet  { return c }

@@ -45,8 +45,8 @@ func TestMistakesOfCallsAreRefused(t *testing.T) {
 			"update":         func() error { _, err := perdure.NewUpdate[int, int](bad).Call(c, x, 1); return err },
 			"key of entity":  func() error { _, err := deposit.Call(c, bad, 1); return err },
 			"cancel":         func() error { return x.Cancel(c, bad) },
-			"terminate":      func() error { return app.Terminate(t.Context(), x, bad) },
-			"pause":          func() error { return app.Pause(t.Context(), x, bad) },
+			"terminate":      func() error { return app.Executions().Terminate(t.Context(), x, bad) },
+			"pause":          func() error { return app.Executions().Pause(t.Context(), x, bad) },
 			"name of a flow": func() error { _, err := perdure.DeclareWorkflow[string, int](bad).Start(c, ""); return err },
 		} {
 			if err := call(); !errors.Is(err, perdure.ErrInvalid) {

@@ -77,32 +77,32 @@ func (d *desk) DeadLetters(context.Context, model.RunID, int) ([]api.DeadLetter,
 // Compose refuses what is named so.
 func (d *desk) Compose(r api.Request) (model.Message, error) {
 	switch r := r.(type) {
-	case api.StartRequest:
+	case *api.StartRequest:
 		m := model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task}
 		for _, w := range r.With {
 			m.With = append(m.With, model.Event{Name: w.Name, Input: w.Input})
 		}
 		return m, nil
-	case api.SignalRequest:
+	case *api.SignalRequest:
 		if r.Name == "refused" {
 			return model.Message{}, fault.New(fault.Invalid, "refused")
 		}
 		return model.Message{Kind: model.MessageSignal, To: r.Target.Address, Name: r.Name, Input: r.Input, RequestID: r.RequestID}, nil
-	case api.SettleRequest:
+	case *api.SettleRequest:
 		return model.Message{Kind: model.MessageSettle, To: r.Target.Address, Name: r.Name, Input: r.Value, Failure: r.Failure}, nil
-	case api.CancelRequest:
+	case *api.CancelRequest:
 		return model.Message{Kind: model.MessageCancel, To: r.Target.Address, Failure: &model.Failure{Message: r.Reason}}, nil
-	case api.CallRequest:
+	case *api.CallRequest:
 		return model.Message{Kind: model.MessageCall, To: r.Address, Name: r.Name, Input: r.Input, RequestID: r.RequestID, OneWay: r.OneWay, Brief: r.Brief}, nil
 	}
 	return model.Message{}, fault.New(fault.Internal, "what is %T", r)
 }
 
 // attached is an app at a desk.
-func attached(t *testing.T, d *desk, cfg Attachment, defs ...Definition) *App {
+func attached(t *testing.T, d *desk, cfg attachment, defs ...Definition) *App {
 	t.Helper()
 	cfg.Backend = d
-	app, err := Attach(t.Context(), cfg, defs...)
+	app, err := attach(t.Context(), cfg, defs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestEntityCtxSends(t *testing.T) {
 		)
 	})
 	d := newDesk()
-	app := attached(t, d, Attachment{}, boxes)
+	app := attached(t, d, attachment{}, boxes)
 	r := d.made(model.Payload{}, "send", model.Payload{})
 	if f := r.Results[0].Failure; f != nil {
 		t.Fatal(f)
@@ -184,7 +184,7 @@ func TestEntitiesJoinAndLeave(t *testing.T) {
 	calm := NewService("calm", Concurrency(3), MaxIdle(time.Minute))
 	NewRPC(calm, "do", func(EntityCtx, Void) (Void, error) { return Void{}, nil })
 	d := newDesk()
-	app := attached(t, d, Attachment{}, boxes, calm)
+	app := attached(t, d, attachment{}, boxes, calm)
 	want := []model.EntityType{{Type: "entity:box", Concurrency: 1, Views: []string{"look", "see"}, Mailbox: 5}, {Type: "service:calm", Concurrency: 3, Idle: time.Minute}}
 	if diff := cmp.Diff(want, d.offer.Types); diff != "" {
 		t.Error(diff)
@@ -203,7 +203,7 @@ func TestEntitiesMayNotJoin(t *testing.T) {
 	NewOperation(boxes, "put", func(EntityCtx, *box, string) (Void, error) { return Void{}, nil })
 	d := newDesk()
 	d.refuse = fault.New(fault.Denied, "no")
-	if _, err := Attach(t.Context(), Attachment{Backend: d}, boxes); err == nil || !strings.Contains(err.Error(), "serve entity:box: no") {
+	if _, err := attach(t.Context(), attachment{Backend: d}, boxes); err == nil || !strings.Contains(err.Error(), "serve entity:box: no") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -217,7 +217,7 @@ func TestCallsOfAClient(t *testing.T) {
 	do := NewRPC(calm, "do", func(EntityCtx, string) (int, error) { return 0, nil })
 	keep := NewRPC(calm, "keep", func(EntityCtx, string) (int, error) { return 0, nil }, Persisted())
 	d := newDesk()
-	app := attached(t, d, Attachment{}, boxes, calm)
+	app := attached(t, d, attachment{}, boxes, calm)
 	c := app.With(t.Context())
 	for _, call := range []func() (int, error){
 		func() (int, error) { return put.Call(c, "k", "a", RequestID("r")) },
@@ -272,7 +272,7 @@ func TestEntityPayloads(t *testing.T) {
 		return was, other.Send(ctx, "o", s)
 	})
 	d := newDesk()
-	app := attached(t, d, Attachment{Payloads: payload.Codec{Format: payload.Msgpack}}, boxes)
+	app := attached(t, d, attachment{Payloads: payload.Codec{Format: payload.Msgpack}}, boxes)
 	h := app.host
 	stored := func(v any) model.Payload {
 		p, err := h.codec.Marshal(v)
@@ -309,7 +309,7 @@ func TestEncryptedStateThatStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := newDesk()
-	app := attached(t, d, Attachment{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}}, boxes)
+	app := attached(t, d, attachment{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}}, boxes)
 	first := d.made(model.Payload{}, "put", text(`"a"`))
 	if !first.Changed || bytes.Contains(first.State.Data, []byte("a")) && first.State.Encoding == model.JSON {
 		t.Fatalf("the first state is %+v", first)

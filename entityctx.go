@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// EntityCtx is what an operation or an RPC may do: send, never wait. What it sends leaves with the commit of the call, and not at all when the call fails; what is refused
-// where it arrives is a dead letter (App.DeadLetters). It is of no use once the call has returned.
+// EntityCtx is what an operation or an RPC may do: send, never wait. What it sends leaves with the
+// commit of the call, or not at all when the call fails. A message that its target refuses becomes
+// a dead letter (App.DeadLetters). Do not use it after the call has returned.
 type EntityCtx struct {
 	c *entity.Call
 	h *host
@@ -23,10 +24,9 @@ func (ctx EntityCtx) Key() string { return ctx.c.Entity.Key }
 // Exists tells whether the entity had a state before this operation.
 func (ctx EntityCtx) Exists() bool { return ctx.c.Exists }
 
-// Delete removes the state when the operation succeeds: the next one finds the zero value again. A lock of the entity stays.
+// Delete removes the state when the operation succeeds: the next one finds the zero value again. A
+// lock of the entity stays.
 func (ctx EntityCtx) Delete() { ctx.c.Delete() }
-
-// ---- as Sender: everything becomes a message of the call
 
 func (ctx EntityCtx) host() *host { return ctx.h }
 
@@ -37,31 +37,35 @@ func (ctx EntityCtx) open(kind, name string, p model.Payload) (model.Payload, er
 func (ctx EntityCtx) start(ref Ref, in model.Payload, o *startOptions, _ replay.Normalize) (Ref, error) {
 	r, err := ctx.h.startRequest(ctx.c.Context(), patient, ref, in, o)
 	if err != nil {
-		return ref, public(err)
+		return ref, err
 	}
-	return ref, ctx.put(r)
+	return ref, ctx.put(&r)
 }
 
-func (ctx EntityCtx) send(m model.Message, o *stepOptions) error {
-	if err := ctx.h.sealMessage(ctx.c.Context(), patient, &m, o); err != nil {
-		return public(err)
-	}
-	m.Brief = false // it is a row of the commit
-	r, err := requestOf(&m, o)
-	if err != nil {
+func (ctx EntityCtx) send(r api.Request, _ *stepOptions) error {
+	if err := ctx.h.sealRequest(ctx.c.Context(), patient, r); err != nil {
 		return err
 	}
+	storeCall(r)
 	return ctx.put(r)
 }
 
-// put makes a request a message of the call.
+// put makes a request a message of the call, which leaves with its commit.
 func (ctx EntityCtx) put(r api.Request) error {
 	m, _, err := ctx.h.compose(r)
-	if err == nil {
-		m.Keep = true
-		err = ctx.c.Send(m)
+	if err != nil {
+		return err
 	}
-	return public(err)
+	m.Keep = true
+	return ctx.c.Send(m)
+}
+
+// storeCall has the engine store a call that leaves with a commit or a transaction, also one that a
+// client would keep in memory only.
+func storeCall(r api.Request) {
+	if call, ok := r.(*api.CallRequest); ok {
+		call.Brief = false
+	}
 }
 
 // compose is a request of ordinary code as a message, checked as a direct call is.

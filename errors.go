@@ -2,7 +2,6 @@ package perdure
 
 import (
 	"errors"
-	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -40,7 +39,10 @@ type engineError struct {
 
 func (e *engineError) Unwrap() []error { return []error{e.error, e.kind} }
 
-// public makes an error of the engine recognisable for users.
+// public makes an error recognisable for users. Exported functions call it, or remote, once, on
+// what they return; everything else passes errors on as they are. Errors of package fault need
+// neither, unless they are of kind Canceled or Timeout: errors.Is compares their kind with the
+// sentinels above.
 func public(err error) error {
 	if err == nil {
 		return nil
@@ -51,8 +53,8 @@ func public(err error) error {
 	return err
 }
 
-// RemoteError is an error that crossed a process or the journal: of a step, a child, a workflow. What it wrapped has not survived.
-// It is the same value when the code is replayed.
+// RemoteError is the error of a step, a child or a workflow that crossed a process or the journal.
+// The errors that it wrapped are gone. It is the same value on replay.
 type RemoteError struct {
 	Kind    string // canceled, timeout, panic, … or empty for an error of user code
 	Type    string // Go type of the original error
@@ -64,8 +66,9 @@ type RemoteError struct {
 // Error is the message of the original error.
 func (e *RemoteError) Error() string { return e.Message }
 
-// Stack is the stack of the goroutine that panicked, of an error of kind panic; empty for others. It is that of the innermost error: a workflow
-// that returns the error of an activity which panicked fails with the stack of the activity.
+// Stack is the stack of the goroutine that panicked, for an error of kind panic, and empty
+// otherwise. It belongs to the innermost error: a workflow that returns the error of an activity
+// which panicked fails with the stack of the activity.
 func (e *RemoteError) Stack() string {
 	if e.failure == nil {
 		return ""
@@ -73,7 +76,8 @@ func (e *RemoteError) Stack() string {
 	return e.failure.Stack
 }
 
-// Is matches ErrCanceled, ErrTimeout, ErrNotFound, ErrDropped and the others by the kind of the error.
+// Is matches ErrCanceled, ErrTimeout, ErrNotFound, ErrDropped and the others by the kind of the
+// error.
 func (e *RemoteError) Is(target error) bool {
 	if target == ErrDropped { //nolint:errorlint // a sentinel
 		return e.Kind == model.FailureDropped
@@ -91,7 +95,8 @@ func (e *RemoteError) As(target any) bool {
 	return false
 }
 
-// remote turns what was stored back into an error for users. Errors of waits stay what they are, others become recognisable.
+// remote turns what was stored back into an error for users. Errors of waits stay what they are,
+// others become recognisable.
 func remote(err error) error {
 	var f *model.Failure
 	var re *RemoteError
@@ -101,14 +106,7 @@ func remote(err error) error {
 	return &RemoteError{Kind: f.Kind, Type: f.Type, Message: f.Message, failure: f}
 }
 
-// Permanent marks an error that is not retried.
-func Permanent(err error) error { return replay.Permanent(err) }
-
-// RetryAfter asks for the next attempt at a given distance, instead of the policy's. A time in the past is now; one of more than a hundred years is a mistake, for which the step
-// or task fails: it would wait for ever.
-func RetryAfter(err error, d time.Duration) error {
-	if err != nil && d > maxTaskTime {
-		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))
-	}
-	return replay.RetryAfter(err, d)
-}
+// publish is remote for the named result of an exported function that can fail in several places:
+//
+//	defer publish(&err)
+func publish(err *error) { *err = remote(*err) }

@@ -26,7 +26,7 @@ func ExampleApp() {
 }
 
 // Describe tells how an execution stands and, while it is open, why it does not move.
-func ExampleApp_Describe() {
+func ExampleExecutions_Describe() {
 	paid := perdure.NewSignal[int]("paid")
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (int, error) { return paid.Receive(ctx) })
 	app := embedded.MustOpen("memory:", orders)
@@ -36,13 +36,13 @@ func ExampleApp_Describe() {
 		panic(err)
 	}
 	waitFor(app, exec.Ref, "signal")
-	info, err := app.Describe(context.Background(), exec)
+	info, err := app.Executions().Describe(context.Background(), exec)
 	fmt.Println(info.Status, "/", info.Reason, "/", err)
 	// Output: running / waits for signal paid / <nil>
 }
 
 // Executions are found by what they are and how they stand.
-func ExampleApp_Executions() {
+func ExampleExecutions_List() {
 	orders := perdure.NewWorkflow("order", func(_ perdure.WorkflowCtx, fail bool) (string, error) {
 		if fail {
 			return "", errors.New("out of stock")
@@ -55,14 +55,14 @@ func ExampleApp_Executions() {
 	for i, fail := range []bool{false, true, false} {
 		_, _ = orders.Run(c, fail, perdure.RawKey(fmt.Sprintf("o-%d", i)))
 	}
-	for info, err := range app.Executions(context.Background(), `workflow = "order" and key = "o-"* and status = "failed"`) {
+	for info, err := range app.Executions().List(context.Background(), `workflow = "order" and key = "o-"* and status = "failed"`) {
 		fmt.Println(info.Ref.Key, info.Status, info.Err, err)
 	}
 	// Output: o-1 failed out of stock <nil>
 }
 
 // The history is what the journal says about a run.
-func ExampleApp_History() {
+func ExampleHistories_Events() {
 	greet := perdure.NewWorkflow("greet", func(ctx perdure.WorkflowCtx, name string) (string, error) {
 		return perdure.Do(ctx, "compose", func(context.Context) (string, error) { return "Hello " + name, nil })
 	})
@@ -71,7 +71,7 @@ func ExampleApp_History() {
 	if _, err := greet.Run(app.With(context.Background()), "World", perdure.RawKey("g")); err != nil {
 		panic(err)
 	}
-	for e, err := range app.History(context.Background(), greet.Execution(perdure.RawKey("g"))) {
+	for e, err := range app.Histories().Events(context.Background(), greet.Execution(perdure.RawKey("g"))) {
 		fmt.Printf("%d %s %s %s %v\n", e.Position, e.Kind, e.Name, e.Output, err)
 	}
 	// Output:
@@ -81,7 +81,7 @@ func ExampleApp_History() {
 }
 
 // Terminate ends an execution at once, whatever its code says: no clean-up runs. Cancel is the friendly way.
-func ExampleApp_Terminate() {
+func ExampleExecutions_Terminate() {
 	stubborn := perdure.NewWorkflow("stubborn", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		for {
 			_ = ctx.Detached().Sleep(time.Hour) // heeds no cancellation
@@ -94,7 +94,7 @@ func ExampleApp_Terminate() {
 	if err != nil {
 		panic(err)
 	}
-	if err := app.Terminate(context.Background(), exec, "it does not listen"); err != nil {
+	if err := app.Executions().Terminate(context.Background(), exec, "it does not listen"); err != nil {
 		panic(err)
 	}
 	_, err = exec.Result(c)
@@ -104,7 +104,7 @@ func ExampleApp_Terminate() {
 }
 
 // While an execution is paused nobody continues it. What comes in meanwhile is kept.
-func ExampleApp_Pause() {
+func ExampleExecutions_Pause() {
 	paid := perdure.NewSignal[int]("paid")
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (int, error) { return paid.Receive(ctx) })
 	app := embedded.MustOpen("memory:", orders)
@@ -114,15 +114,15 @@ func ExampleApp_Pause() {
 	if err != nil {
 		panic(err)
 	}
-	if err := app.Pause(ctx, exec, "audit"); err != nil {
+	if err := app.Executions().Pause(ctx, exec, "audit"); err != nil {
 		panic(err)
 	}
 	if err := paid.Send(app.With(ctx), exec, 5); err != nil {
 		panic(err)
 	}
-	info, _ := app.Describe(ctx, exec)
+	info, _ := app.Executions().Describe(ctx, exec)
 	fmt.Println(info.Status, "/", info.Reason)
-	if err := app.Resume(ctx, exec); err != nil {
+	if err := app.Executions().Resume(ctx, exec); err != nil {
 		panic(err)
 	}
 	fmt.Println(exec.Result(app.With(ctx)))
@@ -132,7 +132,7 @@ func ExampleApp_Pause() {
 }
 
 // Stranded lists what no live process can continue: look at it after a deploy. Here, the new build has a new name for a workflow.
-func ExampleApp_Stranded() {
+func ExampleExecutions_Stranded() {
 	wait := func(ctx perdure.WorkflowCtx, _ string) (string, error) { return "", ctx.Sleep(time.Hour) }
 	old, renamed := perdure.NewWorkflow("order", wait), perdure.NewWorkflow("purchase", wait)
 
@@ -149,7 +149,7 @@ func ExampleApp_Stranded() {
 	}
 	app = embedded.MustOpen(url, renamed)
 	defer app.Close()
-	for info, err := range app.Stranded(ctx) {
+	for info, err := range app.Executions().Stranded(ctx) {
 		fmt.Println(info.Ref.Workflow, info.Ref.Key, "/", info.Reason, "/", err)
 	}
 	// Output: order o-1 / waits for a worker that offers workflow order: no live process has its code / <nil>
@@ -194,7 +194,7 @@ func ExampleInfo() {
 		panic(err)
 	}
 	waitFor(app, exec.Ref, "mismatch")
-	info, err := app.Describe(ctx, exec)
+	info, err := app.Executions().Describe(ctx, exec)
 	position := regexp.MustCompile(` at \S+:\d+`) // files and lines, which are there for you
 	fmt.Println(info.Status, "/", position.ReplaceAllString(info.Reason, ""), "/", err)
 	if err := app.Close(); err != nil {
@@ -245,7 +245,7 @@ func ExamplePinned() {
 	if err := goOn.Send(app.With(ctx), exec, perdure.Void{}); err != nil {
 		panic(err)
 	}
-	for info, err := range app.Stranded(ctx) {
+	for info, err := range app.Executions().Stranded(ctx) {
 		fmt.Println("stranded:", info.Ref.Workflow, info.Ref.Key, err)
 	}
 	if err := app.Close(); err != nil {

@@ -256,7 +256,7 @@ func ExampleWorkflowCtx_Version() {
 // waitFor waits until an execution is there and stands as the reason says.
 func waitFor(app *perdure.App, ref perdure.Ref, reason string) {
 	for {
-		info, err := app.Describe(context.Background(), ref)
+		info, err := app.Executions().Describe(context.Background(), ref)
 		switch {
 		case err == nil && strings.Contains(info.Reason, reason):
 			return

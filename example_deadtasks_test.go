@@ -12,7 +12,7 @@ import (
 )
 
 // A task that fails for good is kept with its input and every error; it is requeued when the cause is gone.
-func ExampleDeadTask() {
+func ExampleDeadTasks() {
 	var broken atomic.Bool
 	broken.Store(true)
 	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) {
@@ -32,15 +32,15 @@ func ExampleDeadTask() {
 	_, err = task.Result(c)
 	fmt.Println(err)
 
-	for d, err := range app.DeadTasks(ctx, perdure.DeadQuery{Activities: []string{"charge"}}) {
+	for d, err := range app.DeadTasks().List(ctx, perdure.DeadQuery{Activities: []string{"charge"}}) {
 		if err != nil {
 			panic(err)
 		}
-		whole, err := app.DeadTask(ctx, d.ID)
+		whole, err := app.DeadTasks().Describe(ctx, d.ID)
 		fmt.Println(d.Activity, "of", d.Of.Key, "died after", d.Attempts, "attempts:", len(whole.Failed), "errors, input", string(whole.Input), err)
 		broken.Store(false)
 		for range 2 { // pressed twice: there is one new task
-			if _, err := app.Requeue(ctx, d.ID); err != nil {
+			if _, err := app.DeadTasks().Requeue(ctx, d.ID); err != nil {
 				panic(err)
 			}
 		}
@@ -53,7 +53,7 @@ func ExampleDeadTask() {
 }
 
 // Dead tasks are requeued by the group: one first, the others when it has completed.
-func ExampleRequeueMany() {
+func ExampleDeadTasks_RequeueAll() {
 	var broken atomic.Bool
 	broken.Store(true)
 	fetch := perdure.NewActivity("fetch", func(_ context.Context, page int) (int, error) {
@@ -73,14 +73,14 @@ func ExampleRequeueMany() {
 	for _, t := range tasks {
 		_, _ = t.Result(c) // fails
 	}
-	groups, err := app.DeadGroups(ctx, perdure.DeadQuery{})
+	groups, err := app.DeadTasks().Groups(ctx, perdure.DeadQuery{})
 	if err != nil {
 		panic(err)
 	}
 	fmt.Println(len(groups), "group of", groups[0].Count)
 	broken.Store(false)
 	n := 0
-	for _, err := range app.RequeueAll(ctx, perdure.DeadQuery{Fingerprint: groups[0].Fingerprint}, perdure.RequeueMany{Canary: true, Rate: 100}) {
+	for _, err := range app.DeadTasks().RequeueAll(ctx, perdure.DeadQuery{Fingerprint: groups[0].Fingerprint}, perdure.RequeueMany{Canary: true, Rate: 100}) {
 		if err != nil {
 			panic(err)
 		}

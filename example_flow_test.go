@@ -10,7 +10,7 @@ import (
 )
 
 // Limits and breakers are named by activities, and defined by rules that are stored and may be changed while tasks run.
-func ExampleLimitRule() {
+func ExampleLimits() {
 	ctx := context.Background()
 	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) { return fmt.Sprint("charged ", cents), nil },
 		perdure.OnQueue("payments"), perdure.Limit("bank"), perdure.Breaker("bank"))
@@ -21,9 +21,9 @@ func ExampleLimitRule() {
 	}
 	defer app.Close()
 	rules := []error{
-		app.SetLimit(ctx, perdure.LimitRule{Name: "bank", Concurrency: 5, Rate: 100, Period: time.Minute, Burst: 10}),
-		app.SetBreaker(ctx, perdure.BreakerRule{Name: "bank", Failures: 10, Window: time.Minute, Reset: 30 * time.Second}),
-		app.SetLimit(ctx, perdure.LimitRule{Name: "fair", Queue: "nowhere", Concurrency: 1}),
+		app.Limits().Set(ctx, perdure.LimitRule{Name: "bank", Concurrency: 5, Rate: 100, Period: time.Minute, Burst: 10}),
+		app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "bank", Failures: 10, Window: time.Minute, Reset: 30 * time.Second}),
+		app.Limits().Set(ctx, perdure.LimitRule{Name: "fair", Queue: "nowhere", Concurrency: 1}),
 	}
 	fmt.Println(rules[0], rules[1])
 	fmt.Println(rules[2])
@@ -33,9 +33,9 @@ func ExampleLimitRule() {
 		return
 	}
 	fmt.Println(task.Result(app.With(ctx)))
-	limits, _ := app.Limits(ctx)
-	breakers, _ := app.Breakers(ctx)
-	queues, _ := app.Queues(ctx)
+	limits, _ := app.Limits().List(ctx)
+	breakers, _ := app.Breakers().List(ctx)
+	queues, _ := app.Queues().List(ctx)
 	fmt.Println(limits[0].Name, limits[0].Rate, len(limits[0].Uses), breakers[0].Name, breakers[0].State, queues[1].Name)
 	// Output:
 	// <nil> <nil>
@@ -45,7 +45,7 @@ func ExampleLimitRule() {
 }
 
 // A circuit breaker of an activity that names none: the rule gives it one. People open it, and close it again.
-func ExampleBreakerRule() {
+func ExampleBreakers() {
 	ctx := context.Background()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))
 	app, err := embedded.Open(ctx, "memory:", send)
@@ -54,11 +54,11 @@ func ExampleBreakerRule() {
 		return
 	}
 	defer app.Close()
-	fmt.Println(app.SetBreaker(ctx, perdure.BreakerRule{Name: "activity:send", Ratio: 0.5, Calls: 10}))
-	fmt.Println(app.TripBreaker(ctx, "activity:send", "the provider migrates"))
-	breakers, _ := app.Breakers(ctx)
+	fmt.Println(app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "activity:send", Ratio: 0.5, Calls: 10}))
+	fmt.Println(app.Breakers().Trip(ctx, "activity:send", "the provider migrates"))
+	breakers, _ := app.Breakers().List(ctx)
 	fmt.Println(breakers[0].Name, breakers[0].State, breakers[0].Reason)
-	fmt.Println(app.ResetBreaker(ctx, "activity:send"))
+	fmt.Println(app.Breakers().Reset(ctx, "activity:send"))
 	task, err := send.Submit(app.With(ctx), "ann")
 	if err != nil {
 		fmt.Println(err)
@@ -74,7 +74,7 @@ func ExampleBreakerRule() {
 }
 
 // A queue is paused for all processes, and how many tasks one process runs at a time is its own.
-func ExampleQueueInfo() {
+func ExampleQueues() {
 	ctx := context.Background()
 	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))
 	app, err := embedded.Config{Tasks: perdure.TaskConfig{Slots: 8}}.Open(ctx, "memory:", send)
@@ -83,8 +83,8 @@ func ExampleQueueInfo() {
 		return
 	}
 	defer app.Close()
-	fmt.Println(app.PauseQueue(ctx, "mail", "deploy"))
-	queues, _ := app.Queues(ctx)
+	fmt.Println(app.Queues().Pause(ctx, "mail", "deploy"))
+	queues, _ := app.Queues().List(ctx)
 	for _, q := range queues {
 		fmt.Println(q.Name, q.Paused, q.Reason, q.Slots)
 	}
@@ -123,7 +123,7 @@ func ExampleLimit_inline() {
 	defer app.Close()
 	ctx := context.Background()
 
-	if err := app.SetLimit(ctx, perdure.LimitRule{Name: "bank", Concurrency: 5}); err != nil {
+	if err := app.Limits().Set(ctx, perdure.LimitRule{Name: "bank", Concurrency: 5}); err != nil {
 		panic(err)
 	}
 	fmt.Println(pay.Run(app.With(ctx), 990))

@@ -10,7 +10,7 @@ import (
 )
 
 // ForceDelete removes an execution that cannot be ended in any other way, after its rows have been saved.
-func ExampleApp_ForceDelete() {
+func ExampleExecutions_ForceDelete() {
 	ctx := context.Background()
 	stuck := perdure.NewWorkflow("stuck", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		return perdure.NewSignal[string]("never").Receive(ctx)
@@ -25,16 +25,16 @@ func ExampleApp_ForceDelete() {
 		panic(err)
 	}
 	var rows bytes.Buffer
-	if err := app.ForceDelete(ctx, exec, &rows); err != nil {
+	if err := app.Executions().ForceDelete(ctx, exec, &rows); err != nil {
 		panic(err)
 	}
-	_, err = app.Describe(ctx, exec)
+	_, err = app.Executions().Describe(ctx, exec)
 	fmt.Println(rows.Len() > 0, err != nil)
 	// Output: true true
 }
 
-// ForceDeleteEntity removes an entity that cannot be read or changed, after its rows have been saved.
-func ExampleApp_ForceDeleteEntity() {
+// Entities.ForceDelete removes an entity that cannot be read or changed, after its rows have been saved.
+func ExampleEntities_ForceDelete() {
 	ctx := context.Background()
 	account := perdure.NewEntity[int]("account")
 	deposit := perdure.NewOperation(account, "deposit", func(_ perdure.EntityCtx, cents *int, n int) (int, error) {
@@ -50,10 +50,10 @@ func ExampleApp_ForceDeleteEntity() {
 		panic(err)
 	}
 	var rows bytes.Buffer
-	if err := app.ForceDeleteEntity(ctx, account.Ref("42"), &rows); err != nil {
+	if err := app.Entities().ForceDelete(ctx, account.Ref("42"), &rows); err != nil {
 		panic(err)
 	}
-	info, err := app.Entity(ctx, account.Ref("42"))
+	info, err := app.Entities().Describe(ctx, account.Ref("42"))
 	fmt.Println(rows.Len() > 0, info.Exists, err)
 	// Output: true false <nil>
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Retry continues an execution that failed, before the step that failed: what was done before counts as done.
-func ExampleApp_Retry() {
+func ExampleExecutions_Retry() {
 	reserved, stock := 0, 0
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		if _, err := perdure.Do(ctx, "reserve", func(context.Context) (int, error) { reserved++; return reserved, nil }); err != nil {
@@ -30,7 +30,7 @@ func ExampleApp_Retry() {
 	exec := orders.Execution(perdure.RawKey("o-1"))
 	fmt.Println(orders.Run(app.With(ctx), "", perdure.RawKey("o-1")))
 	stock = 10
-	if _, err := app.Retry(ctx, exec); err != nil {
+	if _, err := app.Executions().Retry(ctx, exec); err != nil {
 		panic(err)
 	}
 	fmt.Println(exec.Result(app.With(ctx)))
@@ -55,7 +55,7 @@ func ExampleReplay() {
 		panic(err)
 	}
 	var file bytes.Buffer
-	if err := app.Export(ctx, orders.Execution(perdure.RawKey("o-1")), &file); err != nil {
+	if err := app.Histories().Export(ctx, orders.Execution(perdure.RawKey("o-1")), &file); err != nil {
 		panic(err)
 	}
 	fmt.Println(perdure.Replay(ctx, bytes.NewReader(file.Bytes()), before))

@@ -21,7 +21,7 @@ func ExampleLabels() {
 			panic(err)
 		}
 	}
-	for info, err := range app.Executions(ctx, `workflow = "order" and label.region = "eu"`) {
+	for info, err := range app.Executions().List(ctx, `workflow = "order" and label.region = "eu"`) {
 		fmt.Println(info.Ref.Key, info.Labels, err)
 	}
 	// Output: o-1 map[region:eu stage:packed] <nil>

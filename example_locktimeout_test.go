@@ -43,14 +43,14 @@ func ExampleWorkflowCtx_Lock_timeout() {
 		panic(err)
 	}
 	for held := false; !held; { // until it has the lock
-		info, err := app.Entity(ctx, printers.Ref("p-1"))
+		info, err := app.Entities().Describe(ctx, printers.Ref("p-1"))
 		if err != nil {
 			panic(err)
 		}
 		held = info.Epoch != 0
 	}
 	fmt.Println(letter.Run(c, "dear", perdure.RawKey("l-1")))
-	for info, err := range app.Locked(ctx, "printer") {
+	for info, err := range app.Locks().List(ctx, "printer") {
 		fmt.Println(info.Ref, "is locked by", info.LockedBy.Workflow, info.LockedBy.Key, err)
 	}
 	if err := repaired.Send(c, broken, true); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // An operator drops a call that waits for an entity. The other call stays.
-func ExampleMailboxCall() {
+func ExampleMailboxes() {
 	ctx := context.Background()
 	app := embedded.MustOpen("memory:", perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, perdure.Void) (int, error) { return 0, nil }))
 	defer app.Close()
@@ -22,14 +22,14 @@ func ExampleMailboxCall() {
 	}
 
 	ref := perdure.EntityRef{Type: "gauge", Key: "g-1"}
-	calls, err := app.Mailbox(ctx, ref)
+	calls, err := app.Mailboxes().List(ctx, ref)
 	if err != nil {
 		panic(err)
 	}
-	wrong, err := app.ShowCall(ctx, ref, calls[1].ID)
+	wrong, err := app.Mailboxes().Describe(ctx, ref, calls[1].ID)
 	fmt.Println(wrong.Position, wrong.Operation, string(wrong.Input), err)
-	fmt.Println(app.DropCall(ctx, ref, wrong.ID))
-	calls, err = app.Mailbox(ctx, ref)
+	fmt.Println(app.Mailboxes().Drop(ctx, ref, wrong.ID))
+	calls, err = app.Mailboxes().List(ctx, ref)
 	fmt.Println(len(calls), calls[0].Operation, err)
 	// Output:
 	// 2 set 700 <nil>

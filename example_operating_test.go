@@ -30,11 +30,11 @@ func Example_operating() {
 	}
 
 	const query = `workflow = "order" and status = "open" and label.region = "eu"`
-	n, err := app.Count(ctx, query)
+	n, err := app.Executions().Count(ctx, query)
 	fmt.Println(n, "selected", err)
 
 	var done []string
-	for e, err := range app.Batch(ctx, query, func(c perdure.Client, e perdure.Info) error {
+	for e, err := range app.Executions().Batch(ctx, query, func(c perdure.Client, e perdure.Info) error {
 		return approved.Send(c, e.Ref, true, perdure.RequestID("approve all of eu"))
 	}) {
 		done = append(done, fmt.Sprint(e.Ref.Key, " ", err)) // in the order in which they are done

@@ -82,7 +82,7 @@ func ExampleJob() {
 		panic(err)
 	}
 	for {
-		if n, err := app.Count(ctx, `label.team = "sales" and label.perdure.schedule = "s"`); n == 1 || err != nil {
+		if n, err := app.Executions().Count(ctx, `label.team = "sales" and label.perdure.schedule = "s"`); n == 1 || err != nil {
 			fmt.Println(n, err)
 			break
 		}

@@ -22,7 +22,7 @@ func ExampleStartDelay() {
 	if err != nil {
 		panic(err)
 	}
-	info, _ := app.Describe(ctx, later)
+	info, _ := app.Executions().Describe(ctx, later)
 	fmt.Println(info.Status, info.Begins.Sub(info.Started))
 	_ = later.Cancel(c, "not needed")
 

@@ -58,7 +58,7 @@ func ExampleLog() {
 	if err != nil {
 		panic(err)
 	}
-	for line, err := range app.TaskLogs(ctx, task, perdure.TaskTail{Follow: true}) {
+	for line, err := range app.Tasks().Logs(ctx, task, perdure.TaskTail{Follow: true}) {
 		if err != nil {
 			panic(err)
 		}
@@ -89,7 +89,7 @@ func ExampleStreamItem() {
 	if err != nil {
 		panic(err)
 	}
-	for item, err := range app.TaskStream(ctx, task, perdure.TaskTail{Follow: true, After: 2}) {
+	for item, err := range app.Tasks().Stream(ctx, task, perdure.TaskTail{Follow: true, After: 2}) {
 		if err != nil {
 			panic(err)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // An operator drops a signal that was sent by mistake. The code has not received it, and never does.
-func ExampleUnreadSignal() {
+func ExampleSignals() {
 	ctx := context.Background()
 	price, open := perdure.NewSignal[int]("price"), perdure.NewSignal[bool]("open")
 	shop := perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
@@ -30,13 +30,13 @@ func ExampleUnreadSignal() {
 			panic(err)
 		}
 	}
-	signals, err := app.Signals(ctx, x)
+	signals, err := app.Signals().List(ctx, x)
 	if err != nil {
 		panic(err)
 	}
-	wrong, err := app.ShowSignal(ctx, x, signals[0].ID)
+	wrong, err := app.Signals().Describe(ctx, x, signals[0].ID)
 	fmt.Println(wrong.Position, wrong.Name, string(wrong.Value), err)
-	fmt.Println(app.DropSignal(ctx, x, wrong.ID, "nobody sells for nothing"))
+	fmt.Println(app.Signals().Drop(ctx, x, wrong.ID, "nobody sells for nothing"))
 
 	if err := open.Send(app.With(ctx), x, true); err != nil {
 		panic(err)

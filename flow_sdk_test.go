@@ -98,7 +98,7 @@ func numbers(n int) []int {
 func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
 	t.Helper()
 	synctest.Wait()
-	info, err := app.Describe(t.Context(), to)
+	info, err := app.Executions().Describe(t.Context(), to)
 	must(t, err)
 	return info.Reason
 }
@@ -117,7 +117,7 @@ func TestLimitOfConcurrency(t *testing.T) {
 		return n, nil
 	}, perdure.OnQueue("mail"), perdure.Limit("smtp"), perdure.RetryPolicy{Initial: 10 * time.Millisecond})
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 3}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 3}))
 		runs, err := mail.SubmitMany(c, numbers(300))
 		all(t, c, runs, err)
 		if got := m.peak(""); got != 3 {
@@ -125,12 +125,12 @@ func TestLimitOfConcurrency(t *testing.T) {
 		}
 		runs, err = mail.SubmitMany(c, numbers(200))
 		must(t, err)
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 10}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 10}))
 		all(t, c, runs, nil)
 		if got := m.peak(""); got != 10 {
 			t.Errorf("%d at a time, the limit is 10 now", got)
 		}
-		limits, err := app.Limits(t.Context())
+		limits, err := app.Limits().List(t.Context())
 		must(t, err)
 		if len(limits) != 1 || limits[0].Name != "smtp" || limits[0].Concurrency != 10 || len(limits[0].Uses) != 0 {
 			t.Errorf("limits %+v", limits)
@@ -148,7 +148,7 @@ func TestLimitOfRate(t *testing.T) {
 		return 0, nil
 	}, perdure.OnQueue("api"))
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "api", Queue: "api", Rate: 30, Period: time.Minute, Burst: 5}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "api", Queue: "api", Rate: 30, Period: time.Minute, Burst: 5}))
 		began := time.Now()
 		runs, err := call.SubmitMany(c, numbers(100))
 		all(t, c, runs, err)
@@ -180,8 +180,8 @@ func TestLimitPerKey(t *testing.T) {
 		return 0, nil
 	}, perdure.OnQueue("ship"))
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "per-customer", Activity: "ship", Key: "input.Customer", Concurrency: 2}))
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "all", Queue: "ship", Concurrency: 7}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "per-customer", Activity: "ship", Key: "input.Customer", Concurrency: 2}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "all", Queue: "ship", Concurrency: 7}))
 		var orders []order
 		for i := range 120 {
 			orders = append(orders, order{Customer: fmt.Sprint("c", i%6), Item: fmt.Sprint(i)})
@@ -191,7 +191,7 @@ func TestLimitPerKey(t *testing.T) {
 		if why := reasonOf(t, app, runs[119]); !strings.Contains(why, "waits for limit ") {
 			t.Errorf("the last one %s", why)
 		}
-		limits, err := app.Limits(t.Context())
+		limits, err := app.Limits().List(t.Context())
 		must(t, err)
 		if len(limits) != 2 || len(limits[0].Uses) != 1 || limits[0].Uses[0].Held != 7 || len(limits[0].Uses[0].Holders) != 7 || len(limits[0].Uses[0].Waiters) != 20 {
 			t.Errorf("limits %+v", limits)
@@ -232,12 +232,12 @@ func TestLimitThatIsMissing(t *testing.T) {
 				t.Errorf("%v %s", to, why)
 			}
 		}
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 1}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 1}))
 		got, err := alone.Result(c)
 		want(t, got, err, 7)
 		got, err = flow.Result(c)
 		want(t, got, err, 7)
-		must(t, app.DeleteLimit(t.Context(), "smtp"))
+		must(t, app.Limits().Delete(t.Context(), "smtp"))
 		alone, err = mail.Submit(c, 2)
 		must(t, err)
 		if why := reasonOf(t, app, alone); !strings.Contains(why, "no limit of that name") {
@@ -262,7 +262,7 @@ func TestBreaker(t *testing.T) {
 		return 1, nil
 	}, perdure.OnQueue("bank"), perdure.Breaker("bank"), perdure.RetryPolicy{MaxAttempts: 3, Initial: time.Millisecond, Max: time.Millisecond})
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
-		must(t, app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 4, Reset: time.Minute}))
+		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 4, Reset: time.Minute}))
 		first, err := charge.SubmitMany(c, numbers(2))
 		must(t, err)
 		time.Sleep(3 * time.Second) // two attempts of each fail
@@ -277,7 +277,7 @@ func TestBreaker(t *testing.T) {
 				t.Fatalf("%v %s", x, why)
 			}
 		}
-		list, err := app.Breakers(t.Context())
+		list, err := app.Breakers().List(t.Context())
 		must(t, err)
 		if len(list) != 1 || list[0].State != "open" || list[0].Name != "bank" || list[0].Rule.Failures != 4 || !list[0].Until.After(opened.Add(50*time.Second)) {
 			t.Errorf("breakers %+v", list)
@@ -294,7 +294,7 @@ func TestBreaker(t *testing.T) {
 		if d := begun[len(begun)-1].Sub(begun[6]); d != 0 || len(begun) != 4+22 {
 			t.Errorf("after two probes the others began within %s; %d attempts in all", d, len(begun))
 		}
-		list, err = app.Breakers(t.Context())
+		list, err = app.Breakers().List(t.Context())
 		must(t, err)
 		if list[0].State != "closed" {
 			t.Errorf("breakers %+v", list)
@@ -336,22 +336,22 @@ func TestOperateBreakersAndQueues(t *testing.T) {
 	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue("api"))
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		ctx := t.Context()
-		if err := app.ResetBreaker(ctx, "activity:call"); !errors.Is(err, perdure.ErrNotFound) {
+		if err := app.Breakers().Reset(ctx, "activity:call"); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("reset of one that there is not: %v", err)
 		}
-		must(t, app.SetBreaker(ctx, perdure.BreakerRule{Name: "activity:call", Reset: time.Hour}))
-		must(t, app.TripBreaker(ctx, "activity:call", "the provider migrates"))
+		must(t, app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "activity:call", Reset: time.Hour}))
+		must(t, app.Breakers().Trip(ctx, "activity:call", "the provider migrates"))
 		x, err := call.Submit(c, 1)
 		must(t, err)
 		if why := reasonOf(t, app, x); !strings.Contains(why, "activity:call") || !strings.Contains(why, "the provider migrates") {
 			t.Errorf("it %s", why)
 		}
-		must(t, app.ResetBreaker(ctx, "activity:call"))
+		must(t, app.Breakers().Reset(ctx, "activity:call"))
 		got, err := x.Result(c)
 		want(t, got, err, 1)
 
 		began := time.Now()
-		must(t, app.PauseBreaker(ctx, "activity:call", began.Add(10*time.Minute), "lunch"))
+		must(t, app.Breakers().Pause(ctx, "activity:call", began.Add(10*time.Minute), "lunch"))
 		x, err = call.Submit(c, 2)
 		must(t, err)
 		if why := reasonOf(t, app, x); !strings.Contains(why, "lunch") {
@@ -363,20 +363,20 @@ func TestOperateBreakersAndQueues(t *testing.T) {
 			t.Errorf("the pause took %s", d)
 		}
 
-		must(t, app.PauseQueue(ctx, "api", "deploy"))
-		must(t, app.PauseQueue(ctx, "api", "deploy"))
+		must(t, app.Queues().Pause(ctx, "api", "deploy"))
+		must(t, app.Queues().Pause(ctx, "api", "deploy"))
 		x, err = call.Submit(c, 3)
 		must(t, err)
 		if why := reasonOf(t, app, x); why != "waits in queue api, which is paused: deploy" {
 			t.Errorf("it %s", why)
 		}
-		queues, err := app.Queues(ctx)
+		queues, err := app.Queues().List(ctx)
 		must(t, err)
 		if len(queues) != 2 || queues[0].Name != "api" || !queues[0].Paused || queues[0].Waiting != 1 || queues[0].Slots != 64 || queues[1].Name != "default" {
 			t.Errorf("queues %+v", queues)
 		}
-		must(t, app.ResumeQueue(ctx, "api"))
-		must(t, app.ResumeQueue(ctx, "api"))
+		must(t, app.Queues().Resume(ctx, "api"))
+		must(t, app.Queues().Resume(ctx, "api"))
 		got, err = x.Result(c)
 		want(t, got, err, 3)
 	}, call)
@@ -387,7 +387,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue("api"))
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "good", Queue: "api", Concurrency: 2}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "good", Queue: "api", Concurrency: 2}))
 		for name, bad := range map[string]struct {
 			rule perdure.LimitRule
 			kind error
@@ -404,7 +404,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 			"a contradiction":     {perdure.LimitRule{Name: "bad", Queue: "api", Concurrency: 3}, perdure.ErrConflict, "contradict"},
 			"a star in the midst": {perdure.LimitRule{Name: "bad", Queue: "a*i", Concurrency: 3}, perdure.ErrInvalid, "at the end only"},
 		} {
-			if err := app.SetLimit(t.Context(), bad.rule); !errors.Is(err, bad.kind) || !strings.Contains(err.Error(), bad.says) {
+			if err := app.Limits().Set(t.Context(), bad.rule); !errors.Is(err, bad.kind) || !strings.Contains(err.Error(), bad.says) {
 				t.Errorf("%s: %v, want %v with %q", name, err, bad.kind, bad.says)
 			}
 		}
@@ -412,16 +412,16 @@ func TestRulesThatAreRefused(t *testing.T) {
 			"no name": {Failures: 1}, "a ratio above 1": {Name: "b", Ratio: 1.5}, "negative": {Name: "b", Failures: -1}, "calls for nothing": {Name: "b", Calls: 5},
 			"a short window": {Name: "b", Window: time.Microsecond},
 		} {
-			if err := app.SetBreaker(t.Context(), bad); !errors.Is(err, perdure.ErrInvalid) {
+			if err := app.Breakers().SetRule(t.Context(), bad); !errors.Is(err, perdure.ErrInvalid) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := app.DeleteLimit(t.Context(), "bad"); !errors.Is(err, perdure.ErrNotFound) {
+		if err := app.Limits().Delete(t.Context(), "bad"); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("delete of nothing: %v", err)
 		}
-		limits, err := app.Limits(t.Context())
+		limits, err := app.Limits().List(t.Context())
 		must(t, err)
-		rules, err := app.BreakerRules(t.Context())
+		rules, err := app.Breakers().Rules(t.Context())
 		must(t, err)
 		if len(limits) != 1 || limits[0].Name != "good" || len(rules) != 0 {
 			t.Errorf("limits %+v, rules %+v", limits, rules)
@@ -441,7 +441,7 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 	other := perdure.NewActivity("other", work, perdure.OnQueue("fast"), perdure.Limit("a", "c"))
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		for _, name := range []string{"a", "b", "c"} {
-			must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: name, Concurrency: 1}))
+			must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: name, Concurrency: 1}))
 		}
 		holder, err := other.Submit(c, 0)
 		must(t, err)
@@ -452,17 +452,17 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		behind, err := one.SubmitMany(c, numbers(4))
 		must(t, err)
 		must(t, behind[0].Cancel(c, "not needed")) // leaves the line, in which it stood for the others
-		must(t, app.PauseQueue(t.Context(), "slow", ""))
+		must(t, app.Queues().Pause(t.Context(), "slow", ""))
 		synctest.Wait()
-		limits, err := app.Limits(t.Context())
+		limits, err := app.Limits().List(t.Context())
 		must(t, err)
 		if u := limits[0].Uses; len(u) != 1 || u[0].Held != 1 || u[0].Holders[0].Workflow != "task:other" || u[0].Waiting != 3 {
 			t.Errorf("uses %+v", u)
 		}
 		all(t, c, append(behind[1:], holder), nil)
-		must(t, app.ResumeQueue(t.Context(), "slow"))
+		must(t, app.Queues().Resume(t.Context(), "slow"))
 		all(t, c, []perdure.Execution[int]{waiting}, nil)
-		limits, err = app.Limits(t.Context())
+		limits, err = app.Limits().List(t.Context())
 		must(t, err)
 		for _, l := range limits {
 			if len(l.Uses) != 0 {

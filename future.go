@@ -1,7 +1,6 @@
 package perdure
 
 import (
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
 
@@ -24,8 +23,7 @@ type Waitable interface{ future() *replay.Future }
 // payloadFuture decodes what was sent. A value that does not fit is an error.
 func payloadFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
-		v, err := decode[T](ctx, kind, name, f.Payload())
-		return v, public(err)
+		return decode[T](ctx, kind, name, f.Payload())
 	}}
 }
 
@@ -38,10 +36,11 @@ func stepFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 
 // failedFuture is the future of a call that was wrong: Get says why.
 func failedFuture[T any](err error) *Future[T] {
-	return &Future[T]{f: replay.Failed(Permanent(public(err)))}
+	return &Future[T]{f: replay.Failed(Permanent(err))}
 }
 
-// Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the scope of ctx ends first.
+// Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the
+// scope of ctx ends first.
 func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 	if err := ctx.x.Get(f.future()); err != nil {
 		return v, remote(err)
@@ -49,13 +48,15 @@ func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 	return f.value(ctx, f.f)
 }
 
-// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A future that has its result keeps it.
+// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A future that has its
+// result keeps it.
 func (f *Future[T]) Cancel(ctx WorkflowCtx) {
 	// The only error is misuse from inside a step, which Get reports as well.
 	_ = ctx.x.Cancel(f.future())
 }
 
-// Go runs fn as a coroutine of this execution. Coroutines run one at a time, so they may share variables.
+// Go runs fn as a coroutine of this execution. Coroutines run one at a time, so they may share
+// variables.
 func Go[T any](ctx WorkflowCtx, fn func(WorkflowCtx) (T, error)) *Future[T] {
 	return &Future[T]{
 		f: ctx.x.Go(func(x replay.Ctx) (any, error) { return fn(WorkflowCtx{x}) }),
@@ -80,7 +81,8 @@ func futures[W Waitable](fs []W) []*replay.Future {
 	return rs
 }
 
-// Select waits for the first of the futures and returns it; on the end of the scope it returns nil and the error. The others go on.
+// Select waits for the first of the futures and returns it. When the scope ends first, it returns
+// nil and the error. The other futures go on.
 func Select(ctx WorkflowCtx, fs ...Waitable) (Waitable, error) {
 	i, err := ctx.x.Select(futures(fs))
 	if err != nil {
@@ -89,10 +91,12 @@ func Select(ctx WorkflowCtx, fs ...Waitable) (Waitable, error) {
 	return fs[i], nil
 }
 
-// Wait waits for all futures, of any types. The error is the first one by history, or that of the scope; nothing is cancelled.
+// Wait waits for all futures, of any types. It returns the first error by history, or that of the
+// scope. It cancels nothing.
 func Wait(ctx WorkflowCtx, fs ...Waitable) error { return remote(ctx.x.Wait(futures(fs))) }
 
-// All waits for all and returns the values in order, or the first error; the rest is then cancelled.
+// All waits for all futures and returns their values in order. On the first error it cancels the
+// others and returns that error.
 func All[T any](ctx WorkflowCtx, fs ...*Future[T]) ([]T, error) {
 	if err := ctx.x.All(futures(fs)); err != nil {
 		return nil, remote(err)
@@ -112,7 +116,7 @@ func values[T any](ctx WorkflowCtx, fs []*Future[T]) ([]T, error) {
 	return vs, nil
 }
 
-// Race returns the first to finish, be it a value or an error, and cancels the rest.
+// Race returns the first future to finish, be it with a value or an error, and cancels the others.
 func Race[T any](ctx WorkflowCtx, fs ...*Future[T]) (v T, err error) {
 	i, err := ctx.x.Race(futures(fs))
 	if err != nil {
@@ -121,7 +125,8 @@ func Race[T any](ctx WorkflowCtx, fs ...*Future[T]) (v T, err error) {
 	return fs[i].Get(ctx)
 }
 
-// FirstN returns the first n successes and cancels the rest. When n successes have become impossible, it returns the first error.
+// FirstN returns the first n values and cancels the others. When n values are no longer possible,
+// it returns the first error.
 func FirstN[T any](ctx WorkflowCtx, n int, fs ...*Future[T]) ([]T, error) {
 	first, err := ctx.x.FirstN(n, futures(fs))
 	if err != nil {
@@ -132,115 +137,4 @@ func FirstN[T any](ctx WorkflowCtx, n int, fs ...*Future[T]) ([]T, error) {
 		won[i] = fs[j]
 	}
 	return values(ctx, won)
-}
-
-// ---- messages
-
-// Signal is the typed name of a message to an execution.
-type Signal[T any] struct{ name string }
-
-// NewSignal names a signal.
-func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
-
-// Send delivers v once, in order per sender.
-func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) error {
-	out := from.sender()
-	m, err := message(out.host(), model.MessageSignal, "signal", s.name, to, v)
-	if err != nil {
-		return public(err)
-	}
-	o := callOptions(opts)
-	m.RequestID = o.requestID
-	return remote(out.send(m, o))
-}
-
-// Receive waits for the next.
-func (s *Signal[T]) Receive(ctx WorkflowCtx) (T, error) { return s.Next(ctx).Get(ctx) }
-
-// TryReceive takes one if it is there. A value that does not fit the type fails the execution (ErrWrongType); Receive returns that
-// error instead.
-func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
-	p, ok := ctx.x.TryReceive(s.name)
-	if !ok {
-		return v, false
-	}
-	return sent[T](ctx, "signal", s.name, p), true
-}
-
-// Drain takes all that are there, in order. It treats a value that does not fit the type as TryReceive does.
-func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
-	var all []T
-	for {
-		v, ok := s.TryReceive(ctx)
-		if !ok {
-			return all
-		}
-		all = append(all, v)
-	}
-}
-
-// Next is the pending receive; until its Get it is the same future, so a lost Select loses no signal.
-func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] {
-	f := ctx.x.Next(s.name)
-	if h, ok := f.Handle.(*Future[T]); ok {
-		return h
-	}
-	h := payloadFuture[T]("signal", s.name, f)
-	f.Handle = h
-	return h
-}
-
-// With starts the execution, if need be, and delivers the signal in the same commit (signal-with-start).
-func (s *Signal[T]) With(v T) StartOption {
-	return signalWith{name: s.name, encode: func(h *host) (model.Payload, error) { return encode(h, "signal", s.name, v) }}
-}
-
-func (w signalWith) applyStart(o *startOptions) { o.with = append(o.with, w) }
-
-// Promise is the typed name of a value that is resolved once, from anywhere.
-type Promise[T any] struct{ name string }
-
-// NewPromise names a promise.
-func NewPromise[T any](name string) *Promise[T] { return &Promise[T]{name} }
-
-// Await waits for the value.
-func (p *Promise[T]) Await(ctx WorkflowCtx) (T, error) { return p.Future(ctx).Get(ctx) }
-
-// Future is the value as future.
-func (p *Promise[T]) Future(ctx WorkflowCtx) *Future[T] {
-	f := ctx.x.Promise(p.name)
-	if h, ok := f.Handle.(*Future[T]); ok {
-		return h
-	}
-	h := payloadFuture[T]("promise", p.name, f)
-	f.Handle = h
-	return h
-}
-
-// Resolve sets the value; the first one wins, a later one is an ErrConflict.
-func (p *Promise[T]) Resolve(from Sender, to Target, v T) error {
-	value, err := encode(from.sender().host(), "promise", p.name, v)
-	if err != nil {
-		return public(err)
-	}
-	return p.settle(from, to, value, nil)
-}
-
-// Reject sets an error; the first one wins, a later one is an ErrConflict.
-func (p *Promise[T]) Reject(from Sender, to Target, err error) error {
-	return p.settle(from, to, model.Payload{}, replay.FailureOf(err))
-}
-
-func (p *Promise[T]) settle(from Sender, to Target, value model.Payload, failure *model.Failure) error {
-	if err := checkName("promise", p.name); err != nil {
-		return public(err)
-	}
-	ref := to.target()
-	run, err := ref.run()
-	if err != nil {
-		return public(err)
-	}
-	return remote(from.sender().send(model.Message{
-		Kind: model.MessageSettle, To: ref.address(), ToRun: run, Name: p.name, Input: value, Failure: failure,
-	}, &stepOptions{}))
 }

@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// GroupOf makes one definition of a struct whose exported fields are handles, such as activities that belong together, or a workflow and the
-// activities that it calls. All of them are defined, those in structs inside it (embedded, as field, behind a pointer) included; other fields are left alone,
-// so the struct may hold what its methods need. The same handle may be in several groups.
+// GroupOf makes one definition of a struct whose exported fields are handles, such as activities
+// that belong together. It includes the handles in structs inside the struct: embedded, as a field,
+// or behind a pointer. It ignores all other fields, so the struct may hold what its methods need.
+// Several groups may have the same handle.
 //
 //	type Payments struct {
 //		Charge *perdure.Activity[Order, Receipt]
@@ -17,8 +18,9 @@ import (
 //		gateway *gateway.Client
 //	}
 //
-// Opening fails, naming the field, when a handle is nil, and when an activity is only declared and its Bind is not passed as well. A workflow that is
-// only declared may have its code in another process.
+// Open fails and names the field when a handle is nil, and when an activity is only declared and
+// its Bind is not passed as well. A workflow that is only declared may have its code in another
+// process.
 func GroupOf[S any](group *S) Definition {
 	return structGroup{value: reflect.ValueOf(group), at: callerPosition()}
 }
@@ -108,7 +110,8 @@ func (w *groupWalk) handle(v reflect.Value, path string) {
 type invocable interface{ callTarget() *callTarget }
 
 func (o *Operation[I, O]) callTarget() *callTarget { return &o.to }
-func (r *RPC[I, O]) callTarget() *callTarget       { return &r.to }
+
+func (r *RPC[I, O]) callTarget() *callTarget { return &r.to }
 
 // called defines the entity or service of what can be called, if its code is here.
 func (w *groupWalk) called(t *callTarget, path string) {
@@ -142,22 +145,29 @@ var (
 	messageType    = reflect.TypeFor[namedMessage]()
 )
 
-// isHandle reports whether a field of the type is a handle of ours: something that is defined, or a name such as a signal.
+// isHandle reports whether a field of the type is a handle of ours: something that is defined, or a
+// name such as a signal.
 func isHandle(t reflect.Type) bool { return t.Implements(definitionType) || t.Implements(messageType) }
 
 // namedMessage is the typed name of a message. There is nothing to define, but it must not be nil.
 type namedMessage interface{ named() }
 
-func (s *Signal[T]) named()    {}
-func (p *Promise[T]) named()   {}
+func (s *Signal[T]) named() {}
+
+func (p *Promise[T]) named() {}
+
 func (u *Update[I, O]) named() {}
-func (q *Query[I, O]) named()  {}
-func (s *State[T]) named()     {}
+
+func (q *Query[I, O]) named() {}
+
+func (s *State[T]) named() {}
 
 func (o *Operation[I, O]) named() {}
-func (r *RPC[I, O]) named()       {}
 
-// hasHandles reports whether a struct, or what a pointer to one points to, has a handle in it at any depth.
+func (r *RPC[I, O]) named() {}
+
+// hasHandles reports whether a struct, or what a pointer to one points to, has a handle in it at
+// any depth.
 func hasHandles(t reflect.Type, seen []reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -67,9 +67,9 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 		got, err := x.Result(c)
 		want(t, got, err, "true true")
 		// Each run has one mark at most, and its history fits the code.
-		for run := range app.Executions(t.Context(), "") {
+		for run := range app.Executions().List(t.Context(), "") {
 			marks := 0
-			for e := range app.History(t.Context(), run.Ref) {
+			for e := range app.Histories().Events(t.Context(), run.Ref) {
 				if e.Kind == "version_marked" {
 					marks++
 				}
@@ -78,7 +78,7 @@ func TestContinueAsNewIsSuggested(t *testing.T) {
 				t.Errorf("%s has %d marks, want one", run.Ref, marks)
 			}
 			var file strings.Builder
-			if err := app.Export(t.Context(), run.Ref, &file); err != nil {
+			if err := app.Histories().Export(t.Context(), run.Ref, &file); err != nil {
 				t.Error(err)
 			}
 			if err := perdure.Replay(t.Context(), strings.NewReader(file.String()), self); err != nil {
@@ -146,11 +146,11 @@ func TestWaitersOfAFullHistoryFail(t *testing.T) {
 		_, err = ask.Ask(c, x, perdure.Void{})
 		full("query", err)
 		full("signal", note.Send(c, x, "more"))
-		info, err := app.Describe(t.Context(), x)
+		info, err := app.Executions().Describe(t.Context(), x)
 		if err != nil || !info.Status.Open() || !strings.Contains(info.Reason, "has reached the limit of its history") {
 			t.Errorf("described as %+v, %v", info, err)
 		}
-		if err := app.Terminate(t.Context(), x, "full"); err != nil {
+		if err := app.Executions().Terminate(t.Context(), x, "full"); err != nil {
 			t.Error(err)
 		}
 	})

@@ -98,7 +98,7 @@ func (b *branch) wantFree(t *testing.T, c perdure.Client, app *perdure.App, keys
 			t.Fatal(err)
 		}
 	}
-	for info, err := range app.Locked(t.Context(), "account") {
+	for info, err := range app.Locks().List(t.Context(), "account") {
 		t.Errorf("locked in the end: %+v, %v", info, err)
 	}
 }
@@ -151,7 +151,7 @@ func TestLockEndsWithItsRun(t *testing.T) {
 			{"completed", func(r perdure.Ref) error { return b.release.Send(c, r, "go") }},
 			{"failed", func(r perdure.Ref) error { return b.release.Send(c, r, "fail") }},
 			{"canceled", func(r perdure.Ref) error { return r.Cancel(c, "enough") }},
-			{"terminated", func(r perdure.Ref) error { return app.Terminate(t.Context(), r, "enough") }},
+			{"terminated", func(r perdure.Ref) error { return app.Executions().Terminate(t.Context(), r, "enough") }},
 			{"last", func(r perdure.Ref) error { return b.release.Send(c, r, "go") }},
 		} {
 			run, err := b.hold.Start(c, "a", perdure.RawKey(e.name))

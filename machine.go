@@ -1,24 +1,18 @@
 package perdure
 
-import (
-	"encoding/json"
-	"time"
-
-	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/replay"
-)
-
-// Machine is an event-driven workflow: one method per kind of event, each returns what to do next. Embed [Events] and override what you need.
+// Machine is an event-driven workflow: it has one method per kind of event, and each returns what
+// to do next. Embed [Events] and override the methods that you need.
 //
-// Methods are called one at a time, in the order of the history, and again in that order when the execution is replayed. So they must
-// depend on nothing but the input, the events and the fields of the machine, like all workflow code. A panic fails the execution.
+// The engine calls the methods one at a time, in the order of the history, and again in that order
+// on replay. So they must depend only on the input, the events and the fields of the machine. A
+// panic fails the execution.
 type Machine interface {
 	// OnStart is called first.
 	OnStart() Actions
 	// OnActivityCompleted is called when an activity that was scheduled has its output.
 	OnActivityCompleted(ActivityCompleted) Actions
-	// OnActivityFailed is called when an activity that was scheduled has failed and is not tried again.
+	// OnActivityFailed is called when an activity that was scheduled has failed and is not tried
+	// again.
 	OnActivityFailed(ActivityFailed) Actions
 	// OnTimerFired is called when the time of a timer has come.
 	OnTimerFired(TimerFired) Actions
@@ -26,13 +20,29 @@ type Machine interface {
 	OnSignal(SignalReceived) Actions
 	// OnChildClosed is called when a child that was started has ended, in whatever way.
 	OnChildClosed(ChildClosed) Actions
-	// OnCancel is called at most once, when the execution is asked to end. Nothing that is pending is withdrawn by that: the machine may
-	// undo what it did, then end with Fail(ErrCanceled), or go on.
+	// OnCancel is called at most once, when the execution is asked to end. Nothing that is pending
+	// is withdrawn by that: the machine may undo what it did, then end with Fail(ErrCanceled), or
+	// go on.
 	OnCancel(reason string) Actions
 }
 
-// Events is what a Machine does by default: it fails when an activity fails and when it is cancelled, and does nothing otherwise. Embed it;
-// what is left to write is OnStart.
+// NewMachine defines an event-driven workflow. The engine calls newM once per execution, and again
+// on every replay; it must return a new value each time. Callers start, signal and await a machine
+// like any other workflow.
+func NewMachine[I, O any, M Machine](name string, newM func(I) M, opts ...WorkflowOption) *Workflow[I, O] {
+	w := &Workflow[I, O]{name: name, fn: machineCode[I, O](name, newM), bound: true, at: callerPosition()}
+	w.apply(opts)
+	return w
+}
+
+// BindMachine joins a declared workflow with a machine, for one that needs dependencies or is
+// elsewhere.
+func BindMachine[I, O any, M Machine](w *Workflow[I, O], newM func(I) M) Binding {
+	return Binding{w.definition(machineCode[I, O](w.name, newM), true, callerPosition())}
+}
+
+// Events are the defaults of a Machine: it fails when an activity fails and when it is cancelled,
+// and ignores all other events. Embed it and write OnStart.
 type Events struct{}
 
 // OnActivityCompleted does nothing.
@@ -52,135 +62,3 @@ func (Events) OnChildClosed(ChildClosed) Actions { return nil }
 
 // OnCancel ends the execution as cancelled.
 func (Events) OnCancel(string) Actions { return Actions{Fail(ErrCanceled)} }
-
-// Events of a Machine. At is the time of the event in the history.
-type (
-	// ActivityCompleted carries the output of an activity: see Activity.Result.
-	ActivityCompleted struct {
-		ID, Activity string
-		At           time.Time
-		out          carried
-	}
-	// ActivityFailed carries the error of an activity that is not tried again. It is the same value on replay.
-	ActivityFailed struct {
-		ID, Activity string
-		At           time.Time
-		Err          error
-	}
-	// TimerFired tells that the time of StartTimer has come.
-	TimerFired struct {
-		ID string
-		At time.Time
-	}
-	// SignalReceived carries a signal of any name: see Signal.Value.
-	SignalReceived struct {
-		Signal string
-		At     time.Time
-		out    carried
-	}
-	// ChildClosed carries the output of a child, see Workflow.Result, or the error that it ended with.
-	ChildClosed struct {
-		ID, Workflow string
-		At           time.Time
-		Err          error
-		out          carried
-	}
-)
-
-// carried is the value that an event carries.
-type carried struct {
-	p model.Payload
-	x replay.Ctx
-	// recorded is set for events of the history.
-	recorded bool
-	wrong    error // why a value that was made cannot be carried
-}
-
-// NewMachine defines an event-driven workflow. newM is called once per execution, and again whenever it is replayed: it must
-// return a new value each time. To whoever starts, signals or awaits it, a machine is a workflow like any other.
-func NewMachine[I, O any, M Machine](name string, newM func(I) M, opts ...WorkflowOption) *Workflow[I, O] {
-	w := &Workflow[I, O]{name: name, fn: machineCode[I, O](name, newM), bound: true, at: callerPosition()}
-	w.apply(opts)
-	return w
-}
-
-// BindMachine joins a declared workflow with a machine, for one that needs dependencies or is elsewhere.
-func BindMachine[I, O any, M Machine](w *Workflow[I, O], newM func(I) M) Binding {
-	return Binding{w.definition(machineCode[I, O](w.name, newM), true, callerPosition())}
-}
-
-// Result decodes the output that an event carries. An event of another activity is an ErrInvalid. A recorded output that does not fit the
-// type blocks the execution.
-func (a *Activity[I, O]) Result(e ActivityCompleted) (out O, err error) {
-	if e.Activity != a.name {
-		return out, public(fault.New(fault.Invalid, "event %s is of activity %s, not of activity %s", e.ID, e.Activity, a.name))
-	}
-	out, err = valueOf[O](&e.out, "output of activity", a.name)
-	return out, public(err)
-}
-
-// Result decodes the output of a child that an event carries, or returns the error that the child ended with. An event of another
-// workflow is an ErrInvalid.
-func (w *Workflow[I, O]) Result(e ChildClosed) (out O, err error) {
-	switch {
-	case e.Workflow != w.name:
-		return out, public(fault.New(fault.Invalid, "event %s is of workflow %s, not of workflow %s", e.ID, e.Workflow, w.name))
-	case e.Err != nil:
-		return out, e.Err
-	}
-	out, err = valueOf[O](&e.out, "output of workflow", w.name)
-	return out, public(err)
-}
-
-// Value decodes the signal that an event carries; false when it is another signal. A value that does not fit the type fails the
-// execution (ErrWrongType).
-func (s *Signal[T]) Value(e SignalReceived) (v T, ok bool) {
-	if e.Signal != s.name {
-		return v, false
-	}
-	if e.out.recorded {
-		return sent[T](WorkflowCtx{e.out.x}, "signal", s.name, e.out.p), true
-	}
-	v, err := valueOf[T](&e.out, "signal", s.name)
-	return v, err == nil
-}
-
-// Completed is the event that the activity has completed, for tests of a Machine.
-func (a *Activity[I, O]) Completed(id string, out O) ActivityCompleted {
-	return ActivityCompleted{ID: id, Activity: a.name, out: made("output of activity", a.name, out)}
-}
-
-// Closed is the event that a child has completed, for tests of a Machine.
-func (w *Workflow[I, O]) Closed(id string, out O) ChildClosed {
-	return ChildClosed{ID: id, Workflow: w.name, out: made("output of workflow", w.name, out)}
-}
-
-// Received is the event that the signal was received, for tests of a Machine.
-func (s *Signal[T]) Received(v T) SignalReceived {
-	return SignalReceived{Signal: s.name, out: made("signal", s.name, v)}
-}
-
-// made is a value that is not in a history: that of an event which a test makes, or an input before it is recorded.
-func made[T any](kind, name string, v T) carried {
-	data, err := json.Marshal(v)
-	if err != nil {
-		err = fault.New(fault.Invalid, "%s %s cannot be encoded: %w", kind, name, err)
-	}
-	return carried{p: model.Payload{Data: data}, wrong: err}
-}
-
-// valueOf decodes what is carried. What is recorded and does not fit the type blocks the execution.
-func valueOf[T any](c *carried, kind, name string) (v T, err error) {
-	switch {
-	case c.recorded:
-		return recorded[T](WorkflowCtx{c.x}, kind, name, c.p), nil
-	case c.wrong != nil:
-		return v, c.wrong
-	case len(c.p.Data) == 0:
-		return v, nil
-	}
-	if err := json.Unmarshal(c.p.Data, &v); err != nil {
-		return v, misfit[T](kind, name, err)
-	}
-	return v, nil
-}

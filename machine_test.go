@@ -97,7 +97,7 @@ func says(t *testing.T, app *perdure.App, to perdure.Target, reason string) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(2 * time.Minute); ; <-tick.C {
-		info, err := app.Describe(t.Context(), to)
+		info, err := app.Executions().Describe(t.Context(), to)
 		if err == nil && strings.Contains(info.Reason, reason) {
 			return
 		}
@@ -176,7 +176,7 @@ func TestMistakesOfMachines(t *testing.T) {
 					if _, err := x.Result(client); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 						t.Errorf("ended with %v, want %q", err, c.want)
 					}
-					for e, err := range app.History(t.Context(), x) {
+					for e, err := range app.Histories().Events(t.Context(), x) {
 						if e.Kind != "started" && e.Kind != "closed" {
 							t.Errorf("recorded %v, %v", e, err)
 						}

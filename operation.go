@@ -3,6 +3,7 @@ package perdure
 import (
 	"strings"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/entity"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -11,10 +12,13 @@ import (
 // Operation is the typed name of an operation of a stateful entity.
 type Operation[I, O any] struct{ to callTarget }
 
-// NewOperation defines an operation. It runs alone, and its new state, its reply and what it sends are committed together, once; when it returns an error or panics,
-// the state is what it was and nothing is sent. An operation that was interrupted by a crash may run again (Send, and whatever comes from another process, a workflow or an entity, is stored
-// first; Call from the process that owns the key is not, and is lost with its caller), so what it does beside that may happen more than once. After
-// the first operation that succeeds the entity exists.
+// NewOperation defines an operation. It runs alone. Its new state, its reply and what it sends are
+// committed together, once. When it returns an error or panics, the state is what it was and
+// nothing is sent. After its first successful operation the entity exists.
+//
+// An operation that a crash interrupts may run again, so effects outside the entity may happen more
+// than once. A call from the process that owns the key is not stored and is lost with its caller;
+// Send, and calls from other processes, workflows and entities, are stored first.
 func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error)) *Operation[I, O] {
 	if e == nil {
 		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
@@ -23,7 +27,8 @@ func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S,
 	return &Operation[I, O]{callTarget{kind: entityKind, of: e.name, name: name, owner: e}}
 }
 
-// NewView defines an operation that changes nothing: it gets a copy of what is committed, waits neither for operations nor for locks, and runs beside others.
+// NewView defines an operation that changes nothing. It gets a copy of the committed state, does
+// not wait for operations or locks, and runs in parallel with others.
 func NewView[S, I, O any](e *Entity[S], name string, fn func(S, I) (O, error)) *Operation[I, O] {
 	if e == nil {
 		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
@@ -45,13 +50,44 @@ func DeclareOperation[I, O any](entity, name string) *Operation[I, O] {
 	return &Operation[I, O]{callTarget{kind: entityKind, of: entity, name: name}}
 }
 
-// BindOperation joins a declared operation with its code; needed when operations refer to each other.
+// BindOperation joins a declared operation with its code; needed when operations refer to each
+// other.
 func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(EntityCtx, *S, I) (O, error)) Binding {
 	b := callBinding{asked: op.to, call: callDefinition{name: op.to.name, at: callerPosition()}}
 	if e != nil {
 		b.to, b.name, b.call = e, e.name, operation(e, op.to.name, fn, b.call.at)
 	}
 	return Binding{b}
+}
+
+// Call runs the operation and waits for its reply. Calls with the same RequestID are one call. From
+// a workflow it is a step, which happens once without a RequestID and takes none. The call waits
+// while no process has the code of the entity.
+func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
+	return invoke[I, O](c, &o.to, key, in, opts)
+}
+
+// Go runs the operation as a step and returns a future of its reply. When the scope of ctx ends,
+// the reply is dropped, but the operation may still run.
+func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOption) *Future[O] {
+	so := callOptions(opts)
+	r, err := callRequest(ctx.host(), &o.to, key, in)
+	if err != nil {
+		return failedFuture[O](err)
+	}
+	r.RequestID = so.requestID
+	m := callMessage(r)
+	if err := ctx.answerable(&m); err != nil {
+		return failedFuture[O](err)
+	}
+	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, so.key, ctx.sealer(&m)))
+}
+
+// Send runs the operation later and drops its reply. It returns when the call is stored, so the
+// call is not lost. A call that the code cannot run, because the build lacks the operation, becomes
+// a dead letter (App.DeadLetters).
+func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
+	return invokeLater(s, &o.to, key, in, opts)
 }
 
 // operation is an operation as its entity keeps it.
@@ -86,30 +122,6 @@ func serve[I, O any](ctx EntityCtx, k *calleeKind, fn func(EntityCtx, I) (O, err
 	return result(ctx.c.Context(), ctx.h, "output of "+k.call, ctx.c.Name, out)
 }
 
-// Call runs the operation and waits for its reply. It is done once, however often it is sent under the same RequestID. From a workflow it is a step, which is done once
-// without a RequestID and takes none. An entity that nobody has the code of keeps the call waiting.
-func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
-	return invoke[I, O](c, &o.to, key, in, opts)
-}
-
-// Go runs the operation as a step. When its scope ends, nobody waits for the reply any more, but the operation may run all the same.
-func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOption) *Future[O] {
-	m, err := callMessage(ctx.host(), &o.to, key, in)
-	if err == nil {
-		m, err = ctx.callable(m, callOptions(opts))
-	}
-	if err != nil {
-		return failedFuture[O](err)
-	}
-	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, callOptions(opts).key, ctx.sealer(&m)))
-}
-
-// Send has the operation run later and drops its reply. It returns when the call is stored: from then on it is not lost. One that the build which has the code cannot make, because it lacks the operation, is a dead
-// letter (App.DeadLetters).
-func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
-	return invokeLater(s, &o.to, key, in, opts)
-}
-
 // callTarget is what is called, without the key.
 type callTarget struct {
 	kind  *calleeKind
@@ -126,46 +138,48 @@ func orphan(k *calleeKind, name, at string) callTarget {
 	return callTarget{kind: k, name: name, wrong: fault.New(fault.Invalid, "%s %s has no %s: it is nil (%s)", k.call, name, k.word, at)}
 }
 
-// callMessage is a call as a message.
-func callMessage[I any](h *host, t *callTarget, key string, in I) (m model.Message, err error) {
+// callRequest is a call as a request.
+func callRequest[I any](h *host, t *callTarget, key string, in I) (r *api.CallRequest, err error) {
 	if t.wrong != nil {
-		return m, t.wrong
+		return nil, t.wrong
 	}
 	if err := t.kind.check(t.of, key); err != nil {
-		return m, err
+		return nil, err
 	}
 	if err := checkName(t.kind.call, t.name); err != nil {
-		return m, err
+		return nil, err
 	}
-	m = model.Message{
-		Kind: model.MessageCall, To: model.Address{Tenant: model.DefaultTenant, Type: t.kind.prefix + t.of, Key: key}, Name: t.name, Brief: t.brief,
+	r = &api.CallRequest{
+		Address: model.Address{Tenant: model.DefaultTenant, Type: t.kind.prefix + t.of, Key: key}, Name: t.name, Brief: t.brief,
 	}
-	m.Input, err = encode(h, "input of "+t.kind.call, t.name, in)
-	return m, err
+	r.Input, err = encode(h, "input of "+t.kind.call, t.name, in)
+	return r, err
 }
 
 // invoke calls and waits for the reply.
 func invoke[I, O any](c Caller, t *callTarget, key string, in I, opts []CallOption) (out O, err error) {
-	from := c.caller()
-	m, err := callMessage(from.host(), t, key, in)
+	defer publish(&err)
+	from, o := c.caller(), callOptions(opts)
+	r, err := callRequest(from.host(), t, key, in)
 	if err != nil {
-		return out, public(err)
+		return out, err
 	}
-	p, err := from.invoke(m, t.view, callOptions(opts))
+	r.RequestID, r.View = o.requestID, t.view
+
+	p, err := from.invoke(r, o)
 	if err != nil {
-		return out, remote(err)
+		return out, err
 	}
-	out, err = decode[O](from, "output of "+t.kind.call, t.name, p)
-	return out, public(err)
+	return decode[O](from, "output of "+t.kind.call, t.name, p)
 }
 
 // invokeLater calls and does not wait for the reply.
 func invokeLater[I any](s Sender, t *callTarget, key string, in I, opts []CallOption) error {
-	out := s.sender()
-	m, err := callMessage(out.host(), t, key, in)
+	out, o := s.sender(), callOptions(opts)
+	r, err := callRequest(out.host(), t, key, in)
 	if err != nil {
-		return public(err)
+		return err
 	}
-	m.OneWay = true
-	return remote(out.send(m, callOptions(opts)))
+	r.RequestID, r.OneWay = o.requestID, true
+	return remote(out.send(r, o))
 }

@@ -1,32 +1,35 @@
 package perdure
 
 import (
-	"context"
-	"errors"
-	"iter"
-	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
-	"github.com/perdure/perdure/internal/api"
-	"github.com/perdure/perdure/internal/episode"
-	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// OutboxOption configures an Outbox.
+// Outbox lets transactions of a database start and signal executions (App.InTx, InPgx) although the
+// engine keeps its tables elsewhere. What they send goes into a table of that database, which Open
+// creates, and the app passes it on after the commit. Every process that has the outbox passes on
+// rows of all processes.
+func Outbox[T any](db TxSource[T], opts ...OutboxOption) Definition {
+	d := outboxDefinition{db: db.db, every: time.Second, at: callerPosition()}
+	for _, o := range opts {
+		o.applyOutbox(&d)
+	}
+	return d
+}
+
+// OutboxOption configures an Outbox: PollEvery.
 type OutboxOption interface{ applyOutbox(*outboxDefinition) }
+
+// PollEvery is how often the app looks into the table of an Outbox for rows of other processes; 1 s
+// by default, at least 1 ms. Rows of this process are passed on soon after their commit.
+func PollEvery(d time.Duration) OutboxOption { return pollOption(d) }
 
 type pollOption time.Duration
 
 func (p pollOption) applyOutbox(o *outboxDefinition) {
 	o.every = time.Duration(p)
 }
-
-// PollEvery is how often the table of an Outbox is looked at for what other processes have put there; 1 s, and a millisecond at least.
-func PollEvery(d time.Duration) OutboxOption { return pollOption(d) }
 
 type outboxDefinition struct {
 	db    *userdb.Database
@@ -45,228 +48,3 @@ func (d outboxDefinition) define(r *registry) {
 	}
 	r.outboxes = append(r.outboxes, d)
 }
-
-// Outbox lets transactions of a database start and signal executions (App.InTx, InPgx) although the engine keeps its tables elsewhere: what they send
-// is put into a table of that database, which opening creates, and the app passes it on once they have committed. Every process that
-// has the outbox may pass it on, whoever put it there.
-func Outbox[T any](db TxSource[T], opts ...OutboxOption) Definition {
-	d := outboxDefinition{db: db.db, every: time.Second, at: callerPosition()}
-	for _, o := range opts {
-		o.applyOutbox(&d)
-	}
-	return d
-}
-
-// relay passes on what waits in one outbox.
-type relay struct {
-	db      *userdb.Database
-	every   time.Duration
-	mailer  api.Mailer
-	host    *host
-	hinted  chan struct{} // capacity 1
-	trouble *episode.Source
-}
-
-// Bounds of a relay.
-const (
-	relayAtOnce = 16               // targets that are served at the same time
-	relayWithin = 20 * time.Second // to deliver one page
-	relayNotes  = 10 * time.Second // to read it, and to note what became of it
-	relayStale  = time.Minute      // what was read longer ago is read again: others may have passed it on, and the engine forgotten that
-	relayPause  = 30 * time.Second // at most, while the database is away
-)
-
-// eager are the pauses after a transaction of this process has put something: it will commit soon, or not.
-var eager = []time.Duration{2, 5, 10, 25, 50, 100, 250, 500}
-
-// hint has the relay look soon.
-func (r *relay) hint() {
-	select {
-	case r.hinted <- struct{}{}:
-	default:
-	}
-}
-
-func (r *relay) run(ctx context.Context) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	looks := len(eager) // since the last hint
-	pause := r.every
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.hinted:
-			looks = 0
-		case <-timer.C:
-		}
-		n, err := r.round(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			pause = min(2*max(pause, r.every), max(relayPause, r.every))
-			r.trouble.Failed(err, "again_in", pause)
-		case n > 0:
-			pause = 0
-		case looks < len(eager):
-			pause = eager[looks] * time.Millisecond
-			looks++
-		default:
-			pause = r.every
-		}
-		if err == nil {
-			r.trouble.OK()
-		}
-		timer.Reset(pause)
-	}
-}
-
-// round passes on one page and returns how many letters were dealt with.
-func (r *relay) round(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, relayWithin+relayNotes)
-	defer cancel()
-	return r.db.Relay(ctx, &userdb.Round{Cluster: r.host.cluster, Reach: r.mailer.Reach, Deliver: r.deliver, Within: relayWithin})
-}
-
-// deliver sends letters, those of one target one after the other.
-func (r *relay) deliver(ctx context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
-	read := time.Now().Round(0) // without the monotonic part, which stands still while the machine sleeps
-	byTarget := map[string][]userdb.Letter{}
-	for _, l := range letters {
-		byTarget[l.Execution] = append(byTarget[l.Execution], l)
-	}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, relayAtOnce)
-	for _, line := range byTarget {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			told := r.deliverLine(ctx, line, read)
-			mu.Lock()
-			defer mu.Unlock()
-			verdicts = append(verdicts, told...)
-		})
-	}
-	wg.Wait()
-	return verdicts
-}
-
-// deliverLine sends the letters of one target until one has to wait. Those behind it wait too.
-func (r *relay) deliverLine(ctx context.Context, line []userdb.Letter, read time.Time) (verdicts []userdb.Verdict) {
-	waits := false
-	for i := range line {
-		if waits || ctx.Err() != nil || time.Now().Round(0).Sub(read) > relayStale {
-			verdicts = append(verdicts, userdb.Verdict{ID: line[i].ID, Untried: true})
-			continue
-		}
-		v, ok := r.deliverOne(ctx, &line[i])
-		if ok {
-			verdicts = append(verdicts, v)
-		}
-		waits = !ok || v.Later
-	}
-	return verdicts
-}
-
-// deliverOne sends a letter. It reports false when nothing can be said about it.
-func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdict, bool) {
-	v := userdb.Verdict{ID: l.ID}
-	if remembers := r.mailer.Remembers(); l.InDoubt(remembers) {
-		v.Refused = "it may have been delivered: the outcome of an attempt at " + userdb.Time(l.Tried).Format(time.RFC3339) +
-			" is not known, and the engine may have forgotten it since (it remembers a message for " + remembers.String() + "); to send it again could take effect twice"
-		r.host.logger.Error("message of a transaction may have been delivered and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)
-		return v, true
-	}
-	m, err := l.Message()
-	if err != nil {
-		err = fault.New(fault.Invalid, "it cannot be read: %w", err)
-	} else {
-		err = r.mailer.Deliver(ctx, &m)
-	}
-	switch kind := fault.KindOf(err); {
-	case err == nil:
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		// What becomes of it is not known. The next pages go without it: they would take as long.
-		v.Later = true
-	case ctx.Err() != nil || kind == fault.Unavailable || kind == fault.Timeout || kind == fault.Canceled:
-		return v, false
-	case kind == fault.NotFound || kind == fault.Conflict || kind == fault.AlreadyExists || kind == fault.Invalid || kind == fault.Denied:
-		v.Refused = err.Error()
-		r.host.logger.Error("message of a transaction was refused and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)
-	default:
-		v.Later = true
-		v.Untried = kind == fault.Exhausted || kind == fault.Blocked // the engine has not taken it, see Engine.Send
-	}
-	return v, true
-}
-
-// DeadLetter is a start, signal, settlement, cancel request or call that left with a transaction, or with an operation of an entity, and was refused after that had
-// committed: another input for a key that is in use, an execution that is closed or does not exist. So is a call that anybody has sent, when the build that was to make it does not have the operation, or
-// cannot read the state. It is not tried again. A stored message that cannot be read is a dead letter as well, so that those behind it go on. (A task that failed for good is a DeadTask.)
-type DeadLetter struct {
-	ID     string
-	Kind   string // start, signal, settle, cancel, call; unreadable when the stored message is damaged
-	Target Ref
-	At     time.Time // when it was sent or, in the engine's own database, refused
-	Reason string    // why it was refused
-}
-
-// DeadLetters are the messages that were refused when nobody waited any more: those in the outboxes of this app, and those in the engine's own database. They stay until somebody
-// deletes their rows.
-func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
-	return func(yield func(DeadLetter, error) bool) {
-		for _, r := range a.relays {
-			for after := ""; ; {
-				page, err := r.db.DeadLetters(ctx, a.host.cluster, after, deadLetterPage)
-				if err != nil {
-					yield(DeadLetter{}, public(err))
-					return
-				}
-				for i := range page {
-					l := &page[i]
-					ref, err := ParseRef(l.Execution)
-					if !yield(DeadLetter{ID: l.ID, Kind: l.Kind, Target: ref, At: userdb.Time(l.At), Reason: l.Error}, err) {
-						return
-					}
-					after = l.ID
-				}
-				if len(page) < deadLetterPage {
-					break
-				}
-			}
-		}
-		a.inboxLetters(ctx, yield)
-	}
-}
-
-// inboxLetters are those in the engine's own database.
-func (a *App) inboxLetters(ctx context.Context, yield func(DeadLetter, error) bool) {
-	m, ok := a.cfg.Backend.(api.Mailer)
-	for after := (model.RunID{}); ok; {
-		page, err := m.DeadLetters(ctx, after, deadLetterPage)
-		if err != nil {
-			yield(DeadLetter{}, public(err))
-			return
-		}
-		for i := range page {
-			l := &page[i]
-			sec, nsec := uuid.UUID(l.ID).Time().UnixTime()
-			kind := l.Message.Kind.String()
-			if l.Unreadable {
-				kind = "unreadable"
-			}
-			if !yield(DeadLetter{
-				ID: uuid.UUID(l.ID).String(), Kind: kind, Target: Ref{Workflow: l.Message.To.Type, Key: l.Message.To.Key},
-				At: time.Unix(sec, nsec).UTC(), Reason: l.Reason,
-			}, nil) {
-				return
-			}
-			after = l.ID
-		}
-		ok = len(page) == deadLetterPage
-	}
-}
-
-const deadLetterPage = 100

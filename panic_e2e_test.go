@@ -62,13 +62,13 @@ func TestPanicsHaveStacks(t *testing.T) {
 			}
 			_, err = x.Result(c)
 			check(what, err)
-			info, err := app.Describe(t.Context(), x)
+			info, err := app.Executions().Describe(t.Context(), x)
 			if err != nil {
 				t.Fatal(err)
 			}
 			check(what+" described", info.Err)
 			var last error
-			for e, err := range app.History(t.Context(), x) {
+			for e, err := range app.Histories().Events(t.Context(), x) {
 				if err != nil {
 					t.Fatal(err)
 				}

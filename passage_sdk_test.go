@@ -58,8 +58,8 @@ func TestInlineLimits(t *testing.T) {
 		must(t, err)
 		defer app.Close()
 		c := app.With(t.Context())
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "two", Concurrency: 2}))
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "pace", Rate: 2, Period: time.Second}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "two", Concurrency: 2}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "pace", Rate: 2, Period: time.Second}))
 		began := time.Now()
 		var xs []perdure.Execution[int]
 		for i := range 20 {
@@ -78,7 +78,7 @@ func TestInlineLimits(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		explained := false
 		for _, x := range xs {
-			info, err := app.Describe(t.Context(), x)
+			info, err := app.Executions().Describe(t.Context(), x)
 			must(t, err)
 			explained = explained || info.Status == perdure.Running && strings.Contains(info.Reason, "waits for limit two")
 		}
@@ -100,7 +100,7 @@ func TestInlineLimits(t *testing.T) {
 		if d := time.Since(began); d < 4*time.Second-time.Millisecond {
 			t.Errorf("nine beginnings at two per second took %s", d)
 		}
-		limits, err := app.Limits(t.Context())
+		limits, err := app.Limits().List(t.Context())
 		must(t, err)
 		for _, l := range limits {
 			for _, u := range l.Uses {
@@ -109,7 +109,7 @@ func TestInlineLimits(t *testing.T) {
 				}
 			}
 		}
-		queues, err := app.Queues(t.Context())
+		queues, err := app.Queues().List(t.Context())
 		must(t, err)
 		for _, q := range queues {
 			if q.Name != "q" && q.Name != perdure.DefaultQueue {
@@ -133,7 +133,7 @@ func TestInlineBreaker(t *testing.T) {
 	}, perdure.Breaker("bank"), perdure.Constant(3, time.Millisecond))
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return call.Run(ctx, n) })
 	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
-		must(t, app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 2, Reset: 30 * time.Second}))
+		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 2, Reset: 30 * time.Second}))
 		down.Store(true)
 		x, err := flow.Start(c, 1)
 		must(t, err)
@@ -141,7 +141,7 @@ func TestInlineBreaker(t *testing.T) {
 		if n := calls.Load(); n != 2 {
 			t.Errorf("%d calls while it is down, want 2", n)
 		}
-		info, err := app.Describe(t.Context(), x)
+		info, err := app.Executions().Describe(t.Context(), x)
 		if err != nil || !strings.Contains(info.Reason, "circuit breaker bank") {
 			t.Errorf("described as %+v, %v", info, err)
 		}
@@ -170,9 +170,9 @@ func TestCloseWhileStepsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		app, err := embedded.Config{MaxSteps: 1}.Open(t.Context(), "memory:", free, limited, broken, flow)
 		must(t, err)
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "none", Rate: 1, Period: 24 * time.Hour}))
-		must(t, app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "bank"}))
-		must(t, app.TripBreaker(t.Context(), "bank", "maintenance"))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "none", Rate: 1, Period: 24 * time.Hour}))
+		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank"}))
+		must(t, app.Breakers().Trip(t.Context(), "bank", "maintenance"))
 		c := app.With(t.Context())
 		_, err = flow.Run(c, 2, perdure.RawKey("takes the only permit of the day"))
 		must(t, err)

@@ -8,12 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Ref is the address of an execution; a comparable, serialisable value. An empty Run means the current one.
+// Ref is the address of an execution. It is comparable and can be stored. An empty Run means the
+// current run.
 type Ref struct{ Workflow, Key, Run string }
 
 const runMark = "#run_"
 
-// String is workflow/key, and #run_… when a certain run is meant.
+// String is workflow/key, followed by #run_… when the Ref names a run.
 func (r Ref) String() string {
 	if r.Run == "" {
 		return r.Workflow + "/" + r.Key
@@ -25,19 +26,23 @@ func (r Ref) String() string {
 func ParseRef(s string) (Ref, error) {
 	name, key, ok := strings.Cut(s, "/")
 	if !ok || name == "" || key == "" {
-		return Ref{}, public(fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", s))
+		return Ref{}, fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", s)
 	}
 	r := Ref{Workflow: name, Key: key}
 	if i := strings.LastIndex(key, runMark); i > 0 {
 		r.Key, r.Run = key[:i], key[i+1:]
 		if _, err := model.ParseRunID(r.Run); err != nil {
-			return Ref{}, public(fault.New(fault.Invalid, "%q: %w", s, err))
+			return Ref{}, fault.New(fault.Invalid, "%q: %w", s, err)
 		}
 	}
 	return r, nil
 }
 
-// Target is an execution that may be signalled, resolved, cancelled or described: an Execution or a Ref.
+// Cancel asks the execution to end; clean-up runs.
+func (r Ref) Cancel(s Sender, reason string) error { return cancel(s, r, reason) }
+
+// Target is an execution that may be signalled, resolved, cancelled or described: an Execution or a
+// Ref.
 type Target interface{ target() Ref }
 
 func (r Ref) target() Ref { return r }

@@ -2,8 +2,6 @@ package perdure
 
 import (
 	"context"
-	"encoding"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,69 +9,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/pool"
-	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/schedule"
 	"github.com/perdure/perdure/internal/userdb"
 )
-
-// Definition is anything that opening accepts: a workflow, an activity, an Entity, a Service, a Schedule, an Outbox, a Binding or a Group.
-type Definition interface{ define(*registry) }
-
-// Group is a reusable bundle of definitions.
-type Group []Definition
-
-func (g Group) define(r *registry) {
-	for _, d := range g {
-		r.add(d)
-	}
-}
-
-// Binding joins a declared handle and the code that serves it.
-type Binding struct{ def Definition }
-
-func (b Binding) define(r *registry) { r.add(b.def) }
-
-type workflowDefinition struct {
-	name   string
-	code   replay.Code // nil when it is only declared
-	bound  bool        // it was meant to have code
-	uses   []Definition
-	pinned bool
-	retain time.Duration
-	retry  *RetryPolicy // of runs that failed
-	at     string
-	types  []typeOf
-	input  inputType
-}
-
-func (d workflowDefinition) define(r *registry) { r.workflow(d) }
-
-type activityDefinition struct {
-	name  string
-	fn    any // func(context.Context, I) (O, error) or *txCode[I, O]; nil when it is only declared
-	bound bool
-	at    string
-	types []typeOf
-	input inputType
-	wrong error // with its options
-
-	queue   string                   // that carries it; empty when it runs inline
-	limits  []string                 // that its tasks take permits of
-	breaker string                   // that its tasks count for
-	handler func(*host) pool.Handler // of tasks; nil without code, and of transactional ones
-
-	transactional bool
-	db            *userdb.Database // of a transactional one
-}
-
-func (d activityDefinition) define(r *registry) { r.activity(d) }
 
 // registry collects definitions and everything that is wrong with them.
 type registry struct {
@@ -90,51 +31,6 @@ type registry struct {
 	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
 }
 
-// openDatabases prepares the databases of transactional activities and outboxes.
-func (r *registry) openDatabases(ctx context.Context) error {
-	for _, d := range r.outboxes {
-		if err := d.db.Open(ctx, userdb.Outbox); err != nil {
-			return public(fmt.Errorf("the database of the outbox (%s): %w", d.at, err))
-		}
-	}
-	for _, name := range sortedKeys(r.activities) {
-		d := r.activities[name]
-		if d.db == nil {
-			continue
-		}
-		if err := d.db.Open(ctx, userdb.Outcomes); err != nil {
-			return public(fmt.Errorf("the database of activity %s (%s): %w", name, d.at, err))
-		}
-	}
-	return nil
-}
-
-// inputs are the types that workflows and tasks read their inputs as, by the types of their addresses.
-func (r *registry) inputs() map[string]inputType {
-	all := map[string]inputType{}
-	for name, d := range r.workflows {
-		if d.code != nil && d.input.check != nil {
-			all[name] = d.input
-		}
-	}
-	for name, d := range r.activities {
-		if d.fn != nil {
-			all[model.TaskPrefix+name] = d.input
-		}
-	}
-	return all
-}
-
-// databases are those of transactional activities, each once.
-func (r *registry) databases() (all []*userdb.Database) {
-	for _, name := range sortedKeys(r.activities) {
-		if db := r.activities[name].db; db != nil && !slices.ContainsFunc(all, db.Same) {
-			all = append(all, db)
-		}
-	}
-	return all
-}
-
 func newRegistry(checkType func(reflect.Type) error) *registry {
 	return &registry{
 		checkType: checkType, workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{},
@@ -142,7 +38,8 @@ func newRegistry(checkType func(reflect.Type) error) *registry {
 	}
 }
 
-// register collects definitions, and those that stand instead of others; the error names every mistake.
+// register collects definitions, and those that stand instead of others; the error names every
+// mistake.
 func register(defs []Definition, checkType func(reflect.Type) error, instead ...Definition) (*registry, error) {
 	r := newRegistry(checkType)
 	if len(instead) > 0 {
@@ -152,6 +49,7 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 		r.joinBound()
 		r.replaced = &registry{workflows: maps.Clone(r.workflows), activities: maps.Clone(r.activities), entities: maps.Clone(r.entities)}
 	}
+
 	for _, d := range defs {
 		r.add(d)
 	}
@@ -161,10 +59,12 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 		r.checkCode("workflow", name, d.at, d.code != nil, d.bound)
 		r.checkUses(d)
 	}
+
 	for _, name := range sortedKeys(r.activities) {
 		d := r.activities[name]
 		r.checkCode("activity", name, d.at, d.fn != nil || d.elsewhere(), d.bound)
 	}
+
 	for _, typ := range sortedKeys(r.entities) {
 		r.checkEntity(r.entities[typ])
 	}
@@ -173,30 +73,17 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 			r.wrong("%s: activity %s is declared but has no code: pass its Bind(fn) (%s)", n.who, n.activity, n.at)
 		}
 	}
+
 	r.problems = distinct(r.problems)
 	switch n := len(r.problems); n {
 	case 0:
 		r.workflows[schedule.Type] = workflowDefinition{name: schedule.Type, code: schedule.Code, bound: true}
 		return r, nil
 	case 1:
-		return nil, public(fault.New(fault.Invalid, "a mistake in the definitions: %w", r.problems[0]))
+		return nil, fault.New(fault.Invalid, "a mistake in the definitions: %w", r.problems[0])
 	default:
-		return nil, public(fault.New(fault.Invalid, "%d mistakes in definitions:\n%w", n, errors.Join(r.problems...)))
+		return nil, fault.New(fault.Invalid, "%d mistakes in definitions:\n%w", n, errors.Join(r.problems...))
 	}
-}
-
-func (r *registry) wrong(format string, args ...any) {
-	r.problems = append(r.problems, fmt.Errorf(format, args...))
-}
-
-// distinct drops what is said twice: what is passed and also used is looked at twice.
-func distinct(problems []error) []error {
-	said := map[string]bool{}
-	return slices.DeleteFunc(problems, func(err error) bool {
-		text := err.Error()
-		defer func() { said[text] = true }()
-		return said[text]
-	})
 }
 
 func (r *registry) add(d Definition) {
@@ -214,15 +101,18 @@ func (r *registry) add(d Definition) {
 	d.define(r)
 }
 
-// checkCode demands code for what is served here.
-func (r *registry) checkCode(kind, name, at string, has, bound bool) {
-	switch {
-	case has:
-	case bound:
-		r.wrong("the function of %s %s is nil (%s)", kind, name, at)
-	default:
-		r.wrong("%s %s is declared but has no code: pass its Bind(fn) (%s)", kind, name, at)
-	}
+func (r *registry) wrong(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Errorf(format, args...))
+}
+
+// distinct drops what is said twice: what is passed and also used is looked at twice.
+func distinct(problems []error) []error {
+	said := map[string]bool{}
+	return slices.DeleteFunc(problems, func(err error) bool {
+		text := err.Error()
+		defer func() { said[text] = true }()
+		return said[text]
+	})
 }
 
 func (r *registry) workflow(d workflowDefinition) {
@@ -233,15 +123,18 @@ func (r *registry) workflow(d workflowDefinition) {
 		r.wrong("two definitions of workflow %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
+
 	r.check("workflow", d.name, d.at, d.types)
 	if strings.HasPrefix(d.name, model.TaskPrefix) {
 		r.wrong("the name of workflow %s begins with %q, as those of tasks do (%s)", d.name, model.TaskPrefix, d.at)
 	}
+
 	for _, k := range []*calleeKind{entityKind, serviceKind} {
 		if strings.HasPrefix(d.name, k.prefix) {
 			r.wrong("the name of workflow %s begins with %q, as the addresses of %s do (%s)", d.name, k.prefix, k.words, d.at)
 		}
 	}
+
 	if strings.HasPrefix(d.name, schedule.Reserved) {
 		r.wrong("the name of workflow %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.name, schedule.Reserved, d.at)
 	}
@@ -250,6 +143,7 @@ func (r *registry) workflow(d workflowDefinition) {
 			r.wrong("workflow %s: %v (%s)", d.name, fmt.Errorf(format, args...), d.at)
 		})
 	}
+
 	if d.retain != 0 && d.retain < model.MinRetention {
 		r.wrong("workflow %s is retained for %s: at least %s (%s)", d.name, d.retain, model.MinRetention, d.at)
 	}
@@ -279,63 +173,15 @@ func (r *registry) activity(d activityDefinition) {
 	r.activities[d.name] = d
 }
 
-// elsewhere reports whether whoever serves its queue has the code, and nobody needs it here.
-func (d *activityDefinition) elsewhere() bool { return d.fn == nil && !d.bound && d.queue != "" }
-
-// Bounds of names and keys, in bytes.
-const (
-	maxName = 200
-	maxKey  = 512
-)
-
-// checkName says what is wrong with the name of something.
-func checkName(kind, name string) error {
-	if !textFits(name, maxName) {
-		return checkText("the name of "+kind, name, maxName)
-	}
-	if kind == "workflow" {
-		return noSlash(kind, name)
-	}
-	return nil
-}
-
-// noSlash refuses a name that could not be told from the key behind it.
-func noSlash(kind, name string) error {
-	if strings.Contains(name, "/") {
-		return fault.New(fault.Invalid, "the name of %s %q contains a slash, which separates it from the key", kind, name)
-	}
-	return nil
-}
-
-// checkTarget says what is wrong with the address of another execution.
-func checkTarget(a model.Address) error {
-	if err := checkName("workflow", a.Type); err != nil {
-		return err
-	}
-	if !textFits(a.Key, maxKey) {
-		return checkText("the key of workflow "+a.Type, a.Key, maxKey)
-	}
-	return nil
-}
-
-// textFits reports whether checkText has nothing to say, at no cost.
-func textFits(s string, most int) bool {
-	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
-}
-
-// checkText says what is wrong with a name or a key.
-func checkText(what, s string, most int) error {
+// checkCode demands code for what is served here.
+func (r *registry) checkCode(kind, name, at string, has, bound bool) {
 	switch {
-	case s == "":
-		return fault.New(fault.Invalid, "%s is empty", what)
-	case len(s) > most:
-		return fault.New(fault.Invalid, "%s %.40q… has %d bytes, at most %d are allowed", what, s, len(s), most)
-	case !utf8.ValidString(s):
-		return fault.New(fault.Invalid, "%s %q is not valid UTF-8", what, s)
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return fault.New(fault.Invalid, "%s %q contains a control character", what, s)
+	case has:
+	case bound:
+		r.wrong("the function of %s %s is nil (%s)", kind, name, at)
+	default:
+		r.wrong("%s %s is declared but has no code: pass its Bind(fn) (%s)", kind, name, at)
 	}
-	return nil
 }
 
 func (r *registry) check(kind, name, at string, types []typeOf) {
@@ -364,10 +210,12 @@ func (r *registry) checkUses(d workflowDefinition) {
 	for _, u := range d.uses {
 		needed.add(u)
 	}
+
 	needed.joinBound()
 	for _, n := range needed.needs {
 		needed.activities[n.activity] = activityDefinition{}
 	}
+
 	r.problems = append(r.problems, needed.problems...)
 	for _, name := range sortedKeys(needed.activities) {
 		if a, n := r.activities[name], needed.activities[name]; a.fn == nil && n.fn == nil && !n.elsewhere() {
@@ -377,11 +225,13 @@ func (r *registry) checkUses(d workflowDefinition) {
 			r.wrong("workflow %s uses transactional activity %s: pass it too, so that its database is prepared", d.name, name)
 		}
 	}
+
 	for _, typ := range sortedKeys(needed.entities) {
 		if e := needed.entities[typ]; r.entities[typ] == nil {
 			r.wrong("workflow %s uses %s %s, which has no code here: pass it", d.name, e.kind.word, e.name)
 		}
 	}
+
 	for _, name := range sortedKeys(needed.workflows) {
 		if r.workflows[name].code == nil {
 			r.wrong("workflow %s uses workflow %s, which has no code here: pass it, or its Bind(fn)", d.name, name)
@@ -389,86 +239,51 @@ func (r *registry) checkUses(d workflowDefinition) {
 	}
 }
 
-type typeOf struct {
-	what string
-	typ  reflect.Type
+// inputs are the types that workflows and tasks read their inputs as, by the types of their
+// addresses.
+func (r *registry) inputs() map[string]inputType {
+	all := map[string]inputType{}
+	for name, d := range r.workflows {
+		if d.code != nil && d.input.check != nil {
+			all[name] = d.input
+		}
+	}
+	for name, d := range r.activities {
+		if d.fn != nil {
+			all[model.TaskPrefix+name] = d.input
+		}
+	}
+	return all
 }
 
-func typeFor[T any](what string) typeOf { return typeOf{what, reflect.TypeFor[T]()} }
-
-var (
-	jsonMarshaler   = reflect.TypeFor[json.Marshaler]()
-	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
-	textMarshaler   = reflect.TypeFor[encoding.TextMarshaler]()
-	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
-)
-
-// speaksForItself reports whether a type has its own stored form. One that can be written so and not read, or the other way round, is a mistake.
-func speaksForItself(t reflect.Type) (bool, error) {
-	p := reflect.PointerTo(t)
-	writes := p.Implements(jsonMarshaler) || p.Implements(textMarshaler)
-	reads := p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler)
-	switch {
-	case writes && !reads && t.Kind() != reflect.Interface:
-		return false, fmt.Errorf("%s encodes itself but cannot decode itself", t)
-	case reads && !writes:
-		return false, fmt.Errorf("%s decodes itself but cannot encode itself", t)
+// databases are those of transactional activities, each once.
+func (r *registry) databases() (all []*userdb.Database) {
+	for _, name := range sortedKeys(r.activities) {
+		if db := r.activities[name].db; db != nil && !slices.ContainsFunc(all, db.Same) {
+			all = append(all, db)
+		}
 	}
-	return writes && reads, nil
+	return all
 }
 
-// encodable says why values of a type cannot be stored as JSON and read back; nil when they can.
-func encodable(t reflect.Type, seen []reflect.Type) error {
-	if slices.Contains(seen, t) {
-		return nil
-	}
-	if own, err := speaksForItself(t); own || err != nil {
-		return err
-	}
-	seen = append(seen, t)
-	switch t.Kind() {
-	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
-		return fmt.Errorf("%s cannot be encoded", t)
-	case reflect.Interface:
-		if t.NumMethod() > 0 {
-			return fmt.Errorf("interface %s can be encoded but not decoded", t)
+// openDatabases prepares the databases of transactional activities and outboxes.
+func (r *registry) openDatabases(ctx context.Context) error {
+	for _, d := range r.outboxes {
+		if err := d.db.Open(ctx, userdb.Outbox); err != nil {
+			return fmt.Errorf("the database of the outbox (%s): %w", d.at, err)
 		}
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return encodable(t.Elem(), seen)
-	case reflect.Map:
-		if k := t.Key(); k.Kind() != reflect.String && !isInteger(k.Kind()) &&
-			!(k.Implements(textMarshaler) && reflect.PointerTo(k).Implements(textUnmarshaler)) {
-			return fmt.Errorf("the keys of %s cannot be encoded", t)
+	}
+	for _, name := range sortedKeys(r.activities) {
+		d := r.activities[name]
+		if d.db == nil {
+			continue
 		}
-		return encodable(t.Elem(), seen)
-	case reflect.Struct:
-		return encodableFields(t, seen)
-	default:
+		if err := d.db.Open(ctx, userdb.Outcomes); err != nil {
+			return fmt.Errorf("the database of activity %s (%s): %w", name, d.at, err)
+		}
 	}
 	return nil
 }
-
-func encodableFields(t reflect.Type, seen []reflect.Type) error {
-	hidden := 0
-	for f := range t.Fields() {
-		if !f.IsExported() && !f.Anonymous {
-			hidden++
-			continue
-		}
-		if f.Tag.Get("json") == "-" {
-			continue
-		}
-		if err := encodable(f.Type, seen); err != nil {
-			return fmt.Errorf("field %s: %w", f.Name, err)
-		}
-	}
-	if hidden > 0 && hidden == t.NumField() && len(seen) == 1 {
-		return fmt.Errorf("%s has no exported field, so nothing of it would be stored", t)
-	}
-	return nil
-}
-
-func isInteger(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Uintptr }
 
 // callerPosition is file:line of whoever called the exported function that calls it.
 func callerPosition() string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/attach"
 )
 
 func nothing(perdure.WorkflowCtx, string) (string, error) { return "", nil }
@@ -188,7 +189,7 @@ func TestMistakesInEntities(t *testing.T) {
 // mistaken opens definitions that are wrong.
 func mistaken(t *testing.T, defs []perdure.Definition, wanted []string) {
 	t.Helper()
-	app, err := perdure.Attach(t.Context(), perdure.Attachment{}, defs...)
+	app, err := attach.Open(t.Context(), attach.Config{}, defs...)
 	if app != nil || !errors.Is(err, perdure.ErrInvalid) {
 		t.Fatalf("got %v, %v", app, err)
 	}

@@ -8,56 +8,82 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// ErrorKind tells errors apart, for RetryPolicy.Except. Make one with ErrorType, ErrorIs or ErrorNamed.
-type ErrorKind struct {
-	text    string // for people
-	matches func(error) bool
-	names   []string // of kinds and types of failures that are all that is meant; empty when no name says it
-	err     error    // what is wrong with it
+// RetryPolicy says when a failed attempt is repeated. It is an option of an activity, of one call,
+// of a workflow and of one start; the most specific one counts. The zero value never gives up: it
+// pauses 1 s, doubles the pause each time, and pauses at most 1 min.
+//
+//	charge.Run(ctx, order, perdure.RetryPolicy{MaxAttempts: 5, Initial: 100 * time.Millisecond})
+type RetryPolicy struct {
+	// MaxAttempts counts all attempts, the first one included; 0 is no limit.
+	MaxAttempts int
+	// Initial is the pause after the first attempt (1 s). Max is the longest pause (1 min).
+	Initial, Max time.Duration
+	// Coefficient multiplies the pause after each attempt (2). Jitter varies the pause by up to
+	// that share in both directions, from 0 to 1 (0).
+	Coefficient, Jitter float64
+	// Except are errors that are not repeated, as if they were Permanent.
+	Except []ErrorKind
+	// If decides about all other errors; nil repeats every one. It is a function, so it works only
+	// where the policy is given with the code: to NewActivity, NewWorkflow or an inline call.
+	If func(error) bool
 }
 
-// String names the errors that are meant.
-func (k ErrorKind) String() string { return k.text }
+func (p RetryPolicy) applyActivity(o *stepOptions) { o.retry = &p }
 
-// ErrorType is every error that is an E, or wraps one, as errors.As finds it: ErrorType[*stripe.CardError]().
-func ErrorType[E error]() ErrorKind {
-	return ErrorKind{text: "type " + reflect.TypeFor[E]().String(), matches: func(err error) bool {
-		_, ok := errors.AsType[E](err)
-		return ok
-	}}
+func (p RetryPolicy) applyCall(o *stepOptions) { o.retry = &p }
+
+func (p RetryPolicy) applyStart(o *startOptions) { o.retry = &p }
+
+func (p RetryPolicy) applyWorkflow(o *workflowOptions) { o.retry = &p }
+
+// Exponential pauses 1 s, doubles the pause up to 60 s, and makes at most n attempts.
+func Exponential(n int) RetryPolicy {
+	return RetryPolicy{MaxAttempts: n, Initial: time.Second, Max: time.Minute, Coefficient: 2}
 }
 
-// ErrorIs is every error that is target, or wraps it, as errors.Is finds it: ErrorIs(sql.ErrNoRows). An error of this package, such as ErrTimeout,
-// also stands for what will be recorded as one, such as an attempt that took too long.
-func ErrorIs(target error) ErrorKind {
-	if target == nil {
-		return ErrorKind{err: errors.New("ErrorIs of nil")}
+// Constant pauses d each time and makes at most n attempts. With d = 0 an attempt follows the one
+// before at once.
+func Constant(n int, d time.Duration) RetryPolicy {
+	if d == 0 {
+		d = 1 // zero would be the default
 	}
-	var names []string
-	for kind, sentinel := range kinds {
-		if sentinel == target { //nolint:errorlint // the very sentinel
-			names = append(names, kind.String())
+	return RetryPolicy{MaxAttempts: n, Initial: d, Max: d, Coefficient: 1}
+}
+
+// Permanent marks an error that no policy repeats.
+func Permanent(err error) error { return replay.Permanent(err) }
+
+// RetryAfter asks for the next attempt after d, whatever the policy says. A negative d is 0. More
+// than a hundred years is a mistake, and the step or task fails with it.
+func RetryAfter(err error, d time.Duration) error {
+	if err != nil && d > maxTaskTime {
+		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))
+	}
+	return replay.RetryAfter(err, d)
+}
+
+func (p RetryPolicy) policy() replay.Policy {
+	return replay.Policy{
+		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max, Coefficient: p.Coefficient, Jitter: p.Jitter, If: p.worth(),
+	}
+}
+
+// stored is the policy as the engine knows it. What it cannot know (If, and errors by type) is
+// decided by the worker.
+func (p *RetryPolicy) stored() model.Retry {
+	r := model.NewRetry(p.MaxAttempts, p.Initial, p.Max, p.Coefficient, p.Jitter)
+	for _, k := range p.Except {
+		for _, name := range k.names {
+			if !slices.Contains(r.Final, name) {
+				r.Final = append(r.Final, name)
+			}
 		}
 	}
-	slices.Sort(names)
-	return ErrorKind{text: fmt.Sprintf("%q", target), names: names, matches: func(err error) bool {
-		return errors.Is(err, target) || (&RemoteError{Kind: replay.FailureOf(err).Kind}).Is(target)
-	}}
-}
-
-// ErrorNamed is every error whose RemoteError would have that Kind or Type, to the letter: ErrorNamed("panic"), ErrorNamed("*http.MaxBytesError"). It
-// is for names that are read from somewhere; ErrorType and ErrorIs cannot be misspelt.
-func ErrorNamed(name string) ErrorKind {
-	if name == "" {
-		return ErrorKind{err: errors.New("ErrorNamed without a name")}
-	}
-	return ErrorKind{text: name, names: []string{name}, matches: func(err error) bool {
-		f := replay.FailureOf(err)
-		return f.Kind == name || f.Type == name
-	}}
+	return r
 }
 
 // worth decides whether an error is worth another attempt, by Except and If; nil when every one is.
@@ -73,43 +99,6 @@ func (p *RetryPolicy) worth() func(error) bool {
 			}
 		}
 		return also == nil || also(err)
-	}
-}
-
-// check says what is wrong with the options of a step: all of it.
-func (o *stepOptions) check() error {
-	if o.retry == nil && o.timeout == 0 && o.task == nil {
-		return nil
-	}
-	var problems []error
-	wrong := func(format string, args ...any) {
-		problems = append(problems, fault.New(fault.Invalid, format, args...))
-	}
-	checkTimes(wrong, namedTime{"AttemptTimeout", o.timeout})
-	if p := o.retry; p != nil {
-		p.check(wrong)
-	}
-	if t := o.task; t != nil {
-		t.check(wrong)
-	}
-	return errors.Join(problems...)
-}
-
-// namedTime is a duration that somebody has given.
-type namedTime struct {
-	name  string
-	value time.Duration
-}
-
-// checkTimes refuses what is less than nothing, or so long that sums with it could overflow.
-func checkTimes(wrong func(format string, args ...any), times ...namedTime) {
-	for _, d := range times {
-		switch {
-		case d.value < 0:
-			wrong("%s is %s, which is less than nothing", d.name, d.value)
-		case d.value > maxTaskTime:
-			wrong("%s is %s, which is more than a hundred years", d.name, d.value)
-		}
 	}
 }
 
@@ -135,4 +124,85 @@ func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 			wrong("RetryPolicy.Except, number %d is empty: make it with ErrorType, ErrorIs or ErrorNamed", i+1)
 		}
 	}
+}
+
+// checkQueued says why a policy that was given with a call cannot be that of a task: a function
+// does not reach the worker.
+func (p *RetryPolicy) checkQueued() error {
+	if p.If != nil {
+		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity itself")
+	}
+	for _, k := range p.Except {
+		if len(k.names) == 0 {
+			return fault.New(fault.Invalid, "RetryPolicy.Except: %s does not reach the worker that serves the queue: "+
+				"give the policy to the activity itself, or use ErrorNamed", k.text)
+		}
+	}
+	return nil
+}
+
+// checkStored says why a policy cannot be kept with an execution: a function does not reach the
+// process that runs it.
+func (p *RetryPolicy) checkStored() error {
+	if p.If != nil {
+		return fault.New(fault.Invalid, "RetryPolicy.If cannot be stored with an execution: give the policy to NewWorkflow")
+	}
+	for _, k := range p.Except {
+		if len(k.names) == 0 && k.err == nil {
+			return fault.New(fault.Invalid, "RetryPolicy.Except: %s cannot be stored with an execution: give the policy to NewWorkflow, or use ErrorNamed", k.text)
+		}
+	}
+	return nil
+}
+
+// ErrorKind selects errors, for RetryPolicy.Except. ErrorType, ErrorIs and ErrorNamed make one.
+type ErrorKind struct {
+	text    string // for people
+	matches func(error) bool
+	names   []string // of kinds and types of failures that are all that is meant; empty when no name says it
+	err     error    // what is wrong with it
+}
+
+// String names the errors that are meant.
+func (k ErrorKind) String() string { return k.text }
+
+// ErrorType selects every error that is an E or wraps one, as errors.As finds it:
+// ErrorType[*stripe.CardError]().
+func ErrorType[E error]() ErrorKind {
+	return ErrorKind{text: "type " + reflect.TypeFor[E]().String(), matches: func(err error) bool {
+		_, ok := errors.AsType[E](err)
+		return ok
+	}}
+}
+
+// ErrorIs selects every error that is target or wraps it, as errors.Is finds it:
+// ErrorIs(sql.ErrNoRows). An error of this package, such as ErrTimeout, also selects what is
+// recorded as one, such as an attempt that took too long.
+func ErrorIs(target error) ErrorKind {
+	if target == nil {
+		return ErrorKind{err: errors.New("ErrorIs of nil")}
+	}
+	var names []string
+	for kind, sentinel := range kinds {
+		if sentinel == target { //nolint:errorlint // the very sentinel
+			names = append(names, kind.String())
+		}
+	}
+	slices.Sort(names)
+	return ErrorKind{text: fmt.Sprintf("%q", target), names: names, matches: func(err error) bool {
+		return errors.Is(err, target) || (&RemoteError{Kind: replay.FailureOf(err).Kind}).Is(target)
+	}}
+}
+
+// ErrorNamed selects every error whose RemoteError has exactly that Kind or Type:
+// ErrorNamed("panic"), ErrorNamed("*http.MaxBytesError"). It is for names from a configuration; the
+// compiler checks ErrorType and ErrorIs.
+func ErrorNamed(name string) ErrorKind {
+	if name == "" {
+		return ErrorKind{err: errors.New("ErrorNamed without a name")}
+	}
+	return ErrorKind{text: name, names: []string{name}, matches: func(err error) bool {
+		f := replay.FailureOf(err)
+		return f.Kind == name || f.Type == name
+	}}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 )
 
 type cardError struct{ code int }
@@ -99,7 +100,7 @@ func TestRetryPolicy(t *testing.T) {
 				}
 				var got []string
 				var last time.Time
-				for e, err := range app.History(t.Context(), x) {
+				for e, err := range app.Histories().Events(t.Context(), x) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -159,7 +160,7 @@ func TestJitter(t *testing.T) {
 		}
 		var last time.Time
 		least, most := time.Hour, time.Duration(0)
-		for e, err := range app.History(t.Context(), x) {
+		for e, err := range app.Histories().Events(t.Context(), x) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +219,7 @@ func TestWrongPolicies(t *testing.T) {
 					A *perdure.Activity[string, string]
 				}{perdure.NewActivity("charge", noop, c.option)}),
 			} {
-				_, err := perdure.Attach(t.Context(), perdure.Attachment{}, def)
+				_, err := attach.Open(t.Context(), attach.Config{}, def)
 				if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), "activity charge: "+c.want) || !strings.Contains(err.Error(), "/retry_test.go:") {
 					t.Errorf("%s: opening says %v, want that activity charge: %s", what, err, c.want)
 				}

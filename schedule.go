@@ -1,105 +1,97 @@
 package perdure
 
 import (
-	"reflect"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// Job is what a Schedule begins; see Workflow.Job and Activity.Job. It is data: whoever serves the schedule needs no code of the job.
-type Job struct {
-	kind   string
-	name   string
-	encode func(*host) (model.Payload, error)
-	labels map[string]string
-	task   *model.TaskSpec
-	in     reflect.Type // of the input
-	err    error
+// Schedule starts a Job at the times of a Cadence, exactly once across all processes. It is
+// durable: it fires whichever process runs. Open applies it: it creates a schedule that does not
+// exist, changes one whose definition differs, and leaves an equal one alone.
+type Schedule struct {
+	name string
+	job  Job
+	opts scheduleOptions
+	at   string
 }
 
-// address is the type of the addresses of what the job begins.
-func (j *Job) address() string {
-	if j.kind == schedule.KindTask {
-		return model.TaskPrefix + j.name
+// NewSchedule defines a schedule. Open reports its mistakes.
+func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Schedule {
+	s := &Schedule{name: name, job: job, at: callerPosition()}
+	s.opts.spec = schedule.Spec{
+		Cron: when.cron, Zone: when.zone, Every: schedule.Duration(when.every), Phase: schedule.Duration(when.offset),
+		Job: schedule.Job{Kind: job.kind, Name: job.name, Labels: job.labels, Task: job.task},
 	}
-	return j.name
-}
-
-// Job is a start of the workflow with this input, for a Schedule. The key of each execution is made of the name of the schedule and the time that it is
-// begun for, such as nightly@2026-11-15T01:00:00Z, so that it cannot be begun twice. Of the options, Labels may be given.
-func (w *Workflow[I, O]) Job(in I, opts ...StartOption) Job {
-	j := Job{kind: schedule.KindWorkflow, name: w.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
-		return encode(h, "input of workflow", w.name, in)
-	}}
-	j.apply(opts)
-	return j
-}
-
-// Job is a submission of the activity with this input, for a Schedule: each time a task of its own, on the queue of the activity or of the option OnQueue. Its key is
-// made as that of an execution is; see Workflow.Job. Of the options, Labels and those of tasks may be given.
-func (a *Activity[I, O]) Job(in I, opts ...StartOption) Job {
-	j := Job{kind: schedule.KindTask, name: a.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
-		return encode(h, "input of activity", a.name, in)
-	}}
-	j.apply(opts)
-	if b, err := a.submission(&host{}, opts, true); err != nil {
-		j.err = err
-	} else {
-		j.task = b.o.spec
+	for _, o := range opts {
+		o.applySchedule(&s.opts)
 	}
-	return j
+	return s
 }
 
-func (j *Job) apply(opts []StartOption) {
-	var o startOptions
-	for _, opt := range opts {
-		opt.applyStart(&o)
-	}
-	j.err = o.err
-	if o.keyed || o.reuse != model.ReturnExisting || o.requestID != "" || len(o.with) > 0 || o.policy != model.CancelChild {
-		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution a key of its own; give it Labels, and what is said of tasks", j.name)
-	}
-	if j.kind == schedule.KindWorkflow && (len(o.timed) > 0 || o.retry != nil) {
-		j.err = fault.New(fault.Invalid, "the job %s: a schedule says when executions begin, and the policy for failed runs is given to NewWorkflow", j.name)
-	}
-	for _, l := range o.labels {
-		if j.labels == nil {
-			j.labels = map[string]string{}
-		}
-		j.labels[l.Name] = l.Value
-	}
+// Trigger fires now, also while the schedule is paused. It follows Overlap: with OverlapSkip it
+// returns ErrConflict while an execution of the schedule is open.
+func (s *Schedule) Trigger(c Caller) error {
+	_, err := s.command(c, schedule.Command{Verb: schedule.VerbTrigger})
+	return err
 }
 
-// Cadence says when a Schedule fires: Cron or Every.
-type Cadence struct {
-	cron, zone string
-	every      time.Duration
-	offset     time.Duration
+// Pause stops firing until Resume. Open executions go on. Fire times that pass in the meantime are
+// missed and counted.
+func (s *Schedule) Pause(c Caller, why string) error {
+	_, err := s.command(c, schedule.Command{Verb: schedule.VerbPause, Why: why})
+	return err
 }
 
-// Cron fires by a cron line in an IANA zone, such as Europe/Berlin; no zone is UTC. A line has five fields (minute, hour, day of month, month, day of
-// week), or six with seconds in front, or is a name such as @daily. A time that does not exist because the clock is put forward fires once, at the
-// moment after the gap; one that exists twice fires once. A mistake is reported when the app opens.
-func Cron(line, zone string) Cadence { return Cadence{cron: line, zone: zone} }
+// Resume undoes Pause.
+func (s *Schedule) Resume(c Caller) error {
+	_, err := s.command(c, schedule.Command{Verb: schedule.VerbResume})
+	return err
+}
 
-// Every fires at the multiples of an interval since 1970 began (UTC): every hour is at the full hour. The shortest is a second.
-func Every(d time.Duration) Cadence {
-	if d == 0 {
-		d = -1 // not the same as none
+// Backfill starts what is missing between from and to, to not included: every fire time that has no
+// execution, or whose execution failed. It returns the number of these fire times, at most 1,000.
+// They start one after the other, or together with OverlapAllow. Current fire times go first.
+func (s *Schedule) Backfill(c Caller, from, to time.Time) (int, error) {
+	a, err := s.command(c, schedule.Command{Verb: schedule.VerbBackfill, From: from, To: to})
+	return a.Ticks, err
+}
+
+// Delete ends the schedule. Executions that it started go on. An app that defines the schedule
+// creates it again when it opens.
+func (s *Schedule) Delete(c Caller) error {
+	_, err := s.command(c, schedule.Command{Verb: schedule.VerbDelete})
+	return err
+}
+
+// Next returns the n fire times of the definition after a time. It reads no store.
+func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
+	spec := s.opts.spec
+	if err := spec.Complete(s.name); err != nil {
+		return nil, err
 	}
-	return Cadence{every: d}
+	return spec.Next(after, n)
 }
 
-// Offset moves an interval: Every(time.Hour).Offset(5*time.Minute) fires five minutes past the hour.
-func (c Cadence) Offset(d time.Duration) Cadence {
-	c.offset = d
-	return c
+// command tells the schedule to do something. Its error is public.
+func (s *Schedule) command(c Caller, cmd schedule.Command) (a schedule.Answer, err error) {
+	defer publish(&err)
+	r, err := schedule.Request(s.name, &cmd)
+	if err == nil {
+		err = schedule.CheckName(s.name)
+	}
+	if err != nil {
+		return a, err
+	}
+	p, err := c.caller().ask(&r)
+	if err != nil {
+		return a, err
+	}
+	return schedule.ReadAnswer(p)
 }
 
-// ScheduleOption configures a schedule.
+// ScheduleOption configures a schedule: Overlap, CatchUp, Jitter, StartAt, EndAt or PausedAtFirst.
 type ScheduleOption interface{ applySchedule(*scheduleOptions) }
 
 type scheduleOptions struct {
@@ -109,7 +101,12 @@ type scheduleOptions struct {
 	err    error
 }
 
-// Overlap says what a schedule does when a time comes while what it began before is still open.
+type scheduleOption func(*scheduleOptions)
+
+func (f scheduleOption) applySchedule(o *scheduleOptions) { f(o) }
+
+// Overlap says what a schedule does at a fire time while an earlier execution of it is open. The
+// default is OverlapSkip.
 type Overlap int
 
 // Policies of Overlap.
@@ -133,12 +130,9 @@ func (p Overlap) applySchedule(o *scheduleOptions) {
 	}
 }
 
-type scheduleOption func(*scheduleOptions)
-
-func (f scheduleOption) applySchedule(o *scheduleOptions) { f(o) }
-
-// CatchUp is how late a time may fire because no process was there, or because the clock has jumped; 24 h by default. What is later is missed, and counted. When
-// several are late at once, the newest count, as many as Overlap lets begin, and 100 at most.
+// CatchUp is how late a fire time may still fire, because no process ran or the clock jumped; 24 h
+// by default. Later ones are missed and counted. When several are late at once, the newest fire: as
+// many as Overlap lets start, and 100 at most.
 func CatchUp(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) {
 		if o.spec.CatchUp = schedule.Duration(d); d == 0 {
@@ -147,41 +141,27 @@ func CatchUp(d time.Duration) ScheduleOption {
 	})
 }
 
-// Jitter delays each time by up to d, so that many schedules do not begin at the same moment. The delay of a certain time is always the same.
+// Jitter delays each fire time by up to d, so that many schedules do not start at the same moment.
+// The delay of one fire time is always the same. The default is 0.
 func Jitter(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.spec.Jitter = schedule.Duration(d) })
 }
 
-// EndAt leaves out what is at a time or after it.
+// EndAt skips all fire times at or after t.
 func EndAt(t time.Time) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.spec.EndAt = t })
 }
 
-// PausedAtFirst creates the schedule paused. One that is there is left as it is.
+// PausedAtFirst creates the schedule paused. It does not change a schedule that exists.
 func PausedAtFirst(why string) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.paused, o.why = true, why })
 }
 
-// Schedule begins a Job at the times of a Cadence, exactly once across all processes, whether or not this one lives. It is applied when the app opens:
-// created if there is none of its name, changed where it is when its definition differs, and left alone when it does not.
-type Schedule struct {
-	name string
-	job  Job
-	opts scheduleOptions
-	at   string
-}
-
-// NewSchedule defines a schedule. What is wrong with it is reported when the app opens.
-func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Schedule {
-	s := &Schedule{name: name, job: job, at: callerPosition()}
-	s.opts.spec = schedule.Spec{
-		Cron: when.cron, Zone: when.zone, Every: schedule.Duration(when.every), Phase: schedule.Duration(when.offset),
-		Job: schedule.Job{Kind: job.kind, Name: job.name, Labels: job.labels, Task: job.task},
-	}
-	for _, o := range opts {
-		o.applySchedule(&s.opts)
-	}
-	return s
+// ScheduledFor is the fire time for which a Schedule started this execution. It may be long ago for
+// a late or backfilled execution. ok is false when no schedule started it.
+func (ctx WorkflowCtx) ScheduledFor() (t time.Time, ok bool) {
+	t, err := time.Parse(time.RFC3339, ctx.x.StartLabel(schedule.LabelTick))
+	return t, err == nil
 }
 
 func (s *Schedule) define(r *registry) { r.schedule(s) }
@@ -201,69 +181,4 @@ func (r *registry) schedule(s *Schedule) {
 		}
 	}
 	r.schedules = append(r.schedules, s)
-}
-
-// command tells the schedule to do something.
-func (s *Schedule) command(c Caller, cmd schedule.Command) (schedule.Answer, error) {
-	m, err := schedule.Message(s.name, &cmd)
-	if err == nil {
-		err = schedule.CheckName(s.name)
-	}
-	if err != nil {
-		return schedule.Answer{}, public(err)
-	}
-	p, err := c.caller().ask(m)
-	if err != nil {
-		return schedule.Answer{}, remote(err)
-	}
-	a, err := schedule.ReadAnswer(p)
-	return a, public(err)
-}
-
-// Trigger fires now, also while the schedule is paused. It follows Overlap: with OverlapSkip it is an error, ErrConflict, while something is open.
-func (s *Schedule) Trigger(c Caller) error {
-	_, err := s.command(c, schedule.Command{Verb: schedule.VerbTrigger})
-	return err
-}
-
-// Pause stops firing until Resume; what is open goes on. What would have fired meanwhile is missed, and counted.
-func (s *Schedule) Pause(c Caller, why string) error {
-	_, err := s.command(c, schedule.Command{Verb: schedule.VerbPause, Why: why})
-	return err
-}
-
-// Resume undoes Pause.
-func (s *Schedule) Resume(c Caller) error {
-	_, err := s.command(c, schedule.Command{Verb: schedule.VerbResume})
-	return err
-}
-
-// Backfill begins what is missing from a time up to another one that is not included: every tick in between that has no execution, or whose execution has failed. It
-// returns how many ticks there are, which may be 1,000. They begin one after the other, and with OverlapAllow together; the ticks of now go first.
-func (s *Schedule) Backfill(c Caller, from, to time.Time) (int, error) {
-	a, err := s.command(c, schedule.Command{Verb: schedule.VerbBackfill, From: from, To: to})
-	return a.Ticks, err
-}
-
-// Delete ends the schedule; what it has begun goes on. It comes back, as a new one, when an app opens that defines it.
-func (s *Schedule) Delete(c Caller) error {
-	_, err := s.command(c, schedule.Command{Verb: schedule.VerbDelete})
-	return err
-}
-
-// Next are the n times after a point in time at which the definition fires. It asks nobody.
-func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
-	spec := s.opts.spec
-	if err := spec.Complete(s.name); err != nil {
-		return nil, public(err)
-	}
-	all, err := spec.Next(after, n)
-	return all, public(err)
-}
-
-// ScheduledFor is the time that this execution was begun for by a Schedule, which may be long ago when it is late or backfilled; ok is false when no schedule
-// began it.
-func (ctx WorkflowCtx) ScheduledFor() (t time.Time, ok bool) {
-	t, err := time.Parse(time.RFC3339, ctx.x.StartLabel(schedule.LabelTick))
-	return t, err == nil
 }

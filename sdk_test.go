@@ -198,7 +198,7 @@ func TestChildrenAndCancel(t *testing.T) {
 	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
 		got, err := parent.Run(c, "p")
 		want(t, got, err, "shipped a running true canceled <nil>")
-		info, err := app.Describe(t.Context(), ship.Execution(perdure.RawKey("slow")))
+		info, err := app.Executions().Describe(t.Context(), ship.Execution(perdure.RawKey("slow")))
 		if err != nil || info.Status != perdure.Canceled || !strings.Contains(info.Err.Error(), "not needed") {
 			t.Errorf("%+v, %v", info, err)
 		}
@@ -229,7 +229,7 @@ func TestContinueAsNewKeepsSignals(t *testing.T) {
 			t.Errorf("got %v, %v", got, err)
 		}
 		runs := 0
-		for info, err := range app.Executions(t.Context(), `workflow = "sum"`) {
+		for info, err := range app.Executions().List(t.Context(), `workflow = "sum"`) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -417,7 +417,7 @@ func TestCompensation(t *testing.T) {
 				}
 			}
 			var kinds []string
-			for ev, err := range app.History(t.Context(), e) {
+			for ev, err := range app.Histories().Events(t.Context(), e) {
 				if err != nil {
 					t.Fatal(err)
 				}

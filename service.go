@@ -5,8 +5,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Service is the name of a stateless addressable handler: calls of one key reach one process at a time, at most Concurrency of them overlap, and nothing is stored for them
-// unless an RPC is Persisted.
+// Service is the name of a stateless handler with addresses. Calls of one key reach one process at
+// a time, and at most Concurrency of them overlap. The engine stores nothing for them unless an RPC
+// is Persisted.
 type Service struct{ callee }
 
 // NewService names a service; its RPCs are defined on it. Give it to Open where its code is to run.
@@ -21,7 +22,11 @@ func (s *Service) define(r *registry) { r.entity(s.definition()) }
 // RPC is the typed name of a method of a service.
 type RPC[I, O any] struct{ to callTarget }
 
-// NewRPC defines an RPC of a service. Unless it is Persisted, a call is made at most once: it is lost, and its caller is told so, when the process that makes it dies.
+// RPCOption configures one RPC of a service: Persisted.
+type RPCOption interface{ applyRPC(*callTarget) }
+
+// NewRPC defines an RPC of a service. Unless it is Persisted, a call runs at most once: when the
+// process that runs it dies, the call is lost and its caller gets an error.
 func NewRPC[I, O any](s *Service, name string, fn func(EntityCtx, I) (O, error), opts ...RPCOption) *RPC[I, O] {
 	if s == nil {
 		return &RPC[I, O]{orphan(serviceKind, name, callerPosition())}
@@ -32,7 +37,8 @@ func NewRPC[I, O any](s *Service, name string, fn func(EntityCtx, I) (O, error),
 	return r
 }
 
-// DeclareRPC names an RPC whose code is elsewhere, or is bound later. Whoever calls says whether calls are Persisted.
+// DeclareRPC names an RPC whose code is elsewhere or is bound later. The caller decides whether its
+// calls are Persisted.
 func DeclareRPC[I, O any](service, name string, opts ...RPCOption) *RPC[I, O] {
 	r := &RPC[I, O]{callTarget{kind: serviceKind, of: service, name: name, brief: true}}
 	for _, o := range opts {
@@ -41,10 +47,32 @@ func DeclareRPC[I, O any](service, name string, opts ...RPCOption) *RPC[I, O] {
 	return r
 }
 
-// Bind joins a declared RPC with its code. The service itself need not be given to Open for that, unless it has options.
+// Bind joins a declared RPC with its code. The service itself need not be given to Open for that,
+// unless it has options.
 func (r *RPC[I, O]) Bind(fn func(EntityCtx, I) (O, error)) Binding {
 	return Binding{callBinding{asked: r.to, call: method(r.to.of, r.to.name, fn, callerPosition())}}
 }
+
+// Call waits for the reply. From a workflow it is a step, and as if the RPC were Persisted.
+func (r *RPC[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
+	return invoke[I, O](c, &r.to, key, in, opts)
+}
+
+// Send does not wait for the reply. It returns when the call is stored, if the RPC is Persisted or
+// the sender is a workflow, an entity or a transaction.
+func (r *RPC[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
+	return invokeLater(s, &r.to, key, in, opts)
+}
+
+type persistedOption struct{}
+
+func (persistedOption) applyRPC(t *callTarget) { t.brief = false }
+
+// Persisted makes the engine store every call of an RPC before it runs, and remember its answer.
+// Such a call survives a crash, runs at least once, and a RequestID makes a repetition the same
+// call. That costs a commit before the call and one after it. Without Persisted a call is kept in
+// memory only and runs at most once.
+func Persisted() RPCOption { return persistedOption{} }
 
 // method is an RPC as its service keeps it.
 func method[I, O any](service, name string, fn func(EntityCtx, I) (O, error), at string) callDefinition {
@@ -55,14 +83,4 @@ func method[I, O any](service, name string, fn func(EntityCtx, I) (O, error), at
 		}
 	}
 	return c
-}
-
-// Call waits for the reply. From a workflow it is a step, and as if the RPC were Persisted.
-func (r *RPC[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
-	return invoke[I, O](c, &r.to, key, in, opts)
-}
-
-// Send does not wait for the reply. That of an RPC which is Persisted returns when the call is stored, and so does one from a workflow, an entity or a transaction.
-func (r *RPC[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
-	return invokeLater(s, &r.to, key, in, opts)
 }

@@ -8,28 +8,30 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Started is what became of one of many starts.
+// Started is the result of one of many starts.
 type Started[O any] struct {
 	// Execution is zero when Err is set.
 	Execution Execution[O]
-	// Existing tells that the key was taken by an execution that was there before.
+	// Existing is true when an execution had the key already.
 	Existing bool
 	Err      error
 }
 
-// StartMany starts an execution for every input, in one call and few commits: thousands cost little more than one. The results are in
-// the order of the inputs, each with its own error.
+// StartMany starts an execution for every input, in one call and few commits: thousands cost little
+// more than one. The results have the order of the inputs, each with its own error.
 //
-// Every start stands alone: one that is refused does not keep the others from beginning, and they do not begin in one transaction. When the
-// call fails as a whole, because ctx ends or the store is away, some may have begun. Making it again is harmless: a key that is taken is
-// attached to, as Start does.
+// Every start stands alone. A refused start does not stop the others, and the starts do not share a
+// transaction. When the call fails as a whole, because ctx ends or the store is away, some
+// executions may have started. Repeat the call then: a start attaches to an execution that has the
+// key.
 //
-// Each execution has the key that KeyedBy derives from its input, or else the hash of its input. With a RequestID, input n has that id
-// with "-n" behind it; the first one has the id as it is. The other options hold for all of them. A call takes at most 100,000 inputs of 64 MiB
-// together; more is ErrExhausted, and nothing begins.
+// The key of each execution is what KeyedBy derives from its input, or the hash of its input. With
+// a RequestID, the first input has that id and input n has it with "-n" behind it. All other
+// options apply to every start. A call takes at most 100,000 inputs of 64 MiB together; more is
+// ErrExhausted, and nothing starts.
 func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]Started[O], error) {
 	if err := w.manyAtOnce(opts); err != nil {
-		return nil, public(err)
+		return nil, err
 	}
 	var (
 		results  = make([]Started[O], len(ins))
@@ -37,6 +39,7 @@ func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]St
 		plain    = make([]model.Payload, 0, len(ins))
 		places   = make([]int, 0, len(ins))
 	)
+
 	for i, in := range ins {
 		ref, p, o, err := w.resolve(c.host(), in, opts)
 		if err == nil && o.requestID != "" && i > 0 {
@@ -53,6 +56,7 @@ func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]St
 		results[i].Execution = Execution[O]{ref}
 		requests, plain, places = append(requests, r), append(plain, p), append(places, i)
 	}
+
 	if len(requests) == 0 {
 		return results, nil
 	}
@@ -60,6 +64,7 @@ func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]St
 	if err != nil {
 		return nil, public(err)
 	}
+
 	for n := range replies {
 		i := places[n]
 		switch err := replies[n].Err; {

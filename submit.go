@@ -13,48 +13,45 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// KeyedBy returns a copy that derives the key of a task from its input when it is submitted, so that the same input is the same task.
-func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
-	c := *a
-	c.taskKey = key
-	return &c
-}
-
-// Submit makes a task of the activity that belongs to no workflow, and returns at once. It waits in the queue of the activity, or of the option OnQueue, or in DefaultQueue,
-// which every process serves that executes tasks. The Execution is what that of a workflow is: Result waits, Cancel ends it, it has labels and is listed,
-// under the name "task:" and that of the activity.
+// Submit creates a task of the activity that belongs to no workflow, and returns at once. The task
+// waits in the queue of the activity, of the option OnQueue, or in DefaultQueue. Its Execution
+// works like that of a workflow: Result waits, Cancel ends it, and List shows it under the name
+// "task:" and that of the activity. A RetryPolicy given with the submission replaces the one of the
+// activity.
 //
-// A RetryPolicy that is given with the submission takes the place of the activity's own.
-//
-// Without a key (KeyedBy, RawKey, HashKey) every submission is a new task, equal inputs or not. With a RequestID and no key, that is the key. A task that has the key
-// already is attached to, as Start does with an execution; Reuse says otherwise. From a workflow the task is a child: it is
-// cancelled when the workflow ends before it, unless AbandonChild is given.
+// Without a key (KeyedBy, RawKey, HashKey) every submission is a new task. With a RequestID and no
+// key, the id is the key. A submission attaches to a task that has its key, as Start does; Reuse
+// changes that. A task that a workflow submits is a child: it is cancelled when the workflow ends
+// first, unless AbandonChild is given.
 func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[O], error) {
 	from := s.sender()
 	_, journaled := s.(WorkflowCtx)
 	b, err := a.submission(from.host(), opts, !journaled)
 	if err != nil {
-		return Execution[O]{}, public(err)
+		return Execution[O]{}, err
 	}
 	ref, p, err := b.one(from.host(), in, 0)
 	if err != nil {
-		return Execution[O]{}, public(err)
+		return Execution[O]{}, err
 	}
 	b.o.keyed = ref.Key != ""
 	ref, err = from.start(ref, p, &b.o, normalize[I])
 	return Execution[O]{ref}, remote(err)
 }
 
-// SubmitMany submits a task for every input, in one call: thousands cost little more than one. The executions are in the order of the inputs; where one was refused, it
-// is zero, and the error says which and why. The others are there. A call takes at most 100,000 inputs of 64 MiB together.
+// SubmitMany submits a task for every input, in one call: thousands cost little more than one. The
+// executions have the order of the inputs. Where a submission was refused, the execution is zero
+// and the error says which and why; all others exist. A call takes at most 100,000 inputs of 64 MiB
+// together.
 func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]Execution[O], error) {
 	b, err := a.submission(c.host(), opts, true)
 	switch {
 	case err != nil:
-		return nil, public(err)
+		return nil, err
 	case b.o.keyed:
-		return nil, public(fault.New(fault.Invalid, "submit %d tasks of activity %s: they cannot have one key: use KeyedBy", len(ins), a.name))
+		return nil, fault.New(fault.Invalid, "submit %d tasks of activity %s: they cannot have one key: use KeyedBy", len(ins), a.name)
 	}
+
 	h := c.host()
 	var (
 		problems []error
@@ -63,6 +60,7 @@ func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]E
 		plain    = make([]model.Payload, 0, len(ins))
 		places   = make([]int, 0, len(ins))
 	)
+
 	refuse := func(i int, err error) { problems = append(problems, fmt.Errorf("input %d: %w", i, err)) }
 	for i, in := range ins {
 		ref, p, err := b.one(h, in, i)
@@ -78,6 +76,7 @@ func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]E
 		runs[i] = Execution[O]{ref}
 		requests, plain, places = append(requests, r), append(plain, p), append(places, i)
 	}
+
 	if len(requests) > 0 {
 		replies, err := h.backend.StartMany(c.ctx, requests)
 		if err != nil {
@@ -104,12 +103,7 @@ func (a *Activity[I, O]) refused(of int, problems []error) error {
 		more = fmt.Sprintf("\nand %d more", n-most)
 	}
 	shown := problems[:min(len(problems), most)]
-	return public(fault.New(fault.KindOf(problems[0]), "%d of %d tasks of activity %s were refused:\n%w%s", len(problems), of, a.name, errors.Join(shown...), more))
-}
-
-// Execution refers to the task of a key that was submitted, without touching the store.
-func (a *Activity[I, O]) Execution(key Key) Execution[O] {
-	return Execution[O]{Ref{Workflow: model.TaskPrefix + a.name, Key: key.id}}
+	return fault.New(fault.KindOf(problems[0]), "%d of %d tasks of activity %s were refused:\n%w%s", len(problems), of, a.name, errors.Join(shown...), more)
 }
 
 // submission is what submissions of one call have in common.
@@ -128,6 +122,7 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	for _, opt := range opts {
 		opt.applyStart(&b.o)
 	}
+
 	wrong := func(format string, args ...any) (*submission[I], error) {
 		return nil, fault.New(fault.Invalid, "submit activity %s: "+format, append([]any{a.name}, args...)...)
 	}
@@ -135,6 +130,7 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	for _, opt := range b.o.task {
 		opt.applyActivity(&so)
 	}
+
 	if so.task == nil || !so.task.queued {
 		OnQueue(DefaultQueue).applyActivity(&so)
 	}
@@ -144,6 +140,7 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 		}
 		so.retry = p
 	}
+
 	switch err := so.check(); {
 	case err != nil:
 		return wrong("%w", err)
@@ -158,6 +155,7 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	case b.o.err != nil:
 		return nil, b.o.err
 	}
+
 	if err := checkText("the name of activity", a.name, maxName-len(model.TaskPrefix)); err != nil {
 		return nil, err
 	}
@@ -166,16 +164,19 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	return b, nil
 }
 
-// one is the address and the encoded input of the n-th of them. One without a key is the next child of its workflow.
+// one is the address and the encoded input of the n-th of them. One without a key is the next child
+// of its workflow.
 func (b *submission[I]) one(h *host, in I, n int) (ref Ref, p model.Payload, err error) {
 	ref.Workflow = model.TaskPrefix + b.kind
 	if p, err = encode(h, "input of activity", b.kind, in); err != nil {
 		return ref, p, err
 	}
+
 	if b.requests != "" && n > 0 {
 		b.o.requestID = fmt.Sprintf("%s-%d", b.requests, n)
 	}
 	var key Key
+
 	switch {
 	case b.o.keyed:
 		key = b.o.key
@@ -188,6 +189,7 @@ func (b *submission[I]) one(h *host, in I, n int) (ref Ref, p model.Payload, err
 	default:
 		return ref, p, nil
 	}
+
 	if ref.Key = key.id; key.err != nil {
 		return ref, p, key.err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/replay"
@@ -139,7 +140,7 @@ func (d *desk) Slots(int)                   {}
 func (d *desk) Leave(context.Context) error { return nil }
 
 // openDesk opens an app whose tasks are carried out by a desk.
-func openDesk(t *testing.T, cfg perdure.Attachment, defs ...perdure.Definition) (perdure.Client, *desk) {
+func openDesk(t *testing.T, cfg attach.Config, defs ...perdure.Definition) (perdure.Client, *desk) {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:"})
 	if err != nil {
@@ -147,7 +148,7 @@ func openDesk(t *testing.T, cfg perdure.Attachment, defs ...perdure.Definition) 
 	}
 	d := &desk{Backend: n.Backend(), tasks: map[model.Address]*deskTask{}}
 	cfg.Backend, cfg.OnClose = d, n.Close
-	app, err := perdure.Attach(t.Context(), cfg, defs...)
+	app, err := attach.Open(t.Context(), cfg, defs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +170,7 @@ func TestSubmit(t *testing.T) {
 	render := perdure.NewActivity("render", func(ctx context.Context, p picture) (string, error) {
 		return fmt.Sprintf("%s %d, attempt %d, %d", p.Name, p.ID, perdure.Attempt(ctx), len(perdure.IdempotencyKey(ctx))), nil
 	}, perdure.OnQueue("gpu"), perdure.HeartbeatTimeout(time.Minute), perdure.Exponential(5), perdure.AttemptTimeout(time.Hour))
-	c, d := openDesk(t, perdure.Attachment{Version: "v7"}, render)
+	c, d := openDesk(t, attach.Config{Version: "v7"}, render)
 
 	x, err := render.Submit(c, picture{1, "cat"}, perdure.RawKey("k"), perdure.OnQueue("gpu-low"), perdure.Priority(-3), perdure.FairKey("tenant-1", 2),
 		perdure.Limit("b", "a", "b"), perdure.Breaker("cdn"), perdure.Delay(time.Second), perdure.ScheduleToStart(time.Minute), perdure.ScheduleToClose(time.Hour),
@@ -213,7 +214,7 @@ func TestSubmit(t *testing.T) {
 func TestSubmitWithoutAQueueGoesToTheDefaultOne(t *testing.T) {
 	t.Parallel()
 	clean := perdure.NewActivity("clean", func(context.Context, string) (int, error) { return 3, nil })
-	c, d := openDesk(t, perdure.Attachment{Tasks: perdure.TaskConfig{Queues: []string{"other"}, Slots: 2, Prefetch: 1}}, clean)
+	c, d := openDesk(t, attach.Config{Tasks: perdure.TaskConfig{Queues: []string{"other"}, Slots: 2, Prefetch: 1}}, clean)
 	x, err := clean.Submit(c, "exports")
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +230,7 @@ func TestSubmitWithoutAQueueGoesToTheDefaultOne(t *testing.T) {
 func TestSubmitMany(t *testing.T) {
 	t.Parallel()
 	square := perdure.NewActivity("square", func(_ context.Context, n int) (int, error) { return n * n, nil }, perdure.OnQueue("math"))
-	c, d := openDesk(t, perdure.Attachment{}, square)
+	c, d := openDesk(t, attach.Config{}, square)
 	ins := make([]int, 1000)
 	for i := range ins {
 		ins[i] = i
@@ -283,7 +284,7 @@ func TestTaskFails(t *testing.T) {
 		}
 		return tries[how], nil
 	}, perdure.OnQueue("q"), perdure.RetryPolicy{MaxAttempts: 4, Except: []perdure.ErrorKind{perdure.ErrorIs(hard), perdure.ErrorNamed("panic"), perdure.ErrorIs(perdure.ErrTimeout)}})
-	c, d := openDesk(t, perdure.Attachment{}, work)
+	c, d := openDesk(t, attach.Config{}, work)
 	for how, want := range map[string]string{
 		"fine": "1 <nil>", "hard": "0 it is hard", "panic": "0 panic: ouch", "permanent": "0 no", "twice": "3 <nil>", "snooze": "3 <nil>",
 	} {
@@ -355,7 +356,7 @@ func TestProgress(t *testing.T) {
 				}
 			}, perdure.OnQueue("q"), perdure.HeartbeatTimeout(time.Second))
 			var c perdure.Client
-			c, d = openDesk(t, perdure.Attachment{Payloads: settings}, copying)
+			c, d = openDesk(t, attach.Config{Payloads: settings}, copying)
 			x, err := copying.Submit(c, "film")
 			if err != nil {
 				t.Fatal(err)
@@ -409,7 +410,7 @@ func TestUnreadableProgressIsWaitedFor(t *testing.T) {
 		}
 		return "", errors.New("gone")
 	}, perdure.OnQueue("q"))
-	c, d := openDesk(t, perdure.Attachment{Payloads: payload.Codec{Chain: []payload.Transform{transform}}}, pay)
+	c, d := openDesk(t, attach.Config{Payloads: payload.Codec{Chain: []payload.Transform{transform}}}, pay)
 	x, err := pay.Submit(c, "all")
 	if err != nil {
 		t.Fatal(err)
@@ -472,14 +473,14 @@ func TestTaskOptionsAreChecked(t *testing.T) {
 			as = append(as, o)
 		}
 		a := perdure.NewActivity("act", func(context.Context, int) (int, error) { return 0, nil }, as...)
-		_, err := perdure.Attach(t.Context(), perdure.Attachment{}, a)
+		_, err := attach.Open(t.Context(), attach.Config{}, a)
 		if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "activity act") {
 			t.Errorf("opening says %v\n  lacks %q", err, c.want)
 		}
 	}
 	act := perdure.NewActivity("act", func(context.Context, int) (int, error) { return 0, nil })
 	wf := perdure.NewWorkflow("wf", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
-	c, _ := openDesk(t, perdure.Attachment{}, act, wf)
+	c, _ := openDesk(t, attach.Config{}, act, wf)
 	signal := perdure.NewSignal[int]("s")
 	slash := perdure.NewActivity("a/b", func(context.Context, int) (int, error) { return 0, nil })
 	for what, got := range map[string]struct {
@@ -527,10 +528,10 @@ func TestDefinitionsWithQueues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if c.want == "" {
-				openDesk(t, perdure.Attachment{}, c.defs...)
+				openDesk(t, attach.Config{}, c.defs...)
 				return
 			}
-			if _, err := perdure.Attach(t.Context(), perdure.Attachment{}, c.defs...); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := attach.Open(t.Context(), attach.Config{}, c.defs...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v\n  lacks %q", err, c.want)
 			}
 		})
@@ -547,7 +548,7 @@ func TestDefinitionsWithQueues(t *testing.T) {
 		{perdure.TaskConfig{HighMemory: 1.5, LowMemory: 0.5}, "HighMemory is 1.5"},
 		{perdure.TaskConfig{LowLoad: 0.5}, "HighLoad is 0"},
 	} {
-		if _, err := perdure.Attach(t.Context(), perdure.Attachment{Tasks: c.cfg}); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+		if _, err := attach.Open(t.Context(), attach.Config{Tasks: c.cfg}); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.cfg, err)
 		}
 	}
@@ -566,7 +567,7 @@ func TestTestsHearOfTasks(t *testing.T) {
 		return fmt.Sprint(ctx.Value(worldKey{}), " ", perdure.IdempotencyKey(ctx) != ""), nil
 	})
 	work := perdure.DeclareActivity[string, string]("work", perdure.OnQueue("q"))
-	c, _ := openDesk(t, perdure.Attachment{Checks: checks}, work.Bind(fake.Call))
+	c, _ := openDesk(t, attach.Config{Checks: checks}, work.Bind(fake.Call))
 	for _, how := range []string{"fine", "panic"} {
 		x, err := work.Submit(c, how)
 		if err != nil {

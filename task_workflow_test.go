@@ -13,6 +13,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/payload"
@@ -58,10 +59,10 @@ func (s *stage) deliver(events ...model.Event) {
 // act runs a workflow of the definitions up to its first turn.
 func act(t *testing.T, name string, defs ...perdure.Definition) (*stage, model.Turn) {
 	t.Helper()
-	return actWith(t, perdure.Attachment{}, name, defs...)
+	return actWith(t, attach.Config{}, name, defs...)
 }
 
-func actWith(t *testing.T, cfg perdure.Attachment, name string, defs ...perdure.Definition) (*stage, model.Turn) {
+func actWith(t *testing.T, cfg attach.Config, name string, defs ...perdure.Definition) (*stage, model.Turn) {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:"})
 	if err != nil {
@@ -69,7 +70,7 @@ func actWith(t *testing.T, cfg perdure.Attachment, name string, defs ...perdure.
 	}
 	s := &stage{desk: &desk{Backend: n.Backend(), tasks: map[model.Address]*deskTask{}}, turns: make(chan model.Turn, 100)}
 	cfg.Backend, cfg.OnClose = s, n.Close
-	app, err := perdure.Attach(t.Context(), cfg, defs...)
+	app, err := attach.Open(t.Context(), cfg, defs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +225,7 @@ func TestQueuedStepIsEncrypted(t *testing.T) {
 		got, err = secret.Run(ctx, picture{1, "cat"})
 		return 0, err
 	})
-	s, turn := actWith(t, perdure.Attachment{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}}, "wf", wf, secret)
+	s, turn := actWith(t, attach.Config{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}}, "wf", wf, secret)
 	e := turn.Commands[0].Event
 	if bytes.Contains(e.Input.Data, []byte("cat")) || e.Input.Encoding == "" {
 		t.Errorf("the input is %q, %s", e.Input.Data, e.Input.Encoding)

@@ -5,17 +5,14 @@ import (
 	"database/sql"
 	"reflect"
 
-	"github.com/perdure/perdure/internal/api"
-	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// TxSource begins transactions of type T on a database of the user: SQL or Pgx makes one. The database may be that of the engine or another one.
+// TxSource begins transactions of type T on a database of the user. SQL or Pgx makes one. The
+// database may be that of the engine or another one.
 type TxSource[T any] struct{ db *userdb.Database }
 
-// SQL uses a database/sql pool. PostgreSQL and SQLite are understood; which one it is is found out when the app is opened.
+// SQL uses a database/sql pool of PostgreSQL or SQLite. Open finds out which one it is.
 func SQL(db *sql.DB) TxSource[*sql.Tx] {
 	if db == nil {
 		return TxSource[*sql.Tx]{}
@@ -26,18 +23,8 @@ func SQL(db *sql.DB) TxSource[*sql.Tx] {
 	}})}
 }
 
-type pgxTag interface{ RowsAffected() int64 }
-
-type pgxRow interface{ Scan(dest ...any) error }
-
-type pgxTx[G pgxTag, W pgxRow] interface {
-	Exec(ctx context.Context, sql string, args ...any) (G, error)
-	QueryRow(ctx context.Context, sql string, args ...any) W
-	Commit(ctx context.Context) error
-	Rollback(ctx context.Context) error
-}
-
-// Pgx uses a pgx pool or connection, matched by shape so that this package does not link pgx. The type parameters are inferred.
+// Pgx uses a pgx pool or connection. It matches pgx by shape, so that this package does not link
+// pgx. The compiler infers the type parameters.
 func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
 	Begin(context.Context) (T, error)
 },
@@ -51,12 +38,24 @@ func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
 	}})}
 }
 
-// InSchema keeps our tables of this database in a schema (in SQLite: an attached database) instead of where it finds a bare name.
+// InSchema keeps the tables of Perdure in a schema of this database (in SQLite: an attached
+// database). The default is wherever the database finds a bare name.
 func (s TxSource[T]) InSchema(name string) TxSource[T] {
 	if s.db == nil {
 		return s
 	}
 	return TxSource[T]{s.db.InSchema(name)}
+}
+
+type pgxTag interface{ RowsAffected() int64 }
+
+type pgxRow interface{ Scan(dest ...any) error }
+
+type pgxTx[G pgxTag, W pgxRow] interface {
+	Exec(ctx context.Context, sql string, args ...any) (G, error)
+	QueryRow(ctx context.Context, sql string, args ...any) W
+	Commit(ctx context.Context) error
+	Rollback(ctx context.Context) error
 }
 
 // sqlTx is a transaction of database/sql.
@@ -74,9 +73,11 @@ func (t sqlTx) QueryRow(ctx context.Context, query string, args ...any) userdb.R
 	return t.tx.QueryRowContext(ctx, query, args...)
 }
 
-func (t sqlTx) Commit(context.Context) error   { return t.tx.Commit() }
+func (t sqlTx) Commit(context.Context) error { return t.tx.Commit() }
+
 func (t sqlTx) Rollback(context.Context) error { return t.tx.Rollback() }
-func (t sqlTx) Raw() any                       { return t.tx }
+
+func (t sqlTx) Raw() any { return t.tx }
 
 // pgxAdapter is a transaction of pgx.
 type pgxAdapter[T pgxTx[G, W], G pgxTag, W pgxRow] struct{ tx T }
@@ -93,123 +94,8 @@ func (t pgxAdapter[T, G, W]) QueryRow(ctx context.Context, query string, args ..
 	return t.tx.QueryRow(ctx, query, args...)
 }
 
-func (t pgxAdapter[T, G, W]) Commit(ctx context.Context) error   { return t.tx.Commit(ctx) }
+func (t pgxAdapter[T, G, W]) Commit(ctx context.Context) error { return t.tx.Commit(ctx) }
+
 func (t pgxAdapter[T, G, W]) Rollback(ctx context.Context) error { return t.tx.Rollback(ctx) }
-func (t pgxAdapter[T, G, W]) Raw() any                           { return t.tx }
 
-// txCode is the code of a transactional activity.
-type txCode[I, O any] struct {
-	db *userdb.Database
-	fn func(context.Context, userdb.Tx, I) (O, error)
-}
-
-// NewTxActivity defines an activity that acts in one transaction of the user's database, together with the record of its outcome: what fn does there
-// is done exactly once, whatever crashes. fn must leave commit and rollback to its caller, and be short: others wait for what it locks. The
-// transaction may take five minutes and be idle for one, or as long as AttemptTimeout says if that is longer.
-func NewTxActivity[T, I, O any](name string, db TxSource[T], fn func(context.Context, T, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
-	a := &Activity[I, O]{name: name, tx: newTxCode(db, fn), bound: true, at: callerPosition()}
-	a.apply(opts)
-	return a
-}
-
-// BindTx joins a declared activity with transactional code.
-func BindTx[T, I, O any](a *Activity[I, O], db TxSource[T], fn func(context.Context, T, I) (O, error)) Binding {
-	return Binding{a.definition(nil, newTxCode(db, fn), true, callerPosition())}
-}
-
-func newTxCode[T, I, O any](db TxSource[T], fn func(context.Context, T, I) (O, error)) *txCode[I, O] {
-	c := &txCode[I, O]{db: db.db}
-	if fn != nil {
-		c.fn = func(ctx context.Context, tx userdb.Tx, in I) (O, error) { return fn(ctx, tx.Raw().(T), in) }
-	}
-	return c
-}
-
-// bindTx has a step act in a transaction, and settle its outcome there.
-func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
-	limit := s.AttemptTimeout
-	s.Body = func(ctx context.Context) (model.Payload, error) {
-		if err := h.storeInput(ctx, s); err != nil {
-			return model.Payload{}, err
-		}
-		step := replay.StepFrom(ctx)
-		if out, done, err := h.madeBefore(ctx, c.db, step); done || err != nil {
-			return out, err
-		}
-		out, stands, err := c.db.Run(ctx, &userdb.Attempt{
-			Step: h.outcomeOf(step), AsOf: step.AsOf(), Limit: limit,
-			Body: func(ctx context.Context, tx userdb.Tx) (model.Payload, error) {
-				out, err := c.fn(ctx, tx, in)
-				if err != nil {
-					return model.Payload{}, err
-				}
-				return result(ctx, h, "output of activity", s.Name, out)
-			},
-		})
-		switch {
-		case userdb.Ended(err):
-			return out, Permanent(public(err))
-		case stands != nil:
-			return out, Permanent(stands)
-		}
-		return out, err
-	}
-	s.Settle = func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error) {
-		step := replay.StepFrom(ctx)
-		if out, done, err := h.madeBefore(ctx, c.db, step); done || err != nil {
-			return out, nil, err
-		}
-		key := h.outcomeOf(step)
-		return c.db.Settle(ctx, &key, f)
-	}
-}
-
-// madeBefore finds out whether an earlier run has made the step, in whose name this one goes on after a retry or an import: it may have been ended
-// before it could journal that, or the place where its past was cut lies before that. If it has not, it never will: its place is taken.
-func (h *host) madeBefore(ctx context.Context, db *userdb.Database, s *replay.StepContext) (out model.Payload, done bool, err error) {
-	runs, err := h.earlier(ctx, s)
-	if err != nil {
-		return out, false, err
-	}
-	key := h.outcomeOf(s)
-	gaveWay := &model.Failure{Kind: model.FailureCanceled, Message: "the run has given way to run " + key.Run.String(), Permanent: true}
-	for _, key.Run = range runs {
-		out, stands, err := db.Settle(ctx, &key, gaveWay)
-		if err != nil || stands == nil {
-			return out, err == nil, err
-		}
-	}
-	return out, false, nil
-}
-
-// earlier are the runs in whose name a step is made again, the last one first; none, unless its run began by a retry or an import.
-func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model.RunID, err error) {
-	if told := s.Earlier(); len(told) > 0 {
-		return told, nil
-	}
-	run, _ := s.Run() // it began before starts told
-	first, from := s.Again()
-	for run != first {
-		run = from.Run
-		runs = append(runs, run)
-		if run == first {
-			break
-		}
-		d, err := h.backend.Describe(ctx, api.Target{Address: from.Address, Run: run})
-		switch from = d.Start.Source; {
-		case fault.Is(err, fault.NotFound): // deleted, or in the store that it was exported from
-			return append(runs, first), nil
-		case err != nil:
-			return nil, err
-		case from.Run.IsZero():
-			return nil, fault.New(fault.Internal, "run %s speaks for run %s and has no past", run, first)
-		}
-	}
-	return runs, nil
-}
-
-// outcomeOf names the outcome of a step.
-func (h *host) outcomeOf(s *replay.StepContext) userdb.Step {
-	run, address := s.Run()
-	return userdb.Step{Run: run, ID: s.ID(), Execution: address.Type + "/" + address.Key, Cluster: h.cluster}
-}
+func (t pgxAdapter[T, G, W]) Raw() any { return t.tx }

@@ -14,9 +14,11 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// InTx is a Sender inside a database/sql transaction: what is sent takes effect when it commits, and never if it does not. Only refusals that can be known
-// before are returned; what the engine refuses later is a dead letter (App.DeadLetters). The database is the engine's own, or one that
-// the app was opened with an Outbox for.
+// InTx is a Sender inside a database/sql transaction. What it sends takes effect when the
+// transaction commits, and never if it does not. A send returns only those refusals that are known
+// before the commit; a message that the engine refuses later becomes a dead letter
+// (App.DeadLetters). The database is that of the engine, or one for which the app was opened with
+// an Outbox.
 func (a *App) InTx(ctx context.Context, tx *sql.Tx) Sender {
 	return &txSender{app: a, ctx: ctx, exec: sqlTx{tx}.Exec}
 }
@@ -60,20 +62,16 @@ func (s *txSender) open(kind, name string, p model.Payload) (model.Payload, erro
 func (s *txSender) start(ref Ref, in model.Payload, o *startOptions, _ replay.Normalize) (Ref, error) {
 	r, err := s.client().startRequest(ref, in, o)
 	if err != nil {
-		return ref, public(err)
+		return ref, err
 	}
-	return ref, s.put(r)
+	return ref, s.put(&r)
 }
 
-func (s *txSender) send(m model.Message, o *stepOptions) error {
-	if err := s.client().seal(&m, o); err != nil {
-		return public(err)
-	}
-	m.Brief = false // it is a row of the transaction
-	r, err := requestOf(&m, o)
-	if err != nil {
+func (s *txSender) send(r api.Request, _ *stepOptions) error {
+	if err := s.host().sealRequest(s.ctx, brief, r); err != nil {
 		return err
 	}
+	storeCall(r)
 	return s.put(r)
 }
 
@@ -83,29 +81,34 @@ func (s *txSender) put(r api.Request) error {
 	defer s.mu.Unlock()
 	m, mailer, err := s.app.host.compose(r)
 	if err != nil {
-		return public(err)
+		return err
 	}
+
 	m.Trace = s.app.host.tracer.Carried(s.ctx)
 	id := model.RunID(uuid.Must(uuid.NewV7()))
 	inbox, direct := mailer.Inbox()
 	if err := s.look(inbox); err != nil {
-		return public(err)
+		return err
 	}
+
 	if direct && s.site.Inbox {
 		if put, err := s.putInbox(&inbox, id, &m, mailer.Cluster()); put || err != nil {
-			return public(err)
+			return err
 		}
 	}
+
 	if !s.site.Outbox {
-		return public(fault.WithHint(fault.New(fault.Invalid, "send %s to %s in a transaction: its database is not that of the engine, and has no outbox of this app", m.Kind, m.To),
-			"pass perdure.Outbox(perdure.SQL(db)) or perdure.Outbox(perdure.Pgx(pool)) for it when the app is opened"))
+		return fault.WithHint(fault.New(fault.Invalid, "send %s to %s in a transaction: its database is not that of the engine, and has no outbox of this app", m.Kind, m.To),
+			"pass perdure.Outbox(perdure.SQL(db)) or perdure.Outbox(perdure.Pgx(pool)) for it when the app is opened")
 	}
+
 	if m.RequestID == "" {
 		m.RequestID = id.String() // the relay may deliver it twice; a row of the inbox is there once
 	}
 	if err := s.site.Put(s.ctx, s.exec, id.String(), s.app.host.cluster, &m); err != nil {
-		return public(err)
+		return err
 	}
+
 	for _, r := range s.app.relays {
 		r.hint()
 	}
@@ -128,7 +131,8 @@ func (s *txSender) look(inbox api.Inbox) error {
 	return err
 }
 
-// putInbox hands a message to the engine, whose database this seems to be. It reports false when it is another engine's.
+// putInbox hands a message to the engine, whose database this seems to be. It reports false when it
+// is another engine's.
 func (s *txSender) putInbox(inbox *api.Inbox, id model.RunID, m *model.Message, cluster string) (bool, error) {
 	shard := m.To.Shard(inbox.Shards)
 	kept := *m

@@ -8,9 +8,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// Signals shows the signals that the code of an execution has not received, and skips or drops one
+// of them.
+type Signals struct{ app *App }
+
+// Signals operates the unread signals of executions.
+func (a *App) Signals() Signals { return Signals{a} }
+
 // UnreadSignal is a signal that the code of an execution has not received.
 type UnreadSignal struct {
-	// ID names it for ShowSignal, SkipSignal and DropSignal. It changes when the execution
+	// ID names it for Describe, Skip and Drop. It changes when the execution
 	// continues as new.
 	ID        string
 	Position  int // from 1, in the order in which the signals came
@@ -19,39 +26,39 @@ type UnreadSignal struct {
 	Bytes     int    // of its value
 	RequestID string // under which it was sent, if it has one
 	// Value is JSON, or nil when this app cannot decode it; ValueIs tells how it is stored. Only
-	// ShowSignal has it.
+	// Describe has it.
 	Value   []byte
 	ValueIs string
 }
 
-// Signals lists the signals that the code of an execution has not received, oldest first, at most
+// List lists the signals that the code of an execution has not received, oldest first, at most
 // the first 1,000.
-func (a *App) Signals(ctx context.Context, t Target) ([]UnreadSignal, error) {
-	return a.signals(ctx, t, api.SignalsRequest{Do: model.MailboxList})
+func (s Signals) List(ctx context.Context, t Target) ([]UnreadSignal, error) {
+	return s.signals(ctx, t, api.SignalsRequest{Do: model.MailboxList})
 }
 
-// ShowSignal tells of one signal that the code of an execution has not received, with its value.
-func (a *App) ShowSignal(ctx context.Context, t Target, id string) (UnreadSignal, error) {
-	return a.signal(ctx, t, api.SignalsRequest{Do: model.MailboxShow, ID: id})
+// Describe tells of one signal that the code of an execution has not received, with its value.
+func (s Signals) Describe(ctx context.Context, t Target, id string) (UnreadSignal, error) {
+	return s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxShow, ID: id})
 }
 
-// SkipSignal puts a signal behind the others of its name that the code has not received, and
-// returns it with its new ID. The reason is kept in the history. SkipSignal waits a few seconds for
+// Skip puts a signal behind the others of its name that the code has not received, and
+// returns it with its new ID. The reason is kept in the history. Skip waits a few seconds for
 // the code to wait for something. Code that still goes on then may be about to receive the signal,
-// and SkipSignal returns ErrConflict. A signal that the code has received is ErrNotFound.
-func (a *App) SkipSignal(ctx context.Context, t Target, id, reason string) (UnreadSignal, error) {
-	return a.signal(ctx, t, api.SignalsRequest{Do: model.MailboxSkip, ID: id, Reason: reason})
+// and Skip returns ErrConflict. A signal that the code has received is ErrNotFound.
+func (s Signals) Skip(ctx context.Context, t Target, id, reason string) (UnreadSignal, error) {
+	return s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxSkip, ID: id, Reason: reason})
 }
 
-// DropSignal removes a signal that the code of an execution has not received: the code never
-// receives it. The reason is kept in the history. The errors are those of SkipSignal.
-func (a *App) DropSignal(ctx context.Context, t Target, id, reason string) error {
-	_, err := a.signal(ctx, t, api.SignalsRequest{Do: model.MailboxDrop, ID: id, Reason: reason})
+// Drop removes a signal that the code of an execution has not received: the code never
+// receives it. The reason is kept in the history. The errors are those of Skip.
+func (s Signals) Drop(ctx context.Context, t Target, id, reason string) error {
+	_, err := s.signal(ctx, t, api.SignalsRequest{Do: model.MailboxDrop, ID: id, Reason: reason})
 	return err
 }
 
-func (a *App) signal(ctx context.Context, t Target, r api.SignalsRequest) (UnreadSignal, error) {
-	signals, err := a.signals(ctx, t, r)
+func (s Signals) signal(ctx context.Context, t Target, r api.SignalsRequest) (UnreadSignal, error) {
+	signals, err := s.signals(ctx, t, r)
 	if err != nil || len(signals) == 0 {
 		return UnreadSignal{}, err
 	}
@@ -59,13 +66,13 @@ func (a *App) signal(ctx context.Context, t Target, r api.SignalsRequest) (Unrea
 	return signals[0], nil
 }
 
-func (a *App) signals(ctx context.Context, t Target, r api.SignalsRequest) ([]UnreadSignal, error) {
+func (s Signals) signals(ctx context.Context, t Target, r api.SignalsRequest) ([]UnreadSignal, error) {
 	to, err := t.target().api()
 	if err != nil {
-		return nil, public(err)
+		return nil, err
 	}
 	r.Target = to
-	found, err := a.host.backend.Signals(ctx, r)
+	found, err := s.app.host.backend.Signals(ctx, r)
 	if err != nil {
 		return nil, public(err)
 	}
@@ -75,7 +82,7 @@ func (a *App) signals(ctx context.Context, t Target, r api.SignalsRequest) ([]Un
 		c := &found.Calls[i]
 		signals[i] = UnreadSignal{ID: c.ID, Position: c.Position, Name: c.Operation, Since: c.At.Std(), Bytes: c.Bytes, RequestID: c.RequestID}
 		if r.Do == model.MailboxShow {
-			signals[i].Value, signals[i].ValueIs = a.host.show(ctx, c.Input)
+			signals[i].Value, signals[i].ValueIs = s.app.host.show(ctx, c.Input)
 		}
 	}
 

@@ -102,7 +102,7 @@ func TestExecutionsByQuery(t *testing.T) {
 			`started < "1999-01-01T00:00:00Z"`:                                       "",
 		} {
 			var keys []string
-			for info, err := range app.Executions(t.Context(), query) {
+			for info, err := range app.Executions().List(t.Context(), query) {
 				if err != nil {
 					t.Fatalf("%s: %v", query, err)
 				}
@@ -124,13 +124,13 @@ func TestExecutionsByQuery(t *testing.T) {
 			`started < "2026-11-15"`:         "a time such as",
 			`workflow = "a" and`:             "character 19: workflow, key",
 		} {
-			for _, err := range app.Executions(t.Context(), query) {
+			for _, err := range app.Executions().List(t.Context(), query) {
 				if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: %v\nwant %s", query, err, want)
 				}
 			}
 		}
-		for info, err := range app.Executions(t.Context(), `status = "open"`) {
+		for info, err := range app.Executions().List(t.Context(), `status = "open"`) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +194,7 @@ func TestReopen(t *testing.T) {
 		var info perdure.Info
 		var err error
 		for range 500 {
-			info, err = app.Describe(t.Context(), receipt.Execution(perdure.RawKey("r")))
+			info, err = app.Executions().Describe(t.Context(), receipt.Execution(perdure.RawKey("r")))
 			if err == nil && strings.Contains(info.Reason, what) {
 				return info.Reason
 			}

@@ -2,7 +2,6 @@ package perdure
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -10,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Workflow is the typed name of a workflow; safe for package-level variables and for concurrent use.
+// Workflow is the typed name of a workflow; safe for package-level variables and for concurrent
+// use.
 type Workflow[I, O any] struct {
 	name  string
 	fn    func(WorkflowCtx, I) (O, error)
@@ -40,7 +40,8 @@ func (w *Workflow[I, O]) apply(opts []WorkflowOption) {
 	}
 }
 
-// KeyedBy returns a copy that derives the key of an execution from its input. Without it, the key is the hash of the input.
+// KeyedBy returns a copy that derives the key of an execution from its input. Without it, the key
+// is the hash of the input.
 func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] {
 	c := *w
 	c.key = key
@@ -52,6 +53,47 @@ func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 	return Binding{w.definition(fn, true, callerPosition())}
 }
 
+// Run starts the execution of the key, or attaches to it, and waits for its result. From a workflow
+// it is a child.
+func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err error) {
+	defer publish(&err)
+	from := c.caller()
+	ref, p, o, err := w.resolve(from.host(), in, opts)
+	if err != nil {
+		return out, err
+	}
+	got, err := from.run(ref, p, o, normalize[I])
+	if err != nil {
+		return out, err
+	}
+	return decode[O](from, "output of workflow", w.name, got)
+}
+
+// Start starts the execution of the key, or attaches to it, and returns at once. From a workflow it
+// is a child. The same key with another input is ErrConflict.
+func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O], error) {
+	from := s.sender()
+	ref, p, o, err := w.resolve(from.host(), in, opts)
+	if err != nil {
+		return Execution[O]{}, err
+	}
+	ref, err = from.start(ref, p, o, normalize[I])
+	return Execution[O]{ref}, remote(err)
+}
+
+// Execution refers to the execution of a key. It does not read the store.
+func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
+	return Execution[O]{Ref{Workflow: w.name, Key: key.id}}
+}
+
+// ContinueAsNew is an error that a workflow function returns to end this run and start the next one
+// with in, under the same key. Labels, states, unread signals and the execution timeout carry over.
+func (w *Workflow[I, O]) ContinueAsNew(in I) error {
+	return &nextRun{w.name, func(h *host) (model.Payload, error) { return encodeFor(h, "input of workflow", w.name, in) }}
+}
+
+func (w *Workflow[I, O]) define(r *registry) { r.workflow(w.definition(w.fn, w.bound, w.at)) }
+
 func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), bound bool, at string) workflowDefinition {
 	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, pinned: w.opts.pinned, retain: w.opts.retain, retry: w.opts.retry, at: at, input: inputOf[I]("input of workflow", w.name), types: []typeOf{
 		typeFor[I]("input of workflow " + w.name), typeFor[O]("output of workflow " + w.name),
@@ -61,8 +103,6 @@ func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), bound bo
 	}
 	return d
 }
-
-func (w *Workflow[I, O]) define(r *registry) { r.workflow(w.definition(w.fn, w.bound, w.at)) }
 
 // code is the function from encoded input to encoded output.
 func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
@@ -87,8 +127,9 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 	}
 }
 
-// input decodes the input of a run. One that does not fit the type fails the run before it has done anything. When the code has
-// run before, another build could read the input, and the run is blocked until such a build continues it.
+// input decodes the input of a run. One that does not fit the type fails the run before it has done
+// anything. When the code has run before, another build could read the input, and the run is
+// blocked until such a build continues it.
 func (w *Workflow[I, O]) input(ctx WorkflowCtx, p model.Payload) (in I, err error) {
 	in, err = decode[I](ctx, "input of workflow", w.name, p)
 	switch {
@@ -107,7 +148,8 @@ type nextRun struct {
 	encode   func(*host) (model.Payload, error)
 }
 
-// Error says what was asked for; it is seen when the error is returned by something else than the workflow function.
+// Error says what was asked for; it is seen when the error is returned by something else than the
+// workflow function.
 func (n *nextRun) Error() string { return "continue workflow " + n.workflow + " as new" }
 
 // begin is the error that begins the next run, or that of an input which cannot be stored.
@@ -125,22 +167,26 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 	for _, opt := range opts {
 		opt.applyStart(&o)
 	}
+
 	p, err := encode(h, "input of workflow", w.name, in)
 	if err == nil {
 		err = o.checkTerms("start of workflow " + w.name)
 	}
+
 	if err == nil && len(o.task) > 0 {
 		err = fault.New(fault.Invalid, "start of workflow %s: %s is for activities", w.name, o.task[0].name)
 	}
 	if err != nil {
 		return Ref{}, p, &o, err
 	}
+
 	for i := range o.with {
 		w := &o.with[i]
 		if w.value, err = w.encode(h); err != nil {
 			return Ref{}, p, &o, err
 		}
 	}
+
 	switch {
 	case o.keyed:
 	case w.key != nil:
@@ -150,6 +196,7 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 	default:
 		o.key = HashKey(in) // the same in every format
 	}
+
 	if err = o.err; err == nil {
 		err = o.key.err
 	}
@@ -157,136 +204,4 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 		err = checkText("start of workflow "+w.name+": the key", o.key.id, maxKey)
 	}
 	return Ref{Workflow: w.name, Key: o.key.id}, p, &o, err
-}
-
-// Run starts (or attaches to) the execution of the key and waits for its result. From a workflow it is a child.
-func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err error) {
-	from := c.caller()
-	ref, p, o, err := w.resolve(from.host(), in, opts)
-	if err != nil {
-		return out, public(err)
-	}
-	got, err := from.run(ref, p, o, normalize[I])
-	if err != nil {
-		return out, remote(err)
-	}
-	out, err = decode[O](from, "output of workflow", w.name, got)
-	return out, public(err)
-}
-
-// Start starts (or attaches to) the execution of the key and returns at once.
-func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O], error) {
-	from := s.sender()
-	ref, p, o, err := w.resolve(from.host(), in, opts)
-	if err != nil {
-		return Execution[O]{}, public(err)
-	}
-	ref, err = from.start(ref, p, o, normalize[I])
-	return Execution[O]{ref}, remote(err)
-}
-
-// Execution refers to the execution of a key without touching the store.
-func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
-	return Execution[O]{Ref{Workflow: w.name, Key: key.id}}
-}
-
-// ContinueAsNew is returned as error to end this run and begin the next with in, under the same key.
-func (w *Workflow[I, O]) ContinueAsNew(in I) error {
-	return &nextRun{w.name, func(h *host) (model.Payload, error) { return encodeFor(h, "input of workflow", w.name, in) }}
-}
-
-// Execution is a Ref that knows its result type; a serialisable value.
-type Execution[O any] struct{ Ref Ref }
-
-func (e Execution[O]) target() Ref { return e.Ref }
-
-// String is the text form of the Ref.
-func (e Execution[O]) String() string { return e.Ref.String() }
-
-// Result waits for the result.
-func (e Execution[O]) Result(c Caller) (out O, err error) {
-	from := c.caller()
-	p, err := from.result(e.Ref)
-	if err != nil {
-		return out, remote(err)
-	}
-	out, err = decode[O](from, "output of workflow", e.Ref.Workflow, p)
-	return out, public(err)
-}
-
-// Future is the result as a future of the calling workflow.
-func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
-	run, err := e.Ref.run()
-	if err == nil {
-		err = checkTarget(e.Ref.address())
-	}
-	if err != nil {
-		return failedFuture[O](err)
-	}
-	return payloadFuture[O]("output of workflow", e.Ref.Workflow, ctx.x.Outcome(e.Ref.address(), run))
-}
-
-// Poll tells how the execution stands; it does not wait.
-func (e Execution[O]) Poll(c Caller) (Outcome[O], error) {
-	from := c.caller()
-	st, err := from.poll(e.Ref)
-	if err != nil {
-		return Outcome[O]{}, remote(err)
-	}
-	out := Outcome[O]{Status: Status(st.Status), Reason: st.Reason}
-	if st.Failure != nil {
-		out.Err = remote(st.Failure)
-	} else if len(st.Output) > 0 {
-		out.Value, err = decode[O](from, "output of workflow", e.Ref.Workflow, model.Payload{Data: st.Output, Encoding: st.Format})
-	}
-	return out, public(err)
-}
-
-// Cancel asks the execution to end; clean-up runs.
-func (e Execution[O]) Cancel(s Sender, reason string) error { return cancel(s, e.Ref, reason) }
-
-func cancel(s Sender, to Ref, reason string) error {
-	run, err := to.run()
-	if err != nil {
-		return public(err)
-	}
-	return remote(s.sender().send(model.Message{
-		Kind: model.MessageCancel, To: to.address(), ToRun: run,
-		Failure: &model.Failure{Kind: model.FailureCanceled, Message: reason},
-	}, &stepOptions{}))
-}
-
-// Status is the state of an execution.
-type Status string
-
-// Statuses.
-const (
-	Running    Status = "running"
-	Completed  Status = "completed"
-	Failed     Status = "failed"
-	Canceled   Status = "canceled"
-	Continued  Status = "continued"  // ended by ContinueAsNew; the next run has the same key
-	Terminated Status = "terminated" // ended by Terminate, without clean-up
-)
-
-// Open reports whether the execution has not ended.
-func (s Status) Open() bool { return s == Running }
-
-// Outcome is the state of an execution and, once closed, its value or error.
-type Outcome[O any] struct {
-	Status Status
-	Value  O
-	Err    error
-	Reason string // why it does not move, while open
-}
-
-// String is for people.
-func (o Outcome[O]) String() string {
-	switch {
-	case o.Err != nil:
-		return fmt.Sprintf("%s: %v", o.Status, o.Err)
-	case o.Status.Open():
-		return fmt.Sprintf("%s: %s", o.Status, o.Reason)
-	}
-	return fmt.Sprintf("%s: %v", o.Status, o.Value)
 }

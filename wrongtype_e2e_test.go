@@ -226,7 +226,7 @@ func TestWrongTypeOfAnotherBuild(t *testing.T) {
 		t.Helper()
 		var info perdure.Info
 		for range 1000 {
-			info, _ = app.Describe(t.Context(), x)
+			info, _ = app.Executions().Describe(t.Context(), x)
 			if strings.Contains(info.Reason, want) {
 				return
 			}

@@ -11,12 +11,14 @@ import (
 	"github.com/perdure/perdure/internal/deploy"
 )
 
-// replayTimeout is how long the replay of one history may take: code that blocks never comes to an end.
+// replayTimeout is how long the replay of one history may take: code that blocks never comes to an
+// end.
 const replayTimeout = time.Minute
 
-// AnswerDeployCheck lets `perdure deploy-check -- ./program` replay stored histories with the code of this program. Call
-// it first in main, with all definitions. It does nothing in a process that was started otherwise. In one that the command
-// has started it replays what it is given, executes no step, opens no store, and ends the process.
+// AnswerDeployCheck lets `perdure deploy-check -- ./program` replay stored histories with the code
+// of this program. Call it first in main, with all definitions. It does nothing in a process that
+// was started otherwise. In one that the command has started it replays what it is given, executes
+// no step, opens no store, and ends the process.
 func AnswerDeployCheck(defs ...perdure.Definition) { Config{}.AnswerDeployCheck(defs...) }
 
 // AnswerDeployCheck is AnswerDeployCheck with the payload settings and the version of the program.

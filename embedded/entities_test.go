@@ -118,14 +118,14 @@ func TestLocksAreCounted(t *testing.T) {
 		all = append(all, x)
 	}
 	wantMetrics(t, reg, map[string]float64{"lock_wait_seconds{room}": 2, "locks_held{room}": 2, "lock_waiters{room}": 0, "lock_held_seconds{}": empty})
-	b, err := app.Entity(t.Context(), rooms.Ref("b"))
+	b, err := app.Entities().Describe(t.Context(), rooms.Ref("b"))
 	if err != nil || b.LockedBy.Key != "b" || b.LockedAt.IsZero() {
 		t.Fatalf("%+v, %v", b, err)
 	}
-	if err := app.Unlock(t.Context(), rooms.Ref("b"), b.Epoch+1); !errors.Is(err, perdure.ErrConflict) {
+	if err := app.Locks().Unlock(t.Context(), rooms.Ref("b"), b.Epoch+1); !errors.Is(err, perdure.ErrConflict) {
 		t.Errorf("another lock than the one that is meant: %v", err)
 	}
-	if err := app.Unlock(t.Context(), rooms.Ref("b"), b.Epoch); err != nil {
+	if err := app.Locks().Unlock(t.Context(), rooms.Ref("b"), b.Epoch); err != nil {
 		t.Error(err)
 	}
 	for _, x := range all {

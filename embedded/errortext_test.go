@@ -108,7 +108,7 @@ func TestReasonsOfPeopleAreCut(t *testing.T) {
 	reason := strings.Repeat("x", 1<<20)
 	for key, order := range map[string]func(perdure.Execution[int]) error{
 		"cancel":    func(x perdure.Execution[int]) error { return x.Cancel(app.With(t.Context()), reason) },
-		"terminate": func(x perdure.Execution[int]) error { return app.Terminate(t.Context(), x, reason) },
+		"terminate": func(x perdure.Execution[int]) error { return app.Executions().Terminate(t.Context(), x, reason) },
 	} {
 		x, err := flow.Start(app.With(t.Context()), 1, perdure.RawKey(key))
 		if err != nil {

@@ -225,9 +225,9 @@ func TestMetricsOfTasks(t *testing.T) {
 		"queue_slots{mails}": 7, "queue_slots{default}": 7, "queue_workers{mails}": 1, "queue_workers{default}": 1,
 		"queue_paused{mails}": 0, "queue_paused{default}": 0,
 	})
-	app.PauseTasks()
+	app.Tasks().Pause()
 	wantMetrics(t, reg, map[string]float64{"pool_closed{load}": 0, "pool_closed{memory}": 0, "pool_closed{paused}": 1, "pool_closed{draining}": 0})
-	app.ResumeTasks()
+	app.Tasks().Resume()
 	close(hold)
 	if _, err := held.Result(ctx); err != nil {
 		t.Fatal(err)
@@ -244,16 +244,16 @@ func TestMetricsOfTasks(t *testing.T) {
 		"dead_tasks_requeued_total{}":                    empty, "dead_tasks_removed_total{}": empty,
 		"workflow_runs_started_total{mailing}": 1, "activity_attempts_total{}": empty,
 	})
-	for d, err := range app.DeadTasks(t.Context(), perdure.DeadQuery{}) {
+	for d, err := range app.DeadTasks().List(t.Context(), perdure.DeadQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := app.Requeue(t.Context(), d.ID); err != nil {
+		if _, err := app.DeadTasks().Requeue(t.Context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wantMetrics(t, reg, map[string]float64{"dead_tasks_requeued_total{send,mails}": 3, "dead_tasks_total{send,mails}": 6, "tasks_submitted_total{send,mails}": 12})
-	for _, err := range app.PurgeDead(t.Context(), perdure.DeadQuery{}) {
+	for _, err := range app.DeadTasks().Purge(t.Context(), perdure.DeadQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +273,7 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	app := open(t, embedded.Config{Metrics: reg}, "memory:", call, nothing, nightly)
 	ctx := app.With(t.Context())
-	if err := app.SetLimit(t.Context(), perdure.LimitRule{Name: "two", Queue: "calls", Concurrency: 2}); err != nil {
+	if err := app.Limits().Set(t.Context(), perdure.LimitRule{Name: "two", Queue: "calls", Concurrency: 2}); err != nil {
 		t.Fatal(err)
 	}
 	runs := make([]perdure.Execution[int], 5)
@@ -296,13 +296,13 @@ func TestMetricsOfLimitsBreakersAndSchedules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := app.TripBreaker(t.Context(), "partner", "maintenance"); err != nil {
+	if err := app.Breakers().Trip(t.Context(), "partner", "maintenance"); err != nil {
 		t.Fatal(err)
 	}
 	wantMetrics(t, reg, map[string]float64{
 		"breaker_state{partner,closed}": 0, "breaker_state{partner,open}": 1, "breaker_state{partner,half_open}": 0, "breaker_transitions_total{partner,open}": 1,
 	})
-	if err := app.ResetBreaker(t.Context(), "partner"); err != nil {
+	if err := app.Breakers().Reset(t.Context(), "partner"); err != nil {
 		t.Fatal(err)
 	}
 	wantMetrics(t, reg, map[string]float64{

@@ -305,12 +305,12 @@ func TestTraceOfARequeue(t *testing.T) {
 			t.Fatal("it did not fail")
 		}
 	}
-	for dead, err := range app.DeadTasks(t.Context(), perdure.DeadQuery{}) {
+	for dead, err := range app.DeadTasks().List(t.Context(), perdure.DeadQuery{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		to.Reset()
-		if _, err := operator.Requeue(t.Context(), dead.ID); err != nil {
+		if _, err := operator.DeadTasks().Requeue(t.Context(), dead.ID); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{"start task send", "start task send > task send", "start task send > task send"}

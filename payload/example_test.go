@@ -54,7 +54,7 @@ func Example() {
 	out, err := shop.Run(c, in, perdure.RawKey("order-42"))
 	fmt.Println(out, err)
 
-	for e, err := range app.History(context.Background(), shop.Execution(perdure.RawKey("order-42"))) {
+	for e, err := range app.Histories().Events(context.Background(), shop.Execution(perdure.RawKey("order-42"))) {
 		if err != nil {
 			panic(err)
 		}

@@ -16,6 +16,7 @@ func commitText(b *store.Batch) string {
 	for i := range b.Starts {
 		parts = append(parts, "start of "+addressText(b.Starts[i].Start.Address))
 	}
+
 	for i := range b.Events {
 		e := &b.Events[i].Event
 		text := strings.ReplaceAll(e.Kind.String(), "_", " ")
@@ -24,18 +25,21 @@ func commitText(b *store.Batch) string {
 		}
 		parts = append(parts, text)
 	}
+
 	for i := range b.Closes {
 		parts = append(parts, "an execution ends as "+b.Closes[i].Outcome.Status.String())
 	}
 	if len(b.Timers) > 0 {
 		parts = append(parts, "a timer begins")
 	}
+
 	if len(b.Messages) > 0 {
 		parts = append(parts, "a message leaves")
 	}
 	if len(parts) == 0 && len(b.Free) > 0 {
 		parts = append(parts, "the process ends in good order")
 	}
+
 	if len(parts) == 0 {
 		parts = append(parts, "book-keeping")
 	}

@@ -211,17 +211,17 @@ func TestEverything(t *testing.T) {
 		if err := x.Cancel(env.With(), "too late"); !errors.Is(err, perdure.ErrConflict) {
 			t.Errorf("cancel of a closed execution: %v", err)
 		}
-		if info, err := env.App().Describe(env.Context(), x); err != nil || info.Status != perdure.Completed {
+		if info, err := env.App().Executions().Describe(env.Context(), x); err != nil || info.Status != perdure.Completed {
 			t.Errorf("%+v, %v", info, err)
 		}
 		var open, kinds []string
-		for info, err := range env.App().Executions(env.Context(), `workflow = "kid"`) {
+		for info, err := range env.App().Executions().List(env.Context(), `workflow = "kid"`) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			open = append(open, info.Ref.Key)
 		}
-		for e, err := range env.App().History(env.Context(), x) {
+		for e, err := range env.App().Histories().Events(env.Context(), x) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -318,7 +318,7 @@ func TestTalking(t *testing.T) {
 		if _, err := add.Call(env.With(), x, -1); err == nil || err.Error() != "less than nothing" {
 			t.Errorf("a refused update: %v", err)
 		}
-		if err := app.Pause(ctx, x, "lunch"); err != nil {
+		if err := app.Executions().Pause(ctx, x, "lunch"); err != nil {
 			t.Fatal(err)
 		}
 		env.Settle()
@@ -330,18 +330,18 @@ func TestTalking(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		signals, err := app.Signals(ctx, x)
+		signals, err := app.Signals().List(ctx, x)
 		if err != nil || len(signals) != 3 || signals[1].Name != "stop" {
 			t.Fatalf("%+v, %v", signals, err)
 		}
-		wrong, err := app.ShowSignal(ctx, x, signals[1].ID)
-		if err := errors.Join(err, app.DropSignal(ctx, x, wrong.ID, "a mistake")); err != nil || string(wrong.Value) != `"wrong"` {
+		wrong, err := app.Signals().Describe(ctx, x, signals[1].ID)
+		if err := errors.Join(err, app.Signals().Drop(ctx, x, wrong.ID, "a mistake")); err != nil || string(wrong.Value) != `"wrong"` {
 			t.Errorf("%+v, %v", wrong, err)
 		}
-		if last, err := app.SkipSignal(ctx, x, signals[0].ID, "later"); err != nil || last.Position != 2 {
+		if last, err := app.Signals().Skip(ctx, x, signals[0].ID, "later"); err != nil || last.Position != 2 {
 			t.Errorf("%+v, %v", last, err)
 		}
-		if err := app.Resume(ctx, x); err != nil {
+		if err := app.Executions().Resume(ctx, x); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := x.Result(env.With()); got != "clear[again] 3" || err != nil {
@@ -349,28 +349,28 @@ func TestTalking(t *testing.T) {
 		}
 
 		// Histories: a copy that goes another way, one that begins anew, one that is moved, and the end of one.
-		fork, err := app.Fork(ctx, x, perdure.RawKey("fork"), perdure.BeforeStep("work"))
+		fork, err := app.Executions().Fork(ctx, x, perdure.RawKey("fork"), perdure.BeforeStep("work"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		env.Settle()
-		if info, err := app.Describe(ctx, fork); err != nil || info.Status != perdure.Completed {
+		if info, err := app.Executions().Describe(ctx, fork); err != nil || info.Status != perdure.Completed {
 			t.Errorf("fork: %+v, %v", info, err)
 		}
-		if _, err := app.Reset(ctx, x, perdure.BeforeStep("work")); err != nil {
+		if _, err := app.Executions().Reset(ctx, x, perdure.BeforeStep("work")); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := x.Result(env.With()); got != "clear[again] 3" || err != nil {
 			t.Errorf("reset: %q, %v", got, err)
 		}
 		var file strings.Builder
-		if err := app.Export(ctx, x, &file); err != nil {
+		if err := app.Histories().Export(ctx, x, &file); err != nil {
 			t.Fatal(err)
 		}
-		if err := app.Delete(ctx, x); err != nil {
+		if err := app.Executions().Delete(ctx, x); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := app.Import(ctx, strings.NewReader(file.String())); err != nil {
+		if _, err := app.Histories().Import(ctx, strings.NewReader(file.String())); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := x.Result(env.With()); got != "clear[again] 3" || err != nil {
@@ -387,18 +387,18 @@ func TestTalking(t *testing.T) {
 		if _, err := y.Result(env.With()); !errors.Is(err, perdure.ErrCanceled) {
 			t.Errorf("a cancelled one: %v", err)
 		}
-		if _, err := app.Retry(ctx, y); err != nil {
+		if _, err := app.Executions().Retry(ctx, y); err != nil {
 			t.Fatal(err)
 		}
 		env.Settle()
-		if n, err := app.Count(ctx, `label.stage = "open" and status = "open"`); n != 1 || err != nil {
+		if n, err := app.Executions().Count(ctx, `label.stage = "open" and status = "open"`); n != 1 || err != nil {
 			t.Errorf("%d are open, %v", n, err)
 		}
 		z, err := stops.Start(env.With(), 1, perdure.RawKey("z"), perdure.Labels(map[string]string{"stage": "begun"}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for e, err := range app.Batch(ctx, `key = "z"`, func(c perdure.Client, e perdure.Info) error { return e.Ref.Cancel(c, "all of them") }) {
+		for e, err := range app.Executions().Batch(ctx, `key = "z"`, func(c perdure.Client, e perdure.Info) error { return e.Ref.Cancel(c, "all of them") }) {
 			if err != nil || e.Ref.Key != "z" {
 				t.Errorf("batch: %v, %v", e, err)
 			}
@@ -406,11 +406,11 @@ func TestTalking(t *testing.T) {
 		if _, err := z.Result(env.With()); !errors.Is(err, perdure.ErrCanceled) {
 			t.Errorf("one of a batch: %v", err)
 		}
-		if err := app.Terminate(ctx, y, "enough"); err != nil {
+		if err := app.Executions().Terminate(ctx, y, "enough"); err != nil {
 			t.Fatal(err)
 		}
 		var rows strings.Builder
-		if err := app.ForceDelete(ctx, y, &rows); err != nil || !strings.Contains(rows.String(), "executions") {
+		if err := app.Executions().ForceDelete(ctx, y, &rows); err != nil || !strings.Contains(rows.String(), "executions") {
 			t.Errorf("forced delete: %v, exported %q", err, rows.String())
 		}
 		if n, err := app.SweepPayloads(ctx, time.Hour); n != 0 || !errors.Is(err, perdure.ErrInvalid) {
@@ -419,7 +419,7 @@ func TestTalking(t *testing.T) {
 		for letter, err := range app.DeadLetters(ctx) {
 			t.Errorf("dead letter: %+v, %v", letter, err)
 		}
-		for info, err := range app.Stranded(ctx) {
+		for info, err := range app.Executions().Stranded(ctx) {
 			t.Errorf("stranded: %+v, %v", info, err)
 		}
 	})
@@ -433,8 +433,8 @@ func TestTasksWaitForAWorker(t *testing.T) {
 	t.Parallel()
 	render := perdure.DeclareActivity[task, string]("render", perdure.OnQueue("gpu"))
 	perduretest.Run(t, perdure.Group{stops.Bind(stopsCode), render}, func(t *testing.T, env *perduretest.Env) {
-		env.App().PauseTasks() // it has none
-		env.App().ResumeTasks()
+		env.App().Tasks().Pause() // it has none
+		env.App().Tasks().Resume()
 		x, err := render.Submit(env.With(), task{Name: "one"}, perdure.RawKey("one"), perdure.Labels(map[string]string{"team": "x"}))
 		if err != nil || render.Execution(perdure.RawKey("one")) != x {
 			t.Fatal(x, err)
@@ -443,7 +443,7 @@ func TestTasksWaitForAWorker(t *testing.T) {
 			t.Fatal(err)
 		}
 		env.Settle()
-		if n, err := env.App().Count(env.Context(), `workflow = "task:render" and status = "open"`); n != 3 || err != nil {
+		if n, err := env.App().Executions().Count(env.Context(), `workflow = "task:render" and status = "open"`); n != 3 || err != nil {
 			t.Errorf("%d tasks are open, %v", n, err)
 		}
 		if how, err := x.Poll(env.With()); how.Status != perdure.Running || err != nil {
@@ -495,7 +495,7 @@ func TestScheduling(t *testing.T) {
 		if err := daily.Pause(env.With(), "enough"); err != nil {
 			t.Fatal(err)
 		}
-		for s, err := range env.App().Schedules(env.Context()) {
+		for s, err := range env.App().Schedules().List(env.Context()) {
 			if err != nil || s.Name != "daily" || s.Why != "enough" {
 				t.Errorf("%+v, %v", s, err)
 			}
@@ -523,11 +523,11 @@ func TestFlow(t *testing.T) {
 		perdure.OnQueue("math"), perdure.Limit("chips"), perdure.Breaker("chips"))
 	perduretest.Run(t, double, func(t *testing.T, env *perduretest.Env) {
 		ctx, app := env.Context(), env.App()
-		app.PauseTasks()
-		app.ResumeTasks()
+		app.Tasks().Pause()
+		app.Tasks().Resume()
 		for what, err := range map[string]error{
-			"limit": app.SetLimit(ctx, perdure.LimitRule{Name: "chips", Concurrency: 1}), "rule": app.SetBreaker(ctx, perdure.BreakerRule{Name: "chips", Failures: 2}),
-			"trip": app.TripBreaker(ctx, "chips", "test"), "queue": app.PauseQueue(ctx, "math", "test"),
+			"limit": app.Limits().Set(ctx, perdure.LimitRule{Name: "chips", Concurrency: 1}), "rule": app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "chips", Failures: 2}),
+			"trip": app.Breakers().Trip(ctx, "chips", "test"), "queue": app.Queues().Pause(ctx, "math", "test"),
 		} {
 			if err != nil {
 				t.Fatal(what, err)
@@ -537,14 +537,14 @@ func TestFlow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limits, err := app.Limits(ctx)
-		breakers, err2 := app.Breakers(ctx)
-		rules, err3 := app.BreakerRules(ctx)
-		queues, err4 := app.Queues(ctx)
+		limits, err := app.Limits().List(ctx)
+		breakers, err2 := app.Breakers().List(ctx)
+		rules, err3 := app.Breakers().Rules(ctx)
+		queues, err4 := app.Queues().List(ctx)
 		if err := errors.Join(err, err2, err3, err4); err != nil || len(limits) != 1 || len(breakers) != 1 || len(rules) != 1 || len(queues) != 2 {
 			t.Errorf("%v, %v, %v, %v, %v", limits, breakers, rules, queues, err)
 		}
-		if err := errors.Join(app.PauseBreaker(ctx, "chips", time.Now().Add(time.Minute), "test"), app.ResetBreaker(ctx, "chips"), app.ResumeQueue(ctx, "math")); err != nil {
+		if err := errors.Join(app.Breakers().Pause(ctx, "chips", time.Now().Add(time.Minute), "test"), app.Breakers().Reset(ctx, "chips"), app.Queues().Resume(ctx, "math")); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := x.Result(env.With()); n != 42 || err != nil {
@@ -559,7 +559,7 @@ func TestFlow(t *testing.T) {
 				t.Errorf("%d, %v", n, err)
 			}
 		}
-		if err := errors.Join(app.DeleteLimit(ctx, "chips"), app.DeleteBreaker(ctx, "chips")); err != nil {
+		if err := errors.Join(app.Limits().Delete(ctx, "chips"), app.Breakers().DeleteRule(ctx, "chips")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -585,11 +585,11 @@ func TestDeadTasks(t *testing.T) {
 				t.Errorf("%d was sent", i)
 			}
 		}
-		if groups, err := app.DeadGroups(ctx, perdure.DeadQuery{}); err != nil || len(groups) == 0 {
+		if groups, err := app.DeadTasks().Groups(ctx, perdure.DeadQuery{}); err != nil || len(groups) == 0 {
 			t.Errorf("%+v, %v", groups, err)
 		}
 		var ids []string
-		for d, err := range app.DeadTasks(ctx, perdure.DeadQuery{}) {
+		for d, err := range app.DeadTasks().List(ctx, perdure.DeadQuery{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -598,25 +598,25 @@ func TestDeadTasks(t *testing.T) {
 		if len(ids) != 2 {
 			t.Fatalf("%v are dead", ids)
 		}
-		if d, err := app.DeadTask(ctx, ids[0]); err != nil || d.ID != ids[0] {
+		if d, err := app.DeadTasks().Describe(ctx, ids[0]); err != nil || d.ID != ids[0] {
 			t.Errorf("%+v, %v", d, err)
 		}
-		ref, err := app.Requeue(ctx, ids[0], perdure.WithInput("bob"))
+		ref, err := app.DeadTasks().Requeue(ctx, ids[0], perdure.WithInput("bob"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, err := (perdure.Execution[string]{Ref: ref}).Result(env.With()); got != "sent" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
-		if err := app.UndoRequeue(ctx, ids[1]); err == nil {
+		if err := app.DeadTasks().UndoRequeue(ctx, ids[1]); err == nil {
 			t.Error("what was not requeued was undone")
 		}
-		for _, err := range app.RequeueAll(ctx, perdure.DeadQuery{}, perdure.RequeueMany{DryRun: true}) {
+		for _, err := range app.DeadTasks().RequeueAll(ctx, perdure.DeadQuery{}, perdure.RequeueMany{DryRun: true}) {
 			if err != nil {
 				t.Error(err)
 			}
 		}
-		for _, err := range app.PurgeDead(ctx, perdure.DeadQuery{}) {
+		for _, err := range app.DeadTasks().Purge(ctx, perdure.DeadQuery{}) {
 			if err != nil {
 				t.Error(err)
 			}
@@ -672,7 +672,7 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 			t.Errorf("at the end it is %d, %v, %v", n, ok, err)
 		}
 		var lines, items []string
-		for l, err := range env.App().TaskLogs(env.Context(), x, perdure.TaskTail{Follow: true}) {
+		for l, err := range env.App().Tasks().Logs(env.Context(), x, perdure.TaskTail{Follow: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -681,7 +681,7 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		if want := []string{"begins at=0", "begins at=1", "begins at=2"}; !slices.Equal(lines, want) {
 			t.Errorf("lines are %q, want %q", lines, want)
 		}
-		for it, err := range env.App().TaskStream(env.Context(), x, perdure.TaskTail{Follow: true, After: 8}) {
+		for it, err := range env.App().Tasks().Stream(env.Context(), x, perdure.TaskTail{Follow: true, After: 8}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -741,24 +741,24 @@ func TestEntities(t *testing.T) {
 		if err := put.Send(env.With(), "near", 5); err != nil {
 			t.Fatal(err)
 		}
-		calls, err := app.Mailbox(ctx, shelves.Ref("near"))
+		calls, err := app.Mailboxes().List(ctx, shelves.Ref("near"))
 		if err != nil || len(calls) != 2 || calls[0].Operation != "put" {
 			t.Fatalf("%+v, %v", calls, err)
 		}
-		skipped, err := app.SkipCall(ctx, shelves.Ref("near"), calls[0].ID)
+		skipped, err := app.Mailboxes().Skip(ctx, shelves.Ref("near"), calls[0].ID)
 		if err != nil || skipped.Position != 2 {
 			t.Errorf("%+v, %v", skipped, err)
 		}
-		shown, err := app.ShowCall(ctx, shelves.Ref("near"), calls[1].ID)
-		if err := errors.Join(err, app.DropCall(ctx, shelves.Ref("near"), calls[1].ID)); err != nil || string(shown.Input) != "5" {
+		shown, err := app.Mailboxes().Describe(ctx, shelves.Ref("near"), calls[1].ID)
+		if err := errors.Join(err, app.Mailboxes().Drop(ctx, shelves.Ref("near"), calls[1].ID)); err != nil || string(shown.Input) != "5" {
 			t.Errorf("%+v, %v", shown, err)
 		}
-		info, err := app.Entity(ctx, shelves.Ref("near"))
+		info, err := app.Entities().Describe(ctx, shelves.Ref("near"))
 		if err != nil || info.LockedBy.Key != "t" {
 			t.Fatalf("%+v, %v", info, err)
 		}
 		locked := 0
-		for info, err := range app.Locked(ctx, "shelf") {
+		for info, err := range app.Locks().List(ctx, "shelf") {
 			if locked++; err != nil || info.Ref != shelves.Ref("near") {
 				t.Errorf("%+v, %v", info, err)
 			}
@@ -766,7 +766,7 @@ func TestEntities(t *testing.T) {
 		if n, exists, err := shelves.Get(env.With(), "near"); n != 3 || !exists || err != nil || locked != 1 {
 			t.Errorf("%d, %v, %v, %d are locked", n, exists, err, locked)
 		}
-		if err := app.Unlock(ctx, shelves.Ref("near"), info.Epoch); err != nil {
+		if err := app.Locks().Unlock(ctx, shelves.Ref("near"), info.Epoch); err != nil {
 			t.Fatal(err)
 		}
 		env.Settle()
@@ -780,13 +780,13 @@ func TestEntities(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 		n := 0
-		for _, err := range app.Entities(ctx, "shelf", "") {
+		for _, err := range app.Entities().List(ctx, "shelf", "") {
 			if n++; err != nil {
 				t.Error(err)
 			}
 		}
 		var rows strings.Builder
-		if err := app.ForceDeleteEntity(ctx, shelves.Ref("near"), &rows); err != nil || !strings.Contains(rows.String(), "entities") {
+		if err := app.Entities().ForceDelete(ctx, shelves.Ref("near"), &rows); err != nil || !strings.Contains(rows.String(), "entities") {
 			t.Errorf("forced delete of an entity: %v, exported %q", err, rows.String())
 		}
 		if n != 2 {

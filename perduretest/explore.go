@@ -18,13 +18,15 @@ import (
 type Scenario[R any] struct {
 	// Definitions are the program. Every process serves them, one after the other.
 	Definitions perdure.Group
-	// Drive does what clients do, and returns what must be the same whatever happens, such as the results of executions. When the process dies,
-	// Drive ends with an error, and is called again with the next process: clients repeat what they do not know to be done. So
-	// everything in it must be repeatable: starts have keys, sends have a [perdure.RequestID].
+	// Drive does what clients do, and returns what must be the same whatever happens, such as the
+	// results of executions. When the process dies, Drive ends with an error, and is called again
+	// with the next process: clients repeat what they do not know to be done. So everything in it
+	// must be repeatable: starts have keys, sends have a [perdure.RequestID].
 	Drive func(env *Env) (R, error)
 	// Check looks at the world outside afterwards; may be nil.
 	Check func() error
-	// MaxPoints is at how many points at most the process dies, spread evenly over the scenario; 1,000.
+	// MaxPoints is at how many points at most the process dies, spread evenly over the scenario;
+	// 1,000.
 	MaxPoints int
 	// Config has further settings. Code is executed once, as in production.
 	Config Config
@@ -37,11 +39,14 @@ const (
 	maxFailures = 3  // points that are reported in full
 )
 
-// Explore finds out what a crash can do to a program. It runs the scenario without one, and then once for every commit that it makes, with a
-// process that dies just before the commit, and once more with one that dies just after it and never hears that it succeeded. Between two commits
-// nothing is stored, so that these are all moments that make a difference. Another process then takes over, and lets the scenario finish.
+// Explore finds out what a crash can do to a program. It runs the scenario without one, and then
+// once for every commit that it makes, with a process that dies just before the commit, and once
+// more with one that dies just after it and never hears that it succeeded. Between two commits
+// nothing is stored, so that these are all moments that make a difference. Another process then
+// takes over, and lets the scenario finish.
 //
-// setup is called for every run; it makes the fakes anew, so that runs do not see each other. Reported are
+// setup is called for every run; it makes the fakes anew, so that runs do not see each other.
+// Reported are
 //
 //   - another result of Drive, or an error of it or of Check;
 //   - steps that are not idempotent. A crash can lose the outcome of a body that has run, which is then executed again, so its effect must not happen
@@ -73,7 +78,8 @@ func Explore[R any](t *testing.T, setup func() Scenario[R]) {
 	}
 }
 
-// point is where a process dies: at a commit, before or after the store has done it. The zero point is nowhere.
+// point is where a process dies: at a commit, before or after the store has done it. The zero point
+// is nowhere.
 type point struct {
 	commit int
 	after  bool
@@ -167,6 +173,7 @@ func (r *trial[R]) compare(plain *trial[R]) {
 			names = append(names, name)
 		}
 	}
+
 	slices.Sort(names)
 	for _, name := range names {
 		got, want := r.effects[name], plain.effects[name]
@@ -180,6 +187,7 @@ func (r *trial[R]) compare(plain *trial[R]) {
 			r.wrong("effect %q of step %s happened %s, and %s without a crash", name, step, times(got), times(want))
 		}
 	}
+
 	for _, open := range r.open {
 		if !slices.Contains(plain.open, open) {
 			r.wrong("execution %s is left open: it %s; without a crash it ends", open, r.reasons[open])

@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Fake is a test double of an activity that remembers its calls and can be told to fail. Its Call is what to bind:
+// Fake is a test double of an activity that remembers its calls and can be told to fail. Its Call
+// is what to bind:
 //
 //	charge := perduretest.NewFake(func(ctx context.Context, o Order) (Receipt, error) { return Receipt{ID: "r1"}, nil })
 //	perduretest.Run(t, perdure.Group{Checkout, Charge.Bind(charge.Call)}, …)

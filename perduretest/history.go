@@ -84,12 +84,14 @@ func (w *world) historyOf(x *store.Execution) string {
 	case len(x.Waits) > 0:
 		fmt.Fprintf(&b, ", %s", x.Waits[0])
 	}
+
 	fmt.Fprintf(&b, "\n  %4d  %s  started %s\n", 0, clock(x.Start.At), value(x.Start.Input))
 	events := slices.Clone(x.Start.Carried)
 	stored, err := w.mem.LoadEvents(context.Background(), store.RunKey{Shard: x.Shard, Run: x.Start.Run}, int64(len(events)), math.MaxInt32, math.MaxInt32)
 	if err != nil {
 		fmt.Fprintf(&b, "  %v\n", err)
 	}
+
 	events = append(events, stored...)
 	for i := range events {
 		if i == maxEvents && len(events) > maxEvents+1 {
@@ -107,24 +109,28 @@ func eventText(e *model.Event) string {
 	if e.Name != "" {
 		fmt.Fprintf(&b, " %s", e.Name)
 	}
+
 	if e.Target != (model.Address{}) {
 		fmt.Fprintf(&b, " %s", addressText(e.Target))
 	}
 	if e.Task != nil {
 		fmt.Fprintf(&b, " on %s", e.Task.Queue)
 	}
+
 	if e.Attempt > 1 {
 		fmt.Fprintf(&b, ", attempt %d", e.Attempt)
 	}
 	if len(e.Input.Data) > 0 {
 		fmt.Fprintf(&b, " %s", value(e.Input))
 	}
+
 	if len(e.Output.Data) > 0 {
 		fmt.Fprintf(&b, " → %s", value(e.Output))
 	}
 	if e.Failure != nil {
 		fmt.Fprintf(&b, " → error: %s", e.Failure.Message)
 	}
+
 	if e.Position != "" {
 		fmt.Fprintf(&b, "   (%s)", e.Position)
 	}
@@ -145,13 +151,13 @@ func value(p model.Payload) string {
 func (w *world) reasons(app *perdure.App) string {
 	var b strings.Builder
 	n := 0
-	for info, err := range app.Executions(context.Background(), `status = "open"`) {
+	for info, err := range app.Executions().List(context.Background(), `status = "open"`) {
 		if err != nil {
 			fmt.Fprintf(&b, "  %v\n", err)
 			break
 		}
 		if n++; n <= maxExecutions {
-			if full, err := app.Describe(context.Background(), info.Ref); err == nil {
+			if full, err := app.Executions().Describe(context.Background(), info.Ref); err == nil {
 				info = full
 			}
 			fmt.Fprintf(&b, "  %s/%s %s\n", info.Ref.Workflow, info.Ref.Key, info.Reason)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestEveryVerbIsTried looks for the verbs of the face in everything_test.go: functions and methods that take or belong to a
-// WorkflowCtx, a Caller, a Sender or an App. A verb that is new is tried in a test before it is released.
+// WorkflowCtx, a Caller, a Sender, an App or a group of its verbs. A verb that is new is tried in a test before it is released.
 func TestEveryVerbIsTried(t *testing.T) {
 	t.Parallel()
 	const face = "github.com/perdure/perdure"
@@ -100,9 +100,17 @@ func typeName(t types.Type) string {
 	return ""
 }
 
+// groups are the types that hold the verbs of operators: app.Breakers().Trip.
+var groups = []string{
+	"Breakers", "DeadTasks", "Entities", "Executions", "Histories", "Limits", "Locks", "Mailboxes", "Queues", "Schedules", "Signals", "Tasks",
+}
+
 // isVerb reports whether a function takes, or belongs to, somebody who speaks.
 func isVerb(f *types.Func) bool {
 	speaks := map[string]bool{"WorkflowCtx": true, "Caller": true, "Sender": true, "Client": true, "App": true}
+	for _, group := range groups {
+		speaks[group] = true
+	}
 	if recv := f.Signature().Recv(); recv != nil && speaks[typeName(recv.Type())] {
 		return true
 	}

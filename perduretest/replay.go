@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 )
 
-// Replay runs today's code against exported histories, without executing a step: those in all files that a pattern (see fs.Glob) matches, each as a test
-// of its own. It fails when the code would not do what is recorded: executions that run now would be blocked by a deploy of it. Export some of every kind
-// with `perdure workflow export`, and keep them in the repository.
+// Replay runs today's code against exported histories, without executing a step: those in all files
+// that a pattern (see fs.Glob) matches, each as a test of its own. It fails when the code would not
+// do what is recorded: executions that run now would be blocked by a deploy of it. Export some of
+// every kind with `perdure workflow export`, and keep them in the repository.
 //
 // A pattern that matches nothing is a mistake: a test that checks nothing must not succeed.
 func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
@@ -43,5 +45,5 @@ func (c Config) replayFile(ctx context.Context, files fs.FS, name string, defs .
 		return err
 	}
 	defer f.Close()
-	return perdure.Attachment{MaxPayload: c.MaxPayload, Payloads: c.Payloads}.Replay(ctx, f, defs...)
+	return attach.Replay(ctx, attach.Config{MaxPayload: c.MaxPayload, Payloads: c.Payloads}, f, defs...)
 }

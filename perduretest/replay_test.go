@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/payload"
 	"github.com/perdure/perdure/perduretest"
 )
@@ -23,7 +24,7 @@ func exported(t *testing.T, cfg perduretest.Config, steps ...string) (history st
 			t.Fatal(err)
 		}
 		var file strings.Builder
-		if err := env.App().Export(env.Context(), perdure.Ref{Workflow: "stepper", Key: "k"}, &file); err != nil {
+		if err := env.App().Histories().Export(env.Context(), perdure.Ref{Workflow: "stepper", Key: "k"}, &file); err != nil {
 			t.Fatal(err)
 		}
 		history = file.String()
@@ -81,7 +82,7 @@ func TestReplayOfSealedHistories(t *testing.T) {
 	files := fstest.MapFS{"a.jsonl": {Data: []byte(history)}}
 	cfg.Replay(t, files, "*.jsonl", stepper("one", "two"))
 	replay := func(p payload.Codec, code *perdure.Workflow[int, int]) error {
-		return perdure.Attachment{Payloads: p}.Replay(t.Context(), strings.NewReader(history), code)
+		return attach.Replay(t.Context(), attach.Config{Payloads: p}, strings.NewReader(history), code)
 	}
 	if err := replay(cfg.Payloads, stepper("one")); err == nil || !strings.Contains(err.Error(), "two") {
 		t.Errorf("code without a recorded step: %v", err)

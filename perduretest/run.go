@@ -15,18 +15,21 @@ import (
 
 // Config is Run with settings. The zero value is right for most tests.
 type Config struct {
-	// Instead are definitions that take the place of those of the same name: test doubles for a group that a program defines as a whole.
+	// Instead are definitions that take the place of those of the same name: test doubles for a
+	// group that a program defines as a whole.
 	Instead perdure.Group
 	// Patience is how much virtual time may pass until the test is given up; 20 years.
 	Patience time.Duration
-	// Once has code executed once, and keeps executions in memory while they wait, as in production. Histories of thousands of events
-	// are tested faster so.
+	// Once has code executed once, and keeps executions in memory while they wait, as in
+	// production. Histories of thousands of events are tested faster so.
 	Once bool
-	// Logger hears what executions log, and what an operator would be told. By default the former is in the output of the test.
+	// Logger hears what executions log, and what an operator would be told. By default the former
+	// is in the output of the test.
 	Logger *slog.Logger
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
-	// Payloads is how inputs, outputs and messages are stored, and how replayed histories were; plain JSON by default.
+	// Payloads is how inputs, outputs and messages are stored, and how replayed histories were;
+	// plain JSON by default.
 	Payloads payload.Codec
 }
 
@@ -71,7 +74,8 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// leftBehind turns what synctest says about goroutines that can never end into a failure. A panic of the test itself does not come here.
+// leftBehind turns what synctest says about goroutines that can never end into a failure. A panic
+// of the test itself does not come here.
 func leftBehind(t testing.TB) {
 	if p := recover(); p != nil {
 		t.Errorf("perduretest: the test has ended, but goroutines that it started have not, and nothing can end them: %v", p)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/perduretest"
 )
 
@@ -104,14 +105,14 @@ func TestDowntime(t *testing.T) {
 	self := perdure.Ref{Workflow: "perdure.schedule", Key: "hourly"}
 	perduretest.Run(t, perdure.Group{defs, hourly}, func(t *testing.T, env *perduretest.Env) {
 		env.Advance(90 * time.Minute)
-		if err := env.App().Pause(env.Context(), self, "the machine is off"); err != nil {
+		if err := env.App().Executions().Pause(env.Context(), self, "the machine is off"); err != nil {
 			t.Fatal(err)
 		}
 		if info := describe(t, env, hourly); !strings.Contains(info.Trouble, "the machine is off") {
 			t.Errorf("trouble: %q", info.Trouble)
 		}
 		env.Advance(365 * 24 * time.Hour)
-		if err := env.App().Resume(env.Context(), self); err != nil {
+		if err := env.App().Executions().Resume(env.Context(), self); err != nil {
 			t.Fatal(err)
 		}
 		env.Advance(time.Hour)
@@ -200,7 +201,7 @@ func TestDefinitionsChange(t *testing.T) {
 		}
 		env.Advance(time.Hour)
 		same(t, "reports", texts(fake), "first 2000-01-01T01:00:00Z", "second 2000-01-01T02:30:00Z")
-		n, err := env.App().Count(env.Context(), `label.perdure.schedule = "s" and label.team = "ops"`)
+		n, err := env.App().Executions().Count(env.Context(), `label.perdure.schedule = "s" and label.team = "ops"`)
 		if n != 2 || err != nil {
 			t.Errorf("%d executions are found by their labels, %v", n, err)
 		}
@@ -217,7 +218,7 @@ func TestWrongSchedules(t *testing.T) {
 	t.Parallel()
 	_, defs := notes()
 	app := func(defs ...perdure.Definition) error {
-		a, err := perdure.Attach(t.Context(), perdure.Attachment{}, defs...)
+		a, err := attach.Open(t.Context(), attach.Config{}, defs...)
 		if err == nil {
 			t.Error("it opens", a)
 		}
@@ -249,7 +250,7 @@ func TestWrongSchedules(t *testing.T) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
-	if _, err := perdure.Attach(t.Context(), perdure.Attachment{PruneSchedules: true}); err == nil || !strings.Contains(err.Error(), "has a name") {
+	if _, err := attach.Open(t.Context(), attach.Config{PruneSchedules: true}); err == nil || !strings.Contains(err.Error(), "has a name") {
 		t.Error(err)
 	}
 }

@@ -26,7 +26,7 @@ func TestScheduledTask(t *testing.T) {
 		if n, err := x.Result(env.With()); n != 1 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}
-		if n, err := env.App().Count(env.Context(), `workflow = "task:clean" and label.team = "x"`); n != 3 || err != nil {
+		if n, err := env.App().Executions().Count(env.Context(), `workflow = "task:clean" and label.team = "x"`); n != 3 || err != nil {
 			t.Errorf("%d tasks, %v", n, err)
 		}
 		if info, err := daily.Describe(env.With()); err != nil || info.Fired != 3 || info.Failed != 0 {

@@ -84,12 +84,14 @@ func runOnce[R any](t *testing.T, setup func() Scenario[R], at point) *trial[R] 
 			defer mu.Unlock()
 			r.problems = append(r.problems, text)
 		}
+
 		var err error
 		if r.result, err = live(w, &s); err != nil {
 			mu.Lock()
 			r.wrong("%v", err)
 			mu.Unlock()
 		}
+
 		w.remains.Wait() // bodies that outlive their process may have effects
 		r.conclude(w)
 		if s.Check != nil && err == nil {
@@ -97,6 +99,7 @@ func runOnce[R any](t *testing.T, setup func() Scenario[R], at point) *trial[R] 
 				r.wrong("check: %v", err)
 			}
 		}
+
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		r.hit, r.commit, r.commits = d.hit, d.what, d.commits
@@ -120,6 +123,7 @@ func live[R any](w *world, s *Scenario[R]) (result R, err error) {
 		if err != nil {
 			return result, fmt.Errorf("open: %w", err)
 		}
+
 		result, err = drive(w, s)
 		synctest.Wait()
 		if p, _ := w.process(); p.Dead() {
@@ -128,6 +132,7 @@ func live[R any](w *world, s *Scenario[R]) (result R, err error) {
 		if err != nil {
 			return result, fmt.Errorf("drive: %w", err)
 		}
+
 		if p, _ = w.process(); !closes(p) {
 			continue
 		}
@@ -165,6 +170,7 @@ func (r *trial[R]) conclude(w *world) {
 	if err != nil {
 		r.wrong("%v", err)
 	}
+
 	for i := range rows {
 		x := &rows[i]
 		if x.Outcome.Status.Closed() {
@@ -181,6 +187,7 @@ func (r *trial[R]) conclude(w *world) {
 			r.reasons[name] = "could go on"
 		}
 	}
+
 	r.histories = w.histories()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// realPatience is how much real time a run may take before somebody who looks on is told what it does.
+// realPatience is how much real time a run may take before somebody who looks on is told what it
+// does.
 const realPatience = time.Minute
 
-// watch tells what a test is busy with, if it takes long: virtual time passes only while everything waits, so code that spins, or that waits for
-// something outside of the bubble, makes it stand still without a word.
+// watch tells what a test is busy with, if it takes long: virtual time passes only while everything
+// waits, so code that spins, or that waits for something outside of the bubble, makes it stand
+// still without a word.
 func watch(name string, after time.Duration, out io.Writer) *time.Timer {
 	return time.AfterFunc(after, func() {
 		buf := make([]byte, 4<<20)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/crash"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
@@ -18,13 +19,15 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// forever is the period of everything that a node does from time to time: a year of virtual time must not consist of leases that are
-// renewed and rows that are swept. There is one node, which dies only when the test says so.
+// forever is the period of everything that a node does from time to time: a year of virtual time
+// must not consist of leases that are renewed and rows that are swept. There is one node, which
+// dies only when the test says so.
 const forever = 100 * 365 * 24 * time.Hour
 
 const shards = 4
 
-// world is everything that outlives a process: the store, and what the bodies of steps have done to whatever is outside.
+// world is everything that outlives a process: the store, and what the bodies of steps have done to
+// whatever is outside.
 type world struct {
 	cfg      Config
 	log      *slog.Logger // of executions
@@ -119,7 +122,7 @@ func (w *world) open(def perdure.Definition) error {
 		Engine: engine.Config{
 			Log: w.cfg.Logger, LeaseTTL: forever, SweepEvery: forever, RetainRequest: forever, Retention: forever, Lane: lane.Config{TimerHorizon: forever, RetainEvery: forever},
 		},
-		Attachment: perdure.Attachment{
+		Attach: attach.Config{
 			Logger: w.log, MaxPayload: w.cfg.MaxPayload, Payloads: w.cfg.Payloads, Cluster: w.mem.Info().Cluster, Instead: w.cfg.Instead,
 			Checks: &replay.Checks{
 				Twice: !w.cfg.Once, Found: w.mistake, Ran: w.ran, Base: context.WithValue(context.Background(), worldKey{}, w),
@@ -202,11 +205,13 @@ func (w *world) body(key string) *body {
 	return b
 }
 
-// Effect notes that the body of a step has changed the world outside: that money was moved, a mail was sent. Call it in the fake of a service, where the
-// real one would have its effect, with a text that names it, such as "charge order-17". A service that recognises a repeated
-// request by its [perdure.IdempotencyKey] has no effect the second time, so its fake does not call it then.
+// Effect notes that the body of a step has changed the world outside: that money was moved, a mail
+// was sent. Call it in the fake of a service, where the real one would have its effect, with a text
+// that names it, such as "charge order-17". A service that recognises a repeated request by its
+// [perdure.IdempotencyKey] has no effect the second time, so its fake does not call it then.
 //
-// [Explore] reports effects that happened more often than without a crash; [Env.Effects] counts them. Outside of this package's tests it does nothing.
+// [Explore] reports effects that happened more often than without a crash; [Env.Effects] counts
+// them. Outside of this package's tests it does nothing.
 func Effect(ctx context.Context, name string) {
 	w, ok := ctx.Value(worldKey{}).(*world)
 	if !ok {

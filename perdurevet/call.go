@@ -102,7 +102,7 @@ func (p *program) clients(f *function) {
 		}
 
 		name := faceType(v.Type())
-		if name != "App" && name != "Client" {
+		if name != "App" && name != "Client" && !operates[name] {
 			return
 		}
 
@@ -113,6 +113,12 @@ func (p *program) clients(f *function) {
 
 		p.report(client, id, "%s %s used in workflow code: %s", name, id.Name, useVerb)
 	})
+}
+
+// operates are the groups of operator verbs that an App returns: app.Breakers().
+var operates = map[string]bool{
+	"Breakers": true, "DeadTasks": true, "Entities": true, "Executions": true, "Histories": true, "Limits": true,
+	"Locks": true, "Mailboxes": true, "Queues": true, "Schedules": true, "Signals": true, "Tasks": true,
 }
 
 // directCalls reports code of workflows and activities that is called past its handle.

@@ -99,7 +99,7 @@ var rules = []rule{
 	{"context", "", "Background TO" + "DO", context, useBody},
 
 	{facePath + "/embedded", "", "*", client, useVerb},
-	{facePath, "", "Dial Attach", client, useVerb},
+	{facePath, "", "Dial", client, useVerb},
 }
 
 const useVerb = "its calls are not journaled, so they are made again on every replay; give the verb the workflow context itself: child.Run(ctx, in)"

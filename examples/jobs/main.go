@@ -84,7 +84,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	}
 
 	waiting := perdure.DeadQuery{Requeued: new(bool)} // that nobody has requeued yet
-	groups, err := app.DeadGroups(ctx, waiting)
+	groups, err := app.DeadTasks().Groups(ctx, waiting)
 	if err != nil {
 		return err
 	}
@@ -92,12 +92,12 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		fmt.Fprintf(out, "%d dead: %s\n", g.Count, g.Message)
 	}
 
-	for d, err := range app.DeadTasks(ctx, waiting) {
+	for d, err := range app.DeadTasks().List(ctx, waiting) {
 		if err != nil {
 			return err
 		}
 		if d.Of.Key == "bob" {
-			if _, err := app.Requeue(ctx, d.ID, perdure.WithInput(mail{"bob@example.com", "hello"})); err != nil {
+			if _, err := app.DeadTasks().Requeue(ctx, d.ID, perdure.WithInput(mail{"bob@example.com", "hello"})); err != nil {
 				return err
 			}
 		}
@@ -105,7 +105,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 
 	// repaired: one mail first, and the others when it has been sent, at most ten a second
 	p.away.Store(false)
-	for d, err := range app.RequeueAll(ctx, waiting, perdure.RequeueMany{Canary: true, Rate: 10}) {
+	for d, err := range app.DeadTasks().RequeueAll(ctx, waiting, perdure.RequeueMany{Canary: true, Rate: 10}) {
 		if err != nil {
 			return err
 		}

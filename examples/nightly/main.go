@@ -85,7 +85,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 		return err
 	}
 
-	for s, err := range app.Schedules(ctx) {
+	for s, err := range app.Schedules().List(ctx) {
 		if err != nil {
 			return err
 		}

@@ -54,10 +54,10 @@ func run(ctx context.Context, url string, s *service) error {
 
 	// Rules are stored. A program sets those that it cannot do without; people change them later,
 	// while it runs.
-	if err := app.SetLimit(ctx, perdure.LimitRule{Name: "quota", Concurrency: 4, Rate: 5, Period: time.Second}); err != nil {
+	if err := app.Limits().Set(ctx, perdure.LimitRule{Name: "quota", Concurrency: 4, Rate: 5, Period: time.Second}); err != nil {
 		return err
 	}
-	if err := app.SetBreaker(ctx, perdure.BreakerRule{Name: "quotes", Failures: 3, Reset: 5 * time.Second, Successes: 1}); err != nil {
+	if err := app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "quotes", Failures: 3, Reset: 5 * time.Second, Successes: 1}); err != nil {
 		return err
 	}
 
@@ -81,7 +81,7 @@ func run(ctx context.Context, url string, s *service) error {
 		total += price
 	}
 
-	breakers, err := app.Breakers(ctx)
+	breakers, err := app.Breakers().List(ctx)
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func progress(ctx context.Context, app *perdure.App, ref perdure.Ref) (stop func
 				return
 			case <-tick.C:
 			}
-			info, err := app.Describe(ctx, ref)
+			info, err := app.Executions().Describe(ctx, ref)
 			if err == nil && info.Status.Open() && info.Reason != last {
 				last = info.Reason
 				fmt.Printf("%s  order o-1 %s\n", time.Now().Format("15:04:05"), info.Reason)

@@ -1,7 +1,9 @@
-// Package api is the one interface that every door and the SDK speak: what a client may ask and what a worker may do,
-// as Go values. In-process callers use it directly; gRPC, REST and the console are thin translations of it.
+// Package api is the one interface that every door and the SDK speak: what a client may ask and
+// what a worker may do, as Go values. In-process callers use it directly; gRPC, REST and the
+// console are thin translations of it.
 //
-// All methods are safe for concurrent use. Errors carry a fault kind. A call that returns nil has been made durable.
+// All methods are safe for concurrent use. Errors carry a fault kind. A call that returns nil has
+// been made durable.
 package api
 
 import (
@@ -10,35 +12,42 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Backend is the engine as seen from outside.
+// Backend is the engine as the SDK and the doors see it.
 type Backend interface {
 	Client
-	// Join adds a worker. Work flows to it until the session is left or the backend closes.
+	// Join adds a worker that runs workflows. The engine gives it work until the session is left or
+	// the backend closes.
 	Join(ctx context.Context, w Worker, offer Offer) (Session, error)
-	// JoinTasks adds a worker that executes tasks. They flow to it until the session is left or the backend closes.
+	// JoinTasks adds a worker that executes tasks, until the session is left or the backend closes.
 	JoinTasks(ctx context.Context, w TaskWorker, offer model.TaskOffer) (TaskSession, error)
-	// JoinEntities adds a worker that has the code of entities and services. Calls flow to it until the session is left or the backend closes.
+	// JoinEntities adds a worker that has the code of entities and services. The engine gives it
+	// calls until the session is left or the backend closes.
 	JoinEntities(ctx context.Context, w EntityWorker, offer model.EntityOffer) (EntitySession, error)
 }
 
 // Client is what ordinary code and operators may ask.
 type Client interface {
-	// Start begins an execution, or attaches to the one that has the key. The same key with another input is a Conflict.
+	// Start starts an execution, or attaches to the one that has the key. The same key with another
+	// input is a Conflict.
 	Start(ctx context.Context, r StartRequest) (StartReply, error)
-	// StartMany is Start of many at once: thousands cost little more than one. The replies are in the order of the requests; the error tells that none was looked at.
+	// StartMany is Start of many at once: thousands cost little more than one. The replies have the
+	// order of the requests. An error means that no request was looked at.
 	StartMany(ctx context.Context, rs []StartRequest) ([]StartedReply, error)
-	// Run is Start, and then Await of the execution that has the key.
+	// Run is Start, followed by Await of the execution that has the key.
 	Run(ctx context.Context, r StartRequest) (Result, error)
-	// Signal delivers a named message to the current run of the target, exactly once per request id. NotFound when there is no such
-	// execution, Conflict when it is closed.
+	// Signal delivers a named message to the current run of the target, exactly once per request
+	// id. It returns NotFound when there is no such execution, and Conflict when it is closed.
 	Signal(ctx context.Context, r SignalRequest) error
-	// Settle resolves or rejects a promise; the first one wins, later ones are a Conflict.
+	// Settle resolves or rejects a promise. The first one wins; a later one is a Conflict.
 	Settle(ctx context.Context, r SettleRequest) error
-	// Cancel asks an execution to end. It is a no-op when the execution is being cancelled already, and a Conflict when it is closed.
+	// Cancel asks an execution to end. It does nothing when the execution is being cancelled, and
+	// returns Conflict when it is closed.
 	Cancel(ctx context.Context, r CancelRequest) error
-	// Terminate ends an execution whatever its code says: nothing of it runs any more. A Conflict when it is closed.
+	// Terminate ends an execution without its code: nothing of it runs again. It returns Conflict
+	// when the execution is closed.
 	Terminate(ctx context.Context, r CancelRequest) error
-	// Pause has nobody continue an execution until Resume; what comes in meanwhile is kept. Both are no-ops when it is so already.
+	// Pause stops an execution until Resume and keeps what arrives. Both do nothing when
+	// the execution is in that state already.
 	Pause(ctx context.Context, r CancelRequest) error
 	// Resume undoes Pause.
 	Resume(ctx context.Context, r CancelRequest) error
@@ -48,25 +57,27 @@ type Client interface {
 	// Update asks the code of an execution to change something and waits for its answer. The same request id is the same update.
 	// An error of the code is a *model.Failure.
 	Update(ctx context.Context, r UpdateRequest) (model.Payload, error)
-	// Query asks the code of an execution, also of one that has ended; it changes nothing. An error of the code is a *model.Failure.
+	// Query asks the code of an execution, open or closed. It changes nothing. An error of the code
+	// is a *model.Failure.
 	Query(ctx context.Context, r QueryRequest) (model.Payload, error)
-	// State reads what the code of an execution has set; ok is false when there is nothing.
+	// State reads a value that the code of an execution has set; ok is false when there is none.
 	State(ctx context.Context, t Target, name string) (p model.Payload, ok bool, err error)
-	// Await waits for the end of an execution, through all runs of its chain unless the target names a run.
+	// Await waits for the end of an execution, through all its runs unless the target names one.
 	Await(ctx context.Context, t Target) (Result, error)
-	// Describe tells how an execution stands; it does not wait.
+	// Describe returns the state of an execution. It does not wait.
 	Describe(ctx context.Context, t Target) (Description, error)
-	// History returns a page of the events of a run, the virtual first and last one included.
+	// History returns a page of the events of a run, with its virtual first and last event.
 	History(ctx context.Context, r HistoryRequest) (HistoryPage, error)
 	// List returns executions, newest first.
 	List(ctx context.Context, r ListRequest) (ListPage, error)
 	// Count counts executions.
 	Count(ctx context.Context, r ListRequest) (int64, error)
-	// Stranded returns open executions that go on only when somebody changes something: no live process has their
-	// code, the version that they are pinned to, or a worker for their queue, or they are blocked. A page may be
-	// empty and not the last.
+	// Stranded returns open executions that cannot go on by themselves: no live process has their
+	// code, the version that they are pinned to, or a worker for their queue, or they are blocked.
+	// A page may be empty although more pages follow.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
-	// Missing is why no live process would run an execution of the type of an address, or the task; nil when one would.
+	// Missing says why no live process would run an execution of the type of an address, or the
+	// task; nil when a process would.
 	Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error)
 	Histories
 	Entities
@@ -82,24 +93,25 @@ type Target struct {
 	Run     model.RunID
 }
 
-// StartRequest begins an execution.
+// StartRequest starts an execution.
 type StartRequest struct {
 	Address model.Address
 	Input   model.Payload
 	Reuse   model.ReusePolicy
-	// RequestID makes a repeated start with a reuse policy harmless; may be empty.
+	// RequestID makes a repeated start with a reuse policy harmless. It may be empty.
 	RequestID string
-	// With are signals delivered in the same commit, whether the execution is new or not.
+	// With are signals that arrive in the same commit, whether the execution is new or not.
 	With []Message
-	// Labels of an execution that is started by this, sorted by name; one that is there keeps its own.
+	// Labels of a new execution, sorted by name. An existing execution keeps its own.
 	Labels []model.Label
-	// Task makes it the run of a task, whose address is that of model.TaskPrefix and its kind.
+	// Task makes this the run of a task. The type of its address is model.TaskPrefix and its kind.
 	Task *model.TaskSpec
-	// Terms say when it begins, when it must have ended and how it is repeated; nil for nothing special.
+	// Terms say when the execution starts, when it must end, and how it is repeated; nil for
+	// nothing special.
 	Terms *model.Terms
 }
 
-// StartedReply is what became of one of many starts.
+// StartedReply is the result of one of many starts.
 type StartedReply struct {
 	StartReply
 	Err error
@@ -111,7 +123,7 @@ type Message struct {
 	Input model.Payload
 }
 
-// StartReply tells which run has the key now.
+// StartReply names the run that has the key now.
 type StartReply struct {
 	Run      model.RunID
 	Existing bool
@@ -150,7 +162,7 @@ type QueryRequest struct {
 	Input  model.Payload
 }
 
-// CancelRequest asks an execution to end, or to pause, and says why.
+// CancelRequest asks an execution to end or to pause, with the reason.
 type CancelRequest struct {
 	Target    Target
 	Reason    string
@@ -172,32 +184,32 @@ type Result struct {
 	Outcome model.Outcome
 }
 
-// Description is how an execution stands.
+// Description is the state of an execution.
 type Description struct {
 	Shard   model.ShardID
 	Start   model.Start
 	Outcome model.Outcome
 	Current bool
-	// Reasons say why an open run does not move, the main one first; empty when it is closed.
+	// Reasons say why an open run waits, the main reason first; empty when it is closed.
 	Reasons []model.Reason
-	// Chain is what the main reason leads to, one link after the other, down to the cause: the child that a run
-	// waits for, the execution that holds its lock. Only Describe follows it.
+	// Chain is what the main reason leads to, link by link, down to the cause: the awaited child,
+	// or the execution that holds the lock. Only Describe fills it.
 	Chain []Link
-	// Alive says which code the live processes have, when it is code that is missing. Only Describe tells.
+	// Alive says which code the live processes have, when code is missing. Only Describe fills it.
 	Alive []string
 	// Timers are the open timers of the run.
 	Timers []Timer
 	// Events is the number of events so far.
 	Events int64
-	// Owner is the node that owns the shard; zero when nobody does.
+	// Owner is the node that owns the shard; zero when there is none.
 	Owner model.NodeID
-	// Labels are what it can be found by now, sorted by name.
+	// Labels are the current labels, sorted by name.
 	Labels []model.Label
 	// Tasks are the open tasks of the run.
 	Tasks []Task
 }
 
-// Link is what an execution or an entity waits for that another one waits for.
+// Link is one link of a chain of reasons: an execution or an entity and what it waits for.
 type Link struct {
 	Subject string // workflow/key, or entity/key
 	Reason  model.Reason
@@ -226,23 +238,24 @@ type HistoryPage struct {
 	More   bool
 }
 
-// ListRequest selects executions: all conditions must hold, those that are empty always do.
+// ListRequest selects executions. All conditions must hold; an empty field is no condition.
 type ListRequest struct {
 	Tenant    string
 	Workflows []string
 	Key       string
 	KeyPrefix string
 	Statuses  []model.Status
-	// Reasons selects those whose main reason, as far as the store knows, is any of these.
+	// Reasons selects executions whose main reason, as far as the store knows it, is one of these.
 	Reasons []model.ReasonCode
-	// Half-open intervals; zero bounds are open. A bound of Closed leaves out what is open.
+	// StartedFrom to ClosedTo are half-open intervals; a zero bound is open. A bound of Closed
+	// leaves out open executions.
 	StartedFrom, StartedTo model.Time
 	ClosedFrom, ClosedTo   model.Time
 	Labels                 []model.LabelCondition
 
 	AllRuns bool
-	// Explain has open executions say why they wait, as Describe does: owners are asked, and histories are read where
-	// that does not tell. Else their reasons are what the store knows.
+	// Explain fills the reasons of open executions as Describe does: it asks their owners and reads
+	// histories where that is not enough. Without it, reasons are what the store knows.
 	Explain bool
 	Limit   int
 	Cursor  string // opaque, of the page before

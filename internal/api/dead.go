@@ -11,29 +11,35 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// DeadTasks is what may be done with tasks that failed for good. They are kept until somebody purges them, or they are too old, whatever becomes of the run that
-// they belonged to.
+// DeadTasks is what clients may do with tasks that failed permanently. The engine keeps them until
+// they are purged or too old, whatever happens to their run.
 type DeadTasks interface {
-	// ListDead returns dead tasks, those that died last first. Inputs and failed attempts are left out.
+	// ListDead returns dead tasks, those that died last first. Inputs and failed attempts are left
+	// out.
 	ListDead(ctx context.Context, r DeadRequest) (DeadPage, error)
 	// CountDead counts them.
 	CountDead(ctx context.Context, r DeadRequest) (int64, error)
-	// GroupDead tells what they have in common: by activity and fingerprint of the error, the largest groups first, at most Limit.
+	// GroupDead counts dead tasks by activity and fingerprint of the error, the largest groups
+	// first, at most Limit.
 	GroupDead(ctx context.Context, r DeadRequest) ([]DeadGroup, error)
-	// ShowDead returns one with everything that is kept of it. NotFound when there is none.
+	// ShowDead returns one dead task with everything that is kept of it, or NotFound.
 	ShowDead(ctx context.Context, id DeadID) (DeadTask, error)
-	// Requeue schedules a dead task anew, as a task of its own. However often it is asked for, there is one: a repetition is answered with what the first one
-	// began. It returns when the new run is there.
+	// Requeue schedules a dead task again, as a task of its own, and returns when the new run
+	// exists. It creates one task however often it is called; a repetition gets the first reply.
 	Requeue(ctx context.Context, r RequeueRequest) (RequeueReply, error)
-	// UndoRequeue takes a requeue back whose task nobody has begun: its run is cancelled, and the dead task is as it was before. A Conflict when it has begun.
+	// UndoRequeue cancels a requeued task that no worker has begun and restores the dead task. It
+	// returns Conflict when a worker has begun it.
 	UndoRequeue(ctx context.Context, r UndoRequest) error
-	// PurgeDead removes a dead task. A Conflict while the run that it was requeued as is open. One that is gone is no error.
+	// PurgeDead removes a dead task. It returns Conflict while its requeued run is open. A dead
+	// task that is gone is no error.
 	PurgeDead(ctx context.Context, id DeadID) error
 }
 
 // DeadID names a dead task.
 type DeadID struct {
-	// Tenant is whose it is; empty is the default one. It is not part of the text form: whoever reads that has a tenant already, and the id of another's dead task names none of his.
+	// Tenant owns the dead task; empty is the default tenant. It is not part of the text form: a
+	// reader of the text has a tenant already, and the id of a dead task of another tenant names
+	// none of his.
 	Tenant string
 
 	Shard model.ShardID
@@ -59,14 +65,17 @@ func ParseDeadID(text string) (id DeadID, err error) {
 	if !ok {
 		return id, wrong
 	}
+
 	parts := strings.SplitN(rest, "_", 3)
 	if len(parts) < 2 {
 		return id, wrong
 	}
+
 	shard, err := strconv.ParseUint(parts[0], 10, 15)
 	if err != nil {
 		return id, wrong
 	}
+
 	if id.Run, err = model.ParseRunID("run_" + parts[1]); err != nil {
 		return id, wrong
 	}
@@ -81,7 +90,7 @@ func ParseDeadID(text string) (id DeadID, err error) {
 	return id, nil
 }
 
-// DeadRequest selects dead tasks: all conditions must hold, those that are empty always do.
+// DeadRequest selects dead tasks. All conditions must hold; an empty field is no condition.
 type DeadRequest struct {
 	Tenant      string
 	Activities  []string // any of these
@@ -101,7 +110,7 @@ type DeadPage struct {
 	Cursor string // empty on the last page
 }
 
-// DeadTask is a task that failed for good.
+// DeadTask is a task that failed permanently.
 type DeadTask struct {
 	ID DeadID
 	// Requeued is how often it was requeued.
@@ -129,12 +138,13 @@ type DeadGroup struct {
 // RequeueRequest schedules a dead task anew.
 type RequeueRequest struct {
 	ID DeadID
-	// Input of the new task; nil for the one that it had. With another one, the task has an idempotency key of its own.
+	// Input of the new task; nil for that of the dead task. With another input, the task has an
+	// idempotency key of its own.
 	Input *model.Payload
-	// Again also requeues what was requeued before, if the task of that has ended.
+	// Again also requeues a task that was requeued before, if its requeued task has ended.
 	Again     bool
 	RequestID string
-	// DryRun only tells whether it would be.
+	// DryRun only checks whether the task would be requeued.
 	DryRun bool
 }
 

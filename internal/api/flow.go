@@ -4,19 +4,25 @@ import (
 	"context"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Flow is how people steer tasks while nodes run: limits, circuit breakers, paused queues. What they set is durable, is applied by the node that is asked at once, and by others soon.
+// Flow is how operators steer tasks: limits, circuit breakers, paused queues. What they set is
+// durable. The node that is asked applies it at once, the others soon after.
 type Flow interface {
-	// Limits lists the limits of a tenant by name, with what this process knows of who holds them and who waits.
+	// Limits returns the limits of a tenant by name, with the tasks that hold them or wait for
+	// them.
 	Limits(ctx context.Context, tenant string) ([]LimitStatus, error)
-	// SetLimit makes a limit, or changes the one of that name. Invalid or Conflict when it makes no sense or does not fit the others: then nothing has changed. NotFound when no
-	// worker of this process serves the queue and no task waits in it; anyQueue leaves that out.
+	// SetLimit creates a limit, or changes the one of that name. It returns Invalid or Conflict
+	// when the limit makes no sense or contradicts another one, and NotFound when no worker serves
+	// the queue and no task waits in it; anyQueue skips that check. Nothing changes on an error.
 	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
 	// DeleteLimit removes a limit. Tasks that name it wait until there is one again.
 	DeleteLimit(ctx context.Context, tenant, name string) error
-	// Breakers lists the circuit breakers of a tenant that have a state, or that tasks of this process have used, by name.
+	// Breakers returns, by name, the circuit breakers of a tenant that have a state or that tasks
+	// of this process have used.
 	Breakers(ctx context.Context, tenant string) ([]BreakerStatus, error)
 	// BreakerRules lists the rules by which they open and close.
 	BreakerRules(ctx context.Context, tenant string) ([]Breaker, error)
@@ -24,15 +30,16 @@ type Flow interface {
 	SetBreaker(ctx context.Context, tenant string, b Breaker) error
 	// DeleteBreaker removes a rule.
 	DeleteBreaker(ctx context.Context, tenant, name string) error
-	// TripBreaker opens a breaker, also one that nobody has used.
+	// TripBreaker opens a breaker, also one that no task has used.
 	TripBreaker(ctx context.Context, tenant, name, why string) error
 	// ResetBreaker closes a breaker and ends its pause. NotFound when there is no such breaker.
 	ResetBreaker(ctx context.Context, tenant, name string) error
-	// PauseBreaker lets nothing through a breaker before a time; one in the past ends the pause.
+	// PauseBreaker lets no task through a breaker before a time. A time in the past ends the pause.
 	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
 	// Queues lists the queues that are paused, and those that this process knows of.
 	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
-	// PauseQueue has no task of a queue begin until ResumeQueue. Both are no-ops when it is so already.
+	// PauseQueue stops all processes from starting tasks of a queue until ResumeQueue. Both do
+	// nothing when the queue is in that state already.
 	PauseQueue(ctx context.Context, tenant, name, why string) error
 	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(ctx context.Context, tenant, name string) error
@@ -40,34 +47,29 @@ type Flow interface {
 
 // Scopes of limits: what the tasks that a limit selects share.
 const (
-	PerQueue = "queue" // each queue has its own
-	PerKind  = "kind"  // each activity has its own
-	PerKey   = "key"   // each value of Key in the input has its own
-	PerName  = "name"  // tasks name it themselves, each key that they name it with has its own
+	PerQueue = rule.PerQueue // each queue has its own
+	PerKind  = rule.PerKind  // each activity has its own
+	PerKey   = rule.PerKey   // each value of Key in the input has its own
+	PerName  = rule.PerName  // tasks name it themselves, and each key that they name has its own
 )
 
-// Limit is how many tasks may run at a time, and how many may begin in a time.
-type Limit struct {
-	Name string
-	// Queue and Kind select tasks: exactly, or by a beginning with * behind it. When both are empty, tasks name the limit themselves.
-	Queue, Kind string
-	// Per is what they share: all of them one, unless it is one of the scopes. Key is the expression of a limit per key.
-	Per, Key string
-	// Concurrency is how many may run at a time; 0 for any number.
-	Concurrency int
-	// Rate is how many may begin per Period; 0 for any number. Burst is how many of them may do so at once; 1 when 0.
-	Rate   int64
-	Period time.Duration
-	Burst  int64
-}
+// Limit is how many tasks may run at a time, and how many may begin in a time. It is the form in
+// which the engine stores the rule. The tenant of a call takes the place of its Tenant, and its Per
+// may be left out where Key, or the lack of a Queue and a Kind, says it.
+type Limit = rule.Limit
 
-// LimitStatus is a limit and who holds it.
+// Numbers are how much of a limit there is.
+type Numbers = limit.Numbers
+
+// LimitStatus is a limit and the tasks that hold it or wait for it.
 type LimitStatus struct {
-	Limit
-	// Uses are who holds it and who waits, by key, in all processes that could be asked; Known is false when there was none.
+	Rule Limit
+	// Uses are the keys of the limit that tasks hold or wait for, in all processes that answered.
+	// Known is false when no process answered.
 	Known bool
 	Uses  []LimitUse
-	// Others are the keys that are too many to be named; those that most tasks wait for are.
+	// Others counts the keys that are too many to be named. Uses has those that most tasks wait
+	// for.
 	Others OtherKeys
 }
 
@@ -84,18 +86,22 @@ type LimitUse struct {
 
 // Breaker is when circuit breakers open and how they close again. What is zero has its default.
 type Breaker struct {
-	// Name is that of a breaker that tasks name, or activity:<kind> for one of an activity whose tasks name none; either may be a beginning with * behind it.
+	// Name is that of a breaker that tasks name, or activity:<kind> for one of an activity whose
+	// tasks name none; either may be a beginning with * behind it.
 	Name string
-	// Failures in the Window (1 min) that open it; 5 when neither this nor Ratio is given. Ratio is the share of failures that opens it, from Calls (20) outcomes on.
+	// Failures in the Window (1 min) that open it; 5 when neither this nor Ratio is given. Ratio is
+	// the share of failures that opens it, from Calls (20) outcomes on.
 	Failures int
 	Ratio    float64
 	Calls    int
 	Window   time.Duration
-	// Reset is how long it stays open (30 s); then Probes (1) calls at a time are let through, of which Successes (2) close it.
+	// Reset is how long it stays open (30 s); then Probes (1) calls at a time are let through, of
+	// which Successes (2) close it.
 	Reset     time.Duration
 	Probes    int
 	Successes int
-	// Lease is after which time a probe that was not reported frees its place (1 min). MaxRetryAfter bounds for how long the other side may keep calls back (24 h).
+	// Lease is after which time a probe that was not reported frees its place (1 min).
+	// MaxRetryAfter bounds for how long the other side may keep calls back (24 h).
 	Lease         time.Duration
 	MaxRetryAfter time.Duration
 }
@@ -103,12 +109,14 @@ type Breaker struct {
 // BreakerStatus is how a breaker stands.
 type BreakerStatus struct {
 	Name string
-	// State is closed, open or half_open, since Since. Nothing passes before Until; Why says what keeps calls back. Held tells that it is a pause or a Retry-After.
+	// State is closed, open or half_open, since Since. Nothing passes before Until; Why says what
+	// keeps calls back. Held tells that it is a pause or a Retry-After.
 	State        string
 	Since, Until model.Time
 	Why          string
 	Held         bool
-	// Failures and Calls are those in the window, as this process has seen them; Probes are under way, Successes are of probes.
+	// Failures and Calls are those in the window, as this process has seen them; Probes are under
+	// way, Successes are of probes.
 	Failures, Calls   int64
 	Probes, Successes int
 	// Rule is what it goes by, with every number given.

@@ -9,27 +9,33 @@ import (
 
 // Histories is what may be done with the history of a run as a whole.
 type Histories interface {
-	// Fork begins another execution, of the same workflow, with the past of a run. The source, open or closed, is not changed. A key that
-	// is taken is AlreadyExists, unless Reuse allows it.
+	// Fork begins another execution, of the same workflow, with the past of a run. The source, open
+	// or closed, is not changed. A key that is taken is AlreadyExists, unless Reuse allows it.
 	Fork(ctx context.Context, r PastRequest) (PastReply, error)
-	// Retry goes on with an execution that failed, was cancelled or terminated: a new run of the key begins before its last failed step, which
-	// shows the outside world the same idempotency key. Conflict when it is open or has completed.
+	// Retry goes on with an execution that failed, was cancelled or terminated: a new run of the
+	// key begins before its last failed step, which shows the outside world the same idempotency
+	// key. Conflict when it is open or has completed.
 	Retry(ctx context.Context, r PastRequest) (PastReply, error)
-	// Reset has the current run of a key, open or closed, give way to a new one that begins from an earlier place.
+	// Reset has the current run of a key, open or closed, give way to a new one that begins from an
+	// earlier place.
 	Reset(ctx context.Context, r PastRequest) (PastReply, error)
-	// Import stores a run of another store: one that is open goes on here, one that is closed is stored with its outcome.
+	// Import stores a run of another store: one that is open goes on here, one that is closed is
+	// stored with its outcome.
 	Import(ctx context.Context, r ImportRequest) (PastReply, error)
-	// Delete removes a closed execution with all runs of its chain, or the one run that the target names. Conflict while it is open.
+	// Delete removes a closed execution with all runs of its chain, or the one run that the target
+	// names. Conflict while it is open.
 	Delete(ctx context.Context, r DeleteRequest) (DeleteReply, error)
 }
 
 // PastRequest begins a run with the past of another.
 type PastRequest struct {
-	// Source is the run that the past is taken from; for a retry or reset it must be the current one.
+	// Source is the run that the past is taken from; for a retry or reset it must be the current
+	// one.
 	Source Target
 	// Key of the new execution; only for a fork.
 	Key string
-	// Before keeps what stands before the first event of a step or child of that name; After keeps the events up to a position, when Placed.
+	// Before keeps what stands before the first event of a step or child of that name; After keeps
+	// the events up to a position, when Placed.
 	Before string
 	After  int64
 	Placed bool
@@ -42,7 +48,8 @@ type PastRequest struct {
 	DryRun bool
 }
 
-// Edit gives a step or child another result: the first one of the name, or the one whose outcome stands at Position.
+// Edit gives a step or child another result: the first one of the name, or the one whose outcome
+// stands at Position.
 type Edit struct {
 	Step     string
 	Position int64
@@ -56,7 +63,8 @@ type PastReply struct {
 	Status  model.Status
 	// Position is the last event of the source that is kept, Total how many it has.
 	Position, Total int64
-	// Blanks were left out of what is kept, Added were taken along from behind, Again are children that are watched again.
+	// Blanks were left out of what is kept, Added were taken along from behind, Again are children
+	// that are watched again.
 	Blanks, Added, Again []model.Event
 }
 
@@ -77,7 +85,8 @@ type DeleteRequest struct {
 	Target    Target
 	RequestID string
 	DryRun    bool
-	// Force removes it whatever state it is in, also when it cannot be read. Export gets its rows first, as they stand, and must be set.
+	// Force removes it whatever state it is in, also when it cannot be read. Export gets its rows
+	// first, as they stand, and must be set.
 	Force  bool
 	Export io.Writer
 }

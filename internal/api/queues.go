@@ -21,7 +21,8 @@ type WorkerInfo struct {
 	// Name of a worker that executes tasks; empty for the one that runs workflows and entities.
 	Name    string
 	Version string
-	// Workflows that it runs and Entities that it has the code of (services as well, both with their prefix), or Queues and Activities that it executes, Slots at once.
+	// Workflows that it runs and Entities that it has the code of (services as well, both with
+	// their prefix), or Queues and Activities that it executes, Slots at once.
 	Workflows, Entities, Queues, Activities []string
 	Slots                                   int
 	// Limits and Breakers are the names that the code of its activities gives.
@@ -33,22 +34,26 @@ type WorkerInfo struct {
 // QueueList is the queues of a tenant.
 type QueueList struct {
 	Queues []QueueInfo
-	// Counted tells that the owners of all shards have counted. Otherwise the store was looked through: when it has
-	// very many open tasks, it tells only those that were submitted on their own, and not which of them wait.
+	// Counted tells that the owners of all shards have counted. Otherwise the store was looked
+	// through: when it has very many open tasks, it tells only those that were submitted on their
+	// own, and not which of them wait.
 	Counted bool
 }
 
 // QueueInfo is how a queue stands.
 type QueueInfo struct {
 	Name string
-	// Open is how many tasks there are; Waiting, Delayed and Claimed are parts of it, and add up to it when they are known.
+	// Open is how many tasks there are; Waiting, Delayed and Claimed are parts of it, and add up to
+	// it when they are known.
 	Open, Waiting, Delayed, Claimed int
-	// Oldest is since when the one waits that waits longest; looked through, when the oldest was submitted. Zero for none.
+	// Oldest is since when the one waits that waits longest; looked through, when the oldest was
+	// submitted. Zero for none.
 	Oldest model.Time
 	// Workers that serve it, on all nodes, and their slots.
 	Workers, Slots int
 	Paused         bool
-	// Unserved are activities of tasks that wait in it, or may, and that no live process executes, by name.
+	// Unserved are activities of tasks that wait in it, or may, and that no live process executes,
+	// by name.
 	Unserved []string
 }
 
@@ -56,7 +61,8 @@ type QueueInfo struct {
 type Task struct {
 	ID, Activity, Queue string
 	Scheduled           model.Time
-	// Attempt is how many have begun. Worker has the current one since Since; when it is empty, the next one may begin at Next.
+	// Attempt is how many have begun. Worker has the current one since Since; when it is empty, the
+	// next one may begin at Next.
 	Attempt int
 	Worker  string
 	Since   model.Time

@@ -6,26 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskWorker executes tasks. The engine calls it; no method may block.
-type TaskWorker interface {
-	// Execute hands claims over, all of them committed; never more at a time than the worker has slots for.
-	Execute(claims []model.Claim)
-	// Stop tells that the outcome of a claim is not wanted any more: it was cancelled (then what it reports still counts), or it is not
-	// the worker's any more (then nothing does).
-	Stop(claim model.ClaimRef, why StopReason)
-	// Settled tells that a report has been made durable, or why it counts for nothing: NotOwned when the claim was not the worker's any more. The
-	// same report twice is settled twice, with one effect.
-	Settled(claim model.ClaimRef, err error)
-}
-
-// StopReason says why a claim is not wanted any more.
-type StopReason uint8
-
-// Reasons to stop.
-const (
-	StopCanceled StopReason = iota + 1 // somebody cancelled the task; it may clean up, and its report counts
-	StopLost                           // timed out, or taken by another worker, or the run has ended: its report counts for nothing
-)
+// TaskWorker executes tasks.
+type TaskWorker = model.TaskWorker
 
 // Beat says that a worker is alive and still executes a claim.
 type Beat struct {
@@ -42,18 +24,24 @@ type BeatReply struct {
 
 // TaskSession is what a task worker may do.
 type TaskSession interface {
-	// Report hands in how claims ended; it does not wait for the commit, of which Settled tells. It blocks while the engine is full, and fails when the
-	// session or ctx has ended. The slot of the claim is free as soon as it returns.
+	// Report hands in how claims ended; it does not wait for the commit, of which Settled tells. It
+	// blocks while the engine is full, and fails when the session or ctx has ended. The slot of the
+	// claim is free as soon as it returns.
 	Report(ctx context.Context, r model.TaskReport) error
 	// Beat tells that claims are being executed. The replies are in the order of the beats.
 	Beat(ctx context.Context, beats []Beat) ([]BeatReply, error)
-	// Write stores what a claim writes beside the history, and returns when that is durable: all of it, or nothing. NotOwned when the claim is not the worker's any more. When
-	// the outcome is not known, the same write is made again: items that were written are told by their numbers, and left out.
+	// Write stores what a claim writes beside the history, and returns when that is durable: all of
+	// it, or nothing. NotOwned when the claim is not the worker's any more. When the outcome is not
+	// known, the same write is made again: items that were written are told by their numbers, and
+	// left out.
 	Write(ctx context.Context, w model.TaskWrite) error
-	// States reads the states of the task of a claim, those of earlier attempts included, ordered by name. It shows what Write has returned for.
+	// States reads the states of the task of a claim, those of earlier attempts included, ordered
+	// by name. It shows what Write has returned for.
 	States(ctx context.Context, claim model.ClaimRef) ([]TaskState, error)
-	// Slots changes how many claims the worker may hold: fewer under pressure, none while it drains. What it holds, it keeps.
+	// Slots changes how many claims the worker may hold: fewer under pressure, none while it
+	// drains. What it holds, it keeps.
 	Slots(n int)
-	// Leave ends the session once every report is settled, or when ctx ends. What is still claimed then is given back without consuming an attempt.
+	// Leave ends the session once every report is settled, or when ctx ends. What is still claimed
+	// then is given back without consuming an attempt.
 	Leave(ctx context.Context) error
 }

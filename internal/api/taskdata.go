@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskData reads what tasks write beside the history: states, log lines, streamed items. None of it needs a worker.
+// TaskData reads what tasks write beside the history: states, log lines, streamed items. None of it
+// needs a worker.
 type TaskData interface {
 	// TaskStates returns the states of a task, ordered by name.
 	TaskStates(ctx context.Context, t TaskTarget) (TaskStatesReply, error)
@@ -40,7 +41,8 @@ type TaskLogsRequest struct {
 	TaskTarget
 	After string // the cursor of the page before; empty for the beginning
 	Limit int    // at most; 0 for the default
-	// Wait has the call return when there is something, or when the task has ended. It needs a step where there is one.
+	// Wait has the call return when there is something, or when the task has ended. It needs a step
+	// where there is one.
 	Wait bool
 }
 
@@ -70,7 +72,8 @@ type TaskStreamRequest struct {
 	Wait bool
 }
 
-// TaskStreamPage is a page of streamed items. When the first has not the position behind After, those between are not kept any more.
+// TaskStreamPage is a page of streamed items. When the first has not the position behind After,
+// those between are not kept any more.
 type TaskStreamPage struct {
 	Run   model.RunID
 	Items []model.StreamItem

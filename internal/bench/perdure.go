@@ -112,7 +112,7 @@ func openPerdureQueue(ctx context.Context, place Place, o QueueOptions) (Queue, 
 		return nil, err
 	}
 	if o.Limit > 0 {
-		if err := q.app.SetLimit(ctx, perdure.LimitRule{Name: "bench", Queue: "bench", Concurrency: o.Limit}); err != nil {
+		if err := q.app.Limits().Set(ctx, perdure.LimitRule{Name: "bench", Queue: "bench", Concurrency: o.Limit}); err != nil {
 			return nil, errors.Join(err, q.app.Close())
 		}
 	}
@@ -137,7 +137,7 @@ func (q *perdureQueue) Submit(ctx context.Context, task int) error {
 
 // Open implements Queue.
 func (q *perdureQueue) Open(ctx context.Context) (int, error) {
-	n, err := q.app.Count(ctx, `status = "open"`)
+	n, err := q.app.Executions().Count(ctx, `status = "open"`)
 	return int(n), err
 }
 

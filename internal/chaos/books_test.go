@@ -133,11 +133,11 @@ func (b *books) finish() int {
 func (b *books) explain(d deed) string {
 	var text strings.Builder
 	if d.Do == doMove || d.Do == doAudit {
-		info, err := b.bank.app.Describe(b.t.Context(), perdure.Ref{Workflow: d.Do, Key: d.ID})
+		info, err := b.bank.app.Executions().Describe(b.t.Context(), perdure.Ref{Workflow: d.Do, Key: d.ID})
 		fmt.Fprintln(&text, info.Status, info.Reason, err)
 	}
 	for _, a := range d.Accounts {
-		info, err := b.bank.app.Entity(b.t.Context(), accounts.Ref(a))
+		info, err := b.bank.app.Entities().Describe(b.t.Context(), accounts.Ref(a))
 		fmt.Fprintf(&text, "%s: locked by %s, %d wait, locks %v: %s, %v\n", a, info.LockedBy, info.Waiting, info.Waiters, info.Reason, err)
 	}
 	return text.String()
@@ -188,7 +188,7 @@ func (b *books) settle() {
 func (b *books) load(ctx context.Context) {
 	b.t.Helper()
 	b.accounts, b.at = map[string]account{}, map[string]map[string][]int{}
-	for info, err := range b.bank.app.Entities(ctx, "account", "") {
+	for info, err := range b.bank.app.Entities().List(ctx, "account", "") {
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -213,15 +213,15 @@ func (b *books) load(ctx context.Context) {
 
 // moving returns what is still changing.
 func (b *books) moving(ctx context.Context) string {
-	for info, err := range b.bank.app.Executions(ctx, `status = "open"`) {
+	for info, err := range b.bank.app.Executions().List(ctx, `status = "open"`) {
 		return fmt.Sprint(info.Ref, " is open: ", info.Reason, " ", err)
 	}
-	for info, err := range b.bank.app.Locked(ctx, "") {
+	for info, err := range b.bank.app.Locks().List(ctx, "") {
 		return fmt.Sprint(info.Ref, " is locked by ", info.LockedBy, " ", err)
 	}
 
 	for key := range b.accounts {
-		info, err := b.bank.app.Entity(ctx, accounts.Ref(key))
+		info, err := b.bank.app.Entities().Describe(ctx, accounts.Ref(key))
 		if err != nil || info.Waiting > 0 {
 			return fmt.Sprintf("%d wait for %s: %s %v", info.Waiting, key, info.Reason, err)
 		}

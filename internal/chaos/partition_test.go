@@ -93,7 +93,7 @@ func TestReadsEndWithTheLease(t *testing.T) {
 	describe(t, second.app, probe, stageTwo)
 	answers := map[string]int{}
 	for range 50 {
-		info, err := first.app.Describe(t.Context(), probe)
+		info, err := first.app.Executions().Describe(t.Context(), probe)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 	defer tick.Stop()
 
 	for {
-		info, err := app.Describe(ctx, to)
+		info, err := app.Executions().Describe(ctx, to)
 		if err == nil && strings.Contains(info.Reason, want) {
 			return
 		}
@@ -231,7 +231,7 @@ func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 // reply that is out of date, if the node ever gave one.
 func stale(t *testing.T, app *perdure.App, to perdure.Target, enough <-chan struct{}) string {
 	for last := false; ; {
-		info, err := app.Describe(t.Context(), to)
+		info, err := app.Executions().Describe(t.Context(), to)
 		switch {
 		case err == nil && strings.Contains(info.Reason, stageOne):
 			return "the node answered from memory after it had lost its lease: " + info.Reason

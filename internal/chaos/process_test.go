@@ -164,7 +164,7 @@ func watchProbe(ctx context.Context, app *perdure.App) error {
 					woken.Store(true)
 				}
 				after := woken.Load()
-				info, err := app.Describe(ctx, probe)
+				info, err := app.Executions().Describe(ctx, probe)
 				switch {
 				case err == nil && after:
 					fmt.Printf("probe after waking %d: %s\n", answers.Add(1), info.Reason)

@@ -251,7 +251,7 @@ func (b *bank) move(ctx context.Context, d *deed) error {
 		if d.Fate == fateCancel {
 			err = x.Cancel(c, "the teller has changed its mind")
 		} else {
-			err = b.app.Terminate(ctx, x, "the teller has waited too long")
+			err = b.app.Executions().Terminate(ctx, x, "the teller has waited too long")
 		}
 		// a conflict means that it has ended
 		if err != nil && !errors.Is(err, perdure.ErrConflict) {

@@ -92,7 +92,7 @@ func fill(url string) error {
 	}
 
 	for {
-		info, err := app.Describe(ctx, waiting)
+		info, err := app.Executions().Describe(ctx, waiting)
 		if err != nil {
 			return err
 		}

@@ -83,12 +83,13 @@ type useShape struct {
 }
 
 func shapeLimit(l *api.LimitStatus) limitShape {
-	s := limitShape{Name: l.Name, Queue: l.Queue, Activity: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Concurrency, Burst: l.Burst}
-	if l.Per == api.PerKind {
+	r, n := &l.Rule, &l.Rule.Numbers
+	s := limitShape{Name: r.Name, Queue: r.Queue, Activity: r.Kind, Per: string(r.Per), Key: r.Key, Concurrency: n.Concurrency, Burst: n.Burst}
+	if r.Per == api.PerKind {
 		s.Per = "activity"
 	}
-	if l.Rate > 0 {
-		s.Rate = rule.FormatRate(l.Rate, l.Period)
+	if n.Rate > 0 {
+		s.Rate = rule.FormatRate(n.Rate, n.Per)
 	}
 
 	for _, u := range l.Uses {
@@ -109,7 +110,7 @@ func shapeLimit(l *api.LimitStatus) limitShape {
 // of is what tasks the limit is for, for people.
 func (s *limitShape) of() string {
 	var parts []string
-	if s.Per == api.PerName {
+	if s.Per == string(api.PerName) {
 		return "activities that name it"
 	}
 	if s.Queue != "" {
@@ -119,7 +120,7 @@ func (s *limitShape) of() string {
 		parts = append(parts, "activity "+s.Activity)
 	}
 
-	if s.Per == api.PerKey {
+	if s.Per == string(api.PerKey) {
 		parts = append(parts, "each "+s.Key)
 	} else if s.Per != "" {
 		parts = append(parts, "each "+s.Per)
@@ -224,7 +225,7 @@ func some(n int, names []string) string {
 
 func newLimitSet(o *options) *cobra.Command {
 	var l api.Limit
-	var rate string
+	var per, rate string
 	var anyQueue bool
 	cmd := o.flowVerb("set", "Make a limit, or change it",
 		`  perdure limit set smtp --concurrency 5
@@ -233,11 +234,11 @@ func newLimitSet(o *options) *cobra.Command {
 		"set limit", func(ctx context.Context, b api.Backend, name string) (err error) {
 			l.Name = name
 			if rate != "" {
-				if l.Rate, l.Period, err = rule.ParseRate(rate); err != nil {
+				if l.Numbers.Rate, l.Numbers.Per, err = rule.ParseRate(rate); err != nil {
 					return err
 				}
 			}
-			if l.Per == "activity" {
+			if l.Per = rule.Scope(per); per == "activity" {
 				l.Per = api.PerKind
 			}
 			if err := b.SetLimit(ctx, model.DefaultTenant, l, anyQueue); err != nil || l.Queue != "" || l.Kind != "" || o.alone() {
@@ -251,11 +252,11 @@ func newLimitSet(o *options) *cobra.Command {
 Without --queue and --activity the limit is for activities that name it (perdure.Limit). A limit that contradicts another one is refused and nothing is changed.`
 	cmd.Flags().StringVar(&l.Queue, "queue", "", "for tasks of the queue; mail* for all that begin so")
 	cmd.Flags().StringVar(&l.Kind, "activity", "", "for tasks of the activity; * as above")
-	cmd.Flags().StringVar(&l.Per, "per", "", "each queue or activity has its own: queue, activity")
+	cmd.Flags().StringVar(&per, "per", "", "each queue or activity has its own: queue, activity")
 	cmd.Flags().StringVar(&l.Key, "key", "", "each value there in the input has its own: input.customer.id")
-	cmd.Flags().IntVar(&l.Concurrency, "concurrency", 0, "how many may run at a time; 0 for any number")
+	cmd.Flags().IntVar(&l.Numbers.Concurrency, "concurrency", 0, "how many may run at a time; 0 for any number")
 	cmd.Flags().StringVar(&rate, "rate", "", "how many may begin in a time: 100/1m")
-	cmd.Flags().Int64Var(&l.Burst, "burst", 0, "how many of them may begin at once (1)")
+	cmd.Flags().Int64Var(&l.Numbers.Burst, "burst", 0, "how many of them may begin at once (1)")
 	cmd.Flags().BoolVar(&anyQueue, "any-queue", false, "also for a queue that nobody serves yet")
 	return cmd
 }

@@ -40,7 +40,7 @@ func TestFlowBesideANode(t *testing.T) {
 		t.Helper()
 		// until the node has heard of it
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-			info, err := app.Describe(t.Context(), x)
+			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
 				return
 			}
@@ -56,7 +56,7 @@ func TestFlowBesideANode(t *testing.T) {
 		// beside the owner, who knows it without looking
 		do(want, "workflow", "explain", "task:ship/"+x.Ref.Key)
 		do(want, "task", "list", "--activity", "ship", "-o", "json")
-		for info, err := range app.Executions(t.Context(), `key = "`+x.Ref.Key+`"`) {
+		for info, err := range app.Executions().List(t.Context(), `key = "`+x.Ref.Key+`"`) {
 			if err != nil || !strings.Contains(info.Reason, want) {
 				t.Errorf("listed by its owner: it %s, %v; want %q", info.Reason, err, want)
 			}
@@ -132,7 +132,7 @@ func TestLimitBesideANode(t *testing.T) {
 	}
 	defer app.Close()
 	defer close(end)
-	if err := app.SetLimit(t.Context(), perdure.LimitRule{Name: "dock", Concurrency: 1}); err != nil {
+	if err := app.Limits().Set(t.Context(), perdure.LimitRule{Name: "dock", Concurrency: 1}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -92,7 +92,7 @@ func limitNames(ctx context.Context, b api.Backend) ([]string, error) {
 	limits, err := b.Limits(ctx, model.DefaultTenant)
 	names := make([]string, len(limits))
 	for i := range limits {
-		names[i] = limits[i].Name
+		names[i] = limits[i].Rule.Name
 	}
 	return names, err
 }

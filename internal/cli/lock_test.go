@@ -39,7 +39,7 @@ func contend(t *testing.T, app *perdure.App) {
 		t.Helper()
 		// until its worker, or the owner of the entity, has said so
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-			info, err := app.Describe(t.Context(), x)
+			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
 				return
 			}

@@ -33,7 +33,7 @@ func finish() {
 	app, err := embedded.Open(ctx, os.Args[1], shop, asking)
 	for err == nil {
 		var n int64
-		if n, err = app.Count(ctx, `status = "open"`); n == 0 && err == nil {
+		if n, err = app.Executions().Count(ctx, `status = "open"`); n == 0 && err == nil {
 			err = app.Close()
 			break
 		}
@@ -173,7 +173,7 @@ func TestOperateWithoutANode(t *testing.T) {
 	defer cancel()
 
 	for {
-		info, err := app.Describe(ctx, shop.Execution(perdure.RawKey("k")))
+		info, err := app.Executions().Describe(ctx, shop.Execution(perdure.RawKey("k")))
 		if err == nil && info.Status == perdure.Completed {
 			return
 		}

@@ -446,10 +446,13 @@ func (p *prepared) Limits(context.Context, string) ([]api.LimitStatus, error) {
 	refs := []model.TaskRef{{Address: addressOf("task:mail", uuidA)}, {Address: addressOf("order", hashA)}}
 	return []api.LimitStatus{
 		{
-			Limit: api.Limit{Name: "customers", Queue: "mail*", Kind: "charge", Per: api.PerKey, Key: "input.customer.id", Concurrency: 2, Rate: 100, Period: time.Minute, Burst: 10},
-			Uses:  []api.LimitUse{{Key: "c-1", Held: 2, Waiting: 5, Holders: refs, Waiters: refs}}, Others: api.OtherKeys{Keys: 3, Held: 4, Waiting: 5},
+			Rule: api.Limit{
+				Name: "customers", Queue: "mail*", Kind: "charge", Per: api.PerKey, Key: "input.customer.id",
+				Numbers: api.Numbers{Concurrency: 2, Rate: 100, Per: time.Minute, Burst: 10},
+			},
+			Uses: []api.LimitUse{{Key: "c-1", Held: 2, Waiting: 5, Holders: refs, Waiters: refs}}, Others: api.OtherKeys{Keys: 3, Held: 4, Waiting: 5},
 		},
-		{Limit: api.Limit{Name: "smtp", Per: api.PerName, Concurrency: 5}},
+		{Rule: api.Limit{Name: "smtp", Per: api.PerName, Numbers: api.Numbers{Concurrency: 5}}},
 	}, nil
 }
 

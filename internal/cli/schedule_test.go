@@ -134,7 +134,7 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 	}
 
 	for begun := false; !begun; {
-		for _, err := range app.Executions(t.Context(), `workflow = "task:clean"`) {
+		for _, err := range app.Executions().List(t.Context(), `workflow = "task:clean"`) {
 			if begun = true; err != nil {
 				t.Fatal(err)
 			}

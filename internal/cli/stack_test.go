@@ -45,7 +45,7 @@ func TestStacksOfPanics(t *testing.T) {
 		t.Fatal("no panic")
 	}
 	for {
-		info, err := app.Describe(t.Context(), x)
+		info, err := app.Executions().Describe(t.Context(), x)
 		if err != nil {
 			t.Fatal(err)
 		}

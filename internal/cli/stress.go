@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/node"
 )
@@ -118,7 +119,7 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 	if err != nil {
 		return nil, err
 	}
-	app, err := perdure.Attach(ctx, perdure.Attachment{
+	app, err := attach.Open(ctx, attach.Config{
 		Backend: n.Backend(), Logger: o.log(), Tasks: perdure.TaskConfig{Slots: f.workers}, Cluster: n.Store().Info().Cluster, OnClose: n.Close,
 	}, task, flow)
 	if err != nil {

@@ -63,7 +63,7 @@ func (r *recorder) write(name string, of perdure.Target) {
 		return
 	}
 	var b bytes.Buffer
-	err := errors.Join(r.app.Export(r.t.Context(), of, &b), os.MkdirAll(filepath.Dir(path), 0o755))
+	err := errors.Join(r.app.Histories().Export(r.t.Context(), of, &b), os.MkdirAll(filepath.Dir(path), 0o755))
 	if err == nil {
 		err = os.WriteFile(path, b.Bytes(), 0o644)
 	}
@@ -83,7 +83,7 @@ func (r *recorder) must(err error) {
 func (r *recorder) waits(of perdure.Target, reason string) perdure.Info {
 	r.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
-		info, err := r.app.Describe(r.t.Context(), of)
+		info, err := r.app.Executions().Describe(r.t.Context(), of)
 		if err == nil && strings.Contains(info.Reason, reason) {
 			return info
 		}
@@ -167,23 +167,23 @@ func (r *recorder) pasts() {
 		r.t.Fatal("it should fail")
 	}
 	r.write("failed", x)
-	_, err := r.app.Fork(r.t.Context(), x, perdure.RawKey("fork"), perdure.SetResult("fragile", "edited"))
+	_, err := r.app.Executions().Fork(r.t.Context(), x, perdure.RawKey("fork"), perdure.SetResult("fragile", "edited"))
 	r.must(err)
 	fork := repaired.Execution(perdure.RawKey("fork"))
 	end(r, fork)
 	r.write("forked", fork)
 	fragile.Store(false)
-	_, err = r.app.Retry(r.t.Context(), x)
+	_, err = r.app.Executions().Retry(r.t.Context(), x)
 	r.must(err)
 	end(r, x)
 	r.write("retried", x)
-	_, err = r.app.Reset(r.t.Context(), x, perdure.BeforeStep("fragile"))
+	_, err = r.app.Executions().Reset(r.t.Context(), x, perdure.BeforeStep("fragile"))
 	r.must(err)
 	end(r, x)
 	r.write("reset", x)
 	again := begin(r, messages, 1, "reset")
 	old := r.waits(again, "signal word").Ref
-	_, err = r.app.Reset(r.t.Context(), again, perdure.AfterPosition(0))
+	_, err = r.app.Executions().Reset(r.t.Context(), again, perdure.AfterPosition(0))
 	r.must(err)
 	r.write("gave-way", old)
 }
@@ -199,9 +199,9 @@ func (r *recorder) shops() {
 	if _, err := add.Call(r.c, x, -1); err == nil {
 		r.t.Fatal("it should be refused")
 	}
-	r.must(r.app.Pause(r.t.Context(), x, "inventory"))
+	r.must(r.app.Executions().Pause(r.t.Context(), x, "inventory"))
 	r.must(word.Send(r.c, x, "next"))
-	r.must(r.app.Resume(r.t.Context(), x))
+	r.must(r.app.Executions().Resume(r.t.Context(), x))
 	for r.waits(x, "signal word").Ref == first {
 		time.Sleep(time.Millisecond)
 	}

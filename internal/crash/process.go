@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/service"
 	"github.com/perdure/perdure/internal/store"
@@ -39,8 +40,8 @@ type Config struct {
 	Shared bool
 	// Engine configures the engine; its Store is set here.
 	Engine engine.Config
-	// Attachment configures the worker; its Backend and OnClose are set here.
-	Attachment perdure.Attachment
+	// Attach configures the worker. Open sets its Backend and OnClose.
+	Attach attach.Config
 	// Patience bounds how long the process may take to serve.
 	Patience time.Duration
 }
@@ -83,15 +84,15 @@ func Open(cfg Config, defs ...perdure.Definition) (*Process, error) {
 	if err := eng.Ready(ready); err != nil {
 		return p, err
 	}
-	cfg.Attachment.Backend = service.New(eng, cfg.Engine.Store, service.Limits{Payload: cfg.Attachment.MaxPayload})
+	cfg.Attach.Backend = service.New(eng, cfg.Engine.Store, service.Limits{Payload: cfg.Attach.MaxPayload})
 
-	cfg.Attachment.OnClose = func() error {
+	cfg.Attach.OnClose = func() error {
 		stop()
 		<-p.done
 		return p.err
 	}
 
-	app, err := perdure.Attach(p.ctx, cfg.Attachment, defs...)
+	app, err := attach.Open(p.ctx, cfg.Attach, defs...)
 	p.App = app
 	return p, err
 }

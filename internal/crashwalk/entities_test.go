@@ -226,7 +226,7 @@ func entityScenarios() []*scenario {
 						return putBy(d, "a", coins{By: "client", Coins: 1}, 1)
 					},
 					func() error {
-						err := d.ps[0].App.Terminate(d.ctx(), x.Ref, "enough")
+						err := d.ps[0].App.Executions().Terminate(d.ctx(), x.Ref, "enough")
 						if errors.Is(err, perdure.ErrConflict) {
 							return nil // an earlier drive has done it
 						}

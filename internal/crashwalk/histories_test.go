@@ -77,7 +77,7 @@ func failsOnce(d *driver, x perdure.Execution[string], wreck func() error) error
 // repairAndRetry repairs the van and retries the execution.
 func (d *driver) repairAndRetry(x perdure.Target) error {
 	d.w.tell("repaired", "yes")
-	_, err := d.ps[0].App.Retry(d.ctx(), x)
+	_, err := d.ps[0].App.Executions().Retry(d.ctx(), x)
 	return d.done("retry", err)
 }
 
@@ -97,7 +97,7 @@ func historyScenarios() []*scenario {
 				return inOrder(
 					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "price") },
 					func() error {
-						_, err := d.ps[0].App.Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.SetResult("price", 7), perdure.RequestID("f"))
+						_, err := d.ps[0].App.Executions().Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.SetResult("price", 7), perdure.RequestID("f"))
 						return d.cause(0, err)
 					},
 					func() error { return send(d, words, x.Ref, "van", "s1") },
@@ -142,7 +142,7 @@ func historyScenarios() []*scenario {
 						if h, err := d.w.read(); err != nil || len(h.of(x.Ref)) > 1 {
 							return err // an earlier drive has done it
 						}
-						_, err := d.ps[0].App.Reset(d.ctx(), x, perdure.AfterPosition(0))
+						_, err := d.ps[0].App.Executions().Reset(d.ctx(), x, perdure.AfterPosition(0))
 						return d.cause(0, err)
 					},
 					func() error { return send(d, words, x.Ref, "van", "s1") },
@@ -168,7 +168,7 @@ func historyScenarios() []*scenario {
 					if got, err := x.Result(d.client()); err != nil || got != "1 van" {
 						return d.cause(0, fmt.Errorf("the first ended as %q: %w", got, err))
 					}
-					return d.cause(0, d.ps[0].App.Delete(d.ctx(), x))
+					return d.cause(0, d.ps[0].App.Executions().Delete(d.ctx(), x))
 				}
 
 				return inOrder(
@@ -199,7 +199,7 @@ func historyScenarios() []*scenario {
 				return inOrder(
 					func() error { return d.awaitEvent(kid.Ref, model.EventStepCompleted, "price") },
 					func() error {
-						_, err := d.ps[0].App.Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.RequestID("f"))
+						_, err := d.ps[0].App.Executions().Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.RequestID("f"))
 						return d.cause(0, err)
 					},
 					func() error { return send(d, words, kid.Ref, "van", "s1") },

@@ -75,10 +75,10 @@ func equip(t *testing.T, app *perdure.App) {
 		}
 	}
 
-	check(app.SetLimit(t.Context(), perdure.LimitRule{Name: "all", Queue: "*", Concurrency: 40}))
-	check(app.SetLimit(t.Context(), perdure.LimitRule{Name: "slow", Queue: "queue-1", Rate: 5, Period: time.Second}))
-	check(app.SetLimit(t.Context(), perdure.LimitRule{Name: "keyed", Queue: "queue-2", Key: "input", Concurrency: 1}))
-	check(app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "activity:idler-3"}))
+	check(app.Limits().Set(t.Context(), perdure.LimitRule{Name: "all", Queue: "*", Concurrency: 40}))
+	check(app.Limits().Set(t.Context(), perdure.LimitRule{Name: "slow", Queue: "queue-1", Rate: 5, Period: time.Second}))
+	check(app.Limits().Set(t.Context(), perdure.LimitRule{Name: "keyed", Queue: "queue-2", Key: "input", Concurrency: 1}))
+	check(app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "activity:idler-3"}))
 
 	var last []perdure.Execution[int]
 	for i := range idleQueues {
@@ -92,7 +92,7 @@ func equip(t *testing.T, app *perdure.App) {
 		check(err)
 	}
 
-	check(app.PauseQueue(t.Context(), "queue-4", "for a while"))
+	check(app.Queues().Pause(t.Context(), "queue-4", "for a while"))
 	_, err := idler(4).Submit(app.With(t.Context()), 4) // it waits in the paused queue
 	check(err)
 }

@@ -289,7 +289,7 @@ func lifeScenarios() []*scenario {
 						}
 
 						for {
-							info, err := d.ps[0].App.Describe(d.ctx(), x)
+							info, err := d.ps[0].App.Executions().Describe(d.ctx(), x)
 							switch {
 							case err != nil:
 								return d.cause(0, err)

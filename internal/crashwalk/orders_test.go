@@ -402,7 +402,7 @@ func versionedCode(newest int) func(w *world) perdure.Group {
 // pause pauses an execution, once.
 func pause(d *driver, to perdure.Ref, why string) error {
 	return d.once("pause of "+to.String(), func() error {
-		if err := d.ps[0].App.Pause(d.ctx(), to, why); err != nil {
+		if err := d.ps[0].App.Executions().Pause(d.ctx(), to, why); err != nil {
 			return d.cause(0, fmt.Errorf("pause %s: %w", to, err))
 		}
 		d.acknowledge("pause of "+to.String(), func(h *histories) error {
@@ -419,7 +419,7 @@ func pause(d *driver, to perdure.Ref, why string) error {
 func resume(d *driver, to perdure.Ref) error {
 	return d.once("resume of "+to.String(), func() error {
 		// it has continued and ended
-		if err := d.ps[0].App.Resume(d.ctx(), to); err != nil && !errors.Is(err, perdure.ErrConflict) {
+		if err := d.ps[0].App.Executions().Resume(d.ctx(), to); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return d.cause(0, fmt.Errorf("resume %s: %w", to, err))
 		}
 		d.acknowledge("resume of "+to.String(), func(h *histories) error {
@@ -434,7 +434,7 @@ func resume(d *driver, to perdure.Ref) error {
 
 // terminate ends an execution. A repeated call finds it closed.
 func terminate(d *driver, to perdure.Ref, why string) error {
-	err := d.ps[0].App.Terminate(d.ctx(), to, why)
+	err := d.ps[0].App.Executions().Terminate(d.ctx(), to, why)
 	if err != nil && !errors.Is(err, perdure.ErrConflict) {
 		return d.cause(0, fmt.Errorf("terminate %s: %w", to, err))
 	}
@@ -467,7 +467,7 @@ func rests(d *driver, to perdure.Ref, step string) error {
 // reasonHas waits until the reason of an execution contains a text.
 func reasonHas(d *driver, to perdure.Ref, text string) error {
 	for {
-		info, err := d.ps[0].App.Describe(d.ctx(), to)
+		info, err := d.ps[0].App.Executions().Describe(d.ctx(), to)
 		switch {
 		case err != nil:
 			return d.cause(0, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/crash"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
@@ -137,7 +138,7 @@ func (w *world) open(st *stage) (*process, error) {
 	cfg := crash.Config{
 		Store: w.mem, Plan: w.strike, Orphans: w.orphans, Trace: w.trace, Number: w.opened, Shared: st.processes > 1, Patience: patience,
 		Engine: engine.Config{Log: log, Lanes: w.s.lanes, LeaseTTL: cmp.Or(w.s.lease, leaseTTL)},
-		Attachment: perdure.Attachment{
+		Attach: attach.Config{
 			Logger: log, IdleAfter: w.s.idleAfter, Checks: w.checks, Payloads: w.payloads(), Cluster: "walk", Version: st.version, Tasks: w.s.tasks,
 		},
 	}

@@ -43,18 +43,18 @@ func TestTalkBetweenProcesses(t *testing.T) {
 
 				ctx := t.Context()
 				for j := range 2 {
-					if err := apps[j].Pause(ctx, exec, "both"); err != nil {
+					if err := apps[j].Executions().Pause(ctx, exec, "both"); err != nil {
 						t.Error(err)
 					}
 					fails(t, "a query of a paused execution", ask(t, apps[1-j], exec), perdure.ErrBlocked, "paused: both")
-					if err := apps[1-j].Resume(ctx, exec); err != nil {
+					if err := apps[1-j].Executions().Resume(ctx, exec); err != nil {
 						t.Error(err)
 					}
 				}
 
 				n, err := contents.Ask(there, exec, "a")
 				equal(t, "the contents after a pause", n, err, 2)
-				if err := apps[i%2].Terminate(ctx, exec, "enough"); err != nil {
+				if err := apps[i%2].Executions().Terminate(ctx, exec, "enough"); err != nil {
 					t.Error(err)
 				}
 				_, err = exec.Result(there)

@@ -32,7 +32,7 @@ func batches(t *testing.T, s *site) {
 	const us = `label.region = "us" and status = "open"`
 
 	var seen []string
-	for e, err := range app.Batch(t.Context(), us, nil) {
+	for e, err := range app.Executions().Batch(t.Context(), us, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func batches(t *testing.T, s *site) {
 	var more sync.Once
 	refused := errors.New("not this one")
 	seen = nil
-	for e, err := range app.Batch(t.Context(), us, func(c perdure.Client, e perdure.Info) error {
+	for e, err := range app.Executions().Batch(t.Context(), us, func(c perdure.Client, e perdure.Info) error {
 		more.Do(func() { start("late", "us") })
 		if e.Ref.Key == "k4" {
 			return refused
@@ -74,16 +74,16 @@ func batches(t *testing.T, s *site) {
 		}
 	}
 
-	for e, err := range app.Batch(t.Context(), `status = "open"`, func(c perdure.Client, e perdure.Info) error { return e.Ref.Cancel(c, "enough") }) {
+	for e, err := range app.Executions().Batch(t.Context(), `status = "open"`, func(c perdure.Client, e perdure.Info) error { return e.Ref.Cancel(c, "enough") }) {
 		if err != nil {
 			t.Errorf("cancel of %s: %v", e.Ref, err)
 		}
 	}
 	eventually(t, "all are canceled", func() bool {
-		n, err := app.Count(t.Context(), `status = "canceled"`)
+		n, err := app.Executions().Count(t.Context(), `status = "canceled"`)
 		return err == nil && n == 6 // 4 of eu, k4, late
 	})
-	for _, err := range app.Batch(t.Context(), `colour = "red"`, nil) {
+	for _, err := range app.Executions().Batch(t.Context(), `colour = "red"`, nil) {
 		fails(t, "a batch by nonsense", err, perdure.ErrInvalid, "character 1")
 	}
 }

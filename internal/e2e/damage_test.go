@@ -74,7 +74,7 @@ func TestCorruptedRows(t *testing.T) {
 				}
 				// An execution without its own row cannot be described at all. Otherwise the
 				// description has the reason.
-				described, err := app.Describe(t.Context(), exec)
+				described, err := app.Executions().Describe(t.Context(), exec)
 				text := described.Reason
 				switch {
 				case c.table != "history" && fault.Is(err, fault.Corrupt):
@@ -92,7 +92,7 @@ func TestCorruptedRows(t *testing.T) {
 					t.Errorf("all are listed as %v", got)
 				}
 				var failed error
-				for _, err := range app.History(t.Context(), exec) {
+				for _, err := range app.Histories().Events(t.Context(), exec) {
 					failed = err
 				}
 				if !fault.Is(failed, fault.Corrupt) {
@@ -137,7 +137,7 @@ func TestCorruptedOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 		exec := w.Execution(perdure.RawKey("k"))
-		info, err := app.Describe(t.Context(), exec)
+		info, err := app.Executions().Describe(t.Context(), exec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestCorruptedOutcome(t *testing.T) {
 			"poll":     func() error { _, err := exec.Poll(c); return err },
 			"run":      func() error { _, err := w.Run(c, "in", perdure.RawKey("k")); return err },
 			"start":    func() error { _, err := w.Start(c, "in", perdure.RawKey("k")); return err },
-			"describe": func() error { _, err := app.Describe(t.Context(), exec); return err },
+			"describe": func() error { _, err := app.Executions().Describe(t.Context(), exec); return err },
 		}
 		for what, call := range calls {
 			err := call()

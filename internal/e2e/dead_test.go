@@ -16,7 +16,7 @@ import (
 func dead(t *testing.T, app *perdure.App, q perdure.DeadQuery) []perdure.DeadTask {
 	t.Helper()
 	var all []perdure.DeadTask
-	for d, err := range app.DeadTasks(t.Context(), q) {
+	for d, err := range app.DeadTasks().List(t.Context(), q) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestDeadTasks(t *testing.T) {
 			xs = append(xs, x)
 		}
 
-		groups, err := app.DeadGroups(t.Context(), perdure.DeadQuery{Activities: []string{"mail"}})
+		groups, err := app.DeadTasks().Groups(t.Context(), perdure.DeadQuery{Activities: []string{"mail"}})
 		if err != nil || len(groups) != 1 || groups[0].Count != 3 {
 			t.Fatalf("groups %+v, %v", groups, err)
 		}
@@ -80,7 +80,7 @@ func TestDeadTasks(t *testing.T) {
 			t.Fatalf("%+v", all)
 		}
 
-		d, err := app.DeadTask(t.Context(), all[0].ID)
+		d, err := app.DeadTasks().Describe(t.Context(), all[0].ID)
 		if err != nil || d.Attempts != 2 || len(d.Failed) != 2 || string(d.Input) != `"ann-2"` || d.Err == nil {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -92,25 +92,25 @@ func TestDeadTasks(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
-				if ref, err := app.Requeue(t.Context(), d.ID); err != nil || ref != (perdure.Ref{Workflow: "task:mail", Key: "k2"}) {
+				if ref, err := app.DeadTasks().Requeue(t.Context(), d.ID); err != nil || ref != (perdure.Ref{Workflow: "task:mail", Key: "k2"}) {
 					t.Errorf("requeue: %v, %v", ref, err)
 				}
 			})
 		}
 
 		wg.Wait()
-		if _, err := app.Requeue(t.Context(), d.ID, perdure.WithInput("bob")); !errors.Is(err, perdure.ErrConflict) {
+		if _, err := app.DeadTasks().Requeue(t.Context(), d.ID, perdure.WithInput("bob")); !errors.Is(err, perdure.ErrConflict) {
 			t.Errorf("requeue of a requeued one with another input: %v", err)
 		}
-		if err := app.UndoRequeue(t.Context(), d.ID); err != nil {
+		if err := app.DeadTasks().UndoRequeue(t.Context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
 
-		if d, err = app.DeadTask(t.Context(), d.ID); err != nil || d.Requeued != 0 || !d.RequeuedAt.IsZero() {
+		if d, err = app.DeadTasks().Describe(t.Context(), d.ID); err != nil || d.Requeued != 0 || !d.RequeuedAt.IsZero() {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		broken.Store(false)
-		if _, err := app.Requeue(t.Context(), d.ID); err != nil {
+		if _, err := app.DeadTasks().Requeue(t.Context(), d.ID); err != nil {
 			t.Fatal(err)
 		}
 
@@ -120,8 +120,8 @@ func TestDeadTasks(t *testing.T) {
 		if len(keys) != 3 {
 			t.Errorf("%d idempotency keys, want one per task", len(keys))
 		}
-		d, _ = app.DeadTask(t.Context(), all[1].ID)
-		if _, err := app.Requeue(t.Context(), d.ID, perdure.WithInput("bob")); err != nil {
+		d, _ = app.DeadTasks().Describe(t.Context(), all[1].ID)
+		if _, err := app.DeadTasks().Requeue(t.Context(), d.ID, perdure.WithInput("bob")); err != nil {
 			t.Fatal(err)
 		}
 
@@ -132,7 +132,7 @@ func TestDeadTasks(t *testing.T) {
 		}
 
 		// To retry a task means to requeue it.
-		if _, err := app.Retry(t.Context(), xs[0]); err != nil {
+		if _, err := app.Executions().Retry(t.Context(), xs[0]); err != nil {
 			t.Fatal(err)
 		}
 		got, err = xs[0].Result(c)
@@ -142,7 +142,7 @@ func TestDeadTasks(t *testing.T) {
 		}
 
 		n := 0
-		for d, err := range app.PurgeDead(t.Context(), perdure.DeadQuery{To: time.Now().Add(time.Hour)}) {
+		for d, err := range app.DeadTasks().Purge(t.Context(), perdure.DeadQuery{To: time.Now().Add(time.Hour)}) {
 			if err != nil {
 				t.Errorf("purge of %+v: %v", d, err)
 			}
@@ -155,8 +155,8 @@ func TestDeadTasks(t *testing.T) {
 
 		for what, err := range map[string]error{
 			"signal": perdure.NewSignal[int]("s").Send(c, xs[0], 1),
-			"fork":   second(app.Fork(t.Context(), xs[0], perdure.RawKey("other"))),
-			"reset":  second(app.Reset(t.Context(), xs[0], perdure.BeforeStep("mail"))),
+			"fork":   second(app.Executions().Fork(t.Context(), xs[0], perdure.RawKey("other"))),
+			"reset":  second(app.Executions().Reset(t.Context(), xs[0], perdure.BeforeStep("mail"))),
 		} {
 			fails(t, what+" of a task", err, perdure.ErrInvalid, "is a task")
 		}
@@ -197,7 +197,7 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 
 		// The canary fails, so the others stay dead.
 		n, stopped := 0, error(nil)
-		for d, err := range app.RequeueAll(t.Context(), perdure.DeadQuery{}, perdure.RequeueMany{Canary: true}) {
+		for d, err := range app.DeadTasks().RequeueAll(t.Context(), perdure.DeadQuery{}, perdure.RequeueMany{Canary: true}) {
 			if d.ID == "" {
 				stopped = err
 			} else if n++; err != nil {
@@ -213,7 +213,7 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 		broken.Store(false)
 
 		var as []perdure.Ref
-		for d, err := range app.RequeueAll(t.Context(), perdure.DeadQuery{}, perdure.RequeueMany{Canary: true, Rate: 200}) {
+		for d, err := range app.DeadTasks().RequeueAll(t.Context(), perdure.DeadQuery{}, perdure.RequeueMany{Canary: true, Rate: 200}) {
 			if err != nil {
 				t.Fatalf("%+v: %v", d, err)
 			}

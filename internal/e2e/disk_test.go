@@ -141,7 +141,7 @@ func closeWhileFull(t *testing.T, s *site, filler, place string, keep *perdure.W
 	}
 	app = s.open(keep)
 	for i := range acknowledged {
-		if info, err := app.Describe(t.Context(), keep.Execution(perdure.RawKey(fmt.Sprint("full", i)))); err != nil || info.Status != perdure.Completed {
+		if info, err := app.Executions().Describe(t.Context(), keep.Execution(perdure.RawKey(fmt.Sprint("full", i)))); err != nil || info.Status != perdure.Completed {
 			t.Errorf("full%d was acknowledged and is %s, %v", i, info.Status, err)
 		}
 	}

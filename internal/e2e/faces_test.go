@@ -71,7 +71,7 @@ func (w *stalls) describeAll(p *place) map[string]string {
 			found[x.name+" because"] = rest
 			continue
 		}
-		info, err := p.app.Describe(w.t.Context(), x.ref)
+		info, err := p.app.Executions().Describe(w.t.Context(), x.ref)
 		if err != nil {
 			found[x.name] = err.Error()
 			continue
@@ -88,7 +88,7 @@ func (w *stalls) listReasons(p *place) map[string]string {
 	if p.app == nil {
 		return reasonsOf(fromCLI[[]listedLine](w, "workflow", "list", "--status", "open", "--limit", "0"))
 	}
-	return w.collect(p.app.Executions(w.t.Context(), `status = "open"`))
+	return w.collect(p.app.Executions().List(w.t.Context(), `status = "open"`))
 }
 
 // strandedReasons returns the reasons of stranded executions.
@@ -97,7 +97,7 @@ func (w *stalls) strandedReasons(p *place) map[string]string {
 	if p.app == nil {
 		return reasonsOf(fromCLI[[]listedLine](w, "workflow", "stranded"))
 	}
-	return w.collect(p.app.Stranded(w.t.Context()))
+	return w.collect(p.app.Executions().Stranded(w.t.Context()))
 }
 
 func reasonsOf(lines []listedLine) map[string]string {
@@ -427,7 +427,7 @@ func (w *stalls) schedules(places []*place) {
 				found[l.Name] = l
 			}
 		} else {
-			for s, err := range p.app.Schedules(w.t.Context()) {
+			for s, err := range p.app.Schedules().List(w.t.Context()) {
 				if err != nil {
 					w.t.Fatal(err)
 				}

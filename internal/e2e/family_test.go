@@ -300,7 +300,7 @@ func continueAsNew(t *testing.T, s *site) {
 	app := s.open(code)
 	c := caller(t, app)
 	exec := started(t, c, loop, state{}, perdure.RawKey("k"))
-	first, err := app.Describe(t.Context(), exec)
+	first, err := app.Executions().Describe(t.Context(), exec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,11 +315,11 @@ func continueAsNew(t *testing.T, s *site) {
 
 	got, err := exec.Result(c)
 	equal(t, "state", got, err, state{Runs: 5, Sum: sum, Seen: signals})
-	last, err := app.Describe(t.Context(), exec)
+	last, err := app.Executions().Describe(t.Context(), exec)
 	if err != nil || last.Ref.Run == first.Ref.Run || last.Ref.Key != first.Ref.Key || last.Status != perdure.Completed {
 		t.Errorf("first run %+v, last run %+v, %v", first, last, err)
 	}
-	old, err := app.Describe(t.Context(), first.Ref)
+	old, err := app.Executions().Describe(t.Context(), first.Ref)
 	if err != nil || old.Status != perdure.Continued {
 		t.Errorf("the first run = %+v, %v; want it to be continued", old, err)
 	}

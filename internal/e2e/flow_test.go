@@ -37,7 +37,7 @@ func TestLimitUnderLoad(t *testing.T) {
 
 		s.cfg.Tasks = perdure.TaskConfig{Slots: 64}
 		app := s.open(work)
-		if err := app.SetLimit(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}); err != nil {
+		if err := app.Limits().Set(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}); err != nil {
 			t.Fatal(err)
 		}
 		var ins []int
@@ -80,9 +80,9 @@ func TestFlowSurvivesARestart(t *testing.T) {
 		app := s.open(call)
 		ctx := t.Context()
 		for _, err := range []error{
-			app.SetBreaker(ctx, perdure.BreakerRule{Name: "other", Failures: 3, Reset: time.Hour}),
-			app.SetLimit(ctx, perdure.LimitRule{Name: "lines", Concurrency: 2, Rate: 1000, Period: time.Second}),
-			app.PauseQueue(ctx, "quiet", "why not"),
+			app.Breakers().SetRule(ctx, perdure.BreakerRule{Name: "other", Failures: 3, Reset: time.Hour}),
+			app.Limits().Set(ctx, perdure.LimitRule{Name: "lines", Concurrency: 2, Rate: 1000, Period: time.Second}),
+			app.Queues().Pause(ctx, "quiet", "why not"),
 		} {
 			if err != nil {
 				t.Fatal(err)
@@ -99,15 +99,15 @@ func TestFlowSurvivesARestart(t *testing.T) {
 		if !strings.Contains(info.Reason, "3 failures in 1m0s") {
 			t.Errorf("it %s", info.Reason)
 		}
-		limits, err := app.Limits(ctx)
+		limits, err := app.Limits().List(ctx)
 		if err != nil || len(limits) != 1 || limits[0].Concurrency != 2 || limits[0].Rate != 1000 {
 			t.Errorf("limits %+v, %v", limits, err)
 		}
-		breakers, err := app.Breakers(ctx)
+		breakers, err := app.Breakers().List(ctx)
 		if err != nil || len(breakers) != 1 || breakers[0].State != "open" || breakers[0].Rule.Reset != time.Hour {
 			t.Errorf("breakers %+v, %v", breakers, err)
 		}
-		queues, err := app.Queues(ctx)
+		queues, err := app.Queues().List(ctx)
 		if err != nil || len(queues) != 3 || !queues[2].Paused || queues[2].Reason != "why not" {
 			t.Errorf("queues %+v, %v", queues, err)
 		}
@@ -115,7 +115,7 @@ func TestFlowSurvivesARestart(t *testing.T) {
 			t.Errorf("%d calls while it was open, want the 3 that opened it", n)
 		}
 		down.Store(false)
-		if err := app.ResetBreaker(ctx, "other"); err != nil {
+		if err := app.Breakers().Reset(ctx, "other"); err != nil {
 			t.Fatal(err)
 		}
 
@@ -140,12 +140,12 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 
 	one := s.open(call)
 	two := s.open(call)
-	if err := one.SetBreaker(t.Context(), perdure.BreakerRule{Name: "other", Failures: 1, Reset: time.Hour}); err != nil {
+	if err := one.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "other", Failures: 1, Reset: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 
 	eventually(t, "the other process knows the rule", func() bool {
-		rules, err := two.BreakerRules(t.Context())
+		rules, err := two.Breakers().Rules(t.Context())
 		return err == nil && len(rules) == 1
 	})
 
@@ -160,13 +160,13 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 
 	for _, app := range []*perdure.App{one, two} {
 		eventually(t, "the breaker is open", func() bool {
-			list, err := app.Breakers(t.Context())
+			list, err := app.Breakers().List(t.Context())
 			return err == nil && len(list) == 1 && list[0].State == "open"
 		})
 	}
 
 	failing.Store(false)
-	if err := two.ResetBreaker(t.Context(), "other"); err != nil {
+	if err := two.Breakers().Reset(t.Context(), "other"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -205,12 +205,12 @@ func TestBreakerOnEveryStore(t *testing.T) {
 
 		app := s.open(call)
 		c := caller(t, app)
-		if err := app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "other", Failures: 3, Reset: reset, Probes: 1, Successes: 2}); err != nil {
+		if err := app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "other", Failures: 3, Reset: reset, Probes: 1, Successes: 2}); err != nil {
 			t.Fatal(err)
 		}
 
 		state := func() perdure.BreakerInfo {
-			list, err := app.Breakers(t.Context())
+			list, err := app.Breakers().List(t.Context())
 			if err != nil || len(list) != 1 {
 				t.Fatalf("breakers %+v, %v", list, err)
 			}
@@ -242,7 +242,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 		for _, x := range all {
 			got, err := x.Result(c)
 			equal(t, "the attempt", got, err, 1)
-			for e, err := range app.History(t.Context(), x) {
+			for e, err := range app.Histories().Events(t.Context(), x) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -281,7 +281,7 @@ func TestLimitOfSeveralProcesses(t *testing.T) {
 	}
 
 	one, work := open(0)
-	if err := one.SetLimit(t.Context(), perdure.LimitRule{Name: "five", Concurrency: 5}); err != nil {
+	if err := one.Limits().Set(t.Context(), perdure.LimitRule{Name: "five", Concurrency: 5}); err != nil {
 		t.Fatal(err)
 	}
 	const batch = 300

@@ -22,7 +22,7 @@ type hand struct {
 
 	mu      sync.Mutex
 	claims  []model.Claim
-	stopped map[model.ClaimRef][]api.StopReason
+	stopped map[model.ClaimRef][]model.StopReason
 	settled map[model.ClaimRef][]error
 }
 
@@ -32,7 +32,7 @@ func (h *hand) Execute(claims []model.Claim) {
 	h.claims = append(h.claims, claims...)
 }
 
-func (h *hand) Stop(ref model.ClaimRef, why api.StopReason) {
+func (h *hand) Stop(ref model.ClaimRef, why model.StopReason) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stopped[ref] = append(h.stopped[ref], why)
@@ -78,7 +78,7 @@ func (o *office) close() {
 // join adds a worker. It leaves at the end of the test.
 func (o *office) join(name string, slots int, queues ...string) *hand {
 	o.t.Helper()
-	h := &hand{t: o.t, stopped: map[model.ClaimRef][]api.StopReason{}, settled: map[model.ClaimRef][]error{}}
+	h := &hand{t: o.t, stopped: map[model.ClaimRef][]model.StopReason{}, settled: map[model.ClaimRef][]error{}}
 	h.mu.Lock() // an offer may be handed over before it has returned
 	defer h.mu.Unlock()
 	session, err := o.b.JoinTasks(o.t.Context(), h, model.TaskOffer{Name: name, Tenants: []string{model.DefaultTenant}, Queues: queues, Kinds: []string{"work"}, Slots: slots})
@@ -149,7 +149,7 @@ func (h *hand) report(r model.TaskReport) (err error) {
 	return err
 }
 
-func (h *hand) awaitStop(ref model.ClaimRef, want api.StopReason) {
+func (h *hand) awaitStop(ref model.ClaimRef, want model.StopReason) {
 	h.t.Helper()
 	eventually(h.t, "the worker gets the request to stop", func() bool {
 		h.mu.Lock()
@@ -313,7 +313,7 @@ func TestDeadlinesByHand(t *testing.T) {
 			s.ToClose, s.Retry = 500*time.Millisecond, model.Retry{Initial: time.Millisecond}
 		})
 		c := h.take(1)[0]
-		h.awaitStop(c.Ref, api.StopLost)
+		h.awaitStop(c.Ref, model.StopLost)
 		for range 20 { // on a busy machine the next one may take too long as well
 			next := h.take(1)[0]
 			wantNotOwned(t, "the result of an attempt that took too long", h.report(model.TaskReport{Ref: c.Ref, Output: model.Payload{Data: []byte(`"late"`)}}))
@@ -334,7 +334,7 @@ func TestDeadlinesByHand(t *testing.T) {
 		if err := o.b.Cancel(t.Context(), api.CancelRequest{Target: api.Target{Address: taskAt("told")}, Reason: "changed my mind"}); err != nil {
 			t.Fatal(err)
 		}
-		h.awaitStop(c.Ref, api.StopCanceled)
+		h.awaitStop(c.Ref, model.StopCanceled)
 		if r, err := h.session.Beat(t.Context(), []api.Beat{{Claim: c.Ref}}); err != nil || !r[0].Held || !r[0].Canceled {
 			t.Errorf("a beat hears %+v, %v", r, err)
 		}

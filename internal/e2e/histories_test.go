@@ -129,7 +129,7 @@ func TestFork(t *testing.T) {
 		f := newShopfloor()
 		app := s.open(f.order)
 		f.begin(t, app, "a")
-		if _, err := app.Fork(t.Context(), f.at("a"), perdure.RawKey("b"), perdure.SetResult("charge", 7)); err != nil {
+		if _, err := app.Executions().Fork(t.Context(), f.at("a"), perdure.RawKey("b"), perdure.SetResult("charge", 7)); err != nil {
 			t.Fatal(err)
 		}
 		reason(t, app, f.at("b"), "signal word")
@@ -158,7 +158,7 @@ func TestFork(t *testing.T) {
 		}
 
 		// Fork a closed run before a step, and continue after the store was opened again.
-		if _, err := app.Fork(t.Context(), f.at("a"), perdure.RawKey("c"), perdure.BeforeStep("charge")); err != nil {
+		if _, err := app.Executions().Fork(t.Context(), f.at("a"), perdure.RawKey("c"), perdure.BeforeStep("charge")); err != nil {
 			t.Fatal(err)
 		}
 		if s.kind != "memory" {
@@ -172,7 +172,7 @@ func TestFork(t *testing.T) {
 			t.Errorf("ran %v", f.ran)
 		}
 		// A kept signal has the position at which the code receives it.
-		if _, err := app.Fork(t.Context(), f.at("a"), perdure.RawKey("d"), perdure.BeforeStep("ship")); err != nil {
+		if _, err := app.Executions().Fork(t.Context(), f.at("a"), perdure.RawKey("d"), perdure.BeforeStep("ship")); err != nil {
 			t.Fatal(err)
 		}
 		if d, err := f.at("d").Result(caller(t, app)); err != nil || d.Word != "go a" {
@@ -188,7 +188,7 @@ func TestForkRefusals(t *testing.T) {
 	f.begin(t, app, "a")
 
 	fork := func(from, key string, opts ...perdure.PastOption) error {
-		_, err := app.Fork(t.Context(), f.at(from), perdure.RawKey(key), opts...)
+		_, err := app.Executions().Fork(t.Context(), f.at(from), perdure.RawKey(key), opts...)
 		return err
 	}
 
@@ -233,9 +233,9 @@ func TestForkOfTooMuch(t *testing.T) {
 		got, err := large.Run(c, 1, perdure.RawKey("1"))
 		equal(t, "the source", got, err, 12*3<<19)
 		source := large.Execution(perdure.RawKey("1"))
-		_, err = app.Fork(t.Context(), source, perdure.RawKey("2"))
+		_, err = app.Executions().Fork(t.Context(), source, perdure.RawKey("2"))
 		fails(t, "a fork of 18 MiB", err, perdure.ErrExhausted, "16777216")
-		if _, err = app.Fork(t.Context(), source, perdure.RawKey("2"), perdure.BeforeStep("k")); err != nil {
+		if _, err = app.Executions().Fork(t.Context(), source, perdure.RawKey("2"), perdure.BeforeStep("k")); err != nil {
 			t.Fatalf("a fork of 15 MiB: %v", err)
 		}
 
@@ -259,7 +259,7 @@ func TestForkOfASleeper(t *testing.T) {
 		c := caller(t, app)
 		got, err := nap.Run(c, 10*time.Millisecond, perdure.RawKey("short"))
 		equal(t, "the source", got, err, "slept")
-		if _, err := app.Fork(t.Context(), nap.Execution(perdure.RawKey("short")), perdure.RawKey("again"), perdure.AfterPosition(1)); err != nil {
+		if _, err := app.Executions().Fork(t.Context(), nap.Execution(perdure.RawKey("short")), perdure.RawKey("again"), perdure.AfterPosition(1)); err != nil {
 			t.Fatal(err)
 		}
 		got, err = nap.Execution(perdure.RawKey("again")).Result(c)
@@ -277,19 +277,19 @@ func TestRetry(t *testing.T) {
 		f.broken.Store(true)
 		app := s.open(f.order)
 		f.begin(t, app, "a")
-		_, err := app.Retry(t.Context(), f.at("a"))
+		_, err := app.Executions().Retry(t.Context(), f.at("a"))
 		fails(t, "a retry of what is open", err, perdure.ErrConflict, "order/a", "running")
 		if _, err := f.end(t, app, "a"); err == nil {
 			t.Fatal("the order should fail")
 		}
 
-		failed, err := app.Describe(t.Context(), f.at("a"))
+		failed, err := app.Executions().Describe(t.Context(), f.at("a"))
 		if err != nil || f.count("ship") != 2 {
 			t.Fatalf("%+v, %v, ran %v", failed, err, f.ran)
 		}
 
 		// While it stays broken, the retry fails too.
-		if _, err := app.Retry(t.Context(), f.at("a")); err != nil {
+		if _, err := app.Executions().Retry(t.Context(), f.at("a")); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := f.at("a").Result(caller(t, app)); err == nil || f.count("ship") != 4 {
@@ -299,7 +299,7 @@ func TestRetry(t *testing.T) {
 			app = s.reopen(app, f.order)
 		}
 		f.broken.Store(false)
-		if _, err := app.Retry(t.Context(), f.at("a")); err != nil {
+		if _, err := app.Executions().Retry(t.Context(), f.at("a")); err != nil {
 			t.Fatal(err)
 		}
 
@@ -317,7 +317,7 @@ func TestRetry(t *testing.T) {
 			}
 		}
 
-		_, err = app.Retry(t.Context(), f.at("a"))
+		_, err = app.Executions().Retry(t.Context(), f.at("a"))
 		fails(t, "a retry of what has completed", err, perdure.ErrConflict, "completed")
 		if got := list(t, app, ""); len(got) != 1 {
 			t.Errorf("there are %v", got)
@@ -366,7 +366,7 @@ func TestRetryWithoutAFailedStep(t *testing.T) {
 
 		app = s.reopen(app, good, f.order)
 		for _, to := range []perdure.Target{good.Execution(perdure.RawKey("1")), f.at("a")} {
-			if _, err := app.Retry(t.Context(), to); err != nil {
+			if _, err := app.Executions().Retry(t.Context(), to); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -432,12 +432,12 @@ func TestRetryWithChildren(t *testing.T) {
 		slow := child.Execution(perdure.RawKey("slow"))
 
 		eventually(t, "the slow child is cancelled", func() bool {
-			info, err := app.Describe(t.Context(), slow)
+			info, err := app.Executions().Describe(t.Context(), slow)
 			return err == nil && info.Status == perdure.Canceled
 		})
 
 		broken.Store(false)
-		if _, err := app.Retry(t.Context(), parent.Execution(perdure.RawKey("1"))); err != nil {
+		if _, err := app.Executions().Retry(t.Context(), parent.Execution(perdure.RawKey("1"))); err != nil {
 			t.Fatal(err)
 		}
 		reason(t, app, slow, "signal hurry")
@@ -485,7 +485,7 @@ func TestForkWithAnOpenChild(t *testing.T) {
 			t.Fatal(err)
 		}
 		reason(t, app, parent.Execution(perdure.RawKey("1")), "child")
-		if _, err := app.Fork(t.Context(), parent.Execution(perdure.RawKey("1")), perdure.RawKey("2")); err != nil {
+		if _, err := app.Executions().Fork(t.Context(), parent.Execution(perdure.RawKey("1")), perdure.RawKey("2")); err != nil {
 			t.Fatal(err)
 		}
 
@@ -522,10 +522,10 @@ func TestDelete(t *testing.T) {
 		f := newShopfloor()
 		app := s.open(f.order)
 		f.begin(t, app, "a")
-		fails(t, "a delete of what is open", app.Delete(t.Context(), f.at("a")), perdure.ErrConflict, "order/a")
-		fails(t, "a delete of what is not there", app.Delete(t.Context(), f.at("x")), perdure.ErrNotFound, "order/x")
+		fails(t, "a delete of what is open", app.Executions().Delete(t.Context(), f.at("a")), perdure.ErrConflict, "order/a")
+		fails(t, "a delete of what is not there", app.Executions().Delete(t.Context(), f.at("x")), perdure.ErrNotFound, "order/x")
 		// two runs
-		if _, err := app.Reset(t.Context(), f.at("a"), perdure.AfterPosition(0)); err != nil {
+		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.AfterPosition(0)); err != nil {
 			t.Fatal(err)
 		}
 
@@ -533,11 +533,11 @@ func TestDelete(t *testing.T) {
 		if _, err := f.end(t, app, "a"); err != nil {
 			t.Fatal(err)
 		}
-		if err := app.Delete(t.Context(), f.at("a")); err != nil {
+		if err := app.Executions().Delete(t.Context(), f.at("a")); err != nil {
 			t.Fatal(err)
 		}
 
-		_, err := app.Describe(t.Context(), f.at("a"))
+		_, err := app.Executions().Describe(t.Context(), f.at("a"))
 		fails(t, "describe", err, perdure.ErrNotFound)
 		fails(t, "a signal", f.word.Send(caller(t, app), f.at("a"), "x"), perdure.ErrNotFound)
 
@@ -571,7 +571,7 @@ func TestExportAndImport(t *testing.T) {
 		files := map[string][]byte{}
 		for _, key := range []string{"open", "closed"} {
 			var b bytes.Buffer
-			if err := home.Export(t.Context(), f.at(key), &b); err != nil {
+			if err := home.Histories().Export(t.Context(), f.at(key), &b); err != nil {
 				t.Fatal(err)
 			}
 			files[key] = b.Bytes()
@@ -582,10 +582,10 @@ func TestExportAndImport(t *testing.T) {
 
 		away := s.open(f.order)
 		for _, key := range []string{"open", "closed"} {
-			if _, err := away.Import(t.Context(), bytes.NewReader(files[key])); err != nil {
+			if _, err := away.Histories().Import(t.Context(), bytes.NewReader(files[key])); err != nil {
 				t.Fatal(err)
 			}
-			_, err := away.Import(t.Context(), bytes.NewReader(files[key]))
+			_, err := away.Histories().Import(t.Context(), bytes.NewReader(files[key]))
 			fails(t, "a second import", err, perdure.ErrConflict, "order/"+key)
 		}
 
@@ -608,7 +608,7 @@ func TestExportAndImport(t *testing.T) {
 
 		for _, key := range []string{"closed", "open"} {
 			var b bytes.Buffer
-			if err := away.Export(t.Context(), f.at(key), &b); err != nil {
+			if err := away.Histories().Export(t.Context(), f.at(key), &b); err != nil {
 				t.Fatal(err)
 			}
 			if err := perdure.Replay(t.Context(), bytes.NewReader(b.Bytes()), f.order); err != nil {
@@ -616,10 +616,10 @@ func TestExportAndImport(t *testing.T) {
 			}
 		}
 
-		if _, err := away.Import(t.Context(), bytes.NewReader(files["closed"]), perdure.RawKey("copy")); err != nil {
+		if _, err := away.Histories().Import(t.Context(), bytes.NewReader(files["closed"]), perdure.RawKey("copy")); err != nil {
 			t.Error(err)
 		}
-		_, err = away.Import(t.Context(), strings.NewReader("nonsense"))
+		_, err = away.Histories().Import(t.Context(), strings.NewReader("nonsense"))
 		fails(t, "an import of nonsense", err, perdure.ErrInvalid, "line 1")
 	})
 }
@@ -646,35 +646,35 @@ func TestHistoriesFromAnotherNode(t *testing.T) {
 	f.broken.Store(false)
 	var exported bytes.Buffer
 	for _, key := range keys { // each node owns some of them
-		if _, err := two.Retry(t.Context(), f.at(key), perdure.RequestID("retry "+key)); err != nil {
+		if _, err := two.Executions().Retry(t.Context(), f.at(key), perdure.RequestID("retry "+key)); err != nil {
 			t.Fatal(err)
 		}
 		if p, err := f.at(key).Result(caller(t, two)); err != nil || p.Shipment != "shipped" {
 			t.Errorf("the retry of %s: %+v, %v", key, p, err)
 		}
-		if _, err := two.Fork(t.Context(), f.at(key), perdure.RawKey(key+"-fork"), perdure.BeforeStep("charge")); err != nil {
+		if _, err := two.Executions().Fork(t.Context(), f.at(key), perdure.RawKey(key+"-fork"), perdure.BeforeStep("charge")); err != nil {
 			t.Fatal(err)
 		}
 
 		reason(t, one, f.at(key+"-fork"), "signal word")
-		if _, err := two.Reset(t.Context(), f.at(key+"-fork"), perdure.AfterPosition(0)); err != nil {
+		if _, err := two.Executions().Reset(t.Context(), f.at(key+"-fork"), perdure.AfterPosition(0)); err != nil {
 			t.Fatal(err)
 		}
 		if p, err := f.end(t, one, key+"-fork"); err != nil || p.Shipment != "shipped" {
 			t.Errorf("the fork of %s: %+v, %v", key, p, err)
 		}
 		exported.Reset()
-		if err := two.Export(t.Context(), f.at(key), &exported); err != nil {
+		if err := two.Histories().Export(t.Context(), f.at(key), &exported); err != nil {
 			t.Fatal(err)
 		}
 
 		for _, k := range []string{key, key + "-fork"} {
-			if err := two.Delete(t.Context(), f.at(k)); err != nil {
+			if err := two.Executions().Delete(t.Context(), f.at(k)); err != nil {
 				t.Fatal(err)
 			}
 		}
 
-		if _, err := two.Import(t.Context(), &exported); err != nil {
+		if _, err := two.Histories().Import(t.Context(), &exported); err != nil {
 			t.Fatal(err)
 		}
 		if p, err := f.at(key).Result(caller(t, one)); err != nil || p.Shipment != "shipped" {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/store"
@@ -57,7 +58,7 @@ func must(t *testing.T, err error) {
 func free(t *testing.T, app *perdure.App) {
 	t.Helper()
 	eventually(t, "all permits are free", func() bool {
-		limits, err := app.Limits(t.Context())
+		limits, err := app.Limits().List(t.Context())
 		if err != nil || len(limits) == 0 {
 			return false
 		}
@@ -106,8 +107,8 @@ func TestInlineGate(t *testing.T) {
 
 		app := s.open(limited, call, flow, bank)
 		c := caller(t, app)
-		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "two", Concurrency: 2}))
-		must(t, app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 2, Reset: time.Hour}))
+		must(t, app.Limits().Set(t.Context(), perdure.LimitRule{Name: "two", Concurrency: 2}))
+		must(t, app.Breakers().SetRule(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 2, Reset: time.Hour}))
 		var all []perdure.Execution[int]
 		for i := range 10 {
 			all = append(all, started(t, c, flow, i))
@@ -130,7 +131,7 @@ func TestInlineGate(t *testing.T) {
 			t.Errorf("%d calls while the breaker is open, want 2", n)
 		}
 		up.Store(true)
-		must(t, app.ResetBreaker(t.Context(), "bank"))
+		must(t, app.Breakers().Reset(t.Context(), "bank"))
 		got, err := bank.Execution(perdure.RawKey("kept")).Result(c)
 		equal(t, "after the reset", got, err, 1)
 	})
@@ -155,7 +156,7 @@ func TestInlineLimitOfTwoNodes(t *testing.T) {
 	}
 
 	one, flow := open(0)
-	must(t, one.SetLimit(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}))
+	must(t, one.Limits().Set(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}))
 	two, _ := open(1)
 	c := [...]perdure.Client{caller(t, one), caller(t, two)}
 	n := 0
@@ -290,13 +291,13 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 		}, perdure.Limit("three"))
 
 		flow = perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return limited.Run(ctx, n) })
-		app, err := perdure.Attach(t.Context(), perdure.Attachment{Backend: n.Backend(), OnClosing: n.Stopping, OnClose: n.Close}, limited, flow)
+		app, err := attach.Open(t.Context(), attach.Config{Backend: n.Backend(), OnClosing: n.Stopping, OnClose: n.Close}, limited, flow)
 		must(t, err)
 		apps = append(apps, app)
 	}
 
 	last := apps[nodes-1]
-	must(t, last.SetLimit(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}))
+	must(t, last.Limits().Set(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}))
 	time.Sleep(30 * time.Second) // shards have moved, and both nodes have the limit
 	c := last.With(t.Context())
 	var all []perdure.Execution[int]

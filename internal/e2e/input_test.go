@@ -144,7 +144,7 @@ func TestBadCalls(t *testing.T) {
 				return err
 			}(), []string{"key", "control"}},
 			{"description of an address that cannot be", func() error {
-				_, err := app.Describe(t.Context(), perdure.Ref{Workflow: "wf", Key: long})
+				_, err := app.Executions().Describe(t.Context(), perdure.Ref{Workflow: "wf", Key: long})
 				return err
 			}(), []string{"key", "513 bytes"}},
 			{"cancel of an address that cannot be", perdure.Execution[string]{Ref: perdure.Ref{Workflow: "wf"}}.Cancel(c, ""), []string{"key", "empty"}},

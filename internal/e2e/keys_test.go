@@ -28,7 +28,7 @@ func reusePolicies(t *testing.T, s *site) {
 			t.Fatal(err)
 		}
 		_, _ = w.Execution(perdure.RawKey(key)).Result(c)
-		info, err := app.Describe(t.Context(), w.Execution(perdure.RawKey(key)))
+		info, err := app.Executions().Describe(t.Context(), w.Execution(perdure.RawKey(key)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func looking(t *testing.T, s *site) {
 	if err != nil || failed.Status != perdure.Failed || failed.Err == nil || failed.Err.Error() != "return to sender" {
 		t.Errorf("poll of one that failed: %+v, %v", failed, err)
 	}
-	info, err := app.Describe(t.Context(), exec)
+	info, err := app.Executions().Describe(t.Context(), exec)
 	if err != nil || info.Status != perdure.Completed || info.Reason != "" || info.Started.Before(from) || info.Closed.Before(info.Started) {
 		t.Errorf("describe: %+v, %v", info, err)
 	}
@@ -149,7 +149,7 @@ func looking(t *testing.T, s *site) {
 		`key = "\x00"*`:             {"key", "control"},
 		`workflow = "not\xfe ok"`:   {"workflow", "UTF-8"},
 	} {
-		for _, err := range app.Executions(t.Context(), query) {
+		for _, err := range app.Executions().List(t.Context(), query) {
 			fails(t, "query "+query, err, perdure.ErrInvalid, names...)
 		}
 	}
@@ -159,18 +159,18 @@ func looking(t *testing.T, s *site) {
 	fails(t, "result of nobody", err, perdure.ErrNotFound, "mail", "nobody")
 	_, err = nobody.Poll(c)
 	fails(t, "poll of nobody", err, perdure.ErrNotFound, "mail", "nobody")
-	_, err = app.Describe(t.Context(), nobody)
+	_, err = app.Executions().Describe(t.Context(), nobody)
 	fails(t, "describe nobody", err, perdure.ErrNotFound, "mail", "nobody")
 	fails(t, "cancel nobody", nobody.Cancel(c, ""), perdure.ErrNotFound, "mail", "nobody")
-	for _, err := range app.History(t.Context(), nobody) {
+	for _, err := range app.Histories().Events(t.Context(), nobody) {
 		fails(t, "history of nobody", err, perdure.ErrNotFound, "mail", "nobody")
 	}
 	run := info.Ref
 	run.Key = "nobody" // the run exists, but not under this key
-	_, err = app.Describe(t.Context(), run)
+	_, err = app.Executions().Describe(t.Context(), run)
 	fails(t, "a run under another key", err, perdure.ErrNotFound, "nobody")
 	run.Run = "run_nonsense"
-	_, err = app.Describe(t.Context(), run)
+	_, err = app.Executions().Describe(t.Context(), run)
 	fails(t, "a run that is none", err, perdure.ErrInvalid, "run_nonsense")
 }
 

@@ -51,7 +51,7 @@ func labels(t *testing.T, s *site) {
 	x := order.Execution(perdure.RawKey("o-1"))
 	want := func(labels map[string]string) {
 		t.Helper()
-		info, err := app.Describe(t.Context(), x)
+		info, err := app.Executions().Describe(t.Context(), x)
 		if err != nil || !maps.Equal(info.Labels, labels) {
 			t.Errorf("labels %v, %v; want %v", info.Labels, err, labels)
 		}
@@ -62,7 +62,7 @@ func labels(t *testing.T, s *site) {
 		if got := sorted(list(t, app, query)); !slices.Equal(got, refs) {
 			t.Errorf("%s lists %v, want %v", query, got, refs)
 		}
-		if n, err := app.Count(t.Context(), query); err != nil || n != int64(len(refs)) {
+		if n, err := app.Executions().Count(t.Context(), query); err != nil || n != int64(len(refs)) {
 			t.Errorf("%s counts %d, %v; want %d", query, n, err, len(refs))
 		}
 	}
@@ -93,7 +93,7 @@ func labels(t *testing.T, s *site) {
 	want(map[string]string{"region": "eu", "stage": "done"})
 	found(`label.stage = "done" and status = "completed"`, "order/o-1")
 
-	for info, err := range app.Executions(t.Context(), `label.region = "eu"`) {
+	for info, err := range app.Executions().List(t.Context(), `label.region = "eu"`) {
 		if err != nil || info.Labels["stage"] != "done" {
 			t.Errorf("listed with labels %v, %v", info.Labels, err)
 		}
@@ -143,7 +143,7 @@ func labelLimits(t *testing.T, s *site) {
 		fails(t, "SetLabel", inside[i], perdure.ErrInvalid, name)
 	}
 	fails(t, "SetLabel, once too often", inside[3], perdure.ErrExhausted, "number 31", "l31", "32")
-	info, err := app.Describe(t.Context(), w.Execution(perdure.RawKey("k")))
+	info, err := app.Executions().Describe(t.Context(), w.Execution(perdure.RawKey("k")))
 	if err != nil || len(info.Labels) != 32 || info.Labels["l0"] != "x" {
 		t.Errorf("labels %v, %v", info.Labels, err)
 	}

@@ -20,7 +20,7 @@ func TestLateStartsNameTheMissingOwner(t *testing.T) {
 		c := caller(t, app)
 		started(t, c, flow, "", perdure.RawKey("open"))
 		ended := started(t, c, flow, "", perdure.RawKey("ended"))
-		if err := app.Terminate(t.Context(), ended, ""); err != nil {
+		if err := app.Executions().Terminate(t.Context(), ended, ""); err != nil {
 			t.Fatal(err)
 		}
 		file := filepath.Join(t.TempDir(), "past.jsonl")

@@ -231,7 +231,7 @@ func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 
 		eventually(t, "one waits for the worker of another process", func() bool {
 			for _, x := range xs {
-				info, err := first.Describe(t.Context(), x)
+				info, err := first.Executions().Describe(t.Context(), x)
 				if err == nil && strings.Contains(info.Reason, "another node") {
 					return true
 				}

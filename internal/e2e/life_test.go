@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/node"
 )
@@ -232,7 +233,7 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		app, err := perdure.Attach(t.Context(), perdure.Attachment{Backend: nd.Backend(), OnClose: nd.Close, IdleAfter: time.Millisecond}, nap)
+		app, err := attach.Open(t.Context(), attach.Config{Backend: nd.Backend(), OnClose: nd.Close, IdleAfter: time.Millisecond}, nap)
 		if err != nil {
 			t.Fatal(err)
 		}

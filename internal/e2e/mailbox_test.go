@@ -41,7 +41,7 @@ func TestOperatorManagesAMailbox(t *testing.T) {
 		mailbox := func(n int) []perdure.MailboxCall {
 			t.Helper()
 			for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-				calls, err := operator.Mailbox(ctx, ref)
+				calls, err := operator.Mailboxes().List(ctx, ref)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -83,12 +83,12 @@ func TestOperatorManagesAMailbox(t *testing.T) {
 		if all := mailbox(4); !all[0].Running || all[1].Running || all[3].From.Workflow != "visit" || !all[3].Stored || all[2].Operation != "enter" || all[2].Position != 3 {
 			t.Errorf("the mailbox has %+v", all)
 		}
-		if shown, err := operator.ShowCall(ctx, ref, bob.ID); err != nil || string(shown.Input) != `"bob"` {
+		if shown, err := operator.Mailboxes().Describe(ctx, ref, bob.ID); err != nil || string(shown.Input) != `"bob"` {
 			t.Errorf("%+v, %v", shown, err)
 		}
 		for _, do := range []func(id string) error{
-			func(id string) error { return operator.DropCall(ctx, ref, id) },
-			func(id string) error { _, err := operator.SkipCall(ctx, ref, id); return err },
+			func(id string) error { return operator.Mailboxes().Drop(ctx, ref, id) },
+			func(id string) error { _, err := operator.Mailboxes().Skip(ctx, ref, id); return err },
 		} {
 			if err := do(mailbox(4)[0].ID); !errors.Is(err, perdure.ErrConflict) {
 				t.Errorf("a call that runs: %v", err)
@@ -97,11 +97,11 @@ func TestOperatorManagesAMailbox(t *testing.T) {
 				t.Errorf("a call that is not there: %v", err)
 			}
 		}
-		skipped, err := operator.SkipCall(ctx, ref, bob.ID)
+		skipped, err := operator.Mailboxes().Skip(ctx, ref, bob.ID)
 		if err != nil || skipped.Position != 4 {
 			t.Errorf("%+v, %v", skipped, err)
 		}
-		if err := errors.Join(operator.DropCall(ctx, ref, cid.ID), operator.DropCall(ctx, ref, dan.ID)); err != nil {
+		if err := errors.Join(operator.Mailboxes().Drop(ctx, ref, cid.ID), operator.Mailboxes().Drop(ctx, ref, dan.ID)); err != nil {
 			t.Fatal(err)
 		}
 		if r := <-results["cid"]; !errors.Is(r.err, perdure.ErrDropped) {

@@ -148,7 +148,7 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 
 func takenOf(t *testing.T, app *perdure.App, to perdure.Target) (names []string) {
 	t.Helper()
-	for e, err := range app.History(t.Context(), to) {
+	for e, err := range app.Histories().Events(t.Context(), to) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +301,7 @@ func requestIDs(t *testing.T, s *site) {
 		if _, err := sum.Execution(perdure.RawKey("again")).Result(c); err != nil {
 			t.Fatal(err)
 		}
-		info, err := app.Describe(t.Context(), sum.Execution(perdure.RawKey("again")))
+		info, err := app.Executions().Describe(t.Context(), sum.Execution(perdure.RawKey("again")))
 		if err != nil {
 			t.Fatal(err)
 		}

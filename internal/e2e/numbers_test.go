@@ -26,24 +26,24 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 		app := s.open(work, wf, nightly)
 		c := caller(t, app)
 		ctx := t.Context()
-		if err := app.SetLimit(ctx, perdure.LimitRule{Name: "good", Queue: "work", Concurrency: 2}); err != nil {
+		if err := app.Limits().Set(ctx, perdure.LimitRule{Name: "good", Queue: "work", Concurrency: 2}); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the schedule sleeps", func() bool {
-			info, err := app.Describe(ctx, perdure.Ref{Workflow: "perdure.schedule", Key: "nightly"})
+			info, err := app.Executions().Describe(ctx, perdure.Ref{Workflow: "perdure.schedule", Key: "nightly"})
 			return err == nil && strings.Contains(info.Reason, "timer")
 		})
 		before := s.contents()
 		submit := func(o perdure.StartOption) error { _, err := work.Submit(c, 1, o); return err }
 		many := func(o perdure.StartOption) error { _, err := work.SubmitMany(c, []int{1, 2}, o); return err }
 		start := func(o perdure.StartOption) error { _, err := wf.Start(c, 1, perdure.RawKey("k"), o); return err }
-		limit := func(r perdure.LimitRule) error { return app.SetLimit(ctx, r) }
-		breaker := func(r perdure.BreakerRule) error { return app.SetBreaker(ctx, r) }
+		limit := func(r perdure.LimitRule) error { return app.Limits().Set(ctx, r) }
+		breaker := func(r perdure.BreakerRule) error { return app.Breakers().SetRule(ctx, r) }
 		pause := func(year int) error {
-			return app.PauseBreaker(ctx, "b", time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), "")
+			return app.Breakers().Pause(ctx, "b", time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC), "")
 		}
 		requeue := func(rate float64) (err error) {
-			for _, err = range app.RequeueAll(ctx, perdure.DeadQuery{}, perdure.RequeueMany{Rate: rate}) {
+			for _, err = range app.DeadTasks().RequeueAll(ctx, perdure.DeadQuery{}, perdure.RequeueMany{Rate: rate}) {
 			}
 			return err
 		}

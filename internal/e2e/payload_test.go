@@ -184,7 +184,7 @@ func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 		t.Errorf("weighed %d times, want 2", n)
 	}
 
-	for e, err := range app.History(t.Context(), c.inner.Execution(perdure.RawKey("in-k"))) {
+	for e, err := range app.Histories().Events(t.Context(), c.inner.Execution(perdure.RawKey("in-k"))) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -344,7 +344,7 @@ func TestSettingsMayChange(t *testing.T) {
 			equal(t, "a repeated run", got, err, newParcel(0))
 
 			eventually(t, "the work is done", func() bool {
-				info, _ := app.Describe(t.Context(), x)
+				info, _ := app.Executions().Describe(t.Context(), x)
 				return ran.Load() == int64(i+1) || strings.Contains(info.Reason, "blocked")
 			})
 
@@ -424,7 +424,7 @@ func TestRemovedKeyBlocks(t *testing.T) {
 		_, err = x.Result(caller(t, app))
 		fails(t, "a result that cannot be read", err, perdure.ErrBlocked, "output of workflow wf", `key "k2"`)
 
-		for e, err := range app.History(t.Context(), x) {
+		for e, err := range app.Histories().Events(t.Context(), x) {
 			if err != nil {
 				t.Fatal(err)
 			}

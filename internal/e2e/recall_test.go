@@ -73,7 +73,7 @@ func TestQueryOfClosedRuns(t *testing.T) {
 			switch how {
 			case "terminated":
 				reason(t, app, x, "timer")
-				err = app.Terminate(t.Context(), x, "test")
+				err = app.Executions().Terminate(t.Context(), x, "test")
 			case "canceled":
 				reason(t, app, x, "timer")
 				err = x.Cancel(c, "test")

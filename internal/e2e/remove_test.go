@@ -60,15 +60,15 @@ func TestForceDelete(t *testing.T) {
 					t.Error("a signal was taken")
 				}
 				for what, end := range map[string]func() error{
-					"terminate": func() error { return app.Terminate(t.Context(), child, "stuck") },
+					"terminate": func() error { return app.Executions().Terminate(t.Context(), child, "stuck") },
 					"cancel":    func() error { return child.Cancel(client, "stuck") },
-					"delete":    func() error { return app.Delete(t.Context(), child) },
+					"delete":    func() error { return app.Executions().Delete(t.Context(), child) },
 					"reset": func() error {
-						_, err := app.Reset(t.Context(), child, perdure.AfterPosition(0))
+						_, err := app.Executions().Reset(t.Context(), child, perdure.AfterPosition(0))
 						return err
 					},
 					"retry": func() error {
-						_, err := app.Retry(t.Context(), child)
+						_, err := app.Executions().Retry(t.Context(), child)
 						return err
 					},
 				} {
@@ -77,7 +77,7 @@ func TestForceDelete(t *testing.T) {
 					}
 				}
 				var export bytes.Buffer
-				if err := app.ForceDelete(t.Context(), child, &export); err != nil {
+				if err := app.Executions().ForceDelete(t.Context(), child, &export); err != nil {
 					t.Fatal(err)
 				}
 				tables := countExported(t, export.String())
@@ -168,11 +168,11 @@ func TestForceDeleteOfATask(t *testing.T) {
 		app = s.open(idle)
 		client := caller(t, app)
 		for what, end := range map[string]func() error{
-			"terminate": func() error { return app.Terminate(t.Context(), task, "stuck") },
+			"terminate": func() error { return app.Executions().Terminate(t.Context(), task, "stuck") },
 			"cancel":    func() error { return task.Cancel(client, "stuck") },
-			"delete":    func() error { return app.Delete(t.Context(), task) },
+			"delete":    func() error { return app.Executions().Delete(t.Context(), task) },
 			"retry": func() error {
-				_, err := app.Retry(t.Context(), task)
+				_, err := app.Executions().Retry(t.Context(), task)
 				return err
 			},
 		} {
@@ -181,7 +181,7 @@ func TestForceDeleteOfATask(t *testing.T) {
 			}
 		}
 		var export bytes.Buffer
-		if err := app.ForceDelete(t.Context(), task, &export); err != nil {
+		if err := app.Executions().ForceDelete(t.Context(), task, &export); err != nil {
 			t.Fatal(err)
 		}
 		if tables := countExported(t, export.String()); tables["executions"] != 1 {
@@ -229,7 +229,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		if err := add.Send(client, "a", 7); err != nil {
 			t.Fatal(err)
 		}
-		info, err := app.Entity(t.Context(), account.Ref("a"))
+		info, err := app.Entities().Describe(t.Context(), account.Ref("a"))
 		if err != nil || info.Epoch == 0 {
 			t.Fatal(info, err)
 		}
@@ -242,14 +242,14 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		client = caller(t, app)
 		_, err = add.Call(client, "a", 1)
 		fails(t, "a call", err, perdure.ErrBlocked, "cannot be read")
-		_, described := app.Entity(t.Context(), account.Ref("a"))
-		for what, err := range map[string]error{"unlock": app.Unlock(t.Context(), account.Ref("a"), info.Epoch), "a look": described} {
+		_, described := app.Entities().Describe(t.Context(), account.Ref("a"))
+		for what, err := range map[string]error{"unlock": app.Locks().Unlock(t.Context(), account.Ref("a"), info.Epoch), "a look": described} {
 			if err == nil || !strings.Contains(err.Error(), "perdure entity delete --force") {
 				t.Errorf("%s: %v, want an error that names the way out", what, err)
 			}
 		}
 		var export bytes.Buffer
-		if err := app.ForceDeleteEntity(t.Context(), account.Ref("a"), &export); err != nil {
+		if err := app.Entities().ForceDelete(t.Context(), account.Ref("a"), &export); err != nil {
 			t.Fatal(err)
 		}
 		if tables := countExported(t, export.String()); tables["entities"] != 1 || tables["mailbox"] != 2 {
@@ -273,7 +273,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 
 		next := started(t, client, holder, "in", perdure.RawKey("next"))
 		reason(t, app, next, "waits for signal word")
-		if now, err := app.Entity(t.Context(), account.Ref("a")); err != nil || now.Epoch <= info.Epoch {
+		if now, err := app.Entities().Describe(t.Context(), account.Ref("a")); err != nil || now.Epoch <= info.Epoch {
 			t.Errorf("the next token is %d, %v; want one above %d", now.Epoch, err, info.Epoch)
 		}
 		if err := word.Send(client, next, "go on"); err != nil {
@@ -281,7 +281,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		}
 		sum, err = next.Result(client)
 		equal(t, "a call of the entity that begins anew", sum, err, 1)
-		err = app.ForceDeleteEntity(t.Context(), account.Ref("nobody"), &export)
+		err = app.Entities().ForceDelete(t.Context(), account.Ref("nobody"), &export)
 		fails(t, "one that does not exist", err, perdure.ErrNotFound, "nobody")
 	})
 }
@@ -304,13 +304,13 @@ func TestForceDeleteFlushesTheExport(t *testing.T) {
 		client := caller(t, app)
 		exec := started(t, client, waits, "in", perdure.RawKey("k"))
 		full := &lossy{err: errors.New("the disk is full")}
-		if err := app.ForceDelete(t.Context(), exec, full); err == nil || !strings.Contains(err.Error(), "the disk is full") {
+		if err := app.Executions().ForceDelete(t.Context(), exec, full); err == nil || !strings.Contains(err.Error(), "the disk is full") {
 			t.Errorf("removal with an export that is lost: %v", err)
 		}
 		if err := word.Send(client, exec, "done"); err != nil {
 			t.Errorf("the execution is gone, and its rows are not saved: %v", err)
 		}
-		if err := app.ForceDelete(t.Context(), exec, &lossy{}); err != nil {
+		if err := app.Executions().ForceDelete(t.Context(), exec, &lossy{}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -28,9 +28,9 @@ func TestReset(t *testing.T) {
 			waiting <- err
 		}()
 
-		_, err := app.Reset(t.Context(), f.at("a"))
+		_, err := app.Executions().Reset(t.Context(), f.at("a"))
 		fails(t, "a reset to nowhere", err, perdure.ErrInvalid, "order/a")
-		if _, err := app.Reset(t.Context(), f.at("a"), perdure.BeforeStep("charge")); err != nil {
+		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.BeforeStep("charge")); err != nil {
 			t.Fatal(err)
 		}
 		reason(t, app, f.at("a"), "signal word")
@@ -47,7 +47,7 @@ func TestReset(t *testing.T) {
 		}
 
 		// Reset a completed run. The word that was sent before is kept.
-		if _, err := app.Reset(t.Context(), f.at("a"), perdure.AfterPosition(1)); err != nil {
+		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.AfterPosition(1)); err != nil {
 			t.Fatal(err)
 		}
 		if p, err := f.at("a").Result(caller(t, app)); err != nil || p.Word != "go a" || f.count("charge") != 3 {
@@ -101,7 +101,7 @@ func TestResetWithChildren(t *testing.T) {
 
 		open(2)
 		first := list(t, app, `workflow = "child" and status = "open"`)
-		if _, err := app.Reset(t.Context(), parent.Execution(key), perdure.BeforeStep("between")); err != nil {
+		if _, err := app.Executions().Reset(t.Context(), parent.Execution(key), perdure.BeforeStep("between")); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "the dropped child is cancelled", func() bool { return len(list(t, app, `workflow = "child" and status = "canceled"`)) == 1 })
@@ -157,7 +157,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 		}
 
 		reason(t, app, x, "replay mismatch")
-		if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(1)); err != nil {
+		if _, err := app.Executions().Reset(t.Context(), x, perdure.AfterPosition(1)); err != nil {
 			t.Fatal(err)
 		}
 		got, err := x.Result(caller(t, app))
@@ -199,7 +199,7 @@ func TestResetWhileSignalsCome(t *testing.T) {
 		}()
 
 		for range 5 {
-			if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(0)); err != nil && !errors.Is(err, perdure.ErrConflict) {
+			if _, err := app.Executions().Reset(t.Context(), x, perdure.AfterPosition(0)); err != nil && !errors.Is(err, perdure.ErrConflict) {
 				t.Fatal(err)
 			}
 		}
@@ -250,7 +250,7 @@ func TestResetBeforeCalls(t *testing.T) {
 			before        string
 			first, second int
 		}{{"ring", 1, 2}, {"bell.ring", 1, 3}, {"lock", 1, 4}, {"account.put", 2, 5}, {"put", 3, 6}} {
-			if _, err := app.Reset(t.Context(), x, perdure.BeforeStep(step.before)); err != nil {
+			if _, err := app.Executions().Reset(t.Context(), x, perdure.BeforeStep(step.before)); err != nil {
 				t.Fatalf("before %s: %v", step.before, err)
 			}
 			if _, err := x.Result(c); err != nil {
@@ -263,12 +263,12 @@ func TestResetBeforeCalls(t *testing.T) {
 			}
 		}
 
-		if _, err := app.Fork(t.Context(), x, perdure.RawKey("b"), perdure.SetResult("ring", 7)); err != nil {
+		if _, err := app.Executions().Fork(t.Context(), x, perdure.RawKey("b"), perdure.SetResult("ring", 7)); err != nil {
 			t.Fatal(err)
 		}
 		rung, err := work.Execution(perdure.RawKey("b")).Result(c)
 		equal(t, "a fork with another reply", rung, err, 7)
-		_, err = app.Reset(t.Context(), x, perdure.BeforeStep("take"))
+		_, err = app.Executions().Reset(t.Context(), x, perdure.BeforeStep("take"))
 		fails(t, "a call that is not there", err, perdure.ErrNotFound, "take", "account.put, bell.ring, lock")
 	})
 }

@@ -33,7 +33,7 @@ func TestRetryOfAFailedCall(t *testing.T) {
 		}
 
 		broken.Store(false)
-		if _, err := app.Retry(t.Context(), x); err != nil {
+		if _, err := app.Executions().Retry(t.Context(), x); err != nil {
 			t.Fatal(err)
 		}
 		if n, err := x.Result(c); n != 7 || err != nil {

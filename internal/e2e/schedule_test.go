@@ -153,7 +153,7 @@ func TestSchedulesArePruned(t *testing.T) {
 		}
 
 		names := func(app *perdure.App) (all []string) {
-			for info, err := range app.Schedules(t.Context()) {
+			for info, err := range app.Schedules().List(t.Context()) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -195,7 +195,7 @@ func TestScheduleOfASecret(t *testing.T) {
 	n, err := app.SweepPayloads(t.Context(), time.Hour)
 	equal(t, "blobs that were removed: the one that the second opening made, to compare", n, err, 1)
 
-	for e, err := range app.History(t.Context(), self) {
+	for e, err := range app.Histories().Events(t.Context(), self) {
 		if err != nil || strings.Contains(string(e.Input)+string(e.Output), "secret") {
 			t.Errorf("event %d shows the secret: %v", e.Position, err)
 		}

@@ -183,7 +183,7 @@ func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 	got, _, err = o.shelf.Read(cl, counter)
 	equal(t, "the state of a closed execution", got, err, p)
 
-	fork, err := app.Fork(t.Context(), counter, perdure.RawKey("f"), perdure.SetResult("book", p))
+	fork, err := app.Executions().Fork(t.Context(), counter, perdure.RawKey("f"), perdure.SetResult("book", p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,17 +198,17 @@ func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 
 	for _, x := range []perdure.Target{counter, m} {
 		var file bytes.Buffer
-		if err := app.Export(t.Context(), x, &file); err != nil {
+		if err := app.Histories().Export(t.Context(), x, &file); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Contains(file.String(), secret) != (s.cfg.Payloads.Chain == nil) {
 			t.Errorf("export of %v: the secret is in the clear, or is not where it should be", x)
 		}
-		if _, err := app.Import(t.Context(), &file, perdure.RawKey("imported")); err != nil {
+		if _, err := app.Histories().Import(t.Context(), &file, perdure.RawKey("imported")); err != nil {
 			t.Fatal(err)
 		}
 
-		for e, err := range app.History(t.Context(), x) {
+		for e, err := range app.Histories().Events(t.Context(), x) {
 			if err != nil {
 				t.Fatal(err)
 			}

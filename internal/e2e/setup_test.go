@@ -141,7 +141,7 @@ func reason(t *testing.T, app *perdure.App, to perdure.Target, want string) perd
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); ; <-tick.C {
-		if info, err = app.Describe(t.Context(), to); err == nil && strings.Contains(info.Reason, want) {
+		if info, err = app.Executions().Describe(t.Context(), to); err == nil && strings.Contains(info.Reason, want) {
 			return info
 		}
 		if time.Now().After(end) {
@@ -176,7 +176,7 @@ func fails(t *testing.T, what string, err, kind error, names ...string) {
 func kindsOf(t *testing.T, app *perdure.App, to perdure.Target) []string {
 	t.Helper()
 	var kinds []string
-	for e, err := range app.History(t.Context(), to) {
+	for e, err := range app.Histories().Events(t.Context(), to) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func kindsOf(t *testing.T, app *perdure.App, to perdure.Target) []string {
 func list(t *testing.T, app *perdure.App, query string) []string {
 	t.Helper()
 	var refs []string
-	for info, err := range app.Executions(t.Context(), query) {
+	for info, err := range app.Executions().List(t.Context(), query) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func TestOperatorManagesSignals(t *testing.T) {
 		}
 		unread := func() (ids map[string]string, order []string) {
 			t.Helper()
-			all, err := operator.Signals(ctx, x)
+			all, err := operator.Signals().List(ctx, x)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,25 +80,25 @@ func TestOperatorManagesSignals(t *testing.T) {
 		}
 
 		ids, _ := unread()
-		if shown, err := operator.ShowSignal(ctx, x, ids["b"]); err != nil || string(shown.Value) != `"b"` || shown.Name != "word" || shown.Position != 2 {
+		if shown, err := operator.Signals().Describe(ctx, x, ids["b"]); err != nil || string(shown.Value) != `"b"` || shown.Name != "word" || shown.Position != 2 {
 			t.Errorf("%+v, %v", shown, err)
 		}
-		if err := operator.DropSignal(ctx, x, ids["b"], "sent twice"); err != nil {
+		if err := operator.Signals().Drop(ctx, x, ids["b"], "sent twice"); err != nil {
 			t.Fatal(err)
 		}
-		skipped, err := operator.SkipSignal(ctx, x, ids["a"], "")
+		skipped, err := operator.Signals().Skip(ctx, x, ids["a"], "")
 		if err != nil || skipped.ID == ids["a"] || skipped.Name != "word" {
 			t.Errorf("%+v, %v", skipped, err)
 		}
 		for _, word := range []string{"a", "b"} {
-			if err := operator.DropSignal(ctx, x, ids[word], ""); !errors.Is(err, perdure.ErrNotFound) {
+			if err := operator.Signals().Drop(ctx, x, ids[word], ""); !errors.Is(err, perdure.ErrNotFound) {
 				t.Errorf("drop of what is not there: %v", err)
 			}
 		}
 		if _, order := unread(); !slices.Equal(order, []string{"c", "d", "noise", "a"}) {
 			t.Errorf("%q are left", order)
 		}
-		if _, err := operator.Signals(ctx, perdure.Ref{Workflow: "reads", Key: "none"}); !errors.Is(err, perdure.ErrNotFound) {
+		if _, err := operator.Signals().List(ctx, perdure.Ref{Workflow: "reads", Key: "none"}); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("signals of nothing: %v", err)
 		}
 
@@ -109,17 +109,17 @@ func TestOperatorManagesSignals(t *testing.T) {
 		<-began
 		soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 		defer cancel()
-		if err := operator.DropSignal(soon, x, ids["c"], ""); err == nil {
+		if err := operator.Signals().Drop(soon, x, ids["c"], ""); err == nil {
 			t.Error("a signal was dropped that the code had taken")
 		}
-		if err := operator.Pause(ctx, x, "look"); err != nil {
+		if err := operator.Executions().Pause(ctx, x, "look"); err != nil {
 			t.Fatal(err)
 		}
 		close(goOn)
-		if err := operator.DropSignal(ctx, x, ids["d"], "wrong"); err != nil {
+		if err := operator.Signals().Drop(ctx, x, ids["d"], "wrong"); err != nil {
 			t.Fatalf("drop during a pause: %v", err)
 		}
-		if err := operator.Resume(ctx, x); err != nil {
+		if err := operator.Executions().Resume(ctx, x); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := x.Result(c); got != "c a" || err != nil {
@@ -128,7 +128,7 @@ func TestOperatorManagesSignals(t *testing.T) {
 		if _, order := unread(); !slices.Equal(order, []string{"noise"}) {
 			t.Errorf("%q are left", order)
 		}
-		if err := operator.DropSignal(ctx, x, ids["noise"], ""); !errors.Is(err, perdure.ErrConflict) {
+		if err := operator.Signals().Drop(ctx, x, ids["noise"], ""); !errors.Is(err, perdure.ErrConflict) {
 			t.Errorf("of a closed execution: %v", err)
 		}
 		if n := len(slices.DeleteFunc(kindsOf(t, app, x), func(k string) bool { return k != "signal_dropped" })); n != 3 {
@@ -156,7 +156,7 @@ func TestDroppedSignalBeforeTheCodeRuns(t *testing.T) {
 		ctx := t.Context()
 		app := s.open(picks)
 		x := started(t, caller(t, app), picks, "")
-		if err := app.Pause(ctx, x, "deploy"); err != nil {
+		if err := app.Executions().Pause(ctx, x, "deploy"); err != nil {
 			t.Fatal(err)
 		}
 		if err := app.Close(); err != nil {
@@ -165,14 +165,14 @@ func TestDroppedSignalBeforeTheCodeRuns(t *testing.T) {
 
 		app = s.open(idle)
 		c := caller(t, app)
-		if err := errors.Join(bad.Send(c, x, "b"), good.Send(c, x, "g"), app.Resume(ctx, x)); err != nil {
+		if err := errors.Join(bad.Send(c, x, "b"), good.Send(c, x, "g"), app.Executions().Resume(ctx, x)); err != nil {
 			t.Fatal(err)
 		}
-		all, err := app.Signals(ctx, x)
+		all, err := app.Signals().List(ctx, x)
 		if err != nil || len(all) != 2 {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		if err := app.DropSignal(ctx, x, all[0].ID, ""); err != nil {
+		if err := app.Signals().Drop(ctx, x, all[0].ID, ""); err != nil {
 			t.Fatal(err)
 		}
 		if err := app.Close(); err != nil {

@@ -182,9 +182,9 @@ func (w *stalls) present(owner *perdure.App, held *perdure.Activity[string, stri
 	t := w.t
 	c := caller(t, owner)
 	for _, err := range []error{
-		owner.PauseQueue(t.Context(), "closed", "inventory"),
-		owner.PauseBreaker(t.Context(), "bank", time.Now().Add(time.Hour), "the bank is away"),
-		owner.SetLimit(t.Context(), perdure.LimitRule{Name: "one", Concurrency: 1}),
+		owner.Queues().Pause(t.Context(), "closed", "inventory"),
+		owner.Breakers().Pause(t.Context(), "bank", time.Now().Add(time.Hour), "the bank is away"),
+		owner.Limits().Set(t.Context(), perdure.LimitRule{Name: "one", Concurrency: 1}),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -234,7 +234,7 @@ func (w *stalls) present(owner *perdure.App, held *perdure.Activity[string, stri
 	run("task on a paused queue", "paused", model.WaitPaused, "queue closed, which is paused: inventory", "")
 	run("task behind a breaker", "broken", model.WaitBreaker, "circuit breaker bank", "")
 	paused := run("paused execution", "signal", model.WaitPaused, "is paused: audit", "")
-	if err := owner.Pause(t.Context(), paused, "audit"); err != nil {
+	if err := owner.Executions().Pause(t.Context(), paused, "audit"); err != nil {
 		t.Fatal(err)
 	}
 

@@ -78,7 +78,7 @@ func TestStartTimesOverRestarts(t *testing.T) {
 		if n := began.Load(); n < 4 || n > 7 {
 			t.Errorf("code began %d times", n)
 		}
-		n, err := app.Count(t.Context(), `status = "failed"`)
+		n, err := app.Executions().Count(t.Context(), `status = "failed"`)
 		equal(t, "failed executions", n, err, 1) // a repeated attempt is not a failed execution
 	})
 }
@@ -116,7 +116,7 @@ func TestStartMany(t *testing.T) {
 		if err != nil || !again[0].Existing || !again[499].Existing || again[7].Err == nil {
 			t.Errorf("repeated: %+v, %v", again[:8], err)
 		}
-		n, err := app.Count(t.Context(), "")
+		n, err := app.Executions().Count(t.Context(), "")
 		equal(t, "executions", n, err, 499)
 		if s.kind != "memory" {
 			return

@@ -196,7 +196,7 @@ func updatesAtTheEnd(t *testing.T, s *site) {
 // count returns the number of events of a kind in the history of the current run.
 func count(t *testing.T, app *perdure.App, to perdure.Target, kind string) (n int) {
 	t.Helper()
-	for e, err := range app.History(t.Context(), to) {
+	for e, err := range app.Histories().Events(t.Context(), to) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,18 +406,18 @@ func terminate(t *testing.T, s *site) {
 		ended <- err
 	}()
 
-	if err := app.Terminate(t.Context(), exec, "no use"); err != nil {
+	if err := app.Executions().Terminate(t.Context(), exec, "no use"); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "no use") {
 		t.Errorf("the result of a terminated execution: %v", err)
 	}
-	info, err := app.Describe(t.Context(), exec)
+	info, err := app.Executions().Describe(t.Context(), exec)
 	equal(t, "the status", info.Status, err, perdure.Terminated)
 	if n := cleaned.Load(); n != 0 {
 		t.Error("clean-up ran")
 	}
-	fails(t, "a second terminate", app.Terminate(t.Context(), exec, ""), perdure.ErrConflict, "closed")
+	fails(t, "a second terminate", app.Executions().Terminate(t.Context(), exec, ""), perdure.ErrConflict, "closed")
 	_, err = child.Execution(perdure.RawKey("kid")).Result(c)
 	if !errors.Is(err, perdure.ErrCanceled) {
 		t.Errorf("its child: %v, want canceled", err)
@@ -470,10 +470,10 @@ func pauses(t *testing.T, s *site) {
 
 	send(1)
 	eventually(t, "the first step", func() bool { return steps.Load() == 1 })
-	if err := app.Pause(ctx, exec, "maintenance"); err != nil {
+	if err := app.Executions().Pause(ctx, exec, "maintenance"); err != nil {
 		t.Fatal(err)
 	}
-	if err := app.Pause(ctx, exec, "again"); err != nil {
+	if err := app.Executions().Pause(ctx, exec, "again"); err != nil {
 		t.Fatal(err)
 	}
 
@@ -482,21 +482,21 @@ func pauses(t *testing.T, s *site) {
 	if n := steps.Load(); n != 1 {
 		t.Errorf("%d steps ran while it was paused", n)
 	}
-	if err := app.Resume(ctx, exec); err != nil {
+	if err := app.Executions().Resume(ctx, exec); err != nil {
 		t.Fatal(err)
 	}
 
 	eventually(t, "the second step", func() bool { return steps.Load() == 2 })
 	send(100) // its step runs when the pause comes, so it may finish and does not run again
 	reason(t, app, exec, "add")
-	if err := app.Pause(ctx, exec, "while a step runs"); err != nil {
+	if err := app.Executions().Pause(ctx, exec, "while a step runs"); err != nil {
 		t.Fatal(err)
 	}
 	send(4)
 	close(release)
 	eventually(t, "the step is recorded", func() bool { return count(t, app, exec, "step_completed") == 3 })
 	reason(t, app, exec, "while a step runs")
-	if err := app.Resume(ctx, exec); err != nil {
+	if err := app.Executions().Resume(ctx, exec); err != nil {
 		t.Fatal(err)
 	}
 
@@ -505,7 +505,7 @@ func pauses(t *testing.T, s *site) {
 	if n := steps.Load(); n != 4 {
 		t.Errorf("%d steps ran, want 4", n)
 	}
-	fails(t, "a pause after the end", app.Pause(ctx, exec, ""), perdure.ErrConflict, "closed")
+	fails(t, "a pause after the end", app.Executions().Pause(ctx, exec, ""), perdure.ErrConflict, "closed")
 }
 
 func interrupts(t *testing.T, s *site) {

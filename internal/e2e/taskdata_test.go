@@ -20,7 +20,7 @@ var cursor = perdure.NewState[int]("cursor")
 // linesOf returns the log lines of a task as "LEVEL text".
 func linesOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Target, tail perdure.TaskTail) (out []string) {
 	t.Helper()
-	for l, err := range app.TaskLogs(c, to, tail) {
+	for l, err := range app.Tasks().Logs(c, to, tail) {
 		if err != nil {
 			t.Fatalf("lines of %v: %v (after %q)", to, err, out)
 		}
@@ -32,7 +32,7 @@ func linesOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Targe
 // streamOf returns the streamed items of a task as "position kind text share value".
 func streamOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Target, tail perdure.TaskTail) (out []string) {
 	t.Helper()
-	for it, err := range app.TaskStream(c, to, tail) {
+	for it, err := range app.Tasks().Stream(c, to, tail) {
 		if err != nil {
 			t.Fatalf("stream of %v: %v (after %q)", to, err, out)
 		}
@@ -175,7 +175,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		step := ""
-		for l, err := range app.TaskLogs(t.Context(), w, perdure.TaskTail{}) {
+		for l, err := range app.Tasks().Logs(t.Context(), w, perdure.TaskTail{}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 		if got := streamOf(t, t.Context(), app, w, perdure.TaskTail{Step: step, Follow: true}); !slices.Equal(got, items) {
 			t.Errorf("stream of the step is %q", got)
 		}
-		for _, err := range app.TaskStream(t.Context(), w, perdure.TaskTail{}) {
+		for _, err := range app.Tasks().Stream(t.Context(), w, perdure.TaskTail{}) {
 			if !errors.Is(err, perdure.ErrInvalid) {
 				t.Errorf("the stream of a workflow without a step: %v", err)
 			}
@@ -292,7 +292,7 @@ func follow(t *testing.T, app *perdure.App, speak *perdure.Activity[int, perdure
 		said[n] <- "a"
 
 		var heard []string
-		for it, err := range app.TaskStream(ctx, x, perdure.TaskTail{Follow: true}) {
+		for it, err := range app.Tasks().Stream(ctx, x, perdure.TaskTail{Follow: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -302,7 +302,7 @@ func follow(t *testing.T, app *perdure.App, speak *perdure.Activity[int, perdure
 			said[n] <- "b"
 		}
 
-		for it, err := range app.TaskStream(ctx, x, perdure.TaskTail{Follow: true, After: 1}) {
+		for it, err := range app.Tasks().Stream(ctx, x, perdure.TaskTail{Follow: true, After: 1}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -433,7 +433,7 @@ func TestTaskDataIsSealed(t *testing.T) {
 		got, _, err = secret.Read(c, x)
 		equal(t, "the state", got, err, "password")
 
-		for it, err := range app.TaskStream(t.Context(), x, perdure.TaskTail{}) {
+		for it, err := range app.Tasks().Stream(t.Context(), x, perdure.TaskTail{}) {
 			if err != nil || it.Text != "password" || !strings.Contains(it.ValueIs, "aes") {
 				t.Errorf("streamed %+v, %v", it, err)
 			}

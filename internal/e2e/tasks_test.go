@@ -84,14 +84,14 @@ func TestTasks(t *testing.T) {
 
 		// A task has no code that could continue its history, so a retry schedules it again. A fork
 		// would be a run that never ends.
-		again, err := app.Retry(t.Context(), all[5])
+		again, err := app.Executions().Retry(t.Context(), all[5])
 		if err != nil {
 			t.Fatalf("retried as %s: %v", again, err)
 		}
 		if _, err := (perdure.Execution[int]{Ref: again}).Result(c); err == nil || !strings.Contains(err.Error(), "no luck") {
 			t.Errorf("a task that is retried ends with %v", err)
 		}
-		if _, err := app.Fork(t.Context(), all[4], perdure.RawKey("fork"), perdure.AfterPosition(0)); err == nil {
+		if _, err := app.Executions().Fork(t.Context(), all[4], perdure.RawKey("fork"), perdure.AfterPosition(0)); err == nil {
 			t.Error("a task was forked")
 		}
 	})
@@ -271,7 +271,7 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 			if err := canceled[i].Cancel(c, "changed my mind"); err != nil {
 				t.Fatal(err)
 			}
-			if err := second.Terminate(t.Context(), terminated[i], "enough"); err != nil {
+			if err := second.Executions().Terminate(t.Context(), terminated[i], "enough"); err != nil {
 				t.Fatal(err)
 			}
 			if err := giveUp.Send(c, parents[i], i); err != nil {

@@ -106,7 +106,7 @@ func TestVersionsOverDeploys(t *testing.T) {
 func names(t *testing.T, app *perdure.App, to perdure.Target) string {
 	t.Helper()
 	var all []string
-	for e, err := range app.History(t.Context(), to) {
+	for e, err := range app.Histories().Events(t.Context(), to) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestStranded(t *testing.T) {
 		}
 		stranded := func(app *perdure.App) string {
 			var all []string
-			for info, err := range app.Stranded(t.Context()) {
+			for info, err := range app.Executions().Stranded(t.Context()) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -15,17 +15,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskWorker executes tasks. No method may block. See api.TaskWorker for the protocol.
-type TaskWorker interface {
-	// Execute hands claims over.
-	Execute(claims []model.Claim)
-	// Stop tells that the outcome of a claim is not wanted any more; canceled, that what it reports
-	// still counts.
-	Stop(claim model.ClaimRef, canceled bool)
-	// Settled tells that a report is durable, or why it counts for nothing.
-	Settled(claim model.ClaimRef, err error)
-}
-
 // taskWorkers are those that have joined this node, over all its incarnations.
 type taskWorkers struct {
 	roster[queue.WorkerID, TaskSession]
@@ -93,7 +82,7 @@ func claimsOf(calls []lane.TaskCall, id queue.WorkerID) []model.Claim {
 type TaskSession struct {
 	eng    *Engine
 	id     queue.WorkerID
-	worker TaskWorker
+	worker model.TaskWorker
 	offer  model.TaskOffer
 	node   model.NodeID // of a worker that is borrowed from another node; zero for our own
 
@@ -111,7 +100,7 @@ type TaskSession struct {
 }
 
 // JoinTasks adds a task worker. The name of the offer must be its own.
-func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
+func (e *Engine) JoinTasks(w model.TaskWorker, offer model.TaskOffer) *TaskSession {
 	s := e.taskSession(w, offer, model.NodeID{})
 	if inc := e.current(); inc != nil {
 		inc.board.join(s)
@@ -120,7 +109,7 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	return s
 }
 
-func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer, node model.NodeID) *TaskSession {
+func (e *Engine) taskSession(w model.TaskWorker, offer model.TaskOffer, node model.NodeID) *TaskSession {
 	return e.taskWorkers.add(func(id queue.WorkerID) *TaskSession {
 		return &TaskSession{
 			eng: e, id: id, worker: w, offer: offer, node: node, slots: offer.Slots,
@@ -149,9 +138,9 @@ func (e *Engine) giveBack(refs []model.ClaimRef) {
 // nobody executes nothing.
 type nobody struct{}
 
-func (nobody) Execute([]model.Claim)         {}
-func (nobody) Stop(model.ClaimRef, bool)     {}
-func (nobody) Settled(model.ClaimRef, error) {}
+func (nobody) Execute([]model.Claim)                 {}
+func (nobody) Stop(model.ClaimRef, model.StopReason) {}
+func (nobody) Settled(model.ClaimRef, error)         {}
 
 // execute hands claims over. It reports false when the session has ended.
 func (s *TaskSession) execute(claims []model.Claim) bool {
@@ -211,8 +200,10 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	}
 
 	s.mu.Unlock()
-	s.worker.Stop(ref, canceled)
-	if !canceled {
+	if canceled {
+		s.worker.Stop(ref, model.StopCanceled)
+	} else {
+		s.worker.Stop(ref, model.StopLost)
 		s.done(ref, nil)
 	}
 	if back {

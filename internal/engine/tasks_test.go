@@ -57,7 +57,7 @@ func (h *hand) Execute(claims []model.Claim) {
 	}
 }
 
-func (h *hand) Stop(ref model.ClaimRef, _ bool) {
+func (h *hand) Stop(ref model.ClaimRef, _ model.StopReason) {
 	h.mu.Lock()
 	h.stopped = append(h.stopped, ref)
 	h.news.Broadcast()

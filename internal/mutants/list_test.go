@@ -317,7 +317,7 @@ var common = []mutant{
 	},
 	{
 		name:  "an id is pending twice",
-		file:  "player.go",
+		file:  "machinerun.go",
 		old:   "t != nil && !t.over {\n		p.fail(",
 		new:   "t != nil && t.over && t.future != nil {\n		p.fail(",
 		tests: [][]string{{".", "-run", "TestMistakesOfMachines$"}},

@@ -126,7 +126,7 @@ var requests = []mutant{
 	},
 	{
 		name:  "a relay repeats a delivery that the engine may have forgotten",
-		file:  "outbox.go",
+		file:  "relay.go",
 		old:   "l.InDoubt(remembers) {\n",
 		new:   "l.InDoubt(remembers) && false {\n",
 		tests: [][]string{{"./internal/txtest", "-run", "TestRelayIsDownForLong$"}},
@@ -196,9 +196,9 @@ var requests = []mutant{
 	},
 	{
 		name:  "an encrypted input has no digest to compare",
-		file:  "host.go",
-		old:   "	if requestID == \"\" {\n		return h.seal(",
-		new:   "	if true || requestID == \"\" {\n		return h.seal(",
+		file:  "seal.go",
+		old:   "	if of.requestID == \"\" {\n		return h.seal(",
+		new:   "	if true || of.requestID == \"\" {\n		return h.seal(",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRequestIDs$/^sealed$/^memory$"}},
 	},
 	{

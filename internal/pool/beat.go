@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
 )
 
 // beatDue is when the engine must hear of the claim next; zero when it need not.
@@ -86,9 +87,9 @@ func (p *Pool) beat() {
 		var cause error
 		switch r := replies[i]; {
 		case !r.Held:
-			cause = p.stopLocked(t, api.StopLost)
+			cause = p.stopLocked(t, model.StopLost)
 		case r.Canceled:
-			cause = p.stopLocked(t, api.StopCanceled)
+			cause = p.stopLocked(t, model.StopCanceled)
 		}
 
 		if cause != nil {

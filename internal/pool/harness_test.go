@@ -277,7 +277,7 @@ func (e *engine) take(r model.ClaimRef) {
 	delete(e.claims, r)
 	e.lost[r] = true
 	e.mu.Unlock()
-	e.p.Stop(r, api.StopLost)
+	e.p.Stop(r, model.StopLost)
 	synctest.Wait()
 }
 

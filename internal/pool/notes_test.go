@@ -11,7 +11,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
@@ -284,7 +283,7 @@ func TestNotesOfALostTask(t *testing.T) {
 		if _, _, err := task.State(t.Context(), "n"); !errors.Is(err, pool.ErrLost) {
 			t.Errorf("it is read: %v", err)
 		}
-		e.p.Stop(r, api.StopLost)
+		e.p.Stop(r, model.StopLost)
 		e.finish(r, succeed)
 		if got := e.texts(r); got != nil {
 			t.Errorf("written is %q", got)

@@ -317,7 +317,7 @@ func (p *Pool) handAll(reports []model.TaskReport) {
 }
 
 // Stop tells a handler that its outcome is not wanted any more, or that it may come to an end.
-func (p *Pool) Stop(claim model.ClaimRef, why api.StopReason) {
+func (p *Pool) Stop(claim model.ClaimRef, why model.StopReason) {
 	p.mu.Lock()
 	t := p.held[claim]
 	var cause error
@@ -333,7 +333,7 @@ func (p *Pool) Stop(claim model.ClaimRef, why api.StopReason) {
 
 // stopLocked returns the cause with which the context of the task is to be ended, without the lock;
 // nil when it is not.
-func (p *Pool) stopLocked(t *Task, why api.StopReason) error {
+func (p *Pool) stopLocked(t *Task, why model.StopReason) error {
 	was := t.state
 	if was == reporting {
 		return nil // it has come to an end
@@ -343,13 +343,13 @@ func (p *Pool) stopLocked(t *Task, why api.StopReason) error {
 		p.line = slices.DeleteFunc(p.line, func(o *Task) bool { return o == t })
 		p.drop(t)
 		t.state = gone
-		if why == api.StopCanceled {
+		if why == model.StopCanceled {
 			p.handAll([]model.TaskReport{t.canceledReport()})
 		}
 		return ErrLost
 	}
 
-	if why == api.StopCanceled {
+	if why == model.StopCanceled {
 		return replay.ErrCanceled
 	}
 	p.drop(t)

@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
@@ -131,7 +130,7 @@ func TestCancel(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {
 		a, b := e.claim("polite", model.TaskSpec{}), e.claim("polite", model.TaskSpec{})
 		for _, r := range []model.ClaimRef{b, a} {
-			e.p.Stop(r, api.StopCanceled)
+			e.p.Stop(r, model.StopCanceled)
 			synctest.Wait()
 			if got := e.reportOf(r); got == nil || got.Failure == nil || got.Failure.Kind != model.FailureCanceled {
 				t.Errorf("%s: %+v", r, got)

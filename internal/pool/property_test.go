@@ -10,7 +10,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 )
@@ -81,7 +80,7 @@ func trial(cfg pool.Config, slots int, steps []byte, drain time.Duration) error 
 			}
 		case b&7 == 5:
 			if all := e.all(); len(all) > 0 {
-				e.p.Stop(all[pick%len(all)], api.StopCanceled)
+				e.p.Stop(all[pick%len(all)], model.StopCanceled)
 			}
 		case b&7 == 6:
 			time.Sleep(time.Duration(pick) * time.Minute / 2)

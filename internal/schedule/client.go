@@ -22,13 +22,13 @@ func Address(name string) model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: Type, Key: name}
 }
 
-// Message is a command as message.
-func Message(name string, c *Command) (model.Message, error) {
+// Request is a command as the update that a schedule serves.
+func Request(name string, c *Command) (api.UpdateRequest, error) {
 	data, err := json.Marshal(c)
 	if err != nil { // a year beyond 9999
-		return model.Message{}, fault.New(fault.Invalid, "%s of schedule %s: %w", c.Verb, name, err)
+		return api.UpdateRequest{}, fault.New(fault.Invalid, "%s of schedule %s: %w", c.Verb, name, err)
 	}
-	return model.Message{Kind: model.MessageUpdate, To: Address(name), Name: c.Verb, Input: model.Payload{Data: data}}, nil
+	return api.UpdateRequest{Target: api.Target{Address: Address(name)}, Name: c.Verb, Input: model.Payload{Data: data}}, nil
 }
 
 // ReadAnswer reads what a command was answered.
@@ -44,11 +44,11 @@ func Ask(ctx context.Context, b api.Client, name string, c *Command) (Answer, er
 	if err := CheckName(name); err != nil {
 		return Answer{}, err
 	}
-	m, err := Message(name, c)
+	r, err := Request(name, c)
 	if err != nil {
 		return Answer{}, err
 	}
-	p, err := b.Update(ctx, api.UpdateRequest{Target: api.Target{Address: m.To}, Name: m.Name, Input: m.Input})
+	p, err := b.Update(ctx, r)
 	if err != nil {
 		return Answer{}, Explain(ctx, b, name, err)
 	}

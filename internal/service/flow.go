@@ -8,7 +8,6 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/core/breaker"
-	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/fault"
@@ -31,10 +30,7 @@ func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 
 	list := make([]api.LimitStatus, len(st.Limits))
 	for i, l := range st.Limits {
-		list[i] = api.LimitStatus{Known: st.Known, Limit: api.Limit{
-			Name: l.Name, Queue: l.Queue, Kind: l.Kind, Per: string(l.Per), Key: l.Key,
-			Concurrency: l.Numbers.Concurrency, Rate: l.Numbers.Rate, Period: l.Numbers.Per, Burst: l.Numbers.Burst,
-		}}
+		list[i] = api.LimitStatus{Known: st.Known, Rule: l}
 
 		for _, u := range st.Uses {
 			if u.Resource.Name != l.Name {
@@ -57,19 +53,16 @@ func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 
 // SetLimit makes or changes a limit.
 func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQueue bool) error {
-	per := rule.Scope(l.Per)
-	if per == rule.Shared {
+	l.Tenant = ""
+	if l.Per == rule.Shared {
 		switch {
 		case l.Key != "":
-			per = rule.PerKey
+			l.Per = rule.PerKey
 		case l.Queue == "" && l.Kind == "":
-			per = rule.PerName
+			l.Per = rule.PerName
 		}
 	}
-	return s.flow().SetLimit(ctx, tenant, rule.Limit{
-		Name: l.Name, Queue: l.Queue, Kind: l.Kind, Per: per, Key: l.Key,
-		Numbers: limit.Numbers{Concurrency: l.Concurrency, Rate: l.Rate, Per: l.Period, Burst: l.Burst},
-	}, anyQueue)
+	return s.flow().SetLimit(ctx, tenant, l, anyQueue)
 }
 
 // DeleteLimit removes a limit.

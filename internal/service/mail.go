@@ -19,16 +19,16 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 	var m *model.Message
 	var err error
 	switch r := r.(type) {
-	case api.StartRequest:
-		m, err = s.start(&r)
-	case api.SignalRequest:
-		m, err = s.signal(&r)
-	case api.SettleRequest:
-		m, err = s.settle(&r)
-	case api.CancelRequest:
-		m, err = s.ordered(model.MessageCancel, &r)
-	case api.CallRequest:
-		m, err = s.called(&r)
+	case *api.StartRequest:
+		m, err = s.start(r)
+	case *api.SignalRequest:
+		m, err = s.signal(r)
+	case *api.SettleRequest:
+		m, err = s.settle(r)
+	case *api.CancelRequest:
+		m, err = s.ordered(model.MessageCancel, r)
+	case *api.CallRequest:
+		m, err = s.called(r)
 	}
 
 	if err != nil {

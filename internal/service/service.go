@@ -284,7 +284,7 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 		return nil, err
 	}
 
-	return taskSession{s.engine.JoinTasks(taskWorker{w}, offer), s}, nil
+	return taskSession{s.engine.JoinTasks(w, offer), s}, nil
 }
 
 // Join adds a worker.

@@ -67,7 +67,7 @@ func TestTasksAreChecked(t *testing.T) {
 		}
 
 		c.change(&r)
-		_, err := s.Compose(r)
+		_, err := s.Compose(&r)
 		if c.want == "" {
 			if err != nil {
 				t.Error(err)
@@ -194,8 +194,8 @@ func (w *hopeless) Execute(claims []model.Claim) {
 		}
 	}()
 }
-func (*hopeless) Stop(model.ClaimRef, api.StopReason) {}
-func (*hopeless) Settled(model.ClaimRef, error)       {}
+func (*hopeless) Stop(model.ClaimRef, model.StopReason) {}
+func (*hopeless) Settled(model.ClaimRef, error)         {}
 
 // deadTask is a task of a tenant that has failed for good, under the key 1: who has failed it, its
 // address, and the id of its dead letter.
@@ -322,7 +322,7 @@ func (w *hands) Execute(claims []model.Claim) {
 		w.claims <- c
 	}
 }
-func (*hands) Stop(model.ClaimRef, api.StopReason)   {}
+func (*hands) Stop(model.ClaimRef, model.StopReason) {}
 func (w *hands) Settled(_ model.ClaimRef, err error) { w.settled <- err }
 
 // slow takes commits only when it may.

@@ -10,17 +10,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// taskWorker is a task worker as the engine sees it.
-type taskWorker struct{ api.TaskWorker }
-
-func (w taskWorker) Stop(claim model.ClaimRef, canceled bool) {
-	why := api.StopLost
-	if canceled {
-		why = api.StopCanceled
-	}
-	w.TaskWorker.Stop(claim, why)
-}
-
 // taskSession is the engine as a task worker sees it.
 type taskSession struct {
 	*engine.TaskSession

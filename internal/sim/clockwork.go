@@ -164,7 +164,9 @@ func (p *proc) when(mono time.Duration) int64 {
 
 // resetClock makes a process forget its estimate of the store's clock.
 func (p *proc) resetClock() {
-	wall := model.Time(epoch + p.s.now - p.s.between(-5*second, 5*second))
+	// The clock of the machine is near that of the store, unless the store's has jumped: nodes
+	// that distrust the store's clock in every seed would never be seen to trust it.
+	wall := model.Time(epoch + p.s.now - p.s.between(-100, 100)*millisecond)
 	p.clock, p.last, p.timed = storeclock.New(p.s.plan.clock, p.mono(), wall), 0, false
 }
 

@@ -350,11 +350,12 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 		if t.rowless && (h.base != nil || h.end != nil) && d.sender.IsZero() && !d.named {
 			told = true // such a call leaves no trace in the store
 		}
+		a, answered := t.answers[c.id]
+		told = told || answered
 		if d.oneWay || d.brief {
 			continue
 		}
 
-		a, answered := t.answers[c.id]
 		told = true
 		if !answered || !a.Output.Equal(c.result.Output) || (a.Failure == nil) != (c.result.Failure == nil) {
 			return false
@@ -364,7 +365,7 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 	return changed && told
 }
 
-// applied notes a call that has been made, and is durable by the batch.
+// applied records a call that the batch makes durable.
 //
 //arch:parameters all that a check of one call compares
 func (l *ledger) applied(b *store.Batch, n *holding, h *handover, c *made, t *traces) {

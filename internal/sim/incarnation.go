@@ -8,6 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/cluster"
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/storeclock"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -41,13 +42,16 @@ type incarnation struct {
 func (inc *incarnation) name() string { return inc.label }
 
 // begin starts the machines of an incarnation.
-func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration) {
+func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration, first storeclock.Verdict) {
 	s := p.s
 	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, owner: make([]bool, s.plan.shards)}
 	inc.label = fmt.Sprintf("%s@%d", p.label, inc.epoch)
 	inc.member = cluster.New(cluster.Config{
 		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Longest: s.plan.ttl, Gone: p.gone,
 	}, reg.Epoch, sent)
+	if first.Change == storeclock.Adopted && first.By.Abs() > s.plan.ttl/2 {
+		inc.member.Distrust(sent) // as the engine does: the clocks differ, and the store's may have jumped
+	}
 	p.inc = inc
 	if m := s.ledger.nodes[info.ID]; m != nil {
 		m.inc = inc

@@ -155,8 +155,7 @@ func (p *proc) register() {
 		},
 		ok: func() {
 			p.notice()
-			p.reads(sent, reg.Now)
-			p.begin(info, reg, sent)
+			p.begin(info, reg, sent, p.reads(sent, reg.Now))
 		},
 		bad: again,
 	})

@@ -21,9 +21,9 @@ func TestRetryAfterTerminateWhileCommitting(t *testing.T) {
 		exec, err := pay.Start(caller(t, app), one)
 		check(t, err)
 		<-f.paused
-		check(t, app.Terminate(t.Context(), exec, "enough"))
+		check(t, app.Executions().Terminate(t.Context(), exec, "enough"))
 		close(f.resume)
-		_, err = app.Retry(t.Context(), exec)
+		_, err = app.Executions().Retry(t.Context(), exec)
 		check(t, err)
 		if got, err := exec.Result(caller(t, app)); err != nil || got != "done t1" {
 			t.Errorf("%q, %v", got, err)
@@ -49,18 +49,18 @@ func TestRetryAndResetActAnew(t *testing.T) {
 		check(t, err)
 		_, err = exec.Result(caller(t, app))
 		checkError(t, err, nil, "the account is frozen")
-		_, err = app.Retry(t.Context(), exec)
+		_, err = app.Executions().Retry(t.Context(), exec)
 		check(t, err)
 		_, err = exec.Result(caller(t, app))
 		checkError(t, err, nil, "the account is frozen")
 		frozen.Store(false)
-		_, err = app.Retry(t.Context(), exec)
+		_, err = app.Executions().Retry(t.Context(), exec)
 		check(t, err)
 		if got, err := exec.Result(caller(t, app)); err != nil || got != "done t1" {
 			t.Errorf("%q, %v", got, err)
 		}
 		b.check([]transfer{one})
-		_, err = app.Reset(t.Context(), exec, perdure.BeforeStep("settle"))
+		_, err = app.Executions().Reset(t.Context(), exec, perdure.BeforeStep("settle"))
 		check(t, err)
 		if got, err := exec.Result(caller(t, app)); err != nil || got != "done t1" {
 			t.Errorf("%q, %v", got, err)
@@ -108,14 +108,14 @@ func TestRetryBeforeATransferThatStands(t *testing.T) {
 		for range 3 {
 			_, err = exec.Result(caller(t, app))
 			checkError(t, err, nil, "it is broken")
-			_, err = app.Retry(t.Context(), exec)
+			_, err = app.Executions().Retry(t.Context(), exec)
 			check(t, err)
 		}
 
 		_, err = exec.Result(caller(t, app))
 		checkError(t, err, nil, "it is broken")
 		broken.Store(false)
-		_, err = app.Retry(t.Context(), exec)
+		_, err = app.Executions().Retry(t.Context(), exec)
 		check(t, err)
 		if got, err := exec.Result(caller(t, app)); err != nil || got != "done t1" {
 			t.Errorf("%q, %v", got, err)
@@ -125,7 +125,7 @@ func TestRetryBeforeATransferThatStands(t *testing.T) {
 }
 
 func kindsOf(t *testing.T, app *perdure.App, x perdure.Target) (kinds []string) {
-	for e, err := range app.History(t.Context(), x) {
+	for e, err := range app.Histories().Events(t.Context(), x) {
 		check(t, err)
 		kinds = append(kinds, e.Kind+" "+e.Name)
 	}

@@ -49,7 +49,7 @@ func TestDatabaseAway(t *testing.T) {
 		check(t, err)
 
 		eventually(t, "its outcome is pending", func() bool {
-			info, err := app.Describe(t.Context(), exec)
+			info, err := app.Executions().Describe(t.Context(), exec)
 			return err == nil && strings.Contains(info.Reason, "outcome is pending") && strings.Contains(info.Reason, "the account is frozen")
 		})
 
@@ -207,7 +207,7 @@ func TestReplayOfGivenUpSteps(t *testing.T) {
 			check(t, err)
 
 			eventually(t, "it waits", func() bool {
-				info, err := app.Describe(t.Context(), exec)
+				info, err := app.Executions().Describe(t.Context(), exec)
 				return err == nil && strings.Contains(info.Reason, "signal word")
 			})
 

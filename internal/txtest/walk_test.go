@@ -204,7 +204,7 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 				exec := quick.Execution(perdure.RawKey(x.ID))
 				if how == "cancelled" {
 					eventually(t, "the step runs", func() bool {
-						info, err := l.app.Describe(t.Context(), exec)
+						info, err := l.app.Executions().Describe(t.Context(), exec)
 						return err == nil && info.Reason == "runs step settle"
 					})
 					if err := exec.Cancel(caller(t, l.app), "enough"); err != nil {
@@ -350,7 +350,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 						}
 
 						if time.Now().After(end) {
-							info, _ := l.app.Describe(t.Context(), quick.Execution(perdure.RawKey(x.ID)))
+							info, _ := l.app.Executions().Describe(t.Context(), quick.Execution(perdure.RawKey(x.ID)))
 							return fmt.Errorf("%s: %q, %w; it %s", x.ID, got, err, info.Reason)
 						}
 					}

@@ -152,7 +152,7 @@ var refusedAtRunTime = []ran{
 				t.Fatal(err)
 			}
 
-			for e, err := range app.History(t.Context(), x) {
+			for e, err := range app.Histories().Events(t.Context(), x) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -230,7 +230,7 @@ func reason(t *testing.T, code func(perdure.WorkflowCtx, in) (out, error)) strin
 		t.Fatal(err)
 	}
 	for {
-		info, err := app.Describe(t.Context(), x)
+		info, err := app.Executions().Describe(t.Context(), x)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,10 +29,10 @@ func (w *Worker) Execute(claims []model.Claim) {
 }
 
 // Stop is for lanes.
-func (w *Worker) Stop(ref model.ClaimRef, canceled bool) {
+func (w *Worker) Stop(ref model.ClaimRef, why model.StopReason) {
 	w.b.mu.Lock()
 	defer w.b.mu.Unlock()
-	w.w.Stop(time.Now(), ref, canceled)
+	w.w.Stop(time.Now(), ref, why == model.StopCanceled)
 }
 
 // Settled is for lanes.

@@ -28,6 +28,12 @@ func wrongClient(ctx perdure.WorkflowCtx, n int) (int, error) { // V2
 	return Ship.Run(app.With(context.Background()), n) // want `App app used in workflow code: its calls are not journaled` `context\.Background in workflow code`
 }
 
+var queues = app.Queues()
+
+func wrongOperator(ctx perdure.WorkflowCtx, n int) (int, error) {
+	return n, queues.Resume(nil, "mail") // want `Queues queues used in workflow code: its calls are not journaled`
+}
+
 type shop struct{ c perdure.Client }
 
 func (s *shop) wrongField(ctx perdure.WorkflowCtx, n int) (int, error) {

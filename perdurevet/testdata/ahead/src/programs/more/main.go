@@ -49,7 +49,7 @@ func main() {
 	ctx := context.Background()
 	exec, _ := Batch.Start(app.With(ctx), []string{"a"}, perdure.RawKey("b1"), Poke.With("go"), perdure.ReuseIfFailed)
 	fmt.Println(Progress.Read(app.With(ctx), exec))
-	for info, err := range app.Executions(ctx, `workflow = "batch" and status = "open"`) {
+	for info, err := range app.Executions().List(ctx, `workflow = "batch" and status = "open"`) {
 		fmt.Println(info.Ref, info.Reason, err)
 	}
 }

@@ -78,5 +78,11 @@ type Info struct {
 	Labels  map[string]string
 }
 
-// Executions lists by query.
-func (a *App) Executions(ctx context.Context, query string) iter.Seq2[Info, error] { return nil }
+// Executions operates executions.
+type Executions struct{}
+
+// Executions operates the executions of the store.
+func (a *App) Executions() Executions { return Executions{} }
+
+// List lists by query.
+func (x Executions) List(ctx context.Context, query string) iter.Seq2[Info, error] { return nil }

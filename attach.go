@@ -1,0 +1,165 @@
+package perdure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/attach/seam"
+	"github.com/perdure/perdure/internal/codec"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/history"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// attachment is how package embedded joins an App with an engine. Users do not see it:
+// internal/attach has it as attach.Config.
+type attachment = seam.Config[Definition, TaskConfig]
+
+func init() {
+	seam.Set(seam.Constructors[*App, Definition, TaskConfig]{
+		Open: func(ctx context.Context, cfg attachment, defs ...Definition) (*App, error) {
+			a, err := attach(ctx, cfg, defs...)
+			return a, public(err)
+		},
+		Replay: func(ctx context.Context, cfg attachment, r io.Reader, defs ...Definition) error {
+			return public(replayHistory(ctx, cfg, r, defs...))
+		},
+	})
+}
+
+// checkNumbers says everything that is wrong with the numbers of the settings.
+func checkNumbers(cfg *attachment) error {
+	var problems []error
+	wrong := func(format string, args ...any) {
+		problems = append(problems, fault.New(fault.Invalid, format, args...))
+	}
+	checkTimes(wrong, namedTime{"DrainTimeout", cfg.DrainTimeout}, namedTime{"IdleAfter", cfg.IdleAfter})
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"MaxLoaded", cfg.MaxLoaded}, {"MaxSteps", cfg.MaxSteps}, {"MaxPayload", cfg.MaxPayload}} {
+		if n.value < 0 {
+			wrong("%s is %d, which is less than nothing", n.name, n.value)
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return fault.New(fault.Invalid, "%w", errors.Join(problems...))
+}
+
+// attach makes an App of an engine and definitions.
+func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, error) {
+	if err := checkNumbers(&cfg); err != nil {
+		return nil, err
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, silent)
+	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 2<<20)
+	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 10*time.Second)
+	if err := cfg.Tasks.check(); err != nil {
+		return nil, err
+	}
+
+	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cfg.MaxPayload})
+	if err != nil {
+		return nil, err
+	}
+
+	r, err := register(defs, c.CheckType, cfg.Instead...)
+	if err != nil {
+		return nil, err
+	}
+
+	for _, name := range sortedKeys(r.workflows) {
+		if r.workflows[name].pinned && cfg.Version == "" {
+			return nil, fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name)
+		}
+	}
+
+	if cfg.PruneSchedules && cfg.Name == "" {
+		return nil, fault.New(fault.Invalid, "schedules can be pruned only by an app that has a name: embedded.Config{Name: …}")
+	}
+	a := &App{cfg: cfg, host: &host{
+		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
+		inputs: r.inputs(), meter: cfg.Meter, tracer: cfg.Tracer, payloads: payloadTrouble(cfg.Logger),
+	}}
+
+	if err := r.openDatabases(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.serveDatabases(r); err != nil {
+		return nil, err
+	}
+
+	if err := a.serve(ctx, r); err != nil {
+		a.stopBackground()
+		return nil, errors.Join(err, a.closeWorkers())
+	}
+	return a, nil
+}
+
+// serve begins to work. Entities come first because workflows and tasks may call them.
+func (a *App) serve(ctx context.Context, r *registry) error {
+	if err := a.joinEntities(ctx, r); err != nil {
+		return err
+	}
+	if err := a.joinTasks(ctx, r); err != nil {
+		return err
+	}
+	if err := a.join(ctx, r); err != nil {
+		return err
+	}
+	return a.applySchedules(ctx, r.schedules)
+}
+
+// join has the engine give us executions of the workflows.
+func (a *App) join(ctx context.Context, r *registry) error {
+	cfg := &a.cfg
+	code, pinned, retain := map[string]replay.Code{}, map[string]bool{}, map[string]time.Duration{}
+	repeat := map[string]replay.Repeat{}
+	for name, d := range r.workflows {
+		code[name], pinned[name], retain[name] = d.code, d.pinned, d.retain
+		if d.retry != nil {
+			repeat[name] = replay.Repeat{Stored: d.retry.stored(), Worth: d.retry.worth()}
+		}
+	}
+
+	worker := replay.NewWorker(replay.Config{
+		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Repeat: repeat, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
+		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks, Meter: cfg.Meter, Tracer: cfg.Tracer,
+		DryHost: a.host.forReplay(), Load: func(ctx context.Context, at model.Address, run model.RunID) (*model.History, error) {
+			return history.Load(ctx, cfg.Backend, api.Target{Address: at, Run: run}, maxReplayed)
+		},
+	})
+
+	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
+	for _, name := range offer.Workflows {
+		if pinned[name] {
+			offer.Pinned = append(offer.Pinned, name)
+		}
+	}
+
+	session, err := cfg.Backend.Join(ctx, worker, offer)
+	if err != nil {
+		return err
+	}
+
+	worker.Serve(session)
+	a.worker = worker
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

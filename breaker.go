@@ -1,0 +1,125 @@
+package perdure
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Breakers lists, trips, resets and pauses circuit breakers, and sets the rules by which they open
+// and close. Their state and their rules are stored and hold for all processes.
+type Breakers struct{ app *App }
+
+// Breakers operates the circuit breakers of the store.
+func (a *App) Breakers() Breakers { return Breakers{a} }
+
+// List returns, by name, the circuit breakers that tasks have used or that an operator has changed.
+func (b Breakers) List(ctx context.Context) ([]BreakerInfo, error) {
+	found, err := b.app.cfg.Backend.Breakers(ctx, model.DefaultTenant)
+	if err != nil {
+		return nil, public(err)
+	}
+	list := make([]BreakerInfo, len(found))
+	for i := range found {
+		b := &found[i]
+		list[i] = BreakerInfo{
+			Name: b.Name, State: b.State, Since: b.Since.Std(), Reason: b.Why, Paused: b.Held, Failures: int(b.Failures), Probes: b.Probes, Rule: BreakerRule(b.Rule),
+		}
+		if !b.Until.IsZero() {
+			list[i].Until = b.Until.Std()
+		}
+	}
+	return list, nil
+}
+
+// Trip opens a circuit breaker as if enough tasks had failed. It closes again as its rule says.
+func (b Breakers) Trip(ctx context.Context, name, reason string) error {
+	return public(b.app.cfg.Backend.TripBreaker(ctx, model.DefaultTenant, name, reason))
+}
+
+// Reset closes a circuit breaker and ends its pause.
+func (b Breakers) Reset(ctx context.Context, name string) error {
+	return public(b.app.cfg.Backend.ResetBreaker(ctx, model.DefaultTenant, name))
+}
+
+// Pause lets no task through a circuit breaker before a time. A time in the past ends the pause.
+func (b Breakers) Pause(ctx context.Context, name string, until time.Time, reason string) error {
+	if y := until.UTC().Year(); !until.IsZero() && (y < 1970 || y > 9999) {
+		return fault.New(fault.Invalid, "pause breaker %s until the year %d: it lies between 1970 and 9999", name, y)
+	}
+	return public(b.app.cfg.Backend.PauseBreaker(ctx, model.DefaultTenant, name, model.TimeOf(until), reason))
+}
+
+// Rules returns the rules by which circuit breakers open and close. A breaker without a rule has
+// the defaults of BreakerRule.
+func (b Breakers) Rules(ctx context.Context) ([]BreakerRule, error) {
+	found, err := b.app.cfg.Backend.BreakerRules(ctx, model.DefaultTenant)
+	rules := make([]BreakerRule, len(found))
+	for i := range found {
+		rules[i] = BreakerRule(found[i])
+	}
+	return rules, public(err)
+}
+
+// SetRule creates a rule for circuit breakers, or changes the one of that name.
+func (b Breakers) SetRule(ctx context.Context, r BreakerRule) error {
+	return public(b.app.cfg.Backend.SetBreaker(ctx, model.DefaultTenant, api.Breaker(r)))
+}
+
+// DeleteRule removes a rule. Breakers that it applied to have the defaults again, and an activity
+// that names no breaker has none.
+func (b Breakers) DeleteRule(ctx context.Context, name string) error {
+	return public(b.app.cfg.Backend.DeleteBreaker(ctx, model.DefaultTenant, name))
+}
+
+// BreakerRule says when a circuit breaker opens and how it closes again. A zero field has its
+// default.
+type BreakerRule struct {
+	// Name is that of a breaker which activities name with the option Breaker. "activity:" in front
+	// of the name of an activity gives that activity a breaker without an option. A * at the end
+	// matches every name that begins so.
+	Name string
+	// Failures is how many failures within Window (1 min) open the breaker; the default is 5 when
+	// Ratio is zero too. Ratio is the share of failures that opens it, from 0 to 1, once there are
+	// Calls (20) outcomes within Window.
+	Failures int
+	Ratio    float64
+	Calls    int
+	Window   time.Duration
+	// Reset is how long the breaker stays open (30 s). Then it lets Probes (1) tasks through at a
+	// time. One failure opens it again; Successes (2) close it.
+	Reset     time.Duration
+	Probes    int
+	Successes int
+	// Lease is how long a probe may take to report (1 min) before another task may take its place.
+	// MaxRetryAfter (24 h) limits how long RetryAfter of one task can keep the other tasks waiting.
+	Lease         time.Duration
+	MaxRetryAfter time.Duration
+}
+
+// BreakerInfo is the state of a circuit breaker.
+type BreakerInfo struct {
+	Name string
+	// State is closed, open or half_open.
+	State string
+	Since time.Time
+	// Until is the time before which no task passes, and Reason says why; both are empty while
+	// tasks pass. Paused means that an operator paused the breaker or that a task returned
+	// RetryAfter.
+	Until  time.Time
+	Reason string
+	Paused bool
+	// Failures are those within the window. Probes are the probes that run now.
+	Failures, Probes int
+	Rule             BreakerRule
+}
+
+// Breaker makes the outcomes of a task count for the circuit breaker of that name. While the
+// breaker is open, no process begins an attempt of the task, and no attempt is used up.
+// [Breakers.SetRule] says when the breaker opens.
+func Breaker(name string) TaskOption {
+	return taskOption{"Breaker", func(s *taskSettings) { s.breaker = name }}
+}

@@ -1,0 +1,85 @@
+package perdure
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/userdb"
+)
+
+// DeadLetter is a message that was refused after its transaction or its entity operation had
+// committed: a start, signal, settlement, cancel request or call. Causes are another input for a
+// key that is in use, and an execution that is closed or does not exist. A call whose operation the
+// build lacks, or whose entity state it cannot read, becomes a dead letter whoever sent it, and so
+// does a stored message that cannot be read. A dead letter is not tried again. A task that failed
+// for good is a DeadTask instead.
+type DeadLetter struct {
+	ID     string
+	Kind   string // start, signal, settle, cancel, call; unreadable when the stored message is damaged
+	Target Ref
+	At     time.Time // when it was sent or, in the engine's own database, refused
+	Reason string    // why it was refused
+}
+
+// DeadLetters are the messages that were refused when nobody waited any more: those in the outboxes
+// of this app, and those in the engine's own database. They stay until somebody deletes their rows.
+func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
+		for _, r := range a.relays {
+			for after := ""; ; {
+				page, err := r.db.DeadLetters(ctx, a.host.cluster, after, deadLetterPage)
+				if err != nil {
+					yield(DeadLetter{}, public(err))
+					return
+				}
+				for i := range page {
+					l := &page[i]
+					ref, err := ParseRef(l.Execution)
+					if !yield(DeadLetter{ID: l.ID, Kind: l.Kind, Target: ref, At: userdb.Time(l.At), Reason: l.Error}, err) {
+						return
+					}
+					after = l.ID
+				}
+				if len(page) < deadLetterPage {
+					break
+				}
+			}
+		}
+		a.inboxLetters(ctx, yield)
+	}
+}
+
+// inboxLetters are those in the engine's own database.
+func (a *App) inboxLetters(ctx context.Context, yield func(DeadLetter, error) bool) {
+	m, ok := a.cfg.Backend.(api.Mailer)
+	for after := (model.RunID{}); ok; {
+		page, err := m.DeadLetters(ctx, after, deadLetterPage)
+		if err != nil {
+			yield(DeadLetter{}, public(err))
+			return
+		}
+		for i := range page {
+			l := &page[i]
+			sec, nsec := uuid.UUID(l.ID).Time().UnixTime()
+			kind := l.Message.Kind.String()
+			if l.Unreadable {
+				kind = "unreadable"
+			}
+			if !yield(DeadLetter{
+				ID: uuid.UUID(l.ID).String(), Kind: kind, Target: Ref{Workflow: l.Message.To.Type, Key: l.Message.To.Key},
+				At: time.Unix(sec, nsec).UTC(), Reason: l.Reason,
+			}, nil) {
+				return
+			}
+			after = l.ID
+		}
+		ok = len(page) == deadLetterPage
+	}
+}
+
+const deadLetterPage = 100

@@ -1,0 +1,155 @@
+package perdure
+
+import (
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/entity"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// entityDefinition is an entity or a service as Open gets it.
+type entityDefinition struct {
+	kind  *calleeKind
+	name  string
+	opts  entityOptions
+	at    string
+	types []typeOf
+	state func(*host) *entity.State // nil for services
+	calls []callDefinition
+}
+
+func (d *entityDefinition) typ() string { return d.kind.prefix + d.name }
+
+// callDefinition is an operation, a view or an RPC with its code.
+type callDefinition struct {
+	name    string
+	at      string
+	view    bool
+	types   []typeOf
+	handler func(*host) entity.Handler // nil without code
+}
+
+// offer is what the engine is told of the entity or service.
+func (d *entityDefinition) offer() model.EntityType {
+	t := model.EntityType{Type: d.typ(), Concurrency: 1}
+	if n := d.opts.concurrency; n != nil {
+		t.Concurrency = *n
+	}
+	if n := d.opts.mailbox; n != nil {
+		t.Mailbox = *n
+	}
+	if idle := d.opts.idle; idle != nil {
+		t.Idle = *idle
+	}
+	for i := range d.calls {
+		if c := &d.calls[i]; c.view {
+			t.Views = append(t.Views, c.name)
+		}
+	}
+	slices.Sort(t.Views)
+	return t
+}
+
+// code is what executes calls of the entity or service.
+func (d *entityDefinition) code(h *host) entity.Type {
+	t := entity.Type{Calls: map[string]entity.Handler{}}
+	if d.state != nil {
+		t.State = d.state(h)
+	}
+	limit := time.Duration(0)
+	switch {
+	case d.opts.limit != nil:
+		limit = *d.opts.limit
+	case d.kind == entityKind:
+		limit = defaultOperationTimeout
+	}
+	for i := range d.calls {
+		handler := d.calls[i].handler(h)
+		handler.Limit = limit
+		t.Calls[d.calls[i].name] = handler
+	}
+	return t
+}
+
+// entity adds the definition of an entity or a service.
+func (r *registry) entity(d entityDefinition) {
+	if r.replaced != nil && r.replaced.entities[d.typ()] != nil {
+		return
+	}
+	if old, ok := r.entities[d.typ()]; ok {
+		r.wrong("two definitions of %s %s (%s, %s): pass one of them, or give it another name", d.kind.word, d.name, old.at, d.at)
+		return
+	}
+	r.entities[d.typ()] = &d
+}
+
+// checkEntity says what is wrong with an entity or a service, once everything of it is known.
+func (r *registry) checkEntity(d *entityDefinition) {
+	if err := d.kind.checkName(d.name); err != nil {
+		r.wrong("%w (%s)", err, d.at)
+	}
+	r.checkTypes(d.at, d.types)
+	d.opts.check(func(format string, args ...any) {
+		r.wrong("%s %s: %w (%s)", d.kind.word, d.name, fault.New(fault.Invalid, format, args...), d.at)
+	}, d.kind)
+	if len(d.calls) == 0 {
+		r.wrong("%s %s has no %s: define one, or do not pass it where its code is not (%s)", d.kind.word, d.name, d.kind.call, d.at)
+	}
+	defined := map[string]string{}
+	for i := range d.calls {
+		c := &d.calls[i]
+		what := d.kind.call + " " + c.name + " of " + d.kind.word + " " + d.name
+		if at, twice := defined[c.name]; twice {
+			r.wrong("two definitions of %s (%s, %s): pass one of them, or give it another name", what, at, c.at)
+		}
+		defined[c.name] = c.at
+		r.check(d.kind.call, c.name, c.at, c.types)
+		if c.handler == nil {
+			r.wrong("the function of %s is nil (%s)", what, c.at)
+		}
+	}
+}
+
+// callBinding is the code of an operation or RPC that was declared.
+type callBinding struct {
+	asked callTarget // what was declared
+	call  callDefinition
+
+	to   Definition // the entity that it is bound to; nil for an RPC, which is joined with its service by name
+	name string     // of that entity
+}
+
+func (b callBinding) define(r *registry) {
+	k := b.asked.kind
+	switch {
+	case k == serviceKind:
+	case b.to == nil:
+		r.wrong("%s %s is bound to no %s (%s)", k.call, b.asked.name, k.word, b.call.at)
+		return
+	case b.asked.of != b.name:
+		r.wrong("%s %s is declared for %s %s and bound to %s %s (%s)", k.call, b.asked.name, k.word, b.asked.of, k.word, b.name, b.call.at)
+		return
+	default:
+		r.add(b.to)
+	}
+	r.bound = append(r.bound, b)
+}
+
+// joinBound joins what was bound with the entities and services that it belongs to. A service of
+// which only that is known has no options.
+func (r *registry) joinBound() {
+	for _, b := range r.bound {
+		d := entityDefinition{kind: b.asked.kind, name: b.asked.of, at: b.call.at}
+		if r.replaced != nil && r.replaced.entities[d.typ()] != nil {
+			continue
+		}
+		if r.entities[d.typ()] == nil {
+			r.entities[d.typ()] = &d
+		}
+		of := r.entities[d.typ()]
+		of.calls = append(of.calls, b.call)
+	}
+	r.bound = nil
+}

@@ -1,0 +1,105 @@
+package perdure
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Execution is a Ref that knows the type of its result. It can be stored and sent as JSON.
+type Execution[O any] struct{ Ref Ref }
+
+func (e Execution[O]) target() Ref { return e.Ref }
+
+// String is the text form of the Ref.
+func (e Execution[O]) String() string { return e.Ref.String() }
+
+// Result waits until the execution ends, through all its runs unless the Ref names one, and returns
+// its result or its error.
+func (e Execution[O]) Result(c Caller) (out O, err error) {
+	defer publish(&err)
+	from := c.caller()
+	p, err := from.result(e.Ref)
+	if err != nil {
+		return out, err
+	}
+	return decode[O](from, "output of workflow", e.Ref.Workflow, p)
+}
+
+// Future is the result as a future of the calling workflow.
+func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
+	run, err := e.Ref.run()
+	if err == nil {
+		err = checkTarget(e.Ref.address())
+	}
+	if err != nil {
+		return failedFuture[O](err)
+	}
+	return payloadFuture[O]("output of workflow", e.Ref.Workflow, ctx.x.Outcome(e.Ref.address(), run))
+}
+
+// Poll returns the state of the execution without waiting.
+func (e Execution[O]) Poll(c Caller) (out Outcome[O], err error) {
+	defer publish(&err)
+	from := c.caller()
+	st, err := from.poll(e.Ref)
+	if err != nil {
+		return out, err
+	}
+
+	out = Outcome[O]{Status: Status(st.Status), Reason: st.Reason}
+	if st.Failure != nil {
+		out.Err = remote(st.Failure)
+	} else if len(st.Output) > 0 {
+		out.Value, err = decode[O](from, "output of workflow", e.Ref.Workflow, model.Payload{Data: st.Output, Encoding: st.Format})
+	}
+	return out, err
+}
+
+// Cancel asks the execution to end. Its waits return ErrCanceled, and its clean-up runs. Cancelling
+// twice does nothing; cancelling a closed execution is ErrConflict.
+func (e Execution[O]) Cancel(s Sender, reason string) error { return cancel(s, e.Ref, reason) }
+
+func cancel(s Sender, to Ref, reason string) error {
+	t, err := to.api()
+	if err != nil {
+		return err
+	}
+	return remote(s.sender().send(&api.CancelRequest{Target: t, Reason: reason}, &noOptions))
+}
+
+// Status is the state of an execution.
+type Status string
+
+// Statuses.
+const (
+	Running    Status = "running"
+	Completed  Status = "completed"
+	Failed     Status = "failed"
+	Canceled   Status = "canceled"
+	Continued  Status = "continued"  // ended by ContinueAsNew; the next run has the same key
+	Terminated Status = "terminated" // ended by Terminate, without clean-up
+)
+
+// Open reports whether the execution has not ended.
+func (s Status) Open() bool { return s == Running }
+
+// Outcome is the state of an execution and, once it is closed, its value or error.
+type Outcome[O any] struct {
+	Status Status
+	Value  O
+	Err    error
+	Reason string // why it does not move, while open
+}
+
+// String is for people.
+func (o Outcome[O]) String() string {
+	switch {
+	case o.Err != nil:
+		return fmt.Sprintf("%s: %v", o.Status, o.Err)
+	case o.Status.Open():
+		return fmt.Sprintf("%s: %s", o.Status, o.Reason)
+	}
+	return fmt.Sprintf("%s: %v", o.Status, o.Value)
+}

@@ -1,0 +1,220 @@
+package perdure
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/query"
+)
+
+// Executions lists, describes and operates executions of workflows and tasks. Workflow code and
+// programs that wait for one execution use its handle instead ([Execution], [Ref]).
+type Executions struct{ app *App }
+
+// Executions operates the executions of the store.
+func (a *App) Executions() Executions { return Executions{a} }
+
+// List lists by query, newest first. The empty query lists all. A query is made of conditions
+// joined by "and":
+//
+//	workflow = "order"                     workflow in ("order", "refund")
+//	key = "order-42"                       key = "order-"*                     which begin so
+//	status = "open"                        status in ("failed", "canceled")    status != "completed"
+//	started >= "2026-11-15T00:00:00Z"      closed < -24h                       also > and <=; a distance counts back from now
+//	label.region = "eu"                    label.region in ("eu", "us")        label.region != "eu"
+//	reason = "replay_mismatch"             reason in ("timer", "signal")       why an open one does not move
+//
+// status is open, closed, running, completed, failed, canceled or continued. An execution that has
+// no such label satisfies != too. docs/operating.md tells which conditions are found by an index.
+func (x Executions) List(ctx context.Context, query string) iter.Seq2[Info, error] {
+	req, err := listRequest(query)
+	req.Limit, req.Explain = 200, true
+	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
+		if err != nil {
+			return nil, "", err
+		}
+		req.Cursor = cursor
+		page, err := x.app.host.backend.List(ctx, req)
+		return page.Executions, page.Cursor, err
+	})
+}
+
+// Count returns how many executions List would return.
+func (x Executions) Count(ctx context.Context, query string) (int64, error) {
+	req, err := listRequest(query)
+	if err != nil {
+		return 0, err
+	}
+	n, err := x.app.host.backend.Count(ctx, req)
+	return n, public(err)
+}
+
+// Stranded returns open executions and tasks that cannot go on by themselves, with the reason: no
+// live process has their code, the version that they are pinned to, or a worker for their queue; or
+// the code does not match their history. Look at it after a deploy.
+func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
+	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
+		page, err := x.app.host.backend.Stranded(ctx, model.DefaultTenant, cursor)
+		return page.Executions, page.Cursor, err
+	})
+}
+
+// Describe returns the status of an execution and, while it is open, the reason why it waits and
+// what that reason leads to.
+func (x Executions) Describe(ctx context.Context, t Target) (info Info, err error) {
+	defer publish(&err)
+	to, err := t.target().api()
+	if err != nil {
+		return Info{}, err
+	}
+	d, err := x.app.host.backend.Describe(ctx, to)
+	if err != nil {
+		return Info{}, err
+	}
+	return infoOf(&d), nil
+}
+
+// Batch applies do to every execution that a query selects, several at once, and yields the result
+// of each:
+//
+//	cancel := func(c perdure.Client, e perdure.Info) error { return e.Ref.Cancel(c, "it moves") }
+//	for e, err := range app.Executions().Batch(ctx, `label.region = "eu"`, cancel) {
+//		fmt.Println(e.Ref, err)
+//	}
+//
+// An error of one execution does not stop the others. Batch applies do to the runs that were
+// listed, so it does not touch executions that start. A zero Info comes with the error
+// that ends the list. With a nil do, Batch changes nothing and yields what it would apply do to.
+//
+// Batch stores nothing. Run it again when ctx or the loop ended it early, and give a Send a
+// RequestID if it must not reach an execution twice.
+func (x Executions) Batch(ctx context.Context, query string, do func(c Client, e Info) error) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		req, err := listRequest(query)
+		if err != nil {
+			yield(Info{}, err)
+			return
+		}
+		var op batch.Do
+		if do != nil {
+			op = func(ctx context.Context, e *api.Description) error { return do(x.app.With(ctx), infoOf(e)) }
+		}
+		for r := range batch.Run(ctx, x.app.host.backend, req, op) {
+			var e Info
+			if r.Execution != nil {
+				e = infoOf(r.Execution)
+			}
+			if !yield(e, public(r.Err)) {
+				return
+			}
+		}
+	}
+}
+
+// Pause stops an execution until Resume. A step that runs may finish; the engine keeps signals,
+// updates and timers for later.
+func (x Executions) Pause(ctx context.Context, t Target, reason string) error {
+	return x.order(ctx, t, reason, x.app.host.backend.Pause)
+}
+
+// Resume undoes Pause.
+func (x Executions) Resume(ctx context.Context, t Target) error {
+	return x.order(ctx, t, "", x.app.host.backend.Resume)
+}
+
+// Terminate ends an execution at once. Its code does not run again, so no clean-up and no
+// compensation runs. Cancel asks the code to end instead.
+func (x Executions) Terminate(ctx context.Context, t Target, reason string) error {
+	return x.order(ctx, t, reason, x.app.host.backend.Terminate)
+}
+
+// Delete removes a closed execution with all its runs, or one run when the Target names it. It
+// returns ErrConflict while the execution is open. A later start with the key begins a new
+// execution.
+func (x Executions) Delete(ctx context.Context, t Target) error {
+	to, err := t.target().api()
+	if err == nil {
+		_, err = x.app.host.backend.Delete(ctx, api.DeleteRequest{Target: to})
+	}
+	return public(err)
+}
+
+// ForceDelete removes an execution that nothing else can end: its rows cannot be read, or the store
+// refuses its commits. It writes the rows to export first, as they are, as JSON lines
+// (docs/operating.md has the format). The locks of the execution and its key become free. An
+// execution that can still be terminated is terminated first.
+//
+// ForceDelete flushes an export that has a method Flush() error, such as a bufio.Writer, before it
+// removes anything.
+func (x Executions) ForceDelete(ctx context.Context, t Target, export io.Writer) error {
+	to, err := t.target().api()
+	if err == nil {
+		_, err = x.app.host.backend.Delete(ctx, api.DeleteRequest{Target: to, Force: true, Export: export})
+	}
+	return public(err)
+}
+
+func (x Executions) order(ctx context.Context, t Target, reason string, order func(context.Context, api.CancelRequest) error) (err error) {
+	defer publish(&err)
+	to, err := t.target().api()
+	if err != nil {
+		return err
+	}
+	return order(ctx, api.CancelRequest{Target: to, Reason: reason})
+}
+
+// listRequest is what a query asks for.
+func listRequest(text string) (api.ListRequest, error) {
+	q, err := query.Parse(text, time.Now())
+	return q.Request(), err
+}
+
+// Info describes an execution.
+type Info struct {
+	Ref    Ref // with its run
+	Status Status
+	Reason string // while open
+	// Because says what the reason leads to, one sentence per link, down to the cause: what the
+	// awaited child waits for, or which execution holds the lock. Describe fills it, List does not.
+	Because []string
+	Started time.Time
+	Closed  time.Time // zero while open
+	Err     error     // of one that failed or was cancelled
+	Labels  map[string]string
+	// Attempt counts runs with the same input that follow each other because the run before failed,
+	// from 1.
+	Attempt int
+	// Begins is when the code may start (StartDelay, StartAt), and Expires when the execution times
+	// out (ExecutionTimeout). They are zero without these options.
+	Begins, Expires time.Time
+}
+
+func infoOf(d *api.Description) Info {
+	a := d.Start.Address
+	i := Info{
+		Ref:    Ref{Workflow: a.Type, Key: a.Key, Run: d.Start.Run.String()},
+		Status: Status(d.Outcome.Status.String()), Started: d.Start.At.Std(), Closed: d.Outcome.At.Std(),
+		Attempt: d.Start.Tries(), Begins: d.Start.Begins.Std(), Expires: d.Start.Expires.Std(),
+	}
+	if len(d.Labels) > 0 {
+		i.Labels = make(map[string]string, len(d.Labels))
+		for _, l := range d.Labels {
+			i.Labels[l.Name] = l.Value
+		}
+	}
+	if len(d.Reasons) > 0 {
+		i.Reason = d.Reasons[0].String()
+	}
+	for _, l := range d.Chain {
+		i.Because = append(i.Because, l.String())
+	}
+	if d.Outcome.Failure != nil {
+		i.Err = remote(d.Outcome.Failure)
+	}
+	return i
+}

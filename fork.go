@@ -1,0 +1,127 @@
+package perdure
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/api"
+)
+
+// Fork starts another execution of the workflow, under another key, with the history of a run up to
+// a place. Steps in that part are not executed again; the code goes on from there. The source does
+// not change, whether it is open or closed. Steps of the fork have idempotency keys of their own.
+//
+//	app.Executions().Fork(ctx, order, perdure.RawKey("what-if"), perdure.BeforeStep("charge"))
+func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...PastOption) (next Ref, err error) {
+	defer publish(&err)
+	o, err := x.app.pastOf(ctx, from, append([]PastOption{key}, opts...))
+	if err != nil {
+		return Ref{}, err
+	}
+	return begun(x.app.host.backend.Fork(ctx, o.request))
+}
+
+// Retry continues an execution that failed, was cancelled or was terminated. A new run of its key
+// begins before the last step, child or call of an entity that failed, and makes it again; a step has
+// the same idempotency key. When none failed, the new run keeps the whole history, for a corrected
+// build to go on with. Result returns the outcome of the new run from then on. Retry returns
+// ErrConflict while the execution is open and when it has completed.
+func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
+	defer publish(&err)
+	o, err := x.app.pastOf(ctx, t, opts)
+	if err != nil {
+		return Ref{}, err
+	}
+	return begun(x.app.host.backend.Retry(ctx, o.request))
+}
+
+// Reset replaces the current run of an execution, open or closed, by a new run that begins at an
+// earlier place of its history. Steps behind that place are executed again, with idempotency keys
+// of their own.
+func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
+	defer publish(&err)
+	o, err := x.app.pastOf(ctx, t, opts)
+	if err != nil {
+		return Ref{}, err
+	}
+	return begun(x.app.host.backend.Reset(ctx, o.request))
+}
+
+// PastOption says where a fork, reset or import begins: BeforeStep or AfterPosition. SetResult,
+// Key, Reuse and RequestID are options too. Without a place, the new run keeps the whole history,
+// or the part before an edited result.
+type PastOption interface{ applyPast(*pastOptions) }
+
+// BeforeStep keeps the events before the first event of the step, activity or child of that name.
+//
+// A call of an entity or a service, and a signal or an update that the code sends, has the name of
+// the operation, RPC, signal or update; "entity.operation" tells entities apart. A step of the same
+// name comes first. "lock" is the first lock.
+func BeforeStep(name string) PastOption {
+	return pastOption(func(o *pastOptions) { o.request.Before = name })
+}
+
+// AfterPosition keeps the events up to a position of the history and the event at that position.
+func AfterPosition(n int64) PastOption {
+	return pastOption(func(o *pastOptions) { o.request.After, o.request.Placed = n, true })
+}
+
+// SetResult gives the first step, activity or child of that name another result, whether it
+// completed or failed. The name may also be that of a call, as for BeforeStep.
+func SetResult[T any](step string, v T) PastOption {
+	return pastOption(func(o *pastOptions) {
+		o.edits = append(o.edits, func(ctx context.Context, h *host) (api.Edit, error) {
+			p, err := encode(h, "result of step", step, v)
+			if err == nil {
+				p, err = h.seal(ctx, brief, "result of step", step, p)
+			}
+			return api.Edit{Step: step, Output: p}, err
+		})
+	})
+}
+
+type pastOptions struct {
+	request api.PastRequest
+	key     Key
+	keyed   bool
+	edits   []func(context.Context, *host) (api.Edit, error)
+}
+
+type pastOption func(*pastOptions)
+
+func (f pastOption) applyPast(o *pastOptions) { f(o) }
+
+func (r Reuse) applyPast(o *pastOptions) {
+	var s startOptions
+	r.applyStart(&s)
+	o.request.Reuse = s.reuse
+}
+
+func (a *App) pastOf(ctx context.Context, t Target, opts []PastOption) (*pastOptions, error) {
+	o := &pastOptions{}
+	for _, opt := range opts {
+		opt.applyPast(o)
+	}
+	if o.keyed && o.key.err != nil {
+		return o, o.key.err
+	}
+	for _, edit := range o.edits {
+		e, err := edit(ctx, a.host)
+		if err != nil {
+			return o, err
+		}
+		o.request.Edits = append(o.request.Edits, e)
+	}
+	o.request.Key = o.key.id
+	var err error
+	if t != nil {
+		o.request.Source, err = t.target().api()
+	}
+	return o, err
+}
+
+func begun(r api.PastReply, err error) (Ref, error) {
+	if err != nil {
+		return Ref{}, err
+	}
+	return Ref{Workflow: r.Address.Type, Key: r.Address.Key}, nil
+}

@@ -1,0 +1,147 @@
+package perdure
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Key identifies an execution of a workflow, or a task. As an option of a start it is the key of
+// that start.
+type Key struct {
+	id  string
+	err error
+}
+
+// RawKey is the text itself: up to 512 bytes of UTF-8 without control characters.
+func RawKey(s string) Key { return Key{id: s} }
+
+// HashKey is the SHA-256, in hexadecimal, of the canonical encoding of v: msgpack of its JSON form,
+// with sorted map keys and shortest numbers. It does not depend on the order of fields or of map
+// iteration.
+func HashKey[K any](v K) Key {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return Key{err: fault.New(fault.Invalid, "key cannot be encoded: %w", err)}
+	}
+	return hashJSON(data)
+}
+
+// String is the text of the key.
+func (k Key) String() string { return k.id }
+
+func (k Key) applyStart(o *startOptions) {
+	if o.keyed {
+		o.refuse("a start has two keys, %q and %q: give it one", o.key.id, k.id)
+	}
+	o.key, o.keyed = k, true
+}
+
+func (k Key) applyPast(o *pastOptions) { o.key, o.keyed = k, true }
+
+func hashJSON(data []byte) Key {
+	if replacesBytes(data) {
+		return Key{err: fault.New(fault.Invalid, "the key, or the input that it is the hash of, contains text that is not valid UTF-8: two such values could become one key")}
+	}
+	canonical, err := canonicalMsgpack(data)
+	if err != nil {
+		return Key{err: fault.New(fault.Invalid, "key cannot be encoded: %w", err)}
+	}
+	sum := sha256.Sum256(canonical)
+	return Key{id: hex.EncodeToString(sum[:])}
+}
+
+// replacesBytes reports whether JSON has the escape that the encoder writes in place of bytes which
+// are not valid UTF-8. A character U+FFFD that was there before is not escaped.
+func replacesBytes(data []byte) bool {
+	const escape = `\ufffd`
+	for rest := data; ; {
+		i := bytes.Index(rest, []byte(escape))
+		if i < 0 {
+			return false
+		}
+		slashes := 0
+		for j := i - 1; j >= 0 && rest[j] == '\\'; j-- {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return true
+		}
+		rest = rest[i+len(escape):]
+	}
+}
+
+// canonicalMsgpack turns JSON into msgpack that is the same for equal values.
+func canonicalMsgpack(data []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	var buf bytes.Buffer
+	enc := msgpack.NewEncoder(&buf)
+	enc.SetSortMapKeys(true)
+	enc.UseCompactInts(true)
+	if err := enc.Encode(numbers(v)); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// numbers makes numbers of JSON numbers.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case json.Number:
+		return number(v.String())
+	case []any:
+		for i := range v {
+			v[i] = numbers(v[i])
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = numbers(v[k])
+		}
+	}
+	return v
+}
+
+// number is the value of a JSON number: an integer where it is one, else a float, and its digits
+// where both would lose some of them: two keys must not become one.
+func number(text string) any {
+	if !strings.ContainsAny(text, ".eE") {
+		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return i
+		}
+		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
+			return u
+		}
+		return text
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || digits(text) != digits(strconv.FormatFloat(f, 'e', -1, 64)) {
+		return text
+	}
+	if i := int64(f); float64(i) == f && i > -1<<53 && i < 1<<53 {
+		return i
+	}
+	return f
+}
+
+// digits are the significant digits of a number.
+func digits(text string) string {
+	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
+	return strings.Trim(strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' {
+			return -1
+		}
+		return r
+	}, mantissa), "0")
+}

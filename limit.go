@@ -1,0 +1,161 @@
+package perdure
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Limits lists, sets and deletes limits on tasks. They are stored and hold for all processes.
+type Limits struct{ app *App }
+
+// Limits operates the limits of the store.
+func (a *App) Limits() Limits { return Limits{a} }
+
+// List returns the limits by name, with the tasks that hold them or wait for them in all processes.
+// A process that does not answer within four seconds is left out.
+func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
+	found, err := l.app.cfg.Backend.Limits(ctx, model.DefaultTenant)
+	if err != nil {
+		return nil, public(err)
+	}
+	list := make([]LimitInfo, len(found))
+	for i := range found {
+		l := &found[i]
+		list[i].LimitRule = limitRule(&l.Rule)
+		list[i].Others = OtherKeys(l.Others)
+		for _, u := range l.Uses {
+			list[i].Uses = append(list[i].Uses, LimitUse{Key: u.Key, Held: u.Held, Waiting: u.Waiting, Holders: taskRefs(u.Holders), Waiters: taskRefs(u.Waiters)})
+		}
+	}
+	return list, nil
+}
+
+// Set creates a limit, or changes the one of that name. Tasks that run go on; every process applies
+// the change within seconds.
+//
+// Set returns ErrInvalid for a rule that makes no sense, ErrConflict for one that contradicts
+// another rule, and ErrNotFound for a queue that no worker serves and no task waits in. Nothing
+// changes then.
+//
+//	err := app.Limits().Set(ctx, perdure.LimitRule{Name: "smtp", Concurrency: 5})
+func (l Limits) Set(ctx context.Context, r LimitRule) error {
+	limit := api.Limit{
+		Name: r.Name, Queue: r.Queue, Kind: r.Activity, Key: r.Key,
+		Numbers: api.Numbers{Concurrency: r.Concurrency, Rate: int64(r.Rate), Per: r.Period, Burst: int64(r.Burst)},
+	}
+	switch r.Per {
+	case "":
+	case perQueue:
+		limit.Per = api.PerQueue
+	case perActivity:
+		limit.Per = api.PerKind
+	default:
+		return fault.New(fault.Invalid, "limit %s: Per is %q, must be empty, queue or activity", r.Name, r.Per)
+	}
+	if r.Per != "" && r.Key != "" {
+		return fault.New(fault.Invalid, "limit %s is per %s and has a Key: one of both", r.Name, r.Per)
+	}
+	return public(l.app.cfg.Backend.SetLimit(ctx, model.DefaultTenant, limit, false))
+}
+
+// Delete removes a limit. Tasks of activities that name it wait until there is a limit of that name
+// again.
+func (l Limits) Delete(ctx context.Context, name string) error {
+	return public(l.app.cfg.Backend.DeleteLimit(ctx, model.DefaultTenant, name))
+}
+
+// LimitRule says how many tasks may run at a time, and how many may begin in a period. Rules are
+// stored and may change while tasks run. All rules that select a task apply to it. See
+// docs/flow.md.
+type LimitRule struct {
+	Name string
+	// Queue and Activity select tasks: by the exact name, by a prefix with * behind it ("mail*"),
+	// or all of them with *. When both are empty, activities name the limit themselves with the
+	// option Limit("name") or Limit("name/key"), and each key has permits of its own.
+	Queue, Activity string
+	// Per says what the selected tasks share. Empty, the default, is one limit for all of them;
+	// "queue" is one per queue; "activity" is one per activity. A rule has Per or Key, not both.
+	Per string
+	// Key names a value in the input, such as input.customer.id. Tasks with the same value there
+	// share a limit.
+	Key string
+	// Concurrency is how many tasks may run at a time; 0 is any number. A rule needs a Concurrency,
+	// a Rate, or both.
+	Concurrency int
+	// Rate is how many tasks may begin per Period; 0 is any number. Burst is how many of them may
+	// begin at once after a pause. The default is 1, which spreads them evenly.
+	Rate   int
+	Period time.Duration
+	Burst  int
+}
+
+// LimitInfo is a limit and how it is used now.
+type LimitInfo struct {
+	LimitRule
+	// Uses are the keys of the limit that tasks hold or wait for, in all processes; a limit without
+	// keys has one use without a key. A process that does not answer within seconds is left out.
+	Uses []LimitUse
+	// Others counts the keys beyond a thousand. Uses has the keys that most tasks wait for.
+	Others OtherKeys
+}
+
+// LimitUse is how one key of a limit is used.
+type LimitUse struct {
+	Key           string
+	Held, Waiting int
+	// Holders and Waiters are the executions of some of the tasks, up to 20 each.
+	Holders, Waiters []Ref
+}
+
+// OtherKeys counts keys of a limit that LimitInfo does not name. A key that several processes use
+// may be counted once per process.
+type OtherKeys struct{ Keys, Held, Waiting int }
+
+// Limit makes a task hold a permit of each named limit while it runs. A limit is shared by all
+// processes of a store; [Limits.Set] says how many permits it has. A task that names a limit which
+// nobody has set waits until it is set. "name/key" takes a permit of one key.
+//
+//	perdure.NewActivity("mail", mail, perdure.OnQueue("mail"), perdure.Limit("smtp"))
+func Limit(names ...string) TaskOption {
+	return taskOption{"Limit", func(s *taskSettings) {
+		s.limits = slices.Clone(names)
+		slices.Sort(s.limits)
+		s.limits = slices.Compact(s.limits)
+	}}
+}
+
+// What LimitRule.Per may say.
+const (
+	perQueue    = "queue"
+	perActivity = "activity"
+)
+
+// limitRule is a stored limit as users see it. Its Per is empty where Key, or the lack of a Queue
+// and an Activity, says it.
+func limitRule(l *api.Limit) LimitRule {
+	r := LimitRule{
+		Name: l.Name, Queue: l.Queue, Activity: l.Kind, Key: l.Key, Concurrency: l.Numbers.Concurrency,
+		Rate: int(l.Numbers.Rate), Period: l.Numbers.Per, Burst: int(l.Numbers.Burst),
+	}
+	switch l.Per {
+	case api.PerKind:
+		r.Per = perActivity
+	case api.PerKey, api.PerName:
+	default:
+		r.Per = string(l.Per)
+	}
+	return r
+}
+
+func taskRefs(tasks []model.TaskRef) []Ref {
+	refs := make([]Ref, len(tasks))
+	for i := range tasks {
+		refs[i] = Ref{Workflow: tasks[i].Address.Type, Key: tasks[i].Address.Key, Run: tasks[i].Run.String()}
+	}
+	return refs
+}

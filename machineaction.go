@@ -1,0 +1,150 @@
+package perdure
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Action is something that a Machine asks for. An action that begins something has an id, which its
+// events carry and which the history shows. The id must differ from those of all pending actions;
+// the id of a finished one may be used again.
+type Action struct {
+	verb  verb
+	id    string
+	name  string        // of the activity or workflow
+	arg   func() string // for people
+	at    uintptr       // where user code asked
+	begin func(*player) *replay.Future
+	out   any   // of Complete: *O
+	err   error // of Fail and ContinueWith
+}
+
+// Actions is what a method of a Machine returns, in the order in which the engine carries them out.
+// Nil does nothing.
+type Actions []Action
+
+// String is the action in a line, such as: schedule charge "c-1" {"Amount":5}. Tests of a Machine
+// compare it.
+func (a Action) String() string {
+	text := string(a.verb)
+	if a.name != "" {
+		text += " " + a.name
+	}
+	if a.id != "" {
+		text += " " + strconv.Quote(a.id)
+	}
+	if a.arg != nil {
+		text += " " + a.arg()
+	}
+	return text
+}
+
+// Schedule begins the activity under id. OnActivityCompleted or OnActivityFailed follows. The id
+// takes the place of a StepKey.
+func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
+	act := Action{verb: verbSchedule, id: id, name: a.name, at: callerPC()}
+	// The machine may change what it gives as input while the activity runs, so that gets a copy.
+	was := made("input of activity", a.name, in)
+	act.arg = func() string { return string(was.p.Data) }
+	act.begin = func(p *player) *replay.Future {
+		in, err := valueOf[I](&was, "input of activity", a.name)
+		if err != nil {
+			return p.inbox.Failed(err)
+		}
+		s, err := a.step(p.ctx, in, append(slices.Clip(opts), StepKey(id)))
+		if err != nil {
+			return p.inbox.Failed(err)
+		}
+		s.Caller = act.at
+		return p.inbox.Step(s)
+	}
+	return act
+}
+
+// Child starts a child under id. OnChildClosed follows. Without a key of its own, the key of the
+// child is derived from the run and the id.
+func (w *Workflow[I, O]) Child(id string, in I, opts ...StartOption) Action {
+	act := Action{verb: verbChild, id: id, name: w.name, at: callerPC(), arg: argument(in)}
+	act.begin = func(p *player) *replay.Future {
+		ref, data, o, err := w.resolve(p.ctx.host(), in, opts)
+		if err != nil {
+			return p.inbox.Failed(err)
+		}
+		c, err := p.ctx.child(ref, data, o, normalize[I])
+		if err != nil {
+			return p.inbox.Failed(err)
+		}
+		c.Step, c.Caller = id, act.at
+		return p.inbox.Child(c)
+	}
+	return act
+}
+
+// StartTimer starts a durable timer under id. OnTimerFired follows once d has passed.
+func StartTimer(id string, d time.Duration) Action {
+	act := Action{verb: verbTimer, id: id, arg: d.String, at: callerPC()}
+	act.begin = func(p *player) *replay.Future { return p.inbox.Timer(id, d, act.at) }
+	return act
+}
+
+// CancelAction withdraws the activity, timer or child of that id. No event of it follows. It does
+// nothing when the action has finished.
+func CancelAction(id string) Action { return Action{verb: verbCancel, id: id} }
+
+// Complete ends the execution of a Machine with its output; what is pending is withdrawn. It must
+// be the last action of its list.
+func (w *Workflow[I, O]) Complete(out O) Action {
+	return Action{verb: verbComplete, name: w.name, arg: argument(out), out: &out}
+}
+
+// ContinueWith ends this run of a Machine and begins the next with in, under the same key; signals
+// that it has not heard of go along. It must be the last action of its list.
+func (w *Workflow[I, O]) ContinueWith(in I) Action {
+	return Action{verb: verbContinue, name: w.name, arg: argument(in), err: w.ContinueAsNew(in)}
+}
+
+// Fail ends the execution of a Machine with an error; what is pending is withdrawn. It must be the
+// last action of its list. ErrCanceled after a cancel request ends it as cancelled.
+func Fail(err error) Action {
+	if err == nil {
+		err = fault.New(fault.Invalid, "the machine failed without an error")
+	}
+	return Action{verb: verbFail, arg: func() string { return fmt.Sprintf("%q", err) }, err: err}
+}
+
+type verb string
+
+const (
+	verbSchedule verb = "schedule"
+	verbChild    verb = "start child"
+	verbTimer    verb = "start timer"
+	verbCancel   verb = "cancel"
+	verbComplete verb = "complete"
+	verbContinue verb = "continue"
+	verbFail     verb = "fail"
+)
+
+// argument shows a value.
+func argument[T any](v T) func() string {
+	return func() string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	}
+}
+
+// callerPC is where the function that calls it was called.
+func callerPC() uintptr {
+	var pc [1]uintptr
+	runtime.Callers(3, pc[:])
+	return pc[0]
+}

@@ -1,0 +1,66 @@
+package perdure
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Bounds of names and keys, in bytes.
+const (
+	maxName = 200
+	maxKey  = 512
+)
+
+// checkName says what is wrong with the name of something.
+func checkName(kind, name string) error {
+	if !textFits(name, maxName) {
+		return checkText("the name of "+kind, name, maxName)
+	}
+	if kind == "workflow" {
+		return noSlash(kind, name)
+	}
+	return nil
+}
+
+// noSlash refuses a name that could not be told from the key behind it.
+func noSlash(kind, name string) error {
+	if strings.Contains(name, "/") {
+		return fault.New(fault.Invalid, "the name of %s %q contains a slash, which separates it from the key", kind, name)
+	}
+	return nil
+}
+
+// checkTarget says what is wrong with the address of another execution.
+func checkTarget(a model.Address) error {
+	if err := checkName("workflow", a.Type); err != nil {
+		return err
+	}
+	if !textFits(a.Key, maxKey) {
+		return checkText("the key of workflow "+a.Type, a.Key, maxKey)
+	}
+	return nil
+}
+
+// textFits reports whether checkText has nothing to say, at no cost.
+func textFits(s string, most int) bool {
+	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
+// checkText says what is wrong with a name or a key.
+func checkText(what, s string, most int) error {
+	switch {
+	case s == "":
+		return fault.New(fault.Invalid, "%s is empty", what)
+	case len(s) > most:
+		return fault.New(fault.Invalid, "%s %.40q… has %d bytes, at most %d are allowed", what, s, len(s), most)
+	case !utf8.ValidString(s):
+		return fault.New(fault.Invalid, "%s %q is not valid UTF-8", what, s)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return fault.New(fault.Invalid, "%s %q contains a control character", what, s)
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package perdure
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// encode is a value as the format of the app writes it. It has its stored form only once it is
+// sealed.
+func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error) {
+	if h.plain {
+		p.Data, err = json.Marshal(v)
+	} else {
+		p, err = h.codec.Marshal(v)
+	}
+	if err != nil {
+		return model.Payload{}, fault.New(fault.Invalid, "%s %s cannot be encoded: %w", kind, name, err)
+	}
+	return p, nil
+}
+
+// encodeFor is encode for a value that workflow code stores; it must not be too large.
+func encodeFor[T any](h *host, kind, name string, v T) (model.Payload, error) {
+	p, err := encode(h, kind, name, v)
+	if err != nil {
+		return p, Permanent(err)
+	}
+	if err := h.limit(kind, name, p); err != nil {
+		return p, Permanent(err)
+	}
+	return p, nil
+}
+
+// result is what the body of a step returns: a value in its stored form.
+func result[T any](ctx context.Context, h *host, kind, name string, v T) (model.Payload, error) {
+	p, err := encodeFor(h, kind, name, v)
+	if err != nil || h.plain {
+		return p, err
+	}
+	// What the body did is done: it is not done again because a store of blobs is away.
+	if p, err = h.seal(ctx, patient, kind, name, p); err != nil && !fault.Is(err, fault.Unavailable) {
+		err = Permanent(err)
+	}
+	return p, err
+}
+
+// reader opens what is stored.
+type reader interface {
+	host() *host
+	open(kind, name string, p model.Payload) (model.Payload, error)
+}
+
+// decode reads a stored value. Fields that today's type does not know are ignored, so that a type
+// may grow and shrink.
+func decode[T any, R reader](r R, kind, name string, p model.Payload) (v T, err error) {
+	if p.Encoding != model.JSON {
+		if p, err = r.open(kind, name, p); err != nil {
+			return v, err
+		}
+	}
+	return unmarshal[T](r.host(), kind, name, p)
+}
+
+// unmarshal reads an encoded value.
+func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err error) {
+	switch {
+	case p.Encoding != model.JSON:
+		err = h.codec.Unmarshal(p, &v)
+	case len(p.Data) > 0:
+		err = json.Unmarshal(p.Data, &v)
+	}
+	if err != nil {
+		return v, misfit[T](kind, name, err)
+	}
+	return v, nil
+}
+
+// misfit is the error of a value that the type T cannot hold. A format that this app does not know
+// says nothing about the type.
+func misfit[T any](kind, name string, err error) error {
+	if fault.Is(err, fault.Blocked) {
+		return named(err, kind, name)
+	}
+	return fault.New(fault.WrongType, "%s %s cannot be decoded as %s: %w", kind, name, reflect.TypeFor[T](), err)
+}
+
+// recorded is the outcome of a step as the code knows it. When today's type cannot hold what is
+// recorded, the code does not fit the history: the execution is blocked, as by any other mismatch,
+// and goes on with a build that can.
+func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
+	v, err := decode[T](ctx, kind, name, p)
+	if err != nil {
+		ctx.x.Block(err.Error())
+	}
+	return v
+}
+
+// sent is a value that somebody sent to the run, where the code cannot be given an error. A value
+// that does not fit fails the run: it was wrong when it came, and nobody else can read it for this
+// code.
+func sent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
+	v, err := decode[T](ctx, kind, name, p)
+	switch {
+	case err == nil:
+	case fault.Is(err, fault.WrongType):
+		ctx.x.FailType(err)
+	default:
+		ctx.x.Block(err.Error())
+	}
+	return v
+}
+
+// normalize decodes a recorded value into today's type and encodes it again, so that a new optional
+// field changes nothing. It is what a step or child of that input is recognised by today.
+func normalize[T any](of any, p model.Payload) ([]byte, error) {
+	h := of.(*host)
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	v, err := decode[T](callReader{h, ctx}, "input", "", p)
+	if err != nil {
+		return nil, err
+	}
+	p, err = encode(h, "input", "", v)
+	if err != nil {
+		return nil, err
+	}
+	return h.codec.Identity(p), nil
+}
+
+// callReader reads for ordinary code, which gets the error of what cannot be read.
+type callReader struct {
+	h   *host
+	ctx context.Context //nolint:containedctx // a reader is one call's
+}
+
+func (r callReader) host() *host { return r.h }
+
+func (r callReader) open(kind, name string, p model.Payload) (model.Payload, error) {
+	return r.h.open(r.ctx, brief, kind, name, p)
+}
+
+// inputType is how the code of a workflow or an activity reads its input.
+type inputType struct {
+	typ   reflect.Type
+	check func(*host, model.Payload) error // says why an encoded value does not fit
+}
+
+// inputOf is the type I as the input of something.
+func inputOf[I any](kind, name string) inputType {
+	return inputType{reflect.TypeFor[I](), func(h *host, p model.Payload) error {
+		_, err := unmarshal[I](h, kind, name, p)
+		return err
+	}}
+}
+
+// accepts refuses an input that the code cannot read, when that code is in this process under
+// another type than the start has.
+func (h *host) accepts(typ string, given reflect.Type, in model.Payload) error {
+	if want, known := h.inputs[typ]; known && given != nil && want.typ != given {
+		return want.check(h, in)
+	}
+	return nil
+}
+
+// show is a payload for people: as JSON when that can be had, and how it is stored.
+func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is string) {
+	switch {
+	case p.Encoding == model.JSON && len(p.Data) == 0:
+		return nil, ""
+	case p.Encoding == model.JSON:
+		return p.Data, fmt.Sprintf("%d bytes of json", len(p.Data))
+	}
+	is = fmt.Sprintf("%d bytes of %s", len(p.Data), p.Form())
+	plain, err := h.open(ctx, 1, "payload", "", p)
+	if err != nil {
+		return nil, is
+	}
+	if plain.Encoding == model.JSON {
+		return plain.Data, is
+	}
+	var v any
+	if err := h.codec.Unmarshal(plain, &v); err != nil {
+		return nil, is
+	}
+	if text, err = json.Marshal(v); err != nil {
+		return nil, is
+	}
+	return text, is
+}
+
+// plainInput is a recorded input for a message to people; nil when it cannot be told.
+func (h *host) plainInput(p model.Payload) []byte {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	out, err := h.open(ctx, 1, "input", "", p)
+	if err != nil {
+		return nil
+	}
+	return out.Data
+}

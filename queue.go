@@ -1,0 +1,61 @@
+package perdure
+
+import (
+	"context"
+	"strings"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Queues lists, pauses and resumes the queues that carry tasks.
+type Queues struct{ app *App }
+
+// Queues operates the queues of the store.
+func (a *App) Queues() Queues { return Queues{a} }
+
+// List returns the queues that this process serves, that tasks of this process wait in, or that are
+// paused.
+func (q Queues) List(ctx context.Context) ([]QueueInfo, error) {
+	found, err := q.app.cfg.Backend.Queues(ctx, model.DefaultTenant)
+	list := make([]QueueInfo, len(found))
+	for i, q := range found {
+		list[i] = QueueInfo{
+			Name: q.Name, Paused: q.Paused, Reason: q.Why, Waiting: q.Waiting, Delayed: q.Delayed, Running: q.Claimed, Workers: q.Workers, Slots: q.Slots,
+		}
+	}
+	return list, public(err)
+}
+
+// Pause stops every process from starting tasks of a queue until Resume. Tasks that run go on.
+func (q Queues) Pause(ctx context.Context, name, reason string) error {
+	return public(q.app.cfg.Backend.PauseQueue(ctx, model.DefaultTenant, name, strings.TrimSpace(reason)))
+}
+
+// Resume undoes Pause. Resuming a queue that is not paused does nothing.
+func (q Queues) Resume(ctx context.Context, name string) error {
+	return public(q.app.cfg.Backend.ResumeQueue(ctx, model.DefaultTenant, name))
+}
+
+// QueueInfo is the state of a queue. The numbers are those of this process: tasks of runs that it
+// owns, whichever process executes them, and its own workers.
+type QueueInfo struct {
+	Name    string
+	Paused  bool
+	Reason  string // why it is paused
+	Waiting int    // could begin
+	Delayed int    // will be able to, later
+	Running int
+	Workers int
+	Slots   int
+}
+
+// DefaultQueue is the queue of a submission that names none. Every process that executes tasks
+// serves it.
+const DefaultQueue = model.DefaultQueue
+
+// OnQueue makes an activity a task: a worker that serves the queue executes it, in whatever
+// process, instead of the process that runs the workflow. Options such as Priority,
+// HeartbeatTimeout and Delay need a queue.
+func OnQueue(name string) TaskOption {
+	return taskOption{"OnQueue", func(s *taskSettings) { s.queue, s.queued = name, true }}
+}

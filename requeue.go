@@ -1,0 +1,125 @@
+package perdure
+
+import (
+	"context"
+	"iter"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Requeue schedules a dead task again, as a task of its own. The new task has the options of the
+// old one; its attempts and timeouts count anew. A submitted task gets a new run of its key, and
+// Result returns the outcome of that run from then on. A step of a workflow is requeued beside the
+// workflow, which has already handled the failure: only a caller that asks for the new task gets
+// its result. To make the workflow itself go on, use [Executions.Retry].
+//
+// Requeue creates one new task however often it is called; a repetition returns the first. The new
+// task has the idempotency key of the old one unless WithInput changes its input.
+func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (task Ref, err error) {
+	defer publish(&err)
+	var o requeueOptions
+	for _, opt := range opts {
+		opt.applyRequeue(&o)
+	}
+	if o.request.ID, err = api.ParseDeadID(id); err != nil {
+		return Ref{}, err
+	}
+	if o.input != nil {
+		p, err := o.input(ctx, d.app.host)
+		if err != nil {
+			return Ref{}, err
+		}
+		o.request.Input = &p
+	}
+	reply, err := d.app.host.backend.Requeue(ctx, o.request)
+	if err != nil {
+		return Ref{}, err
+	}
+	return Ref{Workflow: reply.Address.Type, Key: reply.Address.Key}, nil
+}
+
+// UndoRequeue cancels the requeued task and restores the dead task. It returns ErrConflict when a
+// worker has begun the task; cancel the task then.
+func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
+	defer publish(&err)
+	key, err := api.ParseDeadID(id)
+	if err != nil {
+		return err
+	}
+	return d.app.host.backend.UndoRequeue(ctx, api.UndoRequest{ID: key})
+}
+
+// RequeueAll requeues the dead tasks that the query selects, those that died last first, and yields
+// each of them with As set. It leaves out tasks that were requeued before, unless the query says
+// otherwise. An error of one task does not stop the others. A zero DeadTask comes with the error
+// that ends the whole call, such as a canary that failed. Queues, priorities, limits and breakers
+// apply to requeued tasks as to all others.
+func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany) iter.Seq2[DeadTask, error] {
+	return func(yield func(DeadTask, error) bool) {
+		many := batch.Requeue(how)
+		if err := many.Check(); err != nil {
+			yield(DeadTask{}, err)
+			return
+		}
+		for r := range batch.RequeueAll(ctx, d.app.host.backend, q.request(), many) {
+			if !yield(d.requeued(ctx, &r), public(r.Err)) {
+				return
+			}
+		}
+	}
+}
+
+func (d DeadTasks) requeued(ctx context.Context, r *batch.Requeued) DeadTask {
+	if r.Task == nil {
+		return DeadTask{}
+	}
+	out := d.deadOf(ctx, r.Task)
+	if to := r.Reply.Address; !to.IsZero() {
+		out.As = Ref{Workflow: to.Type, Key: to.Key}
+	}
+	return out
+}
+
+// RequeueMany says how RequeueAll proceeds. The zero value requeues all tasks as fast as it can.
+type RequeueMany struct {
+	// Canary requeues one task first and waits until it ends. Unless it completes, nothing else is
+	// requeued.
+	Canary bool
+	// Rate is how many tasks are requeued per second, at most; 0 is no limit.
+	Rate float64
+	// DryRun changes nothing and yields what would be requeued.
+	DryRun bool
+}
+
+// RequeueOption says how a dead task is requeued: WithInput, RequeueAgain or RequestID.
+type RequeueOption interface{ applyRequeue(*requeueOptions) }
+
+// WithInput requeues a dead task with another input. The new task then has another idempotency key,
+// because it makes another request to the outside world.
+func WithInput[I any](in I) RequeueOption {
+	return requeueOption(func(o *requeueOptions) {
+		o.input = func(ctx context.Context, h *host) (model.Payload, error) {
+			p, err := encode(h, "input of", "a dead task", in)
+			if err == nil {
+				p, err = h.seal(ctx, brief, "input of", "a dead task", p)
+			}
+			return p, err
+		}
+	})
+}
+
+// RequeueAgain also requeues a task that was requeued before, if its requeued task has ended.
+func RequeueAgain() RequeueOption {
+	return requeueOption(func(o *requeueOptions) { o.request.Again = true })
+}
+
+type requeueOptions struct {
+	request api.RequeueRequest
+	input   func(ctx context.Context, h *host) (model.Payload, error)
+}
+
+type requeueOption func(*requeueOptions)
+
+func (f requeueOption) applyRequeue(o *requeueOptions) { f(o) }

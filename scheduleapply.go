@@ -1,0 +1,83 @@
+package perdure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/schedule"
+)
+
+// applySchedules makes the definitions those that count, and removes those that this app had
+// applied and does not define any more, if it is asked to.
+func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
+	defined := map[string]bool{}
+	for _, s := range all {
+		defined[s.name] = true
+		if err := a.applySchedule(ctx, s); err != nil {
+			return err
+		}
+	}
+	if !a.cfg.PruneSchedules {
+		return nil
+	}
+	for seen, err := range schedule.List(ctx, a.host.backend, a.cfg.Name) {
+		if err == nil && !defined[seen.Name] {
+			_, err = schedule.Ask(ctx, a.host.backend, seen.Name, &schedule.Command{Verb: schedule.VerbDelete})
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return fmt.Errorf("prune schedule %s: %w", seen.Name, err)
+		}
+	}
+	return nil
+}
+
+func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
+	spec := s.opts.spec
+	spec.App = a.cfg.Name
+	p, err := s.job.encode(a.host)
+	if err == nil {
+		err = a.host.accepts(s.job.address(), s.job.in, p)
+	}
+	if err == nil {
+		p, err = a.host.sealStart(ctx, brief, schedule.Address(s.name), p)
+	}
+	if err == nil {
+		spec.Job.Input = schedule.Payload{Payload: p}
+		err = a.insistOn(ctx, func() error {
+			_, err := schedule.Apply(ctx, a.host.backend, s.name, schedule.Command{Spec: &spec, Paused: s.opts.paused, Why: s.opts.why}, false)
+			return err
+		})
+	}
+
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fault.WithHint(err, "see perdure workflow explain %s/%s", schedule.Type, s.name)
+	}
+	if err != nil {
+		return fmt.Errorf("apply schedule %s (%s): %w", s.name, s.at, err)
+	}
+	return nil
+}
+
+// insistOn does something again while the store is away: a process that starts together with its
+// database waits for it.
+func (a *App) insistOn(ctx context.Context, do func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := do()
+		if !fault.Is(err, fault.Unavailable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// applyTimeout is how long opening an app waits for one schedule.
+const applyTimeout = 30 * time.Second

@@ -1,0 +1,106 @@
+package perdure
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/schedule"
+)
+
+// Schedules lists schedules. A program operates one schedule with its handle ([Schedule.Pause],
+// [Schedule.Trigger]).
+type Schedules struct{ app *App }
+
+// Schedules lists the schedules of the store.
+func (a *App) Schedules() Schedules { return Schedules{a} }
+
+// List returns the schedules of the store.
+func (s Schedules) List(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
+	return func(yield func(ScheduleInfo, error) bool) {
+		for s, err := range schedule.List(ctx, s.app.host.backend, "") {
+			if !yield(scheduleInfo(&s), public(err)) {
+				return
+			}
+		}
+	}
+}
+
+// ScheduleInfo describes a schedule.
+type ScheduleInfo struct {
+	Name    string
+	When    string // the cron line and its zone, or the interval
+	Job     string // the workflow
+	Overlap string
+	CatchUp time.Duration
+	Jitter  time.Duration
+	App     string // that has applied it, by embedded.Config.Name
+	StartAt time.Time
+	EndAt   time.Time
+
+	Paused bool
+	Why    string // it is paused
+	// Trouble says why the schedule cannot go on: no process serves it, or its execution is paused
+	// or blocked. It is empty when the schedule works.
+	Trouble string
+
+	Next []time.Time // up to five; none while it is paused
+	Last []Ref       // what it has begun, newest first, up to ten
+	Open []Ref       // of what it has begun
+	// Waiting is the fire time that waits for its turn; zero when none does.
+	Waiting   time.Time
+	Backfills int // that have not ended
+
+	Fired      int64 // executions that were begun, in whatever way
+	Triggered  int64 // of these, by Trigger
+	Backfilled int64 // of these, by Backfill
+	Skipped    int64 // times that were left out because something was open
+	Missed     int64 // times that were left out because it was paused, or nobody was there; counted up to 10,000 at a time
+	Failed     int64 // executions that failed
+	LastError  string
+}
+
+// Describe returns the definition and the state of the schedule. From a workflow it is a step.
+func (s *Schedule) Describe(c Caller) (ScheduleInfo, error) {
+	look := func(ctx context.Context) (ScheduleInfo, error) {
+		seen, err := schedule.Look(ctx, c.caller().host().backend, s.name)
+		if k := fault.KindOf(err); k == fault.NotFound || k == fault.Invalid {
+			err = Permanent(err)
+		}
+		return scheduleInfo(&seen), err
+	}
+	switch c := c.(type) {
+	case WorkflowCtx:
+		return Do(c, "describe schedule "+s.name, look)
+	case Client:
+		info, err := look(c.ctx)
+		return info, public(err)
+	}
+	return ScheduleInfo{}, fault.New(fault.Internal, "nobody can describe a schedule to %T", c)
+}
+
+func scheduleInfo(s *schedule.Seen) ScheduleInfo {
+	i := ScheduleInfo{
+		Name: s.Name, Job: s.Spec.Job.Name, Overlap: string(s.Spec.Overlap), CatchUp: time.Duration(s.Spec.CatchUp), Jitter: time.Duration(s.Spec.Jitter),
+		App: s.Spec.App, StartAt: s.Spec.StartAt, EndAt: s.Spec.EndAt, Paused: s.Status.Paused, Why: s.Status.Why, Trouble: s.Trouble,
+		Last: refs(s.Status.Recent), Open: refs(s.Status.Open), Backfills: len(s.Status.Backfills),
+		Fired: s.Status.Counts.Fired, Triggered: s.Status.Counts.Triggered, Backfilled: s.Status.Counts.Backfilled,
+		Skipped: s.Status.Counts.Skipped, Missed: s.Status.Counts.Missed, Failed: s.Status.Counts.Failed, LastError: s.Status.LastError,
+	}
+	if s.Status.Waiting != nil {
+		i.Waiting = s.Status.Waiting.Tick
+	}
+	if c, err := s.Spec.Cadence(); err == nil {
+		i.When = c.String()
+	}
+	i.Next = s.Next(5)
+	return i
+}
+
+func refs(fires []schedule.Fire) (all []Ref) {
+	for _, f := range fires {
+		all = append(all, Ref{Workflow: f.Workflow, Key: f.Key})
+	}
+	return all
+}

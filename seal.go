@@ -1,0 +1,175 @@
+package perdure
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/episode"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// patience says how long to try when a store of blobs or a key service is away.
+type patience int
+
+const (
+	brief   patience = 5 // attempts; somebody waits for an answer
+	patient patience = 0 // as long as the context lives
+)
+
+// Pauses between attempts.
+const (
+	firstPause  = 100 * time.Millisecond
+	maxPause    = 15 * time.Second
+	openTimeout = 30 * time.Second // for reading where nobody gives a context
+)
+
+// payloadTrouble logs payloads that cannot be read or written.
+func payloadTrouble(log *slog.Logger) *episode.Log {
+	return episode.New(log, "payloads cannot be read or written now; the app tries again", "payloads can be read and written again")
+}
+
+// insist calls f until it succeeds, fails for good, or patience or the context end.
+func (h *host) insist(ctx context.Context, p patience, what string, f func() (model.Payload, error)) (model.Payload, error) {
+	var trouble *episode.Source
+	pause := firstPause
+	for n := patience(1); ; n++ {
+		out, err := f()
+		if err == nil || !fault.Is(err, fault.Unavailable) || n == p {
+			if trouble != nil && err == nil {
+				trouble.OK()
+			}
+			return out, err
+		}
+		if trouble == nil {
+			trouble = h.payloads.Source("of", what)
+			defer trouble.Leave() // the last of those that fail ends the episode
+		}
+		trouble.Failed(err)
+		select {
+		case <-ctx.Done():
+			return model.Payload{}, err
+		case <-time.After(pause):
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+// seal gives an encoded value its stored form.
+func (h *host) seal(ctx context.Context, pt patience, kind, name string, p model.Payload) (model.Payload, error) {
+	return h.sealed(ctx, pt, kind, name, p, h.codec.Seal)
+}
+
+// parcel says what a value is that one party sends to another.
+type parcel struct {
+	word, name string // for people: signal paid
+	to         model.Address
+	requestID  string
+}
+
+// sealParcel gives a value that is sent its stored form. With a request id, the form includes what
+// the engine compares a repetition by.
+func (h *host) sealParcel(ctx context.Context, pt patience, of parcel, p model.Payload) (model.Payload, error) {
+	if of.requestID == "" {
+		return h.seal(ctx, pt, of.word, of.name, p)
+	}
+	return h.sealed(ctx, pt, of.word, of.name, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
+		return h.codec.SealRequest(ctx, of.to, p)
+	})
+}
+
+// sealer is seal for what workflow code records; nil when there is nothing to do.
+func (h *host) sealer(kind, name string) replay.Seal {
+	if h.plain || h.dry {
+		return nil
+	}
+	return func(ctx context.Context, _ model.Address, p model.Payload) (model.Payload, error) {
+		return h.seal(ctx, patient, kind, name, p)
+	}
+}
+
+// sealerOf is sealParcel for a message of workflow code. It is nil when there is nothing to do.
+func (h *host) sealerOf(m *model.Message) replay.Seal {
+	if h.plain || h.dry {
+		return nil
+	}
+	of := parcel{m.Kind.String(), m.Name, m.To, m.RequestID}
+	return func(ctx context.Context, _ model.Address, p model.Payload) (model.Payload, error) {
+		return h.sealParcel(ctx, patient, of, p)
+	}
+}
+
+// sealStart is seal for the input of an execution.
+func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p model.Payload) (model.Payload, error) {
+	return h.sealed(ctx, pt, "input of workflow", a.Type, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
+		return h.codec.SealStart(ctx, a, p)
+	})
+}
+
+// sealRequest gives the value that a request carries its stored form, in place.
+func (h *host) sealRequest(ctx context.Context, pt patience, r api.Request) (err error) {
+	switch r := r.(type) {
+	case *api.SignalRequest:
+		of := parcel{model.MessageSignal.String(), r.Name, r.Target.Address, r.RequestID}
+		r.Input, err = h.sealParcel(ctx, pt, of, r.Input)
+	case *api.SettleRequest:
+		if r.Failure == nil {
+			of := parcel{model.MessageSettle.String(), r.Name, r.Target.Address, r.RequestID}
+			r.Value, err = h.sealParcel(ctx, pt, of, r.Value)
+		}
+	case *api.CallRequest:
+		of := parcel{model.MessageCall.String(), r.Name, r.Address, r.RequestID}
+		r.Input, err = h.sealParcel(ctx, pt, of, r.Input)
+	}
+	return err
+}
+
+func (h *host) sealed(
+	ctx context.Context, pt patience, kind, name string, p model.Payload, seal func(context.Context, model.Payload) (model.Payload, error),
+) (model.Payload, error) {
+	if h.plain || h.dry {
+		return p, nil
+	}
+	if err := h.limit(kind, name, p); err != nil {
+		return p, err
+	}
+	out, err := h.insist(ctx, pt, kind+" "+name, func() (model.Payload, error) { return seal(ctx, p) })
+	if err != nil {
+		return p, named(err, kind, name)
+	}
+	if most := h.maxStored; out.Size() > most {
+		return p, fault.New(fault.Invalid, "%s %s has %d bytes as it would be stored (%s), at most %d are allowed", kind, name, out.Size(), out.Form(), most)
+	}
+	return out, nil
+}
+
+// storeInput gives the input of a step the form in which it is recorded, before the step does
+// anything.
+func (h *host) storeInput(ctx context.Context, s *replay.Step) error {
+	if h.plain || s.Stored.Load() != nil {
+		return nil
+	}
+	p, err := h.seal(ctx, patient, "input of activity", s.Name, s.Input)
+	if err != nil {
+		return err
+	}
+	s.Stored.Store(&p)
+	return nil
+}
+
+// open undoes sealing.
+func (h *host) open(ctx context.Context, pt patience, kind, name string, p model.Payload) (model.Payload, error) {
+	out, err := h.insist(ctx, pt, kind+" "+name, func() (model.Payload, error) { return h.codec.Open(ctx, p) })
+	if err != nil {
+		return out, named(err, kind, name)
+	}
+	return out, nil
+}
+
+// named says whose payload an error is about.
+func named(err error, kind, name string) error {
+	return fault.New(fault.KindOf(err), "%s %s: %w", kind, name, err)
+}

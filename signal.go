@@ -1,0 +1,90 @@
+package perdure
+
+import (
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Signal is the typed name of a message to an execution.
+type Signal[T any] struct{ name string }
+
+// NewSignal names a signal.
+func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
+
+// Send delivers v to the execution once. Signals of one sender arrive in order. It returns
+// ErrNotFound when there is no such execution and ErrConflict when it is closed. From a workflow it
+// is a step; in a transaction or an entity it leaves with the commit.
+func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err error) {
+	defer publish(&err)
+	out, o := from.sender(), callOptions(opts)
+	r := &api.SignalRequest{Name: s.name, RequestID: o.requestID}
+	if r.Target, err = addressee("signal", s.name, to); err != nil {
+		return err
+	}
+	if r.Input, err = encode(out.host(), "signal", s.name, v); err != nil {
+		return err
+	}
+	return out.send(r, o)
+}
+
+// Receive waits for the next signal of this name.
+func (s *Signal[T]) Receive(ctx WorkflowCtx) (T, error) { return s.Next(ctx).Get(ctx) }
+
+// TryReceive takes a signal if one is there. A value that does not fit T fails the execution
+// (ErrWrongType); Receive returns that error instead.
+func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
+	p, ok := ctx.x.TryReceive(s.name)
+	if !ok {
+		return v, false
+	}
+	return sent[T](ctx, "signal", s.name, p), true
+}
+
+// Drain takes all signals that are there, in order. It treats a value that does not fit T as
+// TryReceive does.
+func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
+	var all []T
+	for {
+		v, ok := s.TryReceive(ctx)
+		if !ok {
+			return all
+		}
+		all = append(all, v)
+	}
+}
+
+// Next is the pending receive as a future. Until its Get, Next returns the same future, so a Select
+// that another future wins loses no signal.
+func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] {
+	f := ctx.x.Next(s.name)
+	if h, ok := f.Handle.(*Future[T]); ok {
+		return h
+	}
+	h := payloadFuture[T]("signal", s.name, f)
+	f.Handle = h
+	return h
+}
+
+// With starts the execution, if need be, and delivers the signal in the same commit. It is an
+// option of Start and Run.
+func (s *Signal[T]) With(v T) StartOption {
+	return signalWith{name: s.name, encode: func(h *host) (model.Payload, error) { return encode(h, "signal", s.name, v) }}
+}
+
+type signalWith struct {
+	name   string
+	encode func(*host) (model.Payload, error)
+	value  model.Payload // once it is encoded
+}
+
+func (w signalWith) applyStart(o *startOptions) { o.with = append(o.with, w) }
+
+// addressee is the execution that a named message goes to, if the name and the address are in
+// order.
+func addressee(word, name string, to Target) (api.Target, error) {
+	t, err := to.target().api()
+	if err == nil {
+		err = checkName(word, name)
+	}
+	return t, err
+}

@@ -1,0 +1,193 @@
+package perdure
+
+import (
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// StartOption configures one start or submission: Key, Reuse, ParentClose, Labels, RequestID,
+// StartDelay, StartAt, ExecutionTimeout, RetryPolicy, Signal.With and, for submissions, a
+// TaskOption.
+type StartOption interface{ applyStart(*startOptions) }
+
+type startOptions struct {
+	key       Key
+	keyed     bool
+	reuse     model.ReusePolicy
+	policy    model.ParentClosePolicy
+	requestID string
+	with      []signalWith
+	labels    []model.Label
+	retry     *RetryPolicy
+	terms     model.Terms
+	timed     []string        // the options that have said something about them
+	task      []submitOption  // of submissions only
+	spec      *model.TaskSpec // of a task
+	in        reflect.Type    // of the input
+	err       error
+}
+
+// refuse keeps the first mistake in options; a start with one is not made.
+func (o *startOptions) refuse(format string, args ...any) {
+	if o.err == nil {
+		o.err = Permanent(fault.New(fault.Invalid, format, args...))
+	}
+}
+
+// Reuse says what a start does when a closed execution has the key. A start always attaches to an
+// open one. The default is ReturnExisting.
+type Reuse int
+
+// Policies of Reuse.
+const (
+	ReturnExisting Reuse = iota // the closed execution and its result stand
+	ReuseIfFailed               // a new run begins unless the last one completed
+	ReuseAlways                 // a new run begins
+)
+
+func (r Reuse) applyStart(o *startOptions) {
+	switch r {
+	case ReturnExisting:
+		o.reuse = model.ReturnExisting
+	case ReuseIfFailed:
+		o.reuse = model.ReuseIfFailed
+	case ReuseAlways:
+		o.reuse = model.ReuseAlways
+	default:
+		o.refuse("there is no Reuse %d", int(r))
+	}
+}
+
+// ParentClose says what happens to a child when its parent ends. The default is CancelChild.
+type ParentClose int
+
+// Policies of ParentClose.
+const (
+	CancelChild  ParentClose = iota // it is asked to end
+	AbandonChild                    // it goes on
+)
+
+func (p ParentClose) applyStart(o *startOptions) {
+	switch p {
+	case CancelChild:
+		o.policy = model.CancelChild
+	case AbandonChild:
+		o.policy = model.AbandonChild
+	default:
+		o.refuse("there is no ParentClose %d", int(p))
+	}
+}
+
+// StartDelay runs the code of a workflow d after the start. The execution exists at once: it has
+// its key, takes signals and updates, is listed with the reason "start", and can be cancelled. The
+// default is no delay. See docs/starting.md.
+func StartDelay(d time.Duration) StartOption {
+	return termOption{"StartDelay", func(o *startOptions) { o.terms.Delay = d }}
+}
+
+// StartAt is StartDelay until t. A time in the past starts the code at once. As an option of a
+// Schedule, it skips all fire times before t.
+func StartAt(t time.Time) interface {
+	StartOption
+	ScheduleOption
+} {
+	return startAt(t)
+}
+
+// ExecutionTimeout ends an execution d after its start. It covers all runs: those that continue as
+// new, attempts that a RetryPolicy adds, and the pauses between them. The default is no limit.
+//
+// The execution ends as failed, with an error that is ErrTimeout and has the Type
+// "timeout.execution". Its code does not run again, so no clean-up runs. Its locks are released,
+// and its children are cancelled unless they have AbandonChild.
+func ExecutionTimeout(d time.Duration) StartOption {
+	return termOption{"ExecutionTimeout", func(o *startOptions) { o.terms.Timeout = d }}
+}
+
+// termOption says something about the times of an execution.
+type termOption struct {
+	name string
+	set  func(*startOptions)
+}
+
+func (t termOption) applyStart(o *startOptions) {
+	o.timed = append(o.timed, t.name)
+	t.set(o)
+}
+
+type startAt time.Time
+
+func (t startAt) applyStart(o *startOptions) {
+	o.timed = append(o.timed, "StartAt")
+	if y := time.Time(t).UTC().Year(); y < 1970 || y > 9999 {
+		o.refuse("StartAt is in the year %d: it lies between 1970 and 9999", y)
+		return
+	}
+	o.terms.NotBefore = model.TimeOf(time.Time(t))
+}
+
+func (t startAt) applySchedule(o *scheduleOptions) { o.spec.StartAt = time.Time(t) }
+
+// checkTerms says what is wrong with the times of an execution, and with the policy that it is
+// started with.
+func (o *startOptions) checkTerms(what string) error {
+	if len(o.timed) == 0 && o.retry == nil {
+		return nil
+	}
+	var problems []error
+	wrong := func(format string, args ...any) {
+		problems = append(problems, fault.New(fault.Invalid, what+": "+format, args...))
+	}
+	checkTimes(wrong, namedTime{"StartDelay", o.terms.Delay}, namedTime{"ExecutionTimeout", o.terms.Timeout})
+	if o.terms.Delay != 0 && o.terms.NotBefore != 0 {
+		wrong("it has StartDelay and StartAt: give one of them")
+	}
+	if p := o.retry; p != nil {
+		p.check(wrong)
+		if err := p.checkStored(); err != nil {
+			wrong("%w", err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// agreed is what the options say about the times of an execution; nil when that is nothing.
+func (o *startOptions) agreed() *model.Terms {
+	if len(o.timed) == 0 && (o.retry == nil || o.spec != nil) {
+		return nil
+	}
+	t := o.terms
+	if o.retry != nil && o.spec == nil {
+		policy := o.retry.stored()
+		policy.Given = true
+		t.Retry = &policy
+	}
+	return &t
+}
+
+// Labels are name-value pairs by which List finds the execution: `label.region = "eu"`. Names have
+// 1 to 64 letters, digits, _ . and -; values have up to 256 bytes; an execution has at most 32
+// labels. They stay with ContinueAsNew, and workflow code changes them with SetLabel. A start that
+// attaches to an execution does not change its labels.
+func Labels(kv map[string]string) StartOption { return labelsOption(kv) }
+
+type labelsOption map[string]string
+
+func (l labelsOption) applyStart(o *startOptions) {
+	for _, one := range model.Labels(l) {
+		if err := model.CheckLabel(one.Name, one.Value); err != nil {
+			o.refuse("%w", err)
+		}
+		if one.Value == "" {
+			o.refuse("label %s has no value", one.Name)
+		}
+		o.labels = model.SetLabel(o.labels, one.Name, one.Value)
+	}
+	if n := len(o.labels); n > model.MaxLabels {
+		o.refuse("an execution with %d labels: it may have %d", n, model.MaxLabels)
+	}
+}

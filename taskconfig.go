@@ -1,0 +1,73 @@
+package perdure
+
+import (
+	"errors"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// TaskConfig says how a process executes tasks. The zero value is right for most programs.
+type TaskConfig struct {
+	// Slots is how many tasks run at once; 100. With a negative number this process executes none.
+	Slots int
+	// Prefetch is how many more tasks the process claims before it has a slot for them; 0. It saves
+	// a round trip for tasks that take milliseconds. Longer tasks would wait here while other
+	// processes are free.
+	Prefetch int
+	// Queues are served in addition to DefaultQueue and the queues that activities name. List here
+	// the queues that only calls and submissions name.
+	Queues []string
+	// HighLoad and LowLoad are shares of Slots and Prefetch together, from 0 to 1. At HighLoad the
+	// process stops claiming tasks, until it is down to LowLoad. Tasks that arrive at the same
+	// moment may still take all slots. By default there are no marks, and a full process claims
+	// nothing anyway.
+	HighLoad, LowLoad float64
+	// HighMemory and LowMemory are shares of GOMEMLIMIT, with the same effect; 0.9 and 0.8. When
+	// only HighMemory is given, LowMemory is eight ninths of it. Without GOMEMLIMIT they do
+	// nothing.
+	HighMemory, LowMemory float64
+	// DrainTimeout is how long Close waits for running tasks. Then their contexts end, and the
+	// process gives them back without using up an attempt. The default is
+	// embedded.Config.DrainTimeout.
+	DrainTimeout time.Duration
+}
+
+const maxSlots = 100_000
+
+// check says what is wrong with the settings: all of it.
+func (c *TaskConfig) check() error {
+	var problems []error
+	wrong := func(format string, args ...any) {
+		problems = append(problems, fault.New(fault.Invalid, "tasks: "+format, args...))
+	}
+
+	if c.Slots > maxSlots || c.Prefetch > maxSlots {
+		wrong("%d slots and %d more are too many, at most %d each are allowed", c.Slots, c.Prefetch, maxSlots)
+	}
+	if c.Prefetch < 0 {
+		wrong("Prefetch is %d, which is less than nothing", c.Prefetch)
+	}
+
+	if c.DrainTimeout < 0 {
+		wrong("DrainTimeout is %s, which is less than nothing", c.DrainTimeout)
+	}
+	for _, name := range c.Queues {
+		if err := checkText("the name of queue", name, maxName); err != nil {
+			wrong("%w", err)
+		}
+	}
+
+	for _, m := range []struct {
+		name      string
+		high, low float64
+	}{{"Load", c.HighLoad, c.LowLoad}, {"Memory", c.HighMemory, c.LowMemory}} {
+		if m.high == 0 && m.low == 0 {
+			continue
+		}
+		if !(m.low >= 0 && m.low < m.high && m.high <= 1) { // also when one is not a number
+			wrong("High%s is %v and Low%s is %v: they are shares from 0 to 1, and the low one is smaller", m.name, m.high, m.name, m.low)
+		}
+	}
+	return errors.Join(problems...)
+}

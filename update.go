@@ -1,0 +1,68 @@
+package perdure
+
+import (
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Update is the typed name of a request that changes an execution: validated, durable, and
+// answered.
+type Update[I, O any] struct{ name string }
+
+// NewUpdate names an update.
+func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name} }
+
+// Handle serves the update. Each call runs in a coroutine of its own, in the order of arrival.
+// Validators run first and must not wait; the caller gets their error. Updates that arrive before
+// Handle wait for it. A second Handle of the name replaces the first.
+//
+// When the workflow function returns or continues as new, an update whose handler still runs is
+// refused; WaitUpdates waits for them.
+func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error), validate ...func(I) error) {
+	if fn == nil {
+		panic(fault.New(fault.Invalid, "the handler of update %s is nil", u.name))
+	}
+	h := ctx.host()
+	ctx.x.HandleUpdate(u.name, replay.UpdateHandler{
+		Seal: h.sealer("output of update", u.name),
+		Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) {
+			ctx := WorkflowCtx{x}
+			in, err := decode[I](ctx, "input of update", u.name, p) // whoever sent what cannot be read hears of it
+			for _, v := range validate {
+				if err == nil {
+					err = v(in)
+				}
+			}
+			if err != nil {
+				return model.Payload{}, err
+			}
+			out, err := fn(ctx, in)
+			if err != nil {
+				return model.Payload{}, err
+			}
+			return encodeFor(h, "output of update", u.name, out)
+		},
+	})
+}
+
+// Call sends the update and waits for its answer. Calls with the same RequestID are one update.
+// From a workflow it is a step, which happens once without a RequestID and takes none.
+func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
+	defer publish(&err)
+	from, o := c.caller(), callOptions(opts)
+	r := &api.UpdateRequest{Name: u.name, RequestID: o.requestID}
+	if r.Target, err = addressee("update", u.name, to); err != nil {
+		return out, err
+	}
+	if r.Input, err = encode(from.host(), "update", u.name, in); err != nil {
+		return out, err
+	}
+
+	p, err := from.update(r, o)
+	if err != nil {
+		return out, err
+	}
+	return decode[O](from, "output of update", u.name, p)
+}

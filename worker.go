@@ -1,0 +1,147 @@
+package perdure
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/entity"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pool"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// joinTasks has the engine give us tasks of the activities whose code is here: all of them, because
+// calls and submissions may name a queue as well.
+func (a *App) joinTasks(ctx context.Context, r *registry) error {
+	cfg := &a.cfg.Tasks
+	handlers := map[string]pool.Handler{}
+	queues := slices.Clone(cfg.Queues)
+	var limits, breakers []string
+	for name, d := range r.activities {
+		if d.handler == nil {
+			continue
+		}
+		handlers[name] = a.watched(d.handler(a.host))
+		if d.queue != "" {
+			queues = append(queues, d.queue)
+		}
+		limits = append(limits, d.limits...)
+		if d.breaker != "" {
+			breakers = append(breakers, d.breaker)
+		}
+	}
+
+	if len(handlers) == 0 || cfg.Slots < 0 {
+		return nil
+	}
+	queues = append(queues, DefaultQueue)
+	slices.Sort(queues)
+	pc := pool.Config{
+		Handlers: handlers, Slots: cfg.Slots, Prefetch: cfg.Prefetch, HighLoad: cfg.HighLoad, LowLoad: cfg.LowLoad,
+		HighMemory: cfg.HighMemory, LowMemory: cfg.LowMemory, Logger: a.cfg.Logger, Meter: a.cfg.Meter, Tracer: a.cfg.Tracer,
+	}
+
+	if c := a.cfg.Checks; c != nil {
+		pc.Base = c.Base
+	}
+	if h := a.host; !h.plain {
+		pc.Seal = func(ctx context.Context, kind string, p model.Payload) (model.Payload, error) {
+			return h.seal(ctx, brief, "progress of activity", kind, p)
+		}
+	}
+
+	p := pool.New(pc)
+	session, err := a.cfg.Backend.JoinTasks(ctx, p, model.TaskOffer{
+		Name: workerName(), Tenants: []string{model.DefaultTenant}, Queues: slices.Compact(queues), Kinds: sortedKeys(handlers), Slots: p.Capacity(), Version: a.cfg.Version,
+		Limits: slices.Compact(slices.Sorted(slices.Values(limits))), Breakers: slices.Compact(slices.Sorted(slices.Values(breakers))),
+	})
+	if err != nil {
+		return fmt.Errorf("serve queues %s: %w", strings.Join(slices.Compact(queues), ", "), err)
+	}
+
+	p.Serve(session)
+	a.tasks = p
+	return nil
+}
+
+// watched tells the checks of a test of every attempt.
+func (a *App) watched(h pool.Handler) pool.Handler {
+	c := a.cfg.Checks
+	if c == nil || c.Ran == nil {
+		return h
+	}
+	run := h.Run
+	h.Run = func(ctx context.Context, t *pool.Task) (out model.Payload, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = replay.PanicFailure(v)
+			}
+			claim := t.Claim()
+			c.Ran(replay.Attempt{
+				Address: claim.Ref.Address, Step: claim.Spec.Kind, IdempotencyKey: IdempotencyKey(ctx), Number: claim.Attempt, Output: out.Data, Err: err,
+			})
+		}()
+		return run(ctx, t)
+	}
+	return h
+}
+
+// closeTasks takes no new tasks, waits for those that run, and gives the others back.
+func (a *App) closeTasks() error {
+	if a.tasks == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(a.cfg.Tasks.DrainTimeout, a.cfg.DrainTimeout))
+	defer cancel()
+	return a.tasks.Close(ctx)
+}
+
+// joinEntities has the engine give us calls of the entities and services whose code is here.
+func (a *App) joinEntities(ctx context.Context, r *registry) error {
+	if len(r.entities) == 0 {
+		return nil
+	}
+	offer := model.EntityOffer{Name: workerName(), Tenant: model.DefaultTenant}
+	cfg := entity.Config{Types: map[string]entity.Type{}, Logger: a.cfg.Logger}
+	for _, typ := range sortedKeys(r.entities) {
+		d := r.entities[typ]
+		offer.Types = append(offer.Types, d.offer())
+		cfg.Types[typ] = d.code(a.host)
+	}
+	if c := a.cfg.Checks; c != nil {
+		cfg.Base = c.Base
+	}
+	w := entity.New(cfg)
+	session, err := a.cfg.Backend.JoinEntities(ctx, w, offer)
+	if err != nil {
+		return fmt.Errorf("serve %s: %w", strings.Join(sortedKeys(r.entities), ", "), err)
+	}
+	w.Serve(session)
+	a.entities = w
+	return nil
+}
+
+// closeEntities takes no new calls and waits for those that are being made.
+func (a *App) closeEntities() error {
+	if a.entities == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
+	defer cancel()
+	return a.entities.Close(ctx)
+}
+
+// workerName tells this process from every other one, for people and in histories.
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown" // the rest of the name tells it apart
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
+}

@@ -1,0 +1,45 @@
+package perdure
+
+import (
+	"time"
+)
+
+// WorkflowOption configures a workflow definition: Uses, Pinned, Retain or RetryPolicy.
+type WorkflowOption interface{ applyWorkflow(*workflowOptions) }
+
+type workflowOptions struct {
+	uses   []Definition
+	pinned bool
+	retain time.Duration
+	retry  *RetryPolicy
+}
+
+type usesOption []Definition
+
+func (u usesOption) applyWorkflow(o *workflowOptions) { o.uses = append(o.uses, u...) }
+
+// Uses makes Open fail when an activity, entity or workflow that the workflow needs has no code in
+// this process, and no queue. The error names it.
+func Uses(defs ...Definition) WorkflowOption { return usesOption(defs) }
+
+type pinnedOption struct{}
+
+func (pinnedOption) applyWorkflow(o *workflowOptions) { o.pinned = true }
+
+// Pinned lets only processes of the version that began an execution continue it
+// (embedded.Config.Version), so that no deploy changes its code. Without such a process the
+// execution waits and says so; [Executions.Stranded] lists it. A run that continues as new may
+// begin on any version. A build in which the workflow is no longer pinned continues all executions.
+func Pinned() WorkflowOption { return pinnedOption{} }
+
+type retainOption time.Duration
+
+func (r retainOption) applyWorkflow(o *workflowOptions) { o.retain = time.Duration(r) }
+
+// Retain keeps the runs of a workflow for d after their end, instead of embedded.Config.Retention:
+// at least a minute, or Forever. It applies to runs that end from then on, but not to terminated
+// runs, because they end without their code.
+func Retain(d time.Duration) WorkflowOption { return retainOption(d) }
+
+// Forever is the retention time of runs that are never removed.
+const Forever = time.Duration(1<<63 - 1)
