@@ -50,7 +50,8 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Longest: s.plan.ttl, Gone: p.gone,
 	}, reg.Epoch, sent)
 	if first.Change == storeclock.Adopted && first.By.Abs() > s.plan.ttl/2 {
-		inc.member.Distrust(sent) // as the engine does: the clocks differ, and the store's may have jumped
+		// as the engine does: the clocks differ, and the store's may have jumped
+		inc.member.Distrust(sent)
 	}
 	p.inc = inc
 	if m := s.ledger.nodes[info.ID]; m != nil {

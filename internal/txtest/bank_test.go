@@ -162,7 +162,7 @@ func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) p
 					_, err := tx.Exec(ctx, q, args...)
 					return err
 				},
-				commit: tx.Commit, rollback: tx.Rollback, //perdure:allow pool a test
+				commit: tx.Commit, rollback: tx.Rollback, //perdure:allow pool on purpose, by a test
 			}, in)
 		})
 	}
@@ -175,8 +175,10 @@ func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) p
 				_, err := tx.ExecContext(ctx, b.sql(q), args...)
 				return err
 			},
-			commit:   func(context.Context) error { return tx.Commit() },   //perdure:allow pool a test
-			rollback: func(context.Context) error { return tx.Rollback() }, //perdure:allow pool a test
+			//perdure:allow pool the test ends the transaction inside the function on purpose
+			commit: func(context.Context) error { return tx.Commit() },
+			//perdure:allow pool the test ends the transaction inside the function on purpose
+			rollback: func(context.Context) error { return tx.Rollback() },
 		}, in)
 	})
 }
