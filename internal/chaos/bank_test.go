@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The bank: accounts are entities, and tellers in every process move money between them in every
-// way there is. An account keeps what was done to it, in order, so that each answer, each look at
-// an account and each history can be compared with it at the end.
+// The bank: accounts are entities, and tellers in every process move money between them in many
+// ways. An account records all bookings in order. At the end the test compares every reply, every
+// read of an account and every history with these records.
 
 const (
 	// tellers work in this process, under this prefix, until SIGTERM
@@ -31,23 +31,23 @@ type booking struct {
 	Cents int    `json:"c,omitempty"`
 }
 
-// order is what an operation is to do.
+// order is the input of an operation.
 type order struct {
 	ID    string
 	Cents int
 	To    string `json:",omitempty"`
 }
 
-// glance is what somebody saw of an account.
+// glance is one observation of an account.
 type glance struct {
-	N, Cents int    // how many bookings there were, and what they make
+	N, Cents int    // the number of bookings, and their sum
 	Last     string // ID of the last one
 }
 
 var errPoor = errors.New("insufficient funds")
 
-// post books something. One that it must not book it books all the same, before it fails: nobody
-// must ever see that.
+// post applies a booking. For an order that it must refuse, it first changes the account and then
+// fails: no reader may ever see that change.
 func (a *account) post(o order) (int, error) {
 	a.Cents += o.Cents
 	a.Did = append(a.Did, booking{o.ID, o.Cents})
@@ -65,7 +65,7 @@ func (a *account) glance() glance {
 	return g
 }
 
-// cents is what was booked under an ID.
+// cents returns the sum of the bookings under an ID, and their number.
 func (a *account) cents(id string) (sum, times int) {
 	for _, b := range a.Did {
 		if b.ID == id {
@@ -78,15 +78,15 @@ func (a *account) cents(id string) (sum, times int) {
 var (
 	accounts = perdure.NewEntity[account]("account")
 	post     = perdure.NewOperation(accounts, "post", func(_ perdure.EntityCtx, a *account, o order) (int, error) { return a.post(o) })
-	// tell takes from this account, and tells another one to take it.
+	// tell takes from this account, and sends another account the order to take it.
 	tell = perdure.NewOperation(accounts, "tell", func(ctx perdure.EntityCtx, a *account, o order) (int, error) {
-		// is not sent if what follows fails
+		// the engine does not send this if a later statement fails
 		if err := post.Send(ctx, o.To, order{ID: inID(o.ID), Cents: o.Cents}); err != nil {
 			return 0, err
 		}
 		return a.post(order{ID: o.ID, Cents: -o.Cents})
 	})
-	// undo books the opposite of what was booked under an ID, if anything was.
+	// undo books the opposite of the bookings under an ID, if there are any.
 	undo = perdure.NewOperation(accounts, "undo", func(_ perdure.EntityCtx, a *account, o order) (int, error) {
 		if cents, times := a.cents(o.ID); times > 0 {
 			a.Cents -= cents
@@ -128,25 +128,25 @@ func refs(keys []string) (set perdure.LockSet) {
 	return set
 }
 
-// What tellers do.
+// Actions of tellers.
 const (
 	doPost = "post" // a call
-	doSend = "send" // a call that nobody waits for
+	doSend = "send" // a call whose sender does not wait for the reply
 	doTell = "tell" // a call of an account that calls another one
 	// a workflow that locks accounts, takes from the first and gives to the others
 	doMove  = "move"
 	doAudit = "audit" // a workflow that locks accounts and looks at them
 )
 
-// deed is something that a teller does. It is noted before he does it, so that somebody else can do
-// it again when he is gone.
+// deed is one action of a teller. The teller writes it to the ledger before it acts, so that
+// another teller can repeat the action if the process dies.
 type deed struct {
 	ID       string
 	Do       string
 	Accounts []string
 	Cents    int
-	// Of moves: what somebody does to it after a while, how long it may take, how long it
-	// hesitates, and whether its calls are cut off with it.
+	// These fields belong to moves: how another caller interferes with it and after what delay, its
+	// timeout, its pause between steps, and whether a cancellation also ends its calls.
 	Fate     string        `json:",omitempty"`
 	After    time.Duration `json:",omitempty"`
 	Patience time.Duration `json:",omitempty"`
@@ -159,7 +159,7 @@ const (
 	fateTerminate = "terminate"
 )
 
-// share is what a move books at the account with this number.
+// share returns what a move books at account i.
 func (d *deed) share(i int) int {
 	if i == 0 {
 		return -d.Cents * (len(d.Accounts) - 1)
@@ -167,8 +167,8 @@ func (d *deed) share(i int) int {
 	return d.Cents
 }
 
-// move takes from the first account and gives to the others while all are locked. Whatever ends it
-// on the way, it undoes what it did, or may have done.
+// move takes from the first account and gives to the others while all are locked. If anything ends
+// it early, it undoes what it did or may have done.
 func move(ctx perdure.WorkflowCtx, d deed) (int, error) {
 	if d.Patience > 0 {
 		ctx = ctx.WithTimeout(d.Patience)

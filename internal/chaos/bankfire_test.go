@@ -26,14 +26,14 @@ func TestBankUnderFireSQLite(t *testing.T) {
 
 const bankLease = 3 * time.Second / 2
 
-// branch is a process of the bank with its own way to the store.
+// branch is a process of the bank with its own connection to the store.
 type branch struct {
 	*process
 	proxy *pgproxy.Proxy
 	url   string
 }
 
-// bankFire is the processes of a bank, and what happens to them.
+// bankFire has the processes of a bank and counts the strikes.
 type bankFire struct {
 	t        *testing.T
 	ledger   ledger
@@ -46,17 +46,18 @@ type bankFire struct {
 func (f *bankFire) raise(url string) *process {
 	f.t.Helper()
 	f.spawned++
-	return spawn(f.t, url, f.ledger, 0, bankLease, envBank+"="+fmt.Sprintf("p%d-", f.spawned), envAccounts+"="+strconv.Itoa(f.accounts))
+	return spawn(f.t, url, duty{f.ledger, 0, bankLease}, envBank+"="+fmt.Sprintf("p%d-", f.spawned), envAccounts+"="+strconv.Itoa(f.accounts))
 }
 
-// work waits until the ledger has grown by so many bytes, some 150 for each remark, or the process
-// has ended. To read it each time would take the processor from those who write.
+// work waits until the ledger has grown by the given number of bytes (a line has about 150), or the
+// process has ended. It only looks at the size, because reading the file would take processor time
+// from the writers.
 func (f *bankFire) work(p *process, bytes int) {
 	f.t.Helper()
 	size := func() int64 {
 		info, err := os.Stat(f.ledger.path)
 		if err != nil {
-			return 0 // nobody has written yet
+			return 0 // no process has written yet
 		}
 		return info.Size()
 	}
@@ -70,21 +71,21 @@ func (f *bankFire) work(p *process, bytes int) {
 		case <-p.done:
 			return
 		case <-limit:
-			f.t.Fatalf("nobody at the bank gets on:\n%s\n%s", openExecutions(f.t, p.url), p.text())
+			f.t.Fatalf("no deed makes progress:\n%s\n%s", openExecutions(f.t, p.url), p.text())
 		}
 	}
 }
 
-// bankUnderFire lets three processes run a bank on one PostgreSQL while one after the other is
-// killed, stopped past its lease, ended in good order, cut off from the store past its lease, or
-// does not hear what came of its commits. Then it closes the books.
+// bankUnderFire lets three processes run a bank on one PostgreSQL server. It strikes one after the
+// other: it kills the process, stops it past its lease, shuts it down in good order, cuts it off
+// from the store past its lease, or drops the replies to its commits. Then it closes the books.
 func bankUnderFire(t *testing.T, accounts, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)
 	f := &bankFire{t: t, ledger: newLedger(t), accounts: accounts, struck: map[string]int{}}
 	for range 3 {
 		b := &branch{}
-		b.proxy, b.url = proxied(t, url)
+		b.proxy, b.url = startProxy(t, url)
 		b.process = f.raise(b.url)
 		f.branches = append(f.branches, b)
 	}
@@ -103,7 +104,7 @@ func bankUnderFire(t *testing.T, accounts, strikes int) {
 	f.close(url)
 }
 
-// strike waits until the process works, and then does something to it.
+// strike waits until the process works, and then disturbs it.
 func (f *bankFire) strike(kind string, b *branch) {
 	f.t.Helper()
 	f.work(b.process, 10_000+rand.IntN(20_000))
@@ -141,8 +142,8 @@ func (f *bankFire) strike(kind string, b *branch) {
 	}
 }
 
-// bankOnFile lets one process run the bank on a file, and kills it again and again; every third
-// time it is told to end instead.
+// bankOnFile lets one process run the bank on a file. It kills the process in each round; in every
+// third round it shuts the process down in good order instead.
 func bankOnFile(t *testing.T, accounts, rounds int) {
 	t.Helper()
 	url := "file:" + filepath.Join(t.TempDir(), "bank.db")

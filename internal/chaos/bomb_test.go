@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// make the calls of the entity bomb; "deposits": none of them explodes
+// run the calls of the entity bomb; with "deposits" none of them ends the process
 const envBomb = "PERDURE_CHAOS_BOMB"
 
 // bombExit is the exit code of a process that a call has ended.
@@ -29,7 +29,7 @@ var (
 
 type bombState struct{ N int }
 
-// bombKeys are the entities that are called. One call of the first ends its process.
+// bombKeys are the keys of the called entities. One call of the first ends its process.
 var bombKeys = []string{"a", "b", "c", "d", "e", "f"}
 
 func bombDefinitions() perdure.Group {
@@ -45,7 +45,7 @@ func bombDefinitions() perdure.Group {
 	return perdure.Group{bombs}
 }
 
-// settleBombs waits until everything else that was called has been made, and says so.
+// settleBombs waits until all other calls have run, and prints that.
 func settleBombs(ctx context.Context, app *perdure.App) error {
 	c := app.With(ctx)
 	bombs := perdure.NewEntity[bombState]("bomb")
@@ -84,8 +84,8 @@ func settleBombs(ctx context.Context, app *perdure.App) error {
 // deposits is how many calls each key gets in TestKilledProcessesLoseNoCall.
 const deposits = 200
 
-// settleDeposits says "moved" when a call of each key has been made since it began, and "settled"
-// when all calls have been made.
+// settleDeposits prints "moved" when a call of each key has run since the start of the process, and
+// "settled" when all calls have run.
 func settleDeposits(ctx context.Context, app *perdure.App) error {
 	c := app.With(ctx)
 	bombs := perdure.NewEntity[bombState]("bomb")
@@ -124,14 +124,14 @@ func settleDeposits(ctx context.Context, app *perdure.App) error {
 	}
 }
 
-// Processes are killed again and again while they make innocent calls that were acknowledged. Each
-// process has made a call of each key before it is killed, so no call is being made at two deaths.
-// None of them may be set aside, and each is made once.
+// The test kills processes while they run acknowledged calls that do no harm. Each process has run
+// a call of each key before it is killed, so no call runs at two deaths. No call may be set aside,
+// and each runs once.
 func TestKilledProcessesLoseNoCall(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "deposits.db")
 	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
-	// without the code of the entity: the calls wait
+	// without the code of the entity, so the calls wait
 	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, idle)
 	if err != nil {
 		t.Fatal(err)
@@ -155,13 +155,13 @@ func TestKilledProcessesLoseNoCall(t *testing.T) {
 
 	l := newLedger(t)
 	for range 6 {
-		p := spawn(t, url, l, 0, 10*time.Second, envBomb+"=deposits")
-		p.says("moved", time.Minute)
+		p := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=deposits")
+		p.awaitLine("moved", time.Minute)
 		p.signal(syscall.SIGKILL)
 		<-p.done
 	}
-	last := spawn(t, url, l, 0, 10*time.Second, envBomb+"=deposits")
-	last.says("settled", time.Minute)
+	last := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=deposits")
+	last.awaitLine("settled", time.Minute)
 	last.retire(3 * time.Minute)
 }
 
@@ -175,12 +175,12 @@ func TestCallThatEndsItsProcessPostgres(t *testing.T) {
 	callEndsItsProcess(t, pgtest.URL(t))
 }
 
-// A stored call ends three processes. The fourth sets it aside as a dead letter, and makes all
-// other calls, each once: those before and behind it, and those of other keys.
+// A stored call kills three processes. The fourth process makes it a dead task. All other calls run
+// once: earlier and later calls of this key, and calls of other keys.
 func callEndsItsProcess(t *testing.T, url string) {
 	t.Helper()
 	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
-	// without the code of the entity: the calls wait
+	// without the code of the entity, so the calls wait
 	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, idle)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func callEndsItsProcess(t *testing.T, url string) {
 
 	l := newLedger(t)
 	for i := 1; i <= 3; i++ {
-		p := spawn(t, url, l, 0, 10*time.Second, envBomb+"=1")
+		p := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=1")
 		select {
 		case <-p.done:
 		case <-time.After(3 * time.Minute):
@@ -215,7 +215,7 @@ func callEndsItsProcess(t *testing.T, url string) {
 			t.Fatalf("process %d ended with %d:\n%s", i, code, p.text())
 		}
 	}
-	fourth := spawn(t, url, l, 0, 10*time.Second, envBomb+"=1")
-	fourth.says("settled", 3*time.Minute)
+	fourth := spawn(t, url, duty{l, 0, 10 * time.Second}, envBomb+"=1")
+	fourth.awaitLine("settled", 3*time.Minute)
 	fourth.retire(3 * time.Minute)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// books are what the ledger says, and what the store has.
+// books has the content of the ledger and of the store.
 type books struct {
 	t     *testing.T
 	bank  *bank
@@ -31,8 +31,8 @@ type books struct {
 	outcome  map[string]perdure.Status   // of moves and audits
 }
 
-// close does what nobody has heard the end of once more, waits until nothing moves, and compares
-// everything with everything.
+// close repeats every deed without a recorded reply, waits until nothing changes, and compares the
+// ledger, the store and the histories.
 func (f *bankFire) close(url string) {
 	f.t.Helper()
 	t := f.t
@@ -72,7 +72,7 @@ func (f *bankFire) close(url string) {
 		count[word]++
 	}
 
-	t.Logf("struck %v; %v; %d were done again by somebody else; %d sights", f.struck, count, lost, len(b.saw))
+	t.Logf("struck %v; %v; %d deeds were repeated at the end; %d observations", f.struck, count, lost, len(b.saw))
 }
 
 func (b *books) read() {
@@ -106,7 +106,7 @@ func all(t *testing.T, deeds []deed, fn func(ctx context.Context, d deed)) {
 	wg.Wait()
 }
 
-// finish does again what nobody has heard the end of. It returns how many there were.
+// finish repeats every deed without a recorded reply. It returns how many there were.
 func (b *books) finish() int {
 	b.t.Helper()
 	var open []deed
@@ -129,7 +129,7 @@ func (b *books) finish() int {
 	return len(open)
 }
 
-// explain says why something does not move.
+// explain returns why an execution does not continue.
 func (b *books) explain(d deed) string {
 	var text strings.Builder
 	if d.Do == doMove || d.Do == doAudit {
@@ -143,7 +143,7 @@ func (b *books) explain(d deed) string {
 	return text.String()
 }
 
-// repeat asks once more for what was answered: the answer must be the same, and nothing is done.
+// repeat repeats every answered request. The reply must be the same, and nothing may change.
 func (b *books) repeat() {
 	b.t.Helper()
 	var calls []deed
@@ -161,8 +161,8 @@ func (b *books) repeat() {
 	})
 }
 
-// settle waits until no execution is open, no account is locked, nothing waits for one, and
-// everything that was sent has arrived. Then it reads the accounts.
+// settle waits until no execution is open, no account is locked or has waiting calls, and every
+// message has arrived. Then it reads the accounts.
 func (b *books) settle() {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
@@ -179,7 +179,7 @@ func (b *books) settle() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			b.t.Fatalf("it does not come to rest: %s", moving)
+			b.t.Fatalf("the bank is still changing: %s", moving)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func (b *books) load(ctx context.Context) {
 	}
 }
 
-// moving says what has not come to rest.
+// moving returns what is still changing.
 func (b *books) moving(ctx context.Context) string {
 	for info, err := range b.bank.app.Executions().List(ctx, `status = "open"`) {
 		return fmt.Sprint(info.Ref, " is open: ", info.Reason, " ", err)
@@ -240,7 +240,7 @@ func (b *books) moving(ctx context.Context) string {
 	return ""
 }
 
-// times is how often something is booked at an account.
+// times returns how many bookings an account has under an ID.
 func (b *books) times(key, id string) (n int) {
 	deed, _, _ := strings.Cut(id, "/")
 	for _, i := range b.at[deed][key] {
@@ -251,8 +251,8 @@ func (b *books) times(key, id string) (n int) {
 	return n
 }
 
-// checkAccounts demands that no account is overdrawn or was, that each is the sum of its bookings,
-// and that each booking belongs to a deed.
+// checkAccounts checks that no account is or was overdrawn, that each balance is the sum of its
+// bookings, and that each booking belongs to a deed.
 func (b *books) checkAccounts() {
 	b.t.Helper()
 	for key, a := range b.accounts {
@@ -269,13 +269,13 @@ func (b *books) checkAccounts() {
 
 	for id := range b.at {
 		if _, ok := b.deeds[id]; !ok {
-			b.t.Errorf("somebody booked %s, which nobody has asked for", id)
+			b.t.Errorf("the account has booking %s, which no teller ordered", id)
 		}
 	}
 }
 
-// checkDeeds demands that what was answered was done once, that what was refused was not done at
-// all, and that all accounts together have what was put in and not taken out.
+// checkDeeds checks that every confirmed deed was done once, that every refused one was not done,
+// and that the sum of all accounts is right.
 func (b *books) checkDeeds() {
 	b.t.Helper()
 	sum, want := 0, 0
@@ -310,7 +310,7 @@ func (b *books) checkDeeds() {
 			want += d.Cents
 		}
 
-		b.booked(&d, expect)
+		b.checkBookings(&d, expect)
 		if done && (d.Do == doPost || d.Do == doTell) {
 			if did := b.accounts[d.Accounts[0]].Did; r.N < 1 || r.N > len(did) || did[r.N-1].ID != id {
 				b.t.Errorf("%+v is answered with %+v, and is not at that place", d, r)
@@ -323,8 +323,8 @@ func (b *books) checkDeeds() {
 	}
 }
 
-// booked demands that exactly this was booked for a deed.
-func (b *books) booked(d *deed, expect map[string]map[string]int) {
+// checkBookings checks that a deed made exactly these bookings.
+func (b *books) checkBookings(d *deed, expect map[string]map[string]int) {
 	b.t.Helper()
 	got := map[string]map[string]int{}
 	for _, a := range d.Accounts {
@@ -347,9 +347,9 @@ func (b *books) booked(d *deed, expect map[string]map[string]int) {
 	}
 }
 
-// checkHistories demands of each move that it booked what its history says: whatever was answered
-// there, nothing that was not sent, everything when it completed, and nothing in the end when it
-// did not, unless it was terminated.
+// checkHistories checks that each move made the bookings of its history: all confirmed ones, and
+// none that was not sent. A completed move has all its bookings. A move that did not complete has
+// none in the end, unless it was terminated.
 func (b *books) checkHistories(url string) {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -395,7 +395,7 @@ func (b *books) checkMove(d *deed, o model.Outcome, events []model.Event) {
 		}
 	}
 
-	b.booked(d, booked)
+	b.checkBookings(d, booked)
 	switch {
 	case o.Status == model.Terminated && d.Fate == fateTerminate:
 	case sum != 0:
@@ -408,9 +408,9 @@ func (b *books) checkMove(d *deed, o model.Outcome, events []model.Event) {
 	}
 }
 
-// ofHistory is what a move must have booked by its history, by account and booking. Of calls of
-// which the history does not say what came of them, because somebody ended the move or its calls,
-// it is what they have booked.
+// ofHistory returns the bookings that a move must have made according to its history, by account
+// and booking. A move or its calls may have been ended before the history recorded the outcome of a
+// call. For such a call it returns what the account actually has.
 func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]int {
 	type call struct {
 		i              int // number of the account
@@ -459,8 +459,8 @@ func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]i
 	return booked
 }
 
-// checkSections demands that nothing was booked between two bookings of a move at the same account,
-// because it had locked it.
+// checkSections checks that no other booking is between two bookings of a move at an account,
+// because the move had locked the account.
 func (b *books) checkSections() {
 	b.t.Helper()
 	for id, d := range b.deeds {
@@ -477,8 +477,8 @@ func (b *books) checkSections() {
 	}
 }
 
-// checkAudits demands that whoever has locked several accounts sees each move that was not
-// terminated either in all of them or in none.
+// checkAudits checks the audits, which lock several accounts. An audit must see a move that was not
+// terminated in all of its accounts or in none.
 func (b *books) checkAudits() {
 	b.t.Helper()
 	for id, d := range b.deeds {
@@ -519,13 +519,13 @@ func (b *books) checkAudits() {
 	}
 }
 
-// checkSights demands that whatever anybody saw was committed, and that nobody saw less than
-// somebody else had seen, or had been told, before he asked.
+// checkSights checks that every observation was committed, and that reads never go backwards: no
+// reader may see less than a caller had seen or been promised before that reader asked.
 func (b *books) checkSights() {
 	b.t.Helper()
 	type moment struct {
 		at    int64
-		asked bool // else it was heard
+		asked bool // true for the start of a question, false for the arrival of a reply
 		n     int
 		who   any
 	}
@@ -538,7 +538,7 @@ func (b *books) checkSights() {
 			sum += booked.Cents
 		}
 		if s.N > len(a.Did) || sum != s.Cents || s.N > 0 && a.Did[s.N-1].ID != s.Last {
-			b.t.Errorf("somebody saw %+v, which never was", s)
+			b.t.Errorf("a reader saw %+v, which was never committed", s)
 		}
 		moments[s.Account] = append(moments[s.Account], moment{s.Heard, false, s.N, s}, moment{s.Asked, true, s.N, s})
 	}
@@ -554,7 +554,7 @@ func (b *books) checkSights() {
 		most := moment{}
 		for _, m := range ms {
 			if m.asked && m.n < most.n {
-				b.t.Errorf("somebody saw %s as it was before: %+v, after %+v", key, m.who, most.who)
+				b.t.Errorf("a reader saw an old state of %s: %+v, after %+v", key, m.who, most.who)
 			} else if !m.asked && m.n > most.n {
 				most = m
 			}

@@ -1,4 +1,4 @@
-// Package chaos holds tests that break real things: processes are killed and stopped, PostgreSQL is
-// restarted, replies are lost. After each of them, the same workload must have ended as if nothing
-// had happened: nothing lost, nothing recorded twice, nothing stuck.
+// Package chaos has tests that break real things: they kill and stop processes, restart PostgreSQL
+// and drop replies. After each of them, the workload must have ended as if nothing had happened:
+// nothing is lost, recorded twice or stuck.
 package chaos

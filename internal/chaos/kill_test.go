@@ -24,9 +24,9 @@ func TestKillRoundsPostgres(t *testing.T) {
 	killRounds(t, pgtest.URL(t), 5)
 }
 
-// killRounds kills a process again and again in the middle of its work, and looks each time whether
-// the store has everything that somebody was told. Then it lets one finish. Each round has some
-// more to do than the one before.
+// killRounds kills a process in the middle of its work in each round, and checks that the store has
+// everything that the process had confirmed to its callers. Then it lets one process finish. Each
+// round has more work than the round before.
 func killRounds(t *testing.T, url string, rounds int) {
 	t.Helper()
 	const first, more = 10, 5
@@ -39,12 +39,12 @@ func killRounds(t *testing.T, url string, rounds int) {
 	n, entries := first, 0
 	for r := range rounds {
 		n += more
-		p := spawn(t, url, l, n, 10*time.Second)
+		p := spawn(t, url, duty{l, n, 10 * time.Second})
 		if r%5 == 4 { // while it starts, or recovers from the round before
 			<-time.After(time.Duration(rnd.IntN(60)) * time.Millisecond)
 		} else {
-			// A round makes at least 18 entries for each of the new executions; so however fast the
-			// machine is, there is something left to do.
+			// A round writes at least 18 entries for each new execution. So some work is left,
+			// however fast the machine is.
 			p.until("entries in the ledger", l, entries+rnd.IntN(15*more))
 		}
 
@@ -61,14 +61,14 @@ func killRounds(t *testing.T, url string, rounds int) {
 		}
 	}
 
-	spawn(t, url, l, n, 10*time.Second).finish(3 * time.Minute)
+	spawn(t, url, duty{l, n, 10 * time.Second}).finish(3 * time.Minute)
 	verify(t, url, n, l)
 	a.bodies, a.answers = 0, 0 // everything once more
 	a.round()
 	t.Logf("%d bodies ran, callers were told %d things", len(l.bodies(t)), len(l.answers(t)))
 }
 
-// until waits until the ledger has more than so many entries, or the process has ended.
+// until waits until the ledger has more than n entries, or the process has ended.
 func (p *process) until(what string, l ledger, n int) {
 	p.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -85,15 +85,15 @@ func (p *process) until(what string, l ledger, n int) {
 	}
 }
 
-// audit compares what the store has with what was said and done, while nobody works.
+// audit compares the store with the ledger while no process works.
 type audit struct {
 	t   *testing.T
 	url string
 	ledger
-	bodies, answers int // that have been looked at
+	bodies, answers int // already checked
 }
 
-// round looks at what was added since the last one.
+// round checks the entries that were added since the last round.
 func (a *audit) round() {
 	a.t.Helper()
 	nd, err := node.Open(a.t.Context(), node.Config{URL: a.url, ReadOnly: true})
@@ -110,7 +110,7 @@ func (a *audit) round() {
 	a.steps(b)
 }
 
-// answer demands that what somebody was told is so.
+// answer checks that the store agrees with one reply that a caller got.
 func (a *audit) answer(b api.Backend, told []string) {
 	a.t.Helper()
 	what := told[0]
@@ -151,8 +151,8 @@ func (a *audit) answer(b api.Backend, told []string) {
 	}
 }
 
-// steps demands that a body ran only when the outcome of the step before was stored, and never
-// again after that of its own was.
+// steps checks that a body ran only after the outcome of the step before was stored, and never
+// again after its own outcome was stored.
 func (a *audit) steps(b api.Backend) {
 	a.t.Helper()
 	latest := map[string]int{}
@@ -182,7 +182,7 @@ func (a *audit) steps(b api.Backend) {
 	a.bodies = len(bodies)
 }
 
-// targetOf is an execution by workflow and key.
+// targetOf parses "workflow/key".
 func targetOf(text string) api.Target {
 	workflow, key, _ := strings.Cut(text, "/")
 	return api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: workflow, Key: key}}

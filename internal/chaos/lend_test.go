@@ -17,10 +17,10 @@ import (
 // run the workflow whose tasks others execute, or execute them, until SIGTERM
 const envLend = "PERDURE_CHAOS_LEND"
 
-// distant is an activity whose code another process has than its workflow.
+// distant is an activity whose code is in another process than its workflow.
 var distant = perdure.DeclareActivity[string, string]("distant", perdure.OnQueue("distant"), perdure.Constant(10, 5*time.Millisecond))
 
-// errand does four distant things, two at a time.
+// errand runs four distant activities, two at a time.
 var errand = perdure.NewWorkflow("errand", func(ctx perdure.WorkflowCtx, key string) (string, error) {
 	var all []string
 	for i := range 2 {
@@ -34,8 +34,8 @@ var errand = perdure.NewWorkflow("errand", func(ctx perdure.WorkflowCtx, key str
 	return strings.Join(all, " "), nil
 }, perdure.Uses(distant))
 
-// lendDefinitions are the side of the owner, or that of the worker, which notes what it has done
-// with its attempt.
+// lendDefinitions returns the definitions of the owner or of the worker. The worker records each
+// attempt that it has executed.
 func lendDefinitions(side string, l ledger) perdure.Group {
 	if side == "owner" {
 		return perdure.Group{errand}
@@ -58,8 +58,8 @@ func TestKilledLendersAndOwners(t *testing.T) {
 	const lease, n = 2 * time.Second, 150
 
 	raise := func(side string) *process {
-		p := spawn(t, url, l, 0, lease, envLend+"="+side)
-		p.says("up", 3*time.Minute)
+		p := spawn(t, url, duty{l, 0, lease}, envLend+"="+side)
+		p.awaitLine("up", 3*time.Minute)
 		return p
 	}
 

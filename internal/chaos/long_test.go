@@ -58,7 +58,7 @@ func TestLongBankUnderFireSQLite(t *testing.T) {
 // its steps, its lease and a last try.
 func TestLongCloseWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	proxy, through := proxied(t, pgtest.URL(t))
+	proxy, through := startProxy(t, pgtest.URL(t))
 	b := openAppWith(t, through, newLedger(t), embedded.Config{LeaseTTL: 2 * time.Second, DrainTimeout: time.Second})
 	ctx, cancel := context.WithCancel(t.Context())
 	work := startLoad(ctx, b.app, b.ledger, "", 6)
@@ -75,12 +75,12 @@ func TestLongCloseWithoutDatabase(t *testing.T) {
 		t.Fatal("the app does not close while its database is away")
 	}
 
-	b.closed = true // what it says is of no interest
+	b.closed = true // its error does not matter
 	cancel()
-	_, _ = work.stop() // its callers have heard that the app is closed
+	_, _ = work.stop() // its callers got the error that the app is closed
 }
 
-// soak is three processes on one server behind one proxy, and everything that may happen to them.
+// soak has three processes on one server behind one proxy, and strikes them.
 type soak struct {
 	t      *testing.T
 	rand   *rand.Rand
@@ -93,12 +93,12 @@ type soak struct {
 	procs   []*process
 	spawned int
 	struck  map[string]int
-	deck    []int // what the next strikes are
+	deck    []int // the next strikes
 	lost    []*pgproxy.Trigger
 }
 
-// For two minutes, one thing after the other goes wrong, by chance. Then nothing is lost, doubled
-// or stuck. $PERDURE_CHAOS_SEED repeats a run's choices, though not its timing.
+// For two minutes, random faults happen one after the other. Then nothing may be lost, doubled or
+// stuck. $PERDURE_CHAOS_SEED repeats the choices of a run, but not its timing.
 func TestLongSoak(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -119,19 +119,19 @@ func TestLongSoak(t *testing.T) {
 	}
 
 	s := &soak{t: t, rand: rand.New(rand.NewPCG(seed, 1)), lease: 2 * time.Second, ledger: newLedger(t), struck: map[string]int{}}
-	// each kind of strike once, before chance decides
+	// each kind of strike once, and then random ones
 	s.deck = []int{0, 20, 35, 45, 52, 60, 72, 82, 90}
 	s.rand.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
 	s.pg = pgtest.Start(t, pgtest.Options{})
 	direct := s.pg.NewDatabase(t)
-	s.proxy, s.url = proxied(t, direct)
+	s.proxy, s.url = startProxy(t, direct)
 	for range 3 {
 		s.procs = append(s.procs, s.spawn())
 	}
 
 	for end := time.Now().Add(lasting); time.Now().Before(end); {
 		s.strike()
-		time.Sleep(s.between(500*time.Millisecond, 3*time.Second)) // a moment of peace
+		time.Sleep(s.between(500*time.Millisecond, 3*time.Second)) // a pause without faults
 	}
 
 	s.proxy.Heal()
@@ -168,10 +168,10 @@ func (s *soak) between(least, most time.Duration) time.Duration {
 func (s *soak) spawn() *process {
 	s.t.Helper()
 	s.spawned++
-	return spawn(s.t, s.url, s.ledger, 0, s.lease, envServe+"="+fmt.Sprintf("p%d-", s.spawned))
+	return spawn(s.t, s.url, duty{s.ledger, 0, s.lease}, envServe+"="+fmt.Sprintf("p%d-", s.spawned))
 }
 
-// strike does one thing that may happen.
+// strike makes the next fault happen.
 func (s *soak) strike() {
 	s.t.Helper()
 	i := s.rand.IntN(len(s.procs))
@@ -238,8 +238,8 @@ func (s *soak) restart(m pgtest.Mode) {
 	}
 }
 
-// said is the number behind the last line that begins so.
-func (p *process) said(line string) int {
+// lastNumber returns the number at the end of the last line with this prefix.
+func (p *process) lastNumber(line string) int {
 	found := regexp.MustCompile(`(?m)^`+line+` (\d+)$`).FindAllStringSubmatch(p.text(), -1)
 	if len(found) == 0 {
 		return 0
@@ -248,15 +248,15 @@ func (p *process) said(line string) int {
 	return n
 }
 
-// goesOn waits until the process has done something more.
+// goesOn waits until the process has made progress.
 func (p *process) goesOn(within time.Duration) {
 	p.t.Helper()
 	limit := time.After(within)
-	for from := p.said("done"); ; {
+	for from := p.lastNumber("done"); ; {
 		p.mu.Lock()
 		news := p.news
 		p.mu.Unlock()
-		if p.said("done") > from {
+		if p.lastNumber("done") > from {
 			return
 		}
 		select {
@@ -267,8 +267,8 @@ func (p *process) goesOn(within time.Duration) {
 	}
 }
 
-// redo finishes what callers that are gone have begun, and returns how many executions of each kind
-// there are.
+// redo finishes the executions of callers that are gone, and returns how many executions of each
+// kind there are.
 func (s *soak) redo(url string) int {
 	s.t.Helper()
 	nd, err := node.Open(s.t.Context(), node.Config{URL: url, ReadOnly: true})

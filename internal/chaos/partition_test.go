@@ -14,13 +14,13 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// A node that is cut off from PostgreSQL past its lease loses everything to another one. When the
-// network heals, it commits nothing of what it had begun and answers no question from memory; it
-// registers anew and serves again (reliability A1, A7).
+// A node that is cut off from PostgreSQL past its lease loses all shards to another one. When the
+// network heals, it commits nothing of its old work and answers no question from memory. It
+// registers again and serves (reliability A1, A7).
 func TestPartitionedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	l := newLedger(t)
 	const lease = 2 * time.Second
 	first := openAppWith(t, through, l, keeping(lease))
@@ -61,18 +61,18 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	if _, err := probe.Result(c); err != nil {
 		t.Fatal(err)
 	}
-	n := work.finish(t, url, 3*time.Minute) // the calls of before came through as well
+	n := work.finish(t, url, 3*time.Minute) // the earlier calls have also succeeded
 	n += other.finish(t, url, 3*time.Minute)
 	verify(t, url, n, l)
 }
 
-// A node whose renewals get lost, while everything else goes through, does not know that it has
-// been replaced. It stops answering from memory by its own clock, before anybody else can have
-// changed anything.
+// A node whose renewals get lost, while all other traffic passes, does not know that it has been
+// replaced. By its own clock it stops answering from memory before another node can have changed
+// anything.
 func TestReadsEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	l := newLedger(t)
 	const lease = 2 * time.Second
 	first := openAppWith(t, through, l, keeping(lease))
@@ -119,17 +119,17 @@ func TestReadsEndWithTheLease(t *testing.T) {
 	t.Logf("the answers were %v", answers)
 }
 
-// A process that is stopped past its lease, and whose renewals get lost when it wakes, is not told
-// by anybody that it has been replaced. It knows by its own clock, which went on, and answers
-// nothing from memory, not even the first question (reliability A1, A8).
+// A process is stopped past its lease, and its renewals get lost when it wakes: it gets no message
+// that it has been replaced. Its own clock continued, so it knows that its lease has ended and
+// answers nothing from memory, not even the first question (reliability A1, A8).
 func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	l := newLedger(t)
 	const lease, questions = 2 * time.Second, 50
-	first := spawn(t, through, l, 0, lease, envProbe+"=1", envIdle+"=1")
-	first.says("probe is up", 3*time.Minute)
+	first := spawn(t, through, duty{l, 0, lease}, envProbe+"=1", envIdle+"=1")
+	first.awaitLine("probe is up", 3*time.Minute)
 	first.signal(syscall.SIGSTOP)
 	found := loseRenewals(proxy)
 	second := openAppWith(t, url, l, keeping(lease))
@@ -142,7 +142,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
-	first.says(fmt.Sprintf("probe after waking %d:", questions), 3*time.Minute)
+	first.awaitLine(fmt.Sprintf("probe after waking %d:", questions), 3*time.Minute)
 	text := first.text()
 	if strings.Contains(text, "lost its lease") {
 		t.Errorf("the process was told that it had lost its lease, so this test shows nothing:\n%s", text)
@@ -155,7 +155,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	}
 
 	found()
-	first.says("probe after waking "+strconv.Itoa(questions+1), 3*time.Minute)
+	first.awaitLine("probe after waking "+strconv.Itoa(questions+1), 3*time.Minute)
 	first.signal(syscall.SIGTERM)
 	first.finish(3 * time.Minute)
 	if err := secondStage.Resolve(c, probe, ""); err != nil {
@@ -167,7 +167,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// loseRenewals lets every renewal of a lease be lost on its way, until they are found again.
+// loseRenewals drops every renewal of a lease until the caller calls found.
 func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
 	lost := make([]*pgproxy.Trigger, 1000)
 	for i := range lost {
@@ -180,8 +180,8 @@ func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
 	}
 }
 
-// ownsAll waits until all shards have one owner, the only node that is left: a request to it goes
-// to nobody else.
+// ownsAll waits until the only remaining node owns all shards. From then on, this node answers all
+// requests itself.
 func ownsAll(t *testing.T, url string) {
 	t.Helper()
 	conn := connect(t, url)
@@ -201,7 +201,7 @@ func ownsAll(t *testing.T, url string) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("after %s there are %d nodes, and %d shards that are nobody's", healing, nodes, others)
+			t.Fatalf("after %s there are %d nodes, and %d shards without an owner", healing, nodes, others)
 		}
 	}
 }
@@ -227,8 +227,8 @@ func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 	}
 }
 
-// stale asks a node again and again what an execution waits for, and once more at the end, and
-// tells whether it ever gave the answer of before.
+// stale repeatedly asks a node what an execution waits for, and once more at the end. It returns a
+// reply that is out of date, if the node ever gave one.
 func stale(t *testing.T, app *perdure.App, to perdure.Target, enough <-chan struct{}) string {
 	for last := false; ; {
 		info, err := app.Executions().Describe(t.Context(), to)

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// envPersisted has the process serve a persisted RPC. "dies" has it call the RPC and die in its
-// body; "lives" has it make what is left.
+// envPersisted makes the process serve a persisted RPC. With "dies" the process calls the RPC and
+// dies in its body. With "lives" it runs the remaining call.
 const envPersisted = "PERDURE_CHAOS_PERSISTED"
 
 var (
@@ -22,20 +22,20 @@ var (
 	notice = perdure.DeclareRPC[string, string]("hooks", "notice", perdure.Persisted())
 )
 
-// hookDefinitions are those of the process. The body says that it was made, and takes the process
-// with it if it is to.
+// hookDefinitions returns the definitions of the process. The body prints a line for each call, and
+// kills the process if dies is set.
 func hookDefinitions(dies bool) perdure.Group {
 	return perdure.Group{hooks, notice.Bind(func(ctx perdure.EntityCtx, in string) (string, error) {
 		fmt.Println("made", ctx.Key(), in)
 		if dies {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // nothing of this process happens any more
+			select {} // this process must not do anything after this
 		}
 		return in, nil
 	})}
 }
 
-// callAndDie calls the RPC from the process that makes it.
+// callAndDie calls the RPC from the process that runs it.
 func callAndDie(ctx context.Context, app *perdure.App, terminate <-chan os.Signal) {
 	if os.Getenv(envPersisted) == "dies" {
 		_, err := notice.Call(app.With(ctx), "k", "hello")
@@ -44,22 +44,22 @@ func callAndDie(ctx context.Context, app *perdure.App, terminate <-chan os.Signa
 	<-terminate
 }
 
-// A call of a persisted RPC is stored before it is made, also when the process that calls makes it:
-// the process is killed in the body, and the next one makes the call.
+// The engine stores a call of a persisted RPC before it runs, also if the caller is in the same
+// process. The test kills the process in the body, and the next process runs the call.
 func TestPersistedCallOutlivesItsProcess(t *testing.T) {
 	t.Parallel()
 	for name, url := range map[string]string{"sqlite": "file:" + filepath.Join(t.TempDir(), "hooks.db"), "postgres": pgtest.URL(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
-			first := spawn(t, url, l, 0, 10*time.Second, envPersisted+"=dies")
-			first.says("made k hello", 3*time.Minute)
+			first := spawn(t, url, duty{l, 0, 10 * time.Second}, envPersisted+"=dies")
+			first.awaitLine("made k hello", 3*time.Minute)
 			<-first.done
 			if how := first.ending(); !how.Signaled() {
 				t.Fatalf("the first process was not killed: %v\n%s", how, first.text())
 			}
-			second := spawn(t, url, l, 0, 10*time.Second, envPersisted+"=lives")
-			second.says("made k hello", 3*time.Minute)
+			second := spawn(t, url, duty{l, 0, 10 * time.Second}, envPersisted+"=lives")
+			second.awaitLine("made k hello", 3*time.Minute)
 			second.retire(3 * time.Minute)
 		})
 	}

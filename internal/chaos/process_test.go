@@ -30,7 +30,7 @@ const (
 	envLedger = "PERDURE_CHAOS_LEDGER"
 	envCount  = "PERDURE_CHAOS_COUNT"
 	envLease  = "PERDURE_CHAOS_LEASE"
-	envProbe  = "PERDURE_CHAOS_PROBE" // ask all the time what the execution probe waits for
+	envProbe  = "PERDURE_CHAOS_PROBE" // repeatedly ask what the execution probe waits for
 	envServe  = "PERDURE_CHAOS_SERVE" // work under this prefix until SIGTERM
 	envIdle   = "PERDURE_CHAOS_IDLE"  // do nothing until SIGTERM
 )
@@ -39,15 +39,15 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(envVictim); url != "" {
 		os.Exit(victim(url))
 	}
-	// Most of these tests wait for a lease or a timer most of the time.
+	// Most of these tests mostly wait for a lease or a timer.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
 	os.Exit(pgtest.Main(m).Run())
 }
 
-// victim is the process that gets killed: it drives the workload once and ends, or works until it
-// is told to stop.
+// victim is the main function of the process that gets killed. It runs the workload once and ends,
+// or works until it gets a signal.
 func victim(url string) int {
 	n, _ := strconv.Atoi(os.Getenv(envCount))
 	lease, _ := time.ParseDuration(os.Getenv(envLease))
@@ -123,7 +123,7 @@ func victim(url string) int {
 	return 0
 }
 
-// serve works until it is told to stop. What its callers still wait for then is not waited for.
+// serve works until it gets a signal. It does not wait for calls that are open then.
 func serve(ctx context.Context, app *perdure.App, l ledger, prefix string, terminate <-chan os.Signal) {
 	w := startLoad(ctx, app, l, prefix, 8)
 	for range w.progress {
@@ -143,9 +143,8 @@ func serve(ctx context.Context, app *perdure.App, l ledger, prefix string, termi
 	}
 }
 
-// watchProbe asks all the time what the execution probe waits for. It says so once it hears the
-// first answer from memory, and then every answer to a question that was asked after the process
-// had been stopped.
+// watchProbe repeatedly asks what the execution probe waits for. It prints the first answer from
+// memory, and later every answer to a question that it asked after the process had been stopped.
 func watchProbe(ctx context.Context, app *perdure.App) error {
 	probe, err := stages.Start(app.With(ctx), "", perdure.RawKey("probe"))
 	if err != nil {
@@ -193,10 +192,19 @@ type process struct {
 	news chan struct{} // closed and replaced with every line
 }
 
-func spawn(t *testing.T, url string, l ledger, n int, lease time.Duration, env ...string) *process {
+// duty configures a victim: its ledger, how many executions of each kind it drives, and the lease
+// of its node.
+type duty struct {
+	ledger ledger
+	count  int
+	lease  time.Duration
+}
+
+// spawn starts a victim on a store. env has further variables of the form NAME=value.
+func spawn(t *testing.T, url string, d duty, env ...string) *process {
 	t.Helper()
 	p := &process{t: t, url: url, cmd: exec.Command(os.Args[0]), up: make(chan struct{}), done: make(chan struct{}), news: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), envVictim+"="+url, envLedger+"="+l.path, envCount+"="+strconv.Itoa(n), envLease+"="+lease.String())
+	p.cmd.Env = append(os.Environ(), envVictim+"="+url, envLedger+"="+d.ledger.path, envCount+"="+strconv.Itoa(d.count), envLease+"="+d.lease.String())
 	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StdoutPipe()
@@ -241,8 +249,8 @@ func (p *process) follow(out io.Reader) {
 	close(p.done)
 }
 
-// says waits for a line that begins so and returns what follows.
-func (p *process) says(line string, within time.Duration) string {
+// awaitLine waits for a line with this prefix and returns the rest of the line.
+func (p *process) awaitLine(line string, within time.Duration) string {
 	p.t.Helper()
 	limit := time.After(within)
 	for {
@@ -263,24 +271,25 @@ func (p *process) says(line string, within time.Duration) string {
 }
 
 func (p *process) signal(s syscall.Signal) {
-	// The process may have ended already, which is as good.
+	// The process may have ended already, which is fine.
 	_ = p.cmd.Process.Signal(s)
 }
 
-// kill ends the process without a chance to say goodbye.
+// kill ends the process without a chance to deregister.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// ending is how the process has ended.
+// ending returns how the process has ended.
 func (p *process) ending() syscall.WaitStatus {
 	<-p.done
 	how, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return how
 }
 
-// comesUp waits until the process is up, and so listens. It reports false for one that has ended.
+// comesUp waits until the process is up and handles signals. It returns false if the process has
+// ended.
 func (p *process) comesUp(within time.Duration) bool {
 	p.t.Helper()
 	select {
@@ -297,7 +306,7 @@ func (p *process) comesUp(within time.Duration) bool {
 	}
 }
 
-// retire tells the process to end, and waits until it has.
+// retire asks the process to end, and waits until it has ended.
 func (p *process) retire(within time.Duration) {
 	p.t.Helper()
 	p.comesUp(within)
@@ -333,15 +342,16 @@ func (p *process) finish(within time.Duration) {
 }
 
 // A process that is stopped past its lease loses its shards to another one. When it wakes, it
-// neither commits nor disturbs, and answers no question from its memory, which is of yesterday.
+// commits nothing, disturbs no other process, and answers no question from its memory, which is out
+// of date.
 func TestStoppedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	l := newLedger(t)
 	const n, lease = 40, 2 * time.Second
-	first := spawn(t, url, l, n, lease, envProbe+"=1")
-	first.says("up", 3*time.Minute)
-	first.says("probe is up", 3*time.Minute)
+	first := spawn(t, url, duty{l, n, lease}, envProbe+"=1")
+	first.awaitLine("up", 3*time.Minute)
+	first.awaitLine("probe is up", 3*time.Minute)
 	first.signal(syscall.SIGSTOP) // somewhere in the middle of its work
 	second := openAppWith(t, url, l, keeping(lease))
 	if err := drive(t.Context(), second.app, l, n); err != nil {
@@ -355,7 +365,8 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	}
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
-	first.finish(3 * time.Minute) // finds itself fenced, starts over, and hears that all is done
+	// finds out that it was fenced, starts over, and finds that all is done
+	first.finish(3 * time.Minute)
 
 	if text := first.text(); !strings.Contains(text, "probe after waking 1:") || !strings.Contains(text, "the node lost its lease") {
 		t.Errorf("the process was not asked after it had woken, or has not noticed:\n%s", text)
@@ -378,14 +389,14 @@ func TestTwoProcesses(t *testing.T) {
 	url := pgtest.URL(t)
 	l := newLedger(t)
 	const n = 30
-	first, second := spawn(t, url, l, n, 10*time.Second), spawn(t, url, l, n, 10*time.Second)
+	first, second := spawn(t, url, duty{l, n, 10 * time.Second}), spawn(t, url, duty{l, n, 10 * time.Second})
 	first.finish(3 * time.Minute)
 	second.finish(3 * time.Minute)
 	verifyOnce(t, verify(t, url, n, l))
 }
 
-// entities-workflows §17.9: three processes ask for the same executions at once, one of them is
-// killed half way: the others get the same results.
+// entities-workflows §17.9: three processes start the same executions at the same time, and one of
+// them is killed on the way. The others get the same results.
 func TestThreeRunnersOneDies(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
@@ -393,9 +404,9 @@ func TestThreeRunnersOneDies(t *testing.T) {
 	const n = 20
 	var all [3]*process
 	for i := range all {
-		all[i] = spawn(t, url, l, n, 10*time.Second)
+		all[i] = spawn(t, url, duty{l, n, 10 * time.Second})
 	}
-	all[0].says("up", 3*time.Minute)
+	all[0].awaitLine("up", 3*time.Minute)
 	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // somewhere on the way
 	all[0].kill()
 	all[1].finish(3 * time.Minute)
@@ -403,24 +414,24 @@ func TestThreeRunnersOneDies(t *testing.T) {
 	verify(t, url, n, l)
 }
 
-// Two processes are replaced, one after the other, while both work. The callers of the one that
-// stays hear nothing of it, and no step runs twice: what runs is waited for, what does not is
-// handed over (entities-workflows §17.17, §17.8).
+// Two processes are replaced, one after the other, while both work. The callers of the remaining
+// process get no errors, and no step runs twice: the stopping process waits for its running steps
+// and hands over the rest (entities-workflows §17.17, §17.8).
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	l := newLedger(t)
-	const lease = 20 * time.Second // nobody loses it, on a busy machine either
+	const lease = 20 * time.Second // long enough that no node loses it on a busy machine
 	begun := map[string]int{}
 	start := func(prefix string) *process {
-		p := spawn(t, url, l, 0, lease, envServe+"="+prefix)
-		p.says("up", 3*time.Minute)
+		p := spawn(t, url, duty{l, 0, lease}, envServe+"="+prefix)
+		p.awaitLine("up", 3*time.Minute)
 		return p
 	}
 	stop := func(prefix string, p *process) {
 		t.Helper()
 		p.signal(syscall.SIGTERM)
-		n, err := strconv.Atoi(p.says("begun", 3*time.Minute))
+		n, err := strconv.Atoi(p.awaitLine("begun", 3*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -434,18 +445,18 @@ func TestRollingRestart(t *testing.T) {
 		begun[prefix] = n
 	}
 	a, b := start("a"), start("b")
-	a.says("done 1", 3*time.Minute)
-	b.says("done 1", 3*time.Minute)
+	a.awaitLine("done 1", 3*time.Minute)
+	b.awaitLine("done 1", 3*time.Minute)
 	stop("a", a)
 	a = start("A")
-	a.says("done 1", 3*time.Minute)
+	a.awaitLine("done 1", 3*time.Minute)
 	stop("b", b)
 	b = start("B")
-	b.says("done 1", 3*time.Minute)
+	b.awaitLine("done 1", 3*time.Minute)
 	stop("A", a)
 	stop("B", b)
 
-	// What was begun by callers that are gone is done by others.
+	// Other callers finish the executions of callers that are gone.
 	last := openApp(t, url, l, lease)
 	var wg sync.WaitGroup
 	total := 0

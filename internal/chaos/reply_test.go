@@ -9,21 +9,20 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// The answer to a commit is lost in every way there is, in the middle of work. The node does not
-// know what came of it, so it moves its fence before it looks, and neither repeats what has landed
-// nor forgets what has not (reliability B1, B2).
+// The reply to a commit gets lost in every possible way, in the middle of work. The node does not
+// know whether the commit landed, so it moves its fence before it reads. It neither repeats what
+// has landed nor forgets what has not (reliability B1, B2).
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	b := openApp(t, through, newLedger(t), 10*time.Second)
 
 	work := startLoad(t.Context(), b.app, b.ledger, "", 6)
 	for _, c := range []struct {
 		name string
 		rule pgproxy.Rule
-		// landed says whether the batch was committed in the end, by the session that the node had
-		// lost.
+		// landed says whether the session that the node had lost committed the batch in the end.
 		landed bool
 	}{
 		{"reply dropped, committed at once", pgproxy.Rule{Fault: pgproxy.DropReply}, true},
@@ -33,8 +32,8 @@ func TestLostReplies(t *testing.T) {
 		{"reply dropped once more", pgproxy.Rule{Fault: pgproxy.DropReply}, true},
 	} {
 		landed := loseReply(t, proxy, b, work, c.rule)
-		// An orphan whose statements reach the server behind the new fence fails; only one that was
-		// before it commits.
+		// An orphaned batch fails if its statements reach the server after the new fence. It
+		// commits only if they arrive before.
 		for try := 1; c.rule.Hold == pgproxy.HoldCommit && !landed && try < 10; try++ {
 			landed = loseReply(t, proxy, b, work, c.rule)
 		}
@@ -50,8 +49,8 @@ func TestLostReplies(t *testing.T) {
 	verify(t, url, n, b.ledger)
 }
 
-// loseReply lets a rule strike one of the next batches. It demands that the node notices, and finds
-// out what came of the batch. It returns whether the batch landed.
+// loseReply applies a rule to one of the next batches. It checks that the node notices the lost
+// reply and finds out whether the batch landed. It returns whether the batch landed.
 func loseReply(t *testing.T, proxy *pgproxy.Proxy, b *bench, work *load, rule pgproxy.Rule) bool {
 	t.Helper()
 	work.more(t, 2, 3*time.Minute)
@@ -75,12 +74,12 @@ func loseReply(t *testing.T, proxy *pgproxy.Proxy, b *bench, work *load, rule pg
 	return landed
 }
 
-// Commits that take 100 ms each leave a node under full load its lease, and one commit carries many
-// steps.
+// With commits that take 100 ms each, a node under full load keeps its lease, and one commit has
+// many steps.
 func TestSlowCommits(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	proxy, through := proxied(t, url)
+	proxy, through := startProxy(t, url)
 	b := openApp(t, through, newLedger(t), 10*time.Second)
 	const delay, lasting, callers = 100 * time.Millisecond, 8 * time.Second, 40
 	proxy.DelayCommits(delay)

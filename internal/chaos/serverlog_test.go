@@ -10,23 +10,22 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// The log of the database has no error after two processes have started the same executions, one of
-// them was killed, and the other one has taken over. The one error that is documented, of a lane
-// that was fenced while it lived, may be there.
+// Two processes start the same executions, one of them is killed, and the other takes over. The log
+// of the database has no error except for the documented one: a live lane that was fenced.
 func TestServerLogStaysClean(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Options{})
 	url := server.NewDatabase(t)
 	const n, lease = 25, 3 * time.Second
 	l := newLedger(t)
-	first := spawn(t, url, l, n, lease)
+	first := spawn(t, url, duty{l, n, lease})
 	first.comesUp(3 * time.Minute)
-	second := spawn(t, url, l, n, lease)
+	second := spawn(t, url, duty{l, n, lease})
 	second.comesUp(3 * time.Minute)
 	first.until("entries in the ledger", l, 30)
 	first.kill()
 	second.finish(3 * time.Minute)
-	spawn(t, url, l, n, lease).finish(3 * time.Minute) // starts once more what has ended
+	spawn(t, url, duty{l, n, lease}).finish(3 * time.Minute) // starts once more what has ended
 	verify(t, url, n, l)
 
 	text, err := os.ReadFile(server.LogFile())

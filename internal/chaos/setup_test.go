@@ -19,13 +19,13 @@ import (
 	"github.com/perdure/perdure/internal/pgproxy"
 )
 
-// entry is what a node logged.
+// entry is a log record of a node.
 type entry struct {
 	message string
 	attrs   map[string]slog.Value
 }
 
-// logbook collects what a node logs, so that a test can ask what happened inside.
+// logbook collects the log of a node, so that a test can see what the node did.
 type logbook struct {
 	mu      sync.Mutex
 	entries []entry
@@ -34,10 +34,10 @@ type logbook struct {
 
 func newLogbook() *logbook { return &logbook{news: make(chan struct{})} }
 
-// Enabled is part of slog.Handler.
+// Enabled implements slog.Handler.
 func (b *logbook) Enabled(context.Context, slog.Level) bool { return true }
 
-// Handle is part of slog.Handler.
+// Handle implements slog.Handler.
 func (b *logbook) Handle(_ context.Context, r slog.Record) error {
 	e := entry{message: r.Message, attrs: map[string]slog.Value{}}
 	r.Attrs(func(a slog.Attr) bool { e.attrs[a.Key] = a.Value; return true })
@@ -49,13 +49,13 @@ func (b *logbook) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs is part of slog.Handler.
+// WithAttrs implements slog.Handler.
 func (b *logbook) WithAttrs([]slog.Attr) slog.Handler { return b }
 
-// WithGroup is part of slog.Handler.
+// WithGroup implements slog.Handler.
 func (b *logbook) WithGroup(string) slog.Handler { return b }
 
-// find returns the entries from one on whose message begins so.
+// find returns the entries from index from on whose message has this prefix.
 func (b *logbook) find(from int, message string) (found []entry, news <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -78,7 +78,7 @@ func (b *logbook) len() int {
 	return len(b.entries)
 }
 
-// await waits for an entry behind from whose message begins so and that is wanted.
+// await waits for a wanted entry from index from on whose message has this prefix.
 func (b *logbook) await(t *testing.T, from int, message string, wanted func(entry) bool, within time.Duration) entry {
 	t.Helper()
 	limit := time.After(within)
@@ -97,7 +97,7 @@ func (b *logbook) await(t *testing.T, from int, message string, wanted func(entr
 	}
 }
 
-// String is the whole book.
+// String returns the whole log.
 func (b *logbook) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,13 +116,14 @@ type bench struct {
 	ledger
 }
 
-// openApp opens an app in this process. It is closed with the test, unless the test does so.
+// openApp opens an app in this process. The end of the test closes it, unless the test has closed
+// it.
 func openApp(t *testing.T, url string, l ledger, lease time.Duration) *bench {
 	t.Helper()
 	return openAppWith(t, url, l, embedded.Config{LeaseTTL: lease})
 }
 
-// keeping is a configuration under which parked executions stay in memory.
+// keeping returns a configuration that keeps parked executions in memory.
 func keeping(lease time.Duration) embedded.Config {
 	return embedded.Config{LeaseTTL: lease, IdleAfter: time.Hour}
 }
@@ -151,8 +152,8 @@ func openAppWith(t *testing.T, url string, l ledger, cfg embedded.Config) *bench
 
 func newLedger(t *testing.T) ledger { return ledger{filepath.Join(t.TempDir(), "ledger")} }
 
-// proxied puts a proxy in front of the server of a URL.
-func proxied(t *testing.T, server string) (*pgproxy.Proxy, string) {
+// startProxy starts a proxy in front of the server of a URL.
+func startProxy(t *testing.T, server string) (*pgproxy.Proxy, string) {
 	t.Helper()
 	u, err := url.Parse(server)
 	if err != nil {

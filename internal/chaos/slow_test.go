@@ -16,18 +16,18 @@ import (
 
 var measured = perdure.NewWorkflow("measured", func(_ perdure.WorkflowCtx, text string) (int, error) { return len(text), nil })
 
-// Starts whose batch would take longer than a commit may, on a path to the store that is slow: all
-// of them run to their end.
+// On a slow connection to the store, the batch of these starts would take longer than the time-out
+// of a commit. All executions complete.
 func TestSlowPath(t *testing.T) {
 	t.Parallel()
 	slowPath(t, 40, 128<<10, 1<<20, 3*time.Second)
 }
 
-// slowPath starts executions at the same time over a path that moves so many bytes per second, and
-// waits for their results.
+// slowPath starts executions at the same time over a connection with the given number of bytes per
+// second, and waits for their results.
 func slowPath(t *testing.T, executions, size, rate int, lease time.Duration) {
 	t.Helper()
-	proxy, through := proxied(t, pgtest.URL(t))
+	proxy, through := startProxy(t, pgtest.URL(t))
 	book := newLogbook()
 	cfg := embedded.Config{LeaseTTL: lease, AllowUnsafe: true, Logger: slog.New(book)}
 	app, err := cfg.Open(t.Context(), through, measured)
@@ -36,7 +36,7 @@ func slowPath(t *testing.T, executions, size, rate int, lease time.Duration) {
 	}
 
 	proxy.Throttle(rate)
-	// Ten times as long as the bytes take at that rate, and time for a busy machine.
+	// Ten times as long as the transfer takes, because the machine may be busy.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+10*time.Duration(executions*size/rate)*time.Second)
 	defer cancel()
 

@@ -23,11 +23,11 @@ import (
 
 const (
 	envTasks  = "PERDURE_CHAOS_TASKS"  // execute tasks until SIGTERM
-	envNoRest = "PERDURE_CHAOS_NOREST" // without those of the kind rest
+	envNoRest = "PERDURE_CHAOS_NOREST" // the process does not bind the kind rest
 )
 
 // jobs and rest are two kinds of tasks. One in twenty jobs is poison: it always fails, panics, or
-// takes its process with it.
+// kills its process.
 func taskDefinitions(victim, both bool) perdure.Group {
 	jobs := perdure.NewActivity("jobs", func(ctx context.Context, n int) (int, error) {
 		switch {
@@ -62,7 +62,7 @@ func TestTasksUnderFire(t *testing.T) {
 	tasksUnderFire(t, 2000, 6)
 }
 
-// fire is processes that execute tasks, and what happens to them.
+// fire has the processes that execute tasks, and counts the strikes.
 type fire struct {
 	t      *testing.T
 	url    string
@@ -80,11 +80,10 @@ const (
 	fireTimeout = 20 * time.Second // of an attempt
 )
 
-// tasksUnderFire submits tasks to processes that are killed, stopped past their lease, drained, and
-// replaced by ones that lack a kind, while the clock of the store is set forth and back. In the end
-// every task has ended once: those that failed are the dead letters, nobody has a claim, and no
-// claim outlived its deadline. No process has ended but those that were killed, told to, or ended
-// by a job.
+// tasksUnderFire submits tasks to processes that it kills, stops past their lease, drains, or
+// replaces by processes that lack a kind. It also moves the clock of the store forward and back. In
+// the end every task has ended once, all failed tasks are dead tasks, no worker has a claim, and no
+// claim has outlived its deadline. No process has ended unless the test or a job ended it.
 func tasksUnderFire(t *testing.T, n, strikes int) {
 	t.Helper()
 	url := pgtest.URL(t)
@@ -127,7 +126,7 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 
-	// what was lost is found when its lease or its grace is over
+	// lost tasks are found when a lease or a grace period is over
 	for end := time.Now().Add(2 * time.Minute); running() > 0; <-tick.C {
 		if time.Now().After(end) {
 			t.Fatalf("%d tasks do not end:\n%s", running(), openExecutions(t, url))
@@ -151,13 +150,13 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 
 func (f *fire) raise(env ...string) *process {
 	f.t.Helper()
-	p := spawn(f.t, f.url, f.ledger, 0, fireLease, append(env, envTasks+"=1")...)
+	p := spawn(f.t, f.url, duty{f.ledger, 0, fireLease}, append(env, envTasks+"=1")...)
 	f.all = append(f.all, p)
 	return p
 }
 
-// submit hands in tasks from a number up to another; one in ten is rest, and of those one in ten is
-// cancelled.
+// submit submits tasks from one number up to another. One in ten is rest, and one in ten of these
+// is cancelled.
 func (f *fire) submit(app *perdure.App, from, to int) {
 	f.t.Helper()
 	c := app.With(f.t.Context())
@@ -192,7 +191,7 @@ func (f *fire) submit(app *perdure.App, from, to int) {
 	}
 }
 
-// strike does the next thing that may happen, to a process that is up.
+// strike strikes a running process in the next way.
 func (f *fire) strike(n int) {
 	f.t.Helper()
 	i := f.rand.IntN(len(f.procs))
@@ -225,7 +224,7 @@ func (f *fire) strike(n int) {
 	case "drain":
 		p.retire(3 * time.Minute)
 		f.procs[i] = f.raise()
-	case "forth": // further than a lease lasts, sometimes further than an attempt may take
+	case "forth": // by more than a lease, sometimes by more than the time-out of an attempt
 		f.clock.step(fireLease + f.upTo(2*fireTimeout))
 	case "back":
 		f.clock.step(-f.upTo(2 * fireLease))
@@ -242,8 +241,8 @@ func (f *fire) strike(n int) {
 
 func (f *fire) upTo(d time.Duration) time.Duration { return time.Duration(f.rand.Int64N(int64(d))) }
 
-// wantDeadlines demands that no claim outlived its deadline: what a process did not end in time,
-// the engine did, as soon as there was an owner. Steps of the clock do not count.
+// wantDeadlines checks that no claim outlived its deadline. If a process did not end a claim in
+// time, the engine ended it as soon as there was an owner. Steps of the clock do not count.
 func (f *fire) wantDeadlines() {
 	f.t.Helper()
 	nd, err := node.Open(f.t.Context(), node.Config{URL: f.url, ReadOnly: true})
@@ -254,7 +253,7 @@ func (f *fire) wantDeadlines() {
 	looked, longest := 0, time.Duration(0)
 	late := fireTimeout + 3*fireLease
 	if !quiet() {
-		late += time.Minute // processes that end a claim have to get a processor first
+		late += time.Minute // processes that end a claim may have to wait for a processor
 	}
 
 	req := api.ListRequest{AllRuns: true, Limit: 1000}
@@ -266,7 +265,8 @@ func (f *fire) wantDeadlines() {
 
 		for i := range page.Executions {
 			d := &page.Executions[i]
-			if d.Outcome.At.Sub(d.Start.At) < fireTimeout { // neither did its claims take longer
+			// so none of its claims took longer either
+			if d.Outcome.At.Sub(d.Start.At) < fireTimeout {
 				continue
 			}
 			looked++
@@ -298,7 +298,7 @@ func (f *fire) wantDeadlines() {
 	f.t.Logf("%d tasks took longer than an attempt may; the longest attempt took %s", looked, longest)
 }
 
-// shakyClock is the clock of a store that is set forth and back.
+// shakyClock is a store clock that the test moves forward and back.
 type shakyClock struct {
 	t     *testing.T
 	conn  *pgx.Conn
@@ -310,8 +310,8 @@ type clockStep struct {
 	by time.Duration
 }
 
-// newShakyClock puts a clock that can be set in front of the server's own, for those who come by
-// the URL that it returns.
+// newShakyClock starts a proxy that replaces the clock of the server by one that the test can set.
+// Only clients that use the returned URL see this clock.
 func newShakyClock(t *testing.T, server string) (c *shakyClock, through string) {
 	t.Helper()
 	c = &shakyClock{t: t, conn: connect(t, server)}
@@ -347,7 +347,7 @@ func (c *shakyClock) step(by time.Duration) {
 	c.steps = append(c.steps, clockStep{model.TimeOf(before), by})
 }
 
-// within is by how much the clock was set forth between two times.
+// within returns how far the clock was moved forward between two times.
 func (c *shakyClock) within(from, to model.Time) (by time.Duration) {
 	for _, s := range c.steps {
 		if s.by > 0 && s.at.Add(s.by) >= from && s.at <= to {
@@ -357,8 +357,8 @@ func (c *shakyClock) within(from, to model.Time) (by time.Duration) {
 	return by
 }
 
-// wantEndings demands that each process has ended as it was made to: by the kill, by a job that
-// takes its process with it, or in good order. It returns how many ended how.
+// wantEndings checks that each process ended as expected: it was killed, a job ended it, or it shut
+// down in good order. It returns the number of each.
 func wantEndings(t *testing.T, all []*process, killed map[*process]bool) map[string]int {
 	t.Helper()
 	endings := map[string]int{}

@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// remark is a line of the ledger of the bank: one of these.
+// remark is a line of the ledger of the bank. Exactly one field is set.
 type remark struct {
 	Asked *deed  `json:",omitempty"`
 	Told  *reply `json:",omitempty"`
@@ -24,8 +24,8 @@ type remark struct {
 	Alarm string `json:",omitempty"`
 }
 
-// reply is what a teller heard of a deed. Times are those of the machine, which all processes
-// share.
+// reply is what a teller learned about a deed. Its times come from the clock of the machine, which
+// all processes share.
 type reply struct {
 	ID         string
 	N          int    `json:",omitempty"` // how many bookings the account had with this one
@@ -34,8 +34,8 @@ type reply struct {
 	Begun, End int64
 }
 
-// sight is that a reader saw an account, again and again: Heard is when he had the first answer,
-// Asked is when he asked for the last one.
+// sight says that a reader saw the same state of an account for some time. Heard is when it got the
+// first answer, Asked is when it asked for the last one.
 type sight struct {
 	Account string
 	glance
@@ -64,7 +64,7 @@ func (l ledger) remarks(t *testing.T) (all []remark) {
 	return all
 }
 
-// bank is what tellers and readers of one process share.
+// bank has what the tellers and readers of one process share.
 type bank struct {
 	app      *perdure.App
 	ledger   ledger
@@ -78,8 +78,8 @@ type bank struct {
 
 const tellers, readers = 6, 2
 
-// serveBank lets tellers and readers work until they are told to stop. What they have not heard by
-// then they do not wait for.
+// serveBank lets tellers and readers work until the process gets a signal. They do not wait for
+// replies that are open then.
 func serveBank(ctx context.Context, app *perdure.App, l ledger, prefix string, terminate <-chan os.Signal) {
 	n, _ := strconv.Atoi(os.Getenv(envAccounts))
 	b := &bank{app: app, ledger: l, prefix: prefix, accounts: n, stopping: make(chan struct{})}
@@ -124,7 +124,7 @@ func (b *bank) teller(ctx context.Context) {
 	}
 }
 
-// invent thinks of something to do.
+// invent draws a deed.
 func (b *bank) invent(id string) deed {
 	d := deed{ID: id, Cents: 1 + rand.IntN(20)}
 	among := 1
@@ -170,8 +170,8 @@ func (b *bank) invent(id string) deed {
 	return d
 }
 
-// insist does something again and again until there is an answer, or until he may give up. Now and
-// then he does not wait long enough to hear the answer.
+// insist repeats a deed until the teller has a reply or may give up. Sometimes the teller does not
+// wait long enough for the reply.
 func (b *bank) insist(ctx context.Context, d deed, enough func() bool) (reply, bool) {
 	for {
 		patience := 5 * time.Second
@@ -214,7 +214,7 @@ func (b *bank) alarm(format string, args ...any) {
 	b.ledger.remark(remark{Alarm: fmt.Sprintf(format, args...)})
 }
 
-// do does it once more; that it was done before makes no difference.
+// do requests a deed. Repeating it has no further effect.
 func (b *bank) do(ctx context.Context, d *deed, r *reply) (err error) {
 	c := b.app.With(ctx)
 	o := order{ID: d.ID, Cents: d.Cents}
@@ -235,7 +235,7 @@ func (b *bank) do(ctx context.Context, d *deed, r *reply) (err error) {
 	return err
 }
 
-// move starts a move, does to it what its fate is, and waits for its end.
+// move starts a move, applies its fate to it, and waits for its end.
 func (b *bank) move(ctx context.Context, d *deed) error {
 	c := b.app.With(ctx)
 	x, err := moves.Start(c, *d, perdure.RawKey(d.ID))
@@ -249,11 +249,12 @@ func (b *bank) move(ctx context.Context, d *deed) error {
 		case <-ctx.Done():
 		}
 		if d.Fate == fateCancel {
-			err = x.Cancel(c, "somebody has changed his mind")
+			err = x.Cancel(c, "the teller has changed its mind")
 		} else {
-			err = b.app.Executions().Terminate(ctx, x, "somebody has lost his patience")
+			err = b.app.Executions().Terminate(ctx, x, "the teller has waited too long")
 		}
-		if err != nil && !errors.Is(err, perdure.ErrConflict) { // it has ended
+		// a conflict means that it has ended
+		if err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return err
 		}
 	}
@@ -262,7 +263,7 @@ func (b *bank) move(ctx context.Context, d *deed) error {
 	return err
 }
 
-// reader looks at accounts all the time, and notes what he saw as soon as he sees something else.
+// reader reads accounts all the time, and records a sight as soon as it sees a different state.
 func (b *bank) reader(ctx context.Context) {
 	last := map[string]sight{}
 	flush := func(s sight) {
@@ -296,7 +297,7 @@ func (b *bank) reader(ctx context.Context) {
 			last[s.Account] = before
 		default:
 			if before.N > s.N || before.N == s.N && before.Heard != 0 {
-				b.alarm("somebody saw %+v of %s, and then %+v", before.glance, s.Account, s.glance)
+				b.alarm("a reader saw %+v of %s, and then %+v", before.glance, s.Account, s.glance)
 			}
 			flush(before)
 			last[s.Account] = s

@@ -22,8 +22,7 @@ import (
 )
 
 // The workload: chains of steps with sleeps and failing attempts, executions that wait for a signal
-// and a promise, and parents of two chains. What each execution must return follows from its key
-// alone.
+// and a promise, and parents of two chains. The key alone determines the result of an execution.
 
 const chainSteps = 7
 
@@ -44,21 +43,21 @@ var (
 	secondStage = perdure.NewPromise[string]("second")
 )
 
-// What an execution of stages says in its two stages.
+// The state of an execution of stages in its two stages.
 const (
 	stageOne = "waits for signal first"
 	stageTwo = "waits for promise second"
 )
 
-// ledger notes every execution of a step body, and everything that a caller was told, in files that
+// ledger records every execution of a step body and every reply that a caller got. Its files
 // survive the process.
 type ledger struct{ path string }
 
-// note says that a body runs.
+// note records that a body runs.
 func (l ledger) note(line string) error { return appendLine(l.path, line) }
 
-// heard says that a caller was told something.
-func (l ledger) heard(what ...string) error {
+// recordReply records a reply that a caller got.
+func (l ledger) recordReply(what ...string) error {
 	return appendLine(l.path+".heard", strings.Join(what, " "))
 }
 
@@ -71,19 +70,19 @@ func appendLine(path, line string) error {
 	return errors.Join(err, f.Close())
 }
 
-// bodies reads which bodies ran, in the order in which they began.
+// bodies reads which bodies ran, in the order of their starts.
 func (l ledger) bodies(t *testing.T) []string {
 	t.Helper()
 	return readLines(t, l.path)
 }
 
-// answers reads what callers were told.
+// answers reads the recorded replies.
 func (l ledger) answers(t *testing.T) []string {
 	t.Helper()
 	return readLines(t, l.path+".heard")
 }
 
-// readLines is empty for a file that does not exist yet.
+// readLines reads a file. It returns nothing if the file does not exist yet.
 func readLines(t *testing.T, path string) []string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -96,7 +95,7 @@ func readLines(t *testing.T, path string) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 }
 
-// counts reads how often each body ran.
+// counts returns how often each body ran.
 func (l ledger) counts(t *testing.T) map[string]int {
 	t.Helper()
 	n := map[string]int{}
@@ -106,7 +105,7 @@ func (l ledger) counts(t *testing.T) map[string]int {
 	return n
 }
 
-// definitions are the workload's code.
+// definitions returns the code of the workload.
 func definitions(l ledger) perdure.Group {
 	return perdure.Group{
 		chain.Bind(func(ctx perdure.WorkflowCtx, in chainIn) (int, error) {
@@ -174,8 +173,8 @@ func squares(n int) (sum int) {
 	return sum
 }
 
-// drive starts n executions of each kind (or attaches to them) and waits for all of them. It may be
-// called again and again, by one process after another or by several at once.
+// drive starts n executions of each kind (or attaches to them) and waits for all of them. It can be
+// called repeatedly, by one process after another or by several at once.
 func drive(ctx context.Context, app *perdure.App, l ledger, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)
@@ -186,8 +185,8 @@ func drive(ctx context.Context, app *perdure.App, l ledger, n int) error {
 	return errors.Join(errs...)
 }
 
-// driveOne starts one execution of each kind (or attaches to it) and waits for them. It notes what
-// it is told.
+// driveOne starts one execution of each kind (or attaches to it) and waits for them. It records the
+// replies.
 func driveOne(c perdure.Client, l ledger, prefix string, i int) error {
 	var wg sync.WaitGroup
 	var errs [3]error
@@ -199,34 +198,34 @@ func driveOne(c perdure.Client, l ledger, prefix string, i int) error {
 }
 
 func driveChain(c perdure.Client, l ledger, key string) error {
-	got, err := chain.Run(c, chainIn{key, chainSteps}, perdure.RawKey(key))
-	return told(l, "chain/"+key, got, squares(chainSteps), err)
+	return confirm(l, "chain/"+key, squares(chainSteps), func() (int, error) {
+		return chain.Run(c, chainIn{key, chainSteps}, perdure.RawKey(key))
+	})
 }
 
 func driveFamily(c perdure.Client, l ledger, key string) error {
 	exec, err := family.Start(c, key, perdure.RawKey(key))
 	if err == nil {
-		err = l.heard("started", "family/"+key)
+		err = l.recordReply("started", "family/"+key)
 	}
 	if err != nil {
 		return fmt.Errorf("family/%s: %w", key, err)
 	}
-	got, err := exec.Result(c)
-	return told(l, "family/"+key, got, squares(4)+squares(5), err)
+	return confirm(l, "family/"+key, squares(4)+squares(5), func() (int, error) { return exec.Result(c) })
 }
 
 func driveGate(c perdure.Client, l ledger, key string) error {
 	exec, err := gate.Start(c, key, perdure.RawKey(key))
 	if err == nil {
-		err = l.heard("started", "gate/"+key)
+		err = l.recordReply("started", "gate/"+key)
 	}
 
-	// A conflict means that it has ended, or that the promise is settled: an earlier drive has done
-	// it all.
+	// A conflict means that the execution has ended or that the promise is settled: an earlier
+	// drive has done it.
 	accepted := func(what, id string, err error) error {
 		switch {
 		case err == nil:
-			return l.heard(what, "gate/"+key, id)
+			return l.recordReply(what, "gate/"+key, id)
 		case errors.Is(err, perdure.ErrConflict):
 			return nil
 		}
@@ -243,29 +242,28 @@ func driveGate(c perdure.Client, l ledger, key string) error {
 	if err != nil {
 		return fmt.Errorf("gate/%s: %w", key, err)
 	}
-	got, err := exec.Result(c)
 
-	return told(l, "gate/"+key, got, "open 6", err)
+	return confirm(l, "gate/"+key, "open 6", func() (string, error) { return exec.Result(c) })
 }
 
-// told checks a result, and notes that a caller has heard it.
-func told[T comparable](l ledger, what string, got, want T, err error) error {
-	switch {
+// confirm waits for the result of an execution, compares it, and records that the caller has it.
+func confirm[T comparable](l ledger, what string, want T, result func() (T, error)) error {
+	switch got, err := result(); {
 	case err != nil:
 		return fmt.Errorf("%s: %w", what, err)
 	case got != want:
 		return fmt.Errorf("%s = %v, want %v", what, got, want)
 	}
-	return l.heard("ended", what)
+	return l.recordReply("ended", what)
 }
 
-// load is a number of callers that drive one execution of each kind after the other, until they are
-// told to stop.
+// load is a number of callers. Each starts one execution of each kind after the other, until the
+// load is stopped.
 type load struct {
 	begun, done atomic.Int64
 	stopping    chan struct{}
 	callers     sync.WaitGroup
-	progress    chan struct{} // capacity 1: one more is done
+	progress    chan struct{} // capacity 1; a value means that one more is done
 
 	mu   sync.Mutex
 	errs []error
@@ -299,7 +297,7 @@ func startLoad(ctx context.Context, app *perdure.App, l ledger, prefix string, c
 	return w
 }
 
-// more waits until n further ones are done.
+// more waits until n further executions of each kind are done.
 func (w *load) more(t *testing.T, n int64, within time.Duration) {
 	t.Helper()
 	limit := time.NewTimer(within)
@@ -313,7 +311,7 @@ func (w *load) more(t *testing.T, n int64, within time.Duration) {
 	}
 }
 
-// stop lets the callers finish what they have begun, and returns how many there were of each kind.
+// stop lets the callers finish their executions, and returns how many there were of each kind.
 func (w *load) stop() (int, error) {
 	close(w.stopping)
 	w.callers.Wait()
@@ -322,7 +320,7 @@ func (w *load) stop() (int, error) {
 	return int(w.begun.Load()), errors.Join(w.errs...)
 }
 
-// finish is stop within a time.
+// finish calls stop and fails the test if that takes too long.
 func (w *load) finish(t *testing.T, url string, within time.Duration) int {
 	t.Helper()
 	type result struct {
@@ -348,9 +346,9 @@ func (w *load) finish(t *testing.T, url string, within time.Duration) int {
 	}
 }
 
-// verify looks at what is stored once everything has ended: every execution is completed, its
-// history has no gap, every outcome is in it once, and the body of every step has run. It returns
-// how often each body ran.
+// verify checks the store once everything has ended: every execution is completed, its history has
+// no gap and has every outcome once, and the body of every step has run. It returns how often each
+// body ran.
 func verify(t *testing.T, url string, n int, l ledger) map[string]int {
 	t.Helper()
 	ran := l.counts(t)
@@ -391,7 +389,7 @@ func verify(t *testing.T, url string, n int, l ledger) map[string]int {
 	return ran
 }
 
-// verifyOnce demands that no body of a step ran more often than its attempts: nothing was repeated.
+// verifyOnce checks that the body of each step ran exactly once per attempt.
 func verifyOnce(t *testing.T, ran map[string]int) {
 	t.Helper()
 	for id, n := range ran {
@@ -463,10 +461,10 @@ func countKind(events []model.Event, kind model.EventKind) (n int) {
 	return n
 }
 
-// stepID is a step of a chain in the ledger.
+// stepID is the name of a step of a chain in the ledger.
 func stepID(key string, i int) string { return fmt.Sprintf("%s#%d", key, i) }
 
-// openExecutions tells what has not ended, and what is in its history.
+// openExecutions lists the open executions with their histories.
 func openExecutions(t *testing.T, url string) string {
 	nd, err := node.Open(t.Context(), node.Config{URL: url, ReadOnly: true})
 	if err != nil {
@@ -496,7 +494,7 @@ func openExecutions(t *testing.T, url string) string {
 	return text.String()
 }
 
-// rawTables shows the rows in which something that got lost could still be.
+// rawTables lists the rows that could still contain something that got lost.
 func rawTables(t *testing.T, url string) string {
 	if !strings.HasPrefix(url, "postgres") {
 		return ""

@@ -19,12 +19,12 @@ var (
 
 // childScenarios are about executions that start, await and cancel each other.
 func childScenarios() []*scenario {
-	// work is a child that does something and returns it.
+	// work is a child that runs a step and returns its result.
 	work := func(w *world) perdure.Binding {
 		return child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) { return w.step(ctx, name) })
 	}
 
-	// wait is a child that waits for ever, and cleans up when it is cancelled.
+	// wait is a child that never returns by itself, and cleans up when it is cancelled.
 	wait := func(w *world) perdure.Binding {
 		return child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) {
 			ctx.Defer(func(ctx perdure.WorkflowCtx) error {
@@ -157,7 +157,7 @@ func childScenarios() []*scenario {
 				if err := result(d, x, "gone"); err != nil {
 					return err
 				}
-				// The child is a message away from the parent's end.
+				// A message from the end of the parent starts the child.
 				return d.eventually(func() error { return result(d, orphan.Execution(perdure.RawKey("o")), "later") })
 			}),
 		},
@@ -177,7 +177,7 @@ func childScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventChildStarted, "") },
+					func() error { return d.awaitEvent(x.Ref, model.EventChildStarted, "") },
 					func() error { return cancel(d, x, "stop it") },
 					func() error { return ends(d, x, perdure.Canceled, "stop it") },
 					func() error {
@@ -236,7 +236,7 @@ func childScenarios() []*scenario {
 				}
 				return result(d, x, "slow done true")
 			}),
-			loose: true, // an execution that has ended before it is asked has nobody who watches it
+			loose: true, // an execution that has ended before the request has no watcher
 		},
 	}
 }

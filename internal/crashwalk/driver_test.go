@@ -13,60 +13,63 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// scenario is a program, what is done with it, and what must come of it.
+// scenario is a program, the actions of its clients, and the expected result.
 type scenario struct {
 	name   string
 	stages []stage
-	// lanes of the engine; 1.
+	// lanes of the engine; default 1.
 	lanes int
-	// idleAfter is how long waiting executions stay in memory; 5 s.
+	// idleAfter is how long waiting executions stay in memory; default 5 s.
 	idleAfter time.Duration
-	// lease of its processes; leaseTTL.
+	// lease of its processes; default leaseTTL.
 	lease time.Duration
-	// tasks is how its processes execute tasks; the defaults.
+	// tasks configures how its processes execute tasks; default is the default of the engine.
 	tasks perdure.TaskConfig
-	// selfless executions need nothing from clients once they have been started: after a crash they
-	// must end by themselves.
+	// selfless executions need nothing from clients once they have started: after a crash they must
+	// end without them.
 	selfless bool
-	// bodies is how often the body of each step runs when nothing goes wrong. A crash may repeat
-	// each once per process.
+	// bodies is how often the body of each step runs without a fault. A crash may repeat each once
+	// per process.
 	bodies map[string]int
-	// maybe are bodies that need not run, or not to their end: those of steps that are given up.
+	// maybe are the bodies of steps that the workflow may abandon. They need not run, or not to
+	// their end.
 	maybe []string
-	// ignore are kinds of events that depend on who came first, and are left out when histories are
-	// compared with those without a fault.
+	// ignore has kinds of events that depend on the order of concurrent actions. The comparison
+	// with the histories without a fault leaves them out.
 	ignore []model.EventKind
-	// loose histories may differ from those without a fault, because they depend on who came first.
-	// check looks at them instead.
+	// loose histories may differ from the histories without a fault, because they depend on the
+	// order of concurrent actions. check checks them instead.
 	loose bool
 	// vaulted payloads are encrypted and offloaded.
 	vaulted bool
-	// check is what must hold at the end, beside what holds for every scenario.
+	// check checks the end, in addition to the checks of every scenario.
 	check func(w *world, h *histories) error
 }
 
 // stage is a part of a scenario that one program serves. The stages of a scenario follow each
 // other, as releases of a program do.
 type stage struct {
-	// processes that serve it side by side; 1.
+	// processes that serve it at the same time; default 1.
 	processes int
-	// version of the program, for what is pinned.
+	// version of the program, for pinned workflows.
 	version string
-	// define is the code. It is called by every process.
+	// define returns the code. Every process calls it.
 	define func(w *world) perdure.Group
-	// drive does what clients do. It runs again when it fails, with other processes if need be, so
-	// everything that it does is repeatable.
+	// drive has the actions of the clients. It runs again if it fails, perhaps with other
+	// processes, so all its actions must be repeatable.
 	drive func(d *driver) error
-	// open are executions ("workflow/key") that are meant to be left open.
+	// open has executions ("workflow/key") that stay open on purpose.
 	open []string
 }
 
-// alone is the stage of a scenario that has only one.
+// alone returns the stages of a scenario that has only one.
 func alone(define func(w *world) perdure.Group, drive func(d *driver) error) []stage {
 	return []stage{{define: define, drive: drive}}
 }
 
-// ending starts an execution, and demands its result.
+// ending returns a driver that starts an execution and checks its result.
+//
+//arch:parameters mirrors Workflow.Run
 func ending[I any, O comparable](w *perdure.Workflow[I, O], in I, key string, want O, opts ...perdure.StartOption) func(d *driver) error {
 	return func(d *driver) error {
 		x, err := start(d, w, in, key, opts...)
@@ -77,26 +80,27 @@ func ending[I any, O comparable](w *perdure.Workflow[I, O], in I, key string, wa
 	}
 }
 
-// driver is what one run of a driver works with.
+// driver has the processes that one drive uses.
 type driver struct {
 	w    *world
 	ps   []*process
 	ctxs []context.Context
 }
 
-// client is a client in the first process.
+// client returns a client of the first process.
 func (d *driver) client() perdure.Client { return d.at(0) }
 
-// at is a client in another process.
+// at returns a client of process i.
 func (d *driver) at(i int) perdure.Client { return d.ps[i].App.With(d.ctxs[i]) }
 
 // ctx is the context of the first client.
 func (d *driver) ctx() context.Context { return d.ctxs[0] }
 
-// sleep waits as long as the first process lives.
+// sleep waits, at most until the first process dies.
 func (d *driver) sleep(v time.Duration) error { return sleep(d.ctxs[0], v) }
 
-// once does something that has succeeded in no earlier drive: a client knows what it was told.
+// once calls do unless an earlier drive has already done so with success. A real client would also
+// remember that its request had succeeded.
 func (d *driver) once(what string, do func() error) error {
 	if d.w.known(what) {
 		return nil
@@ -119,7 +123,7 @@ func sleep(ctx context.Context, v time.Duration) error {
 	}
 }
 
-// until waits for something to become so in the world.
+// until waits for a condition of the world.
 func (d *driver) until(what string, so func() bool) error {
 	for !so() {
 		if err := d.sleep(50 * time.Millisecond); err != nil {
@@ -129,14 +133,14 @@ func (d *driver) until(what string, so func() bool) error {
 	return nil
 }
 
-// ran waits until the body of a step has run.
-func (d *driver) ran(name string) error {
+// awaitBody waits until the body of a step has run.
+func (d *driver) awaitBody(name string) error {
 	return d.until("step "+name, func() bool { return d.w.times(name) > 0 })
 }
 
-// recorded waits until the store has an event of that kind and name. It looks past all wrappers, so
-// that the wait makes no calls of its own.
-func (d *driver) recorded(r perdure.Ref, k model.EventKind, name string) error {
+// awaitEvent waits until the store has an event of that kind and name. It reads the memory store
+// directly, so that the wait makes no calls that the walk counts.
+func (d *driver) awaitEvent(r perdure.Ref, k model.EventKind, name string) error {
 	return d.until(k.String()+" "+name, func() bool {
 		h, err := d.w.read()
 		return err == nil && h.count(r, k, name) > 0
@@ -189,15 +193,15 @@ func inOrder(actions ...func() error) error {
 	return nil
 }
 
-// acked notes what a client was told.
-func (d *driver) acked(what string, holds func(h *histories) error) {
+// acknowledge records what a client got acknowledged. holds checks it at the end.
+func (d *driver) acknowledge(what string, holds func(h *histories) error) {
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	d.w.acks = append(d.w.acks, ack{what, holds})
 }
 
-// cause replaces the error of a call that ended because its context did by why it did, so that a
-// death can be told from the cancellation of an execution.
+// cause adds the reason to the error of a call whose context has ended, so that the driver can
+// distinguish the death of a process from the cancellation of an execution.
 func (d *driver) cause(i int, err error) error {
 	if err != nil && d.ctxs[i].Err() != nil {
 		return fmt.Errorf("%w: %w", context.Cause(d.ctxs[i]), err)
@@ -205,18 +209,23 @@ func (d *driver) cause(i int, err error) error {
 	return err
 }
 
-// start starts an execution and notes that it exists.
+// start starts an execution through the first process, and records the acknowledgement.
+//
+//arch:parameters mirrors Workflow.Start
 func start[I, O any](d *driver, w *perdure.Workflow[I, O], in I, key string, opts ...perdure.StartOption) (perdure.Execution[O], error) {
 	return startAt(d, 0, w, in, key, opts...)
 }
 
+// startAt is start through process i.
+//
+//arch:parameters mirrors Workflow.Start
 func startAt[I, O any](d *driver, i int, w *perdure.Workflow[I, O], in I, key string, opts ...perdure.StartOption) (perdure.Execution[O], error) {
 	x, err := w.Start(d.at(i), in, append(opts, perdure.RawKey(key))...)
 	if err != nil {
 		return x, d.cause(i, fmt.Errorf("start %s: %w", key, err))
 	}
 	ref := x.Ref
-	d.acked("start of "+ref.String(), func(h *histories) error {
+	d.acknowledge("start of "+ref.String(), func(h *histories) error {
 		if h.of(ref) == nil {
 			return wrong("execution %s was acknowledged and does not exist", ref)
 		}
@@ -225,7 +234,7 @@ func startAt[I, O any](d *driver, i int, w *perdure.Workflow[I, O], in I, key st
 	return x, nil
 }
 
-// result waits for an execution, and demands a certain value.
+// result waits for an execution and checks its value.
 func result[O comparable](d *driver, x perdure.Execution[O], want O) error {
 	return resultAt(d, 0, x, want)
 }
@@ -240,7 +249,7 @@ func resultAt[O comparable](d *driver, i int, x perdure.Execution[O], want O) er
 	}
 
 	ref := x.Ref
-	d.acked("result of "+ref.String(), func(h *histories) error {
+	d.acknowledge("result of "+ref.String(), func(h *histories) error {
 		data, _ := json.Marshal(got)
 		last := h.last(ref)
 		if last == nil || last.row.Outcome.Status != model.Completed || string(last.row.Outcome.Output.Data) != string(data) {
@@ -252,7 +261,7 @@ func resultAt[O comparable](d *driver, i int, x perdure.Execution[O], want O) er
 	return nil
 }
 
-// ends waits for an execution that must not complete, and demands a status and a text within the
+// ends waits for an execution that must not complete, and checks its status and a text in its
 // error.
 func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text string) error {
 	_, err := x.Result(d.client())
@@ -273,9 +282,9 @@ func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text st
 	}
 
 	ref := x.Ref
-	d.acked("end of "+ref.String(), func(h *histories) error {
+	d.acknowledge("end of "+ref.String(), func(h *histories) error {
 		if last := h.last(ref); last == nil || last.row.Outcome.Status.String() != string(want) {
-			return wrong("%s was told to have ended as %s, but that is not how it stands", ref, want)
+			return wrong("a client got the end %[2]s of %[1]s, but the store has another one", ref, want)
 		}
 		return nil
 	})
@@ -283,16 +292,22 @@ func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text st
 	return nil
 }
 
-// send sends a signal under an id, and notes that it was accepted.
+// send sends a signal under a request id through the first process, and records the
+// acknowledgement.
+//
+//arch:parameters mirrors Signal.Send
 func send[T any](d *driver, s *perdure.Signal[T], to perdure.Ref, v T, id string) error {
 	return sendAt(d, 0, s, to, v, id)
 }
 
+// sendAt is send through process i.
+//
+//arch:parameters mirrors Signal.Send
 func sendAt[T any](d *driver, i int, s *perdure.Signal[T], to perdure.Ref, v T, id string) error {
 	if err := s.Send(d.at(i), to, v, perdure.RequestID(id)); err != nil {
 		return d.cause(i, fmt.Errorf("signal %s to %s: %w", id, to, err))
 	}
-	d.acked("signal "+id, func(h *histories) error {
+	d.acknowledge("signal "+id, func(h *histories) error {
 		if !h.received(to, id) {
 			return wrong("signal %s to %s was acknowledged and is nowhere", id, to)
 		}
@@ -301,17 +316,17 @@ func sendAt[T any](d *driver, i int, s *perdure.Signal[T], to perdure.Ref, v T, 
 	return nil
 }
 
-// cancel asks an execution to end. Repeated, it may find it closed.
+// cancel asks an execution to end. A repeated cancel may find it closed.
 func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 	err := x.Cancel(d.client(), why)
 	if errors.Is(err, perdure.ErrConflict) {
-		return nil // an earlier drive, or somebody else, has done it: the end tells
+		return nil // an earlier drive or another client has done it; the end of the run shows it
 	}
 	if err != nil {
 		return d.cause(0, fmt.Errorf("cancel %s: %w", x, err))
 	}
 	ref := x.Ref
-	d.acked("cancel of "+ref.String(), func(h *histories) error {
+	d.acknowledge("cancel of "+ref.String(), func(h *histories) error {
 		if h.count(ref, model.EventCancelRequest, "") == 0 && !h.last(ref).row.Outcome.Status.Closed() {
 			return wrong("the cancel request to %s was acknowledged and is nowhere", ref)
 		}
@@ -320,7 +335,7 @@ func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 	return nil
 }
 
-// patiently repeats something while its execution is quarantined.
+// patiently repeats an action while its execution is quarantined.
 func (d *driver) patiently(do func() error) error {
 	for {
 		err := do()
@@ -333,8 +348,8 @@ func (d *driver) patiently(do func() error) error {
 	}
 }
 
-// eventually repeats something that finds an execution missing, because the message that starts it
-// is still on its way.
+// eventually repeats an action while its execution does not exist, because the message that starts
+// it is in flight.
 func (d *driver) eventually(do func() error) error {
 	for {
 		err := do()

@@ -14,24 +14,24 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// purse is an entity that knows everything that was done to it.
+// purse is an entity that records everything that was done to it.
 type purse struct {
 	Coins int
 	Log   []string
 }
 
-// coins is what is put into a purse, and by whom.
+// coins is an amount for a purse, and its sender.
 type coins struct {
 	By    string
 	Coins int
-	To    string // whom to pass them on to
+	To    string // the purse to pass them on to
 }
 
 var (
 	put = perdure.DeclareOperation[coins, int]("purse", "put")
-	// takes, and puts into another one way
+	// takes from this purse, and sends the coins to another without waiting
 	pass = perdure.DeclareOperation[coins, int]("purse", "pass")
-	// starts a workflow, and tells it something
+	// starts a workflow and sends it a signal
 	open    = perdure.DeclareOperation[coins, int]("purse", "open")
 	saver   = perdure.DeclareWorkflow[string, string]("saver")
 	mover   = perdure.DeclareWorkflow[coins, int]("mover")
@@ -43,7 +43,7 @@ var (
 
 func purseOf(key string) perdure.EntityRef { return perdure.EntityRef{Type: "purse", Key: key} }
 
-// purses is the code of purses, with some workflows.
+// purses returns the code of purses, with some workflows.
 func purses(more ...perdure.Definition) func(*world) perdure.Group {
 	return func(*world) perdure.Group {
 		e := perdure.NewEntity[purse]("purse", perdure.MaxIdle(time.Second))
@@ -63,7 +63,7 @@ func purses(more ...perdure.Definition) func(*world) perdure.Group {
 				if err := put.Send(ctx, c.To, coins{By: ctx.Key(), Coins: c.Coins}); err != nil {
 					return 0, err
 				}
-				return add(p, c.By, -c.Coins) // when that fails, nothing is sent
+				return add(p, c.By, -c.Coins) // if this fails, nothing is sent
 			}),
 			perdure.BindOperation(e, open, func(ctx perdure.EntityCtx, p *purse, c coins) (int, error) {
 				x, err := opened.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key()))
@@ -79,8 +79,8 @@ func purses(more ...perdure.Definition) func(*world) perdure.Group {
 	}
 }
 
-// purseScenarios are about entities: what is called, sent, started and locked is done once,
-// whatever dies.
+// entityScenarios are about entities: every call, send, start and lock takes effect once, whichever
+// process dies.
 func entityScenarios() []*scenario {
 	putBy := func(d *driver, key string, c coins, want int) error {
 		return d.patiently(func() error {
@@ -126,7 +126,7 @@ func entityScenarios() []*scenario {
 					func() error { return putBy(d, "a", coins{By: "first", Coins: 10}, 10) },
 					send("a", coins{By: "some", Coins: 4, To: "b"}),
 					send("a", coins{By: "more", Coins: 3, To: "b"}),
-					// which fails: b gets nothing
+					// this fails, so b gets nothing
 					send("a", coins{By: "too many", Coins: 9, To: "b"}),
 					func() error { return putBy(d, "a", coins{By: "last", Coins: 1}, 4) },
 					// again
@@ -156,7 +156,7 @@ func entityScenarios() []*scenario {
 			name:     "locked transfers in both directions",
 			lanes:    2,
 			selfless: true,
-			loose:    true, // who is first is a matter of time
+			loose:    true, // the order depends on the time
 			stages: alone(purses(mover.Bind(func(ctx perdure.WorkflowCtx, c coins) (left int, err error) {
 				return left, ctx.Lock(perdure.LockSet{purseOf(c.To), purseOf(c.By)}, func(ctx perdure.WorkflowCtx) (err error) {
 					if left, err = put.Call(ctx, c.By, coins{By: "to " + c.To, Coins: -c.Coins}); err != nil {
@@ -218,11 +218,11 @@ func entityScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventAnswered, "") },
+					func() error { return d.awaitEvent(x.Ref, model.EventAnswered, "") },
 					func() error { return ending(comer, 700*time.Millisecond, "first", "too late")(d) },
 					func() error {
-						// What the first has had of its locks is free again: this needs nobody's
-						// patience.
+						// The locks of the first one are free again, so this call does not have to
+						// wait.
 						return putBy(d, "a", coins{By: "client", Coins: 1}, 1)
 					},
 					func() error {
@@ -235,14 +235,14 @@ func entityScenarios() []*scenario {
 					func() error { return ending(comer, time.Hour, "second", "had it")(d) },
 				)
 			}),
-			// how far it came when its time was over
+			// how far it got before its time-out
 			ignore: []model.EventKind{model.EventLockGranted, model.EventTimerFired, model.EventWithdrawn},
 			check:  inPurses(map[string]string{"a": "client +1", "b": "keeper +1, comer +1"}),
 		},
 	}
 }
 
-// purse reads what is stored of a purse, past all wrappers.
+// purse reads the stored state of a purse directly from the memory store.
 func (w *world) purse(key string) (p purse, err error) {
 	a := model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + "purse", Key: key}
 	got, err := w.mem.LoadEntity(context.Background(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 1, 1)
@@ -252,7 +252,7 @@ func (w *world) purse(key string) (p purse, err error) {
 	return p, json.Unmarshal(got.Entity.State.Data, &p)
 }
 
-// inPurses demands that certain things were done to purses, in order.
+// inPurses checks what was done to purses, in order.
 func inPurses(want map[string]string) func(*world, *histories) error {
 	return func(w *world, _ *histories) error {
 		for key, log := range want {
@@ -268,7 +268,7 @@ func inPurses(want map[string]string) func(*world, *histories) error {
 	}
 }
 
-// movedOnce demands that both transfers were made once, and that nothing came between the two
+// movedOnce checks that both transfers were made once, and that nothing happened between the two
 // halves of one.
 func movedOnce(w *world, _ *histories) error {
 	sum := 0
@@ -292,8 +292,7 @@ func movedOnce(w *world, _ *histories) error {
 	return nil
 }
 
-// restlessEntities says for which entities something waits, and which are locked: all runs are
-// over.
+// restlessEntities returns which entities are locked or have waiting calls. All runs have ended.
 func (w *world) restlessEntities() error {
 	ctx := context.Background()
 	boxes, err := w.mem.LoadMailboxes(ctx, allShards(), store.EntityKey{}, 10)

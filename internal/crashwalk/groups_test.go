@@ -25,17 +25,17 @@ var (
 // fan is how many activities run side by side.
 const fan = 20
 
-// groupScenarios are about several things at once, and about giving up.
+// groupScenarios are about concurrent steps, and about abandoned ones.
 func groupScenarios() []*scenario {
 	squares := map[string]int{}
 	for i := range fan {
 		squares[fmt.Sprintf("square %d", i)] = 1
 	}
 
-	// run is an activity that returns at once, or when nobody wants it any more.
+	// run is an activity that returns at once, or when its context is cancelled.
 	run := func(w *world) perdure.Binding {
 		return runner.Bind(func(ctx context.Context, name string) (string, error) {
-			w.ran(name)
+			w.recordBody(name)
 			if strings.HasPrefix(name, "slow") {
 				return name, sleep(ctx, time.Hour)
 			}
@@ -51,7 +51,7 @@ func groupScenarios() []*scenario {
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
 					square.Bind(func(_ context.Context, n int) (int, error) {
-						w.ran(fmt.Sprintf("square %d", n))
+						w.recordBody(fmt.Sprintf("square %d", n))
 						return n * n, nil
 					}),
 					fanout.Bind(func(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -76,7 +76,7 @@ func groupScenarios() []*scenario {
 				return perdure.Group{run(w), chooser.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					var won []string
 					step, timer, signal := runner.Go(ctx, "quick"), ctx.Timer(time.Hour), tap.Next(ctx)
-					for range 2 { // the step is first, then the signal comes; the timer is in vain
+					for range 2 { // the step is first, then the signal comes; the timer never wins
 						fs := []perdure.Waitable{timer, signal}
 						if len(won) == 0 {
 							fs = append(fs, step)
@@ -113,7 +113,7 @@ func groupScenarios() []*scenario {
 				}
 				return inOrder(
 					// the step is first
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "runner") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "runner") },
 					func() error { return send(d, tap, x.Ref, "tap", "s1") },
 					func() error { return result(d, x, "step tap timer") },
 				)
@@ -124,7 +124,7 @@ func groupScenarios() []*scenario {
 			selfless: true,
 			bodies:   map[string]int{"winner": 1, "one": 1, "two": 1},
 			maybe:    []string{"slow a", "slow b", "slow c"},
-			// what has not begun when it loses leaves no trace
+			// a step that has not started when it loses leaves no trace
 			ignore: []model.EventKind{model.EventWithdrawn},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{run(w), racer.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
@@ -175,12 +175,12 @@ func groupScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "charge") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "charge") },
 					func() error { return cancel(d, x, "changed my mind") },
 					func() error { return ends(d, x, perdure.Canceled, "changed my mind") },
 				)
 			}),
-			check: compensated,
+			check: checkCompensated,
 		},
 		{
 			name:     "failure with clean-up",
@@ -193,12 +193,12 @@ func groupScenarios() []*scenario {
 				}
 				return ends(d, x, perdure.Failed, "no ship")
 			}),
-			check: compensated,
+			check: checkCompensated,
 		},
 	}
 }
 
-// sagaCode reserves and charges, and takes both back when it is cancelled or cannot ship.
+// sagaCode reserves and charges, and undoes both if it is cancelled or cannot ship.
 func sagaCode(w *world) perdure.Group {
 	return perdure.Group{saga.Bind(func(ctx perdure.WorkflowCtx, end string) (string, error) {
 		undo := func(name string) func(perdure.WorkflowCtx) error {
@@ -222,14 +222,14 @@ func sagaCode(w *world) perdure.Group {
 			return tap.Receive(ctx)
 		}
 		return perdure.Do(ctx, end, func(context.Context) (string, error) {
-			w.ran(end)
+			w.recordBody(end)
 			return "", perdure.Permanent(errors.New("no ship"))
 		})
 	})}
 }
 
-// compensated demands that what was done was undone in reverse.
-func compensated(_ *world, h *histories) error {
+// checkCompensated checks that the steps were undone in reverse order.
+func checkCompensated(_ *world, h *histories) error {
 	var order []string
 	for _, e := range h.last(saga.Execution(perdure.RawKey("k")).Ref).events {
 		if e.Kind == model.EventStepCompleted {

@@ -12,16 +12,16 @@ import (
 var (
 	seller = perdure.DeclareWorkflow[string, string]("seller")
 	owner  = perdure.DeclareWorkflow[string, string]("owner")
-	// amounts is what seller charges, by input.
+	// amounts is what the seller charges, by input.
 	amounts = map[string]int{"first": 1, "second": 2}
 )
 
-// sell prices what is asked for, waits for a word and ships. Shipping fails until the world says
+// sell computes a price, waits for a word and ships. Shipping fails until the world has the fact
 // that the van is repaired.
 func sell(w *world) perdure.Group {
 	return perdure.Group{seller.Bind(func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		price, err := perdure.Do(ctx, "price", func(context.Context) (int, error) {
-			w.ran("price")
+			w.recordBody("price")
 			return amounts[what], nil
 		})
 		if err != nil {
@@ -34,7 +34,7 @@ func sell(w *world) perdure.Group {
 		}
 
 		shipped, err := perdure.Do(ctx, "ship", func(c context.Context) (string, error) {
-			w.ran("ship")
+			w.recordBody("ship")
 			if word == "wreck" && !w.known("repaired") {
 				return "", perdure.Permanent(errors.New("the van is broken"))
 			}
@@ -53,7 +53,7 @@ func owns(w *world) perdure.Group {
 	}))
 }
 
-// done passes over a conflict: an earlier drive has done it, and the result tells.
+// done ignores a conflict: an earlier drive has done it, and the result shows it.
 func (d *driver) done(what string, err error) error {
 	if err != nil && !errors.Is(err, perdure.ErrConflict) {
 		return d.cause(0, fmt.Errorf("%s: %w", what, err))
@@ -61,7 +61,7 @@ func (d *driver) done(what string, err error) error {
 	return nil
 }
 
-// failsOnce wrecks something and demands that the execution fails of it.
+// failsOnce breaks something and checks that the execution fails because of it.
 func failsOnce(d *driver, x perdure.Execution[string], wreck func() error) error {
 	return d.once("failed", func() error {
 		if err := wreck(); err != nil {
@@ -74,14 +74,14 @@ func failsOnce(d *driver, x perdure.Execution[string], wreck func() error) error
 	})
 }
 
-// retried repairs what was wrecked and has the execution retried.
-func (d *driver) retried(x perdure.Target) error {
+// repairAndRetry repairs the van and retries the execution.
+func (d *driver) repairAndRetry(x perdure.Target) error {
 	d.w.tell("repaired", "yes")
 	_, err := d.ps[0].App.Executions().Retry(d.ctx(), x)
 	return d.done("retry", err)
 }
 
-// historyScenarios are about histories as things.
+// historyScenarios are about retries, resets, forks and deletions.
 func historyScenarios() []*scenario {
 	return []*scenario{
 		{
@@ -95,7 +95,7 @@ func historyScenarios() []*scenario {
 				fork := seller.Execution(perdure.RawKey("fork"))
 
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "price") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "price") },
 					func() error {
 						_, err := d.ps[0].App.Executions().Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.SetResult("price", 7), perdure.RequestID("f"))
 						return d.cause(0, err)
@@ -117,7 +117,7 @@ func historyScenarios() []*scenario {
 				}
 				return inOrder(
 					func() error { return failsOnce(d, x, func() error { return send(d, words, x.Ref, "wreck", "s1") }) },
-					func() error { return d.retried(x) },
+					func() error { return d.repairAndRetry(x) },
 					func() error { return result(d, x, "1 wreck") },
 				)
 			}),
@@ -137,7 +137,7 @@ func historyScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "price") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "price") },
 					func() error {
 						if h, err := d.w.read(); err != nil || len(h.of(x.Ref)) > 1 {
 							return err // an earlier drive has done it
@@ -160,8 +160,8 @@ func historyScenarios() []*scenario {
 					if _, err := seller.Start(d.client(), "first", key); err != nil {
 						return d.cause(0, err)
 					}
-					// An earlier drive may have deleted the run that received it: the signal is
-					// remembered, and comes no more.
+					// An earlier drive may have deleted the run that received the signal. The store
+					// still remembers the request id, so the signal is not delivered again.
 					if err := words.Send(d.client(), x, "van"); err != nil && !errors.Is(err, perdure.ErrConflict) {
 						return d.cause(0, err)
 					}
@@ -197,7 +197,7 @@ func historyScenarios() []*scenario {
 				}
 				fork, kid := owner.Execution(perdure.RawKey("fork")), seller.Execution(perdure.RawKey("kid"))
 				return inOrder(
-					func() error { return d.recorded(kid.Ref, model.EventStepCompleted, "price") },
+					func() error { return d.awaitEvent(kid.Ref, model.EventStepCompleted, "price") },
 					func() error {
 						_, err := d.ps[0].App.Executions().Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.RequestID("f"))
 						return d.cause(0, err)
@@ -207,7 +207,8 @@ func historyScenarios() []*scenario {
 					func() error { return result(d, fork, "kid says 1 van") },
 				)
 			}),
-			ignore: []model.EventKind{model.EventWatched}, // the child may end before the fork asks
+			// the child may end before the fork watches it
+			ignore: []model.EventKind{model.EventWatched},
 		},
 		{
 			name:   "retry of a parent whose child failed",
@@ -224,7 +225,7 @@ func historyScenarios() []*scenario {
 					func() error {
 						return failsOnce(d, x, func() error { return d.eventually(func() error { return send(d, words, kid.Ref, "wreck", "s1") }) })
 					},
-					func() error { return d.retried(x) },
+					func() error { return d.repairAndRetry(x) },
 					func() error {
 						return d.until("the second run of the child", func() bool {
 							h, err := d.w.read()
@@ -234,7 +235,7 @@ func historyScenarios() []*scenario {
 					func() error {
 						err := send(d, words, kid.Ref, "van", "s2")
 						if errors.Is(err, perdure.ErrConflict) {
-							return nil // it has ended: an earlier drive sent it
+							return nil // it has ended, so an earlier drive has sent it
 						}
 						return err
 					},

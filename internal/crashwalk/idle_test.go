@@ -11,10 +11,10 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A process that has nothing to do makes at most one call to the store per second, with the lease
-// that is the default, whatever waits in it and whoever else there is. That is counted over an
-// hour, and in every ten seconds of it. So it is with a thousand free slots for tasks of ten
-// queues, with limits, breakers, a paused queue and schedules: nobody looks for work.
+// A process that has nothing to do makes at most one call to the store per second, with the default
+// lease. Waiting executions and other processes do not change that. The test counts over an hour,
+// and in every ten seconds of it. The same holds with a thousand free slots for tasks of ten
+// queues, with limits, breakers, a paused queue and schedules: no worker polls for work.
 func TestIdleProcessesAreQuiet(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []int{1, 3} {
@@ -31,8 +31,8 @@ func TestIdleProcessesAreQuiet(t *testing.T) {
 	}
 }
 
-// The same hour takes little processor time: nothing spins, and nothing wakes up often. Not in
-// parallel, so that it is its own time that is measured.
+// The same hour takes little processor time: nothing spins, and nothing wakes up often. The test is
+// not parallel, because it measures the processor time of the whole process.
 //
 //nolint:paralleltest // see above
 func TestIdleProcessNeedsNoProcessor(t *testing.T) {
@@ -40,7 +40,7 @@ func TestIdleProcessNeedsNoProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { idleHour(t, 1, true) })
 	used := processorTime(t) - before
 	t.Logf("an idle hour and what comes before it took %s of processor time", used)
-	if used > 500*time.Millisecond { // ten times what it takes
+	if used > 500*time.Millisecond { // ten times the usual amount
 		t.Errorf("an idle hour took %s of processor time", used)
 	}
 }
@@ -64,8 +64,8 @@ func idler(i int) *perdure.Activity[int, int] {
 	return perdure.NewActivity(fmt.Sprint("idler-", i), func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue(fmt.Sprint("queue-", i)))
 }
 
-// equip has an app know limits, a breaker and a paused queue, and lets every queue do something, so
-// that all that can be set up has been.
+// equip gives an app limits, a breaker and a paused queue, and runs a task on every queue, so that
+// everything is set up.
 func equip(t *testing.T, app *perdure.App) {
 	t.Helper()
 	check := func(err error) {
@@ -93,7 +93,7 @@ func equip(t *testing.T, app *perdure.App) {
 	}
 
 	check(app.Queues().Pause(t.Context(), "queue-4", "for a while"))
-	_, err := idler(4).Submit(app.With(t.Context()), 4) // waits there
+	_, err := idler(4).Submit(app.With(t.Context()), 4) // it waits in the paused queue
 	check(err)
 }
 
@@ -134,7 +134,7 @@ func idleHour(t *testing.T, processes int, equipped bool) {
 	if equipped {
 		equip(t, ps[0].App)
 	}
-	// of virtual time: all are parked, unloaded, and each shard is where it belongs
+	// virtual time until all are parked and unloaded, and all shards are balanced
 	time.Sleep(time.Minute)
 	const lasting, window = time.Hour, 10 * time.Second
 	from, began := len(w.trace.Since(0)), w.trace.Elapsed()

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// baton is what a run of a relay hands to the next.
+// baton is what a run of a relay passes to the next.
 type baton struct {
 	Left int
 	Got  string
@@ -77,7 +77,7 @@ func lifeScenarios() []*scenario {
 			},
 		},
 		{
-			// What a run can be found by is what its history says, wherever a process dies.
+			// A query finds a run by the labels of its history, wherever a process dies.
 			name:   "labels",
 			bodies: map[string]int{"a": 1, "b": 1},
 			stages: alone(func(w *world) perdure.Group {
@@ -128,10 +128,10 @@ func lifeScenarios() []*scenario {
 			maybe:     []string{"code"},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{dreamer.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
-					w.ran("code")
+					w.recordBody("code")
 					id := ctx.UUID()
 					if was, err := perdure.Do(ctx, "id", func(context.Context) (string, error) {
-						w.ran("id")
+						w.recordBody("id")
 						return id, nil
 					}); err != nil || was != id {
 						return "", fmt.Errorf("id %s was %s: %w", id, was, err)
@@ -163,7 +163,7 @@ func lifeScenarios() []*scenario {
 				)
 			}),
 			check: func(w *world, _ *histories) error {
-				// news that is late finds it loaded
+				// a late event finds the run in memory
 				if n := w.bodies["code"]; n < 3 && (w.strike.kind == nil || w.strike.kind.span == 0) {
 					return wrong("the code ran %d times: it was never unloaded", n)
 				}
@@ -217,7 +217,7 @@ func lifeScenarios() []*scenario {
 					self := ctx.Self().Run
 					n, err := perdure.Do(ctx, "which", func(context.Context) (int, error) {
 						n := w.ordinal(self)
-						w.ran(fmt.Sprintf("run %d", n))
+						w.recordBody(fmt.Sprintf("run %d", n))
 						return n, nil
 					})
 					if err == nil && n == 1 {
@@ -267,7 +267,7 @@ func lifeScenarios() []*scenario {
 					},
 				)
 			}),
-			loose: true, // either client may begin the second run
+			loose: true, // either client may start the second run
 			check: func(_ *world, h *histories) error {
 				if n := len(h.of(retried.Execution(perdure.RawKey("k")).Ref)); n != 3 {
 					return wrong("%d runs, want 3", n)
@@ -341,7 +341,7 @@ func lifeScenarios() []*scenario {
 						return err
 					})
 					return perdure.Do(ctx, "in vain", func(context.Context) (string, error) {
-						w.ran("in vain")
+						w.recordBody("in vain")
 						return "", errors.New("not today")
 					}, perdure.Constant(10, time.Hour))
 				})}
@@ -351,7 +351,7 @@ func lifeScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventAttemptFailed, "in vain") },
+					func() error { return d.awaitEvent(x.Ref, model.EventAttemptFailed, "in vain") },
 					func() error { return cancel(d, x, "no more") },
 					func() error { return ends(d, x, perdure.Canceled, "no more") },
 				)
@@ -393,9 +393,9 @@ func lifeScenarios() []*scenario {
 			}),
 		},
 		{
-			// Both serve; shards move from the first to the second while executions run, and each
-			// client speaks to executions that the other process owns. When one dies, the other
-			// one's clients notice nothing but a delay.
+			// Both processes serve. Shards move from the first to the second while executions run,
+			// and each client uses executions that the other process owns. When one process dies,
+			// the clients of the other only notice a delay.
 			name:   "two processes",
 			bodies: crowdBodies(),
 			maybe:  []string{"child of c0", "child of c1", "child of c2", "child of c3", "child of c4", "child of c5"},
@@ -418,10 +418,10 @@ func lifeScenarios() []*scenario {
 								return "", err
 							}
 
-							// It takes a while, so that shards move while it runs: it began with
-							// news, and is waited for all the same.
+							// This step takes a while, so that shards move while it runs. The lane
+							// waits for it.
 							two, err := perdure.Do(ctx, "two of "+name, func(ctx context.Context) (string, error) {
-								w.ran("two of " + name)
+								w.recordBody("two of " + name)
 								return "two of " + name, sleep(ctx, time.Second)
 							})
 
@@ -455,7 +455,8 @@ func lifeScenarios() []*scenario {
 	}
 }
 
-// current demands a result of the current run, which other clients may have replaced meanwhile.
+// current checks the result of the current run. Other clients may have replaced the run that the
+// caller knows.
 func current(d *driver, x perdure.Execution[int], want int) error {
 	got, err := x.Result(d.client())
 	if err != nil {
@@ -476,7 +477,7 @@ func releasedOnce() stage {
 			if err != nil {
 				return err
 			}
-			return d.recorded(x.Ref, model.EventStepCompleted, "a")
+			return d.awaitEvent(x.Ref, model.EventStepCompleted, "a")
 		},
 	}
 }
@@ -499,7 +500,7 @@ func releasedCode(first string) func(w *world) perdure.Group {
 	}
 }
 
-// crowd is how many executions a crowd has.
+// crowd is the number of executions of a crowd.
 const crowd = 6
 
 func crowdBodies() map[string]int {

@@ -55,18 +55,18 @@ func (m *miller) OnCancel(reason string) perdure.Actions                    { re
 
 // machineScenarios are about event-driven workflows.
 func machineScenarios() []*scenario {
-	// tools binds the activities: they note what they do, and polish refuses whatever is rough.
+	// tools binds the activities. They record their runs, and polish refuses rough input.
 	tools := func(w *world) perdure.Group {
 		return perdure.Group{
 			grind.Bind(func(ctx context.Context, what string) (string, error) {
 				if what == "hard" && perdure.Attempt(ctx) == 1 {
 					return "", errors.New("jammed")
 				}
-				w.ran("grind " + what)
+				w.recordBody("grind " + what)
 				return what, nil
 			}),
 			polish.Bind(func(_ context.Context, what string) (string, error) {
-				w.ran("polish " + what)
+				w.recordBody("polish " + what)
 				return "", perdure.Permanent(errors.New("too rough"))
 			}),
 		}
@@ -147,7 +147,7 @@ func machineScenarios() []*scenario {
 				return inOrder(
 					func() error { return send(d, rest, x.Ref, 1, "s1") },
 					func() error { return send(d, words, x.Ref, "go", "s2") },
-					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "grind") },
+					func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "grind") },
 					func() error { return send(d, rest, x.Ref, 2, "s3") },
 					func() error { return cancel(d, x, "enough") },
 					func() error { return ends(d, x, perdure.Canceled, "pause 1, go, pause 2, enough: canceled") },
@@ -250,7 +250,7 @@ func machineScenarios() []*scenario {
 					func() error { return result(d, mill.Execution(perdure.RawKey("k")), "one, two, three") },
 				)
 			}),
-			loose: true, // a signal comes to the run that is there
+			loose: true, // a signal goes to the current run
 			check: func(_ *world, h *histories) error {
 				ref := mill.Execution(perdure.RawKey("k")).Ref
 				for _, word := range []string{`"one"`, `"two"`, `"three"`} {
@@ -264,7 +264,7 @@ func machineScenarios() []*scenario {
 	}
 }
 
-// both ends the machine once it was called twice.
+// both ends the machine at its second call.
 func (m *miller) both() perdure.Actions {
 	if m.half {
 		return m.done()

@@ -22,17 +22,17 @@ var (
 	versioned = perdure.DeclareWorkflow[int, string]("versioned")
 )
 
-// orderScenarios are about what operators tell executions, and about versions.
+// orderScenarios are about orders of operators, and about versions.
 func orderScenarios() []*scenario {
 	return []*scenario{
 		{
-			// The step that runs may finish, and runs once; the next one waits for the resume.
+			// The running step may finish, and runs once. The next one waits for the resume.
 			name:   "pause around a step",
 			bodies: map[string]int{"slow": 1, "next": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{ordered.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					slow, err := perdure.Do(ctx, "slow", func(ctx context.Context) (string, error) {
-						w.ran("slow")
+						w.recordBody("slow")
 						return "slow", sleep(ctx, 3*time.Second)
 					})
 					if err != nil {
@@ -47,7 +47,7 @@ func orderScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.ran("slow") },
+					func() error { return d.awaitBody("slow") },
 					func() error { return pause(d, x.Ref, "a look") },
 					func() error { return rests(d, x.Ref, "next") },
 					func() error { return resume(d, x.Ref) },
@@ -82,7 +82,7 @@ func orderScenarios() []*scenario {
 					func() error { return d.until("the timer", d.w.timed) },
 					func() error { return pause(d, x.Ref, "maintenance") },
 					func() error { return send(d, words, x.Ref, "hello", "s1") },
-					func() error { return d.recorded(x.Ref, model.EventTimerFired, "") },
+					func() error { return d.awaitEvent(x.Ref, model.EventTimerFired, "") },
 					func() error { return send(d, words, x.Ref, "again", "s2") },
 					func() error { return resume(d, x.Ref) },
 					func() error { return result(d, x, "woken hello again") },
@@ -92,7 +92,7 @@ func orderScenarios() []*scenario {
 			loose: true,
 		},
 		{
-			// A run that is paused is nobody's, whoever takes it over.
+			// No process continues a paused run, also after a takeover.
 			name:   "paused over a restart",
 			bodies: map[string]int{"first": 1, "second": 1},
 			stages: []stage{
@@ -104,7 +104,7 @@ func orderScenarios() []*scenario {
 							return err
 						}
 						return inOrder(
-							func() error { return d.recorded(x.Ref, model.EventStepCompleted, "first") },
+							func() error { return d.awaitEvent(x.Ref, model.EventStepCompleted, "first") },
 							func() error { return pause(d, x.Ref, "over night") },
 						)
 					},
@@ -134,7 +134,8 @@ func orderScenarios() []*scenario {
 			check: pausedOnce,
 		},
 		{
-			// A worker that could continue it comes while it is paused: the resume gives it a try.
+			// A worker that can continue the run joins while it is paused. The resume tries this
+			// worker.
 			name:   "blocked and paused",
 			bodies: map[string]int{"a": 1, "b": 1},
 			stages: []stage{
@@ -200,7 +201,7 @@ func orderScenarios() []*scenario {
 				}
 				bound, free := listener.Execution(perdure.RawKey("bound")), listener.Execution(perdure.RawKey("free"))
 				return inOrder(
-					func() error { return d.recorded(x.Ref, model.EventChildStarted, "listener") },
+					func() error { return d.awaitEvent(x.Ref, model.EventChildStarted, "listener") },
 					func() error { return terminate(d, x.Ref, "no use") },
 					func() error { return ends(d, x, perdure.Terminated, "no use") },
 					func() error { return d.eventually(func() error { return ends(d, bound, perdure.Canceled, "") }) },
@@ -267,7 +268,7 @@ func orderScenarios() []*scenario {
 						if err != nil {
 							return err
 						}
-						return d.recorded(x.Ref, model.EventStepCompleted, "first of one")
+						return d.awaitEvent(x.Ref, model.EventStepCompleted, "first of one")
 					},
 				},
 				{
@@ -305,7 +306,7 @@ func orderScenarios() []*scenario {
 						if err != nil {
 							return err
 						}
-						return d.recorded(x.Ref, model.EventStepCompleted, "old")
+						return d.awaitEvent(x.Ref, model.EventStepCompleted, "old")
 					},
 				},
 				{
@@ -315,7 +316,7 @@ func orderScenarios() []*scenario {
 						if err != nil {
 							return err
 						}
-						return d.recorded(x.Ref, model.EventStepCompleted, "new")
+						return d.awaitEvent(x.Ref, model.EventStepCompleted, "new")
 					},
 				},
 				{
@@ -343,7 +344,7 @@ func orderScenarios() []*scenario {
 	}
 }
 
-// pausable has two steps, and a word between them.
+// pausable has two steps and waits for a word between them.
 func pausable(w *world) perdure.Group {
 	return perdure.Group{ordered.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 		first, err := w.step(ctx, "first")
@@ -404,7 +405,7 @@ func pause(d *driver, to perdure.Ref, why string) error {
 		if err := d.ps[0].App.Executions().Pause(d.ctx(), to, why); err != nil {
 			return d.cause(0, fmt.Errorf("pause %s: %w", to, err))
 		}
-		d.acked("pause of "+to.String(), func(h *histories) error {
+		d.acknowledge("pause of "+to.String(), func(h *histories) error {
 			if h.count(to, model.EventPaused, "") == 0 {
 				return wrong("the pause of %s was acknowledged and is nowhere", to)
 			}
@@ -417,11 +418,11 @@ func pause(d *driver, to perdure.Ref, why string) error {
 // resume resumes it, once.
 func resume(d *driver, to perdure.Ref) error {
 	return d.once("resume of "+to.String(), func() error {
-		// it went on, and has ended
+		// it has continued and ended
 		if err := d.ps[0].App.Executions().Resume(d.ctx(), to); err != nil && !errors.Is(err, perdure.ErrConflict) {
 			return d.cause(0, fmt.Errorf("resume %s: %w", to, err))
 		}
-		d.acked("resume of "+to.String(), func(h *histories) error {
+		d.acknowledge("resume of "+to.String(), func(h *histories) error {
 			if h.count(to, model.EventResumed, "") == 0 {
 				return wrong("the resume of %s was acknowledged and is nowhere", to)
 			}
@@ -431,13 +432,13 @@ func resume(d *driver, to perdure.Ref) error {
 	})
 }
 
-// terminate ends an execution. Repeated, it finds it closed.
+// terminate ends an execution. A repeated call finds it closed.
 func terminate(d *driver, to perdure.Ref, why string) error {
 	err := d.ps[0].App.Executions().Terminate(d.ctx(), to, why)
 	if err != nil && !errors.Is(err, perdure.ErrConflict) {
 		return d.cause(0, fmt.Errorf("terminate %s: %w", to, err))
 	}
-	d.acked("end of "+to.String(), func(h *histories) error {
+	d.acknowledge("end of "+to.String(), func(h *histories) error {
 		if got := h.last(to).row.Outcome.Status; got != model.Terminated {
 			return wrong("%s was terminated, but is %s", to, got)
 		}
@@ -446,7 +447,7 @@ func terminate(d *driver, to perdure.Ref, why string) error {
 	return nil
 }
 
-// rests demands that a step does not begin while an execution is paused.
+// rests checks that a step does not start while an execution is paused.
 func rests(d *driver, to perdure.Ref, step string) error {
 	if d.w.known("resume of " + to.String()) {
 		return nil
@@ -463,7 +464,7 @@ func rests(d *driver, to perdure.Ref, step string) error {
 	return nil
 }
 
-// reasonHas waits until it is said why an execution does not move.
+// reasonHas waits until the reason of an execution contains a text.
 func reasonHas(d *driver, to perdure.Ref, text string) error {
 	for {
 		info, err := d.ps[0].App.Executions().Describe(d.ctx(), to)
@@ -491,7 +492,7 @@ func (w *world) timed() bool {
 	return err == nil && slices.ContainsFunc(h.runs, func(r *history) bool { return r.count(model.EventTimerFired, "") > 0 })
 }
 
-// pausedOnce demands that the execution was paused once and resumed once, and what may happen in
+// pausedOnce checks that the execution was paused once and resumed once, and which events are in
 // between.
 func pausedOnce(_ *world, h *histories) error {
 	for _, r := range h.runs {

@@ -61,7 +61,7 @@ func (v *vault) List(_ context.Context, prefix string) iter.Seq2[payload.Blob, e
 	}
 }
 
-// vaulted encrypts everything and offloads what is not small.
+// vaulted returns a codec that encrypts everything and offloads large payloads.
 func vaulted(v *vault) payload.Codec {
 	keys, err := payload.NewKeys("k1", map[string][]byte{"k1": bytes.Repeat([]byte("k"), 32)}, bytes.Repeat([]byte("r"), 32))
 	if err != nil {
@@ -70,7 +70,7 @@ func vaulted(v *vault) payload.Codec {
 	return payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys), payload.Offload(v, 150)}}
 }
 
-// payloads is how processes store payloads.
+// payloads returns the codec of the processes.
 func (w *world) payloads() payload.Codec {
 	if w.s.vaulted {
 		return vaulted(&w.vault)
@@ -78,8 +78,8 @@ func (w *world) payloads() payload.Codec {
 	return payload.Codec{}
 }
 
-// reveal opens the payloads of a history, so that they can be compared. Every one must be readable,
-// whatever has happened.
+// reveal decodes the payloads of a history, so that the test can compare them. Every payload must
+// be readable after every fault.
 func (w *world) reveal(h *history) error {
 	if !w.s.vaulted {
 		return nil
@@ -123,9 +123,8 @@ var (
 	cargos  = perdure.NewSignal[cargo]("cargo")
 )
 
-// payloadScenarios are about payloads that are encrypted and offloaded: what is stored refers to
-// what is there, also when a process dies between the two; a repeated start is recognised; steps
-// are.
+// payloadScenarios are about encrypted and offloaded payloads: every stored reference has its blob,
+// also if a process dies between the two writes, and a repeated start or step is recognised.
 func payloadScenarios() []*scenario {
 	large := cargo{Text: strings.Repeat("heavy", 60)}
 	return []*scenario{{
@@ -135,7 +134,7 @@ func payloadScenarios() []*scenario {
 		stages: alone(func(w *world) perdure.Group {
 			return perdure.Group{
 				hoist.Bind(func(_ context.Context, c cargo) (cargo, error) {
-					w.ran("hoist")
+					w.recordBody("hoist")
 					c.Left++
 					return c, nil
 				}),
@@ -179,7 +178,7 @@ func payloadScenarios() []*scenario {
 			}
 			return inOrder(
 				func() error { return result(d, x, "300 1") },
-				func() error { // attaches to what is there
+				func() error { // attaches to the existing execution
 					_, err := start(d, freight, large, "k")
 					return err
 				},

@@ -2,5 +2,5 @@
 
 package crashwalk_test
 
-// raceEnabled tells that the race detector makes everything about eight times slower.
+// raceEnabled says that the race detector is on, which makes everything about eight times slower.
 const raceEnabled = true

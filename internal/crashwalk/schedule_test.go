@@ -12,22 +12,22 @@ import (
 
 var ticked = perdure.DeclareWorkflow[int, string]("ticked")
 
-// scheduleScenarios are about schedules, which are executions of code of ours.
+// scheduleScenarios are about schedules, which are executions of workflows of the engine.
 func scheduleScenarios() []*scenario {
-	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of time in a bubble
+	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the start of time in a synctest bubble
 	end := begin.Add(10 * time.Second)
 	ticks := perdure.NewSchedule("s", perdure.Every(3*time.Second), ticked.Job(1), perdure.OverlapAllow, perdure.EndAt(end))
 	self := perdure.Ref{Workflow: "perdure.schedule", Key: "s"}
 	return []*scenario{{
-		// A schedule fires three times until it ends. Wherever a process dies, every tick since it
-		// was created is begun once.
+		// A schedule fires three times until it ends. Wherever a process dies, every tick since the
+		// creation starts one execution.
 		name: "schedule",
 		stages: []stage{{
 			define: func(*world) perdure.Group {
 				return perdure.Group{ticks, ticked.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					at, ok := ctx.ScheduledFor()
 					if !ok {
-						return "", errors.New("nobody has scheduled it")
+						return "", errors.New("the run has no schedule")
 					}
 					return at.Format(time.RFC3339), nil
 				})}
@@ -87,7 +87,7 @@ func scheduleScenarios() []*scenario {
 	}}
 }
 
-// ticksOf are the ticks for which something was begun, in order.
+// ticksOf returns the ticks that have started an execution, in order.
 func ticksOf(h *histories) (all []string) {
 	for a := range h.chain {
 		if a.Type == "ticked" {

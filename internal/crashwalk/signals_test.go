@@ -47,7 +47,7 @@ func signalScenarios() []*scenario {
 						return "", err
 					}
 
-					// the first signal comes before anybody waits for it
+					// the first signal arrives before the workflow waits for it
 					if err := ctx.Sleep(time.Second); err != nil {
 						return "", err
 					}
@@ -69,7 +69,7 @@ func signalScenarios() []*scenario {
 				}
 				return inOrder(
 					func() error { return send(d, words, x.Ref, "before", "s1") },
-					func() error { return d.ran("second") },
+					func() error { return d.awaitBody("second") },
 					func() error { return send(d, words, x.Ref, "between", "s2") },
 					func() error { return d.sleep(time.Second) },
 					func() error { return send(d, words, x.Ref, "after", "s3") },
@@ -97,7 +97,7 @@ func signalScenarios() []*scenario {
 					return func() error {
 						_, err := start(d, summer, 3, "k", numbers.With(v), perdure.RequestID(id))
 						if err == nil {
-							d.acked("start "+id, func(h *histories) error {
+							d.acknowledge("start "+id, func(h *histories) error {
 								if n := h.takings(ref, fmt.Sprint(v)); n != 1 {
 									return wrong("number %d was taken %d times", v, n)
 								}
@@ -113,7 +113,7 @@ func signalScenarios() []*scenario {
 
 				return result(d, summer.Execution(perdure.RawKey("k")), 111)
 			}),
-			loose: true, // which of them begins the run is a matter of luck
+			loose: true, // which of them starts the run is random
 			check: func(_ *world, h *histories) error {
 				ref := summer.Execution(perdure.RawKey("k")).Ref
 				if n := h.count(ref, model.EventSignalReceived, "numbers"); n != 3 || len(h.of(ref)) != 1 {
@@ -152,14 +152,14 @@ func signalScenarios() []*scenario {
 						err := choice.Resolve(d.client(), x.Ref, side)
 						switch {
 						case errors.Is(err, perdure.ErrConflict):
-							return nil // somebody was first: the other one, or an earlier drive
+							return nil // the other client or an earlier drive was first
 						case err != nil:
 							return d.cause(0, err)
 						}
 						mu.Lock()
 						winners++
 						mu.Unlock()
-						d.acked(side, func(h *histories) error { return settledAs(h, x.Ref, "choice", `"`+side+`"`) })
+						d.acknowledge(side, func(h *histories) error { return settledAs(h, x.Ref, "choice", `"`+side+`"`) })
 						return nil
 					}
 				}
@@ -228,7 +228,7 @@ func signalScenarios() []*scenario {
 	}
 }
 
-// takings counts how often a signal of that value was taken by runs of an execution.
+// takings counts how often runs of an execution received a signal with that value.
 func (h *histories) takings(r perdure.Ref, value string) int {
 	n := 0
 	for _, run := range h.of(r) {
@@ -241,7 +241,7 @@ func (h *histories) takings(r perdure.Ref, value string) int {
 	return n
 }
 
-// settledAs demands that a promise was settled with a value.
+// settledAs checks that a promise was settled with a value.
 func settledAs(h *histories, r perdure.Ref, name, value string) error {
 	for _, run := range h.of(r) {
 		for _, e := range run.events {

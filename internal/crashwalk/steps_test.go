@@ -39,14 +39,14 @@ func stepScenarios() []*scenario {
 			}, ending(linear, ">", "k", ">abc")),
 		},
 		{
-			// The outcome of a step that was begun before the change may be committed before its
-			// version: that proves nothing.
+			// A step may have started before the change. The engine may commit its outcome before
+			// its version, which proves nothing.
 			name:     "version of a change",
 			selfless: true,
 			bodies:   map[string]int{"aside": 1, "a": 1, "new": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
-					aside.Bind(func(context.Context, string) (string, error) { w.ran("aside"); return "s", nil }),
+					aside.Bind(func(context.Context, string) (string, error) { w.recordBody("aside"); return "s", nil }),
 					changed.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
 						beside := aside.Go(ctx, in)
 						a, err := w.step(ctx, "a")
@@ -75,7 +75,7 @@ func stepScenarios() []*scenario {
 				return perdure.Group{
 					flaky.Bind(func(ctx context.Context, n int) (string, error) {
 						attempt := perdure.Attempt(ctx)
-						w.ran(fmt.Sprintf("flaky %d", attempt))
+						w.recordBody(fmt.Sprintf("flaky %d", attempt))
 						if attempt <= n {
 							return "", fmt.Errorf("attempt %d fails", attempt)
 						}
@@ -94,11 +94,11 @@ func stepScenarios() []*scenario {
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{failing.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					_, first := perdure.Do(ctx, "hopeless", func(context.Context) (int, error) {
-						w.ran("hopeless")
+						w.recordBody("hopeless")
 						return 0, errors.New("no luck")
 					}, perdure.Constant(2, time.Second))
 					_, second := perdure.Do(ctx, "broken", func(context.Context) (int, error) {
-						w.ran("broken")
+						w.recordBody("broken")
 						return 0, perdure.Permanent(errors.New("no way"))
 					})
 					if first == nil || second == nil {

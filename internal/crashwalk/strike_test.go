@@ -13,19 +13,18 @@ import (
 // kind is a way in which a call goes wrong.
 type kind struct {
 	name string
-	// fault is what happens to the call. k varies what may vary.
+	// fault returns the fault of the call. k varies it.
 	fault func(m faultstore.Method, k int) faultstore.Fault
 	// commits walks over commits only.
 	commits bool
-	// crash tells that the process dies: at the call itself, or at the next one when next is set.
+	// crash means that the process dies: at the call, or at the next one if next is set.
 	crash, next bool
-	// refuses tells that an address is quarantined for a while although there is nothing wrong with
-	// it.
+	// refuses means that an address is quarantined for a while although its rows are good.
 	refuses bool
-	// span makes all calls go wrong from the first one on, for so long.
+	// span makes all calls fail for this time, from the first one on.
 	span time.Duration
-	// restarts tells that the node may lose its lease without having died, so that it begins anew
-	// and repeats what it was doing.
+	// restarts means that the node may lose its lease without having died, so that it starts again
+	// and repeats its work.
 	restarts bool
 }
 
@@ -37,10 +36,11 @@ func late(k faultstore.Kind, after func(k int) int) func(faultstore.Method, int)
 	return func(_ faultstore.Method, n int) faultstore.Fault { return faultstore.Fault{Kind: k, After: after(n)} }
 }
 
-// mainKinds is how many of the kinds, the first ones, go over every call whatever it costs.
+// mainKinds is the number of kinds, from the start of the list, that walk over every call of a
+// small scenario. Short tests skip calls of them too.
 const mainKinds = 4
 
-// kinds are those of a walk.
+// kinds are the faults of a walk.
 var kinds = []kind{
 	{name: "fail before", fault: func(m faultstore.Method, _ int) faultstore.Fault {
 		if m == faultstore.Commit {
@@ -59,17 +59,17 @@ var kinds = []kind{
 	{name: "refused", commits: true, refuses: true, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Refused}
 	}},
-	// Commits whose answer is lost while they are on their way: they land before the next call,
-	// which is the one that moves the fence as a rule; or after it, when they must come to nothing;
-	// or they hold the row of the fence.
+	// Commits whose reply is lost while they are in flight. They land before the next call, which
+	// usually moves the fence. Or they land after it and must have no effect. Or they hold the row
+	// of the fence.
 	{name: "late early", commits: true, fault: late(faultstore.Late, func(int) int { return 1 })},
 	{name: "late", commits: true, fault: late(faultstore.Late, func(k int) int { return 2 + k%5 })},
 	{name: "late begun", commits: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
-	// The same, and the process dies before it can do anything about it: they land somewhere in the
-	// takeover, or after it.
+	// The same, and the process dies before it can react: the commits land during the takeover or
+	// after it.
 	{name: "late and crash", commits: true, crash: true, next: true, fault: late(faultstore.Late, func(k int) int { return 1 + 7*k%24 })},
 	{name: "late begun and crash", commits: true, crash: true, next: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
-	// The store is away for longer than a lease; and it does everything for a while, but all its
+	// The store is away for longer than a lease. Or it executes every call for a while, but all its
 	// answers are lost.
 	{name: "outage", span: 6 * time.Second, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Away}
@@ -81,21 +81,21 @@ var kinds = []kind{
 type strike struct {
 	kind *kind // nil for none
 	at   int
-	// then is at which call after the fault another process dies; 0 for none.
+	// then is the number of calls after the fault at which another process dies; 0 means none.
 	then int
 
 	mu    sync.Mutex
-	calls int // that the kind walks over
+	calls int // calls of the kind's methods
 	total int
-	since int // the fault
+	since int // calls since the fault
 	hit   bool
 	until time.Time         // the end of the span
-	met   faultstore.Method // what was hit
-	of    string            // which batch it was
-	where int               // which of all calls it was
+	met   faultstore.Method // the method that was hit
+	of    string            // the batch that was hit
+	where int               // the number of the call that was hit
 }
 
-// Next is asked by the wrappers of all processes.
+// Next returns the fault of a call. The wrappers of all processes call it.
 func (s *strike) Next(c faultstore.Call) faultstore.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,7 +121,7 @@ func (s *strike) Next(c faultstore.Call) faultstore.Fault {
 	return s.kind.fault(c.Method, s.at)
 }
 
-// after is what happens to calls after the one that was hit.
+// after returns the fault of a call after the one that was hit.
 func (s *strike) after(c faultstore.Call) faultstore.Fault {
 	s.since++
 	switch {
@@ -135,21 +135,21 @@ func (s *strike) after(c faultstore.Call) faultstore.Fault {
 	return faultstore.Fault{}
 }
 
-// count is how many calls there were so far.
+// count returns the number of calls so far.
 func (s *strike) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total
 }
 
-// happened reports whether the fault has.
+// happened reports whether the fault has happened.
 func (s *strike) happened() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hit
 }
 
-// String says what was to happen where.
+// String describes the planned fault.
 func (s *strike) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

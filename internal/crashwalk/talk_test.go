@@ -26,7 +26,7 @@ var (
 	echo     = perdure.DeclareWorkflow[int, string]("echo")
 )
 
-// talkScenarios are about what is asked of executions and what they answer.
+// talkScenarios are about requests to executions and their answers.
 func talkScenarios() []*scenario {
 	return []*scenario{
 		{
@@ -83,16 +83,17 @@ func talkScenarios() []*scenario {
 				ask := func(v int, id string) func() error {
 					return func() error {
 						return d.patiently(func() error {
-							got, err := answer.Call(d.client(), x.Ref, v, perdure.RequestID(id))
-							return heard(d, 0, x.Ref, id, got, err, fmt.Sprintf("%d in run 2", v))
+							return answered(d, updateCall{0, x.Ref, id}, fmt.Sprintf("%d in run 2", v), func(c perdure.Client) (string, error) {
+								return answer.Call(c, x.Ref, v, perdure.RequestID(id))
+							})
 						})
 					}
 				}
 
 				err = together(ask(1, "u1"), ask(1, "u1"), ask(2, "u2"), func() error {
 					return inOrder(
-						func() error { return d.recorded(x.Ref, model.EventUpdateReceived, "answer") },
-						func() error { // whoever is refused now leaves the others waiting
+						func() error { return d.awaitEvent(x.Ref, model.EventUpdateReceived, "answer") },
+						func() error { // a refused caller leaves the others waiting
 							return d.patiently(func() error { return send(d, enough, x.Ref, "", "s1") })
 						},
 					)
@@ -107,7 +108,7 @@ func talkScenarios() []*scenario {
 					ask(2, "u2"),
 				)
 			}),
-			loose: true, // which run an update meets is a matter of time
+			loose: true, // which run an update reaches depends on the time
 			check: func(_ *world, h *histories) error { return answersOf(h, chained.Execution(perdure.RawKey("k")).Ref, 2) },
 		},
 		{
@@ -151,10 +152,10 @@ func talkScenarios() []*scenario {
 			check: func(_ *world, h *histories) error { return answersOf(h, counter.Execution(perdure.RawKey("k")).Ref, 4) },
 		},
 		{
-			// Clients signal until they are told that the execution is closed. What was
-			// acknowledged was taken once.
+			// Clients send signals until the engine reports that the execution is closed. The
+			// workflow received each acknowledged signal once.
 			name:  "signals around the end",
-			loose: true, // how many come in time is a matter of luck
+			loose: true, // how many arrive in time is random
 			stages: alone(func(*world) perdure.Group {
 				return perdure.Group{closing.Bind(func(ctx perdure.WorkflowCtx, n int) (int, error) {
 					if err := ctx.Sleep(300 * time.Millisecond); err != nil {
@@ -260,7 +261,7 @@ func talkScenarios() []*scenario {
 				return d.cause(0, err)
 			}),
 			check: func(w *world, h *histories) error {
-				// The step of each run is the same; bodies counts them together.
+				// The runs have the same step, and bodies counts all of them.
 				runs := h.of(showing.Execution(perdure.RawKey("k")).Ref)
 				for i, r := range runs {
 					want := []string{fmt.Sprint(i + 1), fmt.Sprintf("%q", fmt.Sprintf("begun %d", i+1)), fmt.Sprintf("%q", fmt.Sprintf("done %d", i+1))}
@@ -282,8 +283,8 @@ func talkScenarios() []*scenario {
 			},
 		},
 		{
-			// What a query sees is in the history for ever: a later one, of whatever process, sees
-			// at least that.
+			// A query result stays true: a later query, in any process, sees at least the same
+			// history.
 			name:      "queries beside crashes",
 			idleAfter: 300 * time.Millisecond,
 			maybe:     []string{"keep one", "keep two", "keep three"},
@@ -319,7 +320,8 @@ func talkScenarios() []*scenario {
 						}
 					}
 					if i == 0 {
-						if err := d.sleep(time.Second); err != nil { // it is unloaded meanwhile
+						// the engine unloads it in this time
+						if err := d.sleep(time.Second); err != nil {
 							return err
 						}
 					}
@@ -327,10 +329,10 @@ func talkScenarios() []*scenario {
 
 				return result(d, x, "one two three")
 			}),
-			check: func(w *world, h *histories) error { return looked(w, "one two three") },
+			check: func(w *world, h *histories) error { return checkLooks(w, "one two three") },
 		},
 		{
-			// Each client speaks to an execution that the other process may own, while shards move.
+			// Each client uses an execution that the other process may own, while shards move.
 			name:   "talk between processes",
 			bodies: map[string]int{"add 1": 2, "add 10": 2},
 			stages: []stage{{
@@ -366,8 +368,8 @@ func talkScenarios() []*scenario {
 			},
 		},
 		{
-			// A workflow sends under an id that was used before, by itself and by a client: once is
-			// enough, and it is told so.
+			// A workflow sends under an id that it or a client has used before. The message is
+			// delivered once, and the workflow gets the conflict.
 			name:  "request ids of workflows",
 			lanes: 2,
 			stages: alone(func(*world) perdure.Group {
@@ -404,8 +406,7 @@ func talkScenarios() []*scenario {
 	}
 }
 
-// counting is a counter that adds what updates bring, each by a step, until it hears that it is
-// enough.
+// counting is a counter. Each update adds its value in a step, until a signal ends it.
 func counting(w *world) perdure.Group {
 	return perdure.Group{counter.Bind(func(ctx perdure.WorkflowCtx, sum int) (int, error) {
 		seen.Handle(ctx, func(int) (string, error) { return fmt.Sprint(sum), nil })
@@ -426,13 +427,24 @@ func counting(w *world) perdure.Group {
 	})}
 }
 
-// call adds to a counter under an id, and notes what it was told.
+// call adds to a counter under a request id, and records the reply.
+//
+//arch:parameters mirrors Update.Call
 func call(d *driver, i int, to perdure.Ref, v int, id string, want int) error {
-	got, err := add.Call(d.at(i), to, v, perdure.RequestID(id))
-	return heard(d, i, to, id, got, err, want)
+	return answered(d, updateCall{i, to, id}, want, func(c perdure.Client) (int, error) {
+		return add.Call(c, to, v, perdure.RequestID(id))
+	})
 }
 
-// refusedCall demands that a counter refuses to add.
+// updateCall names a call of an update: the process that makes it, the execution, and the request
+// id.
+type updateCall struct {
+	process int
+	to      perdure.Ref
+	id      string
+}
+
+// refusedCall checks that a counter refuses to add.
 func refusedCall(d *driver, to perdure.Ref, v int, id string) error {
 	_, err := add.Call(d.client(), to, v, perdure.RequestID(id))
 	var remote *perdure.RemoteError
@@ -445,17 +457,19 @@ func refusedCall(d *driver, to perdure.Ref, v int, id string) error {
 	return d.cause(0, fmt.Errorf("update %s of %s: %w", id, to, err))
 }
 
-// heard demands an answer to an update, and notes that it was given: it must be the one in the
-// history.
-func heard[O comparable](d *driver, i int, to perdure.Ref, id string, got O, err error, want O) error {
+// answered makes an update call and compares its reply. It records the acknowledgement: at the end
+// the history must have the same answer.
+func answered[O comparable](d *driver, u updateCall, want O, do func(c perdure.Client) (O, error)) error {
+	to, id := u.to, u.id
+	got, err := do(d.at(u.process))
 	if err != nil {
-		return d.cause(i, fmt.Errorf("update %s of %s: %w", id, to, err))
+		return d.cause(u.process, fmt.Errorf("update %s of %s: %w", id, to, err))
 	}
 	if got != want {
 		return wrong("update %s of %s was answered with %v, want %v", id, to, got, want)
 	}
 
-	d.acked("the answer to "+id, func(h *histories) error {
+	d.acknowledge("the answer to "+id, func(h *histories) error {
 		for _, r := range h.of(to) {
 			for _, e := range r.events {
 				if e.Kind == model.EventUpdateAnswered && strings.HasSuffix(r.events[e.Ref-1].RequestID, " "+id) {
@@ -463,14 +477,14 @@ func heard[O comparable](d *driver, i int, to perdure.Ref, id string, got O, err
 				}
 			}
 		}
-		return wrong("update %s of %s was answered, but that is not how it stands", id, to)
+		return wrong("update %s of %s was answered, but the history has no such answer", id, to)
 	})
 
 	return nil
 }
 
-// answersOf demands so many answers to updates in an execution, and that no request was answered
-// twice, in whatever run.
+// answersOf checks the number of answers to updates in an execution, and that no request was
+// answered twice in any run.
 func answersOf(h *histories, r perdure.Ref, want int) error {
 	answered, n := once{}, 0
 	for _, run := range h.of(r) {
@@ -493,7 +507,8 @@ func answersOf(h *histories, r perdure.Ref, want int) error {
 	return nil
 }
 
-// look asks an execution what it has seen. It must be at least what was seen before.
+// look queries an execution for what it has seen. That must include everything that earlier queries
+// saw.
 func look(d *driver, i int, to perdure.Ref) error {
 	key := "seen of " + to.String()
 	d.w.mu.Lock()
@@ -503,7 +518,7 @@ func look(d *driver, i int, to perdure.Ref) error {
 
 	switch {
 	case errors.Is(err, perdure.ErrConflict):
-		return nil // an earlier drive has brought it to its end
+		return nil // an earlier drive has ended it
 	case err != nil:
 		return d.cause(i, fmt.Errorf("query of %s: %w", to, err))
 	case len(got) < len(before):
@@ -516,8 +531,8 @@ func look(d *driver, i int, to perdure.Ref) error {
 	return nil
 }
 
-// looked demands that what queries saw is the beginning of what came of it.
-func looked(w *world, end string) error {
+// checkLooks checks that everything that queries saw is a prefix of the final value.
+func checkLooks(w *world, end string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for key, got := range w.facts {

@@ -21,8 +21,8 @@ var (
 	mailing  = perdure.DeclareWorkflow[string, string]("mailing")
 )
 
-// taskScenarios are about what queues carry. A claim whose process died consumes its attempt, so
-// that histories differ from those without a fault: what must hold in each of them is in tasksEnd.
+// taskScenarios are about tasks in queues. If a process dies, its claim consumes an attempt, so
+// histories differ from the ones without a fault. tasksEnd has the checks for each of them.
 func taskScenarios() []*scenario {
 	return []*scenario{
 		{
@@ -33,7 +33,7 @@ func taskScenarios() []*scenario {
 			check:    tasksEnd(0),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
-					posted.Bind(func(_ context.Context, in string) (string, error) { w.ran(in); return in, nil }),
+					posted.Bind(func(_ context.Context, in string) (string, error) { w.recordBody(in); return in, nil }),
 					mailing.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
 						one, err := posted.Run(ctx, "one")
 						if err != nil {
@@ -49,11 +49,11 @@ func taskScenarios() []*scenario {
 			name:     "a submitted task with a retry",
 			selfless: true,
 			loose:    true,
-			maybe:    []string{"unsteady"}, // the first attempt may be lost before it begins
+			maybe:    []string{"unsteady"}, // the first attempt may be lost before it starts
 			check:    tasksEnd(0),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{unsteady.Bind(func(ctx context.Context, in string) (string, error) {
-					w.ran("unsteady")
+					w.recordBody("unsteady")
 					if perdure.Attempt(ctx) == 1 {
 						return "", errors.New("not yet")
 					}
@@ -74,7 +74,7 @@ func taskScenarios() []*scenario {
 			check: tasksEnd(0),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{endless.Bind(func(ctx context.Context, _ string) (string, error) {
-					w.ran("endless")
+					w.recordBody("endless")
 					<-ctx.Done()
 					return "", context.Cause(ctx)
 				})}
@@ -83,7 +83,7 @@ func taskScenarios() []*scenario {
 				if err != nil {
 					return err
 				}
-				if err := d.ran("endless"); err != nil {
+				if err := d.awaitBody("endless"); err != nil {
 					return err
 				}
 				if err := d.patiently(func() error { return cancel(d, x, "changed my mind") }); err != nil {
@@ -99,7 +99,7 @@ func taskScenarios() []*scenario {
 			check: both(tasksEnd(0), taskWrote),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{keeping.Bind(func(ctx context.Context, top int) (int, error) {
-					w.ran("keeping")
+					w.recordBody("keeping")
 					at, _, err := kept.Load(ctx)
 					if err != nil {
 						return 0, err
@@ -128,7 +128,7 @@ func taskScenarios() []*scenario {
 			check:    tasksEnd(1),
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{deadly.Bind(func(context.Context, string) (string, error) {
-					w.ran("deadly")
+					w.recordBody("deadly")
 					return "", perdure.Permanent(errors.New("no such address"))
 				})}
 			}, func(d *driver) error {
@@ -142,14 +142,14 @@ func taskScenarios() []*scenario {
 	}
 }
 
-// submit submits a task and notes that it exists.
+// submit submits a task and records the acknowledgement.
 func submit[I, O any](d *driver, a *perdure.Activity[I, O], in I, key string) (perdure.Execution[O], error) {
 	x, err := a.Submit(d.client(), in, perdure.RawKey(key))
 	if err != nil {
 		return x, d.cause(0, fmt.Errorf("submit %s: %w", key, err))
 	}
 	ref := x.Ref
-	d.acked("submission of "+ref.String(), func(h *histories) error {
+	d.acknowledge("submission of "+ref.String(), func(h *histories) error {
 		if len(h.of(ref)) != 1 {
 			return wrong("task %s was acknowledged and exists %d times", ref, len(h.of(ref)))
 		}
@@ -158,9 +158,8 @@ func submit[I, O any](d *driver, a *perdure.Activity[I, O], in I, key string) (p
 	return x, nil
 }
 
-// tasksEnd demands that there are so many dead letters, that an attempt was lost only where a
-// process has ended otherwise than in good order, and that nobody ever had a task that somebody
-// else had.
+// tasksEnd checks the number of dead tasks. It also checks that attempts were lost only where a
+// process did not shut down in good order, and that no two workers ever had the same task.
 func tasksEnd(dead int64) func(w *world, h *histories) error {
 	return func(w *world, h *histories) error {
 		n, err := w.mem.CountDead(context.Background(), store.DeadQuery{Tenant: model.DefaultTenant})
@@ -172,17 +171,17 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 			held := map[string]bool{model.TaskStep: r.row.Start.Worker != ""}
 			for i := range r.events {
 				e := &r.events[i]
-				switch e.Kind { //nolint:exhaustive // the others are not about who has a task
+				switch e.Kind { //nolint:exhaustive // the others do not change the claim of a task
 				case model.EventTaskScheduled:
 					held[e.ID] = e.Worker != ""
 				case model.EventTaskClaimed:
 					if held[e.ID] {
-						return wrong("event %d claims %s, which somebody has", e.Seq, e.ID)
+						return wrong("event %d claims %s, which already has a claim", e.Seq, e.ID)
 					}
 					held[e.ID] = true
 				case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTaskReturned:
 					if !held[e.ID] {
-						return wrong("event %d (%s) ends a claim of %s, which nobody has", e.Seq, e.Kind, e.ID)
+						return wrong("event %d (%s) ends a claim of %s, which has no claim", e.Seq, e.Kind, e.ID)
 					}
 					held[e.ID] = false
 				}
@@ -197,14 +196,14 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 	}
 }
 
-// both makes one check of two.
+// both combines two checks.
 func both(a, b func(*world, *histories) error) func(*world, *histories) error {
 	return func(w *world, h *histories) error { return errors.Join(a(w, h), b(w, h)) }
 }
 
-// taskWrote demands that every value that was saved was saved once, whatever died: an attempt goes
-// on where the one before it was, because a Save that returned is durable. What was written with it
-// is there, once, in order; what was lost, was lost before the Save behind it.
+// taskWrote checks that every saved value was saved once, whichever process died. An attempt
+// continues where the one before it was, because a Save that returned is durable. Items that were
+// written before a Save are there, once and in order. Lost items were lost before the next Save.
 func taskWrote(w *world, h *histories) error {
 	ctx := context.Background()
 	for _, r := range h.runs {

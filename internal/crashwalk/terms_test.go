@@ -73,7 +73,7 @@ func termScenarios() []*scenario {
 						return fmt.Sprintf("attempt %d", ctx.Attempt()), nil
 					}),
 					lingering.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
-						return hurry.Receive(ctx) // nobody sends it
+						return hurry.Receive(ctx) // this signal never comes
 					}),
 				}
 			}, ending(again, 0, "k", "attempt 2", perdure.Constant(3, 2*time.Second))),

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// TestScenariosExecutedTwice runs all scenarios, without a fault, as tests of users run theirs:
-// code is executed twice, and leaves memory whenever it waits. Nothing may be found, and what must
-// hold after every run holds.
+// TestScenariosExecutedTwice runs all scenarios without a fault, in the mode of user tests: the SDK
+// executes code twice, and code leaves memory whenever it waits. The checks of the SDK must find
+// nothing, and the checks after every run must hold.
 func TestScenariosExecutedTwice(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenarios() {
@@ -34,9 +34,9 @@ func TestScenariosExecutedTwice(t *testing.T) {
 
 			for _, text := range found {
 				switch {
-				case strings.Contains(text, "is repeated without a key"): // as some scenarios do
+				case strings.Contains(text, "is repeated without a key"): // some scenarios do this
 				case strings.Contains(text, "event 1 records step a") && strings.HasPrefix(s.name, "blocked "):
-					// which is what they are about
+					// these scenarios test exactly this
 				default:
 					t.Errorf("found: %s", text)
 				}

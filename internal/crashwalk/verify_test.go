@@ -35,7 +35,7 @@ func allShards() []model.ShardID {
 	return ids
 }
 
-// read reads everything, past all wrappers.
+// read reads all runs directly from the memory store.
 func (w *world) read() (*histories, error) {
 	ctx := context.Background()
 	page, err := w.mem.List(ctx, store.Query{Tenant: model.DefaultTenant, AllRuns: true, Limit: 1000})
@@ -68,8 +68,8 @@ func (w *world) read() (*histories, error) {
 	return h, nil
 }
 
-// inSuccession orders the runs of an address: by their start, and those of one moment so that each
-// follows the one it came from.
+// inSuccession orders the runs of an address by their start. Runs with the same start time follow
+// the run that they came from.
 func inSuccession(runs []*history) ([]*history, error) {
 	current := slices.DeleteFunc(slices.Clone(runs), func(r *history) bool { return !r.row.Current })
 	if len(current) != 1 {
@@ -95,10 +95,10 @@ func addressOf(r perdure.Ref) model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: r.Workflow, Key: r.Key}
 }
 
-// of are the runs of an execution, in order.
+// of returns the runs of an execution, in order.
 func (h *histories) of(r perdure.Ref) []*history { return h.chain[addressOf(r)] }
 
-// last is its last run; nil when there is none.
+// last returns the last run of an execution, or nil.
 func (h *histories) last(r perdure.Ref) *history {
 	if runs := h.of(r); len(runs) > 0 {
 		return runs[len(runs)-1]
@@ -106,7 +106,8 @@ func (h *histories) last(r perdure.Ref) *history {
 	return nil
 }
 
-// count counts events of a kind, and of a name unless it is empty, over all runs of an execution.
+// count counts events of a kind over all runs of an execution. If name is not empty, only events
+// with this name count.
 func (h *histories) count(r perdure.Ref, k model.EventKind, name string) int {
 	n := 0
 	for _, run := range h.of(r) {
@@ -125,7 +126,7 @@ func (r *history) count(k model.EventKind, name string) int {
 	return n
 }
 
-// received reports whether a signal of that id has been received by the execution.
+// received reports whether the execution has received a signal with that id.
 func (h *histories) received(r perdure.Ref, id string) bool {
 	return slices.ContainsFunc(h.of(r), func(run *history) bool {
 		return slices.ContainsFunc(run.events, func(e model.Event) bool {
@@ -134,7 +135,7 @@ func (h *histories) received(r perdure.Ref, id string) bool {
 	})
 }
 
-// String shows everything, for people.
+// String formats all histories for a failure message.
 func (h *histories) String() string {
 	var b strings.Builder
 	for _, r := range h.runs {
@@ -168,10 +169,10 @@ func (h *histories) String() string {
 	return b.String()
 }
 
-// meant reports whether an execution is meant to be left open.
+// meant reports whether an execution stays open on purpose.
 func (st *stage) meant(a model.Address) bool { return slices.Contains(st.open, a.Type+"/"+a.Key) }
 
-// restless says what is still under way.
+// restless returns what is still in flight.
 func (w *world) restless() error {
 	ctx := context.Background()
 	page, err := w.mem.List(ctx, store.Query{Tenant: model.DefaultTenant, Statuses: []model.Status{model.Running}, Limit: 1000})
@@ -242,7 +243,7 @@ func (w *world) verify(plain []string) (*histories, error) {
 	return h, errors.Join(errs...)
 }
 
-// once notes things that may be there once.
+// once records things that must be unique.
 type once map[string]int64
 
 func (o once) see(seq int64, format string, args ...any) error {
@@ -254,7 +255,7 @@ func (o once) see(seq int64, format string, args ...any) error {
 	return nil
 }
 
-// verify checks a run by itself: positions without a gap, times that do not go back, and nothing
+// verify checks a single run: positions have no gap, times do not go back, and nothing occurs
 // twice.
 func (r *history) verify() error {
 	seen, received, started, failures := once{}, map[int64]string{}, map[string]bool{}, map[string]int{}
@@ -370,8 +371,8 @@ func (r *history) verify() error {
 	return nil
 }
 
-// verifyChain checks the runs of an address: they follow each other, and a signal is taken by at
-// most one of them.
+// verifyChain checks the runs of an address: they follow each other, and at most one of them
+// receives a signal.
 func verifyChain(runs []*history) error {
 	taken, began := once{}, once{}
 	for i, r := range runs {
@@ -418,8 +419,8 @@ func verifyChain(runs []*history) error {
 	return nil
 }
 
-// verifyCarried demands that the signals which a run has not taken are the first ones of the next,
-// in order; after a reset, all of them.
+// verifyCarried checks that the unread signals of a run are the first ones of the next run, in
+// order. After a reset, all its signals are.
 func verifyCarried(from, to *history) error {
 	text := func(e *model.Event) string { return e.Name + " " + e.RequestID + " " + string(e.Input.Data) }
 	var left, carried []string
@@ -444,7 +445,7 @@ func verifyCarried(from, to *history) error {
 	return nil
 }
 
-// verifyTimers demands that no timer is left of a run that has ended.
+// verifyTimers checks that no timer of a closed run is left.
 func (w *world) verifyTimers(h *histories) error {
 	timers, err := w.mem.LoadTimers(context.Background(), allShards(), store.TimerMark{}, math.MaxInt64, 100)
 	if err != nil {
@@ -460,15 +461,15 @@ func (w *world) verifyTimers(h *histories) error {
 	return nil
 }
 
-// verifyBodies demands that every body has run: once, or at most once per process when one has
+// verifyBodies checks that every body has run: once, or at most once per process if a process has
 // crashed or was fenced.
 func (w *world) verifyBodies() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	crashed := w.strike.kind != nil && w.strike.kind.crash && w.strike.happened()
 
-	// After an outage that is longer than a lease, whoever comes back first fences the others. A
-	// shard that moves in order repeats nothing.
+	// After an outage that is longer than a lease, the first process that returns fences the
+	// others, and they may repeat work. A shard that moves in good order repeats nothing.
 	outlived := w.strike.kind != nil && w.strike.kind.span > 0 && w.strike.happened() && w.current.processes > 1
 	for name, want := range w.s.bodies {
 		got, most := w.bodies[name], want
@@ -485,15 +486,15 @@ func (w *world) verifyBodies() error {
 
 	for name := range w.bodies {
 		if _, known := w.s.bodies[name]; !known && !slices.Contains(w.s.maybe, name) {
-			return wrong("body %s ran, which nobody expects", name)
+			return wrong("body %s ran, which the scenario does not expect", name)
 		}
 	}
 
 	return nil
 }
 
-// verifyNodes demands that all nodes have left and have freed their shards. One that died, or could
-// not say goodbye, leaves them to whoever wants them.
+// verifyNodes checks that all nodes have left and have freed their shards. A node that died, or
+// could not deregister, leaves its shards for other nodes to acquire.
 func (w *world) verifyNodes() error {
 	v, err := w.mem.Members(context.Background())
 	if err != nil {
@@ -515,15 +516,15 @@ func (w *world) refused() bool {
 	return w.strike.kind != nil && w.strike.kind.refuses && w.strike.happened()
 }
 
-// lostLease reports whether a node has ended otherwise than in good order.
+// lostLease reports whether a node has ended in any other way than in good order.
 func (w *world) lostLease() bool {
 	k := w.strike.kind
 	return k != nil && w.strike.happened() && (k.crash || k.span > 0)
 }
 
-// goodbyesLost is how many nodes may be left registered: one that died without anything that
-// somebody else would want, or that could not say goodbye, or whose registration was never
-// answered.
+// goodbyesLost is how many nodes may stay registered: a node that died and owned nothing that
+// another node would take over, a node that could not deregister, or a node that got no reply to
+// its registration.
 func (w *world) goodbyesLost() int {
 	lost := w.lostLease()
 	w.strike.mu.Lock()
@@ -541,8 +542,8 @@ func (w *world) goodbyesLost() int {
 	return 0
 }
 
-// facts are the histories as sorted lines, without what differs from run to run: times, run ids and
-// derived keys.
+// facts returns the histories as sorted lines, without the parts that differ from run to run:
+// times, run ids and derived keys.
 func (h *histories) facts(ignore ...model.EventKind) []string {
 	var lines []string
 	for a, runs := range h.chain {
@@ -596,7 +597,7 @@ func failureText(f *model.Failure) string {
 	return fmt.Sprintf(" (%s %s)", f.Kind, f.Message)
 }
 
-// compare says which facts are missing and which are too many.
+// compare returns an error with the missing and the additional facts.
 func compare(want, got []string) error {
 	var errs []error
 	for i, j := 0, 0; i < len(want) || j < len(got); {

@@ -26,15 +26,15 @@ var (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// scenarios are all there are.
+// scenarios returns all scenarios.
 func scenarios() []*scenario {
 	return slices.Concat(stepScenarios(), timeScenarios(), termScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios(),
 		talkScenarios(), orderScenarios(), historyScenarios(), machineScenarios(), payloadScenarios(), scheduleScenarios(), taskScenarios(), entityScenarios())
 }
 
-// TestCrashWalk walks through all scenarios: through every call with the four main kinds of faults
-// where a scenario has few calls, and through every second call otherwise. The race detector and
-// short mode make that every third. TestLongCrashWalk leaves out none.
+// TestCrashWalk walks through all scenarios. With the four main kinds of faults it hits every call
+// of a scenario that has few calls. Otherwise it hits every second call, or every third under the
+// race detector and in short mode. TestLongCrashWalk hits every call.
 func TestCrashWalk(t *testing.T) {
 	t.Parallel()
 	every := 2
@@ -60,10 +60,10 @@ func walkAll(t *testing.T, every int, walk func(s *scenario, t *testing.T, every
 	t.Logf("%d scenarios, %d runs, %d faults, %s", len(scenarios()), walks.Load(), faults.Load(), time.Since(began).Round(time.Millisecond))
 }
 
-// smallWalk is how many calls a scenario may make to be walked through one by one in any case.
+// smallWalk is the largest number of calls of a scenario in which the main kinds hit every call.
 const smallWalk = 60
 
-// walk goes through a scenario with every kind of fault.
+// walk runs a scenario with every kind of fault.
 func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 	plain := s.trial(t, &strike{}, nil)
 	if plain.err != nil {
@@ -112,8 +112,8 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 			}
 		}
 
-		// A run may need fewer calls than another, because more of them share a commit; not that
-		// many fewer.
+		// A run may need fewer calls than another, because more changes share a commit. But it does
+		// not need that many fewer.
 		if 4*hits*every < last && *onlyAt == 0 || hits == 0 {
 			t.Errorf("%s: %d faults happened in a walk up to call %d", k.name, hits, last)
 		}
@@ -123,7 +123,7 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 	return runs, faults
 }
 
-// walkTwice lets a process die at one call, and the one that takes over from it at another.
+// walkTwice kills a process at one call, and the process that takes over at another.
 func (s *scenario) walkTwice(t *testing.T, every int) (runs, faults int64) {
 	plain := s.trial(t, &strike{}, nil)
 	if plain.err != nil {
@@ -152,7 +152,7 @@ func (s *scenario) walkTwice(t *testing.T, every int) (runs, faults int64) {
 	return runs, faults
 }
 
-// outcome is what came of a run.
+// outcome is the result of one run of a scenario.
 type outcome struct {
 	s              *scenario
 	strike         *strike
@@ -160,21 +160,21 @@ type outcome struct {
 	calls, commits int
 	facts          []string
 	err            error
-	text           string // histories and trace, when it failed
+	text           string // histories and trace of a failed run
 }
 
 func (o *outcome) report() string {
 	return fmt.Sprintf("%s, %s:\n%v\n%s", o.s.name, o.strike, o.err, o.text)
 }
 
-// trial is one run with at most one fault, in a bubble of its own.
+// trial is one run with at most one fault, in its own synctest bubble.
 func (s *scenario) trial(t *testing.T, st *strike, plain []string) outcome {
 	return s.trialWith(t, st, plain, nil)
 }
 
 func (s *scenario) trialWith(t *testing.T, st *strike, plain []string, checks *replay.Checks) (o outcome) {
 	o.s, o.strike = s, st
-	// real time: something spins, so that virtual time stands still
+	// Real time. If some code spins, virtual time stops and only this timer fires.
 	watchdog := time.AfterFunc(2*time.Minute, func() {
 		fmt.Fprintf(os.Stderr, "%s, %s: hangs\n%s\n", s.name, st, stacks(""))
 		os.Exit(2)
@@ -214,7 +214,7 @@ func (s *scenario) trialWith(t *testing.T, st *strike, plain []string, checks *r
 	return o
 }
 
-// again drives the last stage once more, by a process that comes late: nothing may change.
+// again drives the last stage once more in a new process. Nothing may change.
 func (w *world) again(before *histories) error {
 	if err := w.stage(&w.s.stages[len(w.s.stages)-1]); err != nil {
 		return fmt.Errorf("driven once more: %w", err)
@@ -229,7 +229,7 @@ func (w *world) again(before *histories) error {
 	return nil
 }
 
-// stacks are those of all goroutines that a text occurs in.
+// stacks returns the stacks of all goroutines whose stack contains a text.
 func stacks(mark string) string {
 	buf := make([]byte, 8<<20)
 	buf = buf[:runtime.Stack(buf, true)]

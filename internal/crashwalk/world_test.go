@@ -22,8 +22,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// Bounds of a run, in virtual time. A takeover takes the time of a lease; an address that was
-// quarantined is tried again after a minute.
+// Limits of a run, in virtual time. A takeover takes the time of a lease. The engine tries a
+// quarantined address again after a minute.
 const (
 	leaseTTL   = 4 * time.Second
 	patience   = 5 * time.Minute // for one drive
@@ -32,8 +32,8 @@ const (
 	shards     = 8
 )
 
-// world is everything that outlives a process: the store, the bodies of steps that were executed
-// (they act on the world), and what was acknowledged to clients.
+// world has everything that outlives a process: the store, the executed bodies of steps (they act
+// on the world), and the acknowledgements to clients.
 type world struct {
 	s       *scenario
 	mem     *memory.Store
@@ -46,17 +46,17 @@ type world struct {
 	checks  *replay.Checks // nil for none
 
 	opened    int        // processes so far
-	processes []*process // those
-	current   *stage     // the last one that was begun
+	processes []*process // all of them
+	current   *stage     // the last stage that has started
 
 	mu     sync.Mutex
 	bodies map[string]int
-	facts  map[string]string // what was told to the world
-	asked  []string          // who has asked for a number
+	facts  map[string]string // what drivers and definitions recorded
+	asked  []string          // callers of ordinal
 	acks   []ack
 }
 
-// ack is something that a client was told, and that must be so for ever.
+// ack is an acknowledgement that a client got. It must be true at the end.
 type ack struct {
 	what  string
 	holds func(h *histories) error
@@ -74,22 +74,22 @@ func newWorld(s *scenario, st *strike) *world {
 	return w
 }
 
-// ran notes that the body of a step was executed.
-func (w *world) ran(name string) {
+// recordBody records that the body of a step was executed.
+func (w *world) recordBody(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bodies[name]++
 }
 
-// times is how often a body was executed.
+// times returns how often a body was executed.
 func (w *world) times(name string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.bodies[name]
 }
 
-// tell stores a fact unless there is one, and returns the one that stands: an outside service with
-// idempotent requests.
+// tell stores a fact unless the key has one, and returns the stored fact. It acts like an outside
+// service with idempotent requests.
 func (w *world) tell(key, value string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *world) tell(key, value string) string {
 	return value
 }
 
-// known reports whether there is a fact of that key.
+// known reports whether the key has a fact.
 func (w *world) known(key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +108,7 @@ func (w *world) known(key string) bool {
 	return ok
 }
 
-// ordinal numbers those who ask from 1, and tells each the same number every time.
+// ordinal numbers its callers from 1. The same caller always gets the same number.
 func (w *world) ordinal(who string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,10 +118,10 @@ func (w *world) ordinal(who string) int {
 	return slices.Index(w.asked, who) + 1
 }
 
-// step is a step that notes its execution and returns its name.
+// step runs a step that records its execution and returns its name.
 func (w *world) step(ctx perdure.WorkflowCtx, name string, opts ...perdure.CallOption) (string, error) {
 	return perdure.Do(ctx, name, func(context.Context) (string, error) {
-		w.ran(name)
+		w.recordBody(name)
 		return name, nil
 	}, opts...)
 }
@@ -150,7 +150,7 @@ func (w *world) open(st *stage) (*process, error) {
 	return p, err
 }
 
-// injected is how many faults the wrappers say there were.
+// injected returns the number of faults that the wrappers have injected.
 func (w *world) injected() int64 {
 	n := int64(0)
 	for _, p := range w.processes {
@@ -159,7 +159,7 @@ func (w *world) injected() int64 {
 	return n
 }
 
-// run goes through the stages of the scenario, whatever happens to the processes.
+// run runs the stages of the scenario, and replaces processes that die.
 func (w *world) run() error {
 	for i := range w.s.stages {
 		if err := w.stage(&w.s.stages[i]); err != nil {
@@ -237,7 +237,7 @@ func (w *world) stage(st *stage) (err error) {
 	}
 }
 
-// populate opens the processes that are missing. It reports false when one of them died meanwhile.
+// populate opens the processes that are missing. It returns false if one of them died while it did.
 func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 	for i, p := range ps {
 		if p != nil {
@@ -252,7 +252,7 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 		}
 
 		k := w.strike.kind
-		// what it does when it opens could not be done
+		// the work of opening failed
 		if err != nil && (tolerable(err, k) || k != nil && k.refuses && errors.Is(err, context.DeadlineExceeded)) {
 			ps[i] = nil
 			time.Sleep(time.Minute) // until a quarantine is over
@@ -267,7 +267,7 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 	return true, nil
 }
 
-// burials ends the remains of processes that died.
+// burials cleans up after processes that died.
 func (w *world) burials(ps []*process) (died bool, err error) {
 	for i, p := range ps {
 		if p.Dead() {
@@ -279,7 +279,7 @@ func (w *world) burials(ps []*process) (died bool, err error) {
 	return died, err
 }
 
-// closeAll ends all processes in good order. It reports false when one died before its end.
+// closeAll closes all processes in good order. It returns false if one died before its end.
 func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	orderly = true
 	for i, p := range ps {
@@ -313,8 +313,8 @@ func (w *world) drive(st *stage, ps []*process) error {
 	return st.drive(d)
 }
 
-// quiet waits until nothing moves any more: every run that is open is meant to be, and all messages
-// have arrived.
+// quiet waits until nothing changes: every open run is meant to be open, and all messages have
+// arrived.
 func (w *world) quiet(ps []*process) error {
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		why := w.restless()
@@ -329,8 +329,8 @@ func (w *world) quiet(ps []*process) error {
 	}
 }
 
-// tolerable reports whether a driver may end so and be run again: its process died, the store was
-// away, or an address was quarantined.
+// tolerable reports whether a driver may fail with this error and run again: its process died, the
+// store was away, or an address was quarantined.
 func tolerable(err error, k *kind) bool {
 	var all several
 	switch {
@@ -338,7 +338,7 @@ func tolerable(err error, k *kind) bool {
 		return false
 	case errors.As(err, &all):
 		return !slices.ContainsFunc(all, func(e error) bool { return !tolerable(e, k) })
-	case k.crash: // whoever lives on must not notice
+	case k.crash: // the surviving processes must not notice
 		return errors.Is(err, crash.ErrDied) || errors.Is(err, faultstore.ErrCrashed)
 	case errors.Is(err, perdure.ErrBlocked):
 		return k.refuses

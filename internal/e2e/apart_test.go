@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Two processes on one database: whoever asks, updates, pauses, resumes or terminates need not be
-// in the process that owns the execution.
+// Two processes share a database. A caller in either process can query, update, pause, resume and
+// terminate executions that the other one owns.
 func TestTalkBetweenProcesses(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -21,7 +21,7 @@ func TestTalkBetweenProcesses(t *testing.T) {
 		apps := []*perdure.App{s.open(carts), s.open(carts)}
 
 		var wg sync.WaitGroup
-		for i := range 6 { // some are owned by either
+		for i := range 6 { // each process owns some of them
 			wg.Go(func() {
 				here, there := caller(t, apps[i%2]), caller(t, apps[(i+1)%2])
 				exec, err := carts.Start(here, "x", perdure.RawKey(fmt.Sprint("cart ", i)))

@@ -9,9 +9,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A message that cannot be read stands in every channel of a shard. What is sent behind it arrives
-// all the same, and people find what was set aside.
-func TestUnreadableMessagesKeepBackNobody(t *testing.T) {
+// Every channel of a shard has a message that cannot be read. Later messages arrive all the same,
+// and operators find the messages that were set aside.
+func TestUnreadableMessagesHoldBackNoOthers(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
 		child := perdure.NewWorkflow("child", func(_ perdure.WorkflowCtx, n int) (int, error) { return n + 1, nil })
@@ -55,8 +55,8 @@ func TestUnreadableMessagesKeepBackNobody(t *testing.T) {
 	})
 }
 
-// A run whose history has an event of a newer version is not run by this one, and says so. Others
-// go on, and so does it when the event can be read.
+// A process does not run a run whose history has an event of a newer version, and reports why.
+// Other runs continue, and so does this one once the event can be read.
 func TestEventsOfANewerVersion(t *testing.T) {
 	t.Parallel()
 	word := perdure.NewSignal[string]("word")
@@ -98,8 +98,8 @@ func TestEventsOfANewerVersion(t *testing.T) {
 	})
 }
 
-// A timer and a run whose ids are none do not keep back others (SQLite alone takes such ids).
-func TestRowsWithoutIDsKeepBackNobody(t *testing.T) {
+// A timer and a run with invalid ids do not hold back others. Only SQLite accepts such ids.
+func TestRowsWithoutIDsHoldBackNoOthers(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"sqlite"}, func(t *testing.T, s *site) {
 		a := newAlive()

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A batch does one thing to all that a query selects, tells each, and leaves alone what starts
-// meanwhile.
+// A batch applies one operation to all executions that a query selects and reports each outcome. It
+// does not touch executions that start later.
 func batches(t *testing.T, s *site) {
 	wake := perdure.NewSignal[string]("wake")
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return wake.Receive(ctx) })

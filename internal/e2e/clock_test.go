@@ -32,7 +32,7 @@ type steered struct {
 	back  atomic.Int64 // how long answers to renewals take
 
 	commits atomic.Int64
-	deaf    atomic.Bool // renewals are not answered
+	deaf    atomic.Bool // the store does not answer renewals
 }
 
 func (s *steered) shift(v *store.View) {
@@ -70,7 +70,7 @@ func (s *steered) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 
 func (s *steered) move(d time.Duration) { s.ahead.Add(int64(d)) }
 
-// lines collects what is logged.
+// lines collects the log.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -92,8 +92,8 @@ func (l *lines) count(text string) int {
 
 var look = perdure.NewActivity("look", func(context.Context, perdure.Void) (time.Time, error) { return time.Now(), nil })
 
-// nap makes a step, sleeps, makes another step, and returns how long it was between the two by a
-// clock that no store has.
+// nap runs a step, sleeps and runs another step. It returns the time between the two steps by a
+// clock that does not depend on the store.
 func nap(ctx perdure.WorkflowCtx, d time.Duration) (time.Duration, error) {
 	before, err := look.Run(ctx, perdure.Void{})
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *rig) close(t *testing.T) {
 	}
 }
 
-// naps checks that a sleep of d lasts d, with the error that docs/time.md states.
+// naps checks that a sleep of d lasts d, up to the error that docs/time.md states.
 func (r *rig) naps(t *testing.T, when string, d time.Duration) {
 	t.Helper()
 	r.n++
@@ -170,7 +170,7 @@ func files(t *testing.T) store.Store {
 	return st
 }
 
-// inTime runs a test in virtual time on a store in memory and on a file.
+// inTime runs a test in virtual time on the memory store and on a file.
 func inTime(t *testing.T, test func(t *testing.T, st *steered)) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) store.Store{"memory": memories, "sqlite": files} {
@@ -187,7 +187,7 @@ func inTime(t *testing.T, test func(t *testing.T, st *steered)) {
 	}
 }
 
-// Slow answers to renewals between quick ones cut no sleep short.
+// Slow answers to renewals between quick ones make no sleep shorter.
 func TestSleepBesideSlowRenewals(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		r := openRig(t, st, engine.Config{})
@@ -203,8 +203,8 @@ func TestSleepBesideSlowRenewals(t *testing.T) {
 	})
 }
 
-// The first answers of the store are slow: sleeps are not cut short when quick ones correct the
-// time.
+// The first answers of the store are slow. Sleeps do not become shorter when quick answers correct
+// the time.
 func TestSleepAfterSlowStart(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		st.back.Store(int64(1500 * time.Millisecond))
@@ -222,8 +222,8 @@ func TestSleepAfterSlowStart(t *testing.T) {
 	})
 }
 
-// The store's clock jumps for a while, or for good: sleeps last as long as they should, before,
-// during and after it.
+// The store's clock jumps for a while, or permanently. Sleeps before, during and after the jump
+// last as long as they should.
 func TestSleepBesideJumps(t *testing.T) {
 	for _, jump := range []struct{ by, lasts time.Duration }{
 		{aDay, 10 * time.Second},
@@ -268,8 +268,8 @@ func TestSleepBesideJumps(t *testing.T) {
 	}
 }
 
-// A process that is opened while the store's clock is wrong: sleeps last as long as they should,
-// also those of histories that were written then and go on when it is right again.
+// A process opens while the store's clock is wrong. Sleeps last as long as they should, also in
+// histories that were written then and continue when the clock is right again.
 func TestOpenedDuringAJump(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		st.move(aDay)
@@ -301,8 +301,9 @@ func TestOpenedDuringAJump(t *testing.T) {
 	})
 }
 
-// The machine is suspended for longer than the lease: the node commits nothing before it has
-// renewed its lease, timers that came due meanwhile fire, and no jump is noticed.
+// The machine is suspended for longer than the lease. The node commits nothing before it has
+// renewed its lease, timers that came due during the suspension fire, and the node reports no clock
+// jump.
 func TestSuspend(t *testing.T) {
 	inTime(t, func(t *testing.T, st *steered) {
 		var asleep atomic.Int64
@@ -350,7 +351,7 @@ func TestSuspend(t *testing.T) {
 }
 
 // A jump by a month for three minutes removes no run and forgets no request id, in a process that
-// runs or is opened meanwhile.
+// was running before the jump or that opens during it.
 func TestJumpDeletesNothing(t *testing.T) {
 	for name, opened := range map[string]bool{"running": false, "opened during it": true} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 type fillable struct {
 	store.Store
 	full    atomic.Bool
-	refused atomic.Int32 // commits
+	refused atomic.Int32 // number of refused commits
 }
 
 func (f *fillable) err(op string) error {
@@ -54,7 +54,7 @@ func (f *fillable) Register(ctx context.Context, n store.NodeInfo, lanes int, tt
 
 func (*fillable) Close() error { return nil }
 
-// attach opens a node on the store, and an app on the node.
+// attach opens a node on the store and an app on the node.
 func (f *fillable) attach(t *testing.T, defs ...perdure.Definition) *perdure.App {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:", Wrap: func(st store.Store) store.Store {
@@ -73,7 +73,7 @@ func (f *fillable) attach(t *testing.T, defs ...perdure.Definition) *perdure.App
 	return app
 }
 
-// Close on a full disk returns soon, tells what was not stored, and loses nothing that was
+// Close on a full disk returns soon, reports what was not stored, and loses nothing that was
 // acknowledged. Time is virtual.
 func TestCloseOnAFullDisk(t *testing.T) {
 	t.Parallel()
@@ -144,7 +144,7 @@ func closeOnAFullDisk(t *testing.T, after time.Duration) {
 		t.Log(err)
 	}
 
-	// What was acknowledged goes on when there is room, and what was refused has not happened.
+	// Once there is room, acknowledged executions continue. Refused requests have had no effect.
 	st.full.Store(false)
 	app = st.attach(t, defs...)
 	c = app.With(t.Context())
@@ -159,7 +159,7 @@ func closeOnAFullDisk(t *testing.T, after time.Duration) {
 	}
 }
 
-// equalNow demands that a call returns a value.
+// equalNow checks that a call returns a value.
 func equalNow[T comparable](t *testing.T, what string, want T) func(got T, err error) {
 	return func(got T, err error) {
 		t.Helper()

@@ -22,7 +22,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-// damaged is an execution in whose rows bytes are changed behind everybody's back.
+// damaged is a workflow whose rows a test changes directly in the store.
 var damaged = perdure.NewWorkflow("damaged", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 	for i := range 3 {
 		if _, err := perdure.Do(ctx, "step", func(context.Context) (int, error) { return i, nil }, perdure.StepKey(fmt.Sprint(i))); err != nil {
@@ -32,23 +32,23 @@ var damaged = perdure.NewWorkflow("damaged", func(ctx perdure.WorkflowCtx, _ str
 	return perdure.NewSignal[string]("word").Receive(ctx)
 })
 
-// A row that cannot be understood keeps its execution from going on, which says so; nobody guesses,
-// nothing of it is lost, and all others go on. Once the row is as it was, so does this one
-// (reliability I14, I23).
+// A row that cannot be decoded stops its execution, which reports the row. The engine does not
+// guess, loses none of its data, and continues all other executions. Once the row is repaired, this
+// one continues too (reliability I14, I23).
 func TestCorruptedRows(t *testing.T) {
 	t.Parallel()
 	word := perdure.NewSignal[string]("word")
 	for _, c := range []struct {
 		name  string
 		table string
-		// column is what is damaged, of the row that where selects.
+		// column is the damaged column of the row that where selects.
 		column, where string
 		input         string
 		kinds         []string
 	}{
 		{"an event", "history", "body", "seq = 2", "in", durable},
 		{"the start", "executions", "start", "true", "in", durable},
-		// stands elsewhere there
+		// PostgreSQL has no such table
 		{"a large start", "starts", "body", "true", strings.Repeat("large ", 2000), []string{"sqlite"}},
 		{"what it waits for", "executions", "waits", "true", "in", durable},
 	} {
@@ -72,8 +72,8 @@ func TestCorruptedRows(t *testing.T) {
 				if err == nil || !errors.Is(err, perdure.ErrBlocked) && !fault.Is(err, fault.Corrupt) {
 					t.Errorf("a signal to it: %v, want an error that says it is blocked or corrupt", err)
 				}
-				// Without its own row it cannot be described at all; otherwise it is, with the
-				// reason.
+				// An execution without its own row cannot be described at all. Otherwise the
+				// description has the reason.
 				described, err := app.Executions().Describe(t.Context(), exec)
 				text := described.Reason
 				switch {
@@ -118,8 +118,8 @@ func TestCorruptedRows(t *testing.T) {
 	}
 }
 
-// An outcome that cannot be understood is not guessed: whoever asks for the result hears which row
-// is broken, and the key is neither free nor run again.
+// The engine does not guess an outcome that it cannot decode. A caller who asks for the result gets
+// an error that names the broken row. The key is not free, and the workflow does not run again.
 func TestCorruptedOutcome(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -185,7 +185,7 @@ func TestCorruptedOutcome(t *testing.T) {
 	})
 }
 
-// A remembered answer that cannot be understood: the request is not taken for a new one.
+// If the engine cannot decode a remembered answer, it does not treat the request as new.
 func TestCorruptedAnswer(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -227,7 +227,7 @@ func TestCorruptedAnswer(t *testing.T) {
 	})
 }
 
-// Mail that cannot be understood is left where it is and logged; all other mail is delivered.
+// The engine logs mail that it cannot decode and leaves it in place. It delivers all other mail.
 func TestCorruptedMail(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -252,8 +252,8 @@ func TestCorruptedMail(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// No address of this test is on shard 1, which is where the broken message goes; the broken
-		// request is for everybody to stumble over.
+		// The broken message goes to shard 1, and no address of this test is on that shard. Every
+		// node reads the broken request.
 		shards := map[string]int{"sqlite": 16, "postgres": 64}[s.kind]
 		busy := map[model.ShardID]bool{}
 		shardOf := func(workflow, key string) model.ShardID {
@@ -280,12 +280,13 @@ func TestCorruptedMail(t *testing.T) {
 		app = s.open(parent, child)
 		apps := []*perdure.App{app}
 		if s.kind == "postgres" {
-			apps = append(apps, s.open(parent, child)) // everything between the two is mail
+			// parent and child are on different nodes, so all their messages are mail
+			apps = append(apps, s.open(parent, child))
 		}
 
 		for i, app := range apps {
 			got, err := parent.Run(caller(t, app), n, perdure.RawKey("p"))
-			equal(t, fmt.Sprintf("result heard by app %d", i), got, err, n*(n-1))
+			equal(t, fmt.Sprintf("result in app %d", i), got, err, n*(n-1))
 		}
 
 		eventually(t, "the log names the broken message", func() bool {
@@ -300,21 +301,21 @@ type logged struct {
 	text strings.Builder
 }
 
-// Write is part of io.Writer.
+// Write implements io.Writer.
 func (l *logged) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-// String is everything that was logged.
+// String returns the whole log.
 func (l *logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// damage flips bytes in a column of the execution damaged/k, and returns how to undo it.
+// damage flips bytes in a column of the execution damaged/k. restore undoes it.
 func (s *site) damage(table, column, where string) (restore func()) {
 	s.t.Helper()
 	prefix := "perdure."
@@ -324,7 +325,7 @@ func (s *site) damage(table, column, where string) (restore func()) {
 	return s.change(table, column, where+fmt.Sprintf(" and run in (select run from %sexecutions where workflow = 'damaged')", prefix))
 }
 
-// change flips bytes in a column of one row, and returns how to undo it.
+// change flips bytes in a column of one row. restore undoes it.
 func (s *site) change(table, column, where string) (restore func()) {
 	s.t.Helper()
 	prefix, read, write := "perdure.", "encode(%s, 'hex')", "decode('%s', 'hex')"
@@ -340,14 +341,14 @@ func (s *site) change(table, column, where string) (restore func()) {
 		s.t.Fatal(err)
 	}
 
-	flipped[0] = 0xff // nothing that we store begins so
+	flipped[0] = 0xff // no stored value starts with this byte
 	flipped[len(flipped)/2] ^= 1
 	set(hex.EncodeToString(flipped))
 	return func() { set(body) }
 }
 
-// A server that becomes read-only, as after a failover, takes nothing; callers hear why, and
-// everything goes on when it writes again (reliability B5).
+// A server that becomes read-only, as after a failover, accepts no writes. Callers get the reason,
+// and everything continues when the server accepts writes again (reliability B5).
 func TestReadOnlyPostgres(t *testing.T) {
 	t.Parallel()
 	pg := pgtest.Start(t, pgtest.Options{})
@@ -372,7 +373,7 @@ func TestReadOnlyPostgres(t *testing.T) {
 	})
 
 	fails(t, "a start on a read-only server", err, perdure.ErrUnavailable, "alive", pg.Addr(), "read only")
-	t.Logf("the caller heard: %v", err)
+	t.Logf("the caller got: %v", err)
 	s.unchanged(before)
 	_, err = s.cfg.Open(t.Context(), s.url, a.w)
 	fails(t, "open of a read-only server", err, perdure.ErrUnavailable, pg.Addr(), "read only")
@@ -381,8 +382,8 @@ func TestReadOnlyPostgres(t *testing.T) {
 	a.ends(t, c, "a")
 }
 
-// Files and servers that cannot be used: an error that names them and says what is the matter, and
-// nothing is changed.
+// Files and servers that cannot be used: Open returns an error that names them and says what is
+// wrong, and changes nothing.
 func TestStoresThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	a := newAlive()
@@ -480,7 +481,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 			kind  fault.Kind
 			names []string
 		}{
-			{"nobody listens", with(func(u *url.URL) { u.Host = "127.0.0.1:1" }), fault.Unavailable, []string{"127.0.0.1:1", "refused"}},
+			{"no server", with(func(u *url.URL) { u.Host = "127.0.0.1:1" }), fault.Unavailable, []string{"127.0.0.1:1", "refused"}},
 			{"wrong password", with(func(u *url.URL) { u.User = url.UserPassword("postgres", secret) }), fault.Denied, []string{good.Host, "password"}},
 			{"no such role", with(func(u *url.URL) { u.User = url.UserPassword("nobody", secret) }), fault.Denied, []string{good.Host, "nobody"}},
 			{"no such database", with(func(u *url.URL) { u.Path = "/nowhere" }), fault.NotFound, []string{good.Host, "nowhere"}},
@@ -496,7 +497,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 				t.Parallel()
 				limit := patience
 				if c.kind == fault.Unavailable {
-					limit = patience / 20 // Open tries again until its time is up
+					limit = patience / 20 // Open retries until its context ends
 				}
 				err := tryFor(t, limit, s.cfg, c.url)
 				is(t, c.name, err, c.kind, c.names...)
@@ -518,14 +519,14 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 	})
 }
 
-// A store that takes no writes until it is opened again: whoever asks for something hears why, and
-// what to do, and so does the log, once.
+// A store takes no writes until it is opened again. Callers get an error that says why and what to
+// do, and the log has the same message once.
 func TestStoreMustBeOpenedAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")
 	log := &lastErrors{}
 	s.cfg.Logger = slog.New(log)
-	// the same process comes back, which cannot be proven to have died
+	// The same process returns, so the store cannot prove that it has died.
 	s.cfg.LeaseTTL = 2 * time.Second
 	app, err := s.cfg.Open(t.Context(), s.url, damaged)
 	if err != nil {
@@ -556,7 +557,7 @@ func TestStoreMustBeOpenedAgain(t *testing.T) {
 		t.Errorf("logged as errors: %q, want one line that says what to do", got)
 	}
 
-	// Once the reason is gone, another process goes on.
+	// Once the reason is gone, another process continues.
 	if err := os.Rename(s.path+".away", s.path); err != nil {
 		t.Fatal(err)
 	}
@@ -571,7 +572,7 @@ func TestStoreMustBeOpenedAgain(t *testing.T) {
 	}
 }
 
-// lastErrors keeps what is logged as an error.
+// lastErrors keeps log records of level ERROR.
 type lastErrors struct {
 	mu    sync.Mutex
 	lines []string

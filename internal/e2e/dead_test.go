@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// dead are the dead tasks that a query selects.
+// dead returns the dead tasks that a query selects.
 func dead(t *testing.T, app *perdure.App, q perdure.DeadQuery) []perdure.DeadTask {
 	t.Helper()
 	var all []perdure.DeadTask
@@ -25,8 +25,8 @@ func dead(t *testing.T, app *perdure.App, q perdure.DeadQuery) []perdure.DeadTas
 	return all
 }
 
-// A task dies, is found, is requeued by ten people at once, fails for another reason with an edited
-// input, and completes in the end.
+// A task dies. Operators find it, ten of them requeue it at once, it fails for another reason with
+// an edited input, and completes in the end.
 func TestDeadTasks(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -88,7 +88,7 @@ func TestDeadTasks(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		<-begun // the only slot is taken: what is requeued waits
+		<-begun // the only slot is in use, so the requeued task waits
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() {
@@ -131,7 +131,7 @@ func TestDeadTasks(t *testing.T) {
 			t.Errorf("%d idempotency keys, want another one for another input", len(keys))
 		}
 
-		// Retry of a task is its requeue.
+		// To retry a task means to requeue it.
 		if _, err := app.Executions().Retry(t.Context(), xs[0]); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,8 @@ func TestDeadTasks(t *testing.T) {
 	})
 }
 
-// A step of a workflow is requeued beside it: the workflow has heard of the failure.
+// An operator requeues a dead step of a workflow. It runs independently, because the workflow has
+// already received the failure.
 func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -194,7 +195,7 @@ func TestDeadStepsAreRequeuedBesideTheirWorkflow(t *testing.T) {
 			t.Fatalf("%d dead tasks, want 5", n)
 		}
 
-		// The canary fails: the others stay where they are.
+		// The canary fails, so the others stay dead.
 		n, stopped := 0, error(nil)
 		for d, err := range app.DeadTasks().RequeueAll(t.Context(), perdure.DeadQuery{}, perdure.RequeueMany{Canary: true}) {
 			if d.ID == "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// The log of an SQLite file is deleted under an app that works. Callers hear what happened, and the
-// next process finds everything that was acknowledged.
+// The test deletes the log of an SQLite file under a working app. Callers get an error that says
+// so, and the next process finds everything that was acknowledged.
 func TestDeletedLogUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")

@@ -22,8 +22,8 @@ import (
 // envNamespace marks a test that runs again in a namespace in which it may mount.
 const envNamespace = "PERDURE_E2E_NAMESPACE"
 
-// The disk is full: what cannot be stored is not acknowledged, the caller hears why, and everything
-// goes on when there is room.
+// The disk is full. The engine does not acknowledge what it cannot store, the caller gets the
+// reason, and everything continues when there is room.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestFullDisk(t *testing.T) {
 	})
 }
 
-// fullDisk fills the disk of a store under an app that works. The error must name the place.
+// fullDisk fills the disk of a store under a working app. The error must name the place.
 func fullDisk(t *testing.T, s *site, dir, place string) {
 	t.Helper()
 	s.cfg.LeaseTTL = 3 * time.Second
@@ -76,7 +76,7 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	last := noise(100_000)
 
 	full := patiently(t, place, func(ctx context.Context) error {
-		for ; ; done++ { // there may be a little room left in the files that exist
+		for ; ; done++ { // the existing files may have some room left
 			if _, err := keep.Run(app.With(ctx), last, perdure.RawKey(fmt.Sprint(done))); err != nil {
 				return err
 			}
@@ -87,12 +87,12 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	if text := strings.ToLower(full.Error()); !strings.Contains(text, "full") && !strings.Contains(text, "space") {
 		t.Errorf("error %q does not say what is the matter", full)
 	}
-	t.Logf("the caller heard: %v", full)
+	t.Logf("the caller got: %v", full)
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
 
-	// What was handed in when there was no room may have taken effect since; repeated, it does.
+	// A request from the time without room may have taken effect since. Repeating it is safe.
 	if _, err := keep.Run(c, last, perdure.RawKey(fmt.Sprint(done))); err != nil {
 		t.Errorf("once there is room: %v", err)
 	}
@@ -107,8 +107,8 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	closeWhileFull(t, s, filler, place, keep)
 }
 
-// closeWhileFull closes an app while the disk is full and a caller waits: Close says so, the
-// caller hears why, and everything acknowledged is there afterwards.
+// closeWhileFull closes an app while the disk is full and a caller waits. Close reports it, the
+// caller gets the reason, and everything acknowledged is there afterwards.
 func closeWhileFull(t *testing.T, s *site, filler, place string, keep *perdure.Workflow[string, string]) {
 	t.Helper()
 	app, err := s.cfg.Open(t.Context(), s.url, keep)
@@ -173,7 +173,7 @@ func mountSmall(t *testing.T) (dir string, ok bool) {
 	}
 
 	t.Cleanup(func() {
-		// A server closes the files of a tablespace when it likes.
+		// The server decides when it closes the files of a tablespace.
 		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Errorf("unmount: %v", err)
 		}
@@ -182,7 +182,7 @@ func mountSmall(t *testing.T) (dir string, ok bool) {
 	return dir, true
 }
 
-// inNamespace runs the test again, in a namespace in which everybody may mount.
+// inNamespace runs the test again, in a namespace in which every user may mount.
 func inNamespace(t *testing.T) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
@@ -207,7 +207,7 @@ func inNamespace(t *testing.T) {
 // moveTo moves an empty database to a directory.
 func (s *site) moveTo(dir string) {
 	s.t.Helper()
-	if os.Getuid() == 0 { // the server runs as somebody else
+	if os.Getuid() == 0 { // the server runs as another user
 		u, err := user.Lookup("postgres")
 		if err != nil {
 			s.t.Fatal(err)
@@ -224,7 +224,7 @@ func (s *site) moveTo(dir string) {
 		}
 	}
 
-	// nobody may be connected to a database that moves
+	// PostgreSQL moves a database only while it has no connections
 	other := &site{t: s.t, kind: s.kind, url: pgtest.URL(s.t)}
 	u, err := url.Parse(s.url)
 	if err != nil {

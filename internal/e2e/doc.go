@@ -1,4 +1,4 @@
-// Package e2e holds tests of the whole through the public face: a program as a user writes it, on
-// every store. What they promise stands in docs/guarantees.md, in the guide, and in the
+// Package e2e has end-to-end tests through the public API: programs as users write them, on every
+// store. The promises that they test are in docs/guarantees.md, in the guide, and in the
 // specifications that their comments name.
 package e2e

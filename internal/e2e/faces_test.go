@@ -19,22 +19,22 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// place is a process from which the town is looked at.
+// place is a process that an operator uses to look at the executions.
 type place struct {
 	name    string
 	app     *perdure.App // nil for the command line
 	metrics *prometheus.Registry
 
-	said map[string]string // what it has said of each stall at last
+	said map[string]string // its last answer about each stall
 }
 
-// blind tells that a place cannot know the reason of a stall: it has nothing but the file, and the
-// reason is in the memory of the process that has it open.
+// blind reports whether a place cannot know the reason of a stall: the place has only the file, and
+// the reason is in the memory of the process that has the file open.
 func (w *stalls) blind(p *place, x *stall) bool {
 	return x.memory && p.app == nil && w.s.kind == "sqlite"
 }
 
-// perdureCLI runs a command and returns what it printed.
+// perdureCLI runs a command and returns its output and exit code.
 func (w *stalls) perdureCLI(args ...string) (string, int) {
 	w.t.Helper()
 	var out, bad bytes.Buffer
@@ -42,7 +42,7 @@ func (w *stalls) perdureCLI(args ...string) (string, int) {
 	return out.String() + bad.String(), code
 }
 
-// fromCLI reads what a command prints as JSON.
+// fromCLI decodes the JSON output of a command.
 func fromCLI[T any](w *stalls, args ...string) (v T) {
 	w.t.Helper()
 	text, code := w.perdureCLI(append(args, "-o", "json")...)
@@ -59,8 +59,8 @@ type listedLine struct {
 
 func (l listedLine) ref() string { return l.Workflow + "/" + l.Key }
 
-// described is the main reason of each stall, and what follows from it, as one place describes it.
-func (w *stalls) described(p *place) map[string]string {
+// describeAll returns the main reason of each stall and its cause, as one place describes it.
+func (w *stalls) describeAll(p *place) map[string]string {
 	w.t.Helper()
 	found := map[string]string{}
 	for _, x := range w.all {
@@ -82,8 +82,8 @@ func (w *stalls) described(p *place) map[string]string {
 	return found
 }
 
-// listed are the reasons of a list.
-func (w *stalls) listed(p *place) map[string]string {
+// listReasons returns the reasons in a list.
+func (w *stalls) listReasons(p *place) map[string]string {
 	w.t.Helper()
 	if p.app == nil {
 		return reasonsOf(fromCLI[[]listedLine](w, "workflow", "list", "--status", "open", "--limit", "0"))
@@ -91,8 +91,8 @@ func (w *stalls) listed(p *place) map[string]string {
 	return w.collect(p.app.Executions().List(w.t.Context(), `status = "open"`))
 }
 
-// stranded are the reasons of what is stranded.
-func (w *stalls) stranded(p *place) map[string]string {
+// strandedReasons returns the reasons of stranded executions.
+func (w *stalls) strandedReasons(p *place) map[string]string {
 	w.t.Helper()
 	if p.app == nil {
 		return reasonsOf(fromCLI[[]listedLine](w, "workflow", "stranded"))
@@ -120,10 +120,10 @@ func (w *stalls) collect(all func(func(perdure.Info, error) bool)) map[string]st
 	return found
 }
 
-// problems are where a place does not say what it has to say.
+// problems returns the stalls for which a place does not give the expected reason.
 func (w *stalls) problems(p *place) (wrong []string) {
 	w.t.Helper()
-	described, listed, stranded := w.described(p), w.listed(p), w.stranded(p)
+	described, listed, stranded := w.describeAll(p), w.listReasons(p), w.strandedReasons(p)
 	p.said = described
 
 	for i := range w.all {
@@ -157,7 +157,7 @@ func (w *stalls) problems(p *place) (wrong []string) {
 	return wrong
 }
 
-// strandedByCode counts the stalls that a place knows to go on only when somebody changes
+// strandedByCode counts the stalls that, according to a place, end only when an operator changes
 // something.
 func (w *stalls) strandedByCode(p *place) map[string]int {
 	found := map[string]int{}
@@ -169,8 +169,8 @@ func (w *stalls) strandedByCode(p *place) map[string]int {
 	return found
 }
 
-// counted adds up the metric of all processes.
-func (w *stalls) counted(places []*place) map[string]int {
+// countMetric adds up the metric of all processes.
+func (w *stalls) countMetric(places []*place) map[string]int {
 	w.t.Helper()
 	found := map[string]int{}
 	for _, p := range places {
@@ -197,7 +197,7 @@ func (w *stalls) counted(places []*place) map[string]int {
 	return found
 }
 
-// doctor is what the command line says about executions.
+// doctor returns what the doctor command reports about executions.
 func (w *stalls) doctor() string {
 	w.t.Helper()
 	text, _ := w.perdureCLI("doctor")
@@ -209,8 +209,8 @@ func (w *stalls) doctor() string {
 	return text
 }
 
-// settled waits until every place says the right thing, and all of them the same.
-func (w *stalls) settled(places []*place) {
+// awaitAgreement waits until every place gives the right reasons, and all of them the same.
+func (w *stalls) awaitAgreement(places []*place) {
 	w.t.Helper()
 	began := time.Now()
 	for {
@@ -230,7 +230,7 @@ func (w *stalls) settled(places []*place) {
 	}
 }
 
-// compare compares word for word what the places have said.
+// compare compares the answers of the places word for word.
 func (w *stalls) compare(places []*place) {
 	w.t.Helper()
 	first := places[0]
@@ -243,8 +243,9 @@ func (w *stalls) compare(places []*place) {
 	}
 }
 
-// Everything that we know can stall, and every face says why: explain, list, stranded, doctor,
-// queue list and the metric agree, from the owner, from another process and from the command line.
+// The test makes everything stall that can stall. Every interface says why: explain, list,
+// stranded, doctor, queue list and the metric agree, from the owner, from another process and from
+// the command line.
 func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -280,10 +281,10 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 		}
 		places = append(places, &place{name: "the command line"})
 
-		w.settled(places)
+		w.awaitAgreement(places)
 		w.compare(places)
 		want := w.strandedByCode(places[0])
-		eventually(t, fmt.Sprintf("the metric counts %v", want), func() bool { return maps.Equal(w.counted(places), want) })
+		eventually(t, fmt.Sprintf("the metric counts %v", want), func() bool { return maps.Equal(w.countMetric(places), want) })
 		line := w.doctor()
 		for code, n := range w.strandedByCode(places[len(places)-1]) {
 			if !strings.Contains(line, fmt.Sprintf("%d %s", n, code)) {
@@ -297,7 +298,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 	})
 }
 
-// damage changes rows behind everybody's back.
+// damage changes rows directly in the store.
 func (w *stalls) damage() {
 	w.s.damage("history", "body", "seq = 2")
 	if w.s.kind == "postgres" {
@@ -312,7 +313,7 @@ func (w *stalls) place(name string, defs ...perdure.Definition) *place {
 	return &place{name: name, app: w.s.open(defs...), metrics: reg}
 }
 
-// awaitOwners waits until so many processes share the shards.
+// awaitOwners waits until n processes share the shards.
 func (w *stalls) awaitOwners(n int) {
 	w.t.Helper()
 	eventually(w.t, "all processes own shards", func() bool {
@@ -321,7 +322,7 @@ func (w *stalls) awaitOwners(n int) {
 	})
 }
 
-// owners are the processes that own the shards, and whether each shard has one that is alive.
+// owners returns the processes that own the shards, and whether each shard has a live owner.
 func (w *stalls) owners() (owners map[model.ShardID]string, all bool) {
 	w.t.Helper()
 	n, err := node.Open(w.t.Context(), node.Config{URL: w.s.url, ReadOnly: true})
@@ -354,7 +355,7 @@ var (
 	stow  = perdure.NewOperation(vault, "stow", func(_ perdure.EntityCtx, n *int, by int) (int, error) { *n += by; return *n, nil })
 )
 
-// apart starts executions of workflows of which one process alone has the code, in shards of both.
+// apart starts executions of workflows that only one process can run, in shards of both processes.
 func (w *stalls) apart(places []*place) {
 	w.t.Helper()
 	owners, _ := w.owners()
@@ -380,8 +381,8 @@ func (w *stalls) apart(places []*place) {
 	}
 }
 
-// astray has a workflow call an entity of which the second process alone has the code, in a shard
-// of the first.
+// astray lets a workflow call an entity in a shard of the first process. Only the second process
+// has the code of that entity.
 func (w *stalls) astray(app *perdure.App, flow *perdure.Workflow[string, string]) {
 	w.t.Helper()
 	owners, _ := w.owners()
@@ -398,7 +399,7 @@ func (w *stalls) astray(app *perdure.App, flow *perdure.Workflow[string, string]
 	})
 }
 
-// stallSchedules are schedules that begin nothing, each for another reason.
+// stallSchedules are schedules that start nothing, each for another reason.
 func stallSchedules(flow *perdure.Workflow[string, string]) []perdure.Definition {
 	return []perdure.Definition{
 		perdure.NewSchedule("asleep", perdure.Every(24*time.Hour), flow.Job("signal"), perdure.PausedAtFirst("holiday")),
@@ -407,7 +408,7 @@ func stallSchedules(flow *perdure.Workflow[string, string]) []perdure.Definition
 	}
 }
 
-// schedules compares what the places say of the schedules.
+// schedules compares what the places report about the schedules.
 func (w *stalls) schedules(places []*place) {
 	w.t.Helper()
 	type line struct {
@@ -459,7 +460,7 @@ func (w *stalls) schedules(places []*place) {
 	}
 }
 
-// codeAt is the process that has the code of a workflow.
+// codeAt returns the process that has the code of a workflow.
 func (w *stalls) codeAt(workflow string) string {
 	w.t.Helper()
 	type worker struct {
@@ -475,7 +476,7 @@ func (w *stalls) codeAt(workflow string) string {
 	return ""
 }
 
-// queues compares what the command line says of queues with the stalls.
+// queues compares the output of the queue commands with the stalls.
 func (w *stalls) queues() {
 	w.t.Helper()
 	type line struct {
@@ -500,7 +501,7 @@ func (w *stalls) queues() {
 	}
 }
 
-// late has callers run into their deadlines: each error says why.
+// late lets callers reach their deadlines. Each error says why.
 func (w *stalls) late(places []*place) {
 	w.t.Helper()
 	for _, p := range places {

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A child is an execution of its own, with a result or an error for its parent; a key that is in
-// use leads to the execution that has it.
+// A child is an independent execution whose result or error goes to its parent. Starting a child
+// with a key in use attaches to the execution with that key.
 func children(t *testing.T, s *site) {
 	square := perdure.NewWorkflow("square", func(_ perdure.WorkflowCtx, n int) (int, error) {
 		if n < 0 {
@@ -63,13 +63,13 @@ func children(t *testing.T, s *site) {
 		t.Errorf("children are %v, want four", runs)
 	}
 
-	// Anybody may wait for a child, also from another workflow and by its address.
+	// Any client can wait for a child, also from another workflow and by its address.
 	four, err := square.Execution(perdure.RawKey("four")).Result(c)
 	equal(t, "the child seen from outside", four, err, 16)
 }
 
-// When a parent closes, in whatever way, its children are cancelled, unless they were started to be
-// left alone (reliability D9).
+// When a parent closes, in any way, its children are cancelled, unless they were started with the
+// abandon policy (reliability D9).
 func childPolicies(t *testing.T, s *site) {
 	release := perdure.NewSignal[string]("release")
 	child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return release.Receive(ctx) })
@@ -125,7 +125,7 @@ func childPolicies(t *testing.T, s *site) {
 	wg.Wait()
 }
 
-// Cancel ends the wait with ErrCanceled. Steps of clean-up run, in a detached scope; the execution
+// Cancel ends the wait with ErrCanceled. Clean-up steps run in a detached scope, and the execution
 // ends as canceled.
 func cancelWithCleanup(t *testing.T, s *site) {
 	var mu sync.Mutex
@@ -169,7 +169,7 @@ func cancelWithCleanup(t *testing.T, s *site) {
 	exec := started(t, c, trip, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for a timer")
 
-	for range 2 { // the second changes nothing
+	for range 2 { // the second cancel has no effect
 		if err := exec.Cancel(c, "it rains"); err != nil {
 			t.Fatal(err)
 		}
@@ -224,8 +224,8 @@ func compensations(t *testing.T, s *site) {
 	}
 }
 
-// The winner is the first in the history; losers of a race are withdrawn; what loses a select
-// stays.
+// The winner is the first in the history. Losers of a race are withdrawn. Losers of a select stay
+// pending.
 func combinators(t *testing.T, s *site) {
 	tick := perdure.NewActivity("tick", func(_ context.Context, n int) (int, error) { return n, nil })
 	fail := perdure.NewActivity("fail", func(context.Context, int) (int, error) { return 0, perdure.Permanent(errors.New("no")) })
@@ -256,9 +256,9 @@ func combinators(t *testing.T, s *site) {
 		}
 
 		if first != perdure.Waitable(timer) {
-			return "", errors.New("the signal won, which nobody had sent")
+			return "", errors.New("the signal won, but the test had not sent it")
 		}
-		text, err := next.Get(ctx) // has not been lost with the select
+		text, err := next.Get(ctx) // the select has not lost it
 		return fmt.Sprintf("%v %v %d %v %s", all, allErr, won, two, text), err
 	})
 
@@ -274,9 +274,8 @@ func combinators(t *testing.T, s *site) {
 	equal(t, "result", got, err, "[1 2 3] no 7 [8 8] done")
 }
 
-// The next run has the same key and the signals that nobody took; waiting for the execution means
-// waiting for the last one. Signals that come at any moment are lost by none of the runs
-// (reliability R10).
+// The next run has the same key and the unread signals. A caller that waits for the execution gets
+// the result of the last run. No run loses a signal, whenever the signal comes (reliability R10).
 func continueAsNew(t *testing.T, s *site) {
 	type state struct{ Runs, Sum, Seen int }
 	const signals = 40

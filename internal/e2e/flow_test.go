@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// headcount counts those who are inside, and how many that were at most.
+// headcount counts callers that are inside a section, and remembers the maximum.
 type headcount struct{ now, most atomic.Int64 }
 
 func (c *headcount) enter() (leave func()) {
@@ -24,14 +24,14 @@ func (c *headcount) enter() (leave func()) {
 	}
 }
 
-// Never more than the limit run at a time, under load, on every store.
+// Under load, never more tasks run at a time than the limit allows, on every store.
 func TestLimitUnderLoad(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		var inside headcount
 		work := perdure.NewActivity("work", func(_ context.Context, n int) (int, error) {
 			defer inside.enter()()
-			time.Sleep(time.Millisecond) // so that they meet
+			time.Sleep(time.Millisecond) // so that they overlap
 			return n, nil
 		}, perdure.OnQueue("work"), perdure.Limit("three"))
 
@@ -61,7 +61,7 @@ func TestLimitUnderLoad(t *testing.T) {
 	})
 }
 
-// Rules, paused queues and an open breaker are there after a restart.
+// Rules, paused queues and an open breaker survive a restart.
 func TestFlowSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -119,12 +119,12 @@ func TestFlowSurvivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		got, err := x.Result(caller(t, app)) // its fourth attempt is the last one
+		got, err := x.Result(caller(t, app)) // its fourth attempt is the last
 		equal(t, "result", got, err, 7)
 	})
 }
 
-// What one process sets, others act on: rules, and breakers that open.
+// Rules that one process sets, and breakers that it opens, apply in the other processes.
 func TestFlowOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -170,7 +170,7 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	for range 20 { // wherever they are executed
+	for range 20 { // in any process
 		x, err := call.Submit(c, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -180,9 +180,9 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// A breaker on every store: exactly as many failures as it takes open it, nothing begins before it
-// may, one probe at a time is let through, and a task that waited for it has the attempts that it
-// would have had anyway (E33–E36).
+// A breaker on every store: exactly the configured number of failures opens it, no task starts too
+// early, it lets one probe through at a time, and a task that waited for it keeps all its attempts
+// (E33–E36).
 func TestBreakerOnEveryStore(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -198,7 +198,7 @@ func TestBreakerOnEveryStore(t *testing.T) {
 			if down.Load() {
 				return 0, perdure.Permanent(errors.New("the other side is away"))
 			}
-			// it takes a while, so that a second probe would meet it
+			// it takes a while, so that a second probe would overlap with it
 			time.Sleep(10 * time.Millisecond)
 			return perdure.Attempt(ctx), nil
 		}, perdure.OnQueue("api"), perdure.Breaker("other"), perdure.RetryPolicy{MaxAttempts: 1})
@@ -261,8 +261,8 @@ func TestBreakerOnEveryStore(t *testing.T) {
 	})
 }
 
-// A limit is one for all processes of a store: never more than five run at a time in both together,
-// both have their part, and one that ends leaves its permits to the other.
+// All processes of a store share a limit: together they never run more than five tasks at a time,
+// both run some, and a process that ends leaves its permits to the other.
 func TestLimitOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -273,7 +273,7 @@ func TestLimitOfSeveralProcesses(t *testing.T) {
 		work := perdure.NewActivity("work", func(_ context.Context, n int) (int, error) {
 			defer inside.enter()()
 			by[i].Add(1)
-			time.Sleep(5 * time.Millisecond) // so that they meet
+			time.Sleep(5 * time.Millisecond) // so that they overlap
 			return n, nil
 		}, perdure.OnQueue("work"), perdure.Limit("five"))
 		s.cfg.Tasks = perdure.TaskConfig{Slots: 20}

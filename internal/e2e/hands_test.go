@@ -14,8 +14,8 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// hand is a task worker that does nothing by itself: tests claim, report and beat by hand, so that
-// they can do what no worker of ours does.
+// hand is a task worker that the test controls: the test claims, reports and sends heartbeats
+// itself, so that it can do what no worker of the SDK does.
 type hand struct {
 	t       *testing.T
 	session api.TaskSession
@@ -44,7 +44,7 @@ func (h *hand) Settled(ref model.ClaimRef, err error) {
 	h.settled[ref] = append(h.settled[ref], err)
 }
 
-// office is a node whose tasks are carried out by hand.
+// office is a node whose tasks the test executes.
 type office struct {
 	t *testing.T
 	s *site
@@ -75,11 +75,11 @@ func (o *office) close() {
 	}
 }
 
-// join adds a worker. It leaves with the test.
+// join adds a worker. It leaves at the end of the test.
 func (o *office) join(name string, slots int, queues ...string) *hand {
 	o.t.Helper()
 	h := &hand{t: o.t, stopped: map[model.ClaimRef][]model.StopReason{}, settled: map[model.ClaimRef][]error{}}
-	h.mu.Lock() // what waits may be handed over before it has returned
+	h.mu.Lock() // an offer may be handed over before it has returned
 	defer h.mu.Unlock()
 	session, err := o.b.JoinTasks(o.t.Context(), h, model.TaskOffer{Name: name, Tenants: []string{model.DefaultTenant}, Queues: queues, Kinds: []string{"work"}, Slots: slots})
 	if err != nil {
@@ -93,7 +93,7 @@ func taskAt(key string) model.Address {
 	return model.Address{Tenant: model.DefaultTenant, Type: model.TaskPrefix + "work", Key: key}
 }
 
-// submit makes a task on queue q.
+// submit submits a task on queue q.
 func (o *office) submit(key string, change ...func(*model.TaskSpec)) model.RunID {
 	o.t.Helper()
 	r := api.StartRequest{Address: taskAt(key), Input: model.Payload{Data: []byte("1")}, Task: &model.TaskSpec{Kind: "work", Queue: "q"}}
@@ -107,7 +107,7 @@ func (o *office) submit(key string, change ...func(*model.TaskSpec)) model.RunID
 	return reply.Run
 }
 
-// take waits until the worker has so many claims, and gives them out.
+// take waits until the worker has n claims, and returns them.
 func (h *hand) take(n int) []model.Claim {
 	h.t.Helper()
 	var got []model.Claim
@@ -126,7 +126,7 @@ func (h *hand) take(n int) []model.Claim {
 	return got
 }
 
-// report reports and waits for what it is told.
+// report sends a report and waits for the reply.
 func (h *hand) report(r model.TaskReport) (err error) {
 	h.t.Helper()
 	h.mu.Lock()
@@ -149,9 +149,9 @@ func (h *hand) report(r model.TaskReport) (err error) {
 	return err
 }
 
-func (h *hand) told(ref model.ClaimRef, want model.StopReason) {
+func (h *hand) awaitStop(ref model.ClaimRef, want model.StopReason) {
 	h.t.Helper()
-	eventually(h.t, "the worker is told to stop", func() bool {
+	eventually(h.t, "the worker gets the request to stop", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return slices.Contains(h.stopped[ref], want)
@@ -178,7 +178,7 @@ func (o *office) ends(key string, want model.Status) model.Outcome {
 	return r.Outcome
 }
 
-// dead are the dead letters of a task.
+// dead returns the dead tasks of an address.
 func (o *office) dead(key string) (dead []api.DeadTask) {
 	o.t.Helper()
 	p, err := o.b.ListDead(o.t.Context(), api.DeadRequest{Tenant: model.DefaultTenant})
@@ -202,10 +202,9 @@ func wantNotOwned(t *testing.T, what string, err error) {
 
 var failed = &model.Failure{Type: "oops", Message: "no luck"}
 
-// Only the current claim counts, the same report counts once and is answered the same as often as
-// it is made, attempts follow each other in the order and at the times that the policy says, and
-// there are no more of them than it allows (E16–E19, E23, E24, E37), on every store, and when it
-// has been opened again.
+// Only the current claim counts. Repeating a report has no effect and gets the same reply. Attempts
+// have the order, the times and the number that the policy says (E16–E19, E23, E24, E37). This
+// holds on every store, and after the store has been opened again.
 func TestClaimsByHand(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -254,7 +253,7 @@ func TestClaimsByHand(t *testing.T) {
 			t.Errorf("dead letters %+v", d)
 		}
 
-		// The run has ended and has left memory; then the process is another one.
+		// The run has ended and has left memory. Then the store is opened again.
 		again := func(what string, c model.Claim) {
 			t.Helper()
 			rows := s.contents()
@@ -274,7 +273,7 @@ func TestClaimsByHand(t *testing.T) {
 			again("opened again", before[2])
 		}
 
-		// An error that is final, or in the list, is not tried again.
+		// A final error, or one in the list, is not retried.
 		for key, f := range map[string]*model.Failure{"permanent": {Permanent: true, Message: "no"}, "listed": {Type: "final", Message: "no"}} {
 			o.submit(key, func(s *model.TaskSpec) { s.Retry = model.Retry{Final: []string{"final"}} })
 			if err := h.report(model.TaskReport{Ref: h.take(1)[0].Ref, Failure: f}); err != nil {
@@ -288,12 +287,12 @@ func TestClaimsByHand(t *testing.T) {
 	})
 }
 
-// Deadlines, cancels and what workers hear of them (E17, E25, E30, E31), on every store.
+// Deadlines, cancels and what workers learn about them (E17, E25, E30, E31), on every store.
 func TestDeadlinesByHand(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		o := newOffice(t, s)
-		// Nobody comes in time, and whoever comes later gets nothing.
+		// No worker comes in time, and a late worker gets nothing.
 		o.submit("late", func(s *model.TaskSpec) { s.ToStart = 50 * time.Millisecond })
 		if f := o.ends("late", model.Failed).Failure; f.Type != model.TimeoutToStart {
 			t.Errorf("it fails with %+v", f)
@@ -301,20 +300,20 @@ func TestDeadlinesByHand(t *testing.T) {
 		if d := o.dead("late"); len(d) != 1 || d[0].Body.Attempts != 0 {
 			t.Errorf("dead letters %+v", d)
 		}
-		o.submit("gone") // nobody executes it
+		o.submit("gone") // no worker executes it
 		if err := o.b.Cancel(t.Context(), api.CancelRequest{Target: api.Target{Address: taskAt("gone")}}); err != nil {
 			t.Fatal(err)
 		}
 		o.ends("gone", model.Canceled)
 		h := o.join("h", 2, "q")
 
-		// An attempt that takes too long: its result counts for nothing, and that of the next one
+		// An attempt takes too long. Its result does not count, and the result of the next attempt
 		// does.
 		o.submit("slow", func(s *model.TaskSpec) {
 			s.ToClose, s.Retry = 500*time.Millisecond, model.Retry{Initial: time.Millisecond}
 		})
 		c := h.take(1)[0]
-		h.told(c.Ref, model.StopLost)
+		h.awaitStop(c.Ref, model.StopLost)
 		for range 20 { // on a busy machine the next one may take too long as well
 			next := h.take(1)[0]
 			wantNotOwned(t, "the result of an attempt that took too long", h.report(model.TaskReport{Ref: c.Ref, Output: model.Payload{Data: []byte(`"late"`)}}))
@@ -329,13 +328,13 @@ func TestDeadlinesByHand(t *testing.T) {
 		}
 		wantNotOwned(t, "the same after the end", h.report(model.TaskReport{Ref: c.Ref}))
 
-		// One that is being executed is told, and decides.
+		// A running task gets the cancellation and decides.
 		o.submit("told")
 		c = h.take(1)[0]
 		if err := o.b.Cancel(t.Context(), api.CancelRequest{Target: api.Target{Address: taskAt("told")}, Reason: "changed my mind"}); err != nil {
 			t.Fatal(err)
 		}
-		h.told(c.Ref, model.StopCanceled)
+		h.awaitStop(c.Ref, model.StopCanceled)
 		if r, err := h.session.Beat(t.Context(), []api.Beat{{Claim: c.Ref}}); err != nil || !r[0].Held || !r[0].Canceled {
 			t.Errorf("a beat hears %+v, %v", r, err)
 		}
@@ -348,9 +347,9 @@ func TestDeadlinesByHand(t *testing.T) {
 	})
 }
 
-// Who gets what: larger priorities first and the oldest of them, nothing of another queue and
-// nothing before its time, each task once however many ask for it, and one task for one key (E20,
-// E21, E22, E28), on every store.
+// The order of claims: larger priorities first, then older tasks; no task of another queue and none
+// before its time; each task once, however many workers ask; and one task for one key (E20, E21,
+// E22, E28), on every store.
 func TestClaimsAreInOrder(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -384,7 +383,7 @@ func TestClaimsAreInOrder(t *testing.T) {
 			hands[i] = o.join(fmt.Sprint("crowd", i), tasks, "crowd")
 		}
 		var wg sync.WaitGroup
-		runs := make([][]model.RunID, 4) // as often is each submitted
+		runs := make([][]model.RunID, 4) // the runs of each submission
 		for n := range runs {
 			runs[n] = make([]model.RunID, tasks)
 			wg.Go(func() {

@@ -8,7 +8,7 @@ func init() {
 	hostileSizes["whole"] = hostile{input: 1 << 30}
 }
 
-// A gigabyte to one address, with the settings that everybody has: 256 MiB and the budget of
+// A gigabyte for one address, with the default settings: 256 MiB for inputs and the budget of
 // histories.
 func TestLongHeapUnderAGigabyte(t *testing.T) {
 	for name := range heapCases {

@@ -18,14 +18,14 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// hostile is input without end to one address, and what the process may have.
+// hostile is a flood of input to one address, and the memory limit of the process.
 type hostile struct {
 	input int // bytes
 	cfg   embedded.Config
 	most  int // resident bytes of the process
 }
 
-// small is for the fast suite: the same shape as the real one, which needs the long tag.
+// small is for the fast suite. It has the same shape as the real one, which needs the tag long.
 var small = hostile{
 	input: 128 << 20, most: 224 << 20,
 	cfg: embedded.Config{MaxHistory: 12 << 20, MaxUnread: 4 << 20, MaxLoadedBytes: 16 << 20},
@@ -41,7 +41,7 @@ var heapCases = map[string]func(t *testing.T, h hostile, dir string){
 	"stranded": heapStranded, "messages": heapMessages,
 }
 
-// Whoever floods one address is refused before the memory of the process grows.
+// A client that floods one address is refused before the memory of the process grows.
 func TestHeapUnderHostileInput(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(heapCase) != "" {
@@ -55,11 +55,11 @@ func TestHeapUnderHostileInput(t *testing.T) {
 	}
 }
 
-// measure runs a case in a process of its own, and looks at the most memory that it has had.
+// measure runs a case in its own process and checks the peak of its memory.
 func measure(t *testing.T, size, name string, most int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestHeapProcess$", "-test.timeout=10m")
-	// whatever the suite has chosen for itself
+	// override the settings of the suite
 	cmd.Env = append(os.Environ(), heapCase+"="+size+"/"+name, "GOGC=100")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -81,7 +81,7 @@ func measure(t *testing.T, size, name string, most int) {
 	}
 }
 
-// TestHeapProcess is the process that is measured.
+// TestHeapProcess is the measured process.
 func TestHeapProcess(t *testing.T) {
 	size, name, ok := strings.Cut(os.Getenv(heapCase), "/")
 	if !ok {
@@ -115,9 +115,9 @@ func (h *hostile) open(t *testing.T, dir string, defs ...perdure.Definition) *pe
 	return app
 }
 
-// flood sends all the input, so many chunks at a time, and reports how much of it was refused. What
-// the engine takes may wait for an answer that never comes: it keeps its slot, of which there are
-// more than the engine takes.
+// flood sends all the input, at most a given number of chunks at a time, and returns how many bytes
+// the engine refused. An accepted request may never get a reply and keeps its slot. There are more
+// slots than the engine accepts requests.
 func (h *hostile) flood(t *testing.T, at int, send func(ctx context.Context, text string) error) (refused int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,8 +165,8 @@ func heapSignals(t *testing.T, h hostile, dir string) {
 	_ = app.Close()
 }
 
-// heapMessages has executions of all shards send to one address: each message goes by way of the
-// store, and those that the address has no room for are refused when they arrive.
+// heapMessages lets executions of all shards send to one address. The store carries each message.
+// The address refuses messages for which it has no room when they arrive.
 func heapMessages(t *testing.T, h hostile, dir string) {
 	text := perdure.NewSignal[string]("text")
 	sleeper := perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return 0, ctx.Sleep(time.Hour) })
@@ -268,8 +268,8 @@ func heapOutputs(t *testing.T, h hostile, dir string) {
 	_ = app.Close()
 }
 
-// heapStranded starts executions that nobody serves. They are not in memory, and when somebody
-// serves them, only so many are as there is room for.
+// heapStranded starts executions for which no process has code. They are not in memory. Once a
+// process has the code, it loads only as many as it has room for.
 func heapStranded(t *testing.T, h hostile, dir string) {
 	const size = 100 << 10
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, in string) (int, error) {

@@ -42,8 +42,8 @@ func (l *ledger) key(name string, n int) string {
 	return l.keys[name][n]
 }
 
-// purchase reserves, charges, waits for a word and ships. What it returns shows everything that
-// must be equal on replay.
+// purchase is the result of a workflow that reserves, charges, waits for a word and ships. It has
+// everything that must be equal on replay.
 type purchase struct {
 	Began    time.Time
 	First    string // drawn before the first step
@@ -101,7 +101,7 @@ func (f *shopfloor) at(key string) perdure.Execution[purchase] {
 	return f.order.Execution(perdure.RawKey(key))
 }
 
-// begin starts an order and waits until it waits for a word.
+// begin starts an order and waits until the order waits for a word.
 func (f *shopfloor) begin(t *testing.T, app *perdure.App, key string) {
 	t.Helper()
 	if _, err := f.order.Start(caller(t, app), 1, perdure.RawKey(key)); err != nil {
@@ -110,7 +110,7 @@ func (f *shopfloor) begin(t *testing.T, app *perdure.App, key string) {
 	reason(t, app, f.at(key), "signal word")
 }
 
-// end says the word and returns the result.
+// end sends the word and returns the result.
 func (f *shopfloor) end(t *testing.T, app *perdure.App, key string) (purchase, error) {
 	t.Helper()
 	c := caller(t, app)
@@ -120,9 +120,9 @@ func (f *shopfloor) end(t *testing.T, app *perdure.App, key string) (purchase, e
 	return f.at(key).Result(c)
 }
 
-// A fork has the past of its source: nothing of it is done again, and journal time and random
-// numbers are equal. What it does afterwards is its own. An edited result is taken for what
-// happened. The source does not notice.
+// A fork has the past of its source: it repeats none of these steps, and its journal time and
+// random numbers are equal. It continues independently. An edited result replaces the original. The
+// source does not change.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -157,7 +157,7 @@ func TestFork(t *testing.T) {
 			t.Error("the fork shows the outside world the keys of its source")
 		}
 
-		// From a closed run, before a step; and on from there after the store was opened again.
+		// Fork a closed run before a step, and continue after the store was opened again.
 		if _, err := app.Executions().Fork(t.Context(), f.at("a"), perdure.RawKey("c"), perdure.BeforeStep("charge")); err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestFork(t *testing.T) {
 		if f.count("reserve") != 1 || f.count("charge") != 2 {
 			t.Errorf("ran %v", f.ran)
 		}
-		// The position that a kept signal has is the one at which it is taken.
+		// A kept signal has the position at which the code receives it.
 		if _, err := app.Executions().Fork(t.Context(), f.at("a"), perdure.RawKey("d"), perdure.BeforeStep("ship")); err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func TestForkRefusals(t *testing.T) {
 	}
 }
 
-// A past is bounded, because it is stored and read as one.
+// The size of a past is bounded, because the engine stores and reads it as a unit.
 func TestForkOfTooMuch(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -244,8 +244,8 @@ func TestForkOfTooMuch(t *testing.T) {
 	})
 }
 
-// Timers that were open at the cut are asked for again, with the time that they had: those whose
-// time is over fire at once.
+// A fork starts the timers that were open at the cut again, with their original due times. Timers
+// whose time is over fire at once.
 func TestForkOfASleeper(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -267,8 +267,9 @@ func TestForkOfASleeper(t *testing.T) {
 	})
 }
 
-// A retry goes on before the step that failed, under the same key; the step shows the outside world
-// the key that it had, and has all its attempts again. What was accepted meanwhile is there.
+// A retry continues before the step that failed, under the same key. The step uses the same
+// idempotency key as before and has all its attempts again. Messages that arrived in between are
+// kept.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -329,8 +330,8 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// What ended without a failed step keeps all of its past, so that a corrected build goes on where
-// it stood. A cancel request is taken back.
+// A run that ended without a failed step keeps its whole past, so that a corrected build continues
+// where it was. A retry withdraws a cancel request.
 func TestRetryWithoutAFailedStep(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -381,8 +382,8 @@ func TestRetryWithoutAFailedStep(t *testing.T) {
 	})
 }
 
-// Children of a retried run: one that completed is not run again, one that failed or was cancelled
-// with its parent is.
+// Children of a retried run: a completed child does not run again, a child that failed or was
+// cancelled with its parent does.
 func TestRetryWithChildren(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -513,7 +514,8 @@ func TestForkWithAnOpenChild(t *testing.T) {
 	})
 }
 
-// Deleted is gone: it cannot be found, and a start with its key begins afresh. What is open stays.
+// A deleted run cannot be found, and a start with its key starts a new one. Open runs cannot be
+// deleted.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -553,8 +555,7 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// A history that was exported fits the code, is what was recorded, and goes on where it is
-// imported.
+// An exported history fits the code, equals the recorded one, and continues where it is imported.
 func TestExportAndImport(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -623,7 +624,8 @@ func TestExportAndImport(t *testing.T) {
 	})
 }
 
-// Whoever asks need not own what is asked about: the request goes to the owner, past and all.
+// A caller may ask a node that does not own the execution. The request goes to the owner, also for
+// past runs.
 func TestHistoriesFromAnotherNode(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -643,7 +645,7 @@ func TestHistoriesFromAnotherNode(t *testing.T) {
 
 	f.broken.Store(false)
 	var exported bytes.Buffer
-	for _, key := range keys { // some of them belong to one node, some to the other
+	for _, key := range keys { // each node owns some of them
 		if _, err := two.Executions().Retry(t.Context(), f.at(key), perdure.RequestID("retry "+key)); err != nil {
 			t.Fatal(err)
 		}

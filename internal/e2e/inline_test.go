@@ -46,7 +46,7 @@ func (c *occupancy) counts() (most int, by map[int]int) {
 	return c.most, map[int]int{0: c.by[0], 1: c.by[1]}
 }
 
-// must demands that something succeeds.
+// must fails the test on an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -54,7 +54,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// free demands that the permits of a limit come back.
+// free checks that the permits of a limit come back.
 func free(t *testing.T, app *perdure.App) {
 	t.Helper()
 	eventually(t, "all permits are free", func() bool {
@@ -73,8 +73,8 @@ func free(t *testing.T, app *perdure.App) {
 	})
 }
 
-// Attempts of activities without a queue pass limits and breakers on every store, and an open
-// breaker keeps them back after a restart as well.
+// Attempts of activities without a queue pass limits and breakers on every store. An open breaker
+// holds them back after a restart too.
 func TestInlineGate(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -137,7 +137,7 @@ func TestInlineGate(t *testing.T) {
 	})
 }
 
-// A limit of inline attempts is one for all processes of a store.
+// All processes of a store share a limit of inline attempts.
 func TestInlineLimitOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -146,7 +146,8 @@ func TestInlineLimitOfTwoNodes(t *testing.T) {
 	open := func(app int) (*perdure.App, *perdure.Workflow[int, int]) {
 		limited := perdure.NewActivity("limited", func(_ context.Context, n int) (int, error) {
 			bodies.enter()
-			time.Sleep(time.Millisecond) // gives another body that must not run the time to do so
+			// so that a body that must not run would have the time to do so
+			time.Sleep(time.Millisecond)
 			bodies.leave(app)
 			return n, nil
 		}, perdure.Limit("three"))
@@ -178,8 +179,7 @@ func TestInlineLimitOfTwoNodes(t *testing.T) {
 	free(t, one)
 }
 
-// cable is the way of a process to a store that several share. Once it is cut, nothing gets
-// through.
+// cable is the connection of a process to a shared store. Once it is cut, no call passes.
 type cable struct {
 	store.Store
 	cut    *atomic.Bool
@@ -246,16 +246,16 @@ func (c cable) LoadSettings(ctx context.Context, after int64) (store.SettingChan
 
 func (cable) Close() error { return nil }
 
-// A process that is cut off while its attempts hold permits and others wait: the permits come
-// back, and all executions end. It makes no difference whether the process is dead or
-// comes back. Bodies that go on for a while after the process has lost its lease count for the
-// limit until they have ended. Time is virtual.
+// A process is cut off while its attempts hold permits and others wait. The permits come back, and
+// all executions end, whether the process is dead or returns. Bodies that continue for a while
+// after the process has lost its lease count against the limit until they have ended. Time is
+// virtual.
 func TestInlinePermitsAfterLeaseLoss(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
 		nodes int
-		back  bool // the process comes back
+		back  bool // the process returns
 	}{{"one node that starts over", 1, true}, {"two nodes, one is gone for good", 2, false}, {"two nodes, one comes back", 2, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -270,7 +270,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 	var bodies occupancy
 	var apps []*perdure.App
 	var flow *perdure.Workflow[int, int]
-	stubborn := 25 * time.Second // longer than a lease, whatever its context says
+	stubborn := 25 * time.Second // longer than a lease, and it ignores its context
 	for i := range nodes {
 		n, err := node.Open(t.Context(), node.Config{URL: "memory:", Wrap: func(st store.Store) store.Store {
 			if shared == nil {
@@ -282,7 +282,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 		must(t, err)
 		limited := perdure.NewActivity("limited", func(_ context.Context, n int) (int, error) {
 			if cut[i].Load() && !back { // the process is gone
-				return 0, errors.New("nobody hears this")
+				return 0, errors.New("this error gets lost")
 			}
 			bodies.enter()
 			time.Sleep(stubborn)
@@ -306,7 +306,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 	}
 	time.Sleep(5 * time.Second) // three run, and nine wait
 	switch {
-	case nodes == 1: // another node would have to be there to take its lease
+	case nodes == 1: // there is no other node that could fence it
 		fenced[0].Store(true)
 	case back:
 		cut[0].Store(true)
@@ -316,7 +316,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 		cut[0].Store(true)
 	}
 	for i, x := range all {
-		for { // the process that is asked may have lost its lease
+		for { // the process may have lost its lease
 			got, err := x.Result(c)
 			if errors.Is(err, perdure.ErrUnavailable) {
 				time.Sleep(time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// alive is an execution that has nothing to do with the trouble of a test: it goes on in any case.
+// alive is an execution that is not involved in the faults of a test: it must continue.
 type alive struct {
 	w     *perdure.Workflow[string, string]
 	words *perdure.Signal[string]
@@ -37,7 +37,7 @@ func newAlive() *alive {
 	return a
 }
 
-// start starts it and waits until it rests.
+// start starts the execution and waits until it waits.
 func (a *alive) start(t *testing.T, app *perdure.App, c perdure.Client) {
 	t.Helper()
 	var err error
@@ -55,7 +55,7 @@ func (a *alive) say(t *testing.T, c perdure.Client, word string) {
 	}
 }
 
-// ends demands that it has come through and that new ones begin.
+// ends checks that the execution has completed and that new ones start.
 func (a *alive) ends(t *testing.T, c perdure.Client, want string) {
 	t.Helper()
 	a.say(t, c, "end")
@@ -72,14 +72,15 @@ func (a *alive) ends(t *testing.T, c perdure.Client, want string) {
 	equal(t, "a new execution", got, err, "")
 }
 
-// What cannot be stored is refused where it is handed in, with an error that names it. Nothing of
-// it is stored, and nobody else is affected.
+// The SDK refuses input that cannot be stored at the call, with an error that names it. Nothing is
+// stored, and other callers are not affected.
 func TestBadCalls(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		const most = 10_000
 		s.cfg.MaxPayload = most
-		big, fits := strings.Repeat("x", most), strings.Repeat("x", most-2) // with its quotes
+		// the quotes take two bytes
+		big, fits := strings.Repeat("x", most), strings.Repeat("x", most-2)
 		sig, prom := perdure.NewSignal[string]("sig"), perdure.NewPromise[string]("prom")
 
 		w := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, in string) (string, error) {
@@ -165,8 +166,8 @@ func TestBadCalls(t *testing.T) {
 	})
 }
 
-// Values that are too large or cannot be encoded where code makes them: the step, the start of a
-// child or the execution fails, with an error that names it, and that is recorded.
+// Code makes values that are too large or cannot be encoded. The step, the start of a child or the
+// execution fails with an error that names the value, and the history has the failure.
 func TestBadValuesInCode(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -230,8 +231,8 @@ func TestBadValuesInCode(t *testing.T) {
 	})
 }
 
-// Work that nobody here has code for is no mistake: it waits, says for what, and begins when
-// somebody comes who has.
+// Work without code in any process is no error. It waits, reports what it waits for, and starts
+// when a process with the code joins.
 func TestUnknownWorkflowWaits(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -248,7 +249,7 @@ func TestUnknownWorkflowWaits(t *testing.T) {
 		reason(t, app, exec, "waits for a worker that offers workflow elsewhere")
 		reason(t, app, parent, "waits for child elsewhere/child")
 		if err := perdure.NewSignal[string]("word").Send(c, exec, "hello"); err != nil {
-			t.Errorf("a signal to an execution that nobody runs yet: %v", err)
+			t.Errorf("a signal to an execution without code in any process: %v", err)
 		}
 		a.say(t, c, "b")
 
@@ -271,8 +272,7 @@ func TestUnknownWorkflowWaits(t *testing.T) {
 	})
 }
 
-// Every mistake in definitions is reported by Open, at once and by name and position, and nothing
-// is opened.
+// Open reports every mistake in definitions at once, with name and position, and opens nothing.
 func TestBadDefinitions(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -289,15 +289,15 @@ func TestBadDefinitions(t *testing.T) {
 		if n := strings.Count(fmt.Sprint(err), "input_test.go:"); n < 7 {
 			t.Errorf("%d positions are named, want at least 7:\n%v", n, err)
 		}
-		app := s.open(w, act) // nothing stands in the way of the right ones
+		app := s.open(w, act) // the right definitions still work
 		if _, err := w.Run(caller(t, app), 1, perdure.RawKey("k")); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// Code that does not fit the types it is called with, or values that were stored by other code: the
-// execution says so, and nothing is guessed.
+// Code does not fit the types of a call, or other code stored the values. The execution reports it,
+// and the engine guesses nothing.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {

@@ -39,7 +39,7 @@ func reusePolicies(t *testing.T, s *site) {
 	for _, x := range []struct {
 		policy    perdure.Reuse
 		name      string
-		good, bad bool // a new run begins
+		good, bad bool // a new run starts
 	}{
 		{perdure.ReturnExisting, "ReturnExisting", false, false},
 		{perdure.ReuseIfFailed, "ReuseIfFailed", false, true},
@@ -66,8 +66,8 @@ func reusePolicies(t *testing.T, s *site) {
 	run("good", true, perdure.ReuseAlways) // a new run may have another input
 }
 
-// Poll, Describe, History and Executions tell how things stand; what does not exist or cannot be
-// asked is an error that names it.
+// Poll, Describe, History and Executions return the state of executions. A target that does not
+// exist or cannot be asked is an error that names it.
 func looking(t *testing.T, s *site) {
 	letter := perdure.NewSignal[string]("letter")
 	w := perdure.NewWorkflow("mail", func(ctx perdure.WorkflowCtx, in string) (string, error) {

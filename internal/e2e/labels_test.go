@@ -12,8 +12,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Labels come with a start, change with the code, go on with the next run of a chain, and are what
-// executions are found by.
+// A start sets labels, code changes them, the next run of a chain keeps them, and queries find
+// executions by them.
 func labels(t *testing.T, s *site) {
 	wake := perdure.NewSignal[string]("wake")
 	child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return wake.Receive(ctx) })
@@ -106,7 +106,7 @@ func labels(t *testing.T, s *site) {
 	}
 }
 
-// Labels that cannot be are refused where they are given, and nothing is stored.
+// Invalid labels are refused at the call, and nothing is stored.
 func labelLimits(t *testing.T, s *site) {
 	var inside []error
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -149,8 +149,7 @@ func labelLimits(t *testing.T, s *site) {
 	}
 }
 
-// Queries mean the same on every store; what one says about reasons and times is looked up, not
-// guessed.
+// Queries mean the same on every store. Conditions on reasons and times use the current state.
 func selections(t *testing.T, s *site) {
 	wake := perdure.NewSignal[string]("wake")
 	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, in string) (string, error) {
@@ -165,7 +164,7 @@ func selections(t *testing.T, s *site) {
 		return in, nil
 	})
 
-	s.cfg.IdleAfter = time.Nanosecond // what is parked is stored so
+	s.cfg.IdleAfter = time.Nanosecond // so that parked executions are stored as parked
 	app := s.open(w)
 	c := caller(t, app)
 	begin := time.Now()

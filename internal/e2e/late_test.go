@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// Whatever begins a run says why it did not before the deadline: here no process owns the shard.
+// Every call that starts a run says why it did not succeed before the deadline. Here no process
+// owns the shard.
 func TestLateStartsNameTheMissingOwner(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {

@@ -15,7 +15,7 @@ import (
 
 type photo struct{ ID string }
 
-// album is the program of docs/tasks.md: a workflow whose activity is executed elsewhere.
+// album is the program of docs/tasks.md: a workflow whose activity runs in another process.
 func album(render *perdure.Activity[photo, string]) *perdure.Workflow[[]string, []string] {
 	return perdure.NewWorkflow("album", func(ctx perdure.WorkflowCtx, ids []string) ([]string, error) {
 		var urls []*perdure.Future[string]
@@ -26,7 +26,7 @@ func album(render *perdure.Activity[photo, string]) *perdure.Workflow[[]string, 
 	}, perdure.Uses(render))
 }
 
-// A process has the workflow, another one the code of its activity, and both open the same
+// One process has the workflow, another one has the code of its activity, and both open the same
 // database.
 func TestActivityInAnotherProcess(t *testing.T) {
 	t.Parallel()
@@ -58,8 +58,7 @@ func TestActivityInAnotherProcess(t *testing.T) {
 	})
 }
 
-// What the owner of a task and its worker have to say to each other, they say across processes as
-// in one.
+// The owner of a task and its worker exchange the same messages across processes as inside one.
 func TestTaskInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -74,7 +73,7 @@ func TestTaskInAnotherProcess(t *testing.T) {
 			case "cancel":
 				<-ctx.Done()
 				return 0, context.Cause(ctx)
-			case "long": // its heart beats longer than the time-out
+			case "long": // it sends heartbeats for longer than the time-out
 				select {
 				case <-time.After(9 * time.Second):
 					return perdure.Attempt(ctx), nil
@@ -138,7 +137,7 @@ func TestTaskInAnotherProcess(t *testing.T) {
 	})
 }
 
-// A process that only submits, and one that only executes.
+// One process only submits, and another one only executes.
 func TestSubmitterAndWorker(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -169,7 +168,7 @@ func TestSubmitterAndWorker(t *testing.T) {
 	})
 }
 
-// A workflow with many tasks, which one process owns, uses the slots of two.
+// A workflow with many tasks uses the slots of two processes. One process owns the workflow.
 func TestFanOutOverProcesses(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -208,7 +207,7 @@ func TestFanOutOverProcesses(t *testing.T) {
 	})
 }
 
-// Why a task waits that a busy worker of another process could take.
+// The reason of a task that waits for a busy worker of another process.
 func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -219,8 +218,8 @@ func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 		s.cfg.Tasks = perdure.TaskConfig{Slots: 1}
 		s.open(work.Bind(func(_ context.Context, n int) (int, error) { <-may; return n, nil }))
 		c := caller(t, first)
-		// The processes share the shards, and a task of the worker's own process waits for another
-		// reason. Of so many, some belong to the first process.
+		// The processes share the shards, and a task that the worker's own process owns has another
+		// reason. With this many tasks, the first process owns some.
 		inputs := make([]int, 32)
 		for i := range inputs {
 			inputs[i] = i + 1

@@ -18,9 +18,9 @@ import (
 	"github.com/perdure/perdure/internal/node"
 )
 
-// Steps that are in the journal are not run again when the process is started anew, sleeps end when
-// they were meant to, and an activity's error is the same error (entities-workflows §17.5;
-// reliability F10).
+// After a restart the engine does not repeat steps that are in the journal, sleeps end at their
+// original time, and an activity's error is the same error (entities-workflows §17.5; reliability
+// F10).
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -72,8 +72,8 @@ func TestReopen(t *testing.T) {
 	})
 }
 
-// Code that has changed so that it does not fit the journal blocks its execution with a reason that
-// names both; nothing is run. With code that fits it goes on (docs/guarantees.md).
+// Code that no longer fits the journal blocks its execution, with a reason that names both, and
+// does not run. The execution continues with code that fits (docs/guarantees.md).
 func TestChangedCode(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -137,7 +137,9 @@ func TestChangedCode(t *testing.T) {
 
 // entities-workflows §17.10 and §17.14: a thousand executions that wait cost no goroutine, little
 // memory, and do not delay the end of the process.
-func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // counts goroutines of the process
+//
+//nolint:paralleltest // counts goroutines of the process
+func TestParkedExecutionsCostNothing(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			s := newSite(t, kind)
@@ -148,7 +150,7 @@ func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // co
 				if i%2 == 0 {
 					return i, ctx.Sleep(time.Hour)
 				}
-				// a goroutine more while loaded
+				// one more goroutine while the run is in memory
 				both := perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (int, error) { return wake.Receive(ctx) })
 				return both.Get(ctx)
 			})
@@ -171,7 +173,7 @@ func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // co
 				wg.Wait()
 			}
 
-			begin("warm-") // buffers have their size afterwards
+			begin("warm-") // so that buffers have their final size
 			settled := func() (goroutines int, memory uint64) {
 				eventually(t, "everything is unloaded", func() bool {
 					buf := make([]byte, 4<<20)
@@ -214,7 +216,7 @@ func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // co
 	}
 }
 
-// Timers that lie behind the window in memory are read in time, again and again (reliability F9).
+// The lane reads timers beyond the window in memory in time, repeatedly (reliability F9).
 func TestTimersBeyondTheWindow(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -241,7 +243,8 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
-				d := time.Duration(1+i*25%n) * 25 * time.Millisecond // up to a second, in disorder
+				// up to a second, in random order
+				d := time.Duration(1+i*25%n) * 25 * time.Millisecond
 				slept, err := nap.Run(c, d, perdure.RawKey(strconv.Itoa(i)))
 				if err != nil || slept < d || slept > d+patience {
 					t.Errorf("a sleep of %s took %s, %v", d, slept, err)
@@ -253,15 +256,15 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 	})
 }
 
-// Whoever waits for something when the app closes is told so; nothing hangs, and a closed app says
-// that it is closed.
+// Callers that wait when the app closes get an error. Nothing hangs, and a closed app reports that
+// it is closed.
 func TestCloseWithCallers(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		wake := perdure.NewSignal[string]("wake")
 		w := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return wake.Receive(ctx) })
 		app := s.open(w)
-		c := app.With(t.Context()) // without a limit of its own
+		c := app.With(t.Context()) // without its own deadline
 
 		heard := make(chan error, 3)
 		for i := range cap(heard) {
@@ -308,8 +311,7 @@ func TestCloseWithCallers(t *testing.T) {
 	})
 }
 
-// A step that runs when the app closes is waited for, and its outcome is kept: the next process
-// does not run it again.
+// Close waits for a running step and keeps its outcome: the next process does not repeat it.
 func TestCloseWaitsForSteps(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -334,7 +336,8 @@ func TestCloseWaitsForSteps(t *testing.T) {
 		select {
 		case err := <-closed:
 			t.Fatalf("closed (%v) while a step runs", err)
-		case <-time.After(100 * time.Millisecond): // it would have been quick
+		case <-time.After(100 * time.Millisecond):
+			// Close without waiting would have returned by now
 		}
 
 		close(finish)
@@ -350,8 +353,8 @@ func TestCloseWaitsForSteps(t *testing.T) {
 	})
 }
 
-// A step that does not end in time does not keep the app from closing: it is abandoned, and runs
-// again in the next life.
+// A step that does not end in time does not keep the app from closing. Close abandons it, and the
+// next process runs it again.
 func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -364,7 +367,7 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 				n := ran.Add(1)
 				began <- struct{}{}
 				if n == 1 {
-					<-c.Done() // ends when it is told that nobody wants it any more
+					<-c.Done() // ends when its context is cancelled
 				}
 				return n, c.Err()
 			})
@@ -376,7 +379,7 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 		}
 		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
 		<-began
-		// returns, although the step has not
+		// Close returns although the step has not
 		if err := app.Close(); err != nil && !errors.Is(err, perdure.ErrTimeout) {
 			t.Logf("close: %v", err)
 		}
@@ -386,7 +389,8 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 	})
 }
 
-// An attempt that is due when its execution leaves memory is made once, not once by each side.
+// If an attempt is due when its execution leaves memory, it runs once, not once before and once
+// after.
 func TestUnloadingRepeatsNoAttempt(t *testing.T) {
 	t.Parallel()
 	for i := range 40 {

@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// shipment is a machine that does a bit of everything: it charges (which fails at first), waits for
-// a signal or a deadline, and has a child ship it. It writes down what it heard.
+// shipment is a machine that uses most features: it charges (which fails at first), waits for a
+// signal or a deadline, and lets a child ship the parcel. It records its events.
 type shipment struct {
 	perdure.Events
 	in    string
@@ -81,7 +81,7 @@ func (p *shipment) OnCancel(reason string) perdure.Actions {
 	return perdure.Actions{p.h.refund.Schedule("refund", p.in)}
 }
 
-// parcels are the definitions around a shipment.
+// parcels returns the definitions around a shipment.
 func parcels() (*parcelHandles, perdure.Group) {
 	h := &parcelHandles{
 		charge: perdure.NewActivity("charge", func(ctx context.Context, in string) (string, error) {
@@ -108,8 +108,8 @@ func parcels() (*parcelHandles, perdure.Group) {
 	return h, perdure.Group{h.charge, h.refund, h.courier, bound}
 }
 
-// A machine hears of activities, signals, children and timers, in the order of the history, however
-// often it is replayed.
+// A machine gets the results of activities, signals, children and timers in the order of the
+// history, in every replay.
 func machines(t *testing.T, s *site) {
 	h, defs := parcels()
 	app := s.open(defs)
@@ -146,8 +146,8 @@ func machines(t *testing.T, s *site) {
 	}
 }
 
-// A cancel request is an event: what the machine does then is not cancelled, and it decides how it
-// ends.
+// A cancel request is an event. It does not cancel the actions that the machine takes then, and the
+// machine decides how it ends.
 func machineCancel(t *testing.T, s *site) {
 	h, defs := parcels()
 	app := s.open(defs)
@@ -168,7 +168,7 @@ func machineCancel(t *testing.T, s *site) {
 	}
 }
 
-// relay is a machine that has its children, which are functions, run machines of their own.
+// relay is a machine whose children are functions that run machines.
 type relay struct {
 	perdure.Events
 	n     int
@@ -208,7 +208,7 @@ func machinesAndFunctions(t *testing.T, s *site) {
 	equal(t, "result", got, err, 4)
 }
 
-// crowd schedules many activities at once and counts them home.
+// crowd schedules many activities at once and counts their results.
 type crowd struct {
 	perdure.Events
 	n, home int
@@ -230,7 +230,7 @@ func (c *crowd) OnActivityCompleted(perdure.ActivityCompleted) perdure.Actions {
 	return nil
 }
 
-// Thousands of pending activities are no trouble.
+// A machine can have thousands of pending activities.
 func machineCrowd(t *testing.T, s *site) {
 	step := perdure.NewActivity("step", func(_ context.Context, i int) (int, error) { return i, nil })
 	self := perdure.DeclareWorkflow[int, int]("crowd")
@@ -242,9 +242,9 @@ func machineCrowd(t *testing.T, s *site) {
 	t.Logf("%d activities took %s", n, time.Since(began).Round(time.Millisecond))
 }
 
-// A machine with a mistake fails, and can be started again. One whose recorded outcome does not fit
-// the type of today is blocked, across restarts, and goes on once a build is there that can read
-// it.
+// A machine with a mistake fails and can be started again. A machine whose recorded outcome does
+// not fit the current type is blocked, also after restarts. It continues with a build that can read
+// the outcome.
 func TestRepairedMachine(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {

@@ -10,9 +10,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An operator lists what waits for an entity, puts one call behind the others and drops two. A
-// mailbox has room for what waits: the call that runs takes none. On PostgreSQL the operator is
-// another process.
+// An operator lists the calls that wait for an entity, puts one behind the others and drops two.
+// Only waiting calls count against the size of the mailbox; the running one does not. On PostgreSQL
+// the operator is another process.
 func TestOperatorManagesAMailbox(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -37,7 +37,7 @@ func TestOperatorManagesAMailbox(t *testing.T) {
 		}
 		c, ctx, ref := caller(t, app), t.Context(), gates.Ref("north")
 
-		// mailbox waits until so many calls are there.
+		// mailbox waits until n calls are there.
 		mailbox := func(n int) []perdure.MailboxCall {
 			t.Helper()
 			for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {

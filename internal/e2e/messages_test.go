@@ -12,15 +12,15 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// order is a typed message with more in it than a number.
+// order is a typed message with several fields.
 type order struct {
 	Number int
 	Items  []string
 	At     time.Time
 }
 
-// Typed values arrive as they were sent, each once, in the order of their sender; senders do not
-// disturb each other (reliability I11).
+// Typed values arrive as sent, each once, in the order of their sender. Senders do not disturb each
+// other (reliability I11).
 func signalsInOrder(t *testing.T, s *site) {
 	const senders, each = 3, 30
 	orders := perdure.NewSignal[order]("orders")
@@ -76,8 +76,8 @@ func signalsInOrder(t *testing.T, s *site) {
 	fails(t, "a signal to nobody", orders.Send(c, collect.Execution(perdure.RawKey("nobody")), order{}), perdure.ErrNotFound, "collect", "nobody")
 }
 
-// entities-workflows §17.13: a signal before the wait, after the code has looked and found nothing,
-// and after it has parked: it always wakes.
+// entities-workflows §17.13: a signal always wakes its receiver, whether it comes before the wait,
+// after the code has looked and found nothing, or after the run has parked.
 func signalsWheneverTheyCome(t *testing.T, s *site) {
 	ping := perdure.NewSignal[int]("ping")
 	looked, sent := make(chan struct{}, 10), make(chan struct{})
@@ -91,7 +91,7 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 			return "", err
 		}
 
-		// Between: nothing is there, and the next one comes while code runs.
+		// Between: there is no signal yet, and the next one comes while code runs.
 		if v, ok := ping.TryReceive(ctx); ok {
 			return "", fmt.Errorf("took %d before it was sent", v)
 		}
@@ -114,7 +114,7 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 			return "", err
 		}
 
-		// After: it has parked.
+		// After: the run has parked.
 		third, err := ping.Receive(ctx)
 		return fmt.Sprint(first, second, third), err
 	})
@@ -159,8 +159,8 @@ func takenOf(t *testing.T, app *perdure.App, to perdure.Target) (names []string)
 	return names
 }
 
-// A wait ends with ErrTimeout when its scope does; the signal that comes later is not lost, and the
-// scope's end is the same on replay.
+// A wait ends with ErrTimeout when its scope ends. A later signal is not lost, and the scope ends
+// at the same point on replay.
 func signalTimeout(t *testing.T, s *site) {
 	answer := perdure.NewSignal[string]("answer")
 	ask := perdure.NewWorkflow("ask", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -194,8 +194,8 @@ func signalTimeout(t *testing.T, s *site) {
 	equal(t, "result", got, err, "ab")
 }
 
-// A signal sent with a start is there when the execution begins; for one that runs already, it is
-// an ordinary signal.
+// A signal that is sent with a start is there when the execution starts. For a running execution it
+// is an ordinary signal.
 func signalWithStart(t *testing.T, s *site) {
 	item := perdure.NewSignal[string]("item")
 	basket := perdure.NewWorkflow("basket", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -220,8 +220,8 @@ func signalWithStart(t *testing.T, s *site) {
 	equal(t, "result", got, err, "ab")
 }
 
-// The first value wins, before or after the wait; whoever comes later is told. A rejected promise
-// is an error with its text.
+// The first value wins, before or after the wait, and later callers get a conflict. A rejected
+// promise is an error with its text.
 func promises(t *testing.T, s *site) {
 	word, other := perdure.NewPromise[string]("word"), perdure.NewPromise[int]("other")
 	wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
@@ -257,8 +257,8 @@ func promises(t *testing.T, s *site) {
 	}
 }
 
-// Repeated with the same id, a send or a start changes nothing, also after the execution has ended;
-// with another id it is another one.
+// A send or start that is repeated with the same id has no effect, also after the execution has
+// ended. With another id it is a new request.
 func requestIDs(t *testing.T, s *site) {
 	add := perdure.NewSignal[int]("add")
 	sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, n int) (int, error) {
@@ -290,7 +290,7 @@ func requestIDs(t *testing.T, s *site) {
 	send(2, "two")
 	got, err := exec.Result(c)
 	equal(t, "sum", got, err, 3)
-	send(2, "two") // has been accepted, whatever came after
+	send(2, "two") // it was accepted before
 	fails(t, "a new signal to a closed execution", add.Send(c, exec, 3, perdure.RequestID("three")), perdure.ErrConflict)
 
 	runs := map[string]bool{}

@@ -15,8 +15,8 @@ import (
 
 const forever = time.Duration(math.MaxInt64)
 
-// Numbers, times, policies and rules that make no sense are refused at every door with an error of
-// a kind, and nothing is stored.
+// Every entry point refuses numbers, times, policies and rules that make no sense, with a typed
+// error, and stores nothing.
 func TestNumbersThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -74,7 +74,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 			{"period", limit(perdure.LimitRule{Name: "l", Queue: "work", Rate: 1, Period: -time.Second}), perdure.ErrInvalid, []string{"period", "-1s"}},
 			{"endless period", limit(perdure.LimitRule{Name: "l", Queue: "work", Rate: 1, Period: forever}), perdure.ErrInvalid, []string{"period"}},
 			{"burst", limit(perdure.LimitRule{Name: "l", Queue: "work", Rate: 1, Period: time.Second, Burst: math.MinInt}), perdure.ErrInvalid, []string{"burst"}},
-			{"a queue that nobody knows", limit(perdure.LimitRule{Name: "l", Queue: "wrok", Concurrency: 1}), perdure.ErrNotFound, []string{"no queue wrok"}},
+			{"an unknown queue", limit(perdure.LimitRule{Name: "l", Queue: "wrok", Concurrency: 1}), perdure.ErrNotFound, []string{"no queue wrok"}},
 			{"a contradiction", limit(perdure.LimitRule{Name: "l", Queue: "work", Concurrency: 3}), perdure.ErrConflict, []string{"good and l"}},
 			{"ratio", breaker(perdure.BreakerRule{Name: "b", Ratio: math.NaN()}), perdure.ErrInvalid, []string{"ratio NaN"}},
 			{"endless ratio", breaker(perdure.BreakerRule{Name: "b", Ratio: math.Inf(1)}), perdure.ErrInvalid, []string{"ratio +Inf"}},
@@ -98,8 +98,8 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 			fails(t, x.name, x.err, x.kind, x.says...)
 		}
 		s.unchanged(before)
-		// What the schedule refuses is answered by its code, so there is a history of it; it fires
-		// as before.
+		// The code of the schedule answers with the refusal, so the history has it. The schedule
+		// fires as before.
 		from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		for _, x := range []struct {
 			name     string
@@ -119,7 +119,7 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 	})
 }
 
-// Settings of a process that make no sense are refused before anything is opened.
+// Open refuses settings of a process that make no sense before it opens anything.
 func TestSettingsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -143,8 +143,8 @@ func TestSettingsThatMakeNoSense(t *testing.T) {
 	})
 }
 
-// What an activity says about when to come back: the past is now; what would be for ever fails the
-// task, with an error that says so.
+// An activity says when to retry it. A time in the past means now. A time without end fails the
+// task with an error that says so.
 func TestTimesOfActivities(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -21,7 +21,7 @@ import (
 	"github.com/perdure/perdure/payload/zstd"
 )
 
-// ring is a keyring whose keys follow from their ids.
+// ring returns a keyring whose keys are derived from their ids.
 func ring(t *testing.T, current string, others ...string) *payload.Keys {
 	t.Helper()
 	keys := map[string][]byte{}
@@ -35,7 +35,7 @@ func ring(t *testing.T, current string, others ...string) *payload.Keys {
 	return k
 }
 
-// sealing is a codec that does everything to nearly every payload.
+// sealing returns a codec that compresses, encrypts and offloads nearly every payload.
 func sealing(f payload.Format, k payload.Keyring, blobs payload.Store) payload.Codec {
 	return payload.Codec{Format: f, Chain: []payload.Transform{zstd.Compress(40), payload.Encrypt(k), payload.Offload(blobs, 120)}}
 }
@@ -46,10 +46,10 @@ func sealing(f payload.Format, k payload.Keyring, blobs payload.Store) payload.C
 // TestLongScenariosSealed does the same in PostgreSQL.
 func TestScenariosSealed(t *testing.T) {
 	t.Parallel()
-	sealed(t, "memory", "sqlite")
+	runSealed(t, "memory", "sqlite")
 }
 
-func sealed(t *testing.T, kinds ...string) {
+func runSealed(t *testing.T, kinds ...string) {
 	for i, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +62,7 @@ func sealed(t *testing.T, kinds ...string) {
 	}
 }
 
-// parcel is content that is easily found.
+// parcel is a value whose text is easy to find.
 type parcel struct {
 	Secret string
 	Filler string
@@ -75,7 +75,7 @@ func newParcel(left int) parcel {
 	return parcel{Secret: secret, Filler: strings.Repeat("filler", 100), Left: left}
 }
 
-// courier is a family of workflows in which the secret goes through everything that is stored.
+// courier is a family of workflows that pass the secret through everything that is stored.
 type courier struct {
 	sign    *perdure.Signal[parcel]
 	stamp   *perdure.Promise[parcel]
@@ -149,8 +149,8 @@ func newCourier() *courier {
 
 func (c *courier) defs() perdure.Group { return perdure.Group{c.weigh, c.inner, c.outer} }
 
-// deliver sends the secret through everything, over a crash of the process, and returns what is in
-// memory of the logs.
+// deliver sends the secret through all workflows. If crash is set, the app is
+// closed and opened again in between.
 func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 	t.Helper()
 	app := s.open(c.defs())
@@ -198,7 +198,7 @@ func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 	}
 }
 
-// find are the places in the store and the blobs in which a text stands.
+// find returns the places in the store and the blobs that contain a text.
 func (s *site) find(text, blobs string) (places []string) {
 	s.t.Helper()
 	look := func(place string, content []byte) {
@@ -236,9 +236,9 @@ func (s *site) find(text, blobs string) (places []string) {
 	return places
 }
 
-// The secret goes through inputs, outputs, signals, promises, children, polls, attempts and runs
-// that continue, and is nowhere to be found: not in the store, not in the blobs, not in the logs.
-// Without encryption it is found, so the search works.
+// The secret passes through inputs, outputs, signals, promises, children, polls, attempts and runs
+// that continue as new. The test does not find it in the store, the blobs or the logs. Without
+// encryption the test finds it, so the search works.
 func TestNothingIsInTheClear(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -269,8 +269,8 @@ func TestNothingIsInTheClear(t *testing.T) {
 }
 
 // The settings change while executions run: encryption is switched on, the format changes, keys
-// rotate, all is switched off. Steps are recognised, nothing runs twice, and what was written in
-// whatever way is read.
+// rotate, and everything is switched off. The engine recognises steps, repeats nothing, and reads
+// every payload whatever its format.
 func TestSettingsMayChange(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -333,8 +333,8 @@ func TestSettingsMayChange(t *testing.T) {
 			}
 
 			want += i + 1
-			// A repeated start attaches, however the first one was stored; another input is still
-			// another.
+			// A repeated start attaches, in whatever format the first one was stored. Another input
+			// is still a conflict.
 			if _, err := wf.Start(caller(t, app), newParcel(0), perdure.RawKey("k")); err != nil {
 				t.Errorf("settings %d: a repeated start: %v", i, err)
 			}
@@ -362,8 +362,8 @@ func TestSettingsMayChange(t *testing.T) {
 	})
 }
 
-// A key that was removed, or a transform that is not known, blocks the executions that need it with
-// a sentence that says so. Given back, they go on.
+// A removed key or an unknown transform blocks the executions that need it, with a reason that says
+// so. They continue when it is back.
 func TestRemovedKeyBlocks(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -452,7 +452,7 @@ func TestKeysDoNotDependOnTheFormat(t *testing.T) {
 	}
 }
 
-// aged is a store of blobs that were all put long ago.
+// aged is a blob store whose blobs are all old.
 type aged struct{ payload.Store }
 
 func (a aged) List(ctx context.Context, prefix string) iter.Seq2[payload.Blob, error] {
@@ -466,8 +466,8 @@ func (a aged) List(ctx context.Context, prefix string) iter.Seq2[payload.Blob, e
 	}
 }
 
-// A sweep removes blobs that nothing refers to, and no other: not those of a history, of an input,
-// of an outcome, of a signal that waits, of another store, and not young ones.
+// A sweep removes only blobs without references. It keeps blobs of a history, of an input, of an
+// outcome, of a waiting signal and of another store, and young ones.
 func TestSweepOfPayloads(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -504,7 +504,7 @@ func TestSweepOfPayloads(t *testing.T) {
 			t.Errorf("removed %d blobs that are in use, %v", n, err)
 		}
 
-		// A start that is refused has put its input already: nobody refers to it.
+		// A refused start has already stored its input, and nothing refers to it.
 		_, err := wf.Start(c, newParcel(9), perdure.RawKey("open"))
 		fails(t, "another input", err, perdure.ErrConflict, "open")
 		if len(blobsIn(t, blobs)) != used+1 {
@@ -551,9 +551,9 @@ func blobsIn(t *testing.T, s payload.Store) (keys []string) {
 	return keys
 }
 
-// Blobs that are away are waited for: by steps that have done their work, by code that reads its
-// history, by ends of runs. Nothing is done twice for it, and nothing fails. A client is told after
-// a while.
+// The engine waits for blobs that it cannot reach, when a step has done its work, when code reads
+// its history, and when a run ends. It repeats nothing and fails nothing because of it. A client
+// gets an error after a while.
 func TestBlobsThatAreAway(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory", "postgres"}, func(t *testing.T, s *site) {
@@ -601,7 +601,7 @@ func TestBlobsThatAreAway(t *testing.T) {
 	})
 }
 
-// away is a store of blobs that comes and goes.
+// away is a blob store that the test can make unreachable.
 type away struct {
 	payload.Store
 	gone    atomic.Bool
@@ -630,7 +630,7 @@ func (a *away) Get(ctx context.Context, key string) ([]byte, error) {
 	return a.Store.Get(ctx, key)
 }
 
-// inflating makes payloads larger than they are.
+// inflating is a transform that makes payloads larger.
 type inflating struct{ payload.Transform }
 
 func (inflating) Name() string { return "hot-air" }
@@ -645,8 +645,8 @@ func (inflating) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte,
 
 func (inflating) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
 
-// Limits apply to values as they are encoded, and to what is stored. What is offloaded may be
-// larger than the store would take.
+// Limits apply to encoded values and to stored payloads. An offloaded value may be larger than the
+// store accepts.
 func TestSizesOfPayloads(t *testing.T) {
 	t.Parallel()
 	echo := perdure.NewWorkflow("echo", func(ctx perdure.WorkflowCtx, n int) (int, error) {

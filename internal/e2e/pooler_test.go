@@ -31,9 +31,9 @@ func (w *warnings) text() string {
 	return w.buf.String()
 }
 
-// Behind a PgBouncer two processes share the executions and entities of a store, start, call and
-// signal those of each other, and stop in order. In transaction mode, which needs prepare=off, each
-// says once that it hears no hints.
+// Behind a PgBouncer two processes share the executions and entities of a store. Each starts, calls
+// and signals executions of the other, and both stop in good order. Transaction mode needs
+// prepare=off; in this mode each process logs once that it gets no hints.
 func TestTwoProcessesBehindPooler(t *testing.T) {
 	t.Parallel()
 	for mode, prepare := range map[pgtest.PoolMode]string{pgtest.PoolSession: "on", pgtest.PoolTransaction: "off"} {
@@ -68,8 +68,8 @@ func TestTwoProcessesBehindPooler(t *testing.T) {
 	}
 }
 
-// talkThroughPooler has two apps use each other's executions and entities, one of them for the
-// second half only.
+// talkThroughPooler lets two apps use each other's executions and entities. The second app is open
+// only for the second half.
 func talkThroughPooler(t *testing.T, s *site) {
 	t.Helper()
 	type count struct{ N int }
@@ -90,7 +90,7 @@ func talkThroughPooler(t *testing.T, s *site) {
 
 	apps := []*perdure.App{s.open(defs), s.open(defs)}
 	var wg sync.WaitGroup
-	for i := range 12 { // either app owns some of the keys
+	for i := range 12 { // each app owns some of the keys
 		wg.Go(func() {
 			here, there := caller(t, apps[i%2]), caller(t, apps[(i+1)%2])
 			key := fmt.Sprint("k", i)

@@ -8,8 +8,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A poll is a step that the SDK makes for the user: a mismatch names the line of the user all the
-// same.
+// A poll is a step that the SDK runs for the user. A mismatch still names the line of the user's
+// code.
 func TestMismatchNamesTheLineOfAPoll(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")

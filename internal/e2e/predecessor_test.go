@@ -50,8 +50,8 @@ func TestSQLiteDoesNotWaitForADeadPredecessor(t *testing.T) {
 	}
 }
 
-// abandon leaves the store as a node does that owned every shard and died without a word. Its lease
-// ends in a year.
+// abandon leaves the store as after the death of a node that owned every shard. Its lease ends in a
+// year.
 func (s *site) abandon(n store.NodeInfo) {
 	t := s.t
 	t.Helper()

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// pulls does three steps and then ends as its input says. Its query shows what it has in memory.
+// pulls runs three steps and then ends as its input says. Its query returns its state in memory.
 type pulls struct {
 	ran   atomic.Int64
 	total *perdure.Query[int, string]
@@ -56,9 +56,9 @@ func newPulls(steps int) *pulls {
 	return p
 }
 
-// A query of an execution that has ended is answered by its code, from its history, whatever ended
-// it, and whichever process asks. Nothing is executed and nothing is written. Without the code, or
-// with other code, the error says so; state needs no code.
+// The code of a closed execution answers queries from the history, whatever ended the execution and
+// whichever process asks. The query executes and writes nothing. Without the code, or with other
+// code, the error says so. State needs no code.
 func TestQueryOfClosedRuns(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -92,16 +92,16 @@ func TestQueryOfClosedRuns(t *testing.T) {
 				equal(t, how, got, err, want)
 			}
 			if _, err := p.total.Ask(c, first["ends"], -1); err == nil || err.Error() != "below zero" {
-				t.Errorf("an error of the handler is told as %v", err)
+				t.Errorf("the caller got %v for the handler's error", err)
 			}
 			_, err := perdure.NewQuery[int, int]("other").Ask(c, first["ends"], 1)
 			fails(t, "a query that the code does not handle", err, perdure.ErrNotFound, "other", "total")
 		}
 		ask(c)
-		if s.kind == "postgres" { // another process, which does not have the code, asks the owner
+		if s.kind == "postgres" { // another process without the code asks the owner
 			other := s.open()
 			ask(caller(t, other))
-			// else it would own the execution when the first one has left
+			// otherwise it would own the execution after the first one has left
 			if err := other.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestQueryOfClosedRuns(t *testing.T) {
 		got, _, err := p.stage.Read(caller(t, app), ended)
 		equal(t, "state without the code", got, err, "pulled")
 
-		if s.kind == "postgres" { // the process that has the code is not the owner of all of them
+		if s.kind == "postgres" { // the process with the code does not own all of them
 			p := newPulls(3)
 			app := s.open(p.work)
 			ask(caller(t, app))

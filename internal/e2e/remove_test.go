@@ -11,9 +11,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An execution whose rows cannot be read refuses to be ended, and says how it can be removed.
-// Removed by force, its rows are exported, its lock and its key are free, and its parent hears of
-// it.
+// An execution whose rows cannot be read refuses to be ended, and its error says how to remove it.
+// A forced delete exports its rows, frees its lock and its key, and reports the deletion to its
+// parent.
 func TestForceDelete(t *testing.T) {
 	t.Parallel()
 	account := perdure.NewEntity[int]("account")
@@ -80,11 +80,11 @@ func TestForceDelete(t *testing.T) {
 				if err := app.Executions().ForceDelete(t.Context(), child, &export); err != nil {
 					t.Fatal(err)
 				}
-				tables := exported(t, export.String())
+				tables := countExported(t, export.String())
 				if tables["executions"] != 1 || tables["history"] == 0 {
 					t.Errorf("exported %v", tables)
 				}
-				if c.row { // else nobody knows who its parent is
+				if c.row { // otherwise the store does not know its parent
 					if _, err := exec.Result(client); err == nil || !strings.Contains(err.Error(), "operator") {
 						t.Errorf("the parent: %v", err)
 					}
@@ -109,8 +109,8 @@ func TestForceDelete(t *testing.T) {
 	}
 }
 
-// exported counts the rows of an export by table.
-func exported(t *testing.T, lines string) map[string]int {
+// countExported counts the rows of an export by table.
+func countExported(t *testing.T, lines string) map[string]int {
 	t.Helper()
 	tables := map[string]int{}
 	for line := range strings.Lines(lines) {
@@ -126,7 +126,7 @@ func exported(t *testing.T, lines string) map[string]int {
 	return tables
 }
 
-// refuse has the database refuse every write about executions of workflow damaged, until accept.
+// refuse makes the database refuse every write about executions of workflow damaged, until accept.
 func (s *site) refuse() {
 	if s.kind == "sqlite" {
 		s.sql(`create trigger no_event before insert on perdure_history when exists (select 1 from perdure_executions e where e.run = new.run and e.workflow = 'damaged')
@@ -150,7 +150,7 @@ func (s *site) accept() {
 	s.sql("drop function perdure.no() cascade")
 }
 
-// A task whose row cannot be read is removed by force, and its key is free.
+// A forced delete removes a task whose row cannot be read, and frees its key.
 func TestForceDeleteOfATask(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -184,7 +184,7 @@ func TestForceDeleteOfATask(t *testing.T) {
 		if err := app.Executions().ForceDelete(t.Context(), task, &export); err != nil {
 			t.Fatal(err)
 		}
-		if tables := exported(t, export.String()); tables["executions"] != 1 {
+		if tables := countExported(t, export.String()); tables["executions"] != 1 {
 			t.Errorf("exported %v", tables)
 		}
 		again, err := idle.Submit(client, "in", perdure.RawKey("k"))
@@ -196,9 +196,9 @@ func TestForceDeleteOfATask(t *testing.T) {
 	})
 }
 
-// An entity whose row cannot be read refuses calls, and says how it can be removed. Removed by
-// force, its rows are exported, the section that waits for its lock hears of it, the section that
-// holds it has its calls refused, and the next holder has a larger token.
+// An entity whose row cannot be read refuses calls, and its error says how to remove it. A forced
+// delete exports its rows. The section that waits for its lock gets an error, the section that
+// holds the lock has its calls refused, and the next holder gets a larger token.
 func TestForceDeleteOfAnEntity(t *testing.T) {
 	t.Parallel()
 	account := perdure.NewEntity[int]("account")
@@ -252,7 +252,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		if err := app.Entities().ForceDelete(t.Context(), account.Ref("a"), &export); err != nil {
 			t.Fatal(err)
 		}
-		if tables := exported(t, export.String()); tables["entities"] != 1 || tables["mailbox"] != 2 {
+		if tables := countExported(t, export.String()); tables["entities"] != 1 || tables["mailbox"] != 2 {
 			t.Errorf("exported %v", tables)
 		}
 		_, err = wants.Result(client)
@@ -286,7 +286,7 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 	})
 }
 
-// lossy is a writer that holds lines back and cannot pass them on.
+// lossy is a writer that buffers lines and fails to pass them on.
 type lossy struct {
 	bytes.Buffer
 	err error
@@ -294,7 +294,7 @@ type lossy struct {
 
 func (l *lossy) Flush() error { return l.err }
 
-// Nothing is removed before everything that was exported has left the buffer of the writer.
+// A forced delete removes nothing before the whole export has left the buffer of the writer.
 func TestForceDeleteFlushesTheExport(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory"}, func(t *testing.T, s *site) {

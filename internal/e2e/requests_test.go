@@ -13,7 +13,7 @@ type till struct{ Cents int }
 
 type change struct{ Cents int }
 
-// shop is everything that takes a request id.
+// shop has every definition that takes a request id.
 type shop struct {
 	tills             *perdure.Entity[till]
 	deposit, withdraw *perdure.Operation[change, int]
@@ -80,9 +80,9 @@ func (s *shop) defs() perdure.Group {
 	return perdure.Group{s.tills, s.rates, s.pack, s.order, s.courier}
 }
 
-// A request id belongs to one target, one name and one input. Anything else under it is an
-// ErrConflict, which names the id, the target and the first use, and does nothing; the first
-// request, repeated, is answered as it was. The values may be stored as they are, or sealed anew
+// A request id belongs to one target, one name and one input. Any other request under it has no
+// effect and gets an ErrConflict that names the id, the target and the first use. The first request
+// gets the same answer when it is repeated. Values are stored in plain form, or encrypted again
 // each time.
 func TestRequestIDs(t *testing.T) {
 	t.Parallel()
@@ -95,7 +95,7 @@ func TestRequestIDs(t *testing.T) {
 				}
 				s := newShop()
 				apps := []*perdure.App{site.open(s.defs())}
-				// one of them owns what is asked, the other asks by way of the store
+				// one of them owns the target, the other one asks through the store
 				if site.kind == "postgres" {
 					apps = append(apps, site.open(s.defs()))
 				}
@@ -108,7 +108,7 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-// exercise uses request ids of one key rightly and wrongly.
+// exercise uses the request ids of one key correctly and incorrectly.
 func (s *shop) exercise(t *testing.T, c, other perdure.Client, key string) {
 	t.Helper()
 	r := perdure.RequestID("r")
@@ -119,7 +119,7 @@ func (s *shop) exercise(t *testing.T, c, other perdure.Client, key string) {
 	fails(t, "a withdrawal under the id of the deposit", err, perdure.ErrConflict, `"r"`, "till", key, `call "deposit"`, `call "withdraw"`)
 	_, err = s.deposit.Call(other, key, change{6}, r)
 	fails(t, "another deposit under the same id", err, perdure.ErrConflict, "another input")
-	fails(t, "a deposit that nobody waits for", s.deposit.Send(other, key, change{5}, r), perdure.ErrConflict)
+	fails(t, "a one-way deposit", s.deposit.Send(other, key, change{5}, r), perdure.ErrConflict)
 	got, err = s.deposit.Call(other, key, change{5}, r)
 	equal(t, "the first deposit again", got, err, 5)
 	got, err = s.withdraw.Call(c, key, change{3}, perdure.RequestID("r2"))

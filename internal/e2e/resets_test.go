@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A reset has an open run give way: whoever waits for it hears the end of the new one, steps behind
-// the place are made again under keys of their own, and what was sent to it is not lost.
+// A reset replaces an open run. Callers that wait for it get the result of the new run. Steps after
+// the reset point run again with new idempotency keys, and messages to the run are not lost.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -43,10 +43,10 @@ func TestReset(t *testing.T) {
 		}
 
 		if err := <-waiting; err != nil {
-			t.Errorf("whoever waited heard %v", err)
+			t.Errorf("the waiting caller got %v", err)
 		}
 
-		// Of what has completed, with the word that was said before.
+		// Reset a completed run. The word that was sent before is kept.
 		if _, err := app.Executions().Reset(t.Context(), f.at("a"), perdure.AfterPosition(1)); err != nil {
 			t.Fatal(err)
 		}
@@ -56,8 +56,9 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// A reset of a run with open children: one that is kept is waited for, and cancelled with the new
-// run; one behind the place is cancelled at once, and another one begins.
+// A reset of a run with open children: the new run waits for a child from before the reset point,
+// and cancels it when it is cancelled itself. The engine cancels a child from after the point at
+// once, and the new run starts another one.
 func TestResetWithChildren(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -128,7 +129,8 @@ func TestResetWithChildren(t *testing.T) {
 	})
 }
 
-// A run that is blocked because the code does not fit is freed by a reset to where it did.
+// A run that is blocked because its code does not fit continues after a reset to a point where it
+// did.
 func TestResetOfABlockedRun(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -163,7 +165,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 	})
 }
 
-// However many signals come while a run is reset again and again, none is lost.
+// No signal is lost, however many arrive while a run is reset repeatedly.
 func TestResetWhileSignalsCome(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -210,8 +212,8 @@ func TestResetWhileSignalsCome(t *testing.T) {
 	})
 }
 
-// A cut can be made before a call of an entity or a service, before a lock, and with another reply:
-// what stands behind it is called again, what stands before it is not.
+// A reset point can be before a call of an entity or a service, before a lock, and with another
+// reply. The new run repeats calls after the point, and none before it.
 func TestResetBeforeCalls(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory"}, func(t *testing.T, s *site) {

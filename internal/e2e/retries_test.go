@@ -15,9 +15,8 @@ type refused struct{ why string }
 
 func (r *refused) Error() string { return "refused: " + r.why }
 
-// A pause between attempts outlives the process: the next attempt is made by the next one, not
-// before its time, under the same idempotency key. The error that ends it is the same value for the
-// code that is replayed.
+// A pause between attempts outlives the process: the next process makes the next attempt, not
+// before its time and under the same idempotency key. The replayed code gets the same final error.
 func TestAttemptsOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -69,7 +68,7 @@ func TestAttemptsOverRestarts(t *testing.T) {
 		equal(t, "the error", got, err, `"" "*e2e_test.refused" "attempt 3: refused: enough"`)
 		mu.Lock()
 		defer mu.Unlock()
-		// a node's clock may be a little behind when it begins
+		// the clock of a node may be a little behind at its start
 		const least = pause - 100*time.Millisecond
 		if len(at) != 3 || at[1].Sub(at[0]) < least || at[2].Sub(at[1]) < least {
 			t.Errorf("attempts were made at %v, want three with %s between them", at, pause)

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A retry of an execution whose call of an entity failed makes the call again.
+// A retry of an execution whose call of an entity failed repeats the call.
 func TestRetryOfAFailedCall(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"memory"}, func(t *testing.T, s *site) {

@@ -26,15 +26,15 @@ var counted = perdure.NewWorkflow("counted", func(ctx perdure.WorkflowCtx, steps
 	return sum, nil
 })
 
-// An inline step inserts one row and writes nothing else; a start is one row, a close one update.
-// What a commit costs besides is the update of its fence.
+// An inline step inserts one row and writes nothing else. A start is one row, a close one update.
+// Each commit also updates its fence.
 func TestInlineStepIsOneRow(t *testing.T) {
 	t.Parallel()
 	for _, kind := range durable {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, kind)
-			if err := s.open(counted).Close(); err != nil { // makes the tables
+			if err := s.open(counted).Close(); err != nil { // creates the tables
 				t.Fatal(err)
 			}
 			count := s.countPostgres
@@ -83,7 +83,7 @@ func TestInlineStepIsOneRow(t *testing.T) {
 					t.Errorf("a workflow of %d steps wrote %v, want %v", steps, got, want)
 				}
 
-				// One commit per step at most, besides those for start, close, acquiring and
+				// At most one commit per step, besides the commits for start, close, acquiring and
 				// freeing.
 				if n["fences update"] > steps+6 {
 					t.Errorf("a workflow of %d steps took %d commits", steps, n["fences update"])
@@ -93,8 +93,8 @@ func TestInlineStepIsOneRow(t *testing.T) {
 	}
 }
 
-// countPostgres is what the server has counted. Sessions hand in their numbers when they end, so
-// wait for that.
+// countPostgres returns the row counts of the server. Sessions report their numbers when they end,
+// so it waits for that.
 func (s *site) countPostgres() map[string]int {
 	s.t.Helper()
 	eventually(s.t, "the end of all sessions", func() bool {
@@ -109,7 +109,7 @@ func (s *site) countPostgres() map[string]int {
 	return n
 }
 
-// countSQLite has triggers count every write from now on.
+// countSQLite installs triggers that count every write from now on.
 func (s *site) countSQLite() func() map[string]int {
 	s.t.Helper()
 	s.sql(`create table counted (what text primary key, n integer not null default 0) strict`)
@@ -130,8 +130,7 @@ func (s *site) countSQLite() func() map[string]int {
 	}
 }
 
-// A process that has nothing to do sends at most one statement per second, also with executions
-// that wait (bars of issue 2).
+// An idle process sends at most one statement per second, also with waiting executions.
 func TestIdleProcessIsQuiet(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")

@@ -7,11 +7,11 @@ import "testing"
 // See TestScenariosUnloaded.
 func TestLongScenariosUnloaded(t *testing.T) {
 	t.Parallel()
-	unloaded(t, "postgres")
+	runUnloaded(t, "postgres")
 }
 
 // See TestScenariosSealed.
 func TestLongScenariosSealed(t *testing.T) {
 	t.Parallel()
-	sealed(t, "postgres")
+	runSealed(t, "postgres")
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// scenarios are what a program may rely on, whatever the store.
+// scenarios have the promises to programs that hold on every store.
 var scenarios = []struct {
 	name string
 	run  func(t *testing.T, s *site)
@@ -43,9 +43,9 @@ var scenarios = []struct {
 	{"state is read without a worker", states},
 	{"terminate ends whatever the code says", terminate},
 	{"pause keeps everything for later", pauses},
-	{"an interrupt is heard beside the code", interrupts},
+	{"an interrupt runs concurrently with the code", interrupts},
 	{"all signals that are there", drains},
-	{"a machine hears events in order", machines},
+	{"a machine gets events in order", machines},
 	{"a machine decides what a cancel request means", machineCancel},
 	{"machines start functions start machines", machinesAndFunctions},
 	{"a machine with thousands of activities", machineCrowd},
@@ -62,15 +62,15 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// Every scenario runs once more with executions that leave memory at every wait, so that each of
-// them is replayed again and again. TestLongScenariosUnloaded does the same in PostgreSQL, where it
+// Every scenario runs once more with executions that leave memory at every wait, so the engine
+// replays each of them many times. TestLongScenariosUnloaded does the same in PostgreSQL, where it
 // takes ten times as long.
 func TestScenariosUnloaded(t *testing.T) {
 	t.Parallel()
-	unloaded(t, "memory", "sqlite")
+	runUnloaded(t, "memory", "sqlite")
 }
 
-func unloaded(t *testing.T, kinds ...string) {
+func runUnloaded(t *testing.T, kinds ...string) {
 	for _, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

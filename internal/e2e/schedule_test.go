@@ -16,7 +16,7 @@ import (
 
 var tickJob = perdure.DeclareWorkflow[string, string]("tick-job")
 
-// ticker notes for when it was run, and by which process.
+// ticker records the tick of each run and the process that ran it.
 type ticker struct {
 	mu    sync.Mutex
 	ticks []string
@@ -40,8 +40,8 @@ func (k *ticker) all() []string {
 	return slices.Clone(k.ticks)
 }
 
-// Three processes open at once with the same schedule: it is created once, and every tick fires
-// once, also when the process dies that has begun to serve it.
+// Three processes open at once with the same schedule. It is created once, and every tick fires
+// once, also if the process that serves it dies.
 func TestScheduleAcrossProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
@@ -107,8 +107,8 @@ func TestScheduleAcrossProcesses(t *testing.T) {
 	}
 }
 
-// A trigger that the schedule does not follow is a conflict, and says with what; one of a schedule
-// that is deleted finds none.
+// A trigger that the schedule cannot follow gets a conflict with the reason. A trigger of a deleted
+// schedule gets "not found".
 func TestTriggersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "memory")
@@ -142,7 +142,8 @@ func TestTriggersThatAreRefused(t *testing.T) {
 	}
 }
 
-// What an app does not define any more is deleted if it says so, and what others applied is not.
+// An app that asks for pruning deletes schedules that it no longer defines. It keeps schedules that
+// other apps applied.
 func TestSchedulesArePruned(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -174,9 +175,9 @@ func TestSchedulesArePruned(t *testing.T) {
 	})
 }
 
-// The input of a job is encrypted and kept elsewhere: the definition is found to be the same when
-// the app opens again, clean-up leaves the blob alone, and the job can read it, whoever served the
-// schedule.
+// The input of a job is encrypted and offloaded. When the app opens again, it finds that the
+// definition is the same. A sweep keeps the blob, and the job can read it in any process that
+// serves the schedule.
 func TestScheduleOfASecret(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "sqlite")
@@ -210,7 +211,7 @@ func TestScheduleOfASecret(t *testing.T) {
 
 	job := perdure.Execution[string]{Ref: info.Last[0]}
 	got, err := job.Result(caller(t, app))
-	// its start is durable, and on its way to the shard of its key
+	// its start is durable, and in flight to the shard of its key
 	for errors.Is(err, perdure.ErrNotFound) && t.Context().Err() == nil {
 		got, err = job.Result(caller(t, app))
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/perdure/perdure/payload"
 )
 
-// postOffice is everything else that a secret can go through: updates, queries, state, machines,
-// transactions of the user, an outbox, edited pasts.
+// postOffice passes a secret through everything else: updates, queries, state, machines,
+// transactions of the user, an outbox and edited pasts.
 type postOffice struct {
 	seal    *perdure.Update[parcel, parcel]
 	peek    *perdure.Query[parcel, parcel]
@@ -34,8 +34,8 @@ type postOffice struct {
 	outbox  perdure.Definition
 }
 
-// sorting is a machine that books a parcel, waits for a signal, has a clerk carry what that brings,
-// and completes with it.
+// sorting is a machine that books a parcel, waits for a signal, lets a clerk process its value, and
+// completes with the result.
 type sorting struct {
 	perdure.Events
 	o  *postOffice
@@ -139,7 +139,7 @@ func (o *postOffice) defs() perdure.Group {
 	return perdure.Group{o.book, o.refuse, o.stuck, o.counter, o.clerk, o.sorter, o.outbox}
 }
 
-// serve sends the secret through all of it.
+// serve sends the secret through all of these.
 func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 	t.Helper()
 	app := s.open(o.defs())
@@ -160,7 +160,7 @@ func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 		_, err := o.counter.Start(s, newParcel(1), perdure.RawKey("c"))
 		return errors.Join(err, o.key.Resolve(s, counter, p))
 	})
-	// refused: a dead letter
+	// refused, so it becomes a dead task
 	inTx(func(s perdure.Sender) error { return o.key.Resolve(s, counter, p) })
 	reason(t, app, counter, "waits for signal done")
 	got, err := o.seal.Call(cl, counter, p)
@@ -237,9 +237,9 @@ func userDatabase(t *testing.T, kind string) *sql.DB {
 	return db
 }
 
-// The secret goes through updates, queries, state, machines, transactional activities that succeed,
-// fail and are given up, an outbox, dead letters, forks with edited results and exports, and is
-// nowhere to be found: not in the store, not in the user's database, not in the logs.
+// The secret passes through updates, queries, state, machines, transactional activities that
+// succeed, fail and are abandoned, an outbox, dead tasks, forks with edited results and exports.
+// The test does not find it in the store, the user's database or the logs.
 func TestNothingIsInTheClearAnywhere(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -274,8 +274,8 @@ func TestNothingIsInTheClearAnywhere(t *testing.T) {
 	})
 }
 
-// A sweep of payloads knows what stands in the user's database, such as a letter that was not
-// delivered.
+// A sweep of payloads keeps blobs that the user's database refers to, such as the payload of an
+// undelivered message.
 func TestSweepKnowsTheUsersDatabase(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {

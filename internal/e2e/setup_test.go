@@ -23,14 +23,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most of these tests wait for a commit or a timer most of the time.
+	// Most of these tests mostly wait for a commit or a timer.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(pgtest.Main(m))
 }
 
-// patience is how long something may take that takes a moment, on a busy machine.
+// patience is the time limit of short waits, on a busy machine.
 const patience = 2 * time.Minute
 
 // site is a store for one test.
@@ -60,7 +60,7 @@ func newSite(t *testing.T, kind string) *site {
 	return s
 }
 
-// migrated is a store in PostgreSQL in which nothing has happened yet.
+// migrated is an empty store in PostgreSQL.
 var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error {
 	_, err := postgres.Migrate(ctx, postgres.Config{URL: url, AllowUnsafe: true})
 	return err
@@ -77,10 +77,10 @@ func onStores(t *testing.T, kinds []string, f func(t *testing.T, s *site)) {
 	}
 }
 
-// durable are the stores that can be opened again.
+// durable has the kinds of stores that can be opened again.
 var durable = []string{"sqlite", "postgres"}
 
-// open opens the store; the app is closed with the test, unless the test closes it.
+// open opens the store. The end of the test closes the app, unless the test has closed it.
 func (s *site) open(defs ...perdure.Definition) *perdure.App {
 	s.t.Helper()
 	app, err := s.cfg.Open(s.t.Context(), s.url, defs...)
@@ -104,7 +104,7 @@ func (s *site) reopen(app *perdure.App, defs ...perdure.Definition) *perdure.App
 	return s.open(defs...)
 }
 
-// caller is the app in the name of the test, with a limit to its patience.
+// caller returns a client of the app whose context ends after patience.
 func caller(t *testing.T, app *perdure.App) perdure.Client {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -133,7 +133,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// reason waits until the execution says that it waits for something.
+// reason waits until the reason of the execution contains a text.
 func reason(t *testing.T, app *perdure.App, to perdure.Target, want string) perdure.Info {
 	t.Helper()
 	var info perdure.Info
@@ -150,7 +150,7 @@ func reason(t *testing.T, app *perdure.App, to perdure.Target, want string) perd
 	}
 }
 
-// equal demands that a call returns a value.
+// equal checks that a call returns a value.
 func equal[T comparable](t *testing.T, what string, got T, err error, want T) {
 	t.Helper()
 	if err != nil || got != want {
@@ -158,7 +158,7 @@ func equal[T comparable](t *testing.T, what string, got T, err error, want T) {
 	}
 }
 
-// fails demands that an error is of a kind and names everything.
+// fails checks that an error is of a kind and contains all names.
 func fails(t *testing.T, what string, err, kind error, names ...string) {
 	t.Helper()
 	if err == nil || !errors.Is(err, kind) {
@@ -172,7 +172,7 @@ func fails(t *testing.T, what string, err, kind error, names ...string) {
 	}
 }
 
-// kindsOf are the kinds of the events of a run in order.
+// kindsOf returns the kinds of the events of a run, in order.
 func kindsOf(t *testing.T, app *perdure.App, to perdure.Target) []string {
 	t.Helper()
 	var kinds []string
@@ -198,7 +198,7 @@ func list(t *testing.T, app *perdure.App, query string) []string {
 	return refs
 }
 
-// sql runs a statement on the store, behind the back of everybody, and returns the rows as texts.
+// sql runs a statement directly on the store, without the engine, and returns the rows as texts.
 func (s *site) sql(statement string, args ...any) [][]string {
 	s.t.Helper()
 	if s.kind == "sqlite" {
@@ -269,8 +269,8 @@ func (s *site) sqlite(statements string) (out [][]string) {
 	return out
 }
 
-// contents counts the rows of every table in which something of an execution can be. It is nil for
-// memory.
+// contents counts the rows of every table that can contain data of an execution. It is nil for the
+// memory store.
 func (s *site) contents() map[string]string {
 	s.t.Helper()
 	if s.kind == "memory" {
@@ -280,7 +280,7 @@ func (s *site) contents() map[string]string {
 	prefix := "perdure_"
 
 	if s.kind == "postgres" {
-		prefix = "perdure." // not what is runnable: the owner writes that after the fact
+		prefix = "perdure." // without the table of runnable runs, which the owner writes later
 	} else {
 		tables = append(tables, "starts")
 	}
@@ -292,7 +292,7 @@ func (s *site) contents() map[string]string {
 	return out
 }
 
-// unchanged demands that nothing was stored since.
+// unchanged checks that nothing was stored since before.
 func (s *site) unchanged(before map[string]string) {
 	s.t.Helper()
 	if after := s.contents(); !maps.Equal(before, after) {
@@ -300,11 +300,11 @@ func (s *site) unchanged(before map[string]string) {
 	}
 }
 
-// sorted is a sorted copy.
+// sorted returns a sorted copy.
 func sorted(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
 
 // patiently makes a call that cannot succeed, and returns its error. The caller gives up after a
-// second, or later when the machine is so busy that the error does not name the cause yet.
+// second, or later if the machine is so busy that the error does not name the cause yet.
 func patiently(t *testing.T, cause string, call func(context.Context) error) error {
 	t.Helper()
 	for wait := time.Second; ; wait *= 4 {

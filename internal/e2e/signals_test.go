@@ -12,8 +12,8 @@ import (
 )
 
 // An operator lists the signals that an execution has not received, puts one behind the others of
-// its name and drops two. The owner goes on after a restart as the operator has left it. On
-// PostgreSQL the operator is another process.
+// its name and drops two. After a restart the owner still has the operator's changes. On PostgreSQL
+// the operator is another process.
 func TestOperatorManagesSignals(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -102,7 +102,7 @@ func TestOperatorManagesSignals(t *testing.T) {
 			t.Errorf("signals of nothing: %v", err)
 		}
 
-		// The code takes c, and runs a step. Nobody else knows that before the step has ended.
+		// The code takes c and runs a step. This becomes visible only when the step has ended.
 		if err := start.Send(c, x, 2); err != nil {
 			t.Fatal(err)
 		}
@@ -137,8 +137,8 @@ func TestOperatorManagesSignals(t *testing.T) {
 	})
 }
 
-// The code of a signal that was dropped while no program had it never learns of the signal, also
-// when it selects.
+// If an operator drops a signal while no process has the code, the code never sees the signal, also
+// in a select.
 func TestDroppedSignalBeforeTheCodeRuns(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"sqlite"}, func(t *testing.T, s *site) {

@@ -12,27 +12,28 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// stall is one way in which something does not go on, and what every face has to say about it.
+// stall is one way in which an execution does not continue, and what every interface must say about
+// it.
 type stall struct {
 	name string
 	ref  perdure.Ref
-	// want are parts of the main reason; because are parts of what follows from it.
+	// want are parts of the main reason. because are parts of its cause.
 	want, because []string
 	code          model.ReasonCode
-	// memory tells that only the memory of the owner knows the reason, so a process that has
-	// nothing but the file cannot.
+	// memory means that only the memory of the owner has the reason, so a process that has only the
+	// file cannot know it.
 	memory bool
 }
 
-// stalls is a town in which nothing goes on.
+// stalls is a set of executions that do not continue.
 type stalls struct {
 	t    *testing.T
 	s    *site
 	all  []stall
-	free chan struct{} // ends what blocks
+	free chan struct{} // closing it ends the blocked bodies
 }
 
-// The code of the town. What is declared has no code in the owner.
+// The definitions. Declared activities have no code in the owner.
 var (
 	stallWord   = perdure.NewSignal[string]("word")
 	stallVow    = perdure.NewPromise[string]("vow")
@@ -118,7 +119,7 @@ func (w *stalls) flow(held *perdure.Activity[string, string]) *perdure.Workflow[
 	})
 }
 
-// old is the workflow whose code the deploy has changed.
+// old returns the workflow whose code the deploy has changed.
 func old(step string) *perdure.Workflow[string, string] {
 	return perdure.NewWorkflow("changed", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		if _, err := perdure.Do(ctx, step, func(context.Context) (bool, error) { return true, nil }); err != nil {
@@ -128,7 +129,7 @@ func old(step string) *perdure.Workflow[string, string] {
 	})
 }
 
-// large is a workflow that runs into the limit of its history.
+// large is a workflow that reaches the limit of its history.
 var large = perdure.NewWorkflow("large", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 	for i := range 64 {
 		if _, err := perdure.Do(ctx, fmt.Sprint("page ", i), func(context.Context) (string, error) { return strings.Repeat("x", 64<<10), nil }); err != nil {
@@ -140,13 +141,13 @@ var large = perdure.NewWorkflow("large", func(ctx perdure.WorkflowCtx, _ string)
 
 func waitsForWord(ctx perdure.WorkflowCtx, _ string) (string, error) { return stallWord.Receive(ctx) }
 
-// add notes a stall.
+// add records a stall.
 func (w *stalls) add(x stall) { w.all = append(w.all, x) }
 
-// keyOf is the key of a stall.
+// keyOf returns the key of a stall.
 func keyOf(name string) string { return strings.ReplaceAll(name, " ", "-") }
 
-// past leaves executions behind that the next deploy cannot continue.
+// past starts executions that the next deploy cannot continue.
 func (w *stalls) past() {
 	t, s := w.t, w.s
 	gone, pinned := perdure.DeclareWorkflow[string, string]("gone"), perdure.NewWorkflow("pinned", waitsForWord, perdure.Pinned())
@@ -266,7 +267,7 @@ func (w *stalls) present(owner *perdure.App, held *perdure.Activity[string, stri
 		if name == "newer" && w.s.kind == "sqlite" {
 			continue
 		}
-		// Its owner reads it now. A process that does not own it is not answered before the row is
+		// The owner reads it now. A process that does not own it gets no answer before the row is
 		// repaired.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err := stallWord.Send(owner.With(ctx), perdure.Ref{Workflow: name, Key: "k"}, "go on")

@@ -12,7 +12,7 @@ import (
 )
 
 // The times of executions are in the store: a start time, a pause between two attempts and a
-// time-out come due whichever process is there.
+// time-out come due in whichever process runs then.
 func TestStartTimesOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -74,16 +74,16 @@ func TestStartTimesOverRestarts(t *testing.T) {
 		if !errors.Is(err, perdure.ErrTimeout) || !errors.As(err, &re) || re.Type != "timeout.execution" {
 			t.Errorf("the one that takes too long: %v", err)
 		}
-		// near, fails twice and late; once more each when the process was closed meanwhile
+		// near, fails twice and late; each may run once more if the process closed while it ran
 		if n := began.Load(); n < 4 || n > 7 {
 			t.Errorf("code began %d times", n)
 		}
 		n, err := app.Executions().Count(t.Context(), `status = "failed"`)
-		equal(t, "failed executions", n, err, 1) // the attempt that was repeated is none
+		equal(t, "failed executions", n, err, 1) // a repeated attempt is not a failed execution
 	})
 }
 
-// Many executions begin in one call; each start has its own outcome, and the call can be repeated.
+// One call starts many executions. Each start has its own outcome, and the call can be repeated.
 func TestStartMany(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -31,9 +31,9 @@ func twoSleeps(t *testing.T, s *site) {
 	from := time.Now()
 	slept, err := nap.Run(caller(t, app), d, perdure.RawKey("k"))
 
-	// The clock of a node that has just opened is behind that of the store by a round trip at most,
-	// and is set right with the first renewals: a sleep is never shorter by the clock of the
-	// workflow, and by another one only by that much.
+	// The clock of a node that has just opened is behind the store's by at most a round trip, and
+	// the first renewals correct it. By the clock of the workflow a sleep is never too short. By
+	// another clock it is too short by at most that difference.
 	const roundTrip = 50 * time.Millisecond
 	if took := time.Since(from); err != nil || took < 2*d-roundTrip || slept < 2*d {
 		t.Errorf("two sleeps of %s took %s, by the workflow's own clock %s, %v", d, took, slept, err)
@@ -56,7 +56,8 @@ func equalCalls(t *testing.T, s *site) {
 		if err != nil {
 			return "", err
 		}
-		if _, err := wake.Receive(ctx); err != nil { // parks; what follows may run after a replay
+		// parks the run, so the rest may run after a replay
+		if _, err := wake.Receive(ctx); err != nil {
 			return "", err
 		}
 		c, err := draw.Run(ctx, "card")
@@ -78,8 +79,8 @@ func equalCalls(t *testing.T, s *site) {
 	}
 }
 
-// Failed attempts are repeated by the policy; permanent errors, the last attempt and an attempt
-// that takes too long end the step. The code sees the same error whenever it is replayed
+// The policy decides how often a failed attempt is repeated. Permanent errors, the last attempt and
+// an attempt that takes too long end the step. The code gets the same error in every replay
 // (entities-workflows §17.5).
 func attempts(t *testing.T, s *site) {
 	var mu sync.Mutex
@@ -142,7 +143,7 @@ func attempts(t *testing.T, s *site) {
 	}
 }
 
-// What is random or of the moment is the same whenever the code runs again.
+// Random values and times are the same whenever the code runs again.
 func sideEffects(t *testing.T, s *site) {
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -177,8 +178,8 @@ func sideEffects(t *testing.T, s *site) {
 	}
 }
 
-// A panic, in a step or in the workflow, fails its execution with its text and stack; others go on
-// (reliability D3, E5).
+// A panic, in a step or in the workflow, fails its execution with its text and stack. Other
+// executions continue (reliability D3, E5).
 func panics(t *testing.T, s *site) {
 	w := perdure.NewWorkflow("careless", func(ctx perdure.WorkflowCtx, where string) (string, error) {
 		if where == "workflow" {
@@ -206,7 +207,7 @@ func panics(t *testing.T, s *site) {
 	equal(t, "another execution", got, err, "fine")
 }
 
-// A durable call inside a step is refused with a sentence, and the step fails.
+// A durable call inside a step gets an error that explains it, and the step fails.
 func nestedCalls(t *testing.T, s *site) {
 	w := perdure.NewWorkflow("nested", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		_, err := perdure.Do(ctx, "outer", func(context.Context) (string, error) {
@@ -224,7 +225,7 @@ func nestedCalls(t *testing.T, s *site) {
 	}
 }
 
-// An execution all of whose coroutines wait for each other says that it waits for nothing; it can
+// An execution whose coroutines all wait for each other reports that it waits for nothing. It can
 // still be cancelled.
 func waitsForNothing(t *testing.T, s *site) {
 	w := perdure.NewWorkflow("stuck", func(ctx perdure.WorkflowCtx, _ string) (string, error) {

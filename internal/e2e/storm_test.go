@@ -25,9 +25,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Many timers that are due at the same moment fire once each, and those of another workflow fire
-// among the first, however long the storm takes beside other tests. TestLongTimerStorm is the same
-// with a million, which is many times what is kept in memory, and has a bar in seconds.
+// Many timers that are due at the same moment fire once each. Timers of another workflow fire among
+// the first, however long the storm takes next to other tests. TestLongTimerStorm is the same with
+// a million timers, many more than fit into memory, and has a bar in seconds.
 func TestTimerStorm(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -35,15 +35,15 @@ func TestTimerStorm(t *testing.T) {
 	})
 }
 
-// stormInput says which execution it is and when it wakes up; without a time, it sleeps for a
-// second. Same tells that a calm one wakes up at the very moment of the storm.
+// stormInput has the number of an execution and when it wakes. Without a time, it sleeps for a
+// second. Same means that a calm execution wakes at the moment of the storm.
 type stormInput struct {
 	I    int
 	Due  time.Time
 	Same bool
 }
 
-// weather is what happened in a storm.
+// weather records what happens in a storm.
 type weather struct {
 	woken atomic.Int64 // of the storm
 	done  chan struct{}
@@ -51,7 +51,7 @@ type weather struct {
 
 	mu   sync.Mutex
 	late map[string][]time.Duration // of the others
-	// how many of the storm had fired when those of the same moment did
+	// how many timers of the storm had fired before each calm timer of the same moment
 	amid []int64
 }
 
@@ -75,7 +75,7 @@ var (
 	calm   = perdure.DeclareWorkflow[stormInput, perdure.Void]("calm")
 )
 
-// definitions are the code of both workflows.
+// definitions returns the code of both workflows.
 func (w *weather) definitions() perdure.Group {
 	sleep := func(ctx perdure.WorkflowCtx, in stormInput) (time.Time, error) {
 		if in.Due.IsZero() {
@@ -96,7 +96,7 @@ func (w *weather) definitions() perdure.Group {
 			if err != nil {
 				return perdure.Void{}, err
 			}
-			which := "begun meanwhile"
+			which := "started during the storm"
 			if !in.Due.IsZero() {
 				which = "from before"
 			}
@@ -108,10 +108,10 @@ func (w *weather) definitions() perdure.Group {
 	}
 }
 
-// storm lets n timers of one workflow become due at the same moment, while timers of another one
-// become due all the time. It demands that each of the former fires once, that nine of ten of the
-// latter that are due at the same moment fire before half of the storm has, and that 99 of 100 are
-// late by no more than the bound.
+// storm lets n timers of one workflow become due at the same moment, while timers of another
+// workflow become due all the time. It checks that each timer of the storm fires once. Of the
+// others that are due at the same moment, nine of ten must fire before half of the storm has. And
+// 99 of 100 of the others must be late by no more than the bound.
 func (s *site) storm(n int, lead, bound time.Duration) {
 	t := s.t
 	t.Helper()
@@ -126,13 +126,13 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Of the calm ones that wait from before, a hundred are due at the moment of the storm, in the
-	// midst of it, and the others in the time after it.
+	// A hundred of the seeded calm timers are due at the moment of the storm, and the others after
+	// it.
 	const others, same = 1000, 100
 	begin := time.Now()
-	due := s.seed(n, others, func(due time.Time, i int) time.Time {
+	due := s.seed(forecast{stormy: n, calm: others, lead: lead, calmDue: func(due time.Time, i int) time.Time {
 		return due.Add(time.Duration(max(0, i-same)) * lead / (others - same))
-	}, lead, templates)
+	}}, templates)
 	t.Logf("%s: %d timers stored in %.1f s", s.kind, n+others, time.Since(begin).Seconds())
 
 	app = s.open(w.definitions()...)
@@ -155,7 +155,7 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 		}
 	})
 	opened, before := time.Now(), processorTime(t)
-	storm := due // it comes when it comes
+	storm := due // the storm may start later than planned
 	if opened.After(due) {
 		storm = opened
 	}
@@ -165,7 +165,7 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	began.Wait()
 	// the last of the calm ones is due
 	<-time.After(time.Until(due.Add(lead)))
-	// the templates sleep on
+	// the two templates still sleep
 	eventually(t, "the calm ones, and the end of all", func() bool { return s.openRuns() == 2 })
 	t.Logf("%s: %d timers of one moment in %.1f s, %.0f per second, %.0f µs of CPU of this process each; at most %d MiB of memory",
 		s.kind, n, took.Seconds(), float64(n)/took.Seconds(), float64(used.Microseconds())/float64(n), peak>>20)
@@ -174,7 +174,7 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 		at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))].Round(time.Millisecond) }
 		t.Logf("%s: %d calm timers %s late: p50 %s, p99 %s, max %s", s.kind, len(late), which, at(0.5), at(0.99), at(1))
 		if opened.After(due) {
-			// a machine that is far too busy
+			// the machine is far too busy
 			t.Logf("%s: they were due %s before the app was open, so that says nothing", s.kind, opened.Sub(due))
 			continue
 		}
@@ -193,9 +193,16 @@ func (s *site) storm(n int, lead, bound time.Duration) {
 	s.wantOnce(n, w)
 }
 
-// seed stores n stormy and further calm executions that sleep, as the engine stored the templates,
-// and returns when the former are due.
-func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, lead time.Duration, templates map[string]model.Address) time.Time {
+// forecast says which executions to store before a storm.
+type forecast struct {
+	stormy, calm int                                    // numbers of executions
+	lead         time.Duration                          // from the end of seeding to the storm
+	calmDue      func(storm time.Time, i int) time.Time // when calm execution i is due
+}
+
+// seed stores executions that sleep, in the form in which the engine stored the templates. It
+// returns when the stormy ones are due.
+func (s *site) seed(f forecast, templates map[string]model.Address) time.Time {
 	t, ctx := s.t, s.t.Context()
 	t.Helper()
 	st, err := node.OpenStore(ctx, node.Config{URL: s.url, AllowUnsafe: true})
@@ -241,9 +248,9 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 	}
 
 	const each = 5000
-	// what it takes, about; the storm waits for it
-	seeding := time.Duration(n) * 100 * time.Microsecond
-	due := time.Now().Add(seeding + lead).Truncate(time.Millisecond)
+	// The storm must not come before all rows are stored. This is about how long that takes.
+	seeding := time.Duration(f.stormy) * 100 * time.Microsecond
+	due := time.Now().Add(seeding + f.lead).Truncate(time.Millisecond)
 	number := int64(0)
 	b := &store.Batch{}
 
@@ -274,12 +281,13 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 		}
 	}
 
-	// where the calm ones are in the order of runs, which is the order of timers of one moment
-	places := rand.Perm(n + others)[:others]
+	// places are the positions of the calm runs in the order of run ids. Timers of one moment
+	// fire in this order.
+	places := rand.Perm(f.stormy + f.calm)[:f.calm]
 	slices.Sort(places)
-	for i, c := 0, 0; i < n+others; i++ {
-		if c < others && places[c] == i {
-			add("calm", c, other(due, rand.IntN(others)))
+	for i, c := 0, 0; i < f.stormy+f.calm; i++ {
+		if c < f.calm && places[c] == i {
+			add("calm", c, f.calmDue(due, rand.IntN(f.calm)))
 			c++
 			continue
 		}
@@ -293,8 +301,8 @@ func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, l
 	return due
 }
 
-// awaitStorm waits until every timer of the storm has woken its execution, and returns the most
-// memory that this process had meanwhile.
+// awaitStorm waits until every timer of the storm has woken its execution. It returns the largest
+// amount of memory that this process used until then.
 func (s *site) awaitStorm(w *weather, begins time.Time) (peak uint64) {
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -314,7 +322,7 @@ func (s *site) awaitStorm(w *weather, begins time.Time) (peak uint64) {
 	}
 }
 
-// resident is the memory of this process.
+// resident returns the resident memory of this process.
 func resident() uint64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if fields := strings.Fields(string(text)); err == nil && len(fields) > 1 {
@@ -327,7 +335,7 @@ func resident() uint64 {
 	return m.Sys
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time that this process has used.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
@@ -337,7 +345,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// prefixed is the name of a table in statements.
+// prefixed returns the name of a table for statements.
 func (s *site) prefixed(table string) string {
 	if s.kind == "postgres" {
 		return "perdure." + table
@@ -355,8 +363,8 @@ func (s *site) openRuns() int {
 	return n
 }
 
-// wantOnce demands that each run of the storm was completed, with one event that its timer fired
-// and one of its step, and that no timer is left but those of the templates.
+// wantOnce checks that each run of the storm has completed, with one event of its timer and one of
+// its step. Only the timers of the templates may be left.
 func (s *site) wantOnce(n int, w *weather) {
 	t := s.t
 	t.Helper()

@@ -25,8 +25,8 @@ var (
 	progress = perdure.NewState[string]("progress")
 )
 
-// cart adds up items until it is checked out. Each item is booked by a step, whose runs are
-// counted.
+// cart adds up items until it is checked out. A step books each item, and booked counts these
+// steps.
 func cart(booked *atomic.Int64) *perdure.Workflow[string, int] {
 	return perdure.NewWorkflow("cart", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
 		total := map[string]int{}
@@ -57,7 +57,7 @@ func cart(booked *atomic.Int64) *perdure.Workflow[string, int] {
 	})
 }
 
-// done ends a cart and demands what is in it.
+// done ends a cart and checks its content.
 func done(t *testing.T, c perdure.Client, exec perdure.Execution[int], want int) {
 	t.Helper()
 	if err := checkout.Send(c, exec, perdure.Void{}); err != nil {
@@ -107,7 +107,7 @@ func updates(t *testing.T, s *site) {
 	equal(t, "the same request after the end", got, err, 7)
 }
 
-// An update that waits for its handler is carried over continue-as-new; one that has begun is
+// Continue-as-new carries an update over that waits for its handler. An update that has started is
 // refused, unless the workflow waits for it.
 func updatesAtTheEnd(t *testing.T, s *site) {
 	next := perdure.NewSignal[string]("next")
@@ -193,7 +193,7 @@ func updatesAtTheEnd(t *testing.T, s *site) {
 	equal(t, "the result", n, err, 2)
 }
 
-// count is how many events of a kind are in the history of the current run.
+// count returns the number of events of a kind in the history of the current run.
 func count(t *testing.T, app *perdure.App, to perdure.Target, kind string) (n int) {
 	t.Helper()
 	for e, err := range app.Histories().Events(t.Context(), to) {
@@ -235,7 +235,7 @@ func updatesBetweenWorkflows(t *testing.T, s *site) {
 	done(t, c, exec, 6)
 }
 
-// A workflow hears that what it sent has arrived, or why not.
+// A workflow learns that its messages have arrived, or why not.
 func sendsAreAnswered(t *testing.T, s *site) {
 	ping := perdure.NewSignal[int]("ping")
 	told := perdure.NewPromise[int]("told")
@@ -264,7 +264,7 @@ func sendsAreAnswered(t *testing.T, s *site) {
 	c := caller(t, app)
 	exec := started(t, c, target, "x", perdure.RawKey("t"))
 	got, err := teller.Run(c, "x")
-	equal(t, "what the teller heard", got, err, "true <nil> <nil> true")
+	equal(t, "the result of the teller", got, err, "true <nil> <nil> true")
 	n, err := exec.Result(c)
 	equal(t, "the target", n, err, 3)
 }
@@ -290,7 +290,7 @@ func queries(t *testing.T, s *site) {
 	}
 	unknown := perdure.NewQuery[string, int]("unknown")
 	_, err = unknown.Ask(c, exec, "a")
-	fails(t, "a query that nobody handles", err, perdure.ErrNotFound, "cart", "unknown", "contents")
+	fails(t, "a query without a handler", err, perdure.ErrNotFound, "cart", "unknown", "contents")
 	_, err = contents.Ask(c, carts.Execution(perdure.RawKey("nobody")), "a")
 	fails(t, "a query of nobody", err, perdure.ErrNotFound, "nobody")
 	done(t, c, exec, 15)
@@ -487,7 +487,7 @@ func pauses(t *testing.T, s *site) {
 	}
 
 	eventually(t, "the second step", func() bool { return steps.Load() == 2 })
-	send(100) // its step runs when the pause comes: it may finish, and is not run again
+	send(100) // its step runs when the pause comes, so it may finish and does not run again
 	reason(t, app, exec, "add")
 	if err := app.Executions().Pause(ctx, exec, "while a step runs"); err != nil {
 		t.Fatal(err)
@@ -534,7 +534,7 @@ func interrupts(t *testing.T, s *site) {
 		t.Errorf("the result: %v", err)
 	}
 	if n := heard.Load(); n != 1 {
-		t.Errorf("the interrupt was heard %d times", n)
+		t.Errorf("the interrupt arrived %d times", n)
 	}
 }
 
@@ -563,7 +563,7 @@ func drains(t *testing.T, s *site) {
 	equal(t, "all at once", got, err, "[0 1 2 3] []")
 }
 
-// State without a proper name is refused where it is set or cleared, and leaves nothing in the
+// State with an invalid name is refused where it is set or cleared, and leaves nothing in the
 // history.
 func TestNamesOfStates(t *testing.T) {
 	t.Parallel()

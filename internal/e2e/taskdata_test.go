@@ -17,7 +17,7 @@ import (
 
 var cursor = perdure.NewState[int]("cursor")
 
-// linesOf are the lines of a task as "LEVEL text".
+// linesOf returns the log lines of a task as "LEVEL text".
 func linesOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Target, tail perdure.TaskTail) (out []string) {
 	t.Helper()
 	for l, err := range app.Tasks().Logs(c, to, tail) {
@@ -29,7 +29,7 @@ func linesOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Targe
 	return out
 }
 
-// streamOf is what a task has streamed, as "position kind text share value".
+// streamOf returns the streamed items of a task as "position kind text share value".
 func streamOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Target, tail perdure.TaskTail) (out []string) {
 	t.Helper()
 	for it, err := range app.Tasks().Stream(c, to, tail) {
@@ -41,8 +41,8 @@ func streamOf(t *testing.T, c context.Context, app *perdure.App, to perdure.Targ
 	return out
 }
 
-// What a task has saved is there for its next attempt, and for whoever reads it, at once and after
-// its end.
+// The state that a task saves is available to its next attempt and to readers, at once and after
+// the task has ended.
 func TestTaskStateOverAttempts(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -61,7 +61,7 @@ func TestTaskStateOverAttempts(t *testing.T) {
 				return 0, err
 			}
 
-			// it is durable
+			// the save is durable
 			read, ok, err := cursor.Read(app.With(ctx), perdure.Ref{Workflow: "task:count", Key: key})
 			if err != nil || !ok || read != n+1 {
 				return 0, perdure.Permanent(fmt.Errorf("saved %d, read %d, %v, %w", n+1, read, ok, err))
@@ -106,7 +106,7 @@ func TestTaskStateOverAttempts(t *testing.T) {
 	})
 }
 
-// talkative logs when it is asked what it is.
+// talkative is a log value that logs when it is resolved.
 type talkative struct{ log *slog.Logger }
 
 func (v talkative) LogValue() slog.Value {
@@ -114,7 +114,7 @@ func (v talkative) LogValue() slog.Value {
 	return slog.StringValue("me")
 }
 
-// Lines and streamed items of all attempts are there, in order, once, and before the outcome is.
+// Lines and streamed items of all attempts are there, in order, once, and before the outcome.
 func TestTaskLogsAndStream(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -123,7 +123,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 			log := perdure.Log(ctx)
 			log.Info("begins", "attempt", n)
 			log.With("in", in).WithGroup("g").Warn("careful", "why", "two words")
-			log.Debug("\xff" + strings.Repeat("x", 20_000)) //nolint:sloglint // what is no text and too long
+			log.Debug("\xff" + strings.Repeat("x", 20_000)) //nolint:sloglint // invalid UTF-8 and too long
 
 			if err := errors.Join(
 				perdure.StreamToken(ctx, "hello "), perdure.StreamProgress(ctx, 0.5, "half"), perdure.StreamData(ctx, map[string]int{"n": n}),
@@ -169,7 +169,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 			}
 		}
 
-		// The same as a step of a workflow, whose id is with its lines.
+		// The same for a step of a workflow, whose id is in its lines.
 		w := started(t, c, flow, "in", perdure.RawKey("w"))
 		if _, err := w.Result(c); err != nil {
 			t.Fatal(err)
@@ -195,8 +195,8 @@ func TestTaskLogsAndStream(t *testing.T) {
 	})
 }
 
-// Whoever follows hears of items while the task runs, and of its end; who comes back goes on where
-// it was.
+// A follower gets items while the task runs, and then its end. A follower that reconnects continues
+// where it was.
 func TestFollowATask(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -205,7 +205,7 @@ func TestFollowATask(t *testing.T) {
 	})
 }
 
-// A process that does not execute a task, and perhaps does not own it, follows it too.
+// A process that does not execute a task, and may not own it, can follow it too.
 func TestFollowATaskOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -215,8 +215,8 @@ func TestFollowATaskOfAnotherProcess(t *testing.T) {
 	})
 }
 
-// A task whose execution moves to another process while it runs goes on writing: by way of the
-// store, to whoever owns it.
+// A task keeps writing while its execution moves to another process. The store carries the writes
+// to the new owner.
 func TestTaskWritesToAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -262,9 +262,9 @@ func TestTaskWritesToAnotherProcess(t *testing.T) {
 	})
 }
 
-// speaker is an activity that says what it hears, until its channel is closed.
+// speaker is an activity that streams what it receives, until its channel is closed.
 func speaker() (*perdure.Activity[int, perdure.Void], []chan string) {
-	said := make([]chan string, 4) // so that some of the tasks are owned by each of two processes
+	said := make([]chan string, 4) // so that each of two processes owns some of the tasks
 	for i := range said {
 		said[i] = make(chan string)
 	}
@@ -316,7 +316,7 @@ func follow(t *testing.T, app *perdure.App, speak *perdure.Activity[int, perdure
 		}
 
 		if want := []string{"1a", "2b", "2b", "3c"}; !slices.Equal(heard, want) {
-			t.Errorf("task %d: heard %q, want %q", n, heard, want)
+			t.Errorf("task %d: got %q, want %q", n, heard, want)
 		}
 		if got, want := linesOf(t, ctx, app, x, perdure.TaskTail{Follow: true}), []string{"INFO said text=a", "INFO said text=b", "INFO said text=c"}; !slices.Equal(got, want) {
 			t.Errorf("task %d: lines are %q", n, got)
@@ -327,7 +327,7 @@ func follow(t *testing.T, app *perdure.App, speak *perdure.Activity[int, perdure
 	}
 }
 
-// Every bound is an error that names it, and leaves what is there alone.
+// Exceeding a bound is an error that names the bound, and changes nothing.
 func TestTaskDataLimits(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {

@@ -16,7 +16,7 @@ import (
 )
 
 // Queued activities of a workflow and submissions of ordinary code, on every store: each has one
-// outcome, whatever its attempts come to.
+// outcome, whatever its attempts return.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -82,8 +82,8 @@ func TestTasks(t *testing.T) {
 			equal(t, fmt.Sprint("task ", i), got, err, 2*i)
 		}
 
-		// No code could go on with the history of a task: to retry it is to schedule it anew. A
-		// fork would be a run that never ends.
+		// A task has no code that could continue its history, so a retry schedules it again. A fork
+		// would be a run that never ends.
 		again, err := app.Executions().Retry(t.Context(), all[5])
 		if err != nil {
 			t.Fatalf("retried as %s: %v", again, err)
@@ -97,7 +97,7 @@ func TestTasks(t *testing.T) {
 	})
 }
 
-// A task whose kind nobody offers waits, says why, and goes on when somebody comes.
+// A task that no worker can run waits, reports why, and continues when a worker joins.
 func TestTaskWaitsForAWorker(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -121,7 +121,7 @@ func TestTaskWaitsForAWorker(t *testing.T) {
 	})
 }
 
-// Closing an app gives back what it executes, and an attempt that was given back is not counted.
+// Closing an app gives its tasks back, and an attempt that was given back does not count.
 func TestCloseGivesTasksBack(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -153,8 +153,8 @@ func TestCloseGivesTasksBack(t *testing.T) {
 	})
 }
 
-// A worker whose shard has moved to another process reports by way of the store: its task is not
-// executed twice (E26).
+// A worker whose shard has moved to another process reports through the store. Its task does not
+// run twice (E26).
 func TestTaskOfAShardThatMoved(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -214,8 +214,8 @@ func (s *site) beside(defs ...perdure.Definition) *perdure.App {
 	return second
 }
 
-// A worker whose shard has moved to another process hears that its task was cancelled, terminated,
-// or given up by its workflow (E25).
+// A worker whose shard has moved to another process learns that its task was cancelled, terminated,
+// or abandoned by its workflow (E25).
 func TestCancelOfAShardThatMoved(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
@@ -311,8 +311,7 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 	})
 }
 
-// A workflow may wait for thousands of tasks: what one of them costs does not grow with their
-// number.
+// A workflow may wait for thousands of tasks: the cost of a task does not grow with their number.
 func TestWorkflowWithThousandsOfTasks(t *testing.T) {
 	t.Parallel()
 	const n = 3000

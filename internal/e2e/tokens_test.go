@@ -34,8 +34,8 @@ var (
 	})
 )
 
-// Tokens of a mutex, of which no row stays, grow for ever: while the store's clock steps, and over
-// owners that end or die.
+// A mutex leaves no row behind. Its tokens always grow all the same, while the store's clock steps
+// and while owners end or die.
 func TestTokensGrow(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {

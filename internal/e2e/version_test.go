@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A change goes behind a version: executions that were past it keep to the old branch, others take
-// the new one, over all deploys, until the branch and the call are removed.
+// A change is guarded by a version. Executions that had passed the change keep the old branch,
+// others take the new one, in all deploys, until the branch and the call are removed.
 func TestVersionsOverDeploys(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -102,7 +102,7 @@ func TestVersionsOverDeploys(t *testing.T) {
 	})
 }
 
-// names are the names of what stands in the history of an execution.
+// names returns the names of the events in the history of an execution.
 func names(t *testing.T, app *perdure.App, to perdure.Target) string {
 	t.Helper()
 	var all []string
@@ -115,8 +115,9 @@ func names(t *testing.T, app *perdure.App, to perdure.Target) string {
 	return strings.Join(all, " ")
 }
 
-// A deploy that leaves executions behind is seen at once: those of a workflow that nobody has any
-// more, and those pinned to a version that nobody runs. They go on with a build that can.
+// The listing shows at once which executions a deploy leaves behind: executions of a workflow that
+// no process has, and executions pinned to a version that no process runs. They continue with a
+// build that can run them.
 func TestStranded(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -177,7 +178,7 @@ func TestStranded(t *testing.T) {
 		equal(t, "a pinned one on its version", got, err, "hello on v1")
 
 		s.cfg.Version = ""
-		app = s.reopen(app, pinned.Bind(code("v3"))) // not pinned any more: it takes all of them
+		app = s.reopen(app, pinned.Bind(code("v3"))) // no longer pinned: it takes all of them
 		c = caller(t, app)
 		if err := ping.Send(c, fresh, "bye"); err != nil {
 			t.Fatal(err)

@@ -1,16 +1,16 @@
 package mutants
 
-// answers are bugs in what is said about executions that do not go on.
+// answers are bugs in the explanations why an execution does not continue.
 var answers = []mutant{
 	{
-		name:  "a run is called ready that no process can run",
+		name:  "a run without code in any process is reported as ready",
 		file:  "internal/diagnosis/run.go",
 		old:   "		return o.Code == model.WaitTurn || o.Code == why.Code && o.Name == why.Name\n",
 		new:   "		return o.Code == why.Code && o.Name == why.Name\n",
 		tests: [][]string{{"./internal/diagnosis", "-run", "TestJudge$"}},
 	},
 	{
-		name:  "the code of another node is that of the owner",
+		name:  "code of any node counts as code of the owner",
 		file:  "internal/diagnosis/world.go",
 		old:   "	if owner == nil || has(owner, a, pin) {\n",
 		new:   "	if _, none := w.Missing(a, nil); owner == nil || !none {\n",

@@ -1,9 +1,9 @@
 package mutants
 
-// heap is a process that is flooded and measured.
+// heap runs the test that floods a process and measures its memory.
 var heap = []string{"./internal/e2e", "-run", "TestHeapUnderHostileInput$"}
 
-// bounds are bugs in how much memory and disk one address may take.
+// bounds are bugs in the limits of memory and disk space for one address.
 var bounds = []mutant{
 	{
 		name:  "histories are not bounded in bytes",
@@ -13,14 +13,14 @@ var bounds = []mutant{
 		tests: [][]string{coreTest("TestHistoryBytesAreBounded$|TestOutcomesWithoutRoomAreDropped$"), heap},
 	},
 	{
-		name:  "what nobody has read is not bounded in bytes",
+		name:  "unread signals are not bounded in bytes",
 		file:  "internal/core/room.go",
 		old:   "if lim.Unread == 0 || x.unread == 0 || x.unread+size <= lim.Unread {",
 		new:   "if true {",
 		tests: [][]string{coreTest("TestUnreadBytesAreBounded$")},
 	},
 	{
-		name:  "a signal that was taken still counts as unread",
+		name:  "a received signal still counts as unread",
 		file:  "internal/core/execution.go",
 		old:   "			x.unread -= x.signals[i].Size()\n",
 		new:   "",
@@ -34,14 +34,14 @@ var bounds = []mutant{
 		tests: [][]string{coreTest("TestStartsWithSignalsAreBounded$")},
 	},
 	{
-		name:  "the state of a run that nobody serves stays in memory",
+		name:  "the state of a run without workers stays in memory",
 		file:  "internal/engine/lane/entries.go",
 		old:   "		l.slim(e)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestStrandedRunsLeaveMemory$"), heap},
 	},
 	{
-		name:  "runs are read for workers without end",
+		name:  "the number of runs read for workers is not bounded",
 		file:  "internal/engine/lane/room.go",
 		old:   "return r.used < r.limit || r.used == 0",
 		new:   "return true",
@@ -76,7 +76,7 @@ var bounds = []mutant{
 		tests: [][]string{{"./internal/engine", "-run", "TestCallersOfAFullEngineWaitOutside$"}},
 	},
 	{
-		name:  "a lane hears nothing of messages before it has room for all",
+		name:  "a lane reads no messages before it has room for all",
 		file:  "internal/engine/inbox.go",
 		old:   "		b.ring() // the next one may have to wait until these have been applied\n",
 		new:   "",
@@ -104,7 +104,7 @@ var bounds = []mutant{
 		tests: [][]string{{"./internal/store/sqlite", "-run", "TestConformance$"}},
 	},
 	{
-		name:  "a page that bytes have cut counts as the last one",
+		name:  "a page cut by its byte limit counts as the last one",
 		file:  "internal/engine/lane/mail.go",
 		old:   "l.mail.endRead(r.MoreMail)",
 		new:   "l.mail.endRead(len(r.Messages) == ld.Limit || len(r.Inbox) == ld.Limit)",

@@ -1,15 +1,15 @@
 package mutants
 
-// clockTests are tests of a node whose clocks do what they should not.
+// clockTests run a node whose clocks jump or stop.
 func clockTests(run string) [][]string { return [][]string{{"./internal/e2e", "-run", run}} }
 
-// pureClock are the properties of storeclock.
+// pureClock runs the property tests of storeclock.
 var pureClock = [][]string{{"./internal/engine/storeclock"}}
 
-// clocks are bugs of how a node knows the time.
+// clocks are bugs in how a node estimates the time.
 var clocks = []mutant{
 	{
-		name:  "a node that stood still believes each lease that is over",
+		name:  "a node that was paused fences every lease that looks expired",
 		file:  "internal/cluster/sighting.go",
 		old:   "max(m.lastView.Add(m.cfg.TTL), m.view.Now)",
 		new:   "m.lastView.Add(m.cfg.TTL)",
@@ -44,7 +44,7 @@ var clocks = []mutant{
 		tests: pureClock,
 	},
 	{
-		name:  "retention goes on while the store's clock is in doubt",
+		name:  "retention continues while the store's clock is in doubt",
 		file:  "internal/engine/storeclock/clock.go",
 		old:   "return c.set && c.doubt == nil && own >= c.deletes",
 		new:   "return c.set && own >= c.deletes",
@@ -58,7 +58,7 @@ var clocks = []mutant{
 		tests: clockTests("TestJumpDeletesNothing$"),
 	},
 	{
-		name:  "a lane removes runs although it was told to keep them",
+		name:  "a lane removes runs although it must keep them",
 		file:  "internal/engine/lane/retention.go",
 		old:   "	r.keep = keep\n",
 		new:   "	_ = keep\n",
@@ -86,7 +86,7 @@ var clocks = []mutant{
 		tests: [][]string{{"./internal/cluster", "-run", "TestJumpFencesNobody$"}},
 	},
 	{
-		name:  "all leases are taken to be as long as the node's own",
+		name:  "a node assumes that all leases are as long as its own",
 		file:  "internal/cluster/sighting.go",
 		old:   "				s.lasts = min(n.Expires.Sub(m.lastView), m.cfg.Longest)\n",
 		new:   "				s.lasts = m.cfg.TTL\n",
@@ -100,7 +100,7 @@ var clocks = []mutant{
 		tests: [][]string{{"./internal/cluster", "-run", "TestJumpThatEndsWhileANodeStandsStill$"}},
 	},
 	{
-		name:  "tokens begin at the clock where the row of an entity is gone",
+		name:  "tokens start at the clock when the row of an entity is gone",
 		file:  "internal/core/entity.go",
 		old:   "max(n.Row.Epoch+1, n.Floor+1, int64(now))",
 		new:   "max(n.Row.Epoch+1, int64(now))",

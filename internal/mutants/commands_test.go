@@ -2,11 +2,11 @@ package mutants
 
 func cliTest(run string) [][]string { return [][]string{{"./internal/cli", "-run", run}} }
 
-// commands are bugs in what the command line takes for the id that was meant: it would act on
-// another execution.
+// commands are bugs in how the command line completes an id. With such a bug it acts on another
+// execution.
 var commands = []mutant{
 	{
-		name:  "the beginning of a key that people chose names an execution",
+		name:  "a prefix of a key that a user chose names an execution",
 		file:  "internal/cli/abbreviation.go",
 		old:   "return (short.marked || machineMade.MatchString(key)) && short.add(",
 		new:   "return short.add(",
@@ -27,7 +27,7 @@ var commands = []mutant{
 		tests: cliTest("TestAbbreviations$"),
 	},
 	{
-		name:  "an operator trips a breaker that nothing has",
+		name:  "an operator trips a breaker that does not exist",
 		file:  "internal/cli/known.go",
 		old:   "	if anything {\n",
 		new:   "	if true {\n",

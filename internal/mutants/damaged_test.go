@@ -3,7 +3,7 @@ package mutants
 // damaged are bugs in how rows that cannot be read are set aside.
 var damaged = []mutant{
 	{
-		name:  "a message that cannot be read keeps back those behind it",
+		name:  "an unreadable message holds back the messages behind it",
 		file:  "internal/engine/lane/mail.go",
 		old:   "			l.mail.aside.pairs = append(l.mail.aside.pairs, p)\n",
 		new:   "",
@@ -17,14 +17,14 @@ var damaged = []mutant{
 		tests: [][]string{laneTest("TestDamagedMessagesAreSetAside$")},
 	},
 	{
-		name:  "a message of a newer build becomes a dead letter",
+		name:  "a message of a newer build becomes a dead task",
 		file:  "internal/engine/lane/aside.go",
 		old:   "	if !d.Newer {\n		row.NotBefore",
 		new:   "	if true {\n		row.NotBefore",
 		tests: [][]string{laneTest("TestNewerMessageWaitsForTheUpgrade$")},
 	},
 	{
-		name:  "a call that was acknowledged is taken for a repetition when it comes back",
+		name:  "an acknowledged call counts as a repetition when it comes back",
 		file:  "internal/engine/lane/aside.go",
 		old:   "if m.OneWay && body.Newer {",
 		new:   "if m.OneWay && body.Newer && false {",
@@ -38,14 +38,14 @@ var damaged = []mutant{
 		tests: [][]string{laneTest("TestSetAsideIsRefused$")},
 	},
 	{
-		name:  "a page that is not whole counts as read",
+		name:  "an incomplete page counts as read",
 		file:  "internal/engine/lane/load.go",
 		old:   "if !store.Whole(r.Err) && (",
 		new:   "if !store.Whole(r.Err) && !fault.Is(r.Err, fault.Corrupt) && (",
 		tests: [][]string{laneTest("TestPagesWithoutRowsThatCannotBeRead$")},
 	},
 	{
-		name:  "a page without rows that cannot be read is read for ever",
+		name:  "a page without unreadable rows is read again and again",
 		file:  "internal/engine/lane/load.go",
 		old:   "if !store.Whole(r.Err) && (",
 		new:   "if r.Err != nil && (",
@@ -59,7 +59,7 @@ var damaged = []mutant{
 		tests: [][]string{{"./internal/store/sqlite", "-run", "TestRowsWithoutIDsSpoilNoPage$"}},
 	},
 	{
-		name:  "a body that cannot be read is handed out as one that can",
+		name:  "an unreadable body is handed out as a readable one",
 		file:  "internal/store/sqlite/mail.go",
 		old:   "		return m, model.Damage(sealed, corrupt(err, row, args...))\n",
 		new:   "		return m, nil\n",

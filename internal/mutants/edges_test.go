@@ -1,23 +1,23 @@
 package mutants
 
-// edges are bugs at the edges of a node's life.
+// edges are bugs at the start and the end of a node.
 var edges = []mutant{
 	{
-		name:  "Close waits for a store that takes nothing",
+		name:  "Close waits for a store that accepts no writes",
 		file:  "internal/engine/lane/farewell.go",
 		old:   "	l.hurried = true\n",
 		new:   "	l.hurried = false\n",
 		tests: [][]string{{"./internal/e2e", "-run", "TestCloseOnAFullDisk$"}},
 	},
 	{
-		name:  "Close does not tell what is not stored",
+		name:  "Close does not report what is not stored",
 		file:  "internal/engine/incarnation.go",
 		old:   "	unstored := inc.gaveUpOnStore(cause)\n",
 		new:   "	unstored := inc.gaveUpOnStore(nil)\n",
 		tests: [][]string{{"./internal/e2e", "-run", "TestCloseOnAFullDisk$"}},
 	},
 	{
-		name:  "bodies that outlive the lease of their node count for no limit",
+		name:  "bodies that outlive the lease of their node do not count against limits",
 		file:  "internal/engine/engine.go",
 		old:   "		inc.board.adopt()\n",
 		new:   "",
@@ -31,7 +31,7 @@ var edges = []mutant{
 		tests: [][]string{sdkTest("TestInlineLimits$")},
 	},
 	{
-		name:  "Close waits for steps that could not begin",
+		name:  "Close waits for steps that could not start",
 		file:  "internal/replay/body.go",
 		old:   "		r.giveBackLocked()\n		return\n",
 		new:   "		r.mu.Unlock()\n		return\n",
@@ -45,7 +45,7 @@ var edges = []mutant{
 		tests: [][]string{laneTest("TestRequestsForWhatIsQuarantined$")},
 	},
 	{
-		name:  "the refusal of a request for what is quarantined is remembered under its id",
+		name:  "the refusal of a request to a quarantined address is remembered under its id",
 		file:  "internal/engine/lane/mail.go",
 		old:   "isMessage && sent.refusedOnce && sent.isRequest() || ",
 		new:   "isMessage && sent.refusedOnce && false || ",

@@ -1,6 +1,6 @@
 package mutants
 
-// accounts is the simulator where there are entities and locks.
+// accounts runs simulations with entities and locks.
 var accounts = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=6", "-step=6", "-seeds=1500", "-failures=1"}
 
 // laneTest and coreTest are single tests.
@@ -10,28 +10,28 @@ func coreTest(run string) []string { return []string{"./internal/core", "-run", 
 // entities are bugs in entities and locks.
 var entities = []mutant{
 	{
-		name:  "calls are made before it is stored that they are made after a crash",
+		name:  "calls after a crash run before their marks are stored",
 		file:  "internal/engine/lane/suspect.go",
 		old:   "	b.effects = append(b.effects, effect{kind: effNoted, entry: e})\n",
 		new:   "	e.actor.entity.Noted()\n",
 		tests: [][]string{laneTest("TestSuspectsAreCountedFirst$")},
 	},
 	{
-		name:  "suspects are made alone side by side",
+		name:  "several suspect calls run at the same time",
 		file:  "internal/engine/lane/solo.go",
 		old:   "	if s.entry != e && s.busy() {\n",
 		new:   "	if s.entry != e && s.busy() && false {\n",
 		tests: [][]string{laneTest("TestCallThatEndsItsProcess$")},
 	},
 	{
-		name:  "a call that is set aside after two lone deaths is not kept",
+		name:  "a call that is set aside after two lone deaths is lost",
 		file:  "internal/engine/lane/suspect.go",
 		old:   "		l.keepRefused(b, e, it.Message, why[i])\n",
 		new:   "		_, _ = it, why[i]\n",
 		tests: [][]string{laneTest("TestCallThatEndsItsProcess$")},
 	},
 	{
-		name:  "the next in line to make a call by itself is forgotten",
+		name:  "the next suspect call is forgotten",
 		file:  "internal/engine/lane/round.go",
 		old:   "	l.nextSolo(now)\n",
 		new:   "",
@@ -59,21 +59,21 @@ var entities = []mutant{
 		tests: [][]string{coreTest("TestSuspects$"), laneTest("TestCallThatEndsItsProcess$")},
 	},
 	{
-		name:  "a mark of an owner that left in order counts as a death",
+		name:  "a mark of an owner that left in good order counts as a death",
 		file:  "internal/engine/lane/suspect.go",
 		old:   "		n.Pardon(l.cfg.Ref.Node)\n",
 		new:   "",
 		tests: [][]string{laneTest("TestOrderlyEndIsNoLoneDeath$")},
 	},
 	{
-		name:  "a view behind the first hand-over is made without a mark",
+		name:  "a view after the first hand-over runs without a mark",
 		file:  "internal/core/suspect.go",
 		old:   "it.suspect && (!it.behind || it.View)",
 		new:   "it.suspect && !it.behind",
 		tests: [][]string{coreTest("TestSuspectsOfTheFirstHandOver$")},
 	},
 	{
-		name:  "the calls of a locked entity behind its section are made without a mark",
+		name:  "the calls of a locked entity after its section run without a mark",
 		file:  "internal/core/suspect.go",
 		old:   "calls <= firstHand || !locked",
 		new:   "!locked",
@@ -87,14 +87,14 @@ var entities = []mutant{
 		tests: [][]string{laneTest("TestForcedDeleteOfAnEntityThatChanges$")},
 	},
 	{
-		name:  "what was taken from a mailbox stays there",
+		name:  "a call taken from a mailbox stays there",
 		file:  "internal/core/entity.go",
 		old:   "	d.Taken = append(d.Taken, it.Seq)\n",
 		new:   "",
 		tests: [][]string{accounts, laneTest("TestEntityOneWay$")},
 	},
 	{
-		name:  "a result counts on whatever state",
+		name:  "a result is applied to any state",
 		file:  "internal/core/entity.go",
 		old:   "if plain && (n.Row.Version != version || ",
 		new:   "if plain && (",
@@ -122,21 +122,21 @@ var entities = []mutant{
 		tests: [][]string{accounts, coreTest("TestSectionAsksInOrder$|TestRandomSections$")},
 	},
 	{
-		name:  "a result that was made on a forgotten state is applied",
+		name:  "a result computed from a forgotten state is applied",
 		file:  "internal/engine/lane/entity.go",
 		old:   "	l.dropResults(e, nil) // they were made on what is forgotten\n",
 		new:   "",
 		tests: [][]string{accounts},
 	},
 	{
-		name:  "what an entity replied is not remembered",
+		name:  "the reply of an entity is not remembered",
 		file:  "internal/core/entity.go",
 		old:   "		d.Replies = append(d.Replies, Reply{RequestID: m.RequestID, Answer: a, For: m.Use()})\n",
 		new:   "",
 		tests: [][]string{accounts, laneTest("TestEntityRequestRepeated$")},
 	},
 	{
-		name:  "what waits for an entity has no row",
+		name:  "a call that waits for an entity has no row",
 		file:  "internal/core/entity.go",
 		old:   "	d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: *it.Message})\n",
 		new:   "",
@@ -171,14 +171,14 @@ var entities = []mutant{
 		tests: [][]string{accounts},
 	},
 	{
-		name:  "a lock that is withdrawn is not let go of",
+		name:  "a withdrawn lock request is not released",
 		file:  "internal/core/turn.go",
 		old:   "	x.releaseSection(d, x.section(e.ID))\n",
 		new:   "",
 		tests: [][]string{accounts, coreTest("TestRandomSections$")},
 	},
 	{
-		name:  "only what is granted is let go of",
+		name:  "only granted locks are released",
 		file:  "internal/core/section.go",
 		old:   "return s.locks[:min(len(s.epochs)+1, len(s.locks))]",
 		new:   "return s.locks[:len(s.epochs)]",
@@ -192,28 +192,28 @@ var entities = []mutant{
 		tests: [][]string{accounts, coreTest("TestSectionAsksInOrder$")},
 	},
 	{
-		name:  "the fencing token of a lock begins anew with its row",
+		name:  "the fencing token of a lock starts again with its row",
 		file:  "internal/core/entity.go",
 		old:   "max(n.Row.Epoch+1, n.Floor+1, int64(now))",
 		new:   "n.Row.Epoch + 1",
 		tests: [][]string{accounts},
 	},
 	{
-		name:  "a call is made for a section that has lost its lock",
+		name:  "a call runs for a section that has lost its lock",
 		file:  "internal/core/entity.go",
 		old:   "	case m.Section != \"\" && !n.holds(sectionOf(m)):\n",
 		new:   "	case m.Section != \"\" && !n.holds(sectionOf(m)) && false:\n",
 		tests: [][]string{coreTest("TestEntityIsUnlockedByAnOperator$|TestEntityIsLocked$")},
 	},
 	{
-		name:  "everybody's calls are made while an entity is locked",
+		name:  "calls of other callers run while an entity is locked",
 		file:  "internal/core/entity.go",
 		old:   "		case LockedOut(&n.Row, m):\n",
 		new:   "		case LockedOut(&n.Row, m) && m.Kind == model.MessageLock:\n",
 		tests: [][]string{accounts, coreTest("TestEntityIsLocked$")},
 	},
 	{
-		name:  "views are made on what is not durable",
+		name:  "views run on state that is not durable",
 		file:  "internal/engine/lane/entity.go",
 		old:   "l.handOverCalls(now, e, views, &a.durable)",
 		new:   "l.handOverCalls(now, e, views, &a.entity.Row)",
@@ -227,7 +227,7 @@ var entities = []mutant{
 		tests: [][]string{coreTest("TestFailedCallSendsNothing$")},
 	},
 	{
-		name:  "a request that comes elsewhere as well is only in memory",
+		name:  "a request that also goes to another node is only in memory",
 		file:  "internal/core/entity.go",
 		old:   "if a.Stored && it.Seq == 0 {",
 		new:   "if a.Stored && it.Seq == 0 && false {",
@@ -241,7 +241,7 @@ var entities = []mutant{
 		tests: [][]string{laneTest("TestLockBehindACallThatIsLost$")},
 	},
 	{
-		name:  "what waits for entities of a shard is not looked for",
+		name:  "waiting calls of a new shard are not loaded",
 		file:  "internal/engine/lane/shards.go",
 		old:   "	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})\n",
 		new:   "",

@@ -1,9 +1,9 @@
 package mutants
 
-// predecessor is the test that opens an SQLite file after a process that died without a word.
+// predecessor runs the test that opens an SQLite file after the process before was killed.
 var predecessor = []string{"./internal/e2e", "-run", "TestSQLiteDoesNotWaitForADeadPredecessor$"}
 
-// powerCut is the test that cuts the power while a store writes.
+// powerCut runs the test that cuts the power while a store writes.
 var powerCut = []string{"./internal/store/sqlite", "-run", "TestPowerCut$"}
 
 // hostTest is a test of the proof that a process is gone.

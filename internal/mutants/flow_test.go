@@ -1,6 +1,6 @@
 package mutants
 
-// flow are bugs of what keeps tasks back, of dead letters and of what leaves by its age.
+// flow are bugs in limits, breakers and paused queues, in dead tasks and in retention.
 var flow = []mutant{
 	{
 		name:  "runs leave as soon as they have ended",
@@ -10,7 +10,7 @@ var flow = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a run has no time of its own",
+		name:  "a run cannot state its own retention",
 		file:  "internal/core/turn.go",
 		old:   "		o.Leaves = o.At.Add(max(end.Retain, 0))\n",
 		new:   "",
@@ -24,35 +24,35 @@ var flow = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "what was read of a run before it was removed counts",
+		name:  "a read of a run from before its removal counts",
 		file:  "internal/engine/lane/retention.go",
 		old:   "		e.pending.removing = false\n		l.forget(e)\n",
 		new:   "		e.pending.removing = false\n",
 		tests: laneTasks("TestCureDuringRemoval$"),
 	},
 	{
-		name:  "a dead letter is requeued by everybody who asks",
+		name:  "every requeue request requeues the same dead task",
 		file:  "internal/core/letter.go",
 		old:   "	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last\n",
 		new:   "	return last.IsZero() && l.Count != o.Count\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "an order for a dead letter goes by the count alone",
+		name:  "an order for a dead task compares only the count",
 		file:  "internal/core/letter.go",
 		old:   "!o.Run.IsZero() && !last.IsZero() && o.Run != last\n",
 		new:   "false && o.Run != last\n",
 		tests: [][]string{{"./internal/core", "-run", "TestOrdersThatAreOutOfDate$"}},
 	},
 	{
-		name:  "a requeue is undone that somebody has begun",
+		name:  "a requeue is undone after its task has started",
 		file:  "internal/core/letter.go",
 		old:   "	if t == nil || t.Held || t.Attempt > 0 || len(x.endedClaims) > 0 {\n",
 		new:   "	if t == nil {\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "the letter of a requeue that was undone stays requeued",
+		name:  "the dead task of an undone requeue stays requeued",
 		file:  "internal/core/letter.go",
 		old:   "		d.unmark(&undone, letter)\n",
 		new:   "		_ = undone\n",
@@ -73,7 +73,7 @@ var flow = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a dead letter goes while its requeued task is on its way",
+		name:  "a dead task is removed while its requeued task is in flight",
 		file:  "internal/engine/operate.go",
 		old:   "run == nil && now.Sub(q.At) >= OnItsWay\n",
 		new:   "run == nil\n",
@@ -94,21 +94,21 @@ var flow = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "who waits for a permit is not woken",
+		name:  "a task that waits for a permit is not woken",
 		file:  "internal/engine/gate/gate.go",
 		old:   "		r.unname(it.Ref)\n		g.exchange(now, r)\n		g.wake(r)\n",
 		new:   "		r.unname(it.Ref)\n		g.exchange(now, r)\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a task begins in the commit that schedules it without asking the gate",
+		name:  "a task starts in the commit that schedules it without asking the gate",
 		file:  "internal/engine/queue/board.go",
 		old:   "	if (g != nil && g.closed) || !b.take(now, it, g) {\n",
 		new:   "	if g != nil && g.closed {\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a task begins in the commit that schedules it although its queue is paused",
+		name:  "a task starts in the commit that schedules it although its queue is paused",
 		file:  "internal/engine/queue/board.go",
 		old:   "	if s := b.sites[siteName{tenant, it.Spec.Queue}]; s != nil && s.paused {\n",
 		new:   "	if s := b.sites[siteName{tenant, it.Spec.Queue}]; s != nil && s.paused && false {\n",
@@ -136,14 +136,14 @@ var flow = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "nobody listens to Retry-After",
+		name:  "Retry-After is ignored",
 		file:  "internal/engine/gate/circuit.go",
 		old:   "		g.publish(now, c, c.owner.RetryAfter(now, until))\n",
 		new:   "",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a breaker takes its own calls for those of the state that it took over",
+		name:  "a breaker counts its own calls as calls of the state that it took over",
 		file:  "internal/engine/gate/message.go",
 		old:   "			e.permit = breaker.Permit{} //",
 		new:   "			_ = breaker.Permit{} //",
@@ -157,7 +157,7 @@ var flow = []mutant{
 		tests: laneTasks("TestTaskIsTakenUpWhileItsRequestIsRepeated$"),
 	},
 	{
-		name:  "a shard is freed with a claim that nobody has",
+		name:  "a shard is freed with a claim that no worker has",
 		file:  "internal/engine/lane/shards.go",
 		old:   "			case l.loseForsaken(e):\n				rest = false\n",
 		new:   "",

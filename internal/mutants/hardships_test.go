@@ -1,6 +1,6 @@
 package mutants
 
-// hard is the simulator where there are faults that last, of one kind: see hardships of package sim.
+// hard runs simulations with lasting faults of one kind; see hardships in package sim.
 func hard(remainder string) []string {
 	return []string{"./internal/sim", "-run", "TestSeeds$", "-seed=" + remainder, "-step=11", "-seeds=250", "-failures=1"}
 }
@@ -8,14 +8,14 @@ func hard(remainder string) []string {
 // hardships are bugs that only show while a fault lasts.
 var hardships = []mutant{
 	{
-		name:  "a large batch that is never done in time is not split",
+		name:  "a large batch that always times out is not split",
 		file:  "internal/engine/lane/careful.go",
 		old:   "	if len(first) < 2 {\n		return false\n	}\n	l.recovery.reset()\n",
 		new:   "	if len(first) >= 0 {\n		return false\n	}\n	l.recovery.reset()\n",
 		tests: [][]string{hard("3")},
 	},
 	{
-		name:  "a message for a quarantined address stops those behind it",
+		name:  "a message for a quarantined address stops the messages behind it",
 		file:  "internal/engine/lane/careful.go",
 		old:   "	case in.origin.remote():\n		l.putOff(now, e, in)\n		return\n	default:\n		in.refuse(l, wayOut(in.origin.message, blocked))\n",
 		new:   "	case in.origin.pair != nil:\n		return\n	case in.origin.remote():\n		l.putOff(now, e, in)\n		return\n	default:\n		in.refuse(l, wayOut(in.origin.message, blocked))\n",
@@ -43,7 +43,7 @@ var hardships = []mutant{
 		tests: [][]string{hard("5")},
 	},
 	{
-		name:  "a message that cannot be read stops those behind it",
+		name:  "an unreadable message stops the messages behind it",
 		file:  "internal/engine/lane/mail.go",
 		old:   "			l.mail.aside.pairs = append(l.mail.aside.pairs, p)\n",
 		new:   "",
@@ -57,7 +57,7 @@ var hardships = []mutant{
 		tests: [][]string{hard("6")},
 	},
 	{
-		name:  "a request id names whatever is sent under it",
+		name:  "a request id accepts any request",
 		file:  "internal/core/request.go",
 		old:   "	if first.Same(use) {",
 		new:   "	if first.Same(use) || first != nil {",
@@ -71,7 +71,7 @@ var hardships = []mutant{
 		tests: [][]string{hard("7")},
 	},
 	{
-		name:  "a node does not hear that it was fenced",
+		name:  "a node does not notice that it was fenced",
 		file:  "internal/cluster/membership.go",
 		old:   "	case err != nil && store.ClassOf(err) == store.Fenced:\n		m.lost = err",
 		new:   "	case err != nil && store.ClassOf(err) == store.Fenced && m.lost != nil:\n		m.lost = err",

@@ -18,14 +18,14 @@ var histories = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a run that has just begun goes to any version",
+		name:  "a run that has just started goes to any version",
 		file:  "internal/engine/lane/dispatch.go",
 		old:   "	w := l.workers.pick(e.kind(), e.x.Pin)\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n\n	if !l.room.free() {\n",
 		new:   "	w := l.workers.pick(e.kind(), \"\")\n	if w == 0 {\n		l.strand(e, noWorker(e))\n		return\n	}\n\n	if !l.room.free() {\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a copy answers whoever waits for its source",
+		name:  "a copy answers the callers of its source",
 		file:  "internal/core/past.go",
 		old:   "(!takesOver || !x.Open() || !contains(x.updates, e))",
 		new:   "(takesOver && (!x.Open() || !contains(x.updates, e)))",
@@ -39,7 +39,7 @@ var histories = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a reset loses the updates behind its place",
+		name:  "a reset loses the updates after its cut",
 		file:  "internal/history/cut.go",
 		old:   "e.Kind == model.EventPromiseSettled || c.isWaitingUpdate(&e)",
 		new:   "e.Kind == model.EventPromiseSettled",
@@ -60,7 +60,7 @@ var histories = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a reset loses those who wait for the run",
+		name:  "a reset loses the callers that wait for the run",
 		file:  "internal/core/past.go",
 		old:   "	for _, w := range x.watchers {\n",
 		new:   "	for _, w := range x.watchers[:0] {\n",
@@ -74,21 +74,21 @@ var histories = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "an import of what has ended goes on",
+		name:  "an imported closed run continues",
 		file:  "internal/core/past.go",
 		old:   "	if p.Status.Closed() {\n",
 		new:   "	if p.Status.Closed() && p.Status != model.Terminated {\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a fork begins over a run that is there",
+		name:  "a fork replaces an existing run",
 		file:  "internal/core/past.go",
 		old:   "takesOver || x == nil || mayReplace(x, m):",
 		new:   "takesOver || x == nil || !x.Open():",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a retry loses what was sent to the run",
+		name:  "a retry loses messages to the run",
 		file:  "internal/history/cut.go",
 		old:   "	if r.Mode == Retry || r.Mode == Reset {\n		c.addAccepted()\n",
 		new:   "	if r.Mode == Reset {\n		c.addAccepted()\n",
@@ -102,7 +102,7 @@ var histories = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a delete overtakes what it is to delete",
+		name:  "a delete overtakes the run that it deletes",
 		file:  "internal/engine/lane/ready.go",
 		old:   "e.dirty() && (in.is(model.MessageDelete) || in.aboutLetter())",
 		new:   "e.dirty() && in.aboutLetter()",
@@ -116,7 +116,7 @@ var histories = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a workflow never hears the answer to its update",
+		name:  "a workflow never gets the answer to its update",
 		file:  "internal/core/message.go",
 		old:   "	if u.Watcher.ID != \"\" {\n		d.Messages",
 		new:   "	if u.Watcher.ID != \"\" && a.Failure == nil {\n		d.Messages",
@@ -137,7 +137,7 @@ var histories = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "nobody hears of an update that was begun when its receiver continues as new",
+		name:  "a started update gets no answer when its receiver continues as new",
 		file:  "internal/core/turn.go",
 		old:   "o.Status != model.Continued || slices.Contains(begun, u.Seq) {",
 		new:   "o.Status != model.Continued {",

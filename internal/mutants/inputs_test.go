@@ -1,23 +1,23 @@
 package mutants
 
-// inputs are bugs in how values of the wrong type are answered.
+// inputs are bugs in the answers to values of the wrong type.
 var inputs = []mutant{
 	{
-		name:  "a run that has begun fails when a build cannot read its input",
+		name:  "a started run fails when a build cannot read its input",
 		file:  "workflow.go",
 		old:   "	case ctx.x.Begun():\n",
 		new:   "	case false:\n",
 		tests: [][]string{{".", "-run", "TestWrongTypeOfAnotherBuild$"}},
 	},
 	{
-		name:  "nobody knows that a run which sleeps has begun",
+		name:  "a sleeping run does not count as started",
 		file:  "internal/engine/lane/dispatch.go",
 		old:   ", Begun: e.x.Parked || len(e.x.Timers()) > 0,",
 		new:   ",",
 		tests: [][]string{{".", "-run", "TestWrongTypeOfAnotherBuild$"}},
 	},
 	{
-		name:  "a call of the wrong type that nobody waits for is dropped",
+		name:  "a one-way call of the wrong type is dropped",
 		file:  "internal/entity/handover.go",
 		old:   "		made = !not\n",
 		new:   "		_ = not\n",
@@ -25,7 +25,7 @@ var inputs = []mutant{
 	},
 }
 
-// cancels are bugs in what workers hear of tasks that were canceled.
+// cancels are bugs in how workers learn that a task was canceled.
 var cancels = []mutant{
 	{
 		name:  "the next owner does not tell a worker that its task was canceled",
@@ -43,7 +43,7 @@ var cancels = []mutant{
 	},
 }
 
-// crowded are bugs in how calls that wait for one entity spare its neighbours.
+// crowded are bugs that let the waiting calls of one entity harm other entities.
 var crowded = []mutant{
 	{
 		name:  "stored calls of one entity take room from others",
@@ -61,17 +61,17 @@ var crowded = []mutant{
 	},
 }
 
-// fullHistories are bugs in what people hear of histories that are too long.
+// fullHistories are bugs in the warnings about histories that are too long.
 var fullHistories = []mutant{
 	{
-		name:  "code is told in its past to continue as new",
+		name:  "code gets the hint to continue as new during replay",
 		file:  "internal/replay/size.go",
 		old:   "past || !near(m.length(), lim.Events)",
 		new:   "!near(m.length(), lim.Events)",
 		tests: [][]string{{".", "-run", "TestSuggestionIsNotMadeInThePast$"}},
 	},
 	{
-		name:  "nobody hears that a run has reached its limit",
+		name:  "a run that reaches its limit is not reported",
 		file:  "internal/engine/lane/await.go",
 		old:   "	b.effects = append(b.effects, effect{kind: effLimit, entry: e, err: err})\n",
 		new:   "",

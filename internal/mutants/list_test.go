@@ -3,23 +3,24 @@ package mutants
 // mutant is a bug and the tests that must notice it.
 type mutant struct {
 	name string
-	// file, relative to the module, in which old is replaced by new; old must be there exactly once.
+	// file, relative to the module, in which the test replaces old by new. The file must contain
+	// old exactly once.
 	file     string
 	old, new string
 	// tests are the arguments of go test; at least one run must fail.
 	tests [][]string
 }
 
-// sim is the simulator, until the first seed that fails.
+// sim runs the simulator until a seed fails.
 var sim = []string{"./internal/sim", "-run", "TestSeeds$", "-seeds=4000", "-failures=1"}
 
-// longer is the simulator for what happens rarely.
+// longer runs the simulator with more seeds, for rare events.
 var longer = []string{"./internal/sim", "-run", "TestSeeds$", "-seeds=16000", "-failures=1"}
 
-// shared is the simulator where nodes share limits and breakers.
+// shared runs simulations in which nodes share limits and breakers.
 var shared = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=5", "-step=6", "-seeds=3000", "-failures=1"}
 
-// conformance of the stores: what is about fences, ownership and guards.
+// conformance runs the conformance tests of the stores about fences, ownership and guards.
 var (
 	memory        = []string{"./internal/store/memory", "-run", "TestConformance$"}
 	sqliteFence   = []string{"./internal/store/sqlite", "-run", "TestConformance$/^fence$"}
@@ -29,10 +30,10 @@ var (
 	postgresGuard = []string{"./internal/store/postgres", "-run", "TestConformance$/^(timers|messages)$"}
 )
 
-// kills are real processes that are killed with SIGKILL.
+// kills runs the test that kills real processes with SIGKILL.
 var kills = []string{"./internal/chaos", "-run", "TestKillRoundsSQLite$"}
 
-// txtest are tests of transactional activities.
+// txtest runs tests of transactional activities.
 func txtest(run string) [][]string { return [][]string{{"./internal/txtest", "-run", run}} }
 
 var common = []mutant{
@@ -65,14 +66,14 @@ var common = []mutant{
 		tests: txtest("TestShutdownFailsNoStep$"),
 	},
 	{
-		name:  "an attempt acts although an outcome stands",
+		name:  "an attempt acts although its outcome is recorded",
 		file:  "internal/userdb/outcome.go",
 		old:   "	if n == 0 {\n		ended = true\n",
 		new:   "	if n < 0 {\n		ended = true\n",
 		tests: [][]string{{"./internal/userdb", "-run", "TestFirstOutcomeStands$"}},
 	},
 	{
-		name:  "an attempt that was forgotten acts",
+		name:  "a forgotten attempt acts",
 		file:  "internal/userdb/outcome.go",
 		old:   "a.Cluster, int64(a.AsOf.Add(beginWithin))/1000)",
 		new:   "a.Cluster, int64(model.MaxTime)/1000)",
@@ -108,7 +109,7 @@ var common = []mutant{
 		tests: [][]string{sim, memory},
 	},
 	{
-		name:  "a fenced lane goes on",
+		name:  "a fenced lane continues",
 		file:  "internal/engine/lane/commit.go",
 		old:   "	case store.Fenced:\n		l.die(err)\n",
 		new:   "	case store.Fenced:\n		l.finishBatch(now, res)\n",
@@ -122,7 +123,7 @@ var common = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "an unknown commit is taken for done",
+		name:  "an unknown commit is assumed to be done",
 		file:  "internal/engine/lane/commit.go",
 		old:   "		r.stage, r.at = stageRefence, 0\n	case store.Refused:",
 		new:   "		l.finishBatch(now, res)\n	case store.Refused:",
@@ -294,25 +295,25 @@ var common = []mutant{
 		tests: [][]string{{"./internal/replay", "-run", "TestChangedCode$"}},
 	},
 	{
-		name:  "a cancel request withdraws what a machine has begun",
+		name:  "a cancel request withdraws the started actions of a machine",
 		file:  "internal/replay/inbox.go",
 		old:   "	b := &Inbox{x: x.Detached()}\n",
 		new:   "	b := &Inbox{x: x}\n",
 		tests: [][]string{{"./internal/replay", "-run", "TestCancelRequestEndsTheWaitOnly$"}},
 	},
 	{
-		name:  "a machine hears of what it has withdrawn",
+		name:  "a machine gets the result of an action that it has withdrawn",
 		file:  "internal/replay/inbox.go",
 		old:   "	f.scope = nil\n",
 		new:   "",
 		tests: [][]string{{".", "-run", "TestIdsAreUsedAgain$"}},
 	},
 	{
-		name:  "a machine hears of signals without taking them",
+		name:  "a machine gets signals without receiving them",
 		file:  "internal/replay/inbox.go",
 		old:   "		x.co.m.take(x.co, f)\n",
 		new:   "",
-		tests: [][]string{{"./internal/e2e", "-run", "TestScenarios/a_machine_hears_events_in_order/memory$"}},
+		tests: [][]string{{"./internal/e2e", "-run", "TestScenarios/a_machine_gets_events_in_order/memory$"}},
 	},
 	{
 		name:  "an id is pending twice",
@@ -322,14 +323,15 @@ var common = []mutant{
 		tests: [][]string{{".", "-run", "TestMistakesOfMachines$"}},
 	},
 	{
-		name:  "errors that are excepted are retried",
+		name:  "excepted errors are retried",
 		file:  "retry.go",
 		old:   "	if len(p.Except) == 0 {\n",
 		new:   "	if len(p.Except) >= 0 {\n",
 		tests: [][]string{{".", "-run", "TestRetryPolicy$"}},
 	},
 
-	// What the simulator has found in earlier versions of the lane and its neighbours must stay found.
+	// Bugs that the simulator found in earlier versions of the lane and its neighbours. The
+	// tests must still find them.
 	{
 		name:  "the same request twice in one batch",
 		file:  "internal/engine/lane/reading.go",
@@ -352,21 +354,21 @@ var common = []mutant{
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestRequestsReadInAnEarlierTenure$"}},
 	},
 	{
-		name:  "a worker hears events twice",
+		name:  "a worker gets events twice",
 		file:  "internal/engine/lane/entryparts.go",
 		old:   "	for len(events) > 0 && events[0].Seq <= h.told {\n",
 		new:   "	for false {\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a worker runs a step whose outcome is on its way to the store",
+		name:  "a worker runs a step whose outcome is being stored",
 		file:  "internal/engine/lane/dispatch.go",
 		old:   "	if int64(len(all)) < e.x.Next-1 {\n",
 		new:   "	if false {\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a worker repeats a step before it hears that the attempt failed",
+		name:  "a worker repeats a step before its failed attempt is recorded",
 		file:  "internal/engine/lane/timers.go",
 		old:   "	case d.Retry == \"\":\n	case b == nil:\n",
 		new:   "	case d.Retry == \"\":\n	case b == nil || b != nil:\n",
@@ -380,14 +382,14 @@ var common = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a stranger's poison takes a run from its worker",
+		name:  "a refused row of another address takes a run from its worker",
 		file:  "internal/engine/lane/careful.go",
 		old:   "	if e.hold.free() && !e.reading.history && l.workers.here[c.Worker] {\n",
 		new:   "	if false {\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a worker that gets its run back misses what came meanwhile",
+		name:  "a worker that gets its run back misses the events in between",
 		file:  "internal/engine/lane/careful.go",
 		old:   "		l.tell(e, e.eviction.missed)\n",
 		new:   "",
@@ -401,7 +403,7 @@ var common = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a corrupt read drops what is on its way to the store",
+		name:  "a corrupt read drops the batch in flight",
 		file:  "internal/engine/lane/read.go",
 		old:   "return !ld.entry.dirty()",
 		new:   "return true",
@@ -415,7 +417,7 @@ var common = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a worker is not told when its lane dies",
+		name:  "a worker is not notified when its lane dies",
 		file:  "internal/engine/lane/commit.go",
 		old:   "			if f := &b.effects[i]; f.kind == effEvict && !f.moot {\n",
 		new:   "			if f := &b.effects[i]; false {\n",
@@ -436,21 +438,21 @@ var common = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "untaken signals are lost when a run continues as new",
+		name:  "unread signals are lost when a run continues as new",
 		file:  "internal/core/turn.go",
 		old:   "	waiting := slices.Concat(x.signals, x.unheard)\n",
 		new:   "	waiting := slices.Clone(x.unheard)\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a turn that ran ahead is applied whole",
+		name:  "a turn that ran ahead is applied completely",
 		file:  "internal/core/turn.go",
 		old:   "	if t.Ahead > 0 && t.Seen != x.Next-1 {\n",
 		new:   "	if false {\n",
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a timer that was given up is asked for again after a replay",
+		name:  "an abandoned timer is started again after a replay",
 		file:  "internal/replay/ask.go",
 		old:   "		if !a.fut.done && !a.withdrawn {",
 		new:   "		if !a.fut.done {",
@@ -464,21 +466,21 @@ var common = []mutant{
 		tests: [][]string{{"./internal/replay", "-run", "TestCodeThatDiffersIsFoundBeforeAnythingRuns$"}, {"./perduretest", "-run", "TestWrongWorkflowsFail$"}},
 	},
 	{
-		name:  "those who begin to wait put the next look for answers off",
+		name:  "new waiters postpone the next poll for answers",
 		file:  "internal/notify/lookout.go",
 		old:   "			if asleep { // if it is awake",
 		new:   "			if true { // if it is awake",
 		tests: [][]string{{"./internal/crash", "-run", "TestAnswersAreFoundWithoutHints$"}},
 	},
 	{
-		name:  "a run gives way although it went on",
+		name:  "a run is replaced although it has continued",
 		file:  "internal/core/past.go",
 		old:   "	case takesOver && (x.Open() != (p.Next != 0) || x.Open() && p.Next != x.Next):\n",
 		new:   "	case false:\n",
 		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestResetOfARunThatWentOn$"}},
 	},
 	{
-		name:  "a fork waits for ever for a child of its source",
+		name:  "a fork never stops waiting for a child of its source",
 		file:  "internal/core/past.go",
 		old:   "		next.watchAgain(&d)\n",
 		new:   "",
@@ -499,14 +501,14 @@ var common = []mutant{
 		tests: [][]string{{"./internal/e2e", "-run", "TestRetry$/^memory$"}},
 	},
 	{
-		name:  "signals behind the place of a reset are lost",
+		name:  "signals after the cut of a reset are lost",
 		file:  "internal/history/cut.go",
 		old:   "		c.addAccepted()\n",
 		new:   "",
 		tests: [][]string{sim, {"./internal/e2e", "-run", "TestResetOfABlockedRun$/^sqlite$"}},
 	},
 	{
-		name:  "a read of the run that gave way keeps the next one from its worker",
+		name:  "a read of a replaced run keeps the next run from its worker",
 		file:  "internal/engine/lane/apply.go",
 		old:   "	if e.reading.history {\n		e.reading.endHistory()\n		e.version++\n",
 		new:   "	if false {\n		e.reading.endHistory()\n		e.version++\n",
@@ -520,7 +522,7 @@ var common = []mutant{
 		tests: [][]string{memory},
 	},
 	{
-		name:  "events of deleted runs stay for ever",
+		name:  "events of deleted runs are never removed",
 		file:  "internal/store/sqlite/sweep.go",
 		old:   "			if n, err = sweepGarbage(w.conn, shard, r.Limit-swept); err != nil {\n				return err\n			}\n\n			swept += n\n",
 		new:   "",
@@ -541,7 +543,7 @@ var common = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "an answer to an update is told before it is durable",
+		name:  "an answer to an update is sent before it is durable",
 		file:  "internal/engine/lane/write.go",
 		old:   "		b.effects = append(b.effects, effect{kind: effReply, entry: e, step: r.RequestID, answer: Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)}})\n",
 		new:   "		l.waiters.reply(&l.out, e.address, r.RequestID, Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)})\n",
@@ -555,7 +557,7 @@ var common = []mutant{
 		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestRecoveryOfPausedRun$"}},
 	},
 	{
-		name:  "a run goes on before its resume is durable",
+		name:  "a run continues before its resume is durable",
 		file:  "internal/engine/lane/entry.go",
 		old:   "return e.known && e.x != nil && (e.x.Withheld() != nil || e.pending.resuming > 0)",
 		new:   "return e.known && e.x != nil && e.x.Withheld() != nil",
@@ -569,14 +571,14 @@ var common = []mutant{
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestPauseAndResumeInOneBatch$"}},
 	},
 	{
-		name:  "a worker that has let a paused run go is waited for",
+		name:  "the lane waits for a worker that has released a paused run",
 		file:  "internal/engine/lane/turn.go",
 		old:   "		e.hold.retrying = nil\n		l.noteTurn(now, e, t)\n",
 		new:   "		l.noteTurn(now, e, t)\n",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestPauseOfAReleasedRunWhoseBackOffEnds$"}},
 	},
 	{
-		name:  "a run begins and ends in one batch",
+		name:  "a run starts and ends in one batch",
 		file:  "internal/engine/lane/input.go",
 		old:   "(in.is(model.MessageTerminate) || in.is(model.MessageCancel) && e.paused())",
 		new:   "in.is(model.MessageCancel) && e.paused()",
@@ -604,7 +606,7 @@ var common = []mutant{
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestResumeAfterJoin$"}, {"./internal/crashwalk", "-run", "TestCrashWalk/all/blocked_and_paused"}},
 	},
 	{
-		name:  "a workflow that repeats a request is not told what the first was answered",
+		name:  "a workflow that repeats a request does not get the first answer",
 		file:  "internal/engine/lane/load.go",
 		old:   "case in.origin.message.From.ID != \"\":",
 		new:   "case false:",
@@ -618,7 +620,7 @@ var common = []mutant{
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestForgottenUpdate$"}},
 	},
 	{
-		name:  "updates that were cut off are begun again",
+		name:  "updates that were cut off start again",
 		file:  "internal/replay/finish.go",
 		old:   "	end.Begun, end.Retain = m.begun, ",
 		new:   "	end.Retain = ",
@@ -639,7 +641,7 @@ var common = []mutant{
 		tests: [][]string{{"./internal/replay", "-run", "TestInterrupts$"}},
 	},
 	{
-		name:  "state of the run before is not there",
+		name:  "the state of the previous run is lost",
 		file:  "internal/replay/state.go",
 		old:   "if e := &m.r.start.Carried[i]; carriedState(e) {",
 		new:   "if e := &m.r.start.Carried[i]; false && carriedState(e) {",

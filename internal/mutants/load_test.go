@@ -1,6 +1,6 @@
 package mutants
 
-// load are bugs that show when there are many bytes, or when a part of the store is slow or sick.
+// load are bugs under many bytes, or while a part of the store is slow or fails.
 var load = []mutant{
 	{
 		name:  "a batch has any number of bytes",
@@ -10,7 +10,7 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestBatchIsCutByBytes$")},
 	},
 	{
-		name:  "only what comes in counts for a batch",
+		name:  "only inputs count for the size of a batch",
 		file:  "internal/engine/lane/size.go",
 		old:   "			n += s.Carried[i].Size()\n",
 		new:   "			_ = i\n",
@@ -38,14 +38,14 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestClaimsBesidePoison$")},
 	},
 	{
-		name:  "a claim is handed over whose time is up",
+		name:  "an expired claim is handed over",
 		file:  "internal/engine/lane/handover.go",
 		old:   "l.cfg.Board != nil && l.cfg.Board.Overdue(ref) {",
 		new:   "false {",
 		tests: [][]string{laneTest("TestClaimThatIsOverdueIsNotHandedOver$")},
 	},
 	{
-		name:  "a batch that is never done in time is sent again as it is",
+		name:  "a batch that always times out is sent again unchanged",
 		file:  "internal/engine/lane/careful.go",
 		old:   "	if len(first) < 2 {\n		return false\n",
 		new:   "	if true {\n		return false\n",
@@ -66,14 +66,14 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestLateBatchThatLanded$")},
 	},
 	{
-		name:  "an input that is late has no more time the next time",
+		name:  "a late input does not get more time at the next attempt",
 		file:  "internal/engine/lane/commit.go",
 		old:   "		l.flight.batch.Lane, l.flight.batch.Patience = l.cfg.Ref, r.patience\n",
 		new:   "		l.flight.batch.Lane = l.cfg.Ref\n",
 		tests: [][]string{laneTest("TestInputThatIsNotDoneInTime$")},
 	},
 	{
-		name:  "a commit has the same time whatever its size",
+		name:  "a commit has the same time-out for every size",
 		file:  "internal/store/batch.go",
 		old:   "(base + time.Duration(b.Bytes)*time.Second/slowestPath)",
 		new:   "(base + 0*slowestPath)",

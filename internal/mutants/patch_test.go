@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// root of the module.
+// root is the directory of the module.
 const root = "../.."
 
-// patched is the file of a mutant with its bug.
+// patched returns the source file with the bug of a mutant.
 func (m *mutant) patched(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, m.file))

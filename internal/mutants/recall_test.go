@@ -1,6 +1,6 @@
 package mutants
 
-// recalls are bugs of queries about runs that have ended.
+// recalls are bugs in queries about closed runs.
 var recalls = []mutant{
 	{
 		name:  "the history of a run is read before its end is stored",

@@ -1,6 +1,6 @@
 package mutants
 
-// requestIDs runs the test of the public face on the store in memory.
+// requestIDs runs the test of the public API on the memory store.
 var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^memory$"}
 
 // requests are bugs in what a request id stands for, and in what is stored and waited for when
@@ -49,7 +49,7 @@ var requests = []mutant{
 		tests: [][]string{{"./internal/history", "-run", "TestCut$"}},
 	},
 	{
-		name:  "the caller of a dropped call hears nothing",
+		name:  "the caller of a dropped call gets no answer",
 		file:  "internal/core/manage.go",
 		old:   "	d.answerCall(it.Message, model.Answer{Failure: DroppedCall(it.Message)})\n",
 		new:   "",
@@ -63,7 +63,7 @@ var requests = []mutant{
 		tests: [][]string{coreTest("TestManagedMailbox$")},
 	},
 	{
-		name:  "a call that runs takes room in the mailbox",
+		name:  "a running call takes room in the mailbox",
 		file:  "internal/core/entity.go",
 		old:   "		case it.made && running > 0:\n",
 		new:   "		case it.made && running > 1:\n",
@@ -77,21 +77,21 @@ var requests = []mutant{
 		tests: [][]string{coreTest("TestRoomIsForWhatWaits$")},
 	},
 	{
-		name:  "signals of one name keep out those of others",
+		name:  "signals of one name keep out signals of other names",
 		file:  "internal/core/signals.go",
 		old:   "		if have := x.signalsOf(name); have+n > lim.Signals {\n",
 		new:   "		if have := len(x.signals); have+n > lim.Signals {\n",
 		tests: [][]string{coreTest("TestSignalsAreBoundedByName$")},
 	},
 	{
-		name:  "a signal that was taken still counts for its name",
+		name:  "a received signal still counts for its name",
 		file:  "internal/core/signals.go",
 		old:   "		if x.named[name]--; x.named[name] == 0 {\n",
 		new:   "		if x.named[name] == 0 {\n",
 		tests: [][]string{coreTest("TestSignalsAreBoundedByName$")},
 	},
 	{
-		name:  "a lane removes an answer whose caller was told to ask the next owner",
+		name:  "a lane removes an answer whose caller will ask the next owner",
 		file:  "internal/engine/lane/effects.go",
 		old:   "			if l.waiters.reply(&l.out, f.entry.address, f.step, f.answer) {\n",
 		new:   "			if l.waiters.reply(&l.out, f.entry.address, f.step, f.answer); true {\n",
@@ -105,14 +105,14 @@ var requests = []mutant{
 		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}, sim},
 	},
 	{
-		name:  "a lane never removes an answer that its caller has",
+		name:  "a lane never removes an answer that its caller has received",
 		file:  "internal/engine/lane/seal.go",
 		old:   "	b.batch.Forgets = a.keys\n",
 		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}},
 	},
 	{
-		name:  "a process acknowledges an answer while a copy of its request may be on its way",
+		name:  "a process acknowledges an answer while a copy of its request may be in flight",
 		file:  "internal/engine/clerk.go",
 		old:   "		if asked.Drawn && first && !taken {\n",
 		new:   "		if asked.Drawn && !taken {\n			_ = first\n",
@@ -133,7 +133,7 @@ var requests = []mutant{
 		tests: [][]string{{"./internal/txtest", "-run", "TestRelayIsDownForLong$"}},
 	},
 	{
-		name:  "a request id that was used for another request is answered as that was",
+		name:  "a misused request id gets the answer of the first request",
 		file:  "internal/engine/lane/load.go",
 		old:   "	return core.MisusedBy(m, &a)\n",
 		new:   "	_ = core.MisusedBy(m, &a)\n	return nil\n",
@@ -147,35 +147,35 @@ var requests = []mutant{
 		tests: [][]string{laneTest("TestMisusedRequestID$"), requestIDs},
 	},
 	{
-		name:  "the input is no part of a request",
+		name:  "the input is not part of a request",
 		file:  "internal/model/request.go",
 		old:   "	return len(u.Sum) == 0 || len(other.Sum) == 0 || bytes.Equal(u.Sum, other.Sum)\n",
 		new:   "	return true || bytes.Equal(u.Sum, other.Sum)\n",
 		tests: [][]string{coreTest("TestMisused$"), requestIDs},
 	},
 	{
-		name:  "an update that is not answered gives its id to another one",
+		name:  "another request can take the id of an unanswered update",
 		file:  "internal/core/message.go",
 		old:   "			if f := Misused(m, useOf(u)); f != nil {\n",
 		new:   "			if f := Misused(m, useOf(u)); f != nil && false {\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$"), coreTest("TestRandomInputs$")},
 	},
 	{
-		name:  "a call in a mailbox gives its id to another one",
+		name:  "another request can take the id of a call in a mailbox",
 		file:  "internal/core/entity.go",
 		old:   "		if f := Misused(m, it.Message.Use()); f != nil {\n",
 		new:   "		if f := Misused(m, it.Message.Use()); f != nil && false {\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfACall$")},
 	},
 	{
-		name:  "the refusal of a misused id is remembered in the place of the answer",
+		name:  "the refusal of a misused id replaces the remembered answer",
 		file:  "internal/engine/lane/mail.go",
 		old:   "	case known && answered.misused || d.Misused || isMessage && sent.refusedOnce && sent.isRequest() || !again && !query && isTemporary(d.Answer.Failure):\n",
 		new:   "	case known && answered.misused || isMessage && sent == nil:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},
 	{
-		name:  "a row of the inbox that was seen is consumed without a look at what was remembered",
+		name:  "a known inbox row is consumed without a look at the remembered answer",
 		file:  "internal/engine/lane/mail.go",
 		old:   "	if row.Seen && !in.once() {",
 		new:   "	if row.Seen {",
@@ -189,14 +189,14 @@ var requests = []mutant{
 		tests: [][]string{laneTest("TestSignalWithStartUnderTheIDOfAStart$")},
 	},
 	{
-		name:  "who asks another process does not compare what is remembered",
+		name:  "a caller in another process does not compare the remembered request",
 		file:  "internal/engine/clerk.go",
 		old:   "		if f := core.MisusedBy(c.asked, &a.Answer); f != nil {\n",
 		new:   "		if f := core.MisusedBy(c.asked, &a.Answer); f != nil && false {\n",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^postgres$"}},
 	},
 	{
-		name:  "what is sealed under a request id has nothing to be compared by",
+		name:  "an encrypted input has no digest to compare",
 		file:  "seal.go",
 		old:   "	if of.requestID == \"\" {\n		return h.seal(",
 		new:   "	if true || of.requestID == \"\" {\n		return h.seal(",
@@ -210,28 +210,28 @@ var requests = []mutant{
 		tests: [][]string{laneTest("TestServiceCallOutlivesItsOwner$"), {"./internal/chaos", "-run", "TestPersistedCallOutlivesItsProcess$"}},
 	},
 	{
-		name:  "a persisted call is made before its row is there",
+		name:  "a persisted call runs before its row is stored",
 		file:  "internal/engine/lane/entity.go",
 		old:   "		a.Stored, a.Held = true, true\n",
 		new:   "		a.Stored = true\n",
 		tests: [][]string{laneTest("TestServiceCallIsStoredFirst$")},
 	},
 	{
-		name:  "an update is called inside of a lock",
+		name:  "an update is called inside a lock",
 		file:  "internal/replay/child.go",
 		old:   "	if msg.Kind == model.MessageUpdate && x.heldSection() != nil && !m.isRecorded(x.co.path, &id) {\n",
 		new:   "	if msg.Kind == model.MessageUpdate && x.heldSection() != nil && !m.isRecorded(x.co.path, &id) && false {\n",
 		tests: [][]string{{"./internal/replay", "-run", "TestLockRules$"}},
 	},
 	{
-		name:  "a worker has a section wait for an update",
+		name:  "a worker lets a section wait for an update",
 		file:  "internal/core/section.go",
 		old:   "		if e.Section != \"\" {\n			return r.broken(\"waits for update",
 		new:   "		if e.Section != \"\" && false {\n			return r.broken(\"waits for update",
 		tests: [][]string{coreTest("TestSectionRefusesUpdates$")},
 	},
 	{
-		name:  "whoever waits for an accepted update hears that the lease was lost",
+		name:  "the caller of an accepted update gets an error about the lost lease",
 		file:  "internal/engine/lane/waiters.go",
 		old:   "			case w.reply != \"\":\n				out.answer(Answer{Token: w.token, Err: ErrNotOwner})\n",
 		new:   "",

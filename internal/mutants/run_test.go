@@ -13,12 +13,13 @@ import (
 	"time"
 )
 
-// TestMutants plants every bug and demands that the tests which are meant to notice it do.
+// TestMutants applies every mutant and checks that its tests fail.
 func TestMutants(t *testing.T) {
 	dir, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	healthy := map[string]bool{}
 	for i := range list {
 		m := &list[i]
@@ -30,13 +31,14 @@ func TestMutants(t *testing.T) {
 					}
 					healthy[name] = true
 				}
+
 				began := time.Now()
 				out, failed := m.run(t, dir, args)
 				switch {
 				case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
 					t.Fatalf("the mutant does not compile:\n%s", out)
 				case !failed:
-					t.Errorf("nobody notices: go test %s", strings.Join(args, " "))
+					t.Errorf("no test notices the mutant: go test %s", strings.Join(args, " "))
 				default:
 					t.Logf("noticed by %s in %v:\n%s", args[0], time.Since(began).Round(time.Millisecond), firstFailure(out))
 				}
@@ -45,7 +47,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// run compiles a mutant in and runs tests.
+// run compiles a mutant and runs its tests.
 func (m *mutant) run(t *testing.T, dir string, args []string) (out string, failed bool) {
 	t.Helper()
 	tmp := t.TempDir()
@@ -64,19 +66,20 @@ func (m *mutant) run(t *testing.T, dir string, args []string) (out string, faile
 	return test(t, dir, append([]string{"-overlay", spec}, args...))
 }
 
-// test runs tests.
+// test runs go test and returns its output.
 func test(t *testing.T, dir string, args []string) (out string, failed bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off"}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=true") // what a mutant fails with is of no interest
+	// the failure of a mutant needs no file to repeat it
+	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=true")
 	text, err := cmd.CombinedOutput()
 	return string(text), err != nil
 }
 
-// firstFailure is the beginning of what a failed test said.
+// firstFailure returns the start of the output of a failed test.
 func firstFailure(out string) string {
 	for line := range strings.Lines(out) {
 		if strings.Contains(line, ".go:") || strings.Contains(line, "panic") {

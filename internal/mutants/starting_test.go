@@ -1,9 +1,9 @@
 package mutants
 
-// sdkTest runs a test of the public face in virtual time.
+// sdkTest runs a test of the public API in virtual time.
 func sdkTest(name string) []string { return []string{".", "-run", name} }
 
-// starting are bugs in when executions begin, end and are repeated.
+// starting are bugs in when executions start, end and are repeated.
 var starting = []mutant{
 	{
 		name:  "a signal wakes an execution that waits for its start time",
@@ -20,7 +20,7 @@ var starting = []mutant{
 		tests: [][]string{sdkTest("TestStartDelay$"), sdkTest("TestExecutionTimeout$")},
 	},
 	{
-		name:  "the time-out of an execution begins anew with every run",
+		name:  "the time-out of an execution starts again with every run",
 		file:  "internal/core/turn.go",
 		old:   "Terms: x.Start.Terms, Expires: x.Start.Expires,\n",
 		new:   "Terms: x.Start.Terms, Expires: expiry(&model.Start{At: at, Terms: x.Start.Terms}),\n",

@@ -1,12 +1,13 @@
 package mutants
 
-// laneTasks are tests of what a lane does with tasks.
+// laneTasks runs tests of the tasks of a lane.
 func laneTasks(run string) [][]string { return [][]string{{"./internal/engine/lane", "-run", run}} }
 
-// lends is the simulator where nodes lend each other slots.
+// lends runs simulations in which nodes lend each other slots.
 var lends = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=4", "-step=6", "-seeds=300", "-failures=1"}
 
-// tasks are bugs of queues: of who gets what when, and of what becomes of it when something goes wrong in between.
+// tasks are bugs of queues: which worker gets which task and when, and what happens after a failure
+// in between.
 var tasks = []mutant{
 	{
 		name:  "a report that a run has forgotten is refused when it is repeated",
@@ -16,7 +17,7 @@ var tasks = []mutant{
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestRepeatedReportOfAForgottenClaim$"}},
 	},
 	{
-		name:  "a worker whose run is with another node is not told of a cancel",
+		name:  "a worker whose run is on another node does not get a cancel",
 		file:  "internal/engine/loan/worker.go",
 		old:   "	w.n.push(now, peer.Entry{Worker: w.offer.Name, Stop: &ref, Canceled: canceled})\n",
 		new:   "",
@@ -37,35 +38,35 @@ var tasks = []mutant{
 		tests: [][]string{lends},
 	},
 	{
-		name:  "news of a claim that has ended is told for ever",
+		name:  "the end of a claim is reported again and again",
 		file:  "internal/engine/loan/abroad.go",
 		old:   "	delete(a.news, ref)\n	if len(a.held) == 0",
 		new:   "	if len(a.held) == 0",
 		tests: [][]string{lends},
 	},
 	{
-		name:  "a report of a lent worker for which there is no room is forgotten",
+		name:  "a report of a lent worker is lost if there is no room",
 		file:  "internal/engine/tasks.go",
 		old:   "			w.Unsettled(ref) // its node has the report and repeats it with each poll\n",
 		new:   "			_ = w\n",
 		tests: [][]string{{"./internal/engine", "-run", "TestReportOfALentWorkerIsMadeAgain$"}},
 	},
 	{
-		name:  "a report counts as told when a heartbeat of its claim is",
+		name:  "a report counts as sent when a heartbeat of its claim is sent",
 		file:  "internal/engine/loan/abroad.go",
 		old:   "		case seq == toldReport && a.reported[ref]:\n",
 		new:   "		case a.reported[ref]:\n",
 		tests: [][]string{{"./internal/engine/loan", "-run", "TestReportIsToldAfterAHeartbeat$"}},
 	},
 	{
-		name:  "a report is taken while the shard is being freed",
+		name:  "a report is accepted while the shard is being freed",
 		file:  "internal/engine/lane/claim.go",
 		old:   "e != nil && !e.shard.freeing {",
 		new:   "e != nil {",
 		tests: laneTasks("TestDrainWithTasks$"),
 	},
 	{
-		name:  "a report of a claim that timed out is told that it counts",
+		name:  "a report of a claim that timed out is acknowledged",
 		file:  "internal/core/task.go",
 		old:   "	case t.Held && byReport(e):\n",
 		new:   "	case t.Held:\n",
@@ -79,14 +80,14 @@ var tasks = []mutant{
 		tests: laneTasks("TestDeadlineThatComesToNothing$"),
 	},
 	{
-		name:  "a quarantine stops whoever executes a task of the run",
+		name:  "a quarantine stops the worker that executes a task of the run",
 		file:  "internal/engine/lane/claim.go",
 		old:   "	case l.keep(e, in):\n		return\n	default:\n		in.refuse(l, ErrLater)\n",
 		new:   "	default:\n		in.refuse(l, e.refusal())\n",
 		tests: laneTasks("TestReportToQuarantined$"),
 	},
 	{
-		name:  "a cancel in a refused batch is not told to the worker",
+		name:  "a cancel in a refused batch does not reach the worker",
 		file:  "internal/engine/lane/entryparts.go",
 		old:   "		p.warned = false\n",
 		new:   "",
@@ -100,7 +101,7 @@ var tasks = []mutant{
 		tests: laneTasks("TestProgressIsReadMeanwhile$"),
 	},
 	{
-		name:  "a claim that was stored and not told is told to nobody",
+		name:  "a claim that was stored and not handed over is never handed over",
 		file:  "internal/engine/lane/post.go",
 		old:   "		case id != 0 && !has:\n",
 		new:   "		case id != 0 && !has && false:\n",
@@ -121,7 +122,7 @@ var tasks = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a task that fails for good leaves no dead letter",
+		name:  "a task that fails permanently does not become a dead task",
 		file:  "internal/core/task.go",
 		old:   "	d.Dead = append(d.Dead, DeadTask{Task: dead, Failure: f, At: e.At})\n",
 		new:   "	_ = dead\n",
@@ -135,7 +136,7 @@ var tasks = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "workers go away with a task without end",
+		name:  "a task may lose any number of workers",
 		file:  "internal/core/task.go",
 		old:   "		if t.lost+1 < maxLost {\n",
 		new:   "		if t.lost+1 < 100*maxLost {\n",

@@ -8,8 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// In some simulations there are entities: accounts, whose state is the list of what was applied to them and a sum, and desks, which are services. Clients, workflows and the entities
-// themselves call them, and workflows lock them. What must hold is in holding.go and section.go.
+// Some simulations have entities: accounts, whose state is a sum and the list of applied deeds, and
+// desks, which are services. Clients, workflows and the entities themselves call them, and
+// workflows lock them. The rules are in holding.go and section.go.
 
 const (
 	accountType = model.EntityPrefix + "account"
@@ -29,24 +30,27 @@ func deskAddress(i int) model.Address {
 	return model.Address{Tenant: tenant, Type: deskType, Key: deskKeys[i]}
 }
 
-// Operations of accounts. Those of desks are echo and forward.
+// Operations of accounts. Desks have two others, echo and forward.
 const (
-	doAdd     = "add"
-	doFail    = "fail"
-	doPass    = "pass"  // takes from this account, and adds to another one way
+	doAdd  = "add"
+	doFail = "fail"
+	// takes from this account, and sends the amount to another one without waiting
+	doPass    = "pass"
 	doSpawn   = "spawn" // starts a workflow and sends a signal to another
 	doDelete  = "delete"
 	doRead    = "read" // a view
 	doEcho    = "echo"
-	doForward = "forward" // adds to an account one way
+	doForward = "forward" // adds to an account without waiting
 )
 
-// deed is a call as its input tells it. Its id is its own, however often it is sent.
+// deed is a call as its input encodes it. Every deed has its own id, and a repeated call has the
+// same id.
 type deed struct {
 	id     uint64
 	amount int64
-	target uint8 // another account, of pass and forward; of spawn, whom to start and to send a signal to
-	source uint8 // of what an entity sends: which one
+	// for pass and forward the other account; for spawn the workflow to start and to signal
+	target uint8
+	source uint8 // which entity sent it, if an entity did
 }
 
 func (d deed) input() model.Payload {
@@ -62,7 +66,7 @@ func deedOf(p model.Payload) (d deed, ok bool) {
 	return deed{id: binary.BigEndian.Uint64(p.Data), amount: int64(binary.BigEndian.Uint64(p.Data[8:])), target: p.Data[16], source: p.Data[17]}, true
 }
 
-// follows is the id of something that a deed leads to.
+// follows returns the id of a message that a deed sends.
 func follows(id uint64, what string) uint64 {
 	h := id ^ 14695981039346656037
 	for i := range len(what) {
@@ -72,7 +76,7 @@ func follows(id uint64, what string) uint64 {
 	return h | 1<<62
 }
 
-// sourceOf is how deeds name an entity.
+// sourceOf returns the number by which deeds name an entity.
 func sourceOf(a model.Address) uint8 {
 	if a.Stateless() {
 		return uint8(10 + slices.Index(deskKeys[:], a.Key))
@@ -89,9 +93,9 @@ func entityOf(source uint8) model.Address {
 
 // account is the state of an account.
 type account struct {
-	stamp uint64 // of the hand-over that left it so
+	stamp uint64 // of the hand-over that produced it
 	sum   int64
-	deeds []uint64 // that were applied since it began to exist
+	deeds []uint64 // applied since the account was created
 }
 
 func (a *account) payload() model.Payload {
@@ -103,7 +107,7 @@ func (a *account) payload() model.Payload {
 	return model.Payload{Data: b}
 }
 
-// accountOf reads a state; nil when there is none.
+// accountOf decodes a state. It returns nil if the entity does not exist.
 func accountOf(p model.Payload, exists bool) *account {
 	if !exists {
 		return nil
@@ -115,7 +119,7 @@ func accountOf(p model.Payload, exists bool) *account {
 	return a
 }
 
-// stampOf names a state: zero when there is none.
+// stampOf returns the stamp of a state. It is zero if the entity does not exist.
 func stampOf(a *account) uint64 {
 	if a == nil {
 		return 0
@@ -123,14 +127,14 @@ func stampOf(a *account) uint64 {
 	return a.stamp
 }
 
-// receipt is what a call is answered: nothing else is ever answered the same.
+// receipt returns the answer to a call. No two calls have the same answer.
 func receipt(stamp, id uint64, sum int64) model.Payload {
 	b := binary.BigEndian.AppendUint64(nil, stamp)
 	b = binary.BigEndian.AppendUint64(b, id)
 	return model.Payload{Data: binary.BigEndian.AppendUint64(b, uint64(sum))}
 }
 
-// stampIn is the stamp of a receipt.
+// stampIn returns the stamp of a receipt.
 func stampIn(p model.Payload) uint64 {
 	if len(p.Data) != 24 {
 		return 0
@@ -138,16 +142,16 @@ func stampIn(p model.Payload) uint64 {
 	return binary.BigEndian.Uint64(p.Data)
 }
 
-// made is a call of a hand-over, and what came of it.
+// made is a call of a hand-over and its outcome.
 type made struct {
 	deed
 	name   string
 	result model.OperationResult
-	// changed tells that it did something to the state.
+	// changed says that the call changed the state.
 	changed bool
 }
 
-// handover is what a worker has made of operations.
+// handover is one run of operations by a worker, with its result.
 type handover struct {
 	entity    model.Address
 	life      int64 // epoch of the node that has handed the operations over
@@ -157,7 +161,7 @@ type handover struct {
 	committed bool
 }
 
-// operate is the code of accounts and desks. It makes so many of the calls.
+// operate is the code of accounts and desks. It makes at most the given number of calls.
 func (s *Sim) operate(o *model.Operations, most int) (*handover, model.Operated) {
 	s.stamps++
 	h := &handover{entity: o.Entity, life: int64(o.Generation >> 32), stamp: s.stamps}
@@ -165,6 +169,7 @@ func (s *Sim) operate(o *model.Operations, most int) (*handover, model.Operated)
 		h.base = accountOf(o.State, o.Exists)
 	}
 	state := h.base
+
 	r := model.Operated{Entity: o.Entity, Generation: o.Generation}
 	for i := range o.Calls[:min(most, len(o.Calls))] {
 		c := made{name: o.Calls[i].Name}
@@ -178,11 +183,13 @@ func (s *Sim) operate(o *model.Operations, most int) (*handover, model.Operated)
 		r.Results = append(r.Results, c.result)
 		r.Changed = r.Changed || c.changed
 	}
+
 	h.end = state
 	r.State, r.Exists = model.Payload{}, state != nil
 	if state != nil {
 		r.State = state.payload()
 	}
+
 	return h, r
 }
 
@@ -197,6 +204,7 @@ func (s *Sim) perform(h *handover, state *account, c *made) *account {
 		state, c.changed = next, true
 		c.result.Output = receipt(h.stamp, c.id, next.sum)
 	}
+
 	one := func(m model.Message) { c.result.Messages = append(c.result.Messages, m) }
 	add := func() {
 		one(model.Message{
@@ -204,6 +212,7 @@ func (s *Sim) perform(h *handover, state *account, c *made) *account {
 			Input: deed{id: follows(c.id, doAdd), amount: c.amount, source: sourceOf(h.entity)}.input(),
 		})
 	}
+
 	switch c.name {
 	case doAdd:
 		apply(c.amount)
@@ -235,5 +244,6 @@ func (s *Sim) perform(h *handover, state *account, c *made) *account {
 	default:
 		s.fail("%s is to %s", h.entity, c.name)
 	}
+
 	return state
 }

@@ -4,21 +4,26 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A node that comes to own a run with a claim of a worker of another node, which is alive, has to wait: only that worker can tell how the claim ends. But nobody may have it: it was stored
-// and never handed over, or its worker has left while the history could not be written. So the owner asks the other node, as engine/loan/debtor.go does, and gives the claim back when that does not have
-// it. Questions and answers are letters: they are lost, late, or come twice.
+// A node may take over a run with a claim of a worker of another live node. It has to wait, because
+// only that worker can tell how the claim ends. But it may be that no worker has the claim: the
+// claim was stored and never handed over, or its worker left while the history could not be
+// written. So the owner asks the other node, as engine/loan/debtor.go does, and gives the claim
+// back if that node does not have it. Questions and answers are messages that get lost, arrive late
+// or arrive twice.
 
-// unheard is a claim of a worker of another node that the owner of the run has not heard of.
+// unheard is a claim of a worker of another node about which the owner of the run has no news.
 type unheard struct {
-	node   string
-	since  int64
-	denied bool // the node has said, when nothing could be on its way to its workers any more, that none of them has it
+	node  string
+	since int64
+	// the node has answered that none of its workers has the claim, at a time when no claim could
+	// still be in flight to them
+	denied bool
 }
 
-// sureAfter is how long something may be on its way to a worker.
+// sureAfter is how long a claim may be in flight to a worker.
 const sureAfter = 50 * millisecond
 
-// found is told of a claim that a worker of another living node has, if anybody has.
+// The lane calls found for a claim that a worker of another live node should have.
 func (b *board) found(node string, ref model.ClaimRef) {
 	if u := b.inc.purse; u != nil {
 		if to := b.inc.p.s.nodeIDs[node]; !to.IsZero() {
@@ -34,17 +39,20 @@ func (b *board) found(node string, ref model.ClaimRef) {
 	b.ask(ref, u)
 }
 
-// ask asks again and again, until the node has denied the claim or the claim is not waited for any more.
+// ask repeats the question until the node has denied the claim or the board no longer waits for
+// the claim.
 func (b *board) ask(ref model.ClaimRef, u *unheard) {
 	s, p := b.inc.p.s, b.inc.p
 	s.after(s.between(10, 60)*millisecond, p, func() {
 		if b.inc.ended || u.denied {
 			return
 		}
+
 		if !b.b.Holds(0, ref) || !b.livesElsewhere(u.node) {
 			delete(b.unheard, ref)
 			return
 		}
+
 		asked := s.now
 		s.letter(s.nodeNamed(u.node), func(to *proc) {
 			if to.inc == nil || to.inc.self.ID.String() != u.node {
@@ -58,11 +66,12 @@ func (b *board) ask(ref model.ClaimRef, u *unheard) {
 				}
 			})
 		})
+
 		b.ask(ref, u)
 	})
 }
 
-// Dropped is for lanes.
+// Dropped implements lane.Board.
 func (b *board) Dropped(_ string, ref model.ClaimRef) bool {
 	if u := b.inc.purse; u != nil {
 		if !u.debtor.Dropped(ref) {
@@ -75,7 +84,7 @@ func (b *board) Dropped(_ string, ref model.ClaimRef) bool {
 	return true
 }
 
-// has reports whether a worker of the process has been handed a claim, and what it reports is not settled.
+// has reports whether a worker of the process has received a claim whose report is not settled.
 func (p *proc) has(ref model.ClaimRef) bool {
 	for _, h := range p.hands {
 		if h.has(ref) {
@@ -85,7 +94,7 @@ func (p *proc) has(ref model.ClaimRef) bool {
 	return false
 }
 
-// nodeNamed finds the process whose current life is a node; nil when there is none.
+// nodeNamed returns the process whose current life is a node, or nil.
 func (s *Sim) nodeNamed(id string) *proc {
 	for _, p := range s.procs {
 		if p != nil && p.inc != nil && p.inc.self.ID.String() == id {
@@ -95,7 +104,7 @@ func (s *Sim) nodeNamed(id string) *proc {
 	return nil
 }
 
-// letter is something that one process tells another: it may be lost, late, or come twice.
+// letter sends a message from one process to another. It may get lost, arrive late or arrive twice.
 func (s *Sim) letter(to *proc, read func(to *proc)) {
 	if to == nil || s.hintIsLost() {
 		return

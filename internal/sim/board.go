@@ -8,18 +8,19 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// board is the task board of an incarnation, with the part of engine/board.go around it: it has lanes decide about what it proposes, and rings.
+// board is the task board of an incarnation. It also has the part of engine/board.go around the
+// board: it passes proposals to lanes and sets an alarm.
 type board struct {
 	inc   *incarnation
 	b     *queue.Board
 	names map[queue.WorkerID]string
 	ids   map[string]*hand
 	moved bool
-	alarm int64 // when it rings; 0 when it does not
+	alarm int64 // when the alarm rings; 0 if it is not set
 
-	keeper *keeper // nil where nothing keeps tasks back
+	keeper *keeper // nil if nothing holds tasks back
 	paused map[string]bool
-	woken  []string // groups that the gate has woken, and nobody has tried yet
+	woken  []string // groups that the gate has woken and the board has not tried yet
 
 	unheard map[model.ClaimRef]*unheard
 	guests  map[queue.WorkerID]*guest // workers that other nodes lend
@@ -36,7 +37,7 @@ func newBoard(inc *incarnation) *board {
 	return b
 }
 
-// Reserve is for lanes; see lane.Board.
+// Reserve implements lane.Board.
 func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
@@ -49,7 +50,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, b.names[id], ok
 }
 
-// leaves has a task that has not begun stand in no line any more.
+// leaves removes a task that has not started from all waiting lines.
 func (b *board) leaves(now model.Time, ref model.TaskRef) {
 	if b.keeper == nil {
 		return
@@ -60,7 +61,8 @@ func (b *board) leaves(now model.Time, ref model.TaskRef) {
 	}
 }
 
-// settle does what the gate asks for: groups are asked again, and what must survive is stored.
+// settle does what the gate asks for: it lets the board try the woken groups again, and stores the
+// breaker state that must survive.
 func (b *board) settle(now model.Time) {
 	if b.keeper == nil {
 		return
@@ -73,12 +75,13 @@ func (b *board) settle(now model.Time) {
 	b.inc.p.flow.Collect(b.keeper.g)
 }
 
-// match proposes what can begin.
+// match returns proposals for the tasks that can start.
 func (b *board) match(now model.Time) []queue.Match {
 	matches := b.b.Match(now)
 	if b.keeper == nil {
 		return matches
 	}
+
 	for range 1000 {
 		b.settle(now)
 		if len(b.woken) == 0 {
@@ -93,14 +96,15 @@ func (b *board) match(now model.Time) []queue.Match {
 			}
 		}
 	}
+
 	b.settle(now)
 	return matches
 }
 
-// Look is for what keeps tasks back; see flow.Board.
+// Look implements flow.Board.
 func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) { do(b.keeper.g, b.b) }
 
-// Change is for what keeps tasks back.
+// Change implements flow.Board.
 func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
 	moved := do(b.keeper.g, b.b)
 	b.keeper.changed(now)
@@ -108,7 +112,7 @@ func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (
 	b.moved = b.moved || moved
 }
 
-// Configure is for what keeps tasks back.
+// Configure implements flow.Board.
 func (b *board) Configure(now model.Time, x flow.Settings) {
 	b.inc.p.flow.Configure(now, b.keeper.g, b.b, x)
 	b.keeper.configured(now, &x)
@@ -121,25 +125,27 @@ func (b *board) Configure(now model.Time, x flow.Settings) {
 	b.Propose()
 }
 
-// Reconsider is for what keeps tasks back.
+// Reconsider implements flow.Board.
 func (b *board) Reconsider() {
 	b.moved = true
 	b.Propose()
 }
 
-// Add is for lanes.
+// Add implements lane.Board.
 func (b *board) Add(now model.Time, it queue.Item) {
 	b.b.Add(now, it)
 	b.moved = true
 }
 
-// Proposed is for lanes.
+// Proposed implements lane.Board.
 func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool { return b.b.Proposed(id, ref) }
 
-// Overdue is for lanes.
+// Overdue implements lane.Board.
 func (b *board) Overdue(claim model.ClaimRef) bool { return b.b.Overdue(claim) }
 
 // Held is for lanes.
+//
+//arch:parameters the interface of the board that lanes use
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	if _, _, maker := splitWorker(worker); b.keeper != nil && b.keeper.g.Book != nil && b.livesElsewhere(maker) {
 		b.keeper.g.Maker = maker
@@ -154,7 +160,7 @@ func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 	b.moved = true
 }
 
-// Remove is for lanes.
+// Remove implements lane.Board.
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.b.Remove(now, ref, how)
 	b.leaves(now, ref)
@@ -162,7 +168,7 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.moved = true
 }
 
-// Forget is for lanes.
+// Forget implements lane.Board.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	if b.keeper != nil {
 		b.keeper.g.Forgets = true
@@ -171,7 +177,7 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.Remove(now, ref, queue.Neither)
 }
 
-// Find is for lanes.
+// Find implements lane.Board.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
 	worker, node, _ := splitWorker(name)
 	if h := b.ids[worker]; h != nil {
@@ -186,7 +192,7 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	return 0, false
 }
 
-// Elsewhere is for lanes.
+// Elsewhere implements lane.Board.
 func (b *board) Elsewhere(name string) bool {
 	_, node, _ := splitWorker(name)
 	return b.livesElsewhere(node)
@@ -197,7 +203,7 @@ func (b *board) livesElsewhere(node string) bool {
 		slices.ContainsFunc(b.inc.alive, func(id model.NodeID) bool { return id.String() == node })
 }
 
-// RetryAfter is for lanes.
+// RetryAfter implements lane.Board.
 func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	if b.keeper != nil {
 		b.keeper.retryAfter(now, it, until)
@@ -205,7 +211,7 @@ func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	}
 }
 
-// Explain is for lanes.
+// Explain implements lane.Board.
 func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) { return b.b.Explain(ref) }
 
 func (b *board) join(h *hand) {
@@ -222,7 +228,8 @@ func (b *board) join(h *hand) {
 	b.Propose()
 }
 
-// settled tells that a worker of the process is done with a claim, and that this is durable or of no interest to anybody.
+// The lane calls settled when a worker of the process is done with a claim, and the outcome is
+// durable or irrelevant.
 func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 	if b.keeper == nil || b.keeper.g.Book == nil {
 		return
@@ -243,7 +250,7 @@ func (b *board) named(id queue.WorkerID, name string) bool {
 	return h != nil && h.id == id
 }
 
-// guest is the worker of another node with a name; nil when there is none.
+// guest returns the lent worker with a name, or nil.
 func (b *board) guest(name string) *guest {
 	for _, g := range b.guests {
 		if g.name == name {
@@ -261,7 +268,7 @@ func (b *board) leave(h *hand) {
 	b.Propose()
 }
 
-// Propose has lanes decide about what the board would like.
+// Propose sends the proposals of the board to the lanes, which decide.
 func (b *board) Propose() {
 	if !b.moved || b.inc.ended {
 		return
@@ -271,11 +278,13 @@ func (b *board) Propose() {
 	matches := b.match(now)
 	b.moved = len(b.woken) > 0
 	var due []queue.Due
+
 	wake := b.b.Wake()
 	if wake != 0 && wake <= now {
 		due = b.b.Due(now)
 		wake = b.b.Wake()
 	}
+
 	if b.keeper != nil && b.keeper.g.Book != nil {
 		if t := b.keeper.g.Book.Wake(); t != 0 && t <= now {
 			p.flow.WriteSoon()
@@ -283,11 +292,13 @@ func (b *board) Propose() {
 			wake = t
 		}
 	}
+
 	for _, m := range matches {
 		if g := b.guests[m.Worker]; g != nil {
 			g.w.Expect(1)
 		}
 	}
+
 	if u := b.inc.purse; u != nil {
 		if len(u.others) > 0 && b.b.Waits() {
 			u.nudgeDebtor()
@@ -296,11 +307,13 @@ func (b *board) Propose() {
 			u.nudgeCreditor()
 		}
 	}
+
 	for _, m := range matches {
 		s.mix(7, uint64(m.Worker))
 		sh, name := b.inc.shells[m.Lane], b.names[m.Worker]
 		sh.result(func(now model.Time) { sh.lane.Claim(now, m.Ref, m.Worker, name) })
 	}
+
 	for _, d := range due {
 		s.mix(8, uint64(d.Kind))
 		sh, claimed := b.inc.shells[d.Lane], d.Kind == queue.DueSilence || d.Kind == queue.DueToClose || d.Kind == queue.DueLost
@@ -308,6 +321,7 @@ func (b *board) Propose() {
 			sh.lane.Expire(now, model.ClaimRef{TaskRef: d.Ref, Claim: d.Claim}, claimed, d.Kind.String())
 		})
 	}
+
 	if b.moved {
 		wake = now
 	}
@@ -318,6 +332,7 @@ func (b *board) Propose() {
 	if b.alarm != 0 && b.alarm <= at {
 		return
 	}
+
 	b.alarm = at
 	s.at(at, p, func() {
 		if b.alarm == at {
@@ -327,7 +342,7 @@ func (b *board) Propose() {
 	})
 }
 
-// left tells what is left on a board that nothing should be on.
+// left lists what is on a board that should be empty.
 func (b *board) left() string {
 	st := b.b.Stats()
 	for _, q := range st.Queues {
@@ -335,11 +350,13 @@ func (b *board) left() string {
 			return "tasks of queue " + q.Queue
 		}
 	}
+
 	for _, w := range st.Workers {
 		if w.Held > 0 {
 			return "a slot of worker " + b.names[w.ID]
 		}
 	}
+
 	if b.keeper != nil {
 		for ref := range b.keeper.let {
 			return "let through " + ref.String()
@@ -350,5 +367,6 @@ func (b *board) left() string {
 			}
 		}
 	}
+
 	return ""
 }

@@ -7,13 +7,16 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations somebody sends more than a lane has room for: many large signals to one address at once, and tasks report large outputs, also to runs whose rows are refused. What must hold: what
-// a lane keeps in memory stays within its budget and a little more, and the lane goes on with everything else.
+// In some simulations users send more than a lane has room for: many large signals to one address
+// at once. Tasks report large outputs, also to runs whose rows are refused. What must hold: the
+// memory of a lane stays within its budget plus a small slack, and the lane continues all other
+// work.
 
-// slack is what a lane may keep beyond its budget: results of reads and commits always get in, and so does one input of any size (heaviest) while there is room.
+// slack is what a lane may use beyond its budget. Results of reads and commits always get in, and
+// so does one input of any size (heaviest) while there is room.
 const slack = 6 << 10
 
-// drawFlood decides how much comes at once.
+// drawFlood decides how much input arrives at once.
 func (s *Sim) drawFlood() {
 	s.plan.lane.MaxBytes = oneOf(s, 2<<10, 4<<10, 8<<10)
 	if s.hard(hardFlood) {
@@ -24,8 +27,8 @@ func (s *Sim) drawFlood() {
 	}
 }
 
-// checkBounds checks that a lane keeps no more in memory than it may. Nothing changes in a lane between
-// two rounds, so that a check at the end of each sees every state.
+// checkBounds checks that a lane stays within its memory limits. A lane does not change between
+// two rounds, so a check at the end of each round sees every state.
 func (sh *shell) checkBounds() {
 	s, most := sh.s, sh.s.plan.lane.MaxBytes
 	sh.checkUsage()
@@ -35,28 +38,31 @@ func (sh *shell) checkBounds() {
 	if !s.hard(hardFlood | hardReport) {
 		return
 	}
+
 	held := sh.lane.Held()
 	if held < most {
 		sh.mailed = 0
 	}
+
 	if more := slack + max(s.plan.heavy, s.heaviest) + sh.mailed; held > most+more {
 		s.dumpIf()
 		s.fail("L7: lane %d of %s holds %d bytes, at most %d and %d of mail", sh.index, sh.inc.name(), held, most+more, sh.mailed)
 	}
 }
 
-// strangers is how many addresses a lane may have in memory that have no history: somebody has asked
-// about them.
+// strangers is how many addresses without a history a lane may have in memory. Reads of unknown
+// addresses create them.
 const strangers = 32
 
-// largestHistory is what one history takes at most, in bytes.
+// largestHistory is the largest size of one history, in bytes.
 const largestHistory = 128 << 10
 
-// checkUsage checks what a lane has in memory besides inputs: addresses, and histories of which one
+// checkUsage checks what a lane has in memory besides inputs: addresses and histories. One history
 // may be in memory whatever its size.
 func (sh *shell) checkUsage() {
 	s, u := sh.s, sh.lane.Usage()
-	if most := len(s.ledger.addresses) + strangers; u.Entries > most || u.Line > most { // a run that has left since may still be in line
+	// a run that has left memory may still be in the line
+	if most := len(s.ledger.addresses) + strangers; u.Entries > most || u.Line > most {
 		s.fail("L7: lane %d of %s has %d addresses in memory, and %d wait for room, at most %d", sh.index, sh.inc.name(), u.Entries, u.Line, most)
 	}
 	if most := s.plan.lane.MaxHeld; most > 0 && u.Histories > most+largestHistory {
@@ -70,7 +76,8 @@ func (sh *shell) checkUsage() {
 	}
 }
 
-// mails notes mail that a lane gets from the store or from another lane: it comes in pages, whatever room there is.
+// mails records mail that a lane gets from the store or from another lane. It arrives in pages,
+// even if the lane has no room.
 func (sh *shell) mails(messages []store.MessageRow, inbox []store.InboxRow) {
 	if !sh.s.hard(hardFlood | hardReport) {
 		return
@@ -83,10 +90,11 @@ func (sh *shell) mails(messages []store.MessageRow, inbox []store.InboxRow) {
 	}
 }
 
-// inputSize is what a lane counts for an input besides what it carries.
+// inputSize is what a lane counts for an input in addition to its payload.
 const inputSize = 256
 
-// flood has a user send many large signals to one address from one process, without waiting for an answer to any of them.
+// flood lets a user send many large signals to one address from one process, without waiting for
+// the answers.
 func (s *Sim) flood() {
 	p := s.procs[s.pick(3)]
 	if p == nil || s.healed {
@@ -103,15 +111,16 @@ func (s *Sim) flood() {
 	}
 }
 
-// heavyEncoding marks payloads that are larger than what they say.
+// heavyEncoding marks payloads whose size is larger than their data.
 const heavyEncoding = "heavy"
 
-// heavy makes a payload so many bytes larger.
+// heavy makes a payload n bytes larger.
 func heavy(p model.Payload, n int) model.Payload {
 	return model.Payload{Encoding: heavyEncoding, Data: append(append([]byte(nil), p.Data...), make([]byte, n)...)}
 }
 
-// output is the outcome of an attempt, which names it. Where outputs are large, it is.
+// output returns the output of an attempt. It names the attempt, and is large in simulations with
+// large reports.
 func (s *Sim) output(c *model.Claim) model.Payload {
 	out := model.Payload{Data: fmt.Appendf(nil, "%s %s %d", c.Ref.Run, c.Ref.ID, c.Ref.Claim)}
 	if s.plan.heavy > 0 {

@@ -4,26 +4,29 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What workflows send to other executions (signals, updates) is answered exactly once, whatever becomes of the receiver: it answers, hands it on to its next
-// run, ends first, gives way to a reset, or is not there. A signal is acknowledged; an update is answered with what the code says to it.
+// Every message of a workflow to another execution (a signal or an update) is answered exactly
+// once, whatever the receiver does: it answers, passes the message on to its next run, ends first,
+// is replaced by a reset, or does not exist. The answer to a signal is an acknowledgement. The
+// answer to an update is the result of its handler.
 
-// sending is something that a step of a run has sent.
+// sending is a message that a step of a run has sent.
 type sending struct {
 	message model.Message
 	answer  *model.Message
 }
 
-// sent notes a message between executions that is to be answered, or an answer.
+// sent records a message between executions that needs an answer, or an answer.
 func (l *ledger) sent(m *model.Message) {
 	if m.To.IsEntity() {
 		l.sentToEntity(m)
 	}
-	switch m.Kind { //nolint:exhaustive // the others are answered otherwise, or not at all
+
+	switch m.Kind { //nolint:exhaustive // the others are answered in another way, or not at all
 	case model.MessageRelease:
 		l.released[lockOf{m.From, m.To}] = true
 	case model.MessageSignal, model.MessageUpdate, model.MessageCall:
 		if m.From.ID == "" {
-			return // of an entity, which waits for nobody
+			return // a call of an entity, which does not wait for the answer
 		}
 		if l.sends[m.From] != nil {
 			l.fail("I16: step %s of %s sends a second time", m.From.ID, short(m.From.Run))
@@ -57,7 +60,7 @@ func (l *ledger) sent(m *model.Message) {
 	}
 }
 
-// answeredStep checks the answer that a step hears.
+// answeredStep checks the answer that a step gets.
 func (l *ledger) answeredStep(r *run, e *model.Event) {
 	x := l.sends[model.Link{Address: r.address.name, Run: r.id, ID: e.ID}]
 	if x == nil || x.answer == nil || !x.answer.Input.Equal(e.Output) || (x.answer.Failure == nil) != (e.Failure == nil) {
@@ -65,7 +68,7 @@ func (l *ledger) answeredStep(r *run, e *model.Event) {
 	}
 }
 
-// checkSends demands that everything that was sent was answered.
+// checkSends checks that every message was answered.
 func (s *Sim) checkSends() {
 	for _, from := range s.ledger.sent0 {
 		if x := s.ledger.sends[from]; x.answer == nil {

@@ -5,24 +5,27 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// scheduleChaos decides what goes wrong beside the calls to the store, and when.
+// scheduleChaos decides which faults happen besides failing store calls, and when.
 func (s *Sim) scheduleChaos() {
 	at := func(n int, do func()) {
 		for range n {
 			s.at(s.between(0, s.plan.faultsUntil*9/10), nil, do)
 		}
 	}
+
 	at(s.plan.crashes, func() {
 		if p := s.procs[s.pick(3)]; p != nil {
 			p.crash()
 			s.restart(p.slot)
 		}
 	})
+
 	at(s.plan.pauses, func() {
 		if p := s.procs[s.pick(3)]; p != nil {
 			p.pause(oneOf(s, s.between(10, 100)*millisecond, s.between(s.plan.ttl.Microseconds(), 5*s.plan.ttl.Microseconds()/2)))
 		}
 	})
+
 	at(s.plan.leaves, func() {
 		if p := s.procs[s.pick(3)]; p != nil && !p.paused {
 			s.hurt(faultLeave)
@@ -30,6 +33,7 @@ func (s *Sim) scheduleChaos() {
 			s.watchLeave(p)
 		}
 	})
+
 	at(s.plan.aways, func() {
 		s.disk.away = s.now + s.between(10, 400)*millisecond
 		if s.opts.Trace {
@@ -37,6 +41,7 @@ func (s *Sim) scheduleChaos() {
 		}
 		s.hurt(faultStoreAway)
 	})
+
 	at(s.plan.poisons, func() { s.sicken(s.disk.poison, "poison") })
 	at(s.plan.corrupts, func() { s.sicken(s.disk.corrupt, "corrupt") })
 	at(s.plan.moves, func() {
@@ -52,6 +57,7 @@ func (s *Sim) scheduleChaos() {
 			})
 		}
 	})
+
 	at(s.plan.sweeps, func() { s.sweep() })
 	at(s.plan.deploys, s.deploy)
 	at(s.plan.hires, func() {
@@ -68,6 +74,7 @@ func (s *Sim) scheduleChaos() {
 			})
 		}
 	})
+
 	at(s.plan.entityMoves, func() {
 		if p := s.procs[s.pick(3)]; p != nil {
 			s.at(s.now, p, func() {
@@ -80,6 +87,7 @@ func (s *Sim) scheduleChaos() {
 			})
 		}
 	})
+
 	s.disk.poisonMarks = s.chance(0.3)
 	s.scheduleHardships(at)
 }
@@ -147,7 +155,7 @@ func (s *Sim) sweep() {
 	}
 }
 
-// sweepAll removes everything that may go.
+// sweepAll removes everything that may be removed.
 func (s *Sim) sweepAll() {
 	for i := range s.plan.shards {
 		if _, err := s.disk.mem.Sweep(background, store.SweepRequest{Shards: []model.ShardID{model.ShardID(i)}, Limit: 1 << 20}); err != nil {
@@ -168,16 +176,19 @@ func (s *Sim) heal() {
 	if !s.plan.lateUpgrade {
 		s.upgradeAll()
 	}
+
 	for _, p := range s.procs {
 		if p == nil {
 			continue
 		}
 		p.resume()
 	}
+
 	s.tend()
 }
 
-// tend keeps the healed cluster whole, and gives open runs what they wait for.
+// tend keeps the cluster complete after the faults have ended, and sends open runs what they wait
+// for.
 func (s *Sim) tend() {
 	if s.leaving {
 		return
@@ -186,6 +197,7 @@ func (s *Sim) tend() {
 	for _, r := range s.ledger.order {
 		blocked = blocked || (r.open() && r.blocked != nil && r.blocked.Code == model.WaitStuck)
 	}
+
 	for slot, p := range s.procs {
 		if p == nil {
 			s.boot(slot)
@@ -196,17 +208,18 @@ func (s *Sim) tend() {
 			s.at(s.now, p, p.mend)
 		}
 	}
+
 	s.provide()
 	s.openGates()
 	s.after(50*millisecond, nil, s.tend)
 }
 
-// mend gives a process workers that can run everything.
+// mend gives a process workers that can run all programs.
 func (p *proc) mend() {
 	for _, w := range p.workers {
 		w.bad = false
 	}
-	if p.s.tasks && (!p.s.lends || p.slot == 0) { // else the others lend it slots
+	if p.s.tasks && (!p.s.lends || p.slot == 0) { // otherwise the other nodes lend it slots
 		p.hire()
 	}
 	if p.s.tasks {
@@ -215,10 +228,12 @@ func (p *proc) mend() {
 	if p.s.entities {
 		p.engage()
 	}
+
 	if !p.s.plan.pins {
 		p.join(false, "")
 		return
 	}
+
 	for _, v := range versions {
 		p.join(false, v)
 	}
@@ -230,10 +245,12 @@ func (s *Sim) provide() {
 		if !r.open() || s.disk.lasting[r.address.name] {
 			continue
 		}
+
 		if r.paused && (r.resumed == nil || r.resumed.done) {
 			r.resumed = s.helper.op(model.Message{Kind: model.MessageResume, To: r.address.name})
 			r.resumed.perform(func() {})
 		}
+
 		if r.start.Task != nil {
 			continue
 		}
@@ -242,6 +259,7 @@ func (s *Sim) provide() {
 		if kind == 0 {
 			continue
 		}
+
 		u := s.helper
 		message := settle(r.address.name, name, u)
 		switch {
@@ -250,11 +268,12 @@ func (s *Sim) provide() {
 				message = u.signalTo(r.address.name, name)
 			}
 		case r.provided.done:
-			// It holds as many signals of other names as it may.
+			// The run holds as many signals of other names as it may.
 			message = model.Message{Kind: model.MessageCancel, To: r.address.name, Failure: &model.Failure{Message: "cannot take the signal that it waits for"}}
 		default:
 			continue
 		}
+
 		r.provided = u.op(message)
 		r.provided.perform(func() {})
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// call is somebody who waits for an answer.
+// call is a caller that waits for an answer.
 type call struct {
 	fn   func(*lane.Answer)
 	done bool
@@ -37,11 +37,12 @@ func (c *call) finish(a *lane.Answer) {
 
 var errCrashed = errors.New("the process is gone")
 
-// lost is what a caller notices when the process ends.
+// lost answers the caller when the process ends.
 func (c *call) lost() { c.finish(&lane.Answer{Err: errCrashed}) }
 
-// deliver brings a message of a client to its address, wherever that is owned, as Engine.Send does or, for a start whose sender awaits
-// its end, the first half of Engine.Execute. It returns how to give up.
+// deliver sends a message of a client to the owner of its address, as Engine.Send does. For a start
+// whose sender awaits the end, it does the first half of Engine.Execute. The caller can give up
+// with the returned function.
 func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) (giveUp func()) {
 	giveUp = func() {}
 	fresh := m.RequestID == ""
@@ -52,6 +53,7 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 		p.s.ledger.meant(m)
 	}
 	shard, inc, taken := m.To.Shard(p.s.plan.shards), p.inc, false
+
 	c := newCall(p, func(a *lane.Answer) {
 		switch {
 		case errors.Is(a.Err, lane.ErrNotOwner):
@@ -60,34 +62,41 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 			}
 			p.clerk.send(m, taken, reply)
 			return
-		case (m.Kind == model.MessageQuery || m.Brief && m.Name == doRead) && !inc.serving(): // what it has in memory may be out of date
+		case (m.Kind == model.MessageQuery || m.Brief && m.Name == doRead) && !inc.serving():
+			// the lane's memory may be out of date
 			a = &lane.Answer{Err: lane.ErrAskAgain}
-		case m.Brief && a.Err == nil && !inc.serving(): // whoever owns it by now knows nothing of it
+		case m.Brief && a.Err == nil && !inc.serving():
+			// the current owner does not have this request
 			a = &lane.Answer{Err: lane.ErrInterrupted}
 		}
+
 		p.s.ledger.heard(m)
 		reply(a)
 	})
+
 	if inc == nil || !inc.owner[shard] {
 		c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 		return giveUp
 	}
+
 	sh := inc.shells[int(shard)%len(inc.shells)]
 	put := func(now model.Time) { sh.lane.Deliver(now, m, false, c) }
 	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall {
 		giveUp = func() { sh.result(func(model.Time) { sh.lane.Forget(m.To, c) }) }
 	}
+
 	if awaits {
 		put = func(now model.Time) { sh.lane.Run(now, m, false, c) }
 		giveUp = func() { sh.result(func(model.Time) { sh.lane.Forget(m.To, c) }) }
 	}
+
 	if taken = sh.put(c, put); !taken {
 		c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 	}
 	return giveUp
 }
 
-// repeatable messages change nothing the second time, even without a request id.
+// repeatable reports whether repeating a message has no effect, even without a request id.
 func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
@@ -114,11 +123,13 @@ func (p *proc) await(a model.Address, run model.RunID, reply func(*lane.Answer))
 		}
 		reply(ans)
 	}
+
 	inc := p.inc
 	if inc == nil || !inc.owner[shard] {
 		elsewhere(&lane.Answer{Err: lane.ErrNotOwner})
 		return
 	}
+
 	sh := inc.shells[int(shard)%len(inc.shells)]
 	c := newCall(p, elsewhere)
 	ok := sh.put(c, func(model.Time) {
@@ -141,11 +152,13 @@ func (p *proc) await(a model.Address, run model.RunID, reply func(*lane.Answer))
 	}
 }
 
-// look reads how an execution stands: an answer when it has ended or does not exist, nil when it is open.
+// look reads the state of an execution. It replies with an answer if the execution has ended or
+// does not exist, and with nil if it is open.
 func (p *proc) look(shard model.ShardID, a model.Address, run model.RunID, reply func(*lane.Answer)) {
 	s := p.s
 	var row *store.Execution
 	var err error
+
 	s.disk.call(&request{
 		p: p, name: "load execution", fate: s.disk.draw(faultRepliesFails, faultRepliesFails, false),
 		exec: func(done func()) {
@@ -169,12 +182,12 @@ func (p *proc) look(shard model.ShardID, a model.Address, run model.RunID, reply
 	})
 }
 
-// clerk asks other owners by way of the store, and looks for their answers.
+// clerk sends requests to other owners through the store, and polls for their answers.
 type clerk struct {
 	p       *proc
 	replies []*awaited
 	runs    []*awaited
-	acked   []store.RequestKey // answers that their callers have
+	acked   []store.RequestKey // answers that their callers have received
 	looking bool
 	again   bool
 	polling bool
@@ -190,7 +203,8 @@ type awaited struct {
 	last    func() bool    // tells that nothing can ask for the answer again; of an answer
 }
 
-// send asks the owner and waits for its answer. taken tells that an owner may have served the request before, under the same id.
+// send asks the owner and waits for its answer. taken tells that an owner may have served the
+// request before, under the same id.
 func (k *clerk) send(m *model.Message, taken bool, reply func(*lane.Answer)) {
 	asked := *m
 	if asked.RequestID == "" {
@@ -205,18 +219,22 @@ func (k *clerk) send(m *model.Message, taken bool, reply func(*lane.Answer)) {
 	last := func() bool { return clean && asked.Drawn && !taken }
 	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
 	id := k.p.s.newRun()
-	key.ID = model.RefusedIDs + id.String() // when the owner has no room for it, or the id belongs to another request
+	// when the owner has no room for it, or the id belongs to another request
+	key.ID = model.RefusedIDs + id.String()
 	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
+
 	k.put(id, &asked, func(first bool, err error) {
 		clean = first
 		if err != nil {
 			c.finish(&lane.Answer{Err: err})
 		}
 	})
+
 	k.poll()
 }
 
-// put stores a request for the owner of an address and wakes it. stored hears whether the first attempt has done it.
+// put stores a request for the owner of an address and wakes it. It reports to stored
+// whether the first attempt succeeded.
 func (k *clerk) put(id model.RunID, m *model.Message, stored func(first bool, err error)) {
 	s, first := k.p.s, true
 	if k.p.inc != nil {
@@ -225,6 +243,7 @@ func (k *clerk) put(id model.RunID, m *model.Message, stored func(first bool, er
 	row := store.InboxRow{Shard: m.To.Shard(s.plan.shards), ID: id, Message: *m}
 	s.did(opRemote)
 	var try func()
+
 	try = func() {
 		s.disk.call(&request{
 			p: k.p, name: "put inbox", fate: s.disk.draw(faultPutFails, faultPutLost, true),
@@ -248,10 +267,11 @@ func (k *clerk) put(id model.RunID, m *model.Message, stored func(first bool, er
 			},
 		})
 	}
+
 	try()
 }
 
-// poll looks for answers from time to time, as long as anything is awaited.
+// poll looks for answers periodically while the clerk awaits something.
 func (k *clerk) poll() {
 	if k.polling {
 		return
@@ -270,10 +290,12 @@ func (k *clerk) look() {
 	if len(k.replies)+len(k.runs) == 0 {
 		return
 	}
+
 	if k.looking {
 		k.again = true
 		return
 	}
+
 	k.looking = true
 	k.poll()
 	s := k.p.s
@@ -287,6 +309,7 @@ func (k *clerk) look() {
 	}
 	var replies []store.Reply
 	var rows []store.Execution
+
 	ended := func() {
 		k.looking = false
 		if k.again {
@@ -294,6 +317,7 @@ func (k *clerk) look() {
 			k.look()
 		}
 	}
+
 	s.disk.call(&request{
 		p: k.p, name: "load replies", fate: s.disk.draw(faultRepliesFails, faultRepliesFails, false),
 		exec: func(done func()) {
@@ -330,6 +354,7 @@ func (k *clerk) answered(r *store.Reply) {
 	if err == nil {
 		err = core.RefusalOf(a)
 	}
+
 	for _, w := range append([]*awaited(nil), k.replies...) {
 		if w.request == r.RequestKey {
 			told := lane.Answer{Answer: a, Err: err}
@@ -347,7 +372,7 @@ func (k *clerk) answered(r *store.Reply) {
 	}
 }
 
-// tidy removes answers that their callers have, as clerk.tidy of the engine does.
+// tidy removes answers that their callers have received, as clerk.tidy of the engine does.
 func (k *clerk) tidy() {
 	s, keys := k.p.s, k.acked
 	if len(keys) == 0 {
@@ -382,17 +407,20 @@ func (k *clerk) await(a model.Address, run model.RunID, reply func(*lane.Answer)
 	shard := a.Shard(k.p.s.plan.shards)
 	asked := false
 	var loop func()
+
 	loop = func() {
 		k.p.look(shard, a, run, func(ans *lane.Answer) {
 			if ans != nil {
 				reply(ans)
 				return
 			}
+
 			key := store.RunKey{Shard: shard, Run: k.found}
 			if !asked {
 				asked = true
 				k.put(k.p.s.newRun(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}, func(bool, error) {})
 			}
+
 			c := newCall(k.p, func(ans *lane.Answer) {
 				if ans.Err == nil && run.IsZero() && ans.Result.Outcome.Status == model.Continued {
 					loop()
@@ -403,10 +431,12 @@ func (k *clerk) await(a model.Address, run model.RunID, reply func(*lane.Answer)
 				}
 				reply(ans)
 			})
+
 			k.runs = append(k.runs, &awaited{run: key, call: c})
 			k.poll()
 		})
 	}
+
 	loop()
 }
 

@@ -9,11 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Nodes know the store's time by storeclock, the code of production. In some simulations the store's clock jumps: forward for a while and back again, by up to a month; forward for good; back for good;
-// or by little, which nodes cannot tell from a slow answer. Machines are suspended: a process does nothing for a while, and its own clock stands still meanwhile. What must hold: no timer fires early and nothing leaves
-// early because of a jump that did not last, no timer stands still, nobody is fenced whose lease holds, and nobody serves from memory what belongs to somebody else.
+// Nodes estimate the store's time with storeclock, the production code. In some simulations the
+// store's clock jumps: forward for a while and back again, by up to a month; forward permanently;
+// back permanently; or by an amount that nodes cannot distinguish from a slow answer. Machines are
+// suspended: a process does nothing for a while, and its own clock stops too. What must hold: a
+// jump that did not last fires no timer early and deletes nothing early; no timer stops; no node is
+// fenced while its lease is valid; and no node serves data from memory that another node owns.
 
-// jumpPlan is what a simulation decides about its clocks before anything happens.
+// jumpPlan is the plan of a simulation for its clocks.
 type jumpPlan struct {
 	clock    storeclock.Config
 	jumps    int
@@ -25,26 +28,30 @@ func (s *Sim) drawClock() {
 	s.plan.jumps, s.plan.suspends = s.pick(3), s.pick(3)
 }
 
-// jump has the store's clock jump.
+// jump lets the store's clock jump.
 func (s *Sim) jump() {
 	if s.now < s.jumping || s.now > s.plan.faultsUntil*9/10 {
 		return
 	}
-	if slices.ContainsFunc(s.procs[:], func(p *proc) bool { return p != nil && !p.timed }) { // a process that begins would take it for the time
+
+	// a process that starts now would take it for the real time
+	if slices.ContainsFunc(s.procs[:], func(p *proc) bool { return p != nil && !p.timed }) {
 		s.after(20*millisecond, nil, s.jump)
 		return
 	}
+
 	by, lasts := int64(0), int64(0)
 	switch s.pick(5) {
-	case 0, 1: // far, and not for long: nobody may follow
+	case 0, 1: // far and short: no node may follow
 		by, lasts = oneOf(s, s.between(2, 60)*second, 24*3600*second, 31*24*3600*second), s.between(20, s.plan.clock.Persist.Milliseconds()/2)*millisecond
 	case 2:
 		by, lasts = -s.between(2, 60)*second, s.between(20, s.plan.clock.Persist.Milliseconds()/2)*millisecond
-	case 3: // for good
+	case 3: // permanent
 		by = oneOf(s, s.between(2, 20), 3600) * second
 	case 4:
 		by = -s.between(2, 10) * second
 	}
+
 	if s.chance(0.2) { // nodes follow slowly
 		by, s.slewed = s.between(-800, 800)*millisecond, true
 	}
@@ -53,14 +60,19 @@ func (s *Sim) jump() {
 		s.logf("store    its clock JUMPS by %s", time.Duration(by*1000))
 	}
 	s.hurt(faultJump)
+
 	if lasts == 0 {
 		s.lasting, s.stepped = max(s.lasting, s.shift), s.now
 		return
 	}
+
 	if s.stepped > 0 && s.now < s.stepped+2*s.plan.clock.Persist.Microseconds() && microseconds(by).Abs() < s.plan.clock.Jump {
-		s.lasting = max(s.lasting, s.shift) // a node that accepts the jump before cannot tell this one apart from it, and corrects it slowly
+		// A node that follows the first jump cannot distinguish this one from it, and corrects its
+		// clock slowly.
+		s.lasting = max(s.lasting, s.shift)
 	}
 	s.jumping = min(s.now+lasts, s.plan.faultsUntil-1)
+
 	s.at(s.jumping, nil, func() {
 		s.shift, s.jumped = s.shift-by, s.now
 		if s.opts.Trace {
@@ -70,12 +82,13 @@ func (s *Sim) jump() {
 	})
 }
 
-// fairTime is the latest that anybody may believe it is: by the clock of the store, without jumps that did not last.
+// fairTime is the latest time that a node may assume: the clock of the store, without jumps that
+// did not last.
 func (s *Sim) fairTime() model.Time {
 	return model.Time(epoch + s.now + max(s.shift-s.passing(), s.lasting) + s.skew())
 }
 
-// passing is by how much the store's clock has jumped for a while.
+// passing is the part of the store clock's shift that will not last.
 func (s *Sim) passing() int64 {
 	if s.now < s.jumping {
 		return s.shift - s.lasting
@@ -83,7 +96,7 @@ func (s *Sim) passing() int64 {
 	return 0
 }
 
-// suspend stops a process for a while, and its clock with it.
+// suspend stops a process and its clock for a while.
 func (p *proc) suspend(d int64) {
 	s := p.s
 	if p.paused {
@@ -99,7 +112,8 @@ func (p *proc) suspend(d int64) {
 	})
 }
 
-// askAtOnce has somebody read from a process what it owned before it was suspended, before it has had a chance to look at the time.
+// askAtOnce sends reads to a process that wakes from a suspend, about data that it owned before.
+// The process has had no chance to look at the time.
 func (p *proc) askAtOnce() {
 	if p.inc != nil {
 		p.inc.wakesUp()
@@ -114,8 +128,8 @@ func (p *proc) askAtOnce() {
 	}
 }
 
-// wakesUp checks that a node which goes on after a suspend would answer no read of what others have taken over meanwhile, although it
-// has heard of nothing yet.
+// wakesUp checks a node that wakes from a suspend and has not received anything yet. It must not
+// answer reads of data that other nodes have taken over.
 func (inc *incarnation) wakesUp() {
 	s := inc.p.s
 	for shard, mine := range inc.owner {
@@ -131,10 +145,11 @@ func (inc *incarnation) wakesUp() {
 	}
 }
 
-// mono is the time of its own clock since it started, with the time that the machine was suspended as far as it was noticed.
+// mono is the time of the process's own clock since its start. It includes the suspended time that
+// the process has noticed.
 func (p *proc) mono() time.Duration { return p.own(p.s.now - p.asleep + p.noticed) }
 
-// own is what its clock shows at a time, if the machine was never suspended.
+// own is what the process's clock would show at a time without any suspend.
 func (p *proc) own(at int64) time.Duration {
 	return time.Duration(float64(at-p.born)*p.rate) * time.Microsecond
 }
@@ -142,12 +157,12 @@ func (p *proc) own(at int64) time.Duration {
 // notice finds out whether the machine was suspended.
 func (p *proc) notice() { p.noticed = p.asleep }
 
-// when is the time at which its own clock will stand at mono.
+// when returns the time at which the process's own clock will show mono.
 func (p *proc) when(mono time.Duration) int64 {
 	return p.born + p.asleep - p.noticed + int64(float64(mono.Microseconds())/p.rate) + 1
 }
 
-// resetClock has a process forget what it knows of the store's clock.
+// resetClock makes a process forget its estimate of the store's clock.
 func (p *proc) resetClock() {
 	// The clock of the machine is near that of the store, unless the store's has jumped: nodes
 	// that distrust the store's clock in every seed would never be seen to trust it.
@@ -155,23 +170,24 @@ func (p *proc) resetClock() {
 	p.clock, p.last, p.timed = storeclock.New(p.s.plan.clock, p.mono(), wall), 0, false
 }
 
-// now is its idea of store time; it never goes back, unless it has started over because the store's clock has.
+// now is the process's estimate of store time. It never goes back, unless the process starts over
+// because the store's clock went back.
 func (p *proc) now() model.Time {
 	p.last = max(p.last, p.clock.Now(p.mono()))
 	return p.last
 }
 
-// reads takes in what the store's clock showed between a moment and now.
+// reads adds a reading of the store's clock, taken between sent and now.
 func (p *proc) reads(sent time.Duration, at model.Time) storeclock.Verdict {
 	s := p.s
 	got := p.mono()
-	if !p.timed { // it takes the first reading for what it was when it was asked for
+	if !p.timed { // the first reading counts as the time at which it was requested
 		p.timed = true
 		s.tripped = max(s.tripped, (got - sent).Microseconds())
 	}
 	v := p.clock.Read(storeclock.Reading{Sent: sent, Got: got, Store: at})
 	if v.Change == storeclock.Adopted {
-		p.last = 0 // until now it went by the clock of the machine, which may be ahead
+		p.last = 0 // until now the process used the clock of the machine, which may be ahead
 	}
 	s.behind = max(s.behind, int64(s.storeTime()-p.clock.Now(got)))
 	return v
@@ -179,7 +195,8 @@ func (p *proc) reads(sent time.Duration, at model.Time) storeclock.Verdict {
 
 var errClockBack = errors.New("the store's clock went back and stays there")
 
-// readClock takes in what a renewal says of the store's clock, as incarnation.readClock of the engine does.
+// readClock uses the reading of the store's clock in a renewal, as incarnation.readClock of the
+// engine does.
 func (inc *incarnation) readClock(sent time.Duration, at model.Time) {
 	s, p := inc.p.s, inc.p
 	v := p.reads(sent, at)
@@ -198,6 +215,7 @@ func (inc *incarnation) readClock(sent time.Duration, at model.Time) {
 		return
 	case storeclock.Agrees, storeclock.Adopted:
 	}
+
 	inc.member.Doubt(p.clock.InDoubt(), v.By)
 	if keep := !p.clock.MayDelete(p.mono()); keep != inc.keeps {
 		inc.keeps = keep
@@ -207,7 +225,7 @@ func (inc *incarnation) readClock(sent time.Duration, at model.Time) {
 	}
 }
 
-// wakeSleepers has everything look at the time that sleeps until one.
+// wakeSleepers lets every part that sleeps until a time look at the time again.
 func (inc *incarnation) wakeSleepers() {
 	for _, sh := range inc.shells {
 		sh.result(func(model.Time) {})
@@ -217,18 +235,19 @@ func (inc *incarnation) wakeSleepers() {
 	}
 }
 
-// serving reports whether answers from memory may be given.
+// serving reports whether the node may answer from memory.
 func (inc *incarnation) serving() bool {
 	inc.p.notice()
 	return inc.member.Serving(inc.p.mono())
 }
 
-// mayServe reports whether it would say so if it were asked.
+// mayServe reports whether serving would return true, and does not change the process.
 func (inc *incarnation) mayServe() bool {
 	return inc.member.Serving(inc.p.own(inc.p.s.now)) && !inc.betrayed()
 }
 
-// skew is how far any clock may be ahead of the store's: it drifts since the last renewal, and begins with what the way of an answer explains.
+// skew is how far the clock of a node may be ahead of the store's: the drift since the last
+// renewal, plus the error of the first reading, which is at most the duration of its call.
 func (s *Sim) skew() int64 {
 	skew := int64(s.plan.drift*float64(s.now)) + s.tripped + 1
 	if s.slewed {
@@ -237,13 +256,14 @@ func (s *Sim) skew() int64 {
 	return skew
 }
 
-// deceived reports whether a node that fences another one had no chance to know that the clock of the store has jumped: it has not seen the leases of others before.
+// deceived reports whether a node that fences another one had no way to know that the clock of the
+// store has jumped, because it had not seen the leases of others before.
 func (inc *incarnation) deceived() bool {
 	s := inc.p.s
 	return s.jumped > 0 && inc.looked > s.jumped && s.now < s.jumped+2*s.plan.ttl.Microseconds()
 }
 
-// newRun draws the id of a run at its idea of store time, later than all before.
+// newRun draws the id of a run from the estimate of store time. It is larger than all ids before.
 func (p *proc) newRun() model.RunID {
 	p.drawn = max(p.drawn, p.now())
 	return p.s.newRunAt(p.drawn)

@@ -2,8 +2,10 @@ package sim
 
 import "github.com/perdure/perdure/internal/model"
 
-// In some simulations a live node is declared dead: a peer believes to have proof that its process has ended, and fences it, although its lease holds. Nothing that is stored may suffer from that: the
-// store excludes whatever the node still sends, and the node begins anew. Only what it answers from memory may be out of date until it notices, because that rests on its lease.
+// In some simulations a live node is declared dead: a peer believes to have proof that its process
+// has ended, and fences it, although its lease holds. Nothing that is stored may suffer from that:
+// the store excludes whatever the node still sends, and the node begins anew. Only what it answers
+// from memory may be out of date until it notices, because that rests on its lease.
 
 // lie has the others believe for a while that a process has ended.
 func (s *Sim) lie() {
@@ -17,8 +19,8 @@ func (s *Sim) lie() {
 	}
 }
 
-// betrayed reports whether a live node was declared dead a short time ago, so that it may believe in a lease that it has lost. No lease
-// lasts for longer than that.
+// betrayed reports whether a live node was declared dead a short time ago, so that it may believe
+// in a lease that it has lost. No lease lasts for longer than that.
 func (inc *incarnation) betrayed() bool {
 	s := inc.p.s
 	return s.now < s.ledger.nodes[inc.self.ID].betrayed

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// drawEntities decides what there is in a simulation with entities.
+// drawEntities decides which entities a simulation has.
 func (s *Sim) drawEntities() {
 	s.plan.accounts, s.plan.desks = 2+s.pick(len(accountKeys)-1), 1+s.pick(len(deskKeys))
 	s.plan.entityIdle = oneOf(s, 0, microseconds(s.between(5, 60)*millisecond), microseconds(s.between(100, 500)*millisecond))
@@ -16,7 +16,8 @@ func (s *Sim) drawEntities() {
 	s.plan.entityMoves = s.pick(5)
 }
 
-// newDeed draws something to do for an account. What it starts must not lead to the same again.
+// newDeed draws a deed for an account. A deed must not start a workflow that can cause the same
+// deed again.
 func (s *Sim) newDeed(mayStart bool) (name string, d deed) {
 	s.deeds++
 	d = deed{id: s.deeds, amount: s.between(1, 100), target: uint8(s.pick(s.plan.accounts))}
@@ -30,7 +31,7 @@ func (s *Sim) newDeed(mayStart bool) (name string, d deed) {
 	return name, d
 }
 
-// deed is a call of an entity that a user makes.
+// deed makes a user call an entity.
 func (u *user) deed() *op {
 	s := u.s
 	if s.chance(0.04) {
@@ -40,11 +41,13 @@ func (u *user) deed() *op {
 		}
 		return o
 	}
+
 	if s.chance(0.04) {
 		o := u.op(model.Message{To: accountAddress(s.pick(s.plan.accounts))})
 		o.read = true
 		return o
 	}
+
 	name, d := s.newDeed(true)
 	m := model.Message{Kind: model.MessageCall, To: accountAddress(s.pick(s.plan.accounts)), Name: name}
 	if s.chance(0.15) {
@@ -58,20 +61,23 @@ func (u *user) deed() *op {
 		o.message.RequestID = ""
 	}
 	s.ledger.meant(&o.message)
+
 	if m.Name == doRead {
 		n := s.ledger.holdingOf(m.To)
 		o.since = n.shown
 	}
+
 	return o
 }
 
-// answerCall is what came of a call of an entity, or of an operator's order to unlock one.
+// answerCall handles the answer to a call of an entity, or to an operator's order to unlock one.
 func (o *op) answerCall(a *lane.Answer, again, end func()) {
 	s, m := o.user.s, &o.message
 	refused := func() {
 		o.refused = a.Err
 		end()
 	}
+
 	switch kind := fault.KindOf(a.Err); {
 	case a.Err == nil:
 		o.acked = true
@@ -103,7 +109,7 @@ func (o *op) answerCall(a *lane.Answer, again, end func()) {
 	}
 }
 
-// checkCallAnswer checks that what a caller is told of an entity is durable.
+// checkCallAnswer checks that the answer about an entity that a caller gets is durable.
 func (s *Sim) checkCallAnswer(o *op, a *model.Answer) {
 	l, m := s.ledger, &o.message
 	n := l.holdingOf(m.To)
@@ -111,6 +117,7 @@ func (s *Sim) checkCallAnswer(o *op, a *model.Answer) {
 		s.did(opUnlockedByForce)
 		return
 	}
+
 	x, _ := deedOf(m.Input)
 	d := l.doings[x.id]
 	switch {
@@ -132,6 +139,7 @@ func (s *Sim) checkCallAnswer(o *op, a *model.Answer) {
 	default:
 		s.did(opDeedAnswered)
 	}
+
 	if m.Brief && m.Name != doRead {
 		s.did(opBrief)
 	}

@@ -14,9 +14,10 @@ import (
 type disk struct {
 	s   *Sim
 	mem *memory.Store
-	// away until then: no call reaches it.
+	// away is until when no call reaches the store.
 	away int64
-	// poison are addresses whose rows are refused, corrupt those whose runs cannot be read.
+	// poison has addresses whose rows the store refuses. corrupt has addresses whose runs cannot be
+	// read.
 	poison, corrupt map[model.Address]bool
 	lasting         map[model.Address]bool // refused until everything else has ended
 	poisonMarks     bool
@@ -30,10 +31,10 @@ type fenceKey struct {
 	lane int
 }
 
-// lock is the row lock on a fence: a transaction that has begun holds it until its end.
+// lock is the row lock on a fence. A transaction that has started holds it until its end.
 type lock struct {
 	held    bool
-	orphan  bool // nobody waits for its holder any more
+	orphan  bool // no caller waits for its holder
 	waiting []func()
 }
 
@@ -63,23 +64,23 @@ type request struct {
 	p    *proc
 	name string
 	fate fate
-	// class of the error when it fails before anything is done; drawn when zero.
+	// class of the error if the call fails before it has an effect; zero means random.
 	class store.Class
-	// exec does it at the store and then calls done.
+	// exec executes the call at the store and then calls done.
 	exec func(done func())
 	ok   func()
 	bad  func(error)
 
 	disk *disk
-	back int64 // how long the answer is on its way
+	back int64 // how long the answer is in flight
 }
 
 var errLost = errors.New("the connection was lost")
 
-// latency of one way.
+// latency draws the latency of one direction.
 func (d *disk) latency() int64 { return d.s.between(20, d.s.plan.latency) }
 
-// call sends a request on its way. Its result comes back as an event of the process.
+// call sends a request. Its result arrives as an event of the process.
 func (d *disk) call(r *request) {
 	s := d.s
 	there, back := d.latency(), d.latency()
@@ -87,6 +88,7 @@ func (d *disk) call(r *request) {
 		back += s.between(0, s.plan.ttl.Microseconds()/2)
 		s.hurt(faultSlowReply)
 	}
+
 	r.disk, r.back = d, back
 	switch r.fate {
 	case failsBefore:
@@ -105,15 +107,16 @@ func (d *disk) call(r *request) {
 		r.fails(there+back+d.latency(), store.Unknown)
 	case fine:
 	}
+
 	s.after(there, nil, r.arrives)
 }
 
-// fails tells the caller after a while that the call has failed.
+// fails reports a failure to the caller after a while.
 func (r *request) fails(after int64, class store.Class) {
 	r.disk.s.after(after, r.p, func() { r.bad(store.Errorf(class, r.name, "%w", errLost)) })
 }
 
-// arrives does at the store what the request asks for.
+// arrives executes the request at the store.
 func (r *request) arrives() {
 	d, s := r.disk, r.disk.s
 	if r.p.dead && r.p.cut {
@@ -130,14 +133,14 @@ func (r *request) arrives() {
 	r.exec(r.done)
 }
 
-// done sends the answer on its way.
+// done sends the answer.
 func (r *request) done() {
 	if r.fate == fine {
 		r.disk.s.after(r.back, r.p, r.ok)
 	}
 }
 
-// draw decides the fate of a call that is no commit.
+// draw decides the fate of a call that is not a commit.
 func (d *disk) draw(fails, lost faultKind, mayBeLate bool) fate {
 	s := d.s
 	if s.healed || !s.chance(s.plan.callFails) {
@@ -164,7 +167,7 @@ func (d *disk) lock(k fenceKey) *lock {
 	return l
 }
 
-// hold runs do with the fence of a lane locked; do has to release the lock.
+// hold runs do while the fence of a lane is locked; do has to release the lock.
 func (l *lock) hold(do func(*lock)) {
 	if l.held {
 		l.waiting = append(l.waiting, func() { l.hold(do) })
@@ -174,7 +177,7 @@ func (l *lock) hold(do func(*lock)) {
 	do(l)
 }
 
-// release unlocks the fence for the next that waits for it.
+// release unlocks the fence for the next transaction in line.
 func (l *lock) release() {
 	l.held, l.orphan = false, false
 	for !l.held && len(l.waiting) > 0 {
@@ -199,7 +202,7 @@ func (d *disk) holdAll(node model.NodeID, do func()) {
 	do()
 }
 
-// transaction is a batch on its way to the store.
+// transaction is a batch in flight to the store.
 type transaction struct {
 	request
 
@@ -214,9 +217,10 @@ type transaction struct {
 // commit sends a batch.
 func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error)) {
 	s := d.s
-	x := &transaction{batch: b.Clone()} // the lane uses the memory of its batch again
+	x := &transaction{batch: b.Clone()} // the lane reuses the memory of its batch
 	x.p, x.name, x.exec = p, "commit", x.begin
 	x.ok, x.bad = func() { reply(x.res, x.err) }, func(e error) { reply(store.Committed{}, e) }
+
 	switch {
 	case d.timesOut(x.batch):
 		x.fate = lostRequest
@@ -237,7 +241,7 @@ func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error
 		case 1:
 			x.fate = lostReply
 			s.hurt(faultUnknownApplied)
-		case 2, 3: // begins in time, and takes long
+		case 2, 3: // starts in time, and takes long
 			x.fate = lostReply
 			x.takes = s.between(0, 2*s.plan.slow)
 			s.hurt(faultUnknownApplied)
@@ -248,15 +252,16 @@ func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error
 		x.takes = s.between(0, s.plan.slow)
 		s.hurt(faultCommitSlow)
 	}
+
 	d.call(&x.request)
 }
 
-// begin has the transaction wait for the lock of its fence.
+// begin lets the transaction wait for the lock of its fence.
 func (x *transaction) begin(func()) {
 	x.disk.lock(fenceKey{x.batch.Lane.Node, x.batch.Lane.Lane}).hold(x.locked)
 }
 
-// locked lets the transaction take its time.
+// locked runs when the transaction has the lock. It lets the transaction take its time.
 func (x *transaction) locked(l *lock) {
 	x.lock, l.orphan = l, x.orphan
 	if x.takes == 0 {
@@ -295,10 +300,12 @@ func (d *disk) apply(b *store.Batch) (store.Committed, error) {
 		}
 		return store.Committed{}, store.Errorf(store.Refused, "commit", "row of %s is poison", a.name)
 	}
+
 	if d.tooLarge(b) && d.stands(b) {
 		s.hurt(faultLargeRefused)
 		return store.Committed{}, store.Errorf(store.Refused, "commit", "%d bytes are too many", batchSize(b))
 	}
+
 	res, err := d.mem.Commit(background, b)
 	s.mixBatch(b, err)
 	if err != nil {
@@ -310,68 +317,79 @@ func (d *disk) apply(b *store.Batch) (store.Committed, error) {
 		}
 		return res, err
 	}
+
 	if s.opts.Trace {
 		s.logf("store    batch %d of %s: %s", b.Number, s.ledger.name(b.Lane.Node), describe(b))
 	}
 	d.applying = b
 	s.ledger.apply(b, res)
 	d.applying = nil
+
 	return res, nil
 }
 
-// stands reports whether the fence lets the batch pass: a fenced lane does not come as far as its data.
+// stands reports whether the fence lets the batch pass. A fenced lane cannot reach its data.
 func (d *disk) stands(b *store.Batch) bool {
 	m := d.s.ledger.nodes[b.Lane.Node]
 	return m != nil && m.alive && m.fence[b.Lane.Lane] == b.Lane.Epoch && m.batch[b.Lane.Lane]+1 == b.Number
 }
 
-// poisoned is the address of a row that cannot be written; nil when there is none.
+// poisoned returns an address of the batch whose rows cannot be written, or nil.
 func (d *disk) poisoned(b *store.Batch) *address {
 	if len(d.poison)+len(d.lasting) == 0 {
 		return nil
 	}
 	l := d.s.ledger
+
 	bad := func(a *address) bool { return a != nil && d.poisonous(a.name) }
 	for _, k := range b.Deletes {
 		if a := l.addressOf(b, k.Run); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Starts {
 		if a := l.address(b.Starts[i].Start.Address); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Closes {
 		if a := l.addressOf(b, b.Closes[i].Run); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Events {
 		if a := l.addressOf(b, b.Events[i].Run); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Timers {
 		if a := l.addressOf(b, b.Timers[i].Run); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Taken {
 		if a := l.address(b.Taken[i].Address); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Mailbox {
 		if a := l.address(b.Mailbox[i].Address); bad(a) {
 			return a
 		}
 	}
+
 	for i := range b.Entities {
 		if a := l.address(b.Entities[i].Entity.Address); bad(a) {
 			return a
 		}
 	}
+
 	if d.poisonMarks {
 		for i := range b.Marks {
 			if a := l.addressOf(b, b.Marks[i].Run); bad(a) {
@@ -379,6 +397,7 @@ func (d *disk) poisoned(b *store.Batch) *address {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -393,6 +412,7 @@ func (d *disk) refence(p *proc, ref store.LaneRef, reply func(epoch, landed int6
 			if held.held && held.orphan {
 				d.s.hurt(faultLateWaited)
 			}
+
 			held.hold(func(l *lock) {
 				epoch, landed, err = d.mem.Refence(background, ref)
 				if err == nil {
@@ -428,54 +448,67 @@ func (s *Sim) mixBatch(b *store.Batch, err error) {
 	for i := range b.Marks {
 		s.mixRun(b.Marks[i].Run)
 	}
+
 	for i := range b.Labels {
 		s.mixRun(b.Labels[i].Run)
 		s.mixText(b.Labels[i].Label.Name + "=" + b.Labels[i].Label.Value)
 	}
+
 	for i := range b.Events {
 		e := &b.Events[i].Event
 		s.mixRun(b.Events[i].Run)
 		s.mix(uint64(e.Kind), uint64(e.Seq), uint64(e.At))
 		s.mixText(e.ID)
 	}
+
 	for i := range b.Dead {
 		s.mixRun(b.Dead[i].Run)
 		s.mixText(b.Dead[i].Task)
 	}
+
 	for i := range b.DeadMarks {
 		s.mixRun(b.DeadMarks[i].Run)
 		s.mix(uint64(b.DeadMarks[i].Next))
 	}
+
 	for i := range b.DeadDeletes {
 		s.mixRun(b.DeadDeletes[i].Run)
 	}
+
 	for i := range b.TaskData {
 		s.mixRun(b.TaskData[i].Run)
 		s.mixText(b.TaskData[i].Task + " " + b.TaskData[i].Name)
 	}
+
 	for i := range b.Logs {
 		s.mixRun(b.Logs[i].Run)
 		s.mixText(b.Logs[i].Text)
 	}
+
 	for i := range b.StopTimers {
 		s.mixText(b.StopTimers[i].ID)
 	}
+
 	for i := range b.Timers {
 		s.mixText(b.Timers[i].ID)
 		s.mix(uint64(b.Timers[i].Due))
 	}
+
 	for i := range b.Taken {
 		s.mixText(b.Taken[i].Address.Key)
 		s.mix(uint64(b.Taken[i].Seq))
 	}
+
 	for i := range b.Mailbox {
 		s.mixText(b.Mailbox[i].Address.Key)
 		s.mix(uint64(b.Mailbox[i].Item.Seq), uint64(b.Mailbox[i].Item.Message.Kind))
 	}
+
 	for i := range b.Entities {
 		s.mixText(b.Entities[i].Entity.Address.Key)
 		s.mix(uint64(b.Entities[i].Entity.Version), uint64(b.Entities[i].Entity.Epoch))
 	}
+
 	for i := range b.Messages {
 		s.mix(uint64(b.Messages[i].Message.Kind), uint64(b.Messages[i].To), uint64(b.Messages[i].From), uint64(b.Messages[i].Seq))
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What is told to anybody must rest on what is durable at that moment (L2, I4).
+// Every effect must have a cause that is durable at that moment (L2, I4).
 
-// stored checks that events are in the store as they are told.
+// stored checks that the events that a lane passes on are in the store.
 func (s *Sim) stored(id model.RunID, events []model.Event, who string) *run {
 	r := s.ledger.runs[id]
 	if r == nil {
@@ -44,8 +44,10 @@ func (sh *shell) checkCall(c *lane.Call) {
 		if c.Activation.Start.Run != c.Run || c.Activation.Start.Address != r.address.name {
 			s.fail("activation of %s with the start of another run", short(c.Run))
 		}
+
 	case lane.CallQuery, lane.CallRecall:
 		s.stored(c.Run, nil, "a worker")
+
 	case lane.CallDeliver:
 		sh.mayGoOn(s.stored(c.Run, c.Events, "a worker"), "told of events")
 		for _, w := range sh.inc.p.workers {
@@ -56,6 +58,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 				s.fail("worker %d of %s gets event %d of %s after event %d", w.id, sh.inc.name(), c.Events[0].Seq, short(c.Run), h.last())
 			}
 		}
+
 	case lane.CallRetry:
 		r := s.stored(c.Run, nil, "a worker")
 		sh.mayGoOn(r, "to retry")
@@ -63,6 +66,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 		if !ok || r.asks[b][a].attempts == 0 {
 			s.fail("L2: a worker is to repeat %s of %s, which has not failed", c.ID, short(c.Run))
 		}
+
 	case lane.CallEvict:
 		r := s.ledger.runs[c.Run]
 		if c.Reason == "closed" && (r == nil || r.open()) {
@@ -83,7 +87,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 	}
 }
 
-// giveUp has the lane give up shards, and remembers when it was told to.
+// giveUp lets the lane give up shards, and remembers the time of the order.
 func (sh *shell) giveUp(now model.Time, shards []model.ShardID) {
 	if sh.moving == nil {
 		sh.moving = map[model.ShardID]model.Time{}
@@ -94,8 +98,9 @@ func (sh *shell) giveUp(now model.Time, shards []model.ShardID) {
 	sh.lane.GiveUp(now, shards)
 }
 
-// checkTaken checks that a run is not taken from its worker while that runs a step: nothing has crashed, and its body would run again. Only a
-// shard that has waited long enough may move all the same.
+// checkTaken checks that no lane takes a run from its worker while the worker runs a step: nothing
+// has crashed, and the body would run again. Only a shard that has waited long enough may still
+// move.
 func (sh *shell) checkTaken(c *lane.Call, r *run) {
 	w := sh.inc.p.worker(c.Worker)
 	orderly := c.Reason == "the shard moves" || c.Reason == "the worker leaves" || strings.Contains(c.Reason, "paused")
@@ -113,7 +118,7 @@ func (sh *shell) checkTaken(c *lane.Call, r *run) {
 	sh.s.fail("%s is taken from worker %d of %s while a step of it runs: %s", short(c.Run), w.id, sh.inc.name(), c.Reason)
 }
 
-// checkMail checks a message that is passed on.
+// checkMail checks a message that a lane passes on.
 func (sh *shell) checkMail(row *store.MessageRow) {
 	c := sh.s.ledger.channel(row.To, row.From)
 	if row.Seq < 1 || row.Seq > int64(len(c.rows)) || c.rows[row.Seq-1].Message.To != row.Message.To {
@@ -121,7 +126,7 @@ func (sh *shell) checkMail(row *store.MessageRow) {
 	}
 }
 
-// checkResult checks the end of an execution that somebody awaited.
+// checkResult checks the end of an execution that a user awaited.
 func (s *Sim) checkResult(o *op, res *lane.Result) {
 	a, r := o.message.To, s.ledger.runs[res.Run]
 	if r == nil || r.open() || r.address.name != a || r.outcome.Status != res.Outcome.Status || string(r.outcome.Output.Data) != string(res.Outcome.Output.Data) {
@@ -130,7 +135,7 @@ func (s *Sim) checkResult(o *op, res *lane.Result) {
 	s.hears(o, r)
 }
 
-// checkAnswer checks that what a caller is told is durable.
+// checkAnswer checks that the answer that a caller gets is durable.
 func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 	if o.message.Kind == model.MessageDelete {
 		for _, id := range o.message.Runs {
@@ -140,10 +145,12 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 		}
 		return
 	}
+
 	if o.message.Kind == model.MessageRequeue {
 		s.checkLetterAnswer(o, a)
 		return
 	}
+
 	r := s.ledger.runs[a.Run]
 	if r == nil || r.address.name != o.message.To {
 		s.fail("I4: %s was accepted for %s, which is not in the store", o, short(a.Run))
@@ -151,6 +158,7 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 	if o.tries == 1 && o.shadow == nil {
 		s.hears(o, r)
 	}
+
 	switch o.message.Kind {
 	case model.MessageStart:
 		if o.message.Past != nil {
@@ -185,7 +193,7 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 	}
 }
 
-// checkReuse checks that a start has begun a run only where it might.
+// checkReuse checks that a start created a run only where its reuse policy allows it.
 func (s *Sim) checkReuse(o *op, a *model.Answer, r *run) {
 	if a.Existing || r.replaced == nil || !o.message.ToRun.IsZero() {
 		return
@@ -201,7 +209,8 @@ func (s *Sim) hasSignal(o *op, p *model.Payload) {
 	}
 }
 
-// checkDeath checks that a lane gives up only when it must: its node was fenced, or it may have fenced itself.
+// checkDeath checks that a lane stops only for a reason: its node was fenced, or it may have fenced
+// itself.
 func (sh *shell) checkDeath(why error) {
 	m := sh.s.ledger.nodes[sh.inc.self.ID]
 	if m.alive && !sh.unsure {

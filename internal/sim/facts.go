@@ -6,7 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// event appends an event to a history and checks that it may stand there.
+// event appends an event to a history and checks that it is allowed there.
 func (l *ledger) event(b *store.Batch, row *store.EventRow) {
 	l.owns(b, row.Shard)
 	r := l.runs[row.Run]
@@ -28,10 +28,12 @@ func (l *ledger) event(b *store.Batch, row *store.EventRow) {
 		l.fail("I2: event %d (%s) of %s after its end", e.Seq, e.Kind, row.Run)
 	}
 	r.events = append(r.events, *e)
+
 	if r.address.quarantined {
 		r.address.quarantined = false
 		l.s.did(opWentOn)
 	}
+
 	l.fact(b, r, e)
 }
 
@@ -53,17 +55,19 @@ func starts(b *store.Batch, id model.RunID) bool {
 	return false
 }
 
-// fact checks one event against what is recorded of the same thing.
+// fact checks one event against earlier events of the same thing.
 func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 	if r.tasks != nil || e.Kind == model.EventTaskScheduled {
 		if l.taskFact(b, r, e) {
 			return
 		}
 	}
+
 	var h *history
 	if bi, ai, ok := parseAsk(e.ID); ok {
 		h = &r.asks[bi][ai]
 	}
+
 	once := func(flag *bool, what string) {
 		if *flag {
 			l.fail("I2: %s of %s %s twice", e.ID, r.id, what)
@@ -73,6 +77,7 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 		}
 		*flag = true
 	}
+
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventStepFailed:
 		once(&h.outcome, "has an outcome")
@@ -194,14 +199,15 @@ func (l *ledger) fired(b *store.Batch, r *run, e *model.Event, h *history) {
 	l.s.did(opTimerFired)
 	i := r.timer(e.ID)
 	if i < 0 && l.s.plan.restart > 0 {
-		return // was moved in this very batch to a time that has passed
+		return // it was moved in this batch to a time that has passed
 	}
+
 	if i < 0 {
 		l.fail("I8: timer %q of %s fires and was not open", e.ID, r.id)
 	}
 	due := r.timers[i].Due
 	if l.s.plan.restart > 0 {
-		due = e.Due // one that was moved in this very batch is not in the store
+		due = e.Due // a timer that was moved in this batch is not in the store
 	}
 	if e.Due != due || e.At < due {
 		l.fail("I8: timer %q of %s fires at %s and is due at %s", e.ID, r.id, e.At, due)
@@ -229,7 +235,7 @@ func stops(b *store.Batch, id model.RunID, timer string) bool {
 	return false
 }
 
-// signal notes a signal that was accepted; each is in exactly one history (I11).
+// signal records an accepted signal. Each is in exactly one history (I11).
 func (l *ledger) signal(a *address, e *model.Event) {
 	id := signalID(e.Input)
 	if id == 0 {
@@ -242,7 +248,7 @@ func (l *ledger) signal(a *address, e *model.Event) {
 	l.s.did(opSignal)
 }
 
-// outcome checks that a parent hears what happened to its child.
+// outcome checks that a parent gets the real outcome of its child.
 func (l *ledger) outcome(r *run, e *model.Event) {
 	if e.Run.IsZero() {
 		if e.Status != model.Failed || e.Failure == nil {
@@ -255,6 +261,7 @@ func (l *ledger) outcome(r *run, e *model.Event) {
 		l.s.did(opBounced)
 		return
 	}
+
 	c := l.runs[e.Run]
 	if c == nil || c.open() || c.outcome.Status != e.Status || string(c.outcome.Output.Data) != string(e.Output.Data) {
 		l.fail("I4: %s hears an outcome of %s that is not in the store", r.id, e.Run)
@@ -262,7 +269,7 @@ func (l *ledger) outcome(r *run, e *model.Event) {
 	l.s.did(opChildClosed)
 }
 
-// channel of a pair of shards.
+// channel returns the channel of a pair of shards.
 func (l *ledger) channel(to, from model.ShardID) *channel {
 	k := [2]model.ShardID{to, from}
 	c := l.pairs[k]
@@ -273,7 +280,7 @@ func (l *ledger) channel(to, from model.ShardID) *channel {
 	return c
 }
 
-// message puts a message on its way: positions have no gap.
+// message adds a message to its channel. Positions have no gap.
 func (l *ledger) message(b *store.Batch, row *store.MessageRow) {
 	l.owns(b, row.From)
 	c := l.channel(row.To, row.From)
@@ -287,13 +294,14 @@ func (l *ledger) message(b *store.Batch, row *store.MessageRow) {
 	l.sent(&row.Message)
 }
 
-// consume advances a cursor: each message behind it must have had its effect in this very batch.
+// consume advances a cursor. Each message before it must have had its effect in the same batch.
 func (l *ledger) consume(b *store.Batch, row *store.CursorRow) {
 	l.owns(b, row.To)
 	c := l.channel(row.To, row.From)
 	if row.Prev != c.next || row.Next <= row.Prev || row.Next > int64(len(c.rows)) {
 		l.fail("cursor from shard %d to shard %d moves from %d to %d, stands at %d of %d", row.From, row.To, row.Prev, row.Next, c.next, len(c.rows))
 	}
+
 	var before *received
 	for i := row.Prev; i < row.Next; i++ {
 		m := &c.rows[i].Message
@@ -310,6 +318,7 @@ func (l *ledger) consume(b *store.Batch, row *store.CursorRow) {
 		}
 		before = got
 	}
+
 	c.next = row.Next
 }
 
@@ -323,21 +332,24 @@ func (l *ledger) putOff(b *store.Batch, m *model.Message) bool {
 	return false
 }
 
-// effect checks that a consumed message has done what it is for.
+// effect checks that a consumed message has had its effect.
 func (l *ledger) effect(b *store.Batch, m *model.Message) {
 	if m.To.IsEntity() {
 		l.arrived(b, m)
 		return
 	}
+
 	if m.Kind == model.MessageGrant {
 		l.grantArrived(b, m)
 		return
 	}
+
 	a := l.address(m.To)
 	r := a.current
 	if r != nil && m.Kind != model.MessageStart && m.Kind != model.MessageClosed && starts(b, r.id) {
 		return // perhaps there was no run before
 	}
+
 	switch m.Kind {
 	case model.MessageStart:
 		if r == nil {
@@ -368,12 +380,12 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 	}
 }
 
-// put is a request in the inbox.
+// put records a request in the inbox.
 func (l *ledger) put(row *store.InboxRow) {
 	if _, seen := l.replies[store.RequestKey{Shard: row.Shard, Address: row.Message.To, ID: row.Message.RequestID}]; seen {
 		return
 	}
-	if l.inbox[row.ID] == nil && !l.s.damaged[row.ID] { // one that is set aside stays so
+	if l.inbox[row.ID] == nil && !l.s.damaged[row.ID] { // a request that was set aside stays aside
 		c := *row
 		l.inbox[row.ID] = &c
 	}
@@ -389,15 +401,17 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	delete(l.inbox, k.ID)
 	m := &row.Message
 	if _, refused := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: model.RefusedIDs + row.ID.String()}]; refused {
-		return // whoever sent it hears that, and may send it again under the same id
+		return // the sender gets an error and may send it again under the same id
 	}
+
 	if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; m.RequestID == "" || m.Kind == model.MessageCall && !ok {
 		l.effect(b, m)
 	} else if m.Kind == model.MessageUpdate && l.updates[m.RequestID] != nil {
-		// It is accepted; its answer comes later.
+		// The request is accepted, and its answer comes later.
 	} else if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; !ok {
 		l.fail("I4: request %s to %s is consumed and its answer is not remembered", m.RequestID, m.To)
 	}
+
 	l.s.did(opInbox)
 }
 

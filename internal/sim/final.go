@@ -10,51 +10,61 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// finished reports whether everything has come to its end: no open run, no user who waits, no message on its way.
+// finished reports whether everything has ended: there is no open run, no waiting user, and no
+// message in flight.
 func (s *Sim) finished() bool {
 	if s.ledger.open > 0 || len(s.ledger.inbox) > 0 {
 		return false
 	}
+
 	for _, u := range s.users {
 		if u.busy {
 			return false
 		}
 	}
+
 	for _, o := range s.ops {
 		if !o.done {
 			return false
 		}
 	}
+
 	for _, c := range s.ledger.pairs {
 		if c.next < int64(len(c.rows)) {
 			return false
 		}
 	}
+
 	for _, p := range s.procs {
 		if p == nil || p.inc == nil {
 			return false
 		}
+
 		for _, w := range p.workers {
 			if len(w.held) > 0 {
 				return false
 			}
 		}
+
 		for _, h := range p.hands {
 			if len(h.held)+len(h.reported) > 0 {
 				return false
 			}
 		}
+
 		for _, t := range p.tellers {
 			if len(t.held) > 0 {
 				return false
 			}
 		}
 	}
+
 	for _, n := range s.ledger.holdingOrder {
 		if len(n.box) > 0 {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -69,7 +79,7 @@ func (s *Sim) dump() {
 	}
 }
 
-// failStuck says what does not move.
+// failStuck fails with a list of what has not ended.
 func (s *Sim) failStuck() {
 	var t strings.Builder
 	for _, r := range s.ledger.order {
@@ -90,24 +100,29 @@ func (s *Sim) failStuck() {
 			}
 		}
 	}
+
 	for _, o := range s.ops {
 		if !o.done {
 			fmt.Fprintf(&t, "\n  %s has not ended", o)
 		}
 	}
+
 	for k, c := range s.ledger.pairs {
 		if c.next < int64(len(c.rows)) {
 			fmt.Fprintf(&t, "\n  messages from shard %d to shard %d: %d of %d consumed", k[1], k[0], c.next, len(c.rows))
 		}
 	}
+
 	for _, n := range s.ledger.holdingOrder {
 		if len(n.box) > 0 {
 			fmt.Fprintf(&t, "\n  %d items wait for %s, the first is a %s; it is locked by %s of %s", len(n.box), n.address.name, n.box[0].Message.Kind, n.row.Holder.ID, short(n.row.Holder.Run))
 		}
 	}
+
 	for id := range s.ledger.inbox {
 		fmt.Fprintf(&t, "\n  request %s waits", short(id))
 	}
+
 	for _, p := range s.procs {
 		for _, w := range p.workers {
 			for id := range w.held {
@@ -123,13 +138,14 @@ func (s *Sim) failStuck() {
 			}
 		}
 	}
+
 	if s.opts.Trace {
 		s.dump()
 	}
 	s.fail("E42: stuck %d s after everything has healed:%s", s.plan.patience/second, t.String())
 }
 
-// explain says what a task waits for, as the boards know it.
+// explain returns why a task waits, according to the boards.
 func (s *Sim) explain(r *run, id string) (text string) {
 	for _, p := range s.procs {
 		if p != nil && p.inc != nil {
@@ -141,8 +157,8 @@ func (s *Sim) explain(r *run, id string) (text string) {
 	return text
 }
 
-// comeToRest demands that lanes hold nothing any more. A report that was made twice may wait for the end of a quarantine, and a
-// start whose caller has given up may begin something that has to end too.
+// comeToRest checks that lanes hold nothing in the end. A repeated report may wait for the end of a
+// quarantine, and a start whose caller has given up may start something that has to end too.
 func (s *Sim) comeToRest() {
 	s.runUntil(s.now+s.plan.patience, func() bool { return s.finished() && s.holding() == "" && s.away() == "" })
 	if !s.finished() {
@@ -154,7 +170,7 @@ func (s *Sim) comeToRest() {
 	}
 }
 
-// holding is a lane that holds something; empty when there is none.
+// holding returns a lane that still holds something, or an empty string.
 func (s *Sim) holding() string {
 	for _, p := range s.procs {
 		if p == nil || p.inc == nil {
@@ -166,17 +182,18 @@ func (s *Sim) holding() string {
 			}
 			u := sh.lane.Usage()
 			if s.entities {
-				u.Entries = 0 // those of entities stay for a while
+				u.Entries = 0 // entities stay in memory for a while
 			}
 			if u != (lane.Usage{}) {
 				return fmt.Sprintf("lane %d of %s has %+v in memory", sh.index, p.inc.name(), u)
 			}
 		}
 	}
+
 	return ""
 }
 
-// checkEnd compares the store with the ledger, and both with what users were told.
+// checkEnd compares the store with the ledger, and both with the answers that users got.
 func (s *Sim) checkEnd() {
 	s.sweepAll()
 	for _, r := range s.ledger.order {
@@ -189,6 +206,7 @@ func (s *Sim) checkEnd() {
 			s.checkProgram(r)
 		}
 	}
+
 	s.checkOps()
 	s.checkSends()
 	s.checkHoldings()
@@ -223,18 +241,21 @@ func (s *Sim) checkRun(r *run) {
 	if err != nil || len(events)+len(r.start.Carried) != len(r.events) {
 		s.fail("I4: %s has %d events in the store, %d by the ledger: %v", short(r.id), len(events)+len(r.start.Carried), len(r.events), err)
 	}
+
 	for i := range events {
 		o := &r.events[len(r.start.Carried)+i]
 		if e := &events[i]; e.Seq != o.Seq || e.Kind != o.Kind || e.ID != o.ID || e.At != o.At {
 			s.fail("I4: event %d of %s is another one in the store", o.Seq, short(r.id))
 		}
 	}
+
 	s.checkLabels(r)
 }
 
-// checkProgram compares how a run ended with what its program says.
+// checkProgram compares the outcome of a run with its program.
 func (s *Sim) checkProgram(r *run) {
-	// The program, run over what the code had seen when it returned, ends the same way.
+	// The program must end in the same way if it runs over the history that the code had seen when
+	// it returned.
 	m := s.newMachine(&r.start)
 	for i := range r.events {
 		if m.end != nil {
@@ -242,18 +263,20 @@ func (s *Sim) checkProgram(r *run) {
 		}
 		m.feed(&r.events[i])
 	}
+
 	switch {
 	case m.broken != nil:
 		s.fail("I13: history of %s: %v", short(r.id), m.broken)
 	case r.outcome.Status == model.Terminated:
-		return // wherever it was
+		return // at any place of its program
 	case r.outcome.Status == model.Continued && r.outcome.Failure != nil:
-		return // it was reset, wherever its program stood
+		return // a reset ended it at any place of its program
 	case m.end == nil:
 		s.fail("I13: %s is %s, and its program has not ended", short(r.id), r.outcome.Status)
 	case m.end.Status != r.outcome.Status || string(m.end.Output.Data) != string(r.outcome.Output.Data):
 		s.fail("I13: %s is %s with %x, its program ends as %s with %x", short(r.id), r.outcome.Status, r.outcome.Output.Data, m.end.Status, m.end.Output.Data)
 	}
+
 	if r.outcome.Status == model.Continued {
 		if next := s.ledger.runs[r.outcome.Next]; next == nil || !next.start.Input.Equal(m.end.Input) {
 			s.fail("I2: %s continues with another input than its program says", short(r.id))
@@ -261,7 +284,7 @@ func (s *Sim) checkProgram(r *run) {
 	}
 }
 
-// labels are those that a run was started with, as its history has changed them.
+// labels returns the labels of the start of a run, with the changes of its history.
 func (r *run) labels() []model.Label {
 	labels := r.start.Labels
 	for i := range r.events {
@@ -272,7 +295,8 @@ func (r *run) labels() []model.Label {
 	return labels
 }
 
-// checkLabels demands that a run is found by what its history says, and that the next run of the chain begins with it.
+// checkLabels checks that a query finds a run by the labels of its history, and that the next run
+// of the chain starts with them.
 func (s *Sim) checkLabels(r *run) {
 	rows, err := s.disk.mem.LoadLabels(background, []store.RunKey{{Shard: r.address.shard, Run: r.id}})
 	if err != nil {
@@ -290,7 +314,7 @@ func (s *Sim) checkLabels(r *run) {
 	}
 }
 
-// checkOps compares what users were told with what is there.
+// checkOps compares the answers that users got with the store.
 func (s *Sim) checkOps() {
 	for _, o := range s.ops {
 		var ids []model.Payload
@@ -303,6 +327,7 @@ func (s *Sim) checkOps() {
 			}
 		default:
 		}
+
 		for _, p := range ids {
 			got := s.ledger.signals[signalID(p)]
 			if o.acked && got == nil {
@@ -316,6 +341,7 @@ func (s *Sim) checkOps() {
 			}
 		}
 	}
+
 	s.checkOrder()
 }
 
@@ -329,13 +355,14 @@ func (o *op) repeated(s *Sim) bool {
 	return false
 }
 
-// checkOrder checks that signals of one user to one address arrive in the order in which they were accepted: one that was
-// accepted before another one was sent comes before it.
+// checkOrder checks that signals of one user to one address arrive in order: a signal that was
+// accepted before the user sent another one comes before it.
 func (s *Sim) checkOrder() {
 	type sent struct {
 		o     *op
 		order int
 	}
+
 	last := map[model.Address][]sent{}
 	for _, o := range s.ops {
 		if o.message.Kind != model.MessageSignal || !o.acked {
@@ -343,7 +370,7 @@ func (s *Sim) checkOrder() {
 		}
 		got := s.ledger.signals[signalID(o.message.Input)]
 		if got.address.sick {
-			continue // a quarantine puts messages off
+			continue // a quarantine delays messages
 		}
 		for _, before := range last[o.message.To] {
 			if before.o.user == o.user && before.o.ended <= o.invoked && before.order > got.order {
@@ -354,7 +381,7 @@ func (s *Sim) checkOrder() {
 	}
 }
 
-// leaveAll lets all nodes leave in order: nothing may be left of them.
+// leaveAll shuts all nodes down in good order and checks that nothing is left of them.
 func (s *Sim) leaveAll() {
 	down := func() bool {
 		for _, p := range s.procs {
@@ -364,15 +391,17 @@ func (s *Sim) leaveAll() {
 		}
 		return true
 	}
+
 	s.leaving = true
 	var last []*incarnation
 	for _, p := range s.procs {
 		if p == nil {
-			continue // it was about to leave when everything healed, and has not been started again
+			continue // it was leaving when the faults ended, and has not been started again
 		}
 		last = append(last, p.inc)
 		s.at(s.now, p, p.leave)
 	}
+
 	s.runUntil(s.now+20*second, down)
 	if !down() {
 		if s.opts.Trace {
@@ -380,15 +409,18 @@ func (s *Sim) leaveAll() {
 		}
 		s.fail("a node does not come to its end")
 	}
+
 	v, err := s.disk.mem.Members(background)
 	if err != nil {
 		s.fail("members: %v", err)
 	}
+
 	for _, o := range v.Owners {
 		if m := s.ledger.nodes[o.Node]; m != nil && m.alive && m.inc != nil && !m.inc.lost && slices.Contains(last, m.inc) {
 			s.fail("shard %d still belongs to %s", o.Shard, s.ledger.name(o.Node))
 		}
 	}
+
 	s.checkLeft(last)
 	s.stats.Seeds, s.stats.Events = 1, s.steps
 }

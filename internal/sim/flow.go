@@ -20,8 +20,10 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// What people have set, and how nodes agree on it, is package engine/flow of production: here is what it needs of a node, a life and a store. Its code waits, so it runs as threads. Writes of settings fail, are lost on
-// the way there or back, land late, and whoever makes them dies in between.
+// Package engine/flow of production stores the settings of users and makes nodes agree on them.
+// This file has the node, the life and the store that it needs. Its code waits, so it runs as
+// threads. Writes of settings fail, get lost on the way there or back, or land late, and nodes die
+// between them.
 
 // Kinds of settings, as they are stored.
 const (
@@ -37,7 +39,7 @@ func newFlow(p *proc) *flow.Flow {
 	return flow.New(flow.Config{Store: &connection{Store: p.s.disk.mem, p: p}, Log: slog.New(complaints{p}), Node: flowNode{p}, Timeout: time.Hour})
 }
 
-// readSettings registers when the settings are known.
+// readSettings registers the process once it has read the settings.
 func (p *proc) readSettings() {
 	p.spawn(func() {
 		for p.flow.Load(background, math.MaxInt64) != nil {
@@ -47,7 +49,7 @@ func (p *proc) readSettings() {
 	})
 }
 
-// flowNode is a process as its flow sees it; see flow.Node.
+// flowNode implements flow.Node for a process.
 type flowNode struct{ p *proc }
 
 func (n flowNode) Now() model.Time { return n.p.now() }
@@ -63,7 +65,7 @@ func (n flowNode) Await(_ context.Context, ready <-chan struct{}) bool {
 	return true
 }
 
-// Pause is short: a second is a long time here.
+// Pause is shortened, because a second is a long time here.
 func (n flowNode) Pause(_ context.Context, d time.Duration) bool {
 	n.p.s.sleep(n.p.s.between(1, min(d.Microseconds(), 20*millisecond)))
 	return true
@@ -82,7 +84,7 @@ func (n flowNode) Hint() {
 	}
 }
 
-// Seat is that of the current life, or of one that is about to end.
+// Seat returns the seat of the current life, or of a life that is about to end.
 func (n flowNode) Seat() *flow.Seat {
 	switch {
 	case n.p.inc != nil:
@@ -96,10 +98,10 @@ func (n flowNode) Seat() *flow.Seat {
 
 func (n flowNode) Works() bool { return len(n.p.hands) > 0 }
 
-// seatLife is an incarnation as its seat sees it; see flow.Life.
+// seatLife implements flow.Life for an incarnation.
 type seatLife struct{ inc *incarnation }
 
-// Known asks one lane after the other, until one does not answer any more.
+// Known asks one lane after the other, and stops at a lane that no longer answers.
 func (l seatLife) Known(context.Context) (shards []model.ShardID, ok bool, err error) {
 	s, p := l.inc.p.s, l.inc.p
 	for _, sh := range l.inc.shells {
@@ -118,10 +120,12 @@ func (l seatLife) Known(context.Context) (shards []model.ShardID, ok bool, err e
 				sh.asked()
 			})
 		})
+
 		if !ok {
 			return nil, false, nil
 		}
 	}
+
 	return shards, true, nil
 }
 
@@ -137,7 +141,7 @@ func (l seatLife) LookAround() {
 
 func (inc *incarnation) place() limit.Place { return limit.Place(inc.epoch) }
 
-// viewed brings the limits up to date with who there is, after a renewal.
+// viewed updates the limits with the members of a view, after a renewal.
 func (inc *incarnation) viewed(v *store.View) {
 	inc.p.flow.Heard(v.Settings)
 	if inc.seat.Viewed(v, len(inc.member.Owned())) {
@@ -145,7 +149,8 @@ func (inc *incarnation) viewed(v *store.View) {
 	}
 }
 
-// complaints is where a flow says what is wrong: that a call has failed, or something that never happens here.
+// complaints receives the log of a flow. It writes the log to the trace. An error fails the
+// simulation.
 type complaints struct{ p *proc }
 
 func (c complaints) Enabled(_ context.Context, level slog.Level) bool {
@@ -168,7 +173,7 @@ func (c complaints) Handle(_ context.Context, r slog.Record) error {
 func (c complaints) WithAttrs([]slog.Attr) slog.Handler { return c }
 func (c complaints) WithGroup(string) slog.Handler      { return c }
 
-// connection is the store as the flow of a process sees it.
+// connection is the store for the flow of a process.
 type connection struct {
 	*memory.Store
 
@@ -202,10 +207,11 @@ func (c *connection) ask(name string, write bool, exec func() error) (err error)
 			},
 		})
 	})
+
 	return err
 }
 
-// reply makes a call whose answer is lost with the call.
+// reply makes a call that returns a value. If the call gets lost, the value is lost too.
 func reply[T any](c *connection, name string, write bool, exec func() (T, error)) (T, error) {
 	var got, none T
 	if err := c.ask(name, write, func() (err error) {
@@ -235,7 +241,7 @@ func (c *connection) PutSetting(_ context.Context, x store.Setting, expected int
 	return version, err
 }
 
-// wrote counts what became of a write that was answered.
+// wrote counts the outcome of a write.
 func (s *Sim) wrote(p *proc, x *store.Setting, err error) {
 	if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
 		if s.running.user {
@@ -244,9 +250,11 @@ func (s *Sim) wrote(p *proc, x *store.Setting, err error) {
 			s.did(opStateLost)
 		}
 	}
+
 	if err != nil {
 		return
 	}
+
 	switch x.Kind {
 	case settingState:
 		s.did(opStateSaved)
@@ -278,12 +286,13 @@ func (s *Sim) putSetting(x store.Setting, version int64) (int64, error) {
 	return now, nil
 }
 
-// pageStored counts what the dead had and is free now.
+// pageStored counts shares of dead nodes that have become free.
 func (s *Sim) pageStored(x *store.Setting) {
 	list, sole, err := limits.Read(x.Body)
 	if err != nil {
 		s.fail("page: %v", err)
 	}
+
 	places := []limit.Place{sole}
 	for _, e := range list {
 		for _, l := range e.Leases {
@@ -292,6 +301,7 @@ func (s *Sim) pageStored(x *store.Setting) {
 			}
 		}
 	}
+
 	before := s.places[x.Name]
 	s.places[x.Name] = places
 	for _, p := range before {
@@ -312,7 +322,7 @@ func (l *ledger) lives(epoch int64) bool {
 	return false
 }
 
-// describeSetting lists the leases on a page, or how a breaker stands, for people.
+// describeSetting lists the leases on a page, or the state of a breaker, for the trace.
 func (s *Sim) describeSetting(x *store.Setting) string {
 	switch x.Kind {
 	case settingState:

@@ -15,63 +15,72 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What keeps tasks back, in some seeds: limits, breakers, paused queues. What must hold: nobody begins without having been let through, once for each beginning (G1); of a limit
-// there are never more holders than it has permits, and no more begin in a time than its rate allows (G2); so many failures open a breaker and fewer do not (E33), nothing passes one
-// that is open, paused or held by a Retry-After (E34), and no more probes one that is half-open (E35); nothing of a paused queue begins (G3). And whoever is kept back comes to
-// his turn: everything ends, and then nobody holds anything.
+// In some seeds limits, breakers and paused queues hold tasks back. What must hold: no task starts
+// without a pass, one for each start (G1). A limit never has more holders than permits, and tasks
+// never start faster than its rate allows (G2). The configured number of failures opens a breaker,
+// and fewer do not (E33). No task passes a breaker that is open, paused or held by a Retry-After
+// (E34), and a half-open breaker has a limited number of probes (E35). No task of a paused queue
+// starts (G3). Every task that is held back gets its turn: everything ends, and in the end no task
+// holds anything.
 
-// In most of these seeds all nodes share limits and breakers, as they do in production where several processes have the store (flow, share). In the others each has its own, as the one has that has a
-// store alone: what is checked of limits and breakers here, beside share.go, holds for each node by itself.
+// In most of these seeds all nodes share limits and breakers, as in production when several
+// processes use the store (flow, share). In the others each node has its own, as in production when
+// one process uses the store. The checks of limits and breakers in this file hold for each node
+// separately; share.go checks all nodes together.
 
-// keeper is the gatekeeper of a node, that of production, with somebody who watches: he sees what the board asks and is told, and how the gate stands afterwards.
+// keeper is the production gatekeeper of a node, with an observer. The observer sees the questions
+// of the board, the answers, and the state of the gate afterwards.
 type keeper struct {
 	b *board
 	g *flow.Gatekeeper
 
-	knew map[model.ClaimRef]bool // claims that the board has been told of
-	// let are the tasks that were let through and not given back; kept are those of them that hold on although the board has given them up, and how they ended by then.
+	knew map[model.ClaimRef]bool // claims that the board knows
+	// let has the tasks that have a pass. kept has the tasks that still hold something although the
+	// board has given them up, with their outcome.
 	let  map[model.TaskRef]*pass
 	kept map[model.TaskRef]queue.Outcome
-	// passes counts how often a task was let through and has not begun since; under is by which set it was last.
+	// passes counts how often a task got a pass since it last started. under is the rule set of
+	// its last pass.
 	passes map[model.TaskRef]int
 	under  map[model.TaskRef]int
-	sets   []*rule.Set // that the board has gone by
+	sets   []*rule.Set // that the board has used
 	rates  map[rule.Resource]*tokens
 	seen   map[rule.BreakerID]*watched
 }
 
-// pass is a task that was let through.
+// pass is a task that the gate has let through.
 type pass struct {
 	spec    *model.TaskSpec
 	input   *model.Payload
-	found   bool // its claim was found, and it holds whatever it holds
+	found   bool // the claim existed before, and holds what it holds
 	breaker rule.BreakerID
-	era     int  // of the breaker; 0 for one that counts for nothing
+	era     int  // of the breaker; 0 if the outcome does not count
 	probe   bool // through a half-open breaker
 	lease   model.Time
 
-	// Where nodes share limits and breakers: when it began, the limits of which it has a permit, its probe, and whether it was given back.
+	// These are for nodes that share limits and breakers: when the task started, the limits that it
+	// has permits of, its probe, and whether it has been given back.
 	since   int64
 	permits []rule.Resource
 	permit  breaker.Permit
 	given   bool
-	failed  bool // an attempt has, and its worker goes on to hold what it needs
+	failed  bool // an attempt has failed, and its worker still holds what it needs
 }
 
-// tokens is what a rate allows, as a bucket of a very simple kind.
+// tokens is a simple token bucket that models a rate.
 type tokens struct {
 	level float64
 	at    model.Time
 }
 
-// watched is what a breaker must be like, as far as this node has been told.
+// watched is the expected state of a breaker, according to what this node has seen.
 type watched struct {
 	era      int // changes with its state
 	state    breaker.State
 	since    model.Time
-	barred   model.Time // nothing passes before
+	barred   model.Time // nothing passes before this time
 	failures []model.Time
-	before   int // failures in a state that was taken over, some of which may still count
+	before   int // failures in an adopted state; some of them may still count
 }
 
 func newKeeper(b *board) *keeper {
@@ -80,10 +89,12 @@ func newKeeper(b *board) *keeper {
 		b: b, let: map[model.TaskRef]*pass{}, kept: map[model.TaskRef]queue.Outcome{}, passes: map[model.TaskRef]int{}, under: map[model.TaskRef]int{},
 		rates: map[rule.Resource]*tokens{}, seen: map[rule.BreakerID]*watched{}, knew: map[model.ClaimRef]bool{},
 	}
+
 	var book *limits.Book
 	if p.s.shared {
 		book = limits.New(b.inc.place())
 	}
+
 	k.g = flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
 		if i := slices.IndexFunc(p.hands, func(h *hand) bool { return h.id == id }); i >= 0 {
 			h := p.hands[i]
@@ -91,12 +102,13 @@ func newKeeper(b *board) *keeper {
 		}
 		return false, false
 	})
+
 	return k
 }
 
 func (k *keeper) rules() *rule.Set { return k.sets[len(k.sets)-1] }
 
-// Take is for the board; see queue.Admitter.
+// Take implements queue.Admitter.
 func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
 	_, goesOn := k.kept[it.Ref]
 	delete(k.kept, it.Ref)
@@ -104,6 +116,7 @@ func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason
 	if ok {
 		k.logf("lets %s through", it.Ref)
 	}
+
 	switch {
 	case !ok:
 		k.refused(why)
@@ -113,6 +126,7 @@ func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason
 		k.passes[it.Ref]++
 		k.under[it.Ref] = len(k.sets) - 1
 	}
+
 	return ok, why, again
 }
 
@@ -134,7 +148,7 @@ func (k *keeper) refused(why model.Reason) {
 	}
 }
 
-// passed checks that a task may begin.
+// passed checks that a task may start.
 func (k *keeper) passed(now model.Time, it *queue.Item) {
 	s := k.b.inc.p.s
 	p := &pass{spec: it.Spec, input: it.Input, since: s.now}
@@ -144,6 +158,7 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 	if k.b.paused[it.Spec.Queue] {
 		s.fail("G3: %s begins on %s, which has paused queue %s", it.Ref, k.b.inc.name(), it.Spec.Queue)
 	}
+
 	uses := k.rules().Resolve(tenant, it.Spec, it.Input)
 	for _, u := range uses {
 		if u.Missing {
@@ -159,10 +174,12 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 			k.spend(now, it.Ref, u)
 		}
 	}
+
 	if k.g.Book != nil {
 		p.permits = permitsOf(k.rules(), it.Spec, it.Input)
 		k.sharedLimits(now, it.Ref, uses)
 	}
+
 	id, config := k.rules().Breaker(tenant, it.Spec)
 	if id.IsZero() {
 		return
@@ -171,29 +188,33 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 	if now < w.barred {
 		s.fail("E34: %s begins on %s at %s, and breaker %s lets nothing pass before %s", it.Ref, k.b.inc.name(), now, id, w.barred)
 	}
+
 	if k.g.Book != nil {
 		p.breaker = id
 		k.probed(now, it.Ref, id, p)
 		return
 	}
+
 	k.observe(now, id)
 	p.breaker, p.era, p.probe, p.lease = id, w.era, w.state != breaker.Closed, now.Add(max(it.Spec.ToClose, config.Lease))
 	if !p.probe {
 		return
 	}
 	s.did(opProbe)
+
 	probes := 0
 	for _, o := range k.let {
 		if o.breaker == id && o.probe && o.era == w.era && now < o.lease {
 			probes++
 		}
 	}
+
 	if probes > config.Probes {
 		s.fail("E35: %d probes of breaker %s are under way on %s, at most %d", probes, id, k.b.inc.name(), config.Probes)
 	}
 }
 
-// holders are the tasks that were let through and share a resource, by the rules of now.
+// holders counts the tasks with a pass that share a resource, by the current rules.
 func (k *keeper) holders(r rule.Resource) (n int) {
 	for _, p := range k.let {
 		if uses(k.rules(), p.spec, p.input, r) {
@@ -222,14 +243,14 @@ func (k *keeper) spend(now model.Time, ref model.TaskRef, u rule.Use) {
 	}
 }
 
-// Hold is for the board.
+// Hold implements queue.Gate.
 func (k *keeper) Hold(now model.Time, it *queue.Item) {
 	delete(k.kept, it.Ref)
 	k.g.Hold(now, it)
 	k.holds(it)
 }
 
-// holds notes that a claim was found which holds what it needs.
+// holds records an existing claim, which holds what it needs.
 func (k *keeper) holds(it *queue.Item) (news bool) {
 	if k.let[it.Ref] != nil || !k.g.Holds(it.Ref) {
 		return false
@@ -240,7 +261,7 @@ func (k *keeper) holds(it *queue.Item) (news bool) {
 	return true
 }
 
-// Give is for the board. A claim may go on to hold what it holds.
+// Give implements queue.Gate. A claim may continue to hold what it holds.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	p := k.let[it.Ref]
 	if p == nil || p.breaker.IsZero() || k.g.Book != nil {
@@ -248,6 +269,7 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 		k.given(it.Ref, how)
 		return
 	}
+
 	s, w, config := k.b.inc.p.s, k.watch(p.breaker), k.rules().BreakerConfig(p.breaker)
 	counts := p.era == w.era && w.state == breaker.Closed
 	if counts && how == queue.Failed {
@@ -260,17 +282,20 @@ func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	k.given(it.Ref, how)
 	was := w.state
 	k.observe(now, p.breaker)
+
 	if opened := was == breaker.Closed && w.state == breaker.Open; opened && !may || must && !opened {
 		s.fail("E33: breaker %s on %s is %s after %d failures in %s, of %d", p.breaker, k.b.inc.name(), w.state, failed, config.Window, config.Failures)
 	} else if opened {
 		s.did(opOpened)
 	}
+
 	if was == breaker.HalfOpen && w.state == breaker.Closed {
 		s.did(opRecovered)
 	}
 }
 
-// given notes that a task has been given up, which holds nothing then, or goes on to hold it for its worker.
+// given records that the board has given a task up. The task then holds nothing, or still holds
+// everything for its worker.
 func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 	s := k.b.inc.p.s
 	if k.g.Holds(ref) {
@@ -284,6 +309,7 @@ func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 		}
 		return
 	}
+
 	k.logf("gives back what %s holds", ref)
 	if p := k.let[ref]; p != nil && !p.breaker.IsZero() && k.g.Book != nil {
 		p.ended(s, how == queue.Failed || p.failed)
@@ -292,7 +318,8 @@ func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 	delete(k.kept, ref)
 }
 
-// settled tells that a worker of the process is done with a claim, and that this is durable or of no interest to anybody.
+// The board calls settled when a worker of the process is done with a claim, and the outcome is
+// durable or irrelevant.
 func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
 	if !k.g.Settled(now, ref, how) {
 		return false
@@ -301,10 +328,10 @@ func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) 
 	return true
 }
 
-// Group is for the board.
+// Group implements queue.Gate.
 func (k *keeper) Group(it *queue.Item) string { return k.g.Group(it) }
 
-// retryAfter is what the other side of a task has said.
+// retryAfter records the Retry-After that an attempt of a task returned.
 func (k *keeper) retryAfter(now model.Time, it *queue.Item, until model.Time) {
 	k.g.RetryAfter(now, it, until)
 	if id, config := k.rules().Breaker(tenant, it.Spec); !id.IsZero() {
@@ -314,7 +341,7 @@ func (k *keeper) retryAfter(now model.Time, it *queue.Item, until model.Time) {
 	}
 }
 
-// configured notes that tasks pass by other settings from now on.
+// configured records that other settings apply from now on.
 func (k *keeper) configured(now model.Time, x *flow.Settings) {
 	if len(k.sets) == 0 || x.Rules != k.rules() {
 		k.ruled(now, x.Rules)
@@ -326,7 +353,7 @@ func (k *keeper) configured(now model.Time, x *flow.Settings) {
 	k.find()
 }
 
-// ruled notes that tasks pass by other rules from now on.
+// ruled records that other rules apply from now on.
 func (k *keeper) ruled(now model.Time, set *rule.Set) {
 	var old *rule.Set
 	if len(k.sets) > 0 {
@@ -334,16 +361,19 @@ func (k *keeper) ruled(now model.Time, set *rule.Set) {
 	}
 	k.sets = append(k.sets, set)
 	k.b.inc.p.s.sets = append(k.b.inc.p.s.sets, set)
-	clear(k.rates) // the share of a token that has accrued is kept, which is less than what is allowed here
+	// the gate keeps the accrued share of a token, which is less than what this check allows
+	clear(k.rates)
 	for id, w := range k.seen {
 		if old.BreakerConfig(id) != set.BreakerConfig(id) {
-			w.failures, w.before, w.barred = nil, 0, 0 // what is counted begins anew, and an open one stays so for as long as it now would
+			// counting starts again, and an open breaker stays open for the new time
+			w.failures, w.before, w.barred = nil, 0, 0
 			k.observe(now, id)
 		}
 	}
 }
 
-// adopted notes that a breaker stands as it is stored; where nodes share it, with what this one has not told yet.
+// adopted records that a breaker has its stored state. If nodes share the breaker, the calls that
+// this node has not reported yet are added.
 func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
 	s, w := k.b.inc.p.s, k.watch(id)
 	w.barred = 0
@@ -361,7 +391,7 @@ func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
 	s.did(opAdopted)
 }
 
-// changed notes what has become of the gate when somebody else than the board has had to do with it.
+// changed records the state of the gate after something other than the board has changed it.
 func (k *keeper) changed(now model.Time) {
 	for _, id := range k.b.inc.p.told {
 		k.adopted(now, id, nil)
@@ -372,13 +402,13 @@ func (k *keeper) changed(now model.Time) {
 	}
 }
 
-// find notes which claims hold something that did not before.
+// find records claims that hold something and did not before.
 func (k *keeper) find() (any bool) {
 	k.b.b.Taken(func(it *queue.Item) { any = k.holds(it) || any })
 	return any
 }
 
-// breakerOf reads a breaker as it is stored, with the numbers of today.
+// breakerOf decodes a stored breaker, with the current numbers.
 func (s *Sim) breakerOf(row []byte, now model.Time, config breaker.Config) *breaker.Breaker {
 	o, err := breaker.Decode(row)
 	if err != nil {
@@ -390,7 +420,7 @@ func (s *Sim) breakerOf(row []byte, now model.Time, config breaker.Config) *brea
 	return o
 }
 
-// watch is what is known of a breaker.
+// watch returns the expected state of a breaker.
 func (k *keeper) watch(id rule.BreakerID) *watched {
 	w := k.seen[id]
 	if w == nil {
@@ -409,7 +439,7 @@ func (k *keeper) status(now model.Time, id rule.BreakerID) breaker.Status {
 	return breaker.Status{}
 }
 
-// observe notes how a breaker stands: calls of another state count for nothing.
+// observe records the state of a breaker. Calls that started in another state do not count.
 func (k *keeper) observe(now model.Time, id rule.BreakerID) {
 	w, st := k.watch(id), k.status(now, id)
 	if st.State != w.state || st.Since != w.since {
@@ -422,7 +452,7 @@ func (k *keeper) observe(now model.Time, id rule.BreakerID) {
 	}
 }
 
-// begins checks that whoever begins has been let through, and notes it for limited.
+// begins checks that a task that starts has a pass, and records the start for limited.
 func (l *ledger) begins(b *store.Batch, r *run, id string, t *errandState) {
 	t.node, t.tenure = b.Lane.Node, l.tenure[r.address.shard]
 	m := l.nodes[b.Lane.Node]
@@ -441,23 +471,25 @@ func (l *ledger) begins(b *store.Batch, r *run, id string, t *errandState) {
 	l.begun = append(l.begun, begun{r, t, ref})
 }
 
-// begun is a task that somebody begins in the batch that is being applied.
+// begun is a task that starts in the batch that is being applied.
 type begun struct {
 	r   *run
 	t   *errandState
 	ref model.TaskRef
 }
 
-// limited checks that no limit of those that begin in a batch has too many holders by what is durable.
+// limited checks the limits of all tasks that start in a batch: by durable state, none has too many
+// holders.
 func (l *ledger) limited(b *store.Batch) {
 	for _, x := range l.begun {
 		if !x.t.held || x.t.over || !x.r.open() {
 			continue
 		}
 		k := l.nodes[b.Lane.Node].inc.board.keeper
+
 		sets := k.sets[k.under[x.ref]:]
 		for _, u := range sets[0].Resolve(tenant, x.t.spec, &x.t.input) {
-			most := 0 // by the rules of any time since
+			most := 0 // by all rules since then
 			for _, set := range sets {
 				n, ok := set.Numbers(u.Resource)
 				if !ok || n.Concurrency == 0 {
@@ -471,12 +503,16 @@ func (l *ledger) limited(b *store.Batch) {
 			}
 		}
 	}
+
 	l.begun = l.begun[:0]
 }
 
-// holding counts who holds a limit of a node by what is durable. The node counts as it has decided, and what one of its lanes has decided may be
-// stored before what another one has: only those of the lane count here. Nor do those that it does not know any more, or not as they are: of shards that have moved or are about to, and
-// of addresses with rows that cannot be written. A batch that is refused or split may turn the order of a report and the next claim round: nobody executes the first then.
+// holding counts the holders of a limit of a node by durable state. The node counts by its
+// decisions, and the decisions of one lane may be stored before the decisions of another. So only
+// tasks of the same lane count here. Tasks that the lane no longer knows, or knows in another
+// state, do not count either: tasks of shards that have moved or are about to, and of addresses
+// with rows that cannot be written. A batch that is refused or split may exchange the order of a
+// report and the next claim. No worker executes the first task then.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.order {
 		if !r.open() {
@@ -495,5 +531,6 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 			}
 		}
 	}
+
 	return n
 }

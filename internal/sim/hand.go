@@ -13,19 +13,23 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// hand is a task worker of a process, with the session that the engine keeps for it (engine/tasks.go).
+// hand is a task worker of a process, with the session that the engine keeps for it
+// (engine/tasks.go).
 type hand struct {
 	p        *proc
 	id       queue.WorkerID
 	offer    model.TaskOffer
 	held     map[model.ClaimRef]*job
-	reported map[model.ClaimRef]*model.TaskReport // and not settled
-	abroad   loan.Abroad                          // where nodes lend slots
-	most     int                                  // slots that it has had
-	over     int                                  // claims that may have come in addition: late, or because a shard moved
-	leaving  bool
-	gone     bool
-	ghost    bool // has left, and its reports are on their way; or gives back what others should have had, see Engine.giveBack
+	reported map[model.ClaimRef]*model.TaskReport // but not settled
+	abroad   loan.Abroad                          // if nodes lend slots
+	most     int                                  // the most slots that it has had
+	// additional claims that it may have: they arrived late, or because a shard moved
+	over    int
+	leaving bool
+	gone    bool
+	// it has left and its reports are in flight, or it gives back claims that other workers should
+	// have had; see Engine.giveBack
+	ghost bool
 }
 
 // job is a claim that a hand executes.
@@ -33,24 +37,24 @@ type job struct {
 	h        *hand
 	claim    model.Claim
 	canceled bool
-	hangs    bool // says nothing until everything has healed
+	hangs    bool // reports nothing until all faults have ended
 	done     bool
 }
 
-// has reports whether it has been handed a claim, and what it reports is not settled.
+// has reports whether the hand has received a claim whose report is not settled.
 func (h *hand) has(ref model.ClaimRef) bool { return h.held[ref] != nil || h.reported[ref] != nil }
 
 // free is how many claims of its own node it may hold.
 func (h *hand) free() int { return max(0, h.offer.Slots-h.abroad.Slots()) }
 
-// rejoin has the board know how many slots there are now, when one has come back from abroad.
+// rejoin updates the number of slots on the board after one has come back from another node.
 func (h *hand) rejoin() {
 	if inc := h.p.inc; inc != nil {
 		inc.board.join(h)
 	}
 }
 
-// purse is that of the current life of the process; nil where nodes do not lend.
+// purse returns the purse of the current life of the process. It is nil if nodes do not lend.
 func (p *proc) purse() *purse {
 	if p.inc == nil {
 		return nil
@@ -92,7 +96,7 @@ func (p *proc) hire() {
 	}
 }
 
-// callTasks passes calls of a lane on to task workers.
+// callTasks passes the calls of a lane to task workers.
 func (p *proc) callTasks(sh *shell, calls []lane.TaskCall) {
 	for i := range calls {
 		c := &calls[i]
@@ -101,16 +105,19 @@ func (p *proc) callTasks(sh *shell, calls []lane.TaskCall) {
 			g.call(c)
 			continue
 		}
+
 		j := slices.IndexFunc(p.hands, func(h *hand) bool { return h.id == c.Worker })
 		gone := j < 0 || p.hands[j].ghost && c.Kind == lane.TaskExecute
 		sh.checkTaskCall(c, gone)
+
 		if gone {
-			if c.Kind == lane.TaskExecute { // it left while the claim was on its way to the store
+			if c.Kind == lane.TaskExecute { // it left while the claim was in flight to the store
 				p.s.did(opExecuteGone)
 				p.giveBack(c.Ref)
 			}
 			continue
 		}
+
 		h := p.hands[j]
 		switch c.Kind {
 		case lane.TaskExecute:
@@ -129,8 +136,9 @@ func (h *hand) execute(c *model.Claim) {
 		s.logf("%s executes attempt %d of %s %s, claim %d", h.offer.Name, c.Attempt, short(c.Ref.Run), c.Ref.ID, c.Ref.Claim)
 	}
 	if h.held[c.Ref] != nil {
-		return // told twice
+		return // the call arrived twice
 	}
+
 	j := &job{h: h, claim: *c, canceled: c.Canceled}
 	h.held[c.Ref] = j
 	s.claims[c.Ref].begun = true
@@ -139,17 +147,19 @@ func (h *hand) execute(c *model.Claim) {
 	w := workOf(c.Input)
 	j.hangs = !s.healed && s.chance(0.08)
 	took := w.took
+
 	if j.hangs {
 		s.hurt(faultHandHangs)
 	} else {
 		s.after(took, h.p, j.end)
 	}
+
 	if c.Spec.Silence > 0 {
 		j.beat(c.Spec.Silence)
 	}
 }
 
-// beat tells the board again and again that the claim is executed, unless the hand hangs.
+// beat sends heartbeats for the claim to the board, unless the hand hangs.
 func (j *job) beat(silence time.Duration) {
 	s, h := j.h.p.s, j.h
 	if j.done || j.hangs || h.held[j.claim.Ref] != j {
@@ -166,7 +176,7 @@ func (j *job) beat(silence time.Duration) {
 	s.after(max(silence.Microseconds()/3, 100), h.p, func() { j.beat(silence) })
 }
 
-// end is how an attempt ends.
+// end ends an attempt with a random outcome.
 func (j *job) end() {
 	s, h := j.h.p.s, j.h
 	if j.done || h.held[j.claim.Ref] != j {
@@ -175,6 +185,7 @@ func (j *job) end() {
 	j.done = true
 	w := workOf(j.claim.Input)
 	r := &model.TaskReport{Ref: j.claim.Ref}
+
 	switch {
 	case j.canceled && s.chance(0.7):
 		r.Failure = &model.Failure{Kind: model.FailureCanceled, Message: "canceled"}
@@ -188,14 +199,15 @@ func (j *job) end() {
 	default:
 		r.Output = s.output(&j.claim)
 	}
+
 	h.report(r)
-	if !s.healed && s.chance(0.15) { // the answer to the first was lost
+	if !s.healed && s.chance(0.15) { // the answer to the first report was lost
 		s.hurt(faultReportTwice)
 		s.after(s.between(0, 5*millisecond), h.p, func() { h.report(r) })
 	}
 }
 
-// report hands in how a claim ended, as TaskSession.Report does.
+// report reports the end of a claim, as TaskSession.Report does.
 func (h *hand) report(r *model.TaskReport) {
 	if h.gone {
 		return
@@ -218,6 +230,7 @@ func (h *hand) send(r *model.TaskReport) {
 	shard := r.Ref.Address.Shard(s.plan.shards)
 	again := func() { s.after(s.between(1, 10)*millisecond, p, func() { h.resend(r) }) }
 	inc := p.inc
+
 	switch u := p.purse(); {
 	case inc == nil:
 		again()
@@ -233,7 +246,7 @@ func (h *hand) send(r *model.TaskReport) {
 			}
 		})
 		if !sh.put(c, func(now model.Time) {
-			c.done = true // from here on the lane tells
+			c.done = true // from here on the lane answers
 			sh.lane.Report(now, h.id, r)
 		}) {
 			c.done = true
@@ -251,7 +264,7 @@ func (h *hand) send(r *model.TaskReport) {
 	}
 }
 
-// resend sends a report again that is not settled.
+// resend repeats a report that is not settled.
 func (h *hand) resend(r *model.TaskReport) {
 	if h.reported[r.Ref] != nil && !h.gone {
 		h.send(r)
@@ -267,6 +280,7 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 	if j == nil {
 		return
 	}
+
 	s.did(opStopped)
 	if !canceled {
 		j.done = true
@@ -278,6 +292,7 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 		}
 		return
 	}
+
 	j.canceled = true
 	s.after(s.between(0, 5*millisecond), h.p, j.end)
 }
@@ -290,11 +305,12 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 		if later {
 			wait = 5 * second
 		}
-		if r != nil { // else it was a repetition, of which the first has been settled
+		if r != nil { // otherwise it repeats a report that has been settled
 			s.after(s.between(0, wait), h.p, func() { h.resend(r) })
 		}
 		return
 	}
+
 	if s.opts.Trace {
 		s.logf("%s hears of claim %d of %s %s: %v", h.offer.Name, ref.Claim, short(ref.Run), ref.ID, err)
 	}
@@ -305,7 +321,8 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 	h.done(ref, r)
 }
 
-// done tells the board that nothing more is to come of a claim. The report, if there was one, tells what came of the attempt.
+// done reports to the board that a claim is over. The report, if there is one, has the outcome of
+// the attempt.
 func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
 	how := queue.Neither
 	switch {
@@ -324,7 +341,7 @@ func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
 	}
 }
 
-// vanish ends a ghost that has nothing left to say.
+// vanish removes a ghost that has no open reports.
 func (h *hand) vanish() {
 	if h.ghost && len(h.reported) == 0 {
 		h.gone = true
@@ -332,7 +349,8 @@ func (h *hand) vanish() {
 	}
 }
 
-// leave takes a hand out of its process, as TaskSession.Leave does: it gets nothing new, and gives back what it has after a while.
+// leave takes a hand out of its process, as TaskSession.Leave does. It gets nothing new, and after
+// a while gives back its claims.
 func (h *hand) leave() {
 	s, p := h.p.s, h.p
 	if h.leaving {
@@ -350,6 +368,7 @@ func (h *hand) leave() {
 	}
 	gives, ends := s.now+s.between(0, 50)*millisecond, s.now+s.between(50, 200)*millisecond
 	var wait func()
+
 	wait = func() {
 		if s.now >= gives {
 			for _, ref := range h.refs() {
@@ -357,10 +376,12 @@ func (h *hand) leave() {
 				h.report(&model.TaskReport{Ref: ref, Returned: true})
 			}
 		}
+
 		if len(h.held)+len(h.reported) > 0 && s.now < ends {
 			s.after(2*millisecond, p, wait)
 			return
 		}
+
 		if p.inc != nil {
 			p.inc.board.leave(h)
 		}
@@ -368,10 +389,11 @@ func (h *hand) leave() {
 		h.vanish()
 		s.did(opHandLeft)
 	}
+
 	s.after(2*millisecond, p, wait)
 }
 
-// refs are the claims that it executes, in order.
+// refs returns the claims that the hand executes, in order.
 func (h *hand) refs() []model.ClaimRef {
 	refs := make([]model.ClaimRef, 0, len(h.held))
 	for ref := range h.held {
@@ -381,7 +403,7 @@ func (h *hand) refs() []model.ClaimRef {
 	return refs
 }
 
-// wake has hands go on that hang.
+// wakeHands lets hands continue that hang.
 func (p *proc) wakeHands() {
 	for _, h := range p.hands {
 		for _, ref := range h.refs() {

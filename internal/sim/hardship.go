@@ -1,30 +1,35 @@
 package sim
 
-// A hardship is a fault that lasts, or that comes from outside of the cluster: it is not over when a call is repeated. The number of a seed decides which ones it has, so that a run of consecutive
-// seeds has all of them in equal shares, and so that every fourth seed has none.
+// A hardship is a fault that lasts, or that comes from outside the cluster: repeating a call does
+// not end it. The number of a seed decides which hardships it has. So consecutive seeds have all of
+// them in equal shares, and every fourth seed has none.
 type hardship uint16
 
 const (
-	hardSize   hardship = 1 << iota // commits fail that are too large
-	hardPoison                      // rows that the store refuses for as long as anything else is open
-	hardDeath                       // a live node is declared dead
-	hardFlood                       // more comes at once than a lane has room for
-	hardClock                       // the store's clock jumps, and machines are suspended
-	hardRows                        // rows cannot be read, some of them only by an older build
-	hardIDs                         // users make mistakes with request ids, and nodes forget old ones
-	hardReport                      // one report of a task is as large as what a lane has room for
+	hardSize hardship = 1 << iota // commits that are too large fail
+	// rows that the store refuses while anything else is open
+	hardPoison
+	hardDeath // a live node is declared dead
+	hardFlood // more input at once than a lane has room for
+	hardClock // the store's clock jumps, and machines are suspended
+	hardRows  // rows that cannot be read, some of them only by an older build
+	// users make mistakes with request ids, and nodes forget old ones
+	hardIDs
+	hardReport // one report of a task is as large as the budget of a lane
 	hardAll    = hardSize | hardPoison | hardDeath | hardFlood | hardReport | hardClock | hardRows | hardIDs
 )
 
-// ready are the hardships that the engine bears. A fault whose remedy the engine does not have yet stays out of all seeds.
+// ready are the hardships that the engine can handle. No seed has a fault that the engine cannot
+// handle yet.
 const ready = hardAll
 
-// hardships are those of the seeds, by the remainder of their number. The modulus shares no factor with those that decide about the workload.
+// hardships are the faults of the seeds, by the remainder of the seed. The modulus shares no factor
+// with the moduli that decide about the workload.
 var hardships = [11]hardship{
 	3: hardSize, 4: hardPoison | hardFlood | hardReport, 5: hardClock, 6: hardRows, 7: hardIDs, 8: hardDeath, 9: 0, 10: hardAll,
 }
 
-// notReady reports whether a fault belongs to a hardship that stays out of all seeds.
+// notReady reports whether a fault belongs to a hardship that no seed has.
 func notReady(k faultKind) bool {
 	of := map[faultKind]hardship{
 		faultLargeTimeout: hardSize, faultLargeRefused: hardSize, faultLastingPoison: hardPoison, faultLie: hardDeath, faultFlood: hardFlood,
@@ -43,6 +48,7 @@ func (s *Sim) drawHardships(seed uint64) {
 		return
 	}
 	s.hardship = hardships[seed%uint64(len(hardships))] & ready
+
 	if seed%uint64(len(hardships)) == 10 { // some of them together
 		for h := hardship(1); h <= hardAll; h <<= 1 {
 			if s.chance(0.4) {
@@ -50,6 +56,7 @@ func (s *Sim) drawHardships(seed uint64) {
 			}
 		}
 	}
+
 	s.plan.forgets = s.hard(hardIDs) && s.chance(0.25)
 	if s.hard(hardRows) {
 		s.drawRows()
@@ -57,13 +64,15 @@ func (s *Sim) drawHardships(seed uint64) {
 	if s.hard(hardSize) {
 		s.drawSize()
 	}
-	if s.gates { // rates and breakers go by the time: what they may do while it jumps is not checked here
+	// rates and breakers depend on the time; this simulation does not check them during jumps
+	if s.gates {
 		s.hardship &^= hardClock
 	}
 	if s.hard(hardClock) {
 		s.drawClock()
 	}
-	if s.gates { // a claim whose end cannot be stored keeps its permits, for which others wait
+	// a claim whose end cannot be stored keeps its permits, and other tasks wait for them
+	if s.gates {
 		s.hardship &^= hardPoison
 	}
 	if s.hard(hardPoison) {
@@ -77,7 +86,7 @@ func (s *Sim) drawHardships(seed uint64) {
 	}
 }
 
-// scheduleHardships has them happen.
+// scheduleHardships schedules the hardships.
 func (s *Sim) scheduleHardships(at func(n int, do func())) {
 	at(s.plan.lasting, s.sickenForGood)
 	at(s.plan.jumps, s.jump)

@@ -9,32 +9,33 @@ type hold struct {
 	w         *worker
 	run       model.RunID
 	gen       uint64
-	since     model.Time // the owner's clock when it was handed over
+	since     model.Time // the owner's clock at the hand-over
 	m         machine
 	marks     [maxBlocks + 1][maxAsks]mark
 	running   int
-	unacked   int // events that were reported and have not come back
+	unacked   int // reported events that the lane has not delivered yet
 	ahead     *ahead
 	reported  bool // at least one turn
-	closed    bool // reported the end
-	released  bool // wants to let go
+	closed    bool // it has reported the end
+	released  bool // it has asked to release the run
 	thinking  bool
 	dropped   bool
 	lastWaits string
-	lastSeen  int64          // what the last turn had seen or took for granted
+	lastSeen  int64          // the last event that the last turn had seen or assumed
 	replied   map[int64]bool // positions of updates that were answered in this activation
 	pinning   bool           // has asked to be pinned
 
-	// While a step runs inline, the code is in it: commands that came before it are kept, and news waits.
+	// While a step runs inline, the code is inside it. Commands before it are kept here, and new
+	// events wait in mail.
 	inline bool
 	kept   []model.Command
 	mail   []model.Event
 }
 
-// last is the position of the last event that it was given.
+// last is the position of the last event that the hold has received.
 func (h *hold) last() int64 { return h.m.seen + int64(len(h.mail)) }
 
-// mark is what a worker has already asked for in this activation.
+// mark records what a worker has already requested in this activation.
 type mark uint8
 
 const (
@@ -47,7 +48,7 @@ const (
 	markRetry // the back-off is over
 )
 
-// ahead is a turn that took its first command for granted.
+// ahead is a turn that assumed the outcome of its first command.
 type ahead struct {
 	kind     model.EventKind
 	id       string
@@ -61,6 +62,7 @@ func (w *worker) activate(a *model.Activation) {
 	if s.opts.Trace {
 		s.logf("%s worker %d activates %s of %s gen %x with %d events", w.p.name(), w.id, short(a.Start.Run), a.Start.Address.Key, a.Generation, len(a.Events))
 	}
+
 	if w.bad {
 		t := model.Turn{
 			Run: a.Start.Run, Generation: a.Generation, Seen: int64(len(a.Events)),
@@ -69,6 +71,7 @@ func (w *worker) activate(a *model.Activation) {
 		s.after(s.between(0, 500), w.p, func() { w.report(t) })
 		return
 	}
+
 	start := a.Start
 	h := &hold{w: w, run: start.Run, gen: a.Generation, since: a.Now, m: s.newMachine(&start)}
 	w.held[h.run] = h
@@ -79,7 +82,7 @@ func (w *worker) activate(a *model.Activation) {
 	h.think()
 }
 
-// check fails when the history does not fit the program.
+// check fails if the history does not fit the program.
 func (h *hold) check() {
 	if err := h.m.broken; err != nil {
 		h.w.p.s.fail("I13: history of %s (%s) as %s has it: %v", short(h.run), h.m.start.Address.Key, h.w.p.name(), err)
@@ -91,13 +94,15 @@ func (h *hold) deliver(events []model.Event) {
 	if len(events) == 0 {
 		s.fail("worker gets nothing for %s", short(h.run))
 	}
+
 	if h.inline {
 		h.mail = append(h.mail, events...)
 		return
 	}
+
 	if h.ahead != nil {
 		if e := &events[0]; e.Kind != h.ahead.kind || e.ID != h.ahead.id {
-			// There was other news: all but the fact was dropped.
+			// Another event came first, so the lane dropped everything except the fact.
 			s.did(opDiverged)
 			for b := range h.marks {
 				for a := range h.marks[b] {
@@ -108,10 +113,11 @@ func (h *hold) deliver(events []model.Event) {
 				delete(h.replied, seq)
 			}
 			h.unacked -= h.ahead.eventful
-			h.closed, h.lastSeen = false, -1 // which it has not told that it has seen
+			h.closed, h.lastSeen = false, -1 // it has not reported that it has seen this event
 		}
 		h.ahead = nil
 	}
+
 	for i := range events {
 		e := &events[i]
 		if b, a, ok := parseAsk(e.ID); ok && h.marks[b][a]&reportedBy(e.Kind) != 0 {
@@ -125,12 +131,13 @@ func (h *hold) deliver(events []model.Event) {
 		}
 		h.m.feed(e)
 	}
+
 	h.check()
 	h.released = false
 	h.think()
 }
 
-// reportedBy is the mark of the report that an event comes back from.
+// reportedBy returns the mark of the command that produces an event.
 func reportedBy(k model.EventKind) mark {
 	switch k {
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed:
@@ -147,7 +154,7 @@ func reportedBy(k model.EventKind) mark {
 	}
 }
 
-// retry is told that a back-off is over.
+// The lane calls retry when a back-off is over.
 func (h *hold) retry(id string) {
 	if b, a, ok := parseAsk(id); ok {
 		h.marks[b][a] |= markRetry
@@ -155,7 +162,7 @@ func (h *hold) retry(id string) {
 	}
 }
 
-// think has the worker look at the run soon.
+// think schedules a turn of the run.
 func (h *hold) think() {
 	if !h.thinking {
 		h.thinking = true
@@ -164,7 +171,7 @@ func (h *hold) think() {
 	}
 }
 
-// turn goes on with the program: it asks for what is new, and runs the steps.
+// turn continues the program: it sends new commands and runs the steps.
 func (h *hold) turn() {
 	h.thinking = false
 	if h.dropped || h.closed || h.released || h.ahead != nil || h.inline {
@@ -176,17 +183,20 @@ func (h *hold) turn() {
 	commands, marks, eventful := h.commands(&h.m)
 	replies := h.replies(&h.m, &commands, &eventful)
 	h.pin(&commands, &eventful)
+
 	if started == 1 && h.running == 1 && h.unacked == 0 && len(commands) == eventful && records(commands) && s.chance(s.plan.ahead) {
 		h.take(marks, eventful, replies)
 		h.inline, h.kept = true, commands
 		return
 	}
+
 	waits := h.m.waits(h.wanted())
 	quiet := len(commands) == 0 && h.m.end == nil && h.reported && waits[0].Name == h.lastWaits && h.m.seen == h.lastSeen
 	if !quiet {
 		h.take(marks, eventful, replies)
 		h.send(model.Turn{Commands: commands, Close: h.m.close(), Waits: waits})
 	}
+
 	if !h.closed && h.running == 0 && h.unacked == 0 && s.chance(s.plan.release) {
 		seen := h.m.seen
 		s.after(h.idles(), h.w.p, func() { h.release(seen) })
@@ -203,7 +213,7 @@ func records(cs []model.Command) bool {
 	return true
 }
 
-// idles is how long the run is kept: sometimes just until a back-off ends.
+// idles draws how long the worker keeps an idle run: sometimes only until a back-off ends.
 func (h *hold) idles() int64 {
 	s := h.w.p.s
 	for b := range h.m.asks {
@@ -216,12 +226,14 @@ func (h *hold) idles() int64 {
 	return s.between(0, 30*millisecond)
 }
 
-// restartTimer has the code move a timer, from time to time: it is stopped in one turn and started again, with another due time, in the next.
+// restartTimer moves a timer from time to time: it stops the timer in one turn and starts it with
+// another due time in the next.
 func (h *hold) restartTimer() {
 	s := h.w.p.s
 	if s.healed || !s.chance(s.plan.restart) {
 		return
 	}
+
 	for b := range h.m.asks {
 		for a := range h.m.asks[b] {
 			x := &h.m.asks[b][a]
@@ -250,12 +262,14 @@ func (h *hold) send(t model.Turn) {
 	if len(t.Waits) > 0 {
 		h.lastWaits = t.Waits[0].Name
 	}
+
 	if !s.healed && s.chance(s.plan.stale) {
 		s.hurt(faultStaleTurn)
 		old := t
 		old.Generation -= uint64(len(h.w.p.inc0()))
 		h.w.report(old)
 	}
+
 	if s.opts.Trace {
 		s.logf("%s worker %d reports for %s: %s", h.w.p.name(), h.w.id, short(h.run), describeTurn(&t))
 	}
@@ -264,7 +278,7 @@ func (h *hold) send(t model.Turn) {
 	}
 }
 
-// inc0 are the shells of the current incarnation, if there is one.
+// inc0 returns the shells of the current incarnation, if there is one.
 func (p *proc) inc0() []*shell {
 	if p.inc == nil {
 		return nil
@@ -272,7 +286,7 @@ func (p *proc) inc0() []*shell {
 	return p.inc.shells
 }
 
-// take notes what was asked for.
+// take records the requests of a turn.
 func (h *hold) take(marks [maxBlocks + 1][maxAsks]mark, eventful int, replies []int64) {
 	for b := range marks {
 		for a := range marks[b] {
@@ -288,7 +302,7 @@ func (h *hold) take(marks [maxBlocks + 1][maxAsks]mark, eventful int, replies []
 	h.unacked += eventful
 }
 
-// commands is what the program asks for and has not asked for yet.
+// commands returns the requests of the program that the worker has not sent yet.
 func (h *hold) commands(m *machine) (cs []model.Command, marks [maxBlocks + 1][maxAsks]mark, eventful int) {
 	for b := range m.asks {
 		for a := range m.asks[b] {
@@ -297,6 +311,7 @@ func (h *hold) commands(m *machine) (cs []model.Command, marks [maxBlocks + 1][m
 				continue
 			}
 			had := h.marks[b][a]
+
 			add := func(mk mark, event bool, c model.Command) {
 				if had&mk != 0 {
 					return
@@ -308,18 +323,24 @@ func (h *hold) commands(m *machine) (cs []model.Command, marks [maxBlocks + 1][m
 				}
 				cs = append(cs, c)
 			}
+
 			h.ask(m, b, a, x, add)
 		}
 	}
+
 	return cs, marks, eventful
 }
 
+// ask adds the commands of ask a of block b.
+//
+//arch:parameters the place of the ask in the program, and the collector of its commands
 func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c model.Command)) {
 	timed := m.p.timed(b, a)
 	var blk *block
 	if b != cleanupBlock {
 		blk = &m.p.blocks[b]
 	}
+
 	switch {
 	case timed && !x.done && !x.gone:
 		add(markStarted, false, model.Command{Kind: model.CommandStartTimer, Event: model.Event{Due: x.timer}})
@@ -365,13 +386,14 @@ func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c
 	case blk.kind == blockSection:
 		h.askSection(m, blk, b, a, x, add)
 	}
+
 	begun := !m.p.step(b, a) || h.marks[b][a]&(markRunning|markOutcome) != 0 || x.attempts > 0
 	if x.gone && !x.done && !x.withdrawn && begun && (blk == nil || !blk.deadline(a)) && (timed || m.p.step(b, a) || x.recorded || h.marks[b][a]&markStarted != 0) {
 		add(markWithdrawn, true, model.Command{Kind: model.CommandWithdraw})
 	}
 }
 
-// sendID is the id of the signal that a block of a run sends.
+// sendID returns the id of the signal that a block of a run sends.
 func sendID(run model.RunID, b int) uint64 {
 	h := uint64(14695981039346656037)
 	for _, x := range run {
@@ -380,7 +402,7 @@ func sendID(run model.RunID, b int) uint64 {
 	return (h^uint64(b))*1099511628211 | 1<<63
 }
 
-// callID is the id of the update that a block of a run sends.
+// callID returns the id of the update that a block of a run sends.
 func callID(run model.RunID, b int, slow bool) uint64 {
 	id := sendID(run, b)
 	switch {
@@ -393,7 +415,7 @@ func callID(run model.RunID, b int, slow bool) uint64 {
 	}
 }
 
-// startSteps runs the steps that are to be run.
+// startSteps starts the bodies of the steps that are ready.
 func (h *hold) startSteps() (started int) {
 	m := &h.m
 	for b := range m.asks {
@@ -403,8 +425,9 @@ func (h *hold) startSteps() (started int) {
 				continue
 			}
 			if x.attempts > 0 && x.due > h.since && h.marks[b][a]&markRetry == 0 {
-				continue // waits for the end of its back-off
+				continue // it waits for the end of its back-off
 			}
+
 			h.marks[b][a] |= markRunning
 			h.running++
 			started++
@@ -416,10 +439,12 @@ func (h *hold) startSteps() (started int) {
 			s.after(took, h.w.p, func() { h.ran(b, a) })
 		}
 	}
+
 	return started
 }
 
-// wanted reports whether a body runs whose outcome is wanted. One that was withdrawn may run on; nobody would run it again.
+// wanted reports whether a body runs whose outcome the program needs. A withdrawn body may still
+// run, but a later worker would not run it again.
 func (h *hold) wanted() bool {
 	for b := range h.marks {
 		for a := range h.marks[b] {
@@ -431,7 +456,7 @@ func (h *hold) wanted() bool {
 	return false
 }
 
-// ran is reached when the body of a step has returned.
+// ran runs when the body of a step has returned.
 func (h *hold) ran(b, a int) {
 	if h.dropped || h.marks[b][a]&markRunning == 0 {
 		return
@@ -443,6 +468,7 @@ func (h *hold) ran(b, a int) {
 		h.think()
 		return
 	}
+
 	c := h.outcome(b, a)
 	h.marks[b][a] |= markOutcome
 	s := h.w.p.s
@@ -457,16 +483,18 @@ func (h *hold) ran(b, a int) {
 	}
 	h.inline, h.kept = false, nil
 	if h.running == 0 && t.Ahead == 0 {
-		t.Waits = []model.Reason{{Code: model.WaitStep, Name: "step"}} // the code goes on when it is recorded
+		// the code continues when the outcome is recorded
+		t.Waits = []model.Reason{{Code: model.WaitStep, Name: "step"}}
 	}
 	h.send(t)
+
 	if news := h.mail; len(news) > 0 && !h.dropped {
 		h.mail = nil
 		h.deliver(news)
 	}
 }
 
-// outcome of an attempt.
+// outcome returns the outcome of an attempt.
 func (h *hold) outcome(b, a int) model.Command {
 	x := &h.m.asks[b][a]
 	e := model.Event{ID: h.m.p.ids[b][a], Name: "step", Kind: model.EventStepCompleted}
@@ -485,7 +513,8 @@ func (h *hold) outcome(b, a int) model.Command {
 	return model.Command{Kind: model.CommandRetry, Event: e, Delay: microseconds(blk.backoff)}
 }
 
-// runAhead takes the outcome of a step for granted, and adds what follows from it to the turn.
+// runAhead assumes that the outcome of a step will be recorded, and adds the following commands to
+// the turn.
 func (h *hold) runAhead(t *model.Turn) {
 	fact, facts := t.Commands[0].Event, len(t.Commands)
 	next := h.m.clone()
@@ -494,6 +523,7 @@ func (h *hold) runAhead(t *model.Turn) {
 		e.Seq, e.At = next.seen+1, max(next.last, h.w.p.now())
 		next.feed(&e)
 	}
+
 	commands, marks, eventful := h.commands(&next)
 	replies := h.replies(&next, &commands, &eventful)
 	if len(commands) == 0 && next.end == nil {
@@ -506,7 +536,7 @@ func (h *hold) runAhead(t *model.Turn) {
 	t.Ahead, t.Close, t.Waits = facts, next.close(), next.waits(true)
 }
 
-// release lets go of a run that idles.
+// release gives up an idle run.
 func (h *hold) release(seen int64) {
 	if h.dropped || h.closed || h.released || h.ahead != nil || h.running > 0 || h.unacked > 0 || h.m.seen != seen || h.thinking {
 		return

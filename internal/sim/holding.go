@@ -7,27 +7,29 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What must hold of entities, by their numbers in internal/archtest/testdata/invariants.txt: each deed is applied once (L3), on what the one before it has left (L2), in the order of its sender (L4), and whoever called
-// hears what came of it in the very commit (L6); what failed has changed nothing (L5); views see what is committed, and never less than before (L10). What is stored in a mailbox is taken by the
-// commit that deals with it, and by no other.
+// What must hold for entities, by the numbers in internal/archtest/testdata/invariants.txt: each
+// deed is applied once (L3), on the state that the one before it has left (L2), in the order of its
+// sender (L4), and the same commit stores the answer to the caller (L6). A failed deed has changed
+// nothing (L5). Views see committed state, and never less than before (L10). Only the commit that
+// handles a mailbox item takes it.
 
-// holding is what the store must contain of an entity.
+// holding is the expected content of the store for an entity.
 type holding struct {
 	address *address
-	row     model.Entity // zero when there is none
+	row     model.Entity // zero if there is none
 	state   *account
 	box     []model.MailboxItem
-	hands   []*handover // that workers have reported
-	states  []uint64    // stamps of the states that were committed, in order; zero for none
-	shown   int         // the last one of them that somebody was shown
-	epoch   int64       // of the last lock that was granted
-	owner   model.Link  // to whom
-	forced  int64       // of the last one that an operator has taken away
-	// lines are the deeds that each sender has sent and that have not been dealt with, in order.
+	hands   []*handover // reported by workers
+	states  []uint64    // stamps of the committed states, in order; zero for no state
+	shown   int         // the last one of them that a caller has seen
+	epoch   int64       // of the last granted lock
+	owner   model.Link  // the section that holds the lock
+	forced  int64       // the epoch of the last lock that an operator has taken away
+	// lines has the unhandled deeds of each sender, in order.
 	lines map[model.Address][]uint64
 }
 
-// doing is what is known of a deed.
+// doing is what the ledger knows about a deed.
 type doing struct {
 	name    string
 	to      model.Address
@@ -35,18 +37,18 @@ type doing struct {
 	oneWay  bool
 	brief   bool
 	link    model.Link // the step that waits for it
-	section string     // that it is made in
+	section string     // the section that makes the call
 	sender  model.Address
 
-	named   bool // it has a request id
+	named   bool // the call has a request id
 	stored  bool
 	applied bool
 	order   int
 	output  model.Payload
-	refused bool // or failed: it must never be applied
+	refused bool // it was refused or has failed, and must never be applied
 }
 
-// changes reports whether the deed does something to the state of an account.
+// changes reports whether the deed changes the state of an account.
 func (d *doing) changes() bool {
 	return d.name == doAdd || d.name == doPass || d.name == doSpawn || d.name == doDelete
 }
@@ -61,7 +63,7 @@ func (l *ledger) holdingOf(a model.Address) *holding {
 	return n
 }
 
-// meant notes a call that somebody makes.
+// meant records a call before its sender makes it.
 func (l *ledger) meant(m *model.Message) *doing {
 	d, ok := deedOf(m.Input)
 	if !ok {
@@ -78,13 +80,13 @@ func (l *ledger) meant(m *model.Message) *doing {
 	return x
 }
 
-// handed notes what a worker reports.
+// handed records the report of a worker.
 func (l *ledger) handed(h *handover) {
 	n := l.holdingOf(h.entity)
 	n.hands = append(n.hands, h)
 }
 
-// touched are the entities that a batch is about, in order.
+// touched returns the entities of a batch, in order.
 func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 	note := func(k store.EntityKey) {
 		l.owns(b, k.Shard)
@@ -105,20 +107,23 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 	for i := range b.Entities {
 		note(b.Entities[i].Key())
 	}
-	for i := range b.Requests { // of what came and went there is nothing else
+
+	for i := range b.Requests { // an entity that came and went leaves no other row
 		if k := &b.Requests[i].RequestKey; k.Address.IsEntity() {
 			note(store.EntityKey{Shard: k.Shard, Address: k.Address})
 		}
 	}
+
 	for i := range b.Messages {
 		if x := l.answers(&b.Messages[i].Message); x != nil {
 			note(store.EntityKey{Shard: b.Messages[i].From, Address: x.message.To})
 		}
 	}
+
 	return ns
 }
 
-// entities takes in what a batch does to entities.
+// entities applies a batch to the entities of the ledger.
 func (l *ledger) entities(b *store.Batch) {
 	for _, n := range l.touched(b) {
 		t := l.traces(b, n)
@@ -126,6 +131,7 @@ func (l *ledger) entities(b *store.Batch) {
 		for i := range taken {
 			t.taken = append(t.taken, itemDeed(&taken[i]))
 		}
+
 		before, rows := n.row, 0
 		for i := range b.Entities {
 			if b.Entities[i].Entity.Address == n.address.name {
@@ -133,14 +139,18 @@ func (l *ledger) entities(b *store.Batch) {
 				rows++
 			}
 		}
+
 		if rows > 1 {
 			l.fail("L7: a batch writes the row of %s %d times", n.address.name, rows)
 		}
-		if n.row.Version == before.Version && n.state == nil { // what came into being and went leaves no row
+
+		// an entity that was created and removed leaves no row
+		if n.row.Version == before.Version && n.state == nil {
 			t.rowless, t.came = true, l.came(b, n)
 			path, _ := l.path(n, t, nil, nil, nil)
 			l.follow(b, n, path, t)
 		}
+
 		l.locked(b, n, &before, t, taken)
 		for i := range taken {
 			l.takenCall(b, n, &taken[i], t)
@@ -148,21 +158,22 @@ func (l *ledger) entities(b *store.Batch) {
 	}
 }
 
-// traces is what a batch tells of calls of an entity, by deed.
+// traces has what a batch says about calls of an entity, by deed.
 type traces struct {
 	life    int64 // epoch of the node that commits
 	answers map[uint64]model.Answer
 	// taken are deeds that leave the mailbox.
 	taken []uint64
-	// rowless tells that the batch writes no row of the entity. Then came are the deeds whose
-	// messages and requests it consumes.
+	// rowless says that the batch writes no row of the entity. Then came has the deeds whose
+	// messages and requests the batch consumes.
 	rowless bool
 	came    []uint64
 	// applied are the deeds that the batch applies, in order.
 	applied []uint64
 }
 
-// answers is the call that a message answers; nil when it is no answer, or to something else.
+// answers returns the call that a message answers. It returns nil if the message is not an answer
+// to a call of an entity.
 func (l *ledger) answers(m *model.Message) *sending {
 	if x := l.sends[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]; m.Kind == model.MessageAnswer && x != nil && x.message.Kind == model.MessageCall {
 		return x
@@ -170,7 +181,7 @@ func (l *ledger) answers(m *model.Message) *sending {
 	return nil
 }
 
-// traces collects what callers of an entity are told by a batch.
+// traces collects the answers of a batch to callers of an entity.
 func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 	t := &traces{life: l.nodes[b.Lane.Node].epoch, answers: map[uint64]model.Answer{}}
 	for i := range b.Requests {
@@ -185,6 +196,7 @@ func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 		}
 		t.answers[id] = a
 	}
+
 	for i := range b.Messages {
 		m := &b.Messages[i].Message
 		if x := l.answers(m); x != nil && x.message.To == n.address.name {
@@ -192,10 +204,11 @@ func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 			t.answers[d.id] = model.Answer{Output: m.Input, Failure: m.Failure}
 		}
 	}
+
 	return t
 }
 
-// came are the deeds whose messages and requests to an entity a batch consumes.
+// came returns the deeds whose messages and requests to an entity a batch consumes.
 func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
 	note := func(m *model.Message) {
 		if m.Kind == model.MessageCall && m.To == n.address.name {
@@ -208,16 +221,18 @@ func (l *ledger) came(b *store.Batch, n *holding) (ids []uint64) {
 			note(&row.Message)
 		}
 	}
+
 	for _, c := range b.Cursors {
 		rows := l.channel(c.To, c.From).rows
 		for i := c.Prev; i < min(c.Next, int64(len(rows))); i++ {
 			note(&rows[i].Message)
 		}
 	}
+
 	return ids
 }
 
-// mailbox takes in the items of an entity that a batch stores and takes. Those that it takes are returned.
+// mailbox applies the items of an entity that a batch stores and takes. It returns the taken ones.
 func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem) {
 	for _, k := range b.Taken {
 		if k.Address != n.address.name {
@@ -230,6 +245,7 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 		taken = append(taken, n.box[i])
 		n.box = slices.Delete(n.box, i, i+1)
 	}
+
 	for i := range b.Mailbox {
 		r := &b.Mailbox[i]
 		if r.Address != n.address.name {
@@ -244,13 +260,15 @@ func (l *ledger) mailbox(b *store.Batch, n *holding) (taken []model.MailboxItem)
 			l.meant(&r.Item.Message).stored = true
 		}
 	}
+
 	return taken
 }
 
-// change takes in the row of an entity.
+// change applies a row of an entity.
 func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *traces) {
 	next := row.Entity
-	if row.Prev != n.row.Version || next.Version < 1 { // it may have been gone in between
+	// the entity may have been deleted in between
+	if row.Prev != n.row.Version || next.Version < 1 {
 		l.fail("L2: %s goes from version %d to %d, and stands at %d", n.address.name, row.Prev, next.Version, n.row.Version)
 	}
 	if row.Gone != next.Empty() {
@@ -266,13 +284,14 @@ func (l *ledger) change(b *store.Batch, n *holding, row *store.EntityRow, t *tra
 	}
 	l.follow(b, n, path, t)
 	n.row, n.state = next, state
+
 	if row.Gone {
 		n.row = model.Entity{}
 		l.s.did(opEntityGone)
 	}
 }
 
-// follow takes in hand-overs that a batch makes durable.
+// follow applies the hand-overs that a batch makes durable.
 func (l *ledger) follow(b *store.Batch, n *holding, path []*handover, t *traces) {
 	for _, h := range path {
 		h.committed = true
@@ -285,7 +304,10 @@ func (l *ledger) follow(b *store.Batch, n *holding, path []*handover, t *traces)
 	}
 }
 
-// path finds the hand-overs that lead from one state to another: the longest way on which all that was made and that somebody waits for is told to him by the batch.
+// path finds the hand-overs that lead from one state to another: the longest path on which the
+// batch has an answer for every call with a waiting caller.
+//
+//arch:parameters a search; before grows from call to call
 func (l *ledger) path(n *holding, t *traces, from, to *account, before []*handover) (best []*handover, ok bool) {
 	ok = stampOf(from) == stampOf(to)
 	for _, h := range n.hands {
@@ -300,7 +322,7 @@ func (l *ledger) path(n *holding, t *traces, from, to *account, before []*handov
 	return best, ok
 }
 
-// overlap reports whether a hand-over has calls that others have already: it was made again.
+// overlap reports whether a hand-over repeats calls of earlier ones.
 func overlap(before []*handover, h *handover) bool {
 	return slices.ContainsFunc(before, func(o *handover) bool {
 		return slices.ContainsFunc(o.calls, func(c made) bool {
@@ -309,13 +331,14 @@ func overlap(before []*handover, h *handover) bool {
 	})
 }
 
-// fits reports whether a batch tells what came of the calls of a hand-over that changes something. A
-// node commits only what it has handed over itself: the hand-overs of those before it are lost.
+// fits reports whether a batch has the answers to the calls of a hand-over that changes something.
+// A node commits only its own hand-overs: the hand-overs of earlier nodes are lost.
 func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 	if h.life != t.life {
 		return false
 	}
-	changed, told := false, !t.rowless && (h.base != nil || h.end != nil) // it is in the row
+
+	changed, told := false, !t.rowless && (h.base != nil || h.end != nil) // the row has it
 	for i := range h.calls {
 		c := &h.calls[i]
 		changed = changed || c.changed
@@ -332,15 +355,19 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 		if d.oneWay || d.brief {
 			continue
 		}
+
 		told = true
 		if !answered || !a.Output.Equal(c.result.Output) || (a.Failure == nil) != (c.result.Failure == nil) {
 			return false
 		}
 	}
+
 	return changed && told
 }
 
-// applied notes a call that has been made, and is durable by the batch.
+// applied records a call that the batch makes durable.
+//
+//arch:parameters all that a check of one call compares
 func (l *ledger) applied(b *store.Batch, n *holding, h *handover, c *made, t *traces) {
 	d := l.doings[c.id]
 	if d == nil || d.to != n.address.name || d.name != c.name {
@@ -349,21 +376,25 @@ func (l *ledger) applied(b *store.Batch, n *holding, h *handover, c *made, t *tr
 	if slices.ContainsFunc(n.box, func(it model.MailboxItem) bool { return itemDeed(&it) == c.id }) {
 		l.fail("L6: deed %x (%s) is applied to %s and stays in its mailbox", c.id, c.name, n.address.name)
 	}
+
 	if !c.changed {
 		l.leaveLine(n, c.id, false)
 		return
 	}
+
 	switch {
 	case d.applied:
 		l.fail("L3: deed %x (%s) is applied to %s a second time", c.id, c.name, n.address.name)
 	case d.refused:
 		l.fail("L5: deed %x (%s) is applied to %s, and somebody was told that it is not", c.id, c.name, n.address.name)
 	}
+
 	l.doneDeeds++
 	d.applied, d.output, d.order = true, c.result.Output, l.doneDeeds
 	t.applied = append(t.applied, c.id)
 	l.leaveLine(n, c.id, true)
 	l.s.did(opApplied)
+
 	switch c.name {
 	case doDelete:
 		l.destroyed += h.sumBefore(c)
@@ -377,6 +408,7 @@ func (l *ledger) applied(b *store.Batch, n *holding, h *handover, c *made, t *tr
 	case doPass:
 		l.onItsWay += c.amount
 	}
+
 	for i := range c.result.Messages {
 		m := &c.result.Messages[i]
 		if !slices.ContainsFunc(b.Messages, func(r store.MessageRow) bool {
@@ -392,6 +424,7 @@ func (h *handover) sumBefore(c *made) (sum int64) {
 	if h.base != nil {
 		sum = h.base.sum
 	}
+
 	for i := range h.calls {
 		o := &h.calls[i]
 		switch {
@@ -406,6 +439,7 @@ func (h *handover) sumBefore(c *made) (sum int64) {
 			sum -= o.amount
 		}
 	}
+
 	return sum
 }
 
@@ -417,7 +451,8 @@ func itemDeed(it *model.MailboxItem) uint64 {
 	return d.id
 }
 
-// takenCall checks that what leaves the mailbox has been dealt with: it is applied, or whoever waits is told.
+// takenCall checks that a call that leaves the mailbox was handled: it is applied, or its caller
+// gets an answer.
 func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t *traces) {
 	if it.Message.Kind != model.MessageCall {
 		return
@@ -425,7 +460,9 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	id := itemDeed(it)
 	d := l.doings[id]
 	_, told := t.answers[id]
-	// What steps and entities send is stored when it comes; a request of a client may be older than its row.
+
+	// The store keeps messages of steps and entities in order of arrival. A request of a client may
+	// be older than its row.
 	barrier := slices.ContainsFunc(n.box, func(o model.MailboxItem) bool { return o.Message.Kind == model.MessageLock && o.Seq < it.Seq })
 	switch {
 	case d.applied && d.section == "" && barrier && !d.sender.IsZero() && !n.address.sick:
@@ -435,10 +472,11 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	case d.oneWay && d.changes() && d.name != doDelete && !d.applied:
 		l.fail("L3: deed %x (%s) leaves the mailbox of %s and is not applied", id, d.name, n.address.name)
 	}
+
 	l.leaveLine(n, id, false)
 }
 
-// answeredCall checks what is told of a call: what its state says.
+// answeredCall checks that the answer to a call matches its state.
 func (l *ledger) answeredCall(id uint64, a *model.Answer) {
 	d := l.doings[id]
 	if a.Failure != nil {
@@ -450,21 +488,24 @@ func (l *ledger) answeredCall(id uint64, a *model.Answer) {
 		l.s.did(opDeedFailed)
 		return
 	}
+
 	if d.oneWay {
-		return // it is stored, which consume and serve check
+		return // the call is stored, which consume and serve check
 	}
+
 	switch {
 	case d.name == doFail:
 		l.fail("L5: deed %x of %s is meant to fail, and did not", id, d.to)
 	case d.changes() && (d.applied || d.name != doDelete) && (!d.applied || !d.output.Equal(a.Output)):
 		l.fail("L3: deed %x (%s) of %s is answered with %x; applied: %v, %x", id, d.name, d.to, a.Output.Data, d.applied, d.output.Data)
 	}
+
 	if !d.changes() {
 		l.leaveLine(l.holdingOf(d.to), id, false)
 	}
 }
 
-// stand has a deed stand in the line of its sender.
+// stand adds a deed to the line of its sender.
 func (l *ledger) stand(m *model.Message, sender model.Address) {
 	d := l.meant(m)
 	d.sender = sender
@@ -475,7 +516,7 @@ func (l *ledger) stand(m *model.Message, sender model.Address) {
 	}
 }
 
-// leaveLine takes a deed out of the line of its sender. One that is applied must be the first.
+// leaveLine removes a deed from the line of its sender. An applied deed must be the first.
 func (l *ledger) leaveLine(n *holding, id uint64, first bool) {
 	d := l.doings[id]
 	if d == nil || d.sender.IsZero() {
@@ -492,13 +533,14 @@ func (l *ledger) leaveLine(n *holding, id uint64, first bool) {
 	n.lines[d.sender] = slices.Delete(line, i, i+1)
 }
 
-// sentToEntity notes a message to an entity: calls of steps and of other entities.
+// sentToEntity records a message to an entity: a call of a step or of another entity.
 func (l *ledger) sentToEntity(m *model.Message) {
 	if m.Kind != model.MessageCall {
 		return
 	}
 	d, _ := deedOf(m.Input)
 	sender := m.From.Address
+
 	if m.From.ID == "" {
 		if l.doings[d.id] != nil {
 			l.fail("L6: %s sends deed %x to %s a second time", entityOf(d.source), d.id, m.To)
@@ -512,6 +554,7 @@ func (l *ledger) sentToEntity(m *model.Message) {
 	} else {
 		l.s.did(opDeedSent)
 	}
+
 	l.stand(m, sender)
 }
 
@@ -531,7 +574,8 @@ func (l *ledger) arrived(b *store.Batch, m *model.Message) {
 	}
 }
 
-// seen is the place of a state among those that were committed, behind the given one; -1 when it was not.
+// seen returns the position of a state among the committed states, from the given position on. It
+// returns -1 if the state was not committed.
 func (n *holding) seen(stamp uint64, from int) int {
 	for i := from; i < len(n.states); i++ {
 		if n.states[i] == stamp {
@@ -541,7 +585,8 @@ func (n *holding) seen(stamp uint64, from int) int {
 	return -1
 }
 
-// checkOperate checks what a lane hands to a worker of entities: views are made on what is durable (L10).
+// checkOperate checks the operations that a lane hands to a worker of entities: views run on
+// durable state (L10).
 func (sh *shell) checkOperate(o *model.Operations) {
 	s := sh.s
 	if o.Entity.Stateless() || o.Calls[0].Name != doRead {
@@ -549,14 +594,15 @@ func (sh *shell) checkOperate(o *model.Operations) {
 	}
 	n := s.ledger.holdingOf(o.Entity)
 	if d, _ := deedOf(o.Calls[0].Input); s.ledger.doings[d.id] != nil && s.ledger.doings[d.id].section != "" {
-		return // in a section a view is a call like any other
+		return // in a section a view is an ordinary call
 	}
 	if n.seen(stampOf(accountOf(o.State, o.Exists)), 0) < 0 {
 		s.fail("L10: a view of %s is made on a state that is not in the store", o.Entity)
 	}
 }
 
-// checkHoldings compares the store with the ledger when everything is quiet: nothing waits, nothing is locked, and no money was made or lost.
+// checkHoldings compares the store with the ledger at the end: no call waits, no entity is locked,
+// and the sum of all money is right.
 func (s *Sim) checkHoldings() {
 	l := s.ledger
 	var sum int64
@@ -575,15 +621,18 @@ func (s *Sim) checkHoldings() {
 		if n.row.Locked() {
 			s.fail("L28: %s is locked by %s of %s, and all runs are over", a, n.row.Holder.ID, short(n.row.Holder.Run))
 		}
+
 		for sender, line := range n.lines {
 			if len(line) > 0 {
 				s.fail("L3: deed %x, which %s has sent to %s, was never dealt with", line[0], sender, a)
 			}
 		}
+
 		if n.state == nil {
 			continue
 		}
 		sum += n.state.sum
+
 		own := int64(0)
 		for _, id := range n.state.deeds {
 			switch d := l.doings[id]; d.name {
@@ -593,17 +642,19 @@ func (s *Sim) checkHoldings() {
 				own -= d.amount
 			}
 		}
+
 		if own != n.state.sum {
 			s.fail("L2: the sum of %s is %d, what was applied to it makes %d", a, n.state.sum, own)
 		}
 	}
+
 	if l.onItsWay != 0 || sum != l.paid-l.destroyed {
 		s.fail("L40: the accounts have %d, %d is on its way; %d was paid in, %d was lost with accounts", sum, l.onItsWay, l.paid, l.destroyed)
 	}
 	s.checkDeeds()
 }
 
-// checkDeeds compares what callers were told with what was done.
+// checkDeeds compares the answers that callers got with the applied deeds.
 func (s *Sim) checkDeeds() {
 	last := map[model.Address][]*op{}
 	for _, o := range s.ops {
@@ -615,21 +666,25 @@ func (s *Sim) checkDeeds() {
 		if !d.changes() || d.name == doDelete {
 			continue
 		}
+
 		switch {
 		case o.acked && !d.applied:
 			s.fail("L3: %s was accepted and never done", o)
 		case o.refused != nil && o.tries == 1 && o.shadow == nil && !o.repeated(s) && d.applied:
 			s.fail("L5: %s was refused (%v) and done", o, o.refused)
 		}
+
 		if !o.acked || s.ledger.address(o.message.To).sick {
 			continue
 		}
+
 		for _, before := range last[o.message.To] {
 			x, _ := deedOf(before.message.Input)
 			if before.user == o.user && before.ended <= o.invoked && s.ledger.doings[x.id].order > d.order {
 				s.fail("L4: %s was done after %s, which was sent later", before, o)
 			}
 		}
+
 		last[o.message.To] = append(last[o.message.To], o)
 	}
 }

@@ -9,16 +9,19 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations users make a mistake with request ids: they send another signal under the id of one that was accepted. What must hold: they are refused, and the signal is in no history, wherever they ask.
-// Nodes forget request ids that are older than a time, as in production: none that is younger, and in the end all of them.
+// In some simulations users misuse request ids: they send another signal under the id of an
+// accepted one. What must hold: the owner refuses it, through whatever node it comes, and the
+// signal is in no history. As in production, nodes forget request ids after a time: none that is
+// younger, and in the end all of them.
 
-// keepIDs is how long request ids are remembered: longer than anybody repeats a request, or a request is on its way.
+// keepIDs is how long nodes remember request ids: longer than any user repeats a request, and
+// longer than a request is in flight.
 func (s *Sim) keepIDs() time.Duration { return microseconds(4*s.plan.slow + 20*second) }
 
 // sweepEvery is how often nodes forget request ids.
 const sweepEvery = 100 * millisecond
 
-// misuse is another signal under the id of one that was accepted; nil when there is none.
+// misuse returns another signal under the id of an accepted one, or nil if there is none.
 func (u *user) misuse() *op {
 	s := u.s
 	var first []*op
@@ -27,6 +30,7 @@ func (u *user) misuse() *op {
 			first = append(first, o)
 		}
 	}
+
 	if len(first) == 0 {
 		return nil
 	}
@@ -39,10 +43,11 @@ func (u *user) misuse() *op {
 	o := u.op(m)
 	o.message.RequestID, o.misuses = id, true
 	s.hurt(faultMisuse)
+
 	return o
 }
 
-// checkMisuse fails when a request is accepted under an id that belongs to another one.
+// checkMisuse fails if a request is accepted under an id that belongs to another one.
 func (o *op) checkMisuse() {
 	s := o.user.s
 	if o.misuses && !o.forgotten() {
@@ -50,13 +55,15 @@ func (o *op) checkMisuse() {
 	}
 }
 
-// forgotten reports whether the store has forgotten what the id of the request was first used for: since then the id is anybody's.
+// forgotten reports whether the store has forgotten the first use of the request's id. Any request
+// may use the id after that.
 func (o *op) forgotten() bool {
 	m := &o.message
 	return o.user.s.ledger.forgotten[store.RequestKey{Shard: m.To.Shard(o.user.s.plan.shards), Address: m.To, ID: m.RequestID}]
 }
 
-// forget notes which requests of some shards the store has forgotten, and checks that none of them is young.
+// forget records which requests of some shards the store has forgotten, and checks that all of them
+// are old.
 func (l *ledger) forget(shards []model.ShardID) {
 	keep := l.s.keepIDs().Microseconds()
 	for k := range l.replies {
@@ -74,7 +81,8 @@ func (l *ledger) forget(shards []model.ShardID) {
 	}
 }
 
-// sweepIDs forgets request ids that are too old, as incarnation.sweepOnce of the engine does, and comes again.
+// sweepIDs forgets old request ids, as incarnation.sweepOnce of the engine does, and schedules the
+// next sweep.
 func (inc *incarnation) sweepIDs() {
 	s, p := inc.p.s, inc.p
 	if inc.ended {
@@ -84,12 +92,14 @@ func (inc *incarnation) sweepIDs() {
 	if !p.clock.MayDelete(p.mono()) {
 		return
 	}
+
 	var mine []model.ShardID
 	for i := range inc.owner {
 		if inc.owner[i] {
 			mine = append(mine, model.ShardID(i))
 		}
 	}
+
 	before := p.now().Add(-s.keepIDs())
 	s.disk.call(&request{
 		p: p, name: "sweep", fate: s.disk.draw(faultRepliesFails, faultRepliesFails, false),
@@ -106,11 +116,12 @@ func (inc *incarnation) sweepIDs() {
 	})
 }
 
-// checkForgotten waits until all request ids are too old, and demands that they are forgotten.
+// checkForgotten waits until all request ids are old, and checks that the store has forgotten them.
 func (s *Sim) checkForgotten() {
-	if !s.plan.forgets || s.hard(hardClock) { // it takes long
+	if !s.plan.forgets || s.hard(hardClock) { // it takes too long
 		return
 	}
+
 	left := func() (n int) {
 		for k := range s.ledger.replies {
 			if found, _ := s.disk.mem.LoadReplies(background, []store.RequestKey{k}); len(found) > 0 {
@@ -119,6 +130,7 @@ func (s *Sim) checkForgotten() {
 		}
 		return n
 	}
+
 	keep := s.keepIDs().Microseconds()
 	s.runUntil(s.now+keep+keep/20+20*sweepEvery+second, nil)
 	if n := left(); n > 0 {
@@ -127,14 +139,15 @@ func (s *Sim) checkForgotten() {
 	s.did(opForgotten)
 }
 
-// heard notes that the caller of a request has its answer. It cannot ask again under an id that was drawn for it.
+// heard records that the caller of a request has its answer. The caller cannot ask again under an
+// id that the engine drew for it.
 func (l *ledger) heard(m *model.Message) {
 	if m.Drawn {
 		l.told[m.RequestID] = true
 	}
 }
 
-// acknowledged takes in that remembered answers are removed because their callers have them.
+// acknowledged applies the removal of remembered answers that their callers have received.
 func (l *ledger) acknowledged(keys []store.RequestKey) {
 	for _, k := range keys {
 		if _, refusal := strings.CutPrefix(k.ID, model.RefusedIDs); !refusal && !l.told[k.ID] {

@@ -13,7 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// incarnation is one life of a node, from its registration to the loss of its lease or its orderly end.
+// incarnation is one life of a node, from its registration to the loss of its lease or its orderly
+// end.
 type incarnation struct {
 	p        *proc
 	self     store.NodeInfo
@@ -21,21 +22,21 @@ type incarnation struct {
 	member   *cluster.Membership
 	shells   []*shell
 	owner    []bool // by shard: requests are routed here
-	begun    bool   // it knows what people have set
+	begun    bool   // it has read the settings
 	draining bool
 	ended    bool
-	lost     bool // its lease, or its fence
+	lost     bool // it has lost its lease or its fence
 	label    string
 	board    *board         // nil when there are no tasks
-	purse    *purse         // nil where nodes do not lend each other slots
+	purse    *purse         // nil if nodes do not lend each other slots
 	alive    []model.NodeID // the nodes that have a lease, as of the last renewal
 	ticks    int            // number of the last tick that was set
 	tickAt   int64          // when it is due
 	swept    store.DeadPlace
-	looked   int64 // when it saw for the first time who else there is
-	keeps    bool  // its lanes were told to delete nothing because of its age
+	looked   int64 // when it first saw the other nodes
+	keeps    bool  // its lanes must delete nothing because of its age
 
-	seat *flow.Seat // among those who share limits; nil where there are no settings
+	seat *flow.Seat // its member of the nodes that share limits; nil if there are no settings
 }
 
 func (inc *incarnation) name() string { return inc.label }
@@ -49,7 +50,8 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Longest: s.plan.ttl, Gone: p.gone,
 	}, reg.Epoch, sent)
 	if first.Change == storeclock.Adopted && first.By.Abs() > s.plan.ttl/2 {
-		inc.member.Distrust(sent) // as the engine does: the clocks differ, and the store's may have jumped
+		// as the engine does: the clocks differ, and the store's may have jumped
+		inc.member.Distrust(sent)
 	}
 	p.inc = inc
 	if m := s.ledger.nodes[info.ID]; m != nil {
@@ -58,6 +60,7 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	if s.opts.Trace {
 		s.logf("%s registered", inc.name())
 	}
+
 	if s.tasks {
 		inc.board = newBoard(inc)
 		if s.lends {
@@ -65,6 +68,7 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 			s.nodeIDs[info.ID.String()] = info.ID
 		}
 	}
+
 	for i := range s.plan.lanes {
 		cfg := s.plan.lane
 		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
@@ -76,16 +80,19 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		sh.roundFunc, sh.wakeFunc = sh.round, sh.wake
 		inc.shells = append(inc.shells, sh)
 	}
+
 	for _, w := range p.workers {
 		inc.join(w)
 	}
 	for _, t := range p.tellers {
 		inc.engage(t)
 	}
+
 	if !s.gates {
 		inc.start()
 		return
 	}
+
 	inc.seat = p.flow.NewSeat(inc.place(), inc.board, seatLife{inc})
 	p.spawn(func() {
 		p.flow.Equip(inc.seat)
@@ -93,7 +100,7 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	})
 }
 
-// start has an incarnation serve that knows what people have set.
+// start lets an incarnation serve, once it has read the settings.
 func (inc *incarnation) start() {
 	s, p := inc.p.s, inc.p
 	inc.begun = true
@@ -109,7 +116,9 @@ func (inc *incarnation) start() {
 	if s.tasks && s.plan.keepDead > 0 {
 		inc.sweepDead()
 	}
-	if s.hard(hardIDs) && !s.hard(hardClock) { // a process that begins after a jump that lasts takes all ids for older than they are
+
+	// a process that starts after a lasting jump believes that all ids are older than they are
+	if s.hard(hardIDs) && !s.hard(hardClock) {
 		inc.sweepIDs()
 	}
 	inc.loop()
@@ -127,10 +136,12 @@ func (inc *incarnation) loop() {
 		return
 	}
 	s := inc.p.s
+
 	if inc.draining && inc.member.Drained() {
 		inc.end(nil)
 		return
 	}
+
 	inc.p.notice()
 	inc.checkServing()
 	inc.act(inc.member.Tick(inc.p.mono()))
@@ -141,6 +152,7 @@ func (inc *incarnation) loop() {
 	if next == 1<<63-1 {
 		return
 	}
+
 	at := max(inc.p.when(next), s.now+1)
 	if inc.tickAt == at {
 		return
@@ -148,6 +160,7 @@ func (inc *incarnation) loop() {
 	inc.ticks++
 	tick := inc.ticks
 	inc.tickAt = at
+
 	s.at(at, inc.p, func() {
 		if tick == inc.ticks {
 			inc.tickAt = 0
@@ -156,7 +169,7 @@ func (inc *incarnation) loop() {
 	})
 }
 
-// checkServing checks that a node which believes in its lease owns what it serves (I1).
+// checkServing checks that a node that trusts its lease owns the shards that it serves (I1).
 func (inc *incarnation) checkServing() {
 	if !inc.mayServe() {
 		return
@@ -169,7 +182,7 @@ func (inc *incarnation) checkServing() {
 	}
 }
 
-// end stops the incarnation: because it lost its lease, or in order when there is no reason.
+// end stops the incarnation because it lost its lease, or in good order if why is nil.
 func (inc *incarnation) end(why error) {
 	if inc.ended {
 		return
@@ -182,6 +195,7 @@ func (inc *incarnation) end(why error) {
 	for i := range inc.owner {
 		inc.owner[i] = false
 	}
+
 	for _, sh := range inc.shells {
 		if why != nil {
 			sh.die(why)
@@ -189,10 +203,12 @@ func (inc *incarnation) end(why error) {
 			sh.die(fmt.Errorf("the node is stopping"))
 		}
 	}
+
 	if inc.purse != nil && inc.begun {
 		inc.purse.end()
 	}
 	p.inc, p.parting = nil, inc // its goroutines need a moment
+
 	if why != nil {
 		s.hurt(faultLateFenced)
 		s.after(s.between(0, 20)*millisecond, p, func() {
@@ -201,11 +217,13 @@ func (inc *incarnation) end(why error) {
 		})
 		return
 	}
+
 	s.did(opDrained)
 	if inc.seat == nil {
 		inc.unregister()
 		return
 	}
+
 	p.spawn(func() {
 		inc.seat.Leave(background)
 		inc.unregister()
@@ -228,15 +246,17 @@ func (inc *incarnation) unregister() {
 	})
 }
 
-// act carries out what the membership asks for.
+// act carries out the actions of the membership.
 func (inc *incarnation) act(a cluster.Actions) {
 	if inc.ended {
 		return
 	}
+
 	if a.Lost != nil {
 		inc.end(a.Lost)
 		return
 	}
+
 	if a.Renew != nil {
 		inc.renew(*a.Renew)
 	}
@@ -246,6 +266,7 @@ func (inc *incarnation) act(a cluster.Actions) {
 	if len(a.Acquire) > 0 {
 		inc.acquire(a.Acquire)
 	}
+
 	if len(a.GiveUp) > 0 {
 		if inc.p.s.opts.Trace {
 			inc.p.s.logf("%s gives up %v", inc.name(), a.GiveUp)
@@ -262,6 +283,7 @@ func (inc *incarnation) act(a cluster.Actions) {
 			}
 		}
 	}
+
 	if a.Mail {
 		inc.mailWaits()
 	}
@@ -288,11 +310,13 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 	var err error
 	p.notice()
 	sent := p.mono()
+
 	answered := func(v store.View, err error) {
 		if inc.ended {
 			return
 		}
 		p.notice()
+
 		if err == nil {
 			if inc.looked == 0 {
 				inc.looked = s.now
@@ -301,6 +325,7 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 				return
 			}
 		}
+
 		a := inc.member.Renewed(p.mono(), v, err)
 		if err == nil {
 			inc.alive = inc.alive[:0]
@@ -314,15 +339,18 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 				inc.purse.seen(&v)
 			}
 		}
+
 		inc.act(a)
 		inc.loop()
 	}
+
 	s.disk.call(&request{
 		p: p, name: "renew", fate: s.disk.draw(faultRenewFails, faultRenewLost, false),
 		exec: func(done func()) {
 			v, err = s.disk.mem.Renew(background, r)
 			if n := len(v.Members); n > 0 && !s.healed && s.chance(s.plan.oddView) {
-				// Views only propose: one that makes nodes disagree moves shards about and harms nothing else.
+				// Views only propose. If nodes disagree because of a view, shards move back and
+				// forth, and nothing else goes wrong.
 				v.Members[s.pick(n)].Draining = true
 				s.hurt(faultOddView)
 			}
@@ -336,12 +364,14 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 	s, p := inc.p.s, inc.p
 	var ok bool
 	var err error
+
 	answered := func(ok bool, err error) {
 		if !inc.ended {
 			inc.member.Fenced(f.Node, ok, err)
 			inc.loop()
 		}
 	}
+
 	s.disk.call(&request{
 		p: p, name: "fence node", fate: s.disk.draw(faultFenceFails, faultFenceLost, true),
 		exec: func(done func()) {
@@ -363,6 +393,7 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 						s.logf("store    %s fences %s, proven %v", inc.name(), s.ledger.name(f.Node), f.Proven)
 					}
 				}
+
 				done()
 			})
 		},
@@ -378,6 +409,7 @@ func (inc *incarnation) acquire(shards []model.ShardID) {
 	if f == late {
 		s.hurt(faultAcquireLate)
 	}
+
 	s.disk.call(&request{
 		p: p, name: "acquire", fate: f,
 		exec: func(done func()) {
@@ -395,6 +427,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 		return
 	}
 	inc.act(inc.member.Acquired(got, err))
+
 	if err == nil && !inc.ended {
 		for i, sh := range inc.shells {
 			var mine []store.AcquiredShard
@@ -407,6 +440,7 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 				sh.result(func(now model.Time) { sh.lane.Acquire(now, mine) })
 			}
 		}
+
 		for _, g := range got {
 			inc.owner[g.Shard] = true
 		}
@@ -415,10 +449,11 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 		}
 		inc.knock(got)
 	}
+
 	inc.loop()
 }
 
-// knock has somebody start what is there already, while the shard is still being taken up.
+// knock sends a start of an existing run while the node still loads the shard.
 func (inc *incarnation) knock(got []store.AcquiredShard) {
 	s := inc.p.s
 	if s.healed || s.opts.Calm || !s.chance(0.3) {
@@ -435,7 +470,7 @@ func (inc *incarnation) knock(got []store.AcquiredShard) {
 	}
 }
 
-// freed is told by a lane that shards have been given up.
+// A lane calls freed when it has given up shards.
 func (inc *incarnation) freed(shards []model.ShardID) {
 	if !inc.ended {
 		if inc.purse != nil {
@@ -447,7 +482,7 @@ func (inc *incarnation) freed(shards []model.ShardID) {
 	}
 }
 
-// nudge tells the other nodes that the membership or ownership has changed.
+// nudge notifies the other nodes that the membership or ownership has changed.
 func (s *Sim) nudge(from *proc) {
 	for _, p := range s.procs {
 		if p != nil && p != from && !s.hintIsLost() {
@@ -461,7 +496,8 @@ func (s *Sim) nudge(from *proc) {
 	}
 }
 
-// fenced notes that a node is a member no more; it reports whether that is new. After an orderly end its shards are free.
+// fenced records that a node is no longer a member. It reports whether that is new. After an
+// orderly end the node's shards are free.
 func (l *ledger) fenced(id model.NodeID, unregistered bool) bool {
 	m := l.nodes[id]
 	if m == nil || !m.alive {
@@ -478,7 +514,7 @@ func (l *ledger) fenced(id model.NodeID, unregistered bool) bool {
 	return true
 }
 
-// acquired checks who gets shards, and that nobody else serves them any more (I1).
+// acquired checks which node gets shards, and that no other node still serves them (I1).
 func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
 	for _, g := range got {
 		old := l.owner[g.Shard]
@@ -488,6 +524,7 @@ func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
 		if m := l.nodes[old]; m != nil && m.alive {
 			l.fail("I1: %s takes shard %d, which belongs to %s", inc.name(), g.Shard, l.name(old))
 		}
+
 		for _, p := range l.s.procs {
 			if p == nil || p.inc == nil || p.inc == inc {
 				continue
@@ -496,6 +533,7 @@ func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
 				l.fail("I1: %s gets shard %d while %s still serves it", inc.name(), g.Shard, p.inc.name())
 			}
 		}
+
 		l.owner[g.Shard] = inc.self.ID
 		l.tenure[g.Shard]++
 		l.s.did(opAcquire)

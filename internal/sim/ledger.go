@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// ledger is what the store must contain: every accepted write is applied to it as well, and checked.
+// ledger is the expected content of the store. The simulator applies every accepted write to it and
+// checks the write.
 type ledger struct {
 	s         *Sim
 	runs      map[model.RunID]*run
@@ -19,17 +20,18 @@ type ledger struct {
 	inbox     map[model.RunID]*store.InboxRow
 	replies   map[store.RequestKey]string
 	replied   map[store.RequestKey]model.Time // when, by the clocks of their nodes
-	forgotten map[store.RequestKey]bool       // requests that were too old to be remembered, or whose caller has the answer
-	told      map[string]bool                 // drawn request ids whose caller has the answer
-	updates   map[string]*update              // by the id of the request
-	// owner of each shard by the store; zero when free.
+	// requests whose id is too old, or whose caller has the answer
+	forgotten map[store.RequestKey]bool
+	told      map[string]bool    // drawn request ids whose caller has the answer
+	updates   map[string]*update // by the id of the request
+	// owner of each shard according to the store; zero if the shard is free.
 	owner []model.NodeID
 	nodes map[model.NodeID]*member
 	asked map[model.Link]bool // steps that have started a child
 	sends map[model.Link]*sending
 	sent0 []model.Link // the keys of sends, in order
 	open  int
-	dying []store.DeadKey // tasks that fail for good in the batch that is being applied
+	dying []store.DeadKey // tasks that fail permanently in the batch that is being applied
 
 	letters      map[store.DeadKey]*letter
 	letterOrder  []*letter
@@ -39,13 +41,13 @@ type ledger struct {
 	holdingOrder []*holding
 	doings       map[uint64]*doing
 	requested    map[string]uint64 // deeds by the ids of their requests
-	released     map[lockOf]bool   // by messages that were sent
+	released     map[lockOf]bool   // by messages
 	doneDeeds    int
 	paid         int64 // into accounts
-	onItsWay     int64 // from one to another
+	onItsWay     int64 // in flight from one to another
 	destroyed    int64 // with accounts that were deleted
 
-	tenure []int // how often each shard has got an owner
+	tenure []int // how many owners each shard has had
 	begun  []begun
 	made   int          // tasks
 	tally  [endings]int // of them, by how they ended
@@ -54,10 +56,11 @@ type ledger struct {
 // member is a node as the store knows it.
 type member struct {
 	alive bool
-	// betrayed is until when it may believe in its lease, although it was declared dead while it lived.
+	// betrayed is until when the node may trust its lease although it was declared dead while it
+	// lived.
 	betrayed int64
 	epoch    int64
-	inc      *incarnation // nil when the answer to its registration was lost
+	inc      *incarnation // nil if the answer to its registration was lost
 	batch    []int64      // last batch of each lane
 	fence    []int64      // epoch of the fence of each lane
 }
@@ -68,8 +71,8 @@ type address struct {
 	shard   model.ShardID
 	current *run
 	runs    []*run
-	sick    bool // its rows were poisoned or corrupt at some time: quarantine is in order
-	// quarantined is set when it was, and nothing has been written since.
+	sick    bool // its rows were poisoned or corrupt at some time, so a quarantine is allowed
+	// quarantined is true from a quarantine until the next write.
 	quarantined bool
 }
 
@@ -87,25 +90,26 @@ type run struct {
 	fresh    int // answers that claimed to have started it
 	settled  map[string]string
 	cancel   bool
-	provided *op // the last thing that it was given because it waits for it
+	provided *op // the last input that the helper sent it
 	paused   bool
 	pauses   int
-	resumed  *op           // the last attempt of the helper to resume it
-	shown    int64         // the last event that an answer to a query was made of
-	origin   model.Payload // the input that its chain, or the one that it was copied from, began with
+	resumed  *op   // the last attempt of the helper to resume it
+	shown    int64 // the last event that an answer to a query included
+	// the input at the start of its chain, or of the chain that it was copied from
+	origin   model.Payload
 	pin      string
-	replaced *run  // the one that was current when it began
+	replaced *run  // the run that was current when it started
 	stranded bool  // was seen waiting for a worker of its version
-	deleted  int64 // when it was; 0 when it is there
+	deleted  int64 // when it was deleted; 0 if it exists
 	tasks    map[string]*errandState
 	sections map[string]*locking
 
-	condemned bool // somebody has asked to delete it
+	condemned bool // a user has asked to delete it
 }
 
 func (r *run) open() bool { return !r.outcome.Status.Closed() }
 
-// history is what is recorded of one ask.
+// history is the recorded state of one ask.
 type history struct {
 	outcome, withdrawn, started, sent, answered, taken, fired, closed, noted bool
 	attempts                                                                 int
@@ -156,7 +160,7 @@ func signalPayload(id uint64) model.Payload {
 	return model.Payload{Data: binary.BigEndian.AppendUint64(nil, id)}
 }
 
-// addressOf finds the address of a run, also of one that the batch begins.
+// addressOf returns the address of a run, which the batch may start.
 func (l *ledger) addressOf(b *store.Batch, id model.RunID) *address {
 	if r := l.runs[id]; r != nil {
 		return r.address
@@ -189,7 +193,7 @@ func (l *ledger) name(id model.NodeID) string {
 	return id.String()
 }
 
-// apply takes in a batch that the store has accepted.
+// apply applies a batch that the store has accepted.
 func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	n := l.nodes[b.Lane.Node]
 	switch {
@@ -200,6 +204,7 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	case n.batch[b.Lane.Lane]+1 != b.Number:
 		l.fail("L1: batch %d of lane %d landed after batch %d", b.Number, b.Lane.Lane, n.batch[b.Lane.Lane])
 	}
+
 	n.batch[b.Lane.Lane] = b.Number
 	existing := map[int]bool(nil)
 	for _, x := range res.Existing {
@@ -208,24 +213,29 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 		}
 		existing[x.Index] = true
 	}
+
 	for _, k := range b.Deletes {
 		l.delete(b, k)
 	}
+
 	for i := range b.Closes {
 		if !starts(b, b.Closes[i].Run) {
 			l.close(b, &b.Closes[i])
 		}
 	}
+
 	for i := range b.Starts {
 		if !existing[i] {
 			l.start(b, &b.Starts[i])
 		}
 	}
+
 	for i := range b.Closes {
-		if starts(b, b.Closes[i].Run) { // an import of what has ended
+		if starts(b, b.Closes[i].Run) { // an import of a closed run
 			l.closeImported(b, b.Closes[i].Run)
 		}
 	}
+
 	for i := range b.Marks {
 		l.mark(b, &b.Marks[i])
 	}
@@ -238,12 +248,14 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	for i := range b.Timers {
 		l.startTimer(b, &b.Timers[i])
 	}
+
 	for _, k := range b.StopAll {
 		l.owns(b, k.Shard)
 		if r := l.runs[k.Run]; r != nil {
 			r.timers = nil
 		}
 	}
+
 	for i := range b.Taken {
 		l.owns(b, b.Taken[i].Shard)
 	}
@@ -260,10 +272,12 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	for i := range b.Messages {
 		l.message(b, &b.Messages[i])
 	}
+
 	for i := range b.Requests {
 		l.owns(b, b.Requests[i].Shard)
 		l.reply(&b.Requests[i])
 	}
+
 	l.acknowledged(b.Forgets)
 	for i := range b.Cursors {
 		l.consume(b, &b.Cursors[i])
@@ -274,6 +288,7 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	for i := range b.Deferred {
 		l.deferred(b, &b.Deferred[i])
 	}
+
 	for _, sh := range b.Free {
 		l.owns(b, sh)
 		l.owner[sh] = model.NodeID{}
@@ -296,14 +311,14 @@ func (l *ledger) close(b *store.Batch, row *store.CloseRow) {
 	l.s.did(opClosed + opKind(row.Outcome.Status))
 }
 
-// closeImported ends a run that the batch begins as well; perhaps one behind it took its place already.
+// closeImported ends a run that the same batch starts. A later run may already have replaced it.
 func (l *ledger) closeImported(b *store.Batch, id model.RunID) {
 	if i := slices.IndexFunc(b.Closes, func(c store.CloseRow) bool { return c.Run == id }); i >= 0 && l.runs[id].open() {
 		l.close(b, &b.Closes[i])
 	}
 }
 
-// start begins a run.
+// start starts a run.
 func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	l.owns(b, row.Shard)
 	st := &row.Start
@@ -315,6 +330,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		l.fail("I2: run %s is started a second time", st.Run)
 	}
 	var prev model.RunID
+
 	if a.current != nil {
 		prev = a.current.id
 		if starts(b, prev) {
@@ -324,18 +340,22 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 			l.fail("I2: %s has two open runs", st.Address)
 		}
 	}
+
 	if row.Replaces != prev {
 		l.fail("I2: a start of %s replaces %s while %s is current", st.Address, row.Replaces, prev)
 	}
 	r := &run{id: st.Run, address: a, start: *st, outcome: model.Outcome{Status: model.Running}, origin: st.Input, replaced: a.current}
+
 	if from := l.runs[st.Source.Run]; from != nil {
 		r.origin = from.origin
 	} else if from := l.runs[st.Previous]; from != nil {
 		r.origin = from.origin
 	}
+
 	if x := l.requeuedFrom(b, st.Run); x != nil && l.runs[x.key.Run] != nil {
 		r.origin = l.runs[x.key.Run].origin
 	}
+
 	for i := range st.Carried {
 		e := st.Carried[i]
 		if e.Seq != int64(i+1) || e.At < st.Zero() {
@@ -345,6 +365,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		if e.Kind == model.EventSignalReceived && st.Previous.IsZero() && st.Source.IsZero() {
 			l.signal(a, &e)
 		}
+
 		switch e.Kind { //nolint:exhaustive // the others mean nothing to the ledger
 		case model.EventCancelRequest:
 			r.cancel = true
@@ -357,17 +378,20 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 				l.s.did(opCallCarried)
 			}
 		}
+
 		if !st.Source.IsZero() {
 			r.inheritTask(&e)
 			r.inherit(&e)
 		}
 	}
+
 	if st.Parent.ID != "" && st.Previous.IsZero() {
 		if l.asked[st.Parent] {
 			l.fail("E40: step %s of %s starts a second child", st.Parent.ID, short(st.Parent.Run))
 		}
 		l.asked[st.Parent] = true
 	}
+
 	switch {
 	case !st.Source.IsZero():
 		l.checkPast(b, r, a.current)
@@ -376,6 +400,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		l.carriedOver(a.current, r)
 		l.s.did(opContinued)
 	}
+
 	l.runs[st.Run], a.current = r, r
 	if st.Task != nil {
 		l.startTask(b, r)
@@ -385,24 +410,28 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	l.open++
 }
 
-// carriedOver checks that a run that continues another has exactly the signals that were not taken (I7 of the core).
+// carriedOver checks that a run that continues another one has exactly its unread signals (I7 of
+// the core).
 func (l *ledger) carriedOver(old, next *run) {
 	if old == nil || old.id != next.start.Previous || old.outcome.Status != model.Continued || old.outcome.Next != next.id {
 		l.fail("I3: %s does not continue the run before it", next.id)
 	}
 	taken := map[int64]bool{}
 	var left []uint64
-	// The events of the closing batch are not in the ledger yet: look at them too.
+
+	// The events of the closing batch are not in the ledger yet, so look at them too.
 	for i := range old.events {
 		if e := &old.events[i]; e.Kind == model.EventSignalTaken {
 			taken[e.Ref] = true
 		}
 	}
+
 	for _, e := range l.s.disk.applying.Events {
 		if e.Run == old.id && e.Event.Kind == model.EventSignalTaken {
 			taken[e.Event.Ref] = true
 		}
 	}
+
 	note := func(e *model.Event) {
 		if e.Kind == model.EventSignalReceived && !taken[e.Seq] {
 			left = append(left, signalID(e.Input))
@@ -411,11 +440,13 @@ func (l *ledger) carriedOver(old, next *run) {
 	for i := range old.events {
 		note(&old.events[i])
 	}
+
 	for i := range l.s.disk.applying.Events {
 		if e := &l.s.disk.applying.Events[i]; e.Run == old.id {
 			note(&e.Event)
 		}
 	}
+
 	for i := range next.start.Carried {
 		if e := &next.start.Carried[i]; e.Kind == model.EventSignalReceived {
 			if len(left) == 0 || left[0] != signalID(e.Input) {
@@ -424,6 +455,7 @@ func (l *ledger) carriedOver(old, next *run) {
 			left = left[1:]
 		}
 	}
+
 	if len(left) > 0 {
 		l.fail("I11: %s loses %d signals of the run before", next.id, len(left))
 	}
@@ -439,6 +471,7 @@ func (l *ledger) mark(b *store.Batch, row *store.MarkRow) {
 	if row.Parked {
 		l.s.did(opParked)
 	}
+
 	if row.Blocked != nil {
 		switch row.Blocked.Code {
 		case model.WaitPoison, model.WaitCorrupt, model.WaitNewer:
@@ -447,7 +480,8 @@ func (l *ledger) mark(b *store.Batch, row *store.MarkRow) {
 			}
 			l.s.did(opQuarantined)
 			r.address.quarantined = true
-		case model.WaitStuck: // how workers of the simulation say that they cannot run a workflow
+		case model.WaitStuck:
+			// how workers of the simulation report that they cannot run a workflow
 			l.s.did(opBlocked)
 		default:
 			l.fail("run %s of %s is blocked: %s", row.Run, r.address.name, row.Blocked)
@@ -490,29 +524,34 @@ func (l *ledger) startTimer(b *store.Batch, row *store.Timer) {
 	l.s.did(opTimerStarted)
 }
 
-// closedWhole checks that a close takes the timers with it, and tells everybody who is to know: children by policy, parent and watchers.
+// closedWhole checks that a close removes the timers and notifies everyone concerned: children by
+// their policy, the parent and the watchers.
 func (l *ledger) closedWhole(b *store.Batch) {
 	for i := range b.Closes {
 		r := l.runs[b.Closes[i].Run]
 		l.endTasks(b, r)
 		if starts(b, r.id) {
-			continue // told in another store, or by its source
+			continue // its source, or another store, has notified the parent
 		}
 		if len(r.timers) > 0 {
 			l.fail("I8: %s was closed and its timer %q stays", r.id, r.timers[0].ID)
 		}
+
 		told := func(k model.MessageKind, to model.Address, id string) bool {
 			return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
-				by := m.Message.From.Run == r.id || k == model.MessageCancel && m.Message.From.Address == r.address.name // in the name of a run before
+				// the message names an earlier run
+				by := m.Message.From.Run == r.id || k == model.MessageCancel && m.Message.From.Address == r.address.name
 				return m.Message.Kind == k && m.Message.To == to && m.Message.ID == id && by
 			})
 		}
+
 		final := r.outcome.Status != model.Continued
 		l.cutOff(b, r)
 		l.sectionsOver(b, r)
 		if p := r.start.Parent; final && p.ID != "" && !told(model.MessageClosed, p.Address, p.ID) {
 			l.fail("E40: %s was closed and its parent is not told", r.id)
 		}
+
 		for i := range r.events {
 			switch e := &r.events[i]; e.Kind {
 			case model.EventChildStarted:

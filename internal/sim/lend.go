@@ -15,12 +15,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some seeds nodes lend each other slots of their workers. The machines are those of production
-// (engine/loan); here is what runs them, as engine/lending and engine/loans.go do in production. Nodes
-// talk by letters, which are lost, late, come twice and overtake each other. After everything has
-// healed only one process gets new workers, so that the tasks of the others end only if slots are
-// lent. What must hold, besides what holds for every task: a worker never lends slots that it does
-// not have, a slot that was lent comes home (E43), and when everything has ended all are home.
+// In some seeds nodes lend each other slots of their workers. The machines are the production code
+// (engine/loan). This file runs them, as engine/lending and engine/loans.go do in production. Nodes
+// talk by messages that get lost, arrive late or twice, and overtake each other. After all faults
+// have ended only one process gets new workers, so the tasks of the others end only if slots are
+// lent. What must hold, besides the rules for every task: a worker never lends slots that it does
+// not have, a lent slot comes home (E43), and when everything has ended all slots are home.
 
 // purse is the part of an incarnation that lends and borrows.
 type purse struct {
@@ -29,10 +29,11 @@ type purse struct {
 	creditor *loan.Creditor
 	pace     loan.Pace
 	others   loan.Others
-	polls    []*loan.OpenPoll // that are under way
-	// A round of each machine that is scheduled, and when.
+	polls    []*loan.OpenPoll // in flight
+	// The scheduled times of the next round of each machine.
 	rounds, looks int64
-	leaving       []bool // by shard: it is being given up, and the lane still decides about its claims
+	// by shard: the node is giving it up, and the lane still decides about its claims
+	leaving []bool
 }
 
 func newPurse(inc *incarnation) *purse {
@@ -43,7 +44,7 @@ func newPurse(inc *incarnation) *purse {
 	return u
 }
 
-// now is the clock of the process, which stands still while its machine is suspended.
+// now is the monotonic clock of the process.
 func (u *purse) now() time.Time { return time.UnixMicro(0).Add(u.inc.p.mono()) }
 
 func (u *purse) after(d time.Duration, do func()) {
@@ -54,8 +55,8 @@ func (u *purse) after(d time.Duration, do func()) {
 	})
 }
 
-// begin has workers hold what they have from the life before as somebody else's, until its shard is
-// ours.
+// begin tells the workers that what they hold from the life before belongs to other owners, until
+// this node owns its shard.
 func (u *purse) begin() {
 	all := make([]model.ShardID, len(u.inc.owner))
 	for i := range all {
@@ -65,7 +66,7 @@ func (u *purse) begin() {
 	u.serve()
 }
 
-// serve tells the others which workers there are.
+// serve announces the workers of this node to the other nodes.
 func (u *purse) serve() {
 	all := []store.Served{{Tenant: tenant, Workflow: "w"}}
 	for _, h := range u.inc.p.hands {
@@ -77,7 +78,7 @@ func (u *purse) serve() {
 	u.inc.loop()
 }
 
-// seen takes in a view, after a renewal.
+// seen applies a view, after a renewal.
 func (u *purse) seen(v *store.View) {
 	u.others = loan.OthersOf(v, u.inc.self.ID)
 	gone := u.debtor.Seen(v, u.others)
@@ -110,7 +111,7 @@ func (u *purse) end() {
 	}
 }
 
-// acquired has workers know that shards have become ours.
+// acquired tells the workers that this node owns some shards now.
 func (u *purse) acquired(got []store.AcquiredShard) {
 	shards := make([]model.ShardID, len(got))
 	for i := range got {
@@ -120,7 +121,7 @@ func (u *purse) acquired(got []store.AcquiredShard) {
 	u.moved(shards, true)
 }
 
-// freed has workers know that shards are not ours any more.
+// freed tells the workers that this node no longer owns some shards.
 func (u *purse) freed(shards []model.ShardID) {
 	for _, sh := range shards {
 		u.leaving[sh] = false
@@ -128,14 +129,14 @@ func (u *purse) freed(shards []model.ShardID) {
 	u.moved(shards, false)
 }
 
-// moved has workers know that shards have become ours, or are not ours any more.
+// moved tells the workers that this node owns some shards now, or no longer owns them.
 func (u *purse) moved(shards []model.ShardID, ours bool) {
 	count := u.inc.p.s.plan.shards
 	for _, h := range u.own() {
 		in := func(ref model.ClaimRef) bool {
 			moves := slices.Contains(shards, ref.Address.Shard(count))
 			if moves && !ours && !h.abroad.Holds(ref) {
-				h.over++ // its lane has freed the slot a moment ago, and somebody may have it
+				h.over++ // its lane has just freed the slot, and another claim may have it
 			}
 			return moves
 		}
@@ -146,16 +147,17 @@ func (u *purse) moved(shards []model.ShardID, ours bool) {
 		}
 		u.inc.board.join(h)
 	}
+
 	u.nudgeCreditor()
 }
 
-// own are the workers of the process that take tasks, also those that have left and have something
-// to say.
+// own returns the workers of the process that take tasks, also workers that have left and still
+// have something to report.
 func (u *purse) own() []*hand {
 	return slices.DeleteFunc(slices.Clone(u.inc.p.hands), func(h *hand) bool { return len(h.offer.Tenants) == 0 })
 }
 
-// nudgeDebtor has a round of the debtor soon.
+// nudgeDebtor schedules a round of the debtor.
 func (u *purse) nudgeDebtor() {
 	u.lookAfter(time.Duration(u.inc.p.s.between(0, 5*millisecond)) * time.Microsecond)
 }
@@ -192,7 +194,7 @@ func (u *purse) look() {
 	}
 }
 
-// nudgeCreditor has a round of the creditor soon.
+// nudgeCreditor schedules a round of the creditor.
 func (u *purse) nudgeCreditor() { u.roundAfter(0) }
 
 func (u *purse) roundAfter(wait time.Duration) {
@@ -210,7 +212,7 @@ func (u *purse) roundAfter(wait time.Duration) {
 	})
 }
 
-// round is one of the creditor: it polls owners.
+// round is a round of the creditor: it polls owners.
 func (u *purse) round() {
 	polls, wait := u.creditor.Round(u.now())
 	for _, p := range polls {
@@ -221,7 +223,7 @@ func (u *purse) round() {
 	}
 }
 
-// poll asks an owner once.
+// poll polls an owner once.
 func (u *purse) poll(p *loan.OpenPoll) {
 	s, from := u.inc.p.s, u.inc.self.ID
 	u.polls = append(u.polls, p)
@@ -230,11 +232,13 @@ func (u *purse) poll(p *loan.OpenPoll) {
 		s.logf("%s polls %s: %+v", u.inc.name(), s.ledger.name(p.Node), p.Letter)
 	}
 	s.mix(21, p.Letter.Seq, uint64(len(p.Letter.Workers)))
+
 	for _, x := range p.Lent() {
 		if x.Count > 0 {
 			s.did(opLent)
 		}
 	}
+
 	u.after(u.pace.CallTimeout, func() { u.failed(p) })
 	u.tell(p.Node, func(to *purse) {
 		to.polled(from, &p.Letter, func(a *peer.PollReply) {
@@ -243,7 +247,7 @@ func (u *purse) poll(p *loan.OpenPoll) {
 	})
 }
 
-// polled takes a poll of another node.
+// polled handles a poll of another node.
 func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.PollReply)) {
 	terms, taken := u.debtor.Polled(u.now(), from, p, answer)
 	if !taken {
@@ -261,7 +265,7 @@ func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.PollRe
 	}
 }
 
-// under reports whether a poll is under way, and ends it.
+// under reports whether a poll is in flight, and ends it.
 func (u *purse) under(p *loan.OpenPoll) bool {
 	i := slices.Index(u.polls, p)
 	if i >= 0 {
@@ -283,7 +287,7 @@ func (u *purse) failed(p *loan.OpenPoll) {
 	}
 }
 
-// heard takes an answer, unless it comes too late or twice.
+// heard handles an answer, unless the answer is late or a duplicate.
 func (u *purse) heard(p *loan.OpenPoll, a *peer.PollReply) {
 	if !u.under(p) {
 		return
@@ -299,8 +303,9 @@ func (u *purse) heard(p *loan.OpenPoll, a *peer.PollReply) {
 	u.creditor.Done(u.now(), p, a)
 }
 
-// checkTaken checks that workers of the node execute no more for other owners than they have slots. A
-// claim may come although no slot is lent for it any more: its poll was answered before it was stored.
+// checkTaken checks that workers of the node do not execute more tasks for other owners than they
+// have slots. A claim may arrive although no slot is lent for it: its poll was answered before the
+// claim was stored.
 func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 	s := u.inc.p.s
 	for _, x := range p.Lent() {
@@ -321,8 +326,8 @@ func (u *purse) checkTaken(p *loan.OpenPoll, got map[loan.Own]int) {
 	}
 }
 
-// checkSilence demands that nodes which have nothing to say to each other are silent, once everything
-// has ended: a poll costs each of them a write and a read.
+// checkSilence checks that nodes without news for each other do not poll once everything has ended:
+// a poll costs each of them a write and a read.
 func (s *Sim) checkSilence() {
 	if !s.lends {
 		return
@@ -334,11 +339,11 @@ func (s *Sim) checkSilence() {
 	}
 }
 
-// quietPolls is how many polls there may be in the time of a lease when nobody has anything to say: of
-// each node by each other, as often as what is held would have to be told.
+// quietPolls is how many polls there may be in the time of a lease when no node has news: each node
+// polls each other node as often as held claims would need a renewal.
 const quietPolls = 3 * 2 * 4
 
-// tell says something to another node, if it is there when that arrives.
+// tell sends a message to another node, if that node is alive when the message arrives.
 func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 	s := u.inc.p.s
 	s.letter(s.nodeNamed(node.String()), func(to *proc) {
@@ -348,13 +353,13 @@ func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
 	})
 }
 
-// Alive is for both machines; see loan.Party.
+// Alive implements loan.Party.
 func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node) }
 
-// LookAround is for both machines.
+// LookAround implements loan.Node.
 func (u *purse) LookAround() { seatLife{u.inc}.LookAround() }
 
-// GiveBack is for both machines.
+// GiveBack implements loan.Node.
 func (u *purse) GiveBack(refs []model.ClaimRef) {
 	slices.SortFunc(refs, compareClaims)
 	for _, ref := range refs {
@@ -363,10 +368,11 @@ func (u *purse) GiveBack(refs []model.ClaimRef) {
 	}
 }
 
-// Serving is for the debtor.
+// Serving implements loan.Owner.
 func (u *purse) Serving() bool { return !u.inc.ended && u.inc.serving() }
 
-// Lane is for the debtor: a shard that is being given up waits for what workers of other nodes report.
+// Lane implements loan.Party. A shard that is being given up waits for the reports of workers of
+// other nodes.
 func (u *purse) Lane(ref model.ClaimRef) loan.ClaimLane {
 	if shard := ref.Address.Shard(len(u.leaving)); u.leaving[shard] && !u.inc.ended {
 		return claimLane{u, u.inc.shells[int(shard)%len(u.inc.shells)]}
@@ -374,18 +380,18 @@ func (u *purse) Lane(ref model.ClaimRef) loan.ClaimLane {
 	return host{u}.Lane(ref)
 }
 
-// claimLane is a lane as it is told of claims by other nodes.
+// claimLane is a lane that receives claims from other nodes.
 type claimLane struct {
 	u  *purse
 	sh *shell
 }
 
-// Attach is for the debtor.
+// Attach implements loan.Lane.
 func (c claimLane) Attach(ref model.ClaimRef, id queue.WorkerID) {
 	c.sh.put(nil, func(now model.Time) { c.sh.lane.Attach(now, ref, id) })
 }
 
-// Report is for the debtor.
+// Report implements loan.Lane.
 func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
 	b := c.u.inc.board
 	b.moved = b.b.Reported(c.u.inc.p.now(), id, r.Ref) || b.moved
@@ -393,20 +399,20 @@ func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
 	c.sh.put(nil, func(now model.Time) { c.sh.lane.Report(now, id, r) })
 }
 
-// Progress is for the debtor.
+// Progress implements loan.Lane.
 func (c claimLane) Progress(ref model.ClaimRef, p model.Payload) {
 	c.sh.put(nil, func(now model.Time) { c.sh.lane.Progress(now, ref, p) })
 }
 
-// Lose is for the debtor.
+// Lose implements loan.Lane.
 func (c claimLane) Lose(ref model.ClaimRef) {
 	c.sh.result(func(now model.Time) { c.sh.lane.Expire(now, ref, true, model.FailureLost) })
 }
 
-// Unserved is for the debtor; see loan.Board.
+// Unserved implements loan.Board.
 func (u *purse) Unserved() []queue.Want { return u.inc.board.b.Unserved(loan.WantLines) }
 
-// Unlend is for the debtor.
+// Unlend implements loan.Board.
 func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
 	slices.Sort(ids)
 	for _, id := range ids {
@@ -415,12 +421,12 @@ func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
 	return u.Unserved()
 }
 
-// Holds is for the debtor.
+// Holds implements loan.Board.
 func (u *purse) Holds(id queue.WorkerID, ref model.ClaimRef) bool {
 	return u.inc.board.b.Holds(id, ref)
 }
 
-// Beat is for the debtor.
+// Beat implements loan.Board.
 func (u *purse) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	s, now := u.inc.p.s, u.inc.p.now()
 	ok := u.inc.board.b.Beat(now, id, ref)
@@ -431,10 +437,11 @@ func (u *purse) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	return ok
 }
 
-// KeptFor is for the debtor: nothing counts claims of runs that have moved where there are no limits.
+// KeptFor implements loan.Board. These seeds have no limits, so nothing counts claims of runs that
+// have moved.
 func (u *purse) KeptFor() map[model.NodeID]bool { return nil }
 
-// Hire is for the debtor.
+// Hire implements loan.Owner.
 func (u *purse) Hire(w *loan.BorrowedWorker, offer model.TaskOffer, node model.NodeID) loan.Hired {
 	p := u.inc.p
 	p.nextHand++
@@ -457,10 +464,10 @@ type guest struct {
 	held map[model.ClaimRef]bool
 }
 
-// ID is for the debtor; see loan.Hired.
+// ID implements loan.Hired.
 func (g *guest) ID() queue.WorkerID { return g.id }
 
-// Lists is for the debtor.
+// Lists implements loan.Hired.
 func (g *guest) Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
 	for ref := range g.held {
 		if !holds[ref] && !waiting[ref] {
@@ -472,10 +479,10 @@ func (g *guest) Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.Clai
 	return gone
 }
 
-// Lets is for the debtor.
+// Lets implements loan.Hired.
 func (g *guest) Lets(ref model.ClaimRef) { delete(g.held, ref) }
 
-// Dismiss is for the debtor.
+// Dismiss implements loan.Hired.
 func (g *guest) Dismiss() {
 	if s := g.u.inc.p.s; s.opts.Trace {
 		s.logf("%s dismisses %s, which was lent", g.u.inc.name(), g.name)
@@ -487,12 +494,13 @@ func (g *guest) Dismiss() {
 	b.moved = true
 }
 
-// call passes a call of a lane on, as a session of the engine does.
+// call passes a call of a lane to the other node, as a session of the engine does.
 func (g *guest) call(c *lane.TaskCall) {
 	now := g.u.now()
 	if s := g.u.inc.p.s; s.opts.Trace {
 		s.logf("%s has call %d for %s, which is lent: claim %d of %s %s", g.u.inc.name(), c.Kind, g.name, c.Ref.Claim, short(c.Ref.Run), c.Ref.ID)
 	}
+
 	switch c.Kind {
 	case lane.TaskExecute:
 		g.held[c.Ref] = true
@@ -512,10 +520,10 @@ func (g *guest) call(c *lane.TaskCall) {
 	}
 }
 
-// host is a purse as its creditor sees it; see loan.Host.
+// host implements loan.Host for a purse.
 type host struct{ *purse }
 
-// Lane is for the creditor.
+// Lane implements loan.Host.
 func (n host) Lane(ref model.ClaimRef) loan.ClaimLane {
 	shard := ref.Address.Shard(len(n.leaving))
 	if n.inc.ended || !n.inc.owner[shard] {
@@ -524,7 +532,7 @@ func (n host) Lane(ref model.ClaimRef) loan.ClaimLane {
 	return claimLane{n.purse, n.inc.shells[int(shard)%len(n.inc.shells)]}
 }
 
-// Workers is for the creditor.
+// Workers implements loan.Host.
 func (n host) Workers() (list []loan.Own) {
 	for _, h := range n.own() {
 		list = append(list, ownHand{n.purse, h})
@@ -532,19 +540,19 @@ func (n host) Workers() (list []loan.Own) {
 	return list
 }
 
-// ownHand is a hand as the creditor of its process sees it; see loan.Own.
+// ownHand implements loan.Own for a hand.
 type ownHand struct {
 	u *purse
 	h *hand
 }
 
-// Offer is for the creditor.
+// Offer implements loan.Own.
 func (o ownHand) Offer() *model.TaskOffer { return &o.h.offer }
 
-// Idle is for the creditor.
+// Idle implements loan.Own.
 func (o ownHand) Idle() int { return o.u.inc.board.b.Idle(o.h.id) }
 
-// LendOut is for the creditor.
+// LendOut implements loan.Own.
 func (o ownHand) LendOut(most int) int {
 	n := max(0, min(o.Idle(), most))
 	o.h.abroad.Lend(n)
@@ -555,17 +563,17 @@ func (o ownHand) LendOut(most int) int {
 	return n
 }
 
-// Regain is for the creditor.
+// Regain implements loan.Own.
 func (o ownHand) Regain(n int) {
 	if o.h.abroad.Lend(-n); o.h.abroad.Lent() < 0 {
 		o.u.inc.p.s.fail("E43: %s gets back more slots than it has lent", o.h.offer.Name)
 	}
 }
 
-// Rejoin is for the creditor.
+// Rejoin implements loan.Own.
 func (o ownHand) Rejoin() { o.u.inc.board.join(o.h) }
 
-// Each is for the creditor.
+// Each implements loan.Own.
 func (o ownHand) Each(do func(model.ClaimRef, bool)) {
 	all := o.h.abroad.All()
 	slices.SortFunc(all, func(a, b loan.Fresh) int { return compareClaims(a.Ref, b.Ref) })
@@ -574,7 +582,7 @@ func (o ownHand) Each(do func(model.ClaimRef, bool)) {
 	}
 }
 
-// Deliver is for the creditor.
+// Deliver implements loan.Own.
 func (o ownHand) Deliver(ref model.ClaimRef) {
 	if r := o.h.reported[ref]; o.h.abroad.Homeward(ref) && r != nil {
 		o.h.send(r)
@@ -589,7 +597,7 @@ func (o ownHand) Deliver(ref model.ClaimRef) {
 	o.h.abroad.Told(map[model.ClaimRef]uint64{ref: n.Seq})
 }
 
-// List is for the creditor.
+// List implements loan.Own.
 func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) ([]peer.Hold, map[model.ClaimRef]uint64) {
 	refs := slices.SortedFunc(maps.Keys(o.h.reported), compareClaims)
 	reports := func(yield func(model.ClaimRef, *model.TaskReport) bool) {
@@ -602,13 +610,13 @@ func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool,
 	return o.h.abroad.List(loan.Listing{To: to, Executes: slices.Values(o.h.refs()), Reports: reports, Foreign: foreign, Owned: owned, Room: room})
 }
 
-// Told is for the creditor.
+// Told implements loan.Own.
 func (o ownHand) Told(sent map[model.ClaimRef]uint64) { o.h.abroad.Told(sent) }
 
-// Has is for the creditor.
+// Has implements loan.Own.
 func (o ownHand) Has(ref model.ClaimRef) bool { return o.h.has(ref) }
 
-// Take is for the creditor.
+// Take implements loan.Own.
 func (o ownHand) Take(claims []model.Claim, maker model.NodeID) bool {
 	if o.h.ghost || o.h.gone {
 		return false
@@ -621,7 +629,7 @@ func (o ownHand) Take(claims []model.Claim, maker model.NodeID) bool {
 	return true
 }
 
-// Stop is for the creditor.
+// Stop implements loan.Own.
 func (o ownHand) Stop(ref model.ClaimRef, canceled bool) {
 	if s := o.u.inc.p.s; !canceled && o.h.held[ref] != nil && s.current(ref) {
 		s.fail("E26: claim %d of %s is to be stopped by another node, and it is the current one", ref.Claim, ref.TaskRef)
@@ -629,7 +637,7 @@ func (o ownHand) Stop(ref model.ClaimRef, canceled bool) {
 	o.h.stop(ref, canceled)
 }
 
-// Settle is for the creditor.
+// Settle implements loan.Own.
 func (o ownHand) Settle(ref model.ClaimRef, err error) {
 	if o.h.reported[ref] != nil {
 		o.u.inc.p.s.did(opSettledLent)
@@ -637,8 +645,8 @@ func (o ownHand) Settle(ref model.ClaimRef, err error) {
 	}
 }
 
-// splitWorker is the name of a worker in its own words, the node where it works, and the one that made
-// the claim.
+// splitWorker returns the parts of a worker's name: its own name, the node where it works, and the
+// node that made the claim.
 func splitWorker(name string) (worker, works, makes string) {
 	worker, works, _ = strings.Cut(name, "@")
 	works, makes, lent := strings.Cut(works, "/")

@@ -7,43 +7,47 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Dead letters are requeued, with the input that they had or another one, requeued again, undone and purged. What must hold (E38): a letter is changed by one order at a
-// time, counted; every requeue that counts begins one run, with the options and the input of the letter or of the order; a requeue that is undone never begins, and
-// its letter is as it was before; what is purged is gone and stays so; and nothing purges a letter but an order, or its time. Together with E37: every task that there ever was has
-// completed, was called off, or is a dead letter, or was one that was purged.
+// Users requeue dead tasks (the code calls them letters), with the same input or another one,
+// requeue them again, undo that, and purge them. What must hold (E38): one order at a time changes
+// a dead task, and the changes are counted. Every requeue that counts starts one run, with the
+// options and the input of the dead task or of the order. A requeue that is undone never starts,
+// and the dead task is as before. A purged one is gone and stays gone. Only an order or its
+// retention purges a dead task. Together with E37: every task has completed, was called off, is a
+// dead task, or was one and was purged.
 
-// letter is a dead letter as the store has it.
+// letter is a dead task as the store has it.
 type letter struct {
 	key    store.DeadKey
 	ref    model.TaskRef
 	body   model.DeadTask
 	count  int64
 	purged bool
-	asked  bool            // somebody has asked to purge it
-	edits  []model.Payload // inputs that somebody has asked to requeue it with
+	asked  bool            // a user has asked to purge it
+	edits  []model.Payload // inputs with which users have asked to requeue it
 }
 
-// requeued is a run that a requeue has begun, or is about to.
+// requeued is a run that a requeue has started or will start.
 type requeued struct {
 	letter *letter
 	run    model.RunID
 	to     model.Address
-	told   int // how many were told that it is theirs
+	told   int // how many users got the answer that the requeue is theirs
 	undone bool
 }
 
-// undoneText is what the run of a requeue that was undone ends with.
+// undoneText is the reason in the outcome of a run whose requeue was undone.
 const undoneText = "the requeue was undone"
 
-// drawLetter makes up something to do with a dead letter; nil when there is none.
+// drawLetter draws an order for a dead task, or returns nil if there is none.
 func (u *user) drawLetter() *op {
 	s := u.s
 	var there []*letter
 	for _, x := range s.ledger.letterOrder {
-		if !x.purged || s.chance(0.05) { // whoever asks may not know
+		if !x.purged || s.chance(0.05) { // the user may not know that it was purged
 			there = append(there, x)
 		}
 	}
+
 	if len(there) == 0 {
 		return nil
 	}
@@ -51,8 +55,10 @@ func (u *user) drawLetter() *op {
 	waits := s.ledger.runs[x.body.Requeued.Run]
 	o := model.LetterOrder{Do: model.LetterRequeue, Ref: x.ref}
 	to := x.ref.Address
+
 	switch n := s.pick(10); {
-	case n < 3 && x.count > 0, n < 8 && waits != nil && waits.open() && waits.tasks[model.TaskStep].attempt == 0: // perhaps nobody has begun it
+	case n < 3 && x.count > 0, n < 8 && waits != nil && waits.open() && waits.tasks[model.TaskStep].attempt == 0:
+		// perhaps no worker has started it
 		o.Do, o.Count, o.Run, to = model.LetterUndo, x.count, x.body.Requeued.Run, x.body.Requeued.Address
 	case n < 4 && s.settledLetter(x):
 		o.Do, o.Count, o.Run = model.LetterPurge, x.count, x.body.Requeued.Run
@@ -67,8 +73,10 @@ func (u *user) drawLetter() *op {
 			x.edits = append(x.edits, w)
 		}
 	}
+
 	first := u.op(model.Message{Kind: model.MessageRequeue, To: to, Letter: &o})
-	if o.Do == model.LetterRequeue && s.chance(0.3) { // take it back as soon as it is known, or ask twice
+	// undo it as soon as the requeue is known, or ask twice
+	if o.Do == model.LetterRequeue && s.chance(0.3) {
 		if s.chance(0.5) {
 			again := o
 			u.soon(first, s.between(0, 2*millisecond), model.Message{Kind: model.MessageRequeue, To: to, Letter: &again})
@@ -76,10 +84,11 @@ func (u *user) drawLetter() *op {
 			s.after(s.between(2, 20)*millisecond, nil, func() { u.undoSoon(x) })
 		}
 	}
+
 	return first
 }
 
-// undoSoon takes a requeue back, perhaps before anybody has begun.
+// undoSoon undoes a requeue, perhaps before a worker has started the task.
 func (u *user) undoSoon(x *letter) {
 	if x.purged || x.count == 0 {
 		return
@@ -89,13 +98,13 @@ func (u *user) undoSoon(x *letter) {
 	u.op(model.Message{Kind: model.MessageRequeue, To: q.Address, Letter: o}).perform(func() {})
 }
 
-// settledLetter reports whether what a letter was requeued as has ended, as whoever asks finds out before.
+// settledLetter reports whether the requeued task has ended. Users check this before they ask.
 func (s *Sim) settledLetter(x *letter) bool {
 	r := s.ledger.runs[x.body.Requeued.Run]
 	return x.body.Requeued.IsZero() || r != nil && !r.open()
 }
 
-// letterRows applies what a batch does to dead letters.
+// letterRows applies the dead tasks of a batch.
 func (l *ledger) letterRows(b *store.Batch) {
 	for i := range b.Dead {
 		row := &b.Dead[i]
@@ -106,6 +115,7 @@ func (l *ledger) letterRows(b *store.Batch) {
 		l.letters[x.key] = x
 		l.letterOrder = append(l.letterOrder, x)
 	}
+
 	for i := range b.DeadMarks {
 		m := &b.DeadMarks[i]
 		l.owns(b, m.Shard)
@@ -115,6 +125,7 @@ func (l *ledger) letterRows(b *store.Batch) {
 		}
 		before := x.body.Requeued
 		x.count, x.body = m.Next, m.Body
+
 		switch m.Next {
 		case m.Prev + 1:
 			if r := l.runs[before.Run]; !before.IsZero() && (r == nil || r.open()) {
@@ -132,18 +143,19 @@ func (l *ledger) letterRows(b *store.Batch) {
 			l.fail("E38: the dead letter of %s was requeued %d times, and then %d", x.ref, m.Prev, m.Next)
 		}
 	}
+
 	for _, key := range b.DeadDeletes {
 		l.owns(b, key.Shard)
 		l.purge(l.letters[key])
 	}
 }
 
-// undone reports whether a run has ended because the requeue that began it was taken back.
+// undone reports whether a run has ended because its requeue was undone.
 func undone(r *run) bool {
 	return r.outcome.Status == model.Canceled && r.outcome.Failure != nil && r.outcome.Failure.Message == undoneText
 }
 
-// requeue checks that the batch begins what a letter is requeued as, or has it begin.
+// requeue checks that the batch starts the run of a requeue, or sends the message that starts it.
 func (l *ledger) requeue(b *store.Batch, x *letter, q model.Requeue) {
 	if l.requeues[q.Run] != nil {
 		l.fail("E38: run %s is begun by two requeues", short(q.Run))
@@ -152,6 +164,7 @@ func (l *ledger) requeue(b *store.Batch, x *letter, q model.Requeue) {
 	l.requeueOrder = append(l.requeueOrder, l.requeues[q.Run])
 	var spec *model.TaskSpec
 	var in model.Payload
+
 	if x.ref.Alone() {
 		if r := l.runs[q.Run]; r != nil && starts(b, q.Run) {
 			spec, in = r.start.Task, r.start.Input
@@ -162,6 +175,7 @@ func (l *ledger) requeue(b *store.Batch, x *letter, q model.Requeue) {
 		spec, in = b.Messages[i].Message.Task, b.Messages[i].Message.Input
 		l.s.did(opRequeuedStep)
 	}
+
 	if spec == nil {
 		l.fail("E38: the dead letter of %s is requeued as %s, which does not begin", x.ref, short(q.Run))
 	}
@@ -178,7 +192,7 @@ func (l *ledger) requeue(b *store.Batch, x *letter, q model.Requeue) {
 	}
 }
 
-// purge checks that a letter may go.
+// purge checks that a dead task may be removed.
 func (l *ledger) purge(x *letter) {
 	if x == nil || x.purged {
 		l.fail("E38: a dead letter is purged that is not there")
@@ -197,7 +211,7 @@ func (l *ledger) purge(x *letter) {
 	}
 }
 
-// undoes checks that nobody has begun a run that ends because its requeue was taken back.
+// undoes checks that no worker had started a run that ends because its requeue was undone.
 func (l *ledger) undoes(r *run) {
 	if !undone(r) {
 		return
@@ -209,7 +223,7 @@ func (l *ledger) undoes(r *run) {
 	}
 }
 
-// requeuedFrom is the letter that a batch requeues as a run; nil when it does not.
+// requeuedFrom returns the dead task that a batch requeues as a run, or nil.
 func (l *ledger) requeuedFrom(b *store.Batch, id model.RunID) *letter {
 	for i := range b.DeadMarks {
 		if m := &b.DeadMarks[i]; m.Next > m.Prev && m.Body.Requeued.Run == id {
@@ -219,7 +233,7 @@ func (l *ledger) requeuedFrom(b *store.Batch, id model.RunID) *letter {
 	return nil
 }
 
-// checkLetterAnswer checks what whoever gave an order for a dead letter is told.
+// checkLetterAnswer checks the answer that a user gets to an order for a dead task.
 func (s *Sim) checkLetterAnswer(o *op, a *model.Answer) {
 	order := o.message.Letter
 	x := s.ledger.letters[store.DeadKey{RunKey: store.RunKey{Shard: order.Ref.Address.Shard(s.plan.shards), Run: order.Ref.Run}, Task: order.Ref.ID}]
@@ -248,7 +262,8 @@ func (s *Sim) checkLetterAnswer(o *op, a *model.Answer) {
 	}
 }
 
-// checkLetters compares dead letters with the store, and what became of requeues and of all tasks.
+// checkLetters compares dead tasks with the store, and checks the outcome of requeues and of all
+// tasks.
 func (s *Sim) checkLetters() {
 	l := s.ledger
 	left := int64(0)
@@ -261,22 +276,26 @@ func (s *Sim) checkLetters() {
 			left++
 		}
 	}
+
 	if n, err := s.disk.mem.CountDead(background, store.DeadQuery{Tenant: tenant}); err != nil || n != left {
 		s.fail("E37: %d dead letters are in the store, %d by the ledger: %v", n, left, err)
 	}
+
 	for _, q := range l.requeueOrder {
 		r := l.runs[q.run]
 		if r == nil {
 			s.fail("E38: the dead letter of %s was requeued as %s, which never began", q.letter.ref, short(q.run))
 		}
-		if undone(r) != q.undone && !q.letter.purged && q.letter.body.Requeued.Run == q.run { // else it was requeued again before it heard of it
+		// otherwise it was requeued again before it received the undo
+		if undone(r) != q.undone && !q.letter.purged && q.letter.body.Requeued.Run == q.run {
 			s.fail("E38: the requeue as %s was taken back, and its letter is not as it was", short(q.run))
 		}
 	}
+
 	s.checkSum()
 }
 
-// checkSum demands that every task has come to one end, and that every dead one is, or was, a letter.
+// checkSum checks that every task has ended once, and that every failed task is or was a dead task.
 func (s *Sim) checkSum() {
 	l := s.ledger
 	if sum := l.tally[endCompleted] + l.tally[endCalledOff] + l.tally[endDead]; sum != l.made || l.tally[endDead] != len(l.letterOrder) {
@@ -284,7 +303,7 @@ func (s *Sim) checkSum() {
 	}
 }
 
-// ending is how a task has ended.
+// ending says how a task has ended.
 type ending uint8
 
 const (
@@ -294,7 +313,7 @@ const (
 	endings
 )
 
-// ends notes the end of a task.
+// ends records the end of a task.
 func (l *ledger) ends(t *errandState, how ending) {
 	if !t.over && !t.inherited {
 		l.tally[how]++

@@ -7,21 +7,23 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// ask is what has become of one thing that a program asked for.
+// ask is the state of one request of a program.
 type ask struct {
-	asked     bool
-	recorded  bool // child started, sent, signal taken: is in the history
-	done      bool // its outcome is
-	gone      bool // the program gave up on it
-	withdrawn bool // which is in the history
-	attempts  int  // that failed
+	asked bool
+	// the history has that the child started, the message was sent or the signal was taken
+	recorded  bool
+	done      bool // the history has its outcome
+	gone      bool // the program has abandoned it
+	withdrawn bool // the history has that it was abandoned
+	attempts  int  // failed attempts
 	due       model.Time
 	timer     model.Time // when its timer is due
 	ref       int64      // the signal that was taken
 	granted   int        // locks
 }
 
-// machine interprets a program: its state is a function of the events that it was fed, and of nothing else.
+// machine interprets a program. Its state is a function of the events that it was fed, and of
+// nothing else.
 type machine struct {
 	p       *program
 	start   *model.Start
@@ -29,8 +31,8 @@ type machine struct {
 	count   int // steps completed, over the whole chain
 	pc      int
 	asks    [maxBlocks + 1][maxAsks]ask
-	signals []signal     // received and not taken
-	updates []openUpdate // received and not answered
+	signals []signal     // received and unread
+	updates []openUpdate // received and unanswered
 	pin     string       // the version that the run is pinned to
 	settled uint8
 	seen    int64
@@ -40,13 +42,13 @@ type machine struct {
 	end     *model.Close
 }
 
-// signal is one that a run has received.
+// signal is a signal that a run has received.
 type signal struct {
 	name string
 	seq  int64
 }
 
-// newMachine begins a program.
+// newMachine starts a program.
 func (s *Sim) newMachine(start *model.Start) machine {
 	m := machine{start: start, last: start.Zero()}
 	index, cans, count, ok := parseInput(start.Input)
@@ -60,22 +62,24 @@ func (s *Sim) newMachine(start *model.Start) machine {
 	return m
 }
 
-// clone is a copy that can be fed on its own.
+// clone returns an independent copy.
 func (m *machine) clone() machine {
 	c := *m
 	c.signals, c.updates = slices.Clone(m.signals), slices.Clone(m.updates)
 	return c
 }
 
-// feed tells the program of the next event.
+// feed passes the next event to the program.
 func (m *machine) feed(e *model.Event) {
 	if m.broken != nil {
 		return
 	}
+
 	if e.Seq != m.seen+1 {
 		m.broken = fmt.Errorf("event %d follows event %d", e.Seq, m.seen)
 		return
 	}
+
 	m.seen, m.last = e.Seq, e.At
 	switch e.Kind {
 	case model.EventSignalReceived:
@@ -94,7 +98,7 @@ func (m *machine) feed(e *model.Event) {
 	case model.EventUpdateAnswered:
 		m.answered(e)
 	case model.EventStateSet:
-		if e.ID != "" { // else the run before has set it
+		if e.ID != "" { // otherwise the run before has set it
 			m.answer(e)
 		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
@@ -110,20 +114,23 @@ func (m *machine) feed(e *model.Event) {
 	case model.EventStarted, model.EventClosed:
 		m.broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
 	}
+
 	m.advance()
 }
 
-// answer notes an event that answers an ask.
+// answer records an event that answers an ask.
 func (m *machine) answer(e *model.Event) {
 	b, i, ok := parseAsk(e.ID)
 	if !ok || !m.asks[b][i].asked {
 		m.broken = fmt.Errorf("event %d (%s) answers %q, which was not asked for", e.Seq, e.Kind, e.ID)
 		return
 	}
+
 	a := &m.asks[b][i]
 	if e.Kind == model.EventUnlocked {
-		a = &m.asks[b][askUnlock] // it has the name of its section
+		a = &m.asks[b][askUnlock] // the event has the name of its section
 	}
+
 	switch e.Kind {
 	case model.EventStepCompleted:
 		if !a.gone {
@@ -162,18 +169,20 @@ func (m *machine) answer(e *model.Event) {
 	}
 }
 
-// enter asks for what the current block needs.
+// enter makes the requests of the current block.
 func (m *machine) enter() {
 	if m.pc >= len(m.p.blocks) {
 		m.finish()
 		return
 	}
+
 	b := &m.p.blocks[m.pc]
 	as := &m.asks[m.pc]
 	ask := func(i int) { as[i].asked = true }
 	timer := func(i int) {
 		as[i].asked, as[i].timer = true, m.last+model.Time(b.wait)
 	}
+
 	switch b.kind {
 	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockCall, blockSignal, blockPromise, blockNote, blockLabel, blockTask,
 		blockOperate, blockTell, blockSection:
@@ -193,7 +202,7 @@ func (m *machine) enter() {
 	}
 }
 
-// advance goes on as far as the program can without further events.
+// advance continues the program as far as it can without further events.
 func (m *machine) advance() {
 	for m.end == nil && m.broken == nil {
 		if m.cancel && m.pc != cleanupBlock {
@@ -205,12 +214,14 @@ func (m *machine) advance() {
 			m.pc = cleanupBlock
 			m.asks[cleanupBlock][0].asked = true
 		}
+
 		if m.pc == cleanupBlock {
 			if m.asks[cleanupBlock][0].done {
 				m.end = &model.Close{Status: model.Canceled, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "cleaned up"}}
 			}
 			return
 		}
+
 		if !m.passed() {
 			return
 		}
@@ -250,10 +261,11 @@ func (m *machine) passed() bool {
 	case blockAll:
 		return as[0].done && as[1].done && as[2].done
 	}
+
 	return false
 }
 
-// giveUp lets go of what the current block still waits for.
+// giveUp abandons the requests of the current block that are still open.
 func (m *machine) giveUp() {
 	b := &m.p.blocks[m.pc]
 	if b.kind == blockSection {
@@ -271,7 +283,7 @@ func (m *machine) giveUp() {
 	}
 }
 
-// finish is reached behind the last block.
+// finish runs after the last block.
 func (m *machine) finish() {
 	output := model.Payload{Data: []byte{byte(m.count >> 8), byte(m.count)}}
 	switch {
@@ -284,7 +296,8 @@ func (m *machine) finish() {
 	}
 }
 
-// deadline reports whether the ask is the deadline of its block: it is stopped, where others are withdrawn.
+// deadline reports whether the ask is the deadline of its block. A program stops a deadline and
+// withdraws other asks.
 func (b *block) deadline(i int) bool {
 	switch b.kind {
 	case blockSignal, blockPromise, blockChild, blockWatch, blockCall, blockStep, blockTask, blockOperate, blockSection:
@@ -314,6 +327,7 @@ func (p *program) timed(b, i int) bool {
 	if b == cleanupBlock {
 		return false
 	}
+
 	blk := &p.blocks[b]
 	switch blk.kind {
 	case blockSleep:
@@ -329,7 +343,7 @@ func (p *program) timed(b, i int) bool {
 	}
 }
 
-// wants is what the program waits for that somebody outside must give: a signal or a promise by name.
+// wants returns the input from outside that the program waits for: a signal or a promise by name.
 func (m *machine) wants() (kind blockKind, name string) {
 	if m.end != nil || m.broken != nil || m.pc == cleanupBlock {
 		return 0, ""
@@ -341,7 +355,7 @@ func (m *machine) wants() (kind blockKind, name string) {
 	return 0, ""
 }
 
-// waits are the reasons for which the run does not move.
+// waits returns the reasons why the run does not continue.
 func (m *machine) waits(running bool) []model.Reason {
 	if running {
 		return []model.Reason{{Code: model.WaitStep, Name: "step"}}

@@ -9,22 +9,25 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Histories are things here too: runs are forked, imported, retried, reset and deleted. What must hold: a run with a past has exactly what its source had up to the
-// place, except for what docs/histories.md leaves out; what was accepted behind it is there; nobody is answered twice, or by a copy; and nothing of a run
-// that was deleted is seen by whoever asks afterwards.
+// Users also change histories: they fork, import, retry, reset and delete runs. What must hold: a
+// run with a past has exactly the events that its source had up to the cut, except for what
+// docs/histories.md leaves out. Messages that were accepted after the cut are there. No caller is
+// answered twice, or by a copy. No caller sees a run that was deleted before the caller asked.
 
 var forkKeys = [...]string{"f0", "f1", "f2", "f3"}
 
 // edited is the result that an edit puts in place of a recorded one.
 var edited = model.TextPayload("edited")
 
-// rewrite is a message about the history of an address; nil when there is nothing to do with it, and most of the time.
+// rewrite returns a message that changes the history of an address. Most of the time, and if there
+// is nothing to change, it returns nil.
 func (s *Sim) rewrite(to model.Address) *model.Message {
 	a := s.ledger.addresses[to]
 	if a == nil || len(a.runs) == 0 || !s.chance(0.18) {
 		return nil
 	}
 	r := a.current
+
 	switch n := s.pick(12); {
 	case n < 5 && r != nil && (r.open() || n == 0):
 		return s.takeOver(r, cutting.Reset)
@@ -41,12 +44,13 @@ func (s *Sim) rewrite(to model.Address) *model.Message {
 	}
 }
 
-// historyOf is the history of a run as it is stored.
+// historyOf returns the stored history of a run.
 func historyOf(r *run) *model.History {
 	return &model.History{Start: r.start, Events: slices.Clone(r.events), Outcome: r.outcome}
 }
 
-// cut makes a past of the history of a run: up to some place, or with another result of some step or child, or as the mode has it.
+// cut makes a past from the history of a run: up to a random place, with another result of a step
+// or a child, or as the mode requires.
 func (s *Sim) cut(r *run, mode cutting.Mode) *cutting.Plan {
 	h := historyOf(r)
 	q := cutting.Request{Mode: mode, Child: func(child model.Address) (model.Status, bool, error) {
@@ -56,9 +60,11 @@ func (s *Sim) cut(r *run, mode cutting.Mode) *cutting.Plan {
 		}
 		return c.current.outcome.Status, true, nil
 	}}
+
 	if mode == cutting.Reset || mode == cutting.Fork && s.chance(0.7) {
 		q.After, q.Placed = int64(s.pick(len(r.events)+1)), true
 	}
+
 	if (mode == cutting.Reset || mode == cutting.Fork) && s.chance(0.3) {
 		var outcomes []int64
 		for i := range r.events {
@@ -70,8 +76,9 @@ func (s *Sim) cut(r *run, mode cutting.Mode) *cutting.Plan {
 			q.Edits = []cutting.Edit{{Position: oneOf(s, outcomes...), Output: edited}}
 		}
 	}
+
 	plan, err := cutting.Cut(h, &q)
-	if err != nil { // behind a cancel request, or a child is not here
+	if err != nil { // the cut is after a cancel request, or a child does not exist
 		return nil
 	}
 	return plan
@@ -81,7 +88,7 @@ func hasResult(k model.EventKind) bool {
 	return k == model.EventStepCompleted || k == model.EventStepFailed || k == model.EventChildClosed
 }
 
-// takeOver has a run begin in place of the current one.
+// takeOver returns a message that starts a run in place of the current one.
 func (s *Sim) takeOver(r *run, mode cutting.Mode) *model.Message {
 	plan := s.cut(r, mode)
 	if plan == nil {
@@ -93,7 +100,8 @@ func (s *Sim) takeOver(r *run, mode cutting.Mode) *model.Message {
 	return &model.Message{Kind: model.MessageStart, To: r.address.name, ToRun: r.id, Input: r.start.Input, Labels: r.start.Labels, Past: &plan.Past}
 }
 
-// copied has an execution of its own begin with the past of a run, which may have been deleted since it was exported.
+// copied returns a message that starts an independent execution with the past of a run. That run
+// may have been deleted since it was exported.
 func (s *Sim) copied(r *run, mode cutting.Mode) *model.Message {
 	var plan *cutting.Plan
 	switch {
@@ -104,6 +112,7 @@ func (s *Sim) copied(r *run, mode cutting.Mode) *model.Message {
 	default:
 		plan = s.cut(r, mode)
 	}
+
 	if plan == nil {
 		return nil
 	}
@@ -113,10 +122,11 @@ func (s *Sim) copied(r *run, mode cutting.Mode) *model.Message {
 		s.copies = append(s.copies, to)
 	}
 	reuse := oneOf(s, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
+
 	return &model.Message{Kind: model.MessageStart, To: to, Input: r.start.Input, Reuse: reuse, Labels: r.start.Labels, Past: &plan.Past}
 }
 
-// deletion removes a closed run: with those that led to it, or alone, or one of those.
+// deletion removes a closed run: with its predecessors, or alone, or only one of the predecessors.
 func (s *Sim) deletion(r *run) *model.Message {
 	var chain []model.RunID
 	for x := r; x != nil && x.deleted == 0; x = s.ledger.runs[x.start.Previous] {
@@ -137,7 +147,7 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 	l.owns(b, key.Shard)
 	r := l.runs[key.Run]
 	if r == nil || r.deleted != 0 {
-		return // which is in order
+		return // this is allowed
 	}
 	if r.open() {
 		l.fail("I21: %s is deleted while it is open", r.id)
@@ -150,14 +160,14 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 	l.s.did(opDeleted)
 }
 
-// hears fails when somebody hears of a run that was deleted before they asked.
+// hears fails if a caller gets an answer about a run that was deleted before the caller asked.
 func (s *Sim) hears(o *op, r *run) {
 	if r.deleted != 0 && r.deleted < o.invoked {
 		s.fail("I21: %s hears of %s, which was deleted before", o, short(r.id))
 	}
 }
 
-// checkPast checks the beginning of a run that has a past against the source of that.
+// checkPast compares the past of a new run with its source.
 func (l *ledger) checkPast(b *store.Batch, r, before *run) {
 	st := &r.start
 	src, at := l.runs[st.Source.Run], int(st.Source.Position)
@@ -166,6 +176,7 @@ func (l *ledger) checkPast(b *store.Batch, r, before *run) {
 		l.fail("I22: %s has the past of %s up to %d, which there is not", r.id, st.Source.Run, at)
 	}
 	gaveWay := takesOver && src.outcome.Next == r.id
+
 	if takesOver {
 		if before != src || st.Previous != src.id || src.open() || gaveWay != (src.outcome.Status == model.Continued) {
 			l.fail("I3: %s takes the place of a run that is not the one before it", r.id)
@@ -173,6 +184,7 @@ func (l *ledger) checkPast(b *store.Batch, r, before *run) {
 	} else if st.Parent.ID != "" || !st.First.IsZero() {
 		l.fail("I22: %s is a copy, and has a parent or a chain", r.id)
 	}
+
 	retry := takesOver && !st.Identity.IsZero()
 	for i := range at {
 		if e, o := &st.Carried[i], &src.events[i]; !sameInPast(e, o) && (whole || !e.Blank() || !mayBeBlank(st.Carried[:at], o, retry)) {
@@ -182,6 +194,7 @@ func (l *ledger) checkPast(b *store.Batch, r, before *run) {
 			l.fail("I22: event %d of %s is a %s, which is about its source", e.Seq, r.id, e.Kind)
 		}
 	}
+
 	l.checkAdded(r, src, at, takesOver, gaveWay)
 	if !slices.Equal(st.Labels, src.start.Labels) {
 		l.fail("I22: %s begins with the labels %v, its source with %v", r.id, st.Labels, src.start.Labels)
@@ -197,7 +210,7 @@ func (l *ledger) countPast(r, src *run, whole, retry bool) {
 	case !st.Previous.IsZero():
 		l.s.did(opReset)
 		for i := range src.events {
-			switch src.events[i].Kind { //nolint:exhaustive // the others are nothing special
+			switch src.events[i].Kind { //nolint:exhaustive // the others need no check
 			case model.EventUpdateReceived, model.EventStateSet, model.EventLabeled, model.EventPaused:
 				l.s.did(opResetTalk)
 				return
@@ -210,12 +223,14 @@ func (l *ledger) countPast(r, src *run, whole, retry bool) {
 	default:
 		l.s.did(opForked)
 	}
+
 	if slices.ContainsFunc(st.Carried, func(e model.Event) bool { return hasResult(e.Kind) && e.Output.Equal(edited) }) {
 		l.s.did(opEdited)
 	}
 }
 
-// sameInPast reports whether an event of a past is that of its source, or has an edited result.
+// sameInPast reports whether an event of a past equals the event of its source, except for an
+// edited result.
 func sameInPast(e, o *model.Event) bool {
 	if e.Seq != o.Seq || e.At != o.At || e.ID != o.ID || e.Name != o.Name || e.Ref != o.Ref || !e.Input.Equal(o.Input) {
 		return false
@@ -226,14 +241,15 @@ func sameInPast(e, o *model.Event) bool {
 	return e.Kind == o.Kind && e.Output.Equal(o.Output) && (e.Failure == nil) == (o.Failure == nil) && e.Status == o.Status
 }
 
-// mayBeBlank reports whether an event of a source may be left out of a past.
+// mayBeBlank reports whether a past may leave out an event of its source.
 func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 	settled := slices.ContainsFunc(kept, func(e model.Event) bool {
 		return e.ID == o.ID && (e.Kind == model.EventChildClosed || e.Kind == model.EventAnswered || e.Kind == model.EventWithdrawn)
 	})
-	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // of a task that has no outcome
+	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // of a task without an outcome
 		return e.ID == o.ID && (e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventWithdrawn || e.TimedOutForGood())
 	})
+
 	switch o.Kind { //nolint:exhaustive // the others stay
 	case model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
 		return left
@@ -252,12 +268,15 @@ func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 	}
 }
 
-// mustBeBlank reports whether an event may not be part of a past as it is.
+// mustBeBlank reports whether a past must leave out an event.
 func mustBeBlank(e *model.Event) bool {
 	return e.Kind == model.EventWatched && !e.Blank() || e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventAttemptFailed && e.Due != 0
 }
 
-// checkAdded checks what a run has besides the events of its source up to the place: what was accepted, and who waits.
+// checkAdded checks what a run has in addition to the events of its source: messages that were
+// accepted after the cut, and waiting callers.
+//
+//arch:parameters both runs, and how the copy was made
 func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 	kind := func(events []model.Event, k model.EventKind) (found []model.Event) {
 		for i := range events {
@@ -267,10 +286,12 @@ func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 		}
 		return found
 	}
+
 	same := func(a, b model.Event) bool {
 		return a.Name == b.Name && a.Watcher == b.Watcher && a.Input.Equal(b.Input) && a.Output.Equal(b.Output)
 	}
 	all := r.start.Carried
+
 	if takesOver {
 		for _, k := range [...]model.EventKind{model.EventSignalReceived, model.EventPromiseSettled} {
 			if !slices.EqualFunc(kind(all, k), kind(src.events, k), same) {
@@ -278,6 +299,7 @@ func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 			}
 		}
 	}
+
 	var watchers, open []model.Event
 	if gaveWay {
 		watchers, open = kind(src.events, model.EventWatched), unanswered(src.events)
@@ -290,6 +312,7 @@ func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 	if has := slices.DeleteFunc(unanswered(all), named); !slices.EqualFunc(open, has, sameUpdate) {
 		l.fail("I16: %s has %d updates that somebody waits for, and is to answer %d", r.id, len(has), len(open))
 	}
+
 	for _, e := range all[at:] {
 		answer := e.Kind == model.EventAnswered && slices.ContainsFunc(all[:at], func(o model.Event) bool { return o.Kind == model.EventSent && o.ID == e.ID })
 		accepted := takesOver && (e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled)
@@ -299,7 +322,8 @@ func (l *ledger) checkAdded(r, src *run, at int, takesOver, gaveWay bool) {
 	}
 }
 
-// readAgain has a reset of a run that has gone on since its history was read begin with what that is now, as the service does.
+// readAgain repeats a reset with the current history if the run has continued since the user read
+// it, as the service does.
 func (o *op) readAgain() bool {
 	s, m := o.user.s, &o.message
 	if m.Past == nil || m.Past.Next == 0 || o.shadow != nil || o.reads == 3 {
@@ -309,20 +333,22 @@ func (o *op) readAgain() bool {
 	if !r.open() || r.address.current != r {
 		return false
 	}
+
 	next := s.takeOver(r, cutting.Reset)
 	if next == nil {
 		return false
 	}
 	o.reads++
-	if m.RequestID != "" { // under which the refusal is remembered
+	if m.RequestID != "" { // the refusal is remembered under the request id
 		next.RequestID = fmt.Sprintf("%s#%d", m.RequestID, o.reads)
 	}
 	o.message = *next
 	s.did(opReadAgain)
+
 	return true
 }
 
-// checkBegun checks what is told to whoever has a run begin with a past.
+// checkBegun checks the answer to a user who starts a run with a past.
 func (s *Sim) checkBegun(o *op, a *model.Answer, r *run) {
 	m := &o.message
 	s.checkReuse(o, a, r)
@@ -337,7 +363,7 @@ func (s *Sim) checkBegun(o *op, a *model.Answer, r *run) {
 	}
 }
 
-// checkDeleted checks that nothing of a run is left that was deleted.
+// checkDeleted checks that nothing is left of a deleted run.
 func (s *Sim) checkDeleted(r *run) {
 	key := store.RunKey{Shard: r.address.shard, Run: r.id}
 	row, err := s.disk.mem.LoadExecution(background, key.Shard, r.address.name, r.id)
@@ -354,9 +380,9 @@ func (s *Sim) checkDeleted(r *run) {
 	}
 }
 
-// inherit notes what a run has from its past.
+// inherit records what a run has from its past.
 func (r *run) inherit(e *model.Event) {
-	switch e.Kind { //nolint:exhaustive // the others are noted below, or mean nothing
+	switch e.Kind { //nolint:exhaustive // the others are recorded below or not needed
 	case model.EventPromiseSettled:
 		if r.settled == nil {
 			r.settled = map[string]string{}
@@ -365,11 +391,13 @@ func (r *run) inherit(e *model.Event) {
 	case model.EventPinned:
 		r.pin = e.Name
 	}
+
 	bi, ai, ok := parseAsk(e.ID)
 	if !ok || e.Blank() {
 		return
 	}
 	h := &r.asks[bi][ai]
+
 	switch e.Kind {
 	case model.EventStepCompleted, model.EventStepFailed:
 		h.outcome = true

@@ -7,16 +7,18 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// In some simulations workers have versions, and offer their workflows as pinned: whoever first continues a run binds it to its version. Deploys take all
-// workers of one version away, and bring them back later. What must hold: nobody gets a run that is pinned to another version, unless its own
-// code does not pin the workflow any more; a run is pinned once; and one that waited for its version goes on.
+// In some simulations workers have versions and offer their workflows as pinned: the first worker
+// that continues a run binds the run to its version. Deploys take all workers of one version away
+// and bring them back later. What must hold: no worker gets a run that is pinned to another
+// version, unless its own code no longer pins the workflow; a run is pinned once; and a run that
+// waited for its version continues.
 
 var versions = [...]string{"one", "two"}
 
-// unpinned is the version of a build in which no workflow is pinned: it continues everything.
+// unpinned is the version of a build that pins no workflow: it continues every run.
 const unpinned = "later"
 
-// drawVersion gives a worker a version, where workers have one.
+// drawVersion gives a worker a version, if workers have versions.
 func (w *worker) drawVersion() {
 	s := w.p.s
 	switch {
@@ -28,13 +30,13 @@ func (w *worker) drawVersion() {
 	}
 }
 
-// setVersion has a worker offer its workflows as pinned.
+// setVersion makes a worker offer its workflows as pinned.
 func (w *worker) setVersion(v string) { w.offer.Version, w.offer.Pinned = v, w.offer.Workflows }
 
 // pins reports whether the code of the worker pins a workflow.
 func (w *worker) pins(workflow string) bool { return slices.Contains(w.offer.Pinned, workflow) }
 
-// pin binds a run that nobody has bound to the version of its worker.
+// pin binds a run without a version to the version of its worker.
 func (h *hold) pin(cs *[]model.Command, eventful *int) {
 	if h.pinning || h.m.pin != "" || !h.w.pins(h.m.start.Address.Type) {
 		return
@@ -44,7 +46,7 @@ func (h *hold) pin(cs *[]model.Command, eventful *int) {
 	*cs = append(*cs, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventPinned, ID: "pin", Name: h.w.offer.Version}})
 }
 
-// pinned notes that a run is bound to a version.
+// pinned records that a run is bound to a version.
 func (l *ledger) pinned(r *run, e *model.Event) {
 	if r.pin != "" {
 		l.fail("I20: %s is pinned to %s, and was to %s", r.id, e.Name, r.pin)
@@ -53,7 +55,8 @@ func (l *ledger) pinned(r *run, e *model.Event) {
 	l.s.did(opPinned)
 }
 
-// mayContinue fails when the owner of a run that is pinned hands it to a worker of another version. Who was the owner may not know.
+// mayContinue fails if the owner of a pinned run hands it to a worker of another version. A former
+// owner may not know the pin.
 func (sh *shell) mayContinue(w *worker, r *run) {
 	s := sh.s
 	if w == nil || r.pin == "" || s.ledger.owner[r.address.shard] != sh.inc.self.ID {
@@ -71,7 +74,7 @@ func (sh *shell) mayContinue(w *worker, r *run) {
 	}
 }
 
-// explained notes that a run waits for a worker of its version.
+// explained records that a run waits for a worker of its version.
 func (s *Sim) explained(a *address, why model.Reason) {
 	if r := a.current; why.Code == model.WaitWorker && strings.HasPrefix(why.Detail, "version ") && r != nil && r.open() && r.pin != "" {
 		r.stranded = true
@@ -79,13 +82,14 @@ func (s *Sim) explained(a *address, why model.Reason) {
 	}
 }
 
-// deploy takes the workers of one version away from all processes, gives them others instead, and brings those back after a while.
+// deploy replaces the workers of one version in all processes, and brings them back after a while.
 func (s *Sim) deploy() {
 	old, next := versions[0], versions[1]
 	if s.chance(0.5) {
 		old, next = next, old
 	}
 	s.hurt(faultDeploy)
+
 	each := func(do func(p *proc)) {
 		for _, p := range s.procs {
 			if p != nil {
@@ -93,6 +97,7 @@ func (s *Sim) deploy() {
 			}
 		}
 	}
+
 	each(func(p *proc) {
 		for _, w := range slices.Clone(p.workers) {
 			if w.offer.Version != next {
@@ -101,11 +106,12 @@ func (s *Sim) deploy() {
 		}
 		p.join(false, next)
 	})
+
 	s.after(s.between(5, 150)*millisecond, nil, s.lookForStranded)
 	s.after(s.between(20, 800)*millisecond, nil, func() { each(func(p *proc) { p.join(false, old) }) })
 }
 
-// lookForStranded asks the owners of pinned runs what those wait for.
+// lookForStranded asks the owners of pinned runs why these wait.
 func (s *Sim) lookForStranded() {
 	for _, r := range s.ledger.order {
 		if !r.open() || r.pin == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/storeclock"
 )
 
-// plan is what a seed decides before anything happens.
+// plan has the decisions of a seed that are made at the start.
 type plan struct {
 	shards, lanes      int
 	ttl, renew, margin time.Duration
@@ -42,21 +42,22 @@ type plan struct {
 	lateUpgrade bool    // everything else ends before any process is of the newer build
 	lasting     int     // addresses whose rows are refused until everything else has ended
 	floods      int     // of large signals to one address
-	heavy       int     // bytes that outputs of tasks have besides what they say
-	forgets     bool    // what request ids were used for is to be forgotten in the end
+	heavy       int     // bytes that outputs of tasks have in addition to their data
+	forgets     bool    // the simulation checks at the end that request ids are forgotten
 	lies        int     // live nodes that are declared dead
 
 	users, actions int
 	keys, children int
 	pins           bool          // workers have versions, and workflows are pinned
-	grace          time.Duration // of claims that are nobody's
-	hires          int           // hands come and go
-	keepDead       time.Duration // how long dead letters are kept; 0 for ever
+	grace          time.Duration // of claims without a worker
+	hires          int           // how often hands come and go
+	keepDead       time.Duration // how long dead tasks are kept; 0 means forever
 
-	accounts, desks int           // entities that there are
-	entityIdle      time.Duration // how long those that nobody calls stay in memory; 0 for the default
-	overlap         int           // calls of a desk that are made at once; 0 for any number
-	entityMoves     int           // tellers come and go
+	accounts, desks int // entities that there are
+	// how long idle entities stay in memory; 0 means the default
+	entityIdle  time.Duration
+	overlap     int // calls of a desk that are made at once; 0 for any number
+	entityMoves int // how often tellers come and go
 }
 
 func (s *Sim) drawPlan() {
@@ -65,6 +66,7 @@ func (s *Sim) drawPlan() {
 	p.lanes = oneOf(s, 1, 1, 2)
 	p.ttl = oneOf(s, 500*time.Millisecond, time.Second, 2*time.Second)
 	p.renew, p.margin = p.ttl/5, p.ttl/10
+
 	p.lane = lane.Config{
 		Limits:        core.DefaultLimits,
 		MaxBatchRows:  oneOf(s, 0, 0, 4, 16),
@@ -80,6 +82,7 @@ func (s *Sim) drawPlan() {
 		DrainWait:     oneOf(s, 100*time.Millisecond, 500*time.Millisecond),
 		QuarantineFor: oneOf(s, 200*time.Millisecond, 600*time.Millisecond),
 	}
+
 	p.lane.MaxPutOff = 8
 	if s.chance(0.1) {
 		p.lane.Limits.Signals = 2
@@ -108,6 +111,7 @@ func (s *Sim) drawPlan() {
 	if s.opts.Calm {
 		return
 	}
+
 	p.commitFails, p.commitUnknown, p.commitSlow = s.rate(0.15), s.rate(0.15), s.rate(0.1)
 	p.loadFails, p.callFails = s.rate(0.2), s.rate(0.2)
 	p.hintLost, p.mailLost, p.tornRead = s.rate(0.6), s.rate(0.6), s.rate(0.6)
@@ -123,7 +127,7 @@ func (s *Sim) drawPlan() {
 	}
 }
 
-// rate is a probability up to most, often none.
+// rate draws a probability up to most, often zero.
 func (s *Sim) rate(most float64) float64 {
 	if s.chance(0.25) {
 		return 0

@@ -22,14 +22,14 @@ type proc struct {
 	rate  float64 // of its clock against the store's
 
 	dead      bool
-	cut       bool // its calls under way do not arrive
+	cut       bool // its calls in flight do not arrive
 	paused    bool
-	deferred  []event // what happened to it while it was paused
-	leaving   bool    // is being stopped in order
-	left      bool    // has
+	deferred  []event // its events during a pause
+	leaving   bool    // it is shutting down in good order
+	left      bool    // it has shut down
 	newer     bool    // it is of the newer build
-	slandered int64   // until then the others believe that it has ended
-	tended    int64   // when it was last given good workers, after everything has healed
+	slandered int64   // until then the other nodes believe that it has ended
+	tended    int64   // when it last got good workers, after the faults have ended
 
 	clock           *storeclock.Clock
 	last            model.Time
@@ -47,11 +47,11 @@ type proc struct {
 	clerk      clerk
 	calls      []*call
 
-	flow    *flow.Flow       // nil where there are no settings
-	parting *incarnation     // one that ends
-	told    []rule.BreakerID // breakers that it has written, and its gate does not know of yet
+	flow    *flow.Flow       // nil if there are no settings
+	parting *incarnation     // an incarnation that is ending
+	told    []rule.BreakerID // breakers that it has written and its gate has not read yet
 	threads int              // that have not ended
-	line    []turn           // who waits for his turn
+	line    []turn           // callers that wait for their turn
 }
 
 // boot starts a process in a slot.
@@ -59,10 +59,12 @@ func (s *Sim) boot(slot int) {
 	if s.procs[slot] != nil || s.leaving {
 		return
 	}
-	if s.now < s.jumping { // a process that begins takes the clock of the store as it is
+
+	if s.now < s.jumping { // a process that starts accepts the clock of the store as it is
 		s.at(s.jumping+1, nil, func() { s.boot(slot) })
 		return
 	}
+
 	s.pids++
 	p := &proc{s: s, slot: slot, pid: s.pids, born: s.now, rate: 1, newer: s.upgraded || !s.plan.upgrades}
 	if s.plan.drift > 0 {
@@ -77,30 +79,34 @@ func (s *Sim) boot(slot int) {
 	for range 1 + s.pick(2) {
 		p.join(!s.healed && !s.opts.Calm && s.chance(0.2), "")
 	}
+
 	if s.tasks {
 		for range s.pick(3) {
 			p.hire()
 		}
 	}
+
 	if s.entities {
 		for range s.pick(3) {
 			p.engage()
 		}
 	}
+
 	if s.gates {
 		p.flow = newFlow(p)
 		p.readSettings()
 		return
 	}
+
 	p.register()
 }
 
 func (p *proc) name() string { return p.label }
 
-// info is what the process tells of itself when it registers.
+// info returns what the process registers about itself.
 func (p *proc) info() store.NodeInfo {
 	id := p.s.newRun()
-	for i := range 8 { // rendezvous hashing wants ids that differ in more than a counter
+	for i := range 8 { // rendezvous hashing needs ids that differ in more than a counter
 		id[8+i] = byte(p.s.random())
 	}
 	return store.NodeInfo{ID: model.NodeID(id), Host: "host", PID: p.pid, Version: "sim"}
@@ -119,18 +125,20 @@ func (p *proc) gone(n store.NodeInfo) bool {
 	return p.s.plan.sameHost
 }
 
-// register begins an incarnation.
+// register starts an incarnation.
 func (p *proc) register() {
 	s := p.s
 	p.notice()
 	info, sent := p.info(), p.mono()
 	var reg store.Registration
+
 	again := func(err error) {
 		if s.opts.Trace {
 			s.logf("%s cannot register: %v", p.name(), err)
 		}
 		s.after(s.between(5, 50)*millisecond, p, p.register)
 	}
+
 	s.disk.call(&request{
 		p: p, name: "register", fate: s.disk.draw(faultRegisterLost, faultRegisterLost, true),
 		exec: func(done func()) {
@@ -153,7 +161,7 @@ func (p *proc) register() {
 	})
 }
 
-// crash ends the process at once. What it has sent may or may not arrive.
+// crash ends the process at once. Its calls in flight may or may not arrive.
 func (p *proc) crash() {
 	s := p.s
 	p.dead, p.cut = true, s.chance(0.4)
@@ -168,7 +176,7 @@ func (p *proc) crash() {
 	p.clerk.crash()
 }
 
-// pause stops the process for a while; it does not notice.
+// pause stops the process for a while. The process does not notice.
 func (p *proc) pause(d int64) {
 	s := p.s
 	if p.paused {
@@ -185,7 +193,7 @@ func (p *proc) pause(d int64) {
 	s.after(d, nil, p.resume)
 }
 
-// resume lets it go on: everything that happened to it meanwhile happens now.
+// resume lets the process continue: it now handles every event that arrived during the pause.
 func (p *proc) resume() {
 	if p.dead || !p.paused {
 		return
@@ -200,7 +208,7 @@ func (p *proc) resume() {
 	p.deferred = nil
 }
 
-// leave stops the process in order: it gives up its shards and unregisters.
+// leave shuts the process down in good order: it gives up its shards and unregisters.
 func (p *proc) leave() {
 	if p.leaving {
 		return
@@ -214,7 +222,7 @@ func (p *proc) leave() {
 	}
 }
 
-// end stores what is left when its node has ended in order, and exits.
+// end stores what is left after its node has ended in good order, and exits.
 func (p *proc) end() {
 	p.parting = nil
 	if p.flow == nil {
@@ -227,7 +235,7 @@ func (p *proc) end() {
 	})
 }
 
-// gone after an orderly end.
+// exit removes the process after an orderly end.
 func (p *proc) exit() {
 	s := p.s
 	p.dead, p.left = true, true

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// tenant of everything.
+// tenant is the tenant of everything.
 const tenant = model.DefaultTenant
 
 var workflows = [...]string{"alpha", "beta", "gamma"}
@@ -21,18 +21,19 @@ const (
 	blockSignal                       // take a signal, perhaps within a time
 	blockPromise                      // wait for a promise, perhaps within a time
 	blockChild                        // run a child, perhaps within a time
-	blockDetach                       // start a child and go on
+	blockDetach                       // start a child and continue
 	blockWatch                        // wait for another execution, perhaps within a time
 	blockSend                         // send a signal to another execution, and wait for the answer
 	blockRace                         // a step against a timer; the loser is withdrawn
 	blockAll                          // two steps and a timer, all of them
-	blockNote                         // set state, or mark a version, and go on
+	blockNote                         // set state, or mark a version, and continue
 	blockLabel                        // set or remove a label
 	blockTask                         // a task, perhaps within a time
-	blockCall                         // send an update to another execution and wait for its answer, perhaps within a time
-	blockOperate                      // call an entity, perhaps within a time
-	blockTell                         // call an entity one way
-	blockSection                      // lock accounts, perhaps within a time, and call them
+	// send an update to another execution and wait for its answer, perhaps within a time
+	blockCall
+	blockOperate // call an entity, perhaps within a time
+	blockTell    // call an entity without waiting
+	blockSection // lock accounts, perhaps within a time, and call them
 )
 
 var blockNames = [...]string{
@@ -41,19 +42,19 @@ var blockNames = [...]string{
 	blockLabel: "label", blockCall: "call", blockTask: "task", blockOperate: "operate", blockTell: "tell", blockSection: "section",
 }
 
-// block is one thing that a program does before it goes on.
+// block is one step of a program.
 type block struct {
 	kind     blockKind
 	fails    int // attempts of the (first) step that fail
-	attempts int // that are made at most
+	attempts int // the maximum number of attempts
 	took     int64
 	backoff  int64
 	wait     int64 // of the timer or deadline; 0 for none
 	name     string
 	bit      uint8 // of the promise
 	version  bool  // a note that marks a version; otherwise it sets state
-	named    bool  // a signal that is sent under a request id, once by all runs of an execution
-	slow     bool  // a call that its receiver takes its time to answer
+	named    bool  // a signal with a request id, sent once by all runs of an execution
+	slow     bool  // a call that its receiver answers late
 	target   model.Address
 	program  int // of the child
 	policy   model.ParentClosePolicy
@@ -62,7 +63,7 @@ type block struct {
 
 	deeds    [2]deed          // of an entity, without their ids; the second one is of a section
 	names    [2]string        // their operations
-	targets  [2]model.Address // whom they call
+	targets  [2]model.Address // the entities that they call
 	locks    []model.Address  // of a section
 	nap      int64            // between its two calls
 	together bool             // both calls at once
@@ -76,7 +77,7 @@ type program struct {
 	blocks  []block
 	cleanup bool // a step after a cancel request
 	fails   bool
-	retain  time.Duration // of its own; 0 for that of the lanes
+	retain  time.Duration // its own retention; 0 means the retention of the lanes
 	// ids of the asks, by block and ask.
 	ids [maxBlocks + 1][maxAsks]string
 }
@@ -104,7 +105,7 @@ func makeAskIDs() (ids [maxBlocks + 1][maxAsks]string) {
 	return ids
 }
 
-// parseAsk reads the identity of an ask.
+// parseAsk decodes the id of an ask.
 func parseAsk(id string) (b, a int, ok bool) {
 	if len(id) != 4 || id[0] != 'b' || id[2] != '.' {
 		return 0, 0, false
@@ -113,7 +114,7 @@ func parseAsk(id string) (b, a int, ok bool) {
 	return b, a, b >= 0 && b <= maxBlocks && a >= 0 && a < maxAsks
 }
 
-// input names a program to run, how often it continues as new, and what was counted before.
+// input encodes the program to run, how often it continues as new, and the count so far.
 func input(program, cans, count int) model.Payload {
 	return model.Payload{Data: []byte{byte(program), byte(cans), byte(count >> 8), byte(count)}}
 }
@@ -125,7 +126,8 @@ func parseInput(p model.Payload) (program, cans, count int, ok bool) {
 	return int(p.Data[0]), int(p.Data[1]), int(p.Data[2])<<8 | int(p.Data[3]), true
 }
 
-// drawPrograms makes the programs: the first ones for children, which wait for nobody else, the others for roots.
+// drawPrograms makes the programs: the first ones for children, which do not wait for other
+// executions, the others for roots.
 func (s *Sim) drawPrograms() {
 	n := 3
 	for i := range n {
@@ -150,12 +152,14 @@ func (s *Sim) drawBlock(root bool) block {
 	if s.tasks {
 		kinds = append(kinds, blockTask, blockTask, blockTask, blockTask)
 	}
+
 	if root {
 		kinds = append(kinds, blockChild, blockChild, blockDetach, blockWatch, blockSend, blockSend, blockCall, blockCall)
 		if s.labels {
 			kinds = append(kinds, blockLabel, blockLabel)
 		}
 	}
+
 	b := block{kind: kinds[s.pick(len(kinds))]}
 	b.took, b.backoff, b.attempts = oneOf(s, 0, s.between(0, 3000), s.between(0, 60*millisecond)), s.between(0, 40*millisecond), 1+s.pick(3)
 	if s.chance(0.3) {
@@ -165,6 +169,7 @@ func (s *Sim) drawBlock(root bool) block {
 	if s.entities && s.chance(0.3) {
 		b.kind = oneOf(s, blockOperate, blockOperate, blockTell, blockSection, blockSection)
 	}
+
 	switch b.kind {
 	case blockSleep, blockRace, blockAll:
 		b.wait = oneOf(s, s.between(0, 10)*millisecond, s.between(1, 400)*millisecond)
@@ -176,20 +181,23 @@ func (s *Sim) drawBlock(root bool) block {
 	case blockChild, blockDetach:
 		b.target, b.program = s.childAddress(), s.pick(3)
 		if s.chance(0.3) {
-			b.target = model.Address{} // one of its own
+			b.target = model.Address{} // a child that only this run has
 		}
 		b.policy, b.reuse = oneOf(s, model.CancelChild, model.AbandonChild), oneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
 		if b.kind == blockChild {
 			b.wait = within
 		}
 	case blockWatch:
-		b.target, b.wait = s.address(), max(within, 5*millisecond) // two that watch each other must not wait for ever
-	case blockSend, blockLabel: // a label has the name of a signal and the key of an address as its value
+		// a timeout ends the wait, so that two runs that watch each other do not deadlock
+		b.target, b.wait = s.address(), max(within, 5*millisecond)
+	case blockSend, blockLabel:
+		// a label has the name of a signal and the key of an address as its value
 		b.target, b.name, b.named = s.address(), oneOf(s, signalNames[:]...), s.chance(0.3)
 	case blockCall:
 		b.target, b.slow, b.wait = oneOf(s, s.address(), s.address(), s.childAddress()), s.chance(0.4), within
 		if b.slow {
-			b.wait = max(b.wait, 5*millisecond) // two that wait for each other's answer must not wait for ever
+			// a timeout ends the wait, so that two runs that wait for each other do not deadlock
+			b.wait = max(b.wait, 5*millisecond)
 		}
 	case blockNote:
 		b.name, b.version = oneOf(s, stateNames[:]...), s.chance(0.3)
@@ -208,10 +216,11 @@ func (s *Sim) drawBlock(root bool) block {
 		s.drawSection(&b, root, within)
 	case blockStep:
 	}
+
 	return b
 }
 
-// address is one of the roots.
+// address draws one of the roots.
 func (s *Sim) address() model.Address { return rootAddress(s.pick(s.plan.keys)) }
 
 func rootAddress(i int) model.Address {
@@ -228,7 +237,7 @@ var (
 	childKeys = [...]string{"c0", "c1", "c2"}
 )
 
-// label is the label that a block sets; that of the first key is removed.
+// label returns the label that a block sets. The label of the first key is removed.
 func (b *block) label() model.Label {
 	if b.target.Key == rootKeys[0] {
 		return model.Label{Name: b.name}
@@ -236,7 +245,8 @@ func (b *block) label() model.Label {
 	return model.Label{Name: b.name, Value: b.target.Key}
 }
 
-// childOf is the target of a child block of a run: a shared one, or one of its own.
+// childOf returns the target of a child block of a run: a shared child, or one that only this run
+// has.
 func (b *block) childOf(start *model.Start, index int) model.Address {
 	if !b.target.IsZero() {
 		return b.target

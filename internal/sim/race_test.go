@@ -2,5 +2,6 @@
 
 package sim
 
-// underRace tells that the race detector watches: everything takes ten times as long, and a simulation has one goroutine.
+// underRace tells that the race detector watches: everything takes ten times as long, and a
+// simulation has one goroutine.
 const underRace = true

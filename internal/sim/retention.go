@@ -9,14 +9,16 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What has ended leaves after a while: runs by the walk of the lanes, dead letters by the sweep of their owner. What must hold (R1): nothing leaves before its time
-// unless somebody has asked for it, an open run never, and a dead letter not while the task that it was requeued as is open; and what a run said at its end about
-// its own time counts. And (R2) everything leaves: when nothing else happens any more, within the time plus two looks.
+// Closed runs and dead tasks leave after a while: the lanes remove runs, and the sweep of their
+// owner removes dead tasks. What must hold (R1): without a request, nothing leaves before its time;
+// an open run never leaves; a dead task does not leave while the task that it was requeued as is
+// open; and a retention that a run states at its end counts. And (R2) everything leaves: when
+// nothing else happens, within its time plus two sweeps.
 
-// forever is the time of what never leaves.
+// forever is the retention of rows that never leave.
 const forever = time.Duration(1<<63 - 1)
 
-// drawRetention decides how long things are kept.
+// drawRetention decides the retention times.
 func (s *Sim) drawRetention() {
 	p := &s.plan
 	if !s.chance(0.6) {
@@ -27,7 +29,7 @@ func (s *Sim) drawRetention() {
 	p.keepDead = oneOf(s, 0, 150*time.Millisecond, 600*time.Millisecond)
 }
 
-// drawRetain is the time of their own that the runs of a program have.
+// drawRetain draws the retention that the runs of a program state themselves.
 func (s *Sim) drawRetain() time.Duration {
 	if s.plan.lane.Retention == 0 {
 		return 0
@@ -35,7 +37,7 @@ func (s *Sim) drawRetain() time.Duration {
 	return oneOf(s, 0, 0, 0, microseconds(s.between(10, 900)*millisecond), forever)
 }
 
-// retained is the end of a run with the time that its program has for it.
+// retained adds the retention of its program to the end of a run.
 func (h *hold) retained(end *model.Close) *model.Close {
 	if end == nil || h.m.p.retain == 0 {
 		return end
@@ -45,7 +47,7 @@ func (h *hold) retained(end *model.Close) *model.Close {
 	return &c
 }
 
-// leaves is when a closed run may be removed; never for one that stays.
+// leaves returns when a closed run may be removed. ever is false for a run that stays.
 func (r *run) leaves(s *Sim) (at model.Time, ever bool) {
 	if own := r.outcome.Leaves; own != 0 {
 		return own, own < epoch+model.Time(365*24*3600*second)
@@ -53,7 +55,7 @@ func (r *run) leaves(s *Sim) (at model.Time, ever bool) {
 	return max(r.outcome.At, r.start.At).Add(s.plan.lane.Retention), s.plan.lane.Retention > 0
 }
 
-// checkLeaves checks that the end of a run says when it leaves as its program does.
+// checkLeaves checks that the retention in the end of a run is the one of its program.
 func (l *ledger) checkLeaves(r *run) {
 	program, _, _, ok := parseInput(r.start.Input)
 	byCode := ok && r.start.Task == nil && r.outcome.Status != model.Terminated && !(r.outcome.Status == model.Continued && r.outcome.Failure != nil)
@@ -66,7 +68,7 @@ func (l *ledger) checkLeaves(r *run) {
 	}
 }
 
-// expired checks that a run may leave: somebody has asked for it, or its time is over.
+// expired checks that a run may leave: a user has asked for it, or its time is over.
 func (l *ledger) expired(r *run) {
 	if r.condemned {
 		return
@@ -81,7 +83,8 @@ func (l *ledger) expired(r *run) {
 	}
 }
 
-// sweepDead purges dead letters whose time is over, as incarnation.sweepDead does, and comes again.
+// sweepDead purges dead tasks whose retention is over, as incarnation.sweepDead does, and schedules
+// the next sweep.
 func (inc *incarnation) sweepDead() {
 	s, p := inc.p.s, inc.p
 	if inc.ended {
@@ -91,16 +94,19 @@ func (inc *incarnation) sweepDead() {
 	if !p.clock.MayDelete(p.mono()) {
 		return
 	}
+
 	var mine []model.ShardID
 	for i := range inc.owner {
 		if inc.owner[i] {
 			mine = append(mine, model.ShardID(i))
 		}
 	}
+
 	const page = 3
 	now := p.now()
 	var rows []store.DeadRow
 	var going []store.DeadRow
+
 	s.disk.call(&request{
 		p: p, name: "load dead", fate: s.disk.draw(faultRepliesFails, faultRepliesFails, false),
 		exec: func(done func()) {
@@ -128,39 +134,46 @@ func (inc *incarnation) sweepDead() {
 	})
 }
 
-// checkGone waits until the time of everything is over, and demands that it has left (R2).
+// checkGone waits until every retention is over, and checks that everything has left (R2).
 func (s *Sim) checkGone() {
 	if s.plan.lane.Retention == 0 {
 		return
 	}
+
 	last := s.storeTime()
 	for _, r := range s.ledger.order {
 		if at, ever := r.leaves(s); ever {
 			last = max(last, at)
 		}
 	}
+
 	for _, x := range s.ledger.letterOrder {
 		if s.plan.keepDead > 0 {
 			last = max(last, x.body.At.Add(s.plan.keepDead), x.body.Requeued.At.Add(engine.OnItsWay))
 		}
 	}
-	// Looks of a lane and sweeps, each page of both, clocks that go slowly, and commits of before that a fence has to wait for.
-	wait := (s.plan.clock.Persist + s.plan.clock.Hold).Microseconds() // until anything may be deleted because of its age
+
+	// The slack covers the time until a node may delete anything because of its age, the walks of a
+	// lane and the sweeps, each page of both, slow clocks, and older commits that a fence has to
+	// wait for.
+	wait := (s.plan.clock.Persist + s.plan.clock.Hold).Microseconds()
 	slack := wait + int64(3+len(s.ledger.letterOrder))*s.plan.lane.RetainEvery.Microseconds() + second + s.skew() + 8*s.plan.slow
 	s.runUntil(int64(last)-epoch-s.shift+slack, func() bool { return s.staying() == "" })
 	if what := s.staying(); what != "" {
 		s.fail("R2: everything has ended, and %s stays behind its time", what)
 	}
 	s.sweepAll()
+
 	for _, r := range s.ledger.order {
 		if r.deleted != 0 {
 			s.checkDeleted(r)
 		}
 	}
+
 	s.checkLetters()
 }
 
-// staying is something that is to leave and is there.
+// staying returns something that should have left and is still there.
 func (s *Sim) staying() string {
 	for _, r := range s.ledger.order {
 		if _, ever := r.leaves(s); ever && r.deleted == 0 {
@@ -169,7 +182,8 @@ func (s *Sim) staying() string {
 	}
 	if s.plan.keepDead > 0 {
 		for _, x := range s.ledger.letterOrder {
-			if r := s.ledger.runs[x.body.Requeued.Run]; !x.purged && (r == nil || r.deleted == 0) { // one whose requeue cannot be seen may be on its way
+			// the start of its requeue may be in flight
+			if r := s.ledger.runs[x.body.Requeued.Run]; !x.purged && (r == nil || r.deleted == 0) {
 				return "the dead letter of " + x.ref.String()
 			}
 		}

@@ -7,9 +7,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations rows cannot be read. Some are of a newer build: processes are upgraded one after the other, and those of the old build do not know some kinds of messages and events. Others are damaged: requests in inboxes, and rows on the
-// pages of timers, runnable runs, expired runs and mailboxes. What must hold: whatever stands behind such a row goes on; what a newer build has written takes effect once, when a newer
-// build owns the shard, and meanwhile everybody goes on who does not wait for it; and a request that is damaged is set aside, so that whoever sent it can send it again.
+// In some simulations rows cannot be read. Some are from a newer build: processes are upgraded one
+// after the other, and the old build does not know some kinds of messages and events. Others are
+// damaged: requests in inboxes, and rows on the pages of timers, runnable runs, expired runs and
+// mailboxes. What must hold: the rows behind such a row are processed. A row of a newer build takes
+// effect once, when a newer build owns the shard; until then all executions continue that do not
+// wait for it. A damaged request is set aside, so that its sender can send it again.
 
 // drawRows decides which rows cannot be read.
 func (s *Sim) drawRows() {
@@ -17,7 +20,8 @@ func (s *Sim) drawRows() {
 	s.plan.lateUpgrade = s.plan.upgrades && s.chance(0.4)
 }
 
-// isNew reports whether only a newer build can read a message. It goes by what the message says, which is the same wherever it is stored.
+// isNew reports whether only a newer build can read a message. It depends only on the content of
+// the message, so it is the same wherever the message is stored.
 func (s *Sim) isNew(m *model.Message) bool {
 	if !s.plan.upgrades || m.Kind == model.MessageNothing {
 		return false
@@ -31,12 +35,14 @@ func (s *Sim) isNew(m *model.Message) bool {
 	return h>>20%10 == 0
 }
 
-// upgrade has the processes that begin from now on be of the newer build, and those of the old build end one after the other.
+// upgrade ends the processes of the old build one after the other. Processes that start from now on
+// are of the newer build.
 func (s *Sim) upgrade() {
 	if !s.plan.upgrades || s.plan.lateUpgrade || s.upgraded {
 		return
 	}
 	s.upgraded = true
+
 	for i, p := range s.procs {
 		if p != nil && !p.newer {
 			s.after(int64(i)*s.between(50, 300)*millisecond, nil, func() {
@@ -51,7 +57,7 @@ func (s *Sim) upgrade() {
 	}
 }
 
-// newKind has an address have an event of a kind that the old build does not know.
+// newKind gives an address an event of a kind that the old build does not know.
 func (s *Sim) newKind() {
 	if a := s.sickAddress(); s.plan.upgrades && !a.IsEntity() {
 		s.ledger.address(a).sick = true
@@ -59,7 +65,7 @@ func (s *Sim) newKind() {
 	}
 }
 
-// upgradeAll makes all processes ones of the newer build.
+// upgradeAll upgrades all processes to the newer build.
 func (s *Sim) upgradeAll() {
 	s.upgraded = true
 	for _, p := range s.procs {
@@ -69,7 +75,7 @@ func (s *Sim) upgradeAll() {
 	}
 }
 
-// unreadable is the error of a read of a run that has an event which the process does not know.
+// unreadable returns the error of reading a run that has an event which the process does not know.
 func (p *proc) unreadable(ld *lane.Load) error {
 	if p.newer || ld.Kind != lane.LoadRun || !p.s.newEvents[ld.Address] {
 		return nil
@@ -78,12 +84,13 @@ func (p *proc) unreadable(ld *lane.Load) error {
 	return fault.New(fault.Corrupt, "event 1 of %s: %w", ld.Address, model.ErrNewer)
 }
 
-// spoil makes of what the store returns what a process of its build can read of it.
+// spoil replaces the rows in a result that the build of the process cannot read.
 func (p *proc) spoil(ld *lane.Load, r *lane.LoadResult) {
 	s := p.s
 	if !s.hard(hardRows) || r.Err != nil {
 		return
 	}
+
 	switch ld.Kind { //nolint:exhaustive // the others are about one run
 	case lane.LoadRunnable, lane.LoadTimers, lane.LoadExpired, lane.LoadMailboxes:
 		if s.plan.badPages {
@@ -106,7 +113,8 @@ func (p *proc) spoil(ld *lane.Load, r *lane.LoadResult) {
 	}
 }
 
-// newKindOf is the message as a process sees it that does not know its kind; nil when it does.
+// newKindOf returns how a process sees a message whose kind it does not know. It returns nil if the
+// process knows the kind.
 func (p *proc) newKindOf(m *model.Message) *model.Damaged {
 	if p.newer || !p.s.isNew(m) {
 		return nil
@@ -115,13 +123,14 @@ func (p *proc) newKindOf(m *model.Message) *model.Damaged {
 	return &model.Damaged{Raw: model.AppendMessage(nil, m), Why: "a newer build has written it", Newer: true}
 }
 
-// isDamaged decides about a request of a user, once, whether its row is damaged.
+// isDamaged decides whether the row of a user's request is damaged. The decision for a request
+// never changes.
 func (s *Sim) isDamaged(row *store.InboxRow) bool {
 	bad, known := s.damaged[row.ID]
 	if known || s.healed {
 		return bad
 	}
-	switch m := &row.Message; m.Kind { //nolint:exhaustive // whoever sends the others cannot send them again
+	switch m := &row.Message; m.Kind { //nolint:exhaustive // senders cannot repeat the others
 	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessagePause, model.MessageResume, model.MessageUpdate:
 		bad = m.From.ID == "" && !m.To.IsEntity() && s.chance(s.plan.damage)
 	}
@@ -132,7 +141,8 @@ func (s *Sim) isDamaged(row *store.InboxRow) bool {
 	return bad
 }
 
-// setAside checks a message that is put off because it cannot be read. It reports false when it can.
+// setAside checks a message that is set aside because it cannot be read. It returns false if the
+// message can be read.
 func (l *ledger) setAside(row *store.InboxRow) bool {
 	switch {
 	case l.s.damaged[row.ID]:

@@ -7,11 +7,15 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// What must hold of locks: an entity has one holder, and a section that has been told of its lock keeps it until it lets go (L22, L24, L29); entities are asked for one after the other in
-// an order that is the same for all (L25), and grant in the order in which they were asked (L27); the fencing tokens grow (L37); between grant and release nobody else's calls are made,
-// and those of the section only then (L24, L36); and whatever ends a section, or its run, lets go of everything that was asked in the same commit (L28, L32).
+// What must hold for locks: an entity has one holder, and a section that has received its lock
+// keeps the lock until it releases it (L22, L24, L29). A section asks the entities one after the
+// other, in an order that is the same for all sections (L25), and entities grant in the order of
+// the requests (L27). The fencing tokens grow (L37). Between grant and release the entity runs only
+// calls of the section, and it runs them only then (L24, L36). The commit that ends a section, or
+// its run, releases everything that the section asked for (L28, L32).
 
-// Asks of a section: the lock, the time that it waits for it, two calls with a nap in between, and its end.
+// Asks of a section: the lock, the time-out of the lock, two calls with a pause in between, and its
+// end.
 const (
 	askLock = iota
 	askLate
@@ -21,7 +25,8 @@ const (
 	askNap
 )
 
-// drawSection makes a block that locks some accounts, calls one or two of them, and lets go; or does not, so that the end of the run has to.
+// drawSection makes a block that locks some accounts and calls one or two of them. Then it releases
+// them, or leaves the release to the end of the run.
 func (s *Sim) drawSection(b *block, root bool, within int64) {
 	for range 1 + s.pick(4) {
 		b.locks = append(b.locks, accountAddress(s.pick(s.plan.accounts)))
@@ -33,13 +38,14 @@ func (s *Sim) drawSection(b *block, root bool, within int64) {
 		b.targets[i] = oneOf(s, b.locks...)
 		b.names[i], b.deeds[i] = s.newDeed(root)
 	}
-	b.deeds[1].amount = -b.deeds[0].amount // a transfer, if both are that
+	b.deeds[1].amount = -b.deeds[0].amount // a transfer, if both are additions
 	if b.targets[0] == b.targets[1] {
 		b.together = false // one at a time
 	}
 }
 
-// inSection goes on with a section as far as it can; it reports whether the program goes on behind it.
+// inSection continues a section as far as it can. It reports whether the program continues after
+// it.
 func (m *machine) inSection(b *block, as *[maxAsks]ask) bool {
 	if !as[askLock].done {
 		return b.wait > 0 && as[askLate].done
@@ -54,6 +60,7 @@ func (m *machine) inSection(b *block, as *[maxAsks]ask) bool {
 	if !as[askFirst].done {
 		return false
 	}
+
 	if b.nap > 0 && !as[askNap].asked {
 		as[askNap].asked, as[askNap].timer = true, m.last+model.Time(b.nap)
 	}
@@ -64,11 +71,14 @@ func (m *machine) inSection(b *block, as *[maxAsks]ask) bool {
 	if !as[askSecond].done {
 		return false
 	}
-	as[askUnlock].asked = !b.keeps || m.pc+1 < len(m.p.blocks) // what follows may want the same accounts
+
+	// the following blocks may need the same accounts
+	as[askUnlock].asked = !b.keeps || m.pc+1 < len(m.p.blocks)
 	return true
 }
 
-// leaveSection lets go of what a section still waits for, when the program leaves it for another reason.
+// leaveSection abandons the open requests of a section when the program leaves it for another
+// reason.
 func (m *machine) leaveSection(b *block, as *[maxAsks]ask) {
 	if as[askLock].done && b.tidy {
 		as[askUnlock].asked = true
@@ -81,6 +91,8 @@ func (m *machine) leaveSection(b *block, as *[maxAsks]ask) {
 }
 
 // askSection adds what a section asks for.
+//
+//arch:parameters as hold.ask, with the block
 func (h *hold) askSection(m *machine, blk *block, b, a int, x *ask, add func(mk mark, event bool, c model.Command)) {
 	section := m.p.ids[b][askLock]
 	switch {
@@ -97,14 +109,14 @@ func (h *hold) askSection(m *machine, blk *block, b, a int, x *ask, add func(mk 
 	}
 }
 
-// locking is a section as the ledger has it.
+// locking is a section in the ledger.
 type locking struct {
 	locks   []model.Address
 	granted int
 	over    bool
 }
 
-// asked are the entities that hold a lock for the section, or may come to.
+// asked returns the entities that hold a lock for the section, or may grant one.
 func (x *locking) asked() []model.Address { return x.locks[:min(x.granted+1, len(x.locks))] }
 
 func sends(b *store.Batch, kind model.MessageKind, to model.Address, from model.Link) bool {
@@ -113,7 +125,7 @@ func sends(b *store.Batch, kind model.MessageKind, to model.Address, from model.
 	})
 }
 
-// lockAsked notes the beginning of a section.
+// lockAsked records the start of a section.
 func (l *ledger) lockAsked(b *store.Batch, r *run, e *model.Event) {
 	if r.sections == nil {
 		r.sections = map[string]*locking{}
@@ -121,11 +133,13 @@ func (l *ledger) lockAsked(b *store.Batch, r *run, e *model.Event) {
 	if r.sections[e.ID] != nil {
 		l.fail("L23: section %s of %s begins twice", e.ID, r.id)
 	}
+
 	for i := range e.Locks[1:] {
 		if e.Locks[i].Key >= e.Locks[i+1].Key {
 			l.fail("L25: section %s of %s locks %s before %s", e.ID, r.id, e.Locks[i].Key, e.Locks[i+1].Key)
 		}
 	}
+
 	r.sections[e.ID] = &locking{locks: e.Locks}
 	if !sends(b, model.MessageLock, e.Locks[0], r.link(e.ID)) {
 		l.fail("L29: section %s of %s asks for nothing", e.ID, r.id)
@@ -137,7 +151,7 @@ func (r *run) link(id string) model.Link {
 	return model.Link{Address: r.address.name, Run: r.id, ID: id}
 }
 
-// lockGranted checks that a section has the lock that it is told of.
+// lockGranted checks that a section holds the lock that its history grants.
 func (l *ledger) lockGranted(b *store.Batch, r *run, e *model.Event) {
 	x := r.sections[e.ID]
 	if x == nil || x.over || x.granted == len(x.locks) || x.locks[x.granted] != e.Target {
@@ -156,7 +170,7 @@ func (l *ledger) lockGranted(b *store.Batch, r *run, e *model.Event) {
 	}
 }
 
-// sectionOver checks that a section that ends lets go of everything in the same commit.
+// sectionOver checks that the commit that ends a section releases all its locks.
 func (l *ledger) sectionOver(b *store.Batch, r *run, id string) {
 	x := r.sections[id]
 	if x == nil || x.over {
@@ -183,23 +197,29 @@ func (l *ledger) sectionsOver(b *store.Batch, r *run) {
 	}
 }
 
-// locked checks who holds an entity after a batch, and what was made of it meanwhile. before is its row before the batch.
+// locked checks which section holds an entity after a batch, and which calls the batch applied.
+// before is the row of the entity before the batch.
+//
+//arch:parameters all that a check of one batch compares
 func (l *ledger) locked(b *store.Batch, n *holding, before *model.Entity, t *traces, taken []model.MailboxItem) {
 	name := n.address.name
 	had := map[int64]model.Link{}
 	if before.Locked() {
 		had[before.Epoch] = before.Holder
 	}
+
 	for i := range b.Messages {
 		if m := &b.Messages[i].Message; m.Kind == model.MessageGrant && m.From.Address == name {
 			l.grants(b, n, m, taken)
 			had[m.Epoch] = n.owner
 		}
 	}
+
 	if n.row.Locked() && (n.row.Holder != n.owner || n.row.Epoch != n.epoch) {
 		l.fail("L22: %s is locked by %s of %s, which was not told", name, n.row.Holder.ID, short(n.row.Holder.Run))
 	}
 	freed := before.Locked() && (n.row.Holder != before.Holder || n.row.Epoch != before.Epoch)
+
 	for epoch, section := range had {
 		if n.row.Locked() && n.row.Epoch == epoch || l.released[lockOf{section, name}] {
 			continue
@@ -209,6 +229,7 @@ func (l *ledger) locked(b *store.Batch, n *holding, before *model.Entity, t *tra
 		}
 		n.forced = max(n.forced, epoch)
 	}
+
 	plain := false
 	for _, id := range t.applied {
 		switch d := l.doings[id]; {
@@ -231,22 +252,25 @@ type lockOf struct {
 	entity  model.Address
 }
 
-// grants checks a grant: it is newer than all before it, and everything that came before its request has been dealt with.
+// grants checks a grant: its epoch is larger than all before it, and everything that arrived before
+// its request has been handled.
 func (l *ledger) grants(b *store.Batch, n *holding, m *model.Message, taken []model.MailboxItem) {
 	section := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	if m.Epoch == n.epoch && section == n.owner {
-		return // it was asked again
+		return // a repeated request
 	}
 	if m.Epoch <= n.epoch {
 		l.fail("L37: %s is granted with epoch %d after %d", n.address.name, m.Epoch, n.epoch)
 	}
 	n.epoch, n.owner = m.Epoch, section
+
 	asked := int64(-1)
 	for i := range taken {
 		if it := &taken[i]; it.Message.Kind == model.MessageLock && it.Message.From == section {
 			asked = it.Seq
 		}
 	}
+
 	for i := range n.box {
 		it := &n.box[i]
 		fresh := slices.ContainsFunc(b.Mailbox, func(r store.MailboxRow) bool { return r.Address == n.address.name && r.Item.Seq == it.Seq })
@@ -255,6 +279,7 @@ func (l *ledger) grants(b *store.Batch, n *holding, m *model.Message, taken []mo
 			l.fail("L27: %s is granted to %s of %s while a %s waits that came before", n.address.name, m.ID, short(m.ToRun), it.Message.Kind)
 		}
 	}
+
 	l.s.did(opGranted)
 }
 
@@ -265,7 +290,7 @@ func (l *ledger) lockArrived(b *store.Batch, n *holding, m *model.Message) {
 	})
 	holds := n.row.Locked() && n.row.Holder == m.From
 	switch {
-	case n.address.sick: // a quarantine puts messages off: what was asked later may come first
+	case n.address.sick: // a quarantine delays messages, so a later request may be first
 	case m.Kind == model.MessageRelease && (waits || holds):
 		l.fail("L32: %s of %s has let go of %s, and holds it (%v) or waits for it (%v)", m.From.ID, short(m.From.Run), m.To, holds, waits)
 	case m.Kind == model.MessageLock && !waits && !holds && !l.released[lockOf{m.From, m.To}] && n.owner != m.From:
@@ -273,7 +298,7 @@ func (l *ledger) lockArrived(b *store.Batch, n *holding, m *model.Message) {
 	}
 }
 
-// grantArrived checks that a section hears of its lock, or gives it back.
+// grantArrived checks that a section records the grant of its lock, or gives the lock back.
 func (l *ledger) grantArrived(b *store.Batch, m *model.Message) {
 	section := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
 	if l.released[lockOf{section, m.From.Address}] {
@@ -287,7 +312,7 @@ func (l *ledger) grantArrived(b *store.Batch, m *model.Message) {
 	l.fail("L29: %s was granted to %s of %s, who does not know of it and has not given it back", m.From.Address, m.ID, short(m.ToRun))
 }
 
-// unlocking reports whether an operator has tried to free an entity.
+// unlocking reports whether an operator has tried to unlock an entity.
 func (s *Sim) unlocking(a model.Address) bool {
 	return slices.ContainsFunc(s.ops, func(o *op) bool { return o.message.Kind == model.MessageUnlock && o.message.To == a && o.tries > 0 })
 }

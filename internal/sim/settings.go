@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Rules that people set: numbers are drawn each time.
+// Rules that users set. Their numbers are drawn each time.
 
 func (s *Sim) drawLimit() rule.Limit {
 	l := oneOf(
@@ -40,16 +40,18 @@ func (s *Sim) drawBreaker() rule.Breaker {
 		Failures: 1 + s.pick(3), Window: microseconds(s.between(20, 400) * millisecond), Successes: 1 + s.pick(2), Probes: 1 + s.pick(2),
 		Reset: microseconds(s.between(5, 150) * millisecond), Lease: microseconds(s.between(20, 200) * millisecond), MaxRetryAfter: microseconds(s.between(5, 60) * millisecond),
 	}
-	if s.shared { // a probe and the permits that it needs come one after the other, each with a write: in less time than that, nobody would have all of them at once
+	// A task needs a probe and permits, and gets them one after the other, each with a write. With
+	// a shorter lease no task would have all of them at once.
+	if s.shared {
 		b.Config.Lease += 200 * time.Millisecond
 	}
 	return b
 }
 
-// breakerNames are those of the breaker that tasks name, and of that of a kind.
+// breakerNames are the breaker that tasks name, and the breaker of a kind.
 var breakerNames = [...]string{"b0", rule.KindBreaker(taskKinds[1])}
 
-// nameOf is the name of the breaker that a rule is about.
+// nameOf returns the name of the breaker of a rule.
 func nameOf(b *rule.Breaker) string {
 	if b.Kind != "" {
 		return rule.KindBreaker(b.Kind)
@@ -57,7 +59,7 @@ func nameOf(b *rule.Breaker) string {
 	return b.Name
 }
 
-// drawSettings has some rules from the beginning.
+// drawSettings sets some rules at the start.
 func (s *Sim) drawSettings() {
 	for range 3 {
 		l := s.drawLimit()
@@ -76,7 +78,7 @@ func (s *Sim) put(kind, name string, value any) {
 	_, _ = s.disk.mem.PutSetting(background, x, 0) // there may be one already
 }
 
-// drawFlow is something that a user sets.
+// drawFlow draws a change of a setting by a user.
 func (u *user) drawFlow() *op {
 	s := u.s
 	set := func(what string, do func(p *proc) error) *op {
@@ -84,6 +86,7 @@ func (u *user) drawFlow() *op {
 		o.set, o.what = do, what
 		return o
 	}
+
 	id := rule.BreakerID{Tenant: tenant, Name: oneOf(s, breakerNames[:]...)}
 	switch n := s.pick(14); {
 	case n < 3:
@@ -91,7 +94,7 @@ func (u *user) drawFlow() *op {
 			return set("set limit "+l.Name, func(p *proc) error { return p.flow.SetLimit(background, tenant, l, true) })
 		}
 		l := s.drawLimit()
-		if s.chance(0.3) { // two people at the same moment
+		if s.chance(0.3) { // two users at the same time
 			other := l
 			other.Numbers.Concurrency = 1 + s.pick(3)
 			s.after(0, nil, func() { limit(other).perform(func() {}) })
@@ -123,7 +126,7 @@ func (u *user) drawFlow() *op {
 	}
 }
 
-// answerSetting is what came of a try to set something.
+// answerSetting handles the answer to an attempt to change a setting.
 func (o *op) answerSetting(a *lane.Answer, again, end func()) {
 	switch {
 	case a.Err == nil:
@@ -140,8 +143,9 @@ func (o *op) answerSetting(a *lane.Answer, again, end func()) {
 	}
 }
 
-// openGates has nothing stand in the way for ever, once everything has healed: queues are resumed, limits that tasks name exist, and so does a rule for the breaker
-// that they name, which has numbers for people otherwise.
+// openGates removes every permanent obstacle once all faults have ended: it resumes queues, creates
+// the limits that tasks name, and sets a rule for the breaker that they name, whose numbers are
+// otherwise too long for a simulation.
 func (s *Sim) openGates() {
 	if !s.gates || s.opening != nil && !s.opening.done {
 		return
@@ -150,6 +154,7 @@ func (s *Sim) openGates() {
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
+
 	paused, named, ruled := "", false, false
 	for i := range list {
 		switch x := &list[i]; {
@@ -161,6 +166,7 @@ func (s *Sim) openGates() {
 			ruled = true
 		}
 	}
+
 	var do func(p *proc) error
 	switch {
 	case paused != "":
@@ -174,12 +180,14 @@ func (s *Sim) openGates() {
 	default:
 		return
 	}
+
 	s.opening = s.helper.op(model.Message{})
 	s.opening.set, s.opening.what = do, "open"
 	s.opening.perform(func() {})
 }
 
-// disagreeing says where a node knows other settings than the store, or acts on another state of a breaker.
+// disagreeing returns where a node has other settings than the store, or uses another state of a
+// breaker.
 func (s *Sim) disagreeing() string {
 	for _, p := range s.procs {
 		if p == nil || p.inc == nil {
@@ -189,11 +197,13 @@ func (s *Sim) disagreeing() string {
 			return p.name() + " reads or writes settings"
 		}
 	}
+
 	list, err := s.disk.mem.ListSettings(background, tenant, "")
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
 	var rules []store.Setting
+
 	paused := map[string]bool{}
 	for i := range list {
 		switch x := &list[i]; x.Kind {
@@ -203,10 +213,12 @@ func (s *Sim) disagreeing() string {
 			paused[x.Name] = true
 		}
 	}
+
 	set, err := s.rulesOf(rules).Encode()
 	if err != nil {
 		s.fail("rules: %v", err)
 	}
+
 	for _, p := range s.procs {
 		k, now := p.inc.board.keeper, p.now()
 		mine, err := k.rules().Encode()
@@ -216,9 +228,11 @@ func (s *Sim) disagreeing() string {
 		if !bytes.Equal(mine, set) {
 			return p.name() + " goes by other rules"
 		}
+
 		if !maps.Equal(k.b.paused, paused) {
 			return p.name() + " has other queues paused"
 		}
+
 		for i := range list {
 			x := &list[i]
 			if x.Kind != settingState {
@@ -230,20 +244,21 @@ func (s *Sim) disagreeing() string {
 			}
 			want, got := o.Status(now), k.status(now, rule.BreakerID{Tenant: tenant, Name: x.Name})
 			if s.shared && got == (breaker.Status{}) {
-				continue // no task of the node has come to it
+				continue // the breaker had no task on this node
 			}
 			if got.State != want.State || got.Since != want.Since || got.Held != want.Held {
 				return p.name() + " acts on another state of breaker " + x.Name
 			}
 		}
 	}
+
 	if s.shared {
 		return s.unsettled()
 	}
 	return ""
 }
 
-// rulesOf makes a set of rules as they are stored.
+// rulesOf makes a rule set from stored settings.
 func (s *Sim) rulesOf(list []store.Setting) *rule.Set {
 	slices.SortFunc(list, func(a, b store.Setting) int { return cmp.Compare(a.Version, b.Version) })
 	var limits []rule.Limit
@@ -261,6 +276,7 @@ func (s *Sim) rulesOf(list []store.Setting) *rule.Set {
 			s.fail("setting %s: %v", x.SettingKey, err)
 		}
 	}
+
 	set, err := rule.NewSet(limits, breakers)
 	if err != nil {
 		s.fail("rules: %v", err)
@@ -268,7 +284,7 @@ func (s *Sim) rulesOf(list []store.Setting) *rule.Set {
 	return set
 }
 
-// checkFlows demands that all nodes come to act on the same settings.
+// checkFlows checks that all nodes use the same settings in the end.
 func (s *Sim) checkFlows() {
 	if !s.gates {
 		return

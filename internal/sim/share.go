@@ -13,17 +13,22 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// What must hold of limits and breakers that all nodes share, whoever dies, is late, or does not know whether what it wrote is there:
+// What must hold for limits and breakers that all nodes share, when nodes die, are late, or do not
+// know whether their writes landed:
 //
-//   - Of a limit there are never more holders than it has permits, over all nodes (D1): neither of those that nodes have let through and go on to count, with what the dead have left, nor of bodies that
-//     run; and no more begin than its rate allows.
-//   - No permit is lost (D2): everybody comes to his turn; when everything has ended, pages name nobody who is dead, nobody wants or holds anything, each node has what its lease says; and
-//     when all nodes have left, nothing is leased.
-//   - A breaker opens only if so many calls have failed, each counted once (E33), and of its probes there are never more under way than allowed, each used by one task (E35).
+//   - Over all nodes, a limit never has more holders than permits (D1). This holds for the tasks
+//     that nodes have let through and still count, including tasks of dead nodes, and for running
+//     bodies. Tasks never start faster than its rate allows.
+//   - No permit is lost (D2): every task gets its turn. When everything has ended, pages name no
+//     dead node, no node wants or holds anything, and each node has what its lease says. When all
+//     nodes have left, nothing is leased.
+//   - A breaker opens only if enough calls have failed, each counted once (E33). It never has more
+//     probes in flight than allowed, and one task uses each (E35).
 //
-// While people change the numbers, nodes go by different ones for a moment, and pages by those of whoever wrote last: the largest ever used count.
+// While users change the numbers, nodes use different ones for a moment, and pages use the numbers
+// of the last writer. The checks use the largest numbers that any node has used.
 
-// most is how many may hold a limit, by any of the rules that a node has gone by.
+// most returns how many tasks may hold a limit, by any rule that a node has used.
 func (s *Sim) most(r rule.Resource) (most int) {
 	for _, set := range s.sets {
 		if n, ok := set.Numbers(r); ok {
@@ -33,7 +38,7 @@ func (s *Sim) most(r rule.Resource) (most int) {
 	return most
 }
 
-// steady are the numbers of a limit that have always been the same.
+// steady returns the numbers of a limit if they have never changed.
 func (s *Sim) steady(r rule.Resource) (n limit.Numbers, ok bool) {
 	for i, set := range s.sets {
 		m, ok := set.Numbers(r)
@@ -45,7 +50,7 @@ func (s *Sim) steady(r rule.Resource) (n limit.Numbers, ok bool) {
 	return n, true
 }
 
-// permitsOf are the limits of which a task needs a permit.
+// permitsOf returns the limits that a task needs a permit of.
 func permitsOf(set *rule.Set, spec *model.TaskSpec, in *model.Payload) (list []rule.Resource) {
 	for _, u := range set.Resolve(tenant, spec, in) {
 		if u.Numbers.Concurrency > 0 {
@@ -55,7 +60,8 @@ func permitsOf(set *rule.Set, spec *model.TaskSpec, in *model.Payload) (list []r
 	return list
 }
 
-// counting is the keeper of the current life of a process, if it has a lease; nil when there is none. What others have fenced makes no claim any more, whatever it lets through.
+// counting returns the keeper of the current life of a process if that life has a lease, otherwise
+// nil. A node that others have fenced can no longer make claims, whatever it lets through.
 func (p *proc) counting() *keeper {
 	if p == nil || p.inc == nil || p.inc.ended || !p.s.ledger.nodes[p.inc.self.ID].alive {
 		return nil
@@ -63,7 +69,8 @@ func (p *proc) counting() *keeper {
 	return p.inc.board.keeper
 }
 
-// takenBy lists who has a permit of a limit: who was let through by a node that lives, and claims of nodes that do not, if their workers had them.
+// takenBy lists the holders of a limit: tasks that a live node has let through, and claims of dead
+// nodes that their workers received.
 func (s *Sim) takenBy(r rule.Resource) (list []string) {
 	lives := map[model.NodeID]bool{}
 	for _, p := range s.procs {
@@ -76,8 +83,10 @@ func (s *Sim) takenBy(r rule.Resource) (list []string) {
 			}
 		}
 	}
+
 	for _, run := range s.ledger.order {
-		if !run.open() || run.address.sick { // what cannot be read or written holds nothing: nobody could tell when it ends
+		// rows that cannot be read or written hold nothing: the node cannot tell when they end
+		if !run.open() || run.address.sick {
 			continue
 		}
 		for id, t := range run.tasks {
@@ -87,11 +96,13 @@ func (s *Sim) takenBy(r rule.Resource) (list []string) {
 			}
 		}
 	}
+
 	slices.Sort(list)
 	return list
 }
 
-// givenUp reports whether the owner of a run has decided that a claim of a node that is no more has ended, which may not be durable yet.
+// givenUp reports whether the owner of a run has decided that a claim of a dead node has ended.
+// That decision may not be durable yet.
 func (s *Sim) givenUp(r *run, ref model.ClaimRef) bool {
 	m := s.ledger.nodes[s.ledger.owner[r.address.shard]]
 	if m == nil || m.inc == nil || m.inc.p.counting() != m.inc.board.keeper {
@@ -102,10 +113,10 @@ func (s *Sim) givenUp(r *run, ref model.ClaimRef) bool {
 	if p == nil {
 		return k.knew[ref]
 	}
-	return !p.found // the task was let through again
+	return !p.found // the gate let the task through again
 }
 
-// sharedLimits checks that a task which a node has let through is not one too many.
+// sharedLimits checks that a task that a node has let through does not exceed a limit.
 func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use) {
 	s := k.b.inc.p.s
 	for _, u := range uses {
@@ -120,7 +131,7 @@ func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use
 	}
 }
 
-// spent checks that no more tasks begin than a rate allows, in any stretch of time.
+// spent checks that tasks do not start faster than a rate allows, in any interval.
 func (s *Sim) spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.Numbers) {
 	s.behind = max(s.behind, int64(s.storeTime()-now)) // the clock of the node that lets it through
 	at := s.began[r]
@@ -134,10 +145,12 @@ func (s *Sim) spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.
 	s.began[r] = at
 }
 
-// lag is by how much the clocks of nodes may differ, or go forward at once when they are set, as far as that has mattered.
+// lag is the largest difference between clocks of nodes that has mattered so far, including forward
+// corrections.
 func (s *Sim) lag() int64 { return s.behind + 2*s.skew() }
 
-// executing checks that a body which begins is not one too many: those of all workers count whose claims were made by nodes that live, also when others own the runs by now.
+// executing checks that a body that starts does not exceed a limit. The bodies of all workers count
+// if a live node made their claims, also if other nodes own the runs by now.
 func (s *Sim) executing(ref model.ClaimRef) {
 	for _, res := range s.claims[ref].permits {
 		var list []string
@@ -153,23 +166,26 @@ func (s *Sim) executing(ref model.ClaimRef) {
 				}
 			}
 		}
+
 		if most := s.most(res); len(list) > most {
 			s.fail("D1: claim %d of %s begins, and limit %s is held by %v, at most %d", ref.Claim, ref.TaskRef, res, list, most)
 		}
 	}
 }
 
-// decided reports whether a claim has ended by what its node has decided, and the same node has made the claim that begins: of two lanes of a node, one may be told to stop a body after the other has
-// begun the next, as a worker may need a moment for it.
+// decided reports whether the node of a claim has decided that the claim has ended, and the same
+// node has made the claim that starts. One lane of a node may stop a body after another lane has
+// started the next one, as a worker may need a moment to stop.
 func (s *Sim) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 	return maker == next && s.ledger.nodes[maker].inc.board.keeper.let[ref.TaskRef] == nil
 }
 
-// shared is what all nodes together have done with a breaker.
+// sharedBreaker is what all nodes together have done with a breaker.
 type sharedBreaker struct {
-	state  breaker.State
-	closed int64   // since when it is closed; the last time that something was stored of it while it was not
-	failed []int64 // when the calls began that have failed
+	state breaker.State
+	// since when it is closed: the last time that another state was stored
+	closed int64
+	failed []int64 // the start times of failed calls
 	probes []*pass
 }
 
@@ -182,12 +198,13 @@ func (s *Sim) breaker(id rule.BreakerID) *sharedBreaker {
 	return x
 }
 
-// breakerStored checks that a breaker which opens has seen as many failures as it takes, and none twice.
+// breakerStored checks a breaker that opens: enough calls have failed, and none is counted twice.
 func (s *Sim) breakerStored(name string, row []byte) {
 	o, err := breaker.Decode(row)
 	if err != nil {
 		s.fail("breaker %s: %v", name, err)
 	}
+
 	st, x := o.Status(s.storeTime()), s.breaker(rule.BreakerID{Tenant: tenant, Name: name})
 	if st.State == breaker.Open && x.state != breaker.Open && strings.Contains(st.Why, "failures in") {
 		failures := 0
@@ -201,17 +218,20 @@ func (s *Sim) breakerStored(name string, row []byte) {
 		}
 		s.did(opOpened)
 	}
+
 	if x.state == breaker.HalfOpen && st.State == breaker.Closed {
 		s.did(opRecovered)
 	}
+
 	if x.state = st.State; x.state != breaker.Closed {
 		x.closed = s.now
-	} else { // who has closed it has acted on that before it was stored
+	} else { // the node that closed it acted on that before it was stored
 		x.closed = min(x.closed, int64(st.Since)-epoch-s.lag())
 	}
 }
 
-// probed checks that a task which passes a breaker that is not closed does so with a probe, which nobody else has, and that there are not too many of them.
+// probed checks that a task that passes a breaker that is not closed has a probe that no other task
+// has, and that there are not too many probes.
 func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p *pass) {
 	s := k.b.inc.p.s
 	if k.observe(now, id); k.watch(id).state == breaker.Closed {
@@ -227,6 +247,7 @@ func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p 
 	for _, set := range s.sets {
 		most = max(most, set.BreakerConfig(id).Probes)
 	}
+
 	for _, o := range x.probes {
 		if o.permit.Generation == permit.Generation && o.permit.Probe == permit.Probe {
 			s.fail("E35: %s passes breaker %s on %s with probe %d, which another task has used", ref, id, k.b.inc.name(), permit.Probe)
@@ -235,13 +256,14 @@ func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p 
 			under++
 		}
 	}
+
 	if under > most {
 		s.fail("E35: %d probes of breaker %s are under way, at most %d", under, id, most)
 	}
 	x.probes = append(x.probes, p)
 }
 
-// ended notes how a call through a breaker has ended.
+// ended records the end of a call through a breaker.
 func (p *pass) ended(s *Sim, failed bool) {
 	p.given = true
 	if failed {
@@ -250,7 +272,7 @@ func (p *pass) ended(s *Sim, failed bool) {
 	}
 }
 
-// unsettled says what is not yet at rest of the limits that nodes share, when everything has ended.
+// unsettled returns what nodes still hold or want of shared limits after everything has ended.
 func (s *Sim) unsettled() string {
 	places := map[limit.Place]*keeper{}
 	for _, p := range s.procs {
@@ -266,11 +288,13 @@ func (s *Sim) unsettled() string {
 			return fmt.Sprintf("%s counts what worker %d executes", p.name(), id)
 		}
 	}
+
 	list, err := s.disk.mem.ListSettings(background, "", "")
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
 	leased := map[limit.Place]map[rule.Resource]int{}
+
 	soles := map[int]bool{}
 	for i := range list {
 		x := &list[i]
@@ -281,6 +305,7 @@ func (s *Sim) unsettled() string {
 		if err != nil {
 			s.fail("page %s: %v", x.Name, err)
 		}
+
 		if sole != 0 {
 			n, err := strconv.Atoi(x.Name)
 			if err != nil {
@@ -291,6 +316,7 @@ func (s *Sim) unsettled() string {
 				return "page " + x.Name + " is that of a node that is no more"
 			}
 		}
+
 		for _, e := range entries {
 			for _, l := range e.Leases {
 				if places[l.Place] == nil {
@@ -306,6 +332,7 @@ func (s *Sim) unsettled() string {
 			}
 		}
 	}
+
 	for place, k := range places {
 		for _, l := range k.g.Limits() {
 			if n := leased[place][l.Resource]; n != l.Block && !soles[limits.PageOf(l.Resource)] {
@@ -319,10 +346,11 @@ func (s *Sim) unsettled() string {
 			}
 		}
 	}
+
 	return ""
 }
 
-// checkLeft demands that nodes which have left in order have given everything back.
+// checkLeft checks that nodes that have left in good order have given everything back.
 func (s *Sim) checkLeft(last []*incarnation) {
 	if !s.shared {
 		return
@@ -331,6 +359,7 @@ func (s *Sim) checkLeft(last []*incarnation) {
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
+
 	left := func(place limit.Place) bool {
 		return slices.ContainsFunc(last, func(inc *incarnation) bool { return !inc.lost && inc.place() == place })
 	}

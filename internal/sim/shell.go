@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// shell runs one lane, as the loop of a lane does in production: it hands in what has come, and carries out what the lane asks for.
+// shell runs one lane, as the loop of a lane does in production: it passes inputs to the lane and
+// carries out its effects.
 type shell struct {
 	s     *Sim
 	inc   *incarnation
@@ -24,37 +25,39 @@ type shell struct {
 	results []func(now model.Time)
 	pending bool  // a round is scheduled
 	working bool  // a round has taken its inputs and is not done
-	again   bool  // something has come meanwhile
-	wakeAt  int64 // when the lane wants to be woken; 0 for never
-	alarm   int64 // when it is woken, of the times that were last set
-	idle    int   // rounds in a row that nothing but a wake-up led to
+	again   bool  // something has arrived during the work
+	wakeAt  int64 // when the lane wants to wake; 0 means never
+	alarm   int64 // the time of the last alarm that was set
+	idle    int   // successive rounds with no input except a wake-up
 	dead    bool
 	// roundFunc and wakeFunc are the methods as values, made once.
 	roundFunc, wakeFunc func()
 	number              int64      // of the last batch that was sent
 	sealed              model.Time // when that was
-	undone              bool       // a batch of it was refused, or split because it was never done in time
-	unsure              bool       // whether its fence has moved: a refence had no answer
-	mailed              int        // bytes of mail that it has got since it had room
-	asked               func()     // has somebody go on who waits for what the lane knows, also when it knows nothing any more
-	// moving are the shards that are being given up, and since when.
+	// the store refused a batch, or the lane split one that never finished in time
+	undone bool
+	unsure bool // a refence got no answer, so the fence may have moved
+	mailed int  // bytes of mail since the lane last had room
+	// wakes a caller that waits for what the lane knows, also when the lane has stopped
+	asked func()
+	// moving has the shards that the lane is giving up, and since when.
 	moving map[model.ShardID]model.Time
 }
 
-// posted is something that waits for the lane, and who waits for its answer.
+// posted is an input that waits for the lane, with its caller.
 type posted struct {
 	c  *call
 	do func(now model.Time)
 }
 
-// refuse tells whoever waits to ask elsewhere.
+// refuse tells the waiting caller to ask another node.
 func (o *posted) refuse() {
 	if o.c != nil {
 		o.c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 	}
 }
 
-// put hands in something that waits while the lane is full.
+// put adds an input that waits while the lane is full.
 func (sh *shell) put(c *call, do func(now model.Time)) bool {
 	if sh.dead {
 		return false
@@ -64,7 +67,7 @@ func (sh *shell) put(c *call, do func(now model.Time)) bool {
 	return true
 }
 
-// result hands in something that never waits.
+// result adds an input that never waits.
 func (sh *shell) result(do func(now model.Time)) {
 	if !sh.dead {
 		sh.results = append(sh.results, do)
@@ -97,16 +100,18 @@ func (sh *shell) round() {
 	if !full {
 		ops, sh.ops = sh.ops, nil
 	}
+
 	if sh.s.plan.loopDelay > 0 && sh.s.chance(0.1) {
-		// What comes while the loop is at work waits for the next round.
+		// Inputs that arrive while the loop works wait for the next round.
 		sh.working = true
 		sh.s.after(sh.s.between(0, sh.s.plan.loopDelay), sh.inc.p, func() { sh.work(results, ops) })
 		return
 	}
+
 	sh.work(results, ops)
 }
 
-// work hands in what a round has taken, and carries out what comes of it.
+// work hands the inputs of a round to the lane and carries out the effects.
 func (sh *shell) work(results []func(model.Time), ops []posted) {
 	sh.working = false
 	if sh.dead {
@@ -115,10 +120,12 @@ func (sh *shell) work(results []func(model.Time), ops []posted) {
 		}
 		return
 	}
+
 	now := sh.inc.p.now()
 	for _, do := range results {
 		do(now)
 	}
+
 	for i, o := range ops {
 		if i > 0 && sh.lane.Full() {
 			sh.ops = append(slices.Clip(ops[i:]), sh.ops...) // they wait for the next round
@@ -126,25 +133,30 @@ func (sh *shell) work(results []func(model.Time), ops []posted) {
 		}
 		o.do(now)
 	}
+
 	sh.lane.Flush(now)
 	sh.checkBounds()
 	sh.out = sh.lane.Take(sh.out)
 	if sh.inc.board != nil {
 		sh.inc.board.Propose()
 	}
+
 	if dead := sh.carryOut(&sh.out); dead != nil {
 		sh.checkDeath(dead)
 		sh.inc.end(dead)
 		return
 	}
+
 	if sh.dead {
 		return
 	}
+
 	if sh.again || (len(sh.ops) > 0 && !sh.lane.Full()) {
 		sh.again = false
 		sh.kick()
 		return
 	}
+
 	sh.sleep(now)
 }
 
@@ -157,20 +169,22 @@ func (sh *shell) sleep(now model.Time) {
 	}
 	p := sh.inc.p
 	wait := int64(float64(at-now)/p.rate) + 1
+
 	if at <= now {
 		if sh.idle++; sh.idle > 100 {
 			sh.s.fail("lane %d of %s runs in circles", sh.index, sh.inc.name())
 		}
 		wait = 1
 	}
+
 	sh.wakeAt = sh.s.now + wait
-	if sh.wakeAt != sh.alarm { // else it is set already
+	if sh.wakeAt != sh.alarm { // otherwise the alarm is already set
 		sh.alarm = sh.wakeAt
 		sh.s.at(sh.wakeAt, p, sh.wakeFunc)
 	}
 }
 
-// wake is called at the time of a wake-up, which may have been put off meanwhile.
+// wake runs at the time of a wake-up. The lane may have postponed the wake-up since.
 func (sh *shell) wake() {
 	if sh.s.now >= sh.wakeAt && sh.wakeAt != 0 && !sh.dead && !sh.pending && !sh.working {
 		sh.wakeAt = 0
@@ -197,7 +211,7 @@ func (sh *shell) die(why error) {
 	}
 }
 
-// carryOut does what the lane asks for.
+// carryOut carries out the effects of the lane.
 func (sh *shell) carryOut(out *lane.Output) error {
 	s, p := sh.s, sh.inc.p
 	if b := out.Commit; b != nil && !sh.dead {
@@ -212,6 +226,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 			sh.result(func(now model.Time) { sh.committed(now, res, err) })
 		})
 	}
+
 	for i := range out.Calls {
 		c := &out.Calls[i]
 		s.mix(3, uint64(c.Kind), uint64(c.Worker), c.Generation)
@@ -219,6 +234,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		sh.checkCall(c)
 		p.call(c)
 	}
+
 	p.callTasks(sh, out.TaskCalls)
 	p.operate(sh, out.Operate)
 	for i := range out.Answers {
@@ -227,9 +243,11 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		s.mixRun(a.Answer.Run)
 		a.Token.(*call).finish(&a)
 	}
+
 	if out.Dead != nil || sh.dead {
 		return out.Dead
 	}
+
 	if ref := out.Refence; ref != nil {
 		s.disk.refence(p, *ref, func(epoch, landed int64, err error) {
 			if err == nil && landed == sh.number {
@@ -242,6 +260,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 			sh.result(func(now model.Time) { sh.lane.FinishRefence(now, epoch, landed, err) })
 		})
 	}
+
 	if len(out.Verify) > 0 {
 		sh.verify(append([]store.StartRow(nil), out.Verify...))
 	}
@@ -254,12 +273,14 @@ func (sh *shell) carryOut(out *lane.Output) error {
 	for _, h := range out.Hints {
 		s.hint(h.Node)
 	}
+
 	if len(out.Freed) > 0 {
 		if s.opts.Trace {
 			s.logf("%s freed %v", sh.inc.name(), out.Freed)
 		}
 		sh.inc.freed(append([]model.ShardID(nil), out.Freed...))
 	}
+
 	return nil
 }
 
@@ -284,10 +305,12 @@ func (sh *shell) verify(starts []store.StartRow) {
 		sh.result(func(now model.Time) { sh.lane.FinishVerify(now, rows, err) })
 	}
 	f := fine
+
 	if !s.healed && s.chance(0.3) {
 		f = failsBefore
 		s.hurt(faultVerifyFails)
 	}
+
 	s.disk.call(&request{
 		p: sh.inc.p, name: "verify", fate: f,
 		exec: func(done func()) {
@@ -303,7 +326,7 @@ func (sh *shell) verify(starts []store.StartRow) {
 	})
 }
 
-// reading is a read that a lane has asked for, while it is made.
+// reading is a read for a lane that is in flight.
 type reading struct {
 	request
 
@@ -314,7 +337,8 @@ type reading struct {
 	hand func(now model.Time) // handIn as a value, made once
 }
 
-// newReading is a reading that is not in use. Simulations make hundreds of them, and each is large.
+// newReading returns an unused reading. Readings are reused, because simulations make hundreds of
+// them and each is large.
 func (s *Sim) newReading() *reading {
 	if n := len(s.readings); n > 0 {
 		r := s.readings[n-1]
@@ -326,7 +350,7 @@ func (s *Sim) newReading() *reading {
 	return r
 }
 
-// load makes a read that the lane asks for.
+// load starts a read for the lane.
 func (sh *shell) load(ld *lane.Load) {
 	s := sh.s
 	s.mix(5, uint64(ld.Kind), ld.ID, uint64(ld.Shard))
@@ -340,7 +364,7 @@ func (sh *shell) load(ld *lane.Load) {
 	s.disk.call(&r.request)
 }
 
-// read reads at the store.
+// read executes the read at the store.
 func (r *reading) read(done func()) {
 	s, ld, p := r.sh.s, &r.load, r.p
 	if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && s.disk.corrupt[ld.Address] {
@@ -349,21 +373,24 @@ func (r *reading) read(done func()) {
 		done()
 		return
 	}
+
 	if r.res.Err = p.unreadable(ld); r.res.Err != nil {
 		done()
 		return
 	}
+
 	if ld.Kind == lane.LoadRun && !s.healed && s.chance(s.plan.tornRead) {
 		s.hurt(faultTornRead)
 		r.torn(&tornStore{Store: s.disk.mem}, done)
 		return
 	}
+
 	r.res = engine.Read(background, s.disk.mem, *ld, r.at)
 	p.spoil(ld, &r.res)
 	done()
 }
 
-// torn makes a read whose parts are made at different times.
+// torn executes a read whose parts happen at different times.
 func (r *reading) torn(t *tornStore, done func()) {
 	t.call, t.budget = 0, 1
 	res := engine.Read(background, t, r.load, r.p.now())
@@ -384,7 +411,8 @@ func (r *reading) failed(err error) {
 
 func (r *reading) reply() { r.sh.result(r.hand) }
 
-// handIn tells the lane the result. A call that was not lost has one answer, so that the reading is free after it.
+// handIn passes the result to the lane. A call that was not lost has one answer, so the reading can
+// be reused after it.
 func (r *reading) handIn(now model.Time) {
 	r.sh.mails(r.res.Messages, r.res.Inbox)
 	r.sh.lane.FinishLoad(now, r.load.ID, r.res)
@@ -394,7 +422,8 @@ func (r *reading) handIn(now model.Time) {
 	}
 }
 
-// mail passes on a message for a shard of another lane or node; it is only a hint.
+// mail passes on a message for a shard of another lane or node. The message is only a hint, because
+// the store has it too.
 func (sh *shell) mail(row *store.MessageRow) {
 	s := sh.s
 	sh.checkMail(row)
@@ -421,7 +450,7 @@ func (s *Sim) hintIsLost() bool {
 	return true
 }
 
-// hintMail tells whoever owns a shard that there is mail for it.
+// hintMail notifies the owner of a shard of mail.
 func (s *Sim) hintMail(shard model.ShardID) {
 	for _, p := range s.procs {
 		if p == nil || s.hintIsLost() {
@@ -436,7 +465,7 @@ func (s *Sim) hintMail(shard model.ShardID) {
 	}
 }
 
-// hint tells a node that something it waits for has happened.
+// hint notifies a node that something it waits for has happened.
 func (s *Sim) hint(node model.NodeID) {
 	for _, p := range s.procs {
 		if p == nil || s.hintIsLost() {
@@ -457,16 +486,18 @@ func describeIf(s *Sim, b *store.Batch) string {
 	return describe(b)
 }
 
-// describe lists the rows of a batch for people.
+// describe lists the rows of a batch for the trace.
 func describe(b *store.Batch) string {
 	var t strings.Builder
 	for _, k := range b.Deletes {
 		fmt.Fprintf(&t, " delete(%s)", short(k.Run))
 	}
+
 	for i := range b.Starts {
 		r := &b.Starts[i]
 		fmt.Fprintf(&t, " start(%s %s ifabsent=%v)", r.Start.Address.Key, short(r.Start.Run), r.IfAbsent)
 	}
+
 	for i := range b.Closes {
 		fmt.Fprintf(&t, " close(%s %s)", short(b.Closes[i].Run), b.Closes[i].Outcome.Status)
 	}
@@ -476,6 +507,7 @@ func describe(b *store.Batch) string {
 	for i := range b.Labels {
 		fmt.Fprintf(&t, " label(%s %s=%s)", short(b.Labels[i].Run), b.Labels[i].Label.Name, b.Labels[i].Label.Value)
 	}
+
 	for i := range b.Events {
 		e := &b.Events[i]
 		fmt.Fprintf(&t, " %s/%d:%s", short(e.Run), e.Event.Seq, e.Event.Kind)
@@ -486,6 +518,7 @@ func describe(b *store.Batch) string {
 			fmt.Fprintf(&t, "(%x)", signalID(e.Event.Input))
 		}
 	}
+
 	for i := range b.StopTimers {
 		fmt.Fprintf(&t, " stop(%s %q)", short(b.StopTimers[i].Run), b.StopTimers[i].ID)
 	}
@@ -501,14 +534,17 @@ func describe(b *store.Batch) string {
 	for i := range b.Mailbox {
 		fmt.Fprintf(&t, " mailbox(%s #%d %s)", b.Mailbox[i].Address.Key, b.Mailbox[i].Item.Seq, b.Mailbox[i].Item.Message.Kind)
 	}
+
 	for i := range b.Entities {
 		n := &b.Entities[i]
 		fmt.Fprintf(&t, " entity(%s %d..%d gone=%v locked=%v)", n.Entity.Address.Key, n.Prev, n.Entity.Version, n.Gone, n.Entity.Locked())
 	}
+
 	for i := range b.Messages {
 		m := &b.Messages[i]
 		fmt.Fprintf(&t, " msg(%d>%d #%d %s %s)", m.From, m.To, m.Seq, m.Message.Kind, m.Message.To.Key)
 	}
+
 	for _, c := range b.Cursors {
 		fmt.Fprintf(&t, " cursor(%d>%d %d..%d)", c.From, c.To, c.Prev, c.Next)
 	}
@@ -527,10 +563,11 @@ func describe(b *store.Batch) string {
 	if len(b.Free) > 0 {
 		fmt.Fprintf(&t, " free%v", b.Free)
 	}
+
 	return t.String()
 }
 
-// short is a run id for people: the counter in it.
+// short formats a run id for the trace: it is the counter in the id.
 func short(id model.RunID) string {
 	n := uint64(0)
 	for _, b := range id[8:] {
@@ -539,7 +576,7 @@ func short(id model.RunID) string {
 	return fmt.Sprintf("r%d", n)
 }
 
-// describeTurn lists the commands of a turn for people.
+// describeTurn lists the commands of a turn for the trace.
 func describeTurn(t *model.Turn) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seen %d", t.Seen)
@@ -567,11 +604,13 @@ func describeTurn(t *model.Turn) string {
 			name = "unlock"
 		case model.CommandRecord, model.CommandSchedule:
 		}
+
 		fmt.Fprintf(&b, " %s(%s)", name, c.Event.ID)
 		if i+1 == t.Ahead {
 			b.WriteString(" ahead:")
 		}
 	}
+
 	if t.Close != nil {
 		fmt.Fprintf(&b, " close %s", t.Close.Status)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// epoch is the store time at which every simulation begins, in µs.
+// epoch is the store time at which every simulation starts, in µs.
 const epoch = 1_700_000_000_000_000
 
 const (
@@ -19,21 +19,22 @@ const (
 	second      = 1000 * millisecond
 )
 
-// Options of one simulation.
+// Options configure one simulation. The zero value has all faults and no trace.
 type Options struct {
-	// Trace collects a readable trace, which costs time.
+	// Trace collects a readable trace, which makes the simulation slower.
 	Trace bool
 	// Calm leaves out all faults.
 	Calm bool
-	// Plain leaves out the faults that last (hardship), which seeds of before were found without.
+	// Plain leaves out the faults that last (hardship). Older known seeds need it, because they
+	// were found before these faults existed.
 	Plain bool
 }
 
-// Result is what came of a simulation.
+// Result is the outcome of a simulation.
 type Result struct {
 	Hash  uint64
 	Stats Stats
-	// Trace is the readable trace, if it was asked for.
+	// Trace is the readable trace. It is empty unless Options.Trace is set.
 	Trace string
 }
 
@@ -70,11 +71,11 @@ type Sim struct {
 	seq   uint64
 	steps int
 
-	threads map[*thread]bool // that have something to do
-	resting []*thread        // that have not
+	threads map[*thread]bool // with work
+	resting []*thread        // without work
 	running *thread
 
-	readings []*reading // that are not in use
+	readings []*reading // not in use
 
 	hash  uint64
 	trace strings.Builder
@@ -86,10 +87,10 @@ type Sim struct {
 	pids     int
 	programs []*program
 	users    []*user
-	helper   *user // gives runs what they wait for, after everything has healed
+	helper   *user // sends runs what they wait for, after the faults have ended
 	ops      []*op
 	healed   bool
-	leaving  bool            // everybody goes home
+	leaving  bool            // all nodes shut down
 	labels   bool            // executions have labels
 	copies   []model.Address // where forks and imports went
 	ids      uint64
@@ -98,42 +99,46 @@ type Sim struct {
 	stamps   uint64
 	deeds    uint64
 
-	hardship  hardship
-	shift     int64                  // by how much the clock of the store has jumped
-	lasting   int64                  // the most of it that has lasted
-	jumping   int64                  // when it jumps back
-	jumped    int64                  // when it last jumped
-	stepped   int64                  // when it last jumped for good
-	slewed    bool                   // by so little that nodes follow
-	tripped   int64                  // how long the answer took at most that brought somebody the first time of the store
-	upgraded  bool                   // processes that begin are of the newer build
-	damaged   map[model.RunID]bool   // requests whose rows are, or are not
-	newEvents map[model.Address]bool // that the old build cannot read
+	hardship hardship
+	shift    int64 // how far the clock of the store has jumped
+	lasting  int64 // the largest part of it that has lasted
+	jumping  int64 // when it jumps back
+	jumped   int64 // when it last jumped
+	stepped  int64 // when it last jumped permanently
+	slewed   bool  // it jumped by so little that nodes follow
+	// the longest duration of the call that gave a node its first time of the store
+	tripped   int64
+	upgraded  bool                   // processes that start now are of the newer build
+	damaged   map[model.RunID]bool   // requests, and whether their rows are damaged
+	newEvents map[model.Address]bool // addresses with events that the old build cannot read
 	heaviest  int                    // bytes of the largest request of a user
 
-	young   bool                    // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
-	letters bool                    // there are orders for dead letters
-	gates   bool                    // there are limits, breakers and paused queues
-	shared  bool                    // and all nodes share them
-	opening *op                     // the last thing that was done so that nothing is kept back for ever
+	// the seed has retention; with tasks it also has orders for dead tasks, limits, breakers and
+	// pauses
+	young   bool
+	letters bool // there are orders for dead tasks
+	gates   bool // there are limits, breakers and paused queues
+	shared  bool // and all nodes share them
+	// the last operation that removes permanent obstacles
+	opening *op
 	tasks   bool                    // there are tasks
 	lends   bool                    // nodes lend each other slots of their workers
-	nodeIDs map[string]model.NodeID // of all nodes that there ever were, by their names
+	nodeIDs map[string]model.NodeID // of all nodes that ever existed, by name
 	errands [len(taskKeys)]errand
-	hands   map[string]*hand // all that there ever were, by name
+	hands   map[string]*hand // all that ever existed, by name
 	claims  map[model.ClaimRef]*claimed
 	reports map[model.ClaimRef][]*model.TaskReport
 	beats   map[model.ClaimRef]beat
-	dropped map[model.ClaimRef]bool // given back because nobody has it
+	dropped map[model.ClaimRef]bool // given back because no worker has it
 
-	sets     []*rule.Set               // that a node has gone by
-	began    map[rule.Resource][]int64 // when tasks began that need a token
+	sets     []*rule.Set               // rule sets that nodes have used
+	began    map[rule.Resource][]int64 // start times of tasks that need a token
 	breakers map[rule.BreakerID]*sharedBreaker
-	places   map[string][]limit.Place // that have something on a page, as it is stored
-	behind   int64                    // by how much a clock was behind that of the store, at most
+	places   map[string][]limit.Place // nodes that have something on a page, as stored
+	behind   int64                    // the most that the clock of a node was behind the store's
 }
 
-// event is something that happens at a time: to a process when proc is set, else to the world.
+// event is something that happens at a time. It happens to a process if proc is set.
 type event struct {
 	at   int64
 	seq  uint64
@@ -142,8 +147,9 @@ type event struct {
 }
 
 func newSim(seed uint64, o Options) *Sim {
-	// One seed in eight has labels, one in three has tasks, and one in three is young: it has what was added later, every other one of them with tasks. About one in four has
-	// entities. The others stay what they were, with what they have found.
+	// One seed in eight has labels. One in three has tasks. One in three is young: it has the
+	// features that were added later, and half of the young ones have tasks. About one in four has
+	// entities. The other seeds do not change, so that they still cover what they have found.
 	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, threads: map[*thread]bool{}, damaged: map[model.RunID]bool{}, newEvents: map[model.Address]bool{}, tasks: seed%3 == 1 || seed%6 == 5, young: seed%3 == 2}
 	s.shared = s.young && s.tasks && seed%24 != 23
 	s.entities = seed%6 == 0 || seed%7 == 1
@@ -154,6 +160,7 @@ func newSim(seed uint64, o Options) *Sim {
 	if s.entities {
 		s.drawEntities()
 	}
+
 	if s.tasks {
 		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
 		s.reports, s.beats, s.dropped = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}, map[model.ClaimRef]bool{}
@@ -164,6 +171,7 @@ func newSim(seed uint64, o Options) *Sim {
 			s.errands[i] = s.drawErrand()
 		}
 	}
+
 	s.ledger = newLedger(s)
 	s.disk = newDisk(s)
 	if s.gates {
@@ -171,10 +179,11 @@ func newSim(seed uint64, o Options) *Sim {
 	}
 	s.drawPrograms()
 	s.drawHardships(seed)
+
 	return s
 }
 
-// random is the next number of a splitmix64 generator.
+// random returns the next number of a splitmix64 generator.
 func (s *Sim) random() uint64 {
 	s.state += 0x9e3779b97f4a7c15
 	z := s.state
@@ -183,13 +192,13 @@ func (s *Sim) random() uint64 {
 	return z ^ z>>31
 }
 
-// pick is a number below n.
+// pick draws a number below n.
 func (s *Sim) pick(n int) int { return int(s.random() % uint64(n)) }
 
-// between is a number from lo to hi, both included.
+// between draws a number from lo to hi, both included.
 func (s *Sim) between(lo, hi int64) int64 { return lo + int64(s.random()%uint64(hi-lo+1)) }
 
-// chance is true with a probability.
+// chance returns true with the given probability.
 func (s *Sim) chance(p float64) bool { return float64(s.random()>>11)/(1<<53) < p }
 
 // oneOf picks one of some values.
@@ -210,21 +219,21 @@ func (s *Sim) newRunAt(t model.Time) (id model.RunID) {
 	return id
 }
 
-// storeTime is the clock of the store.
+// storeTime returns the time of the store's clock.
 func (s *Sim) storeTime() model.Time { return model.Time(epoch + s.now + s.shift) }
 
-// at has something happen at a time; to a process when it is given.
+// at schedules an event at a time, for a process if p is not nil.
 func (s *Sim) at(t int64, p *proc, do func()) {
 	s.seq++
 	s.queue.push(event{max(t, s.now), s.seq, p, do})
 }
 
-// after has something happen later.
+// after schedules an event after a delay.
 func (s *Sim) after(d int64, p *proc, do func()) { s.at(s.now+d, p, do) }
 
 const maxSteps = 400_000
 
-// runUntil lets events happen until the time is reached or done says so.
+// runUntil runs events until the time is reached or done returns true.
 func (s *Sim) runUntil(limit int64, done func() bool) {
 	for len(s.queue) > 0 && s.queue[0].at <= limit && (done == nil || !done()) {
 		e := s.queue.pop()
@@ -243,12 +252,13 @@ func (s *Sim) runUntil(limit int64, done func() bool) {
 		}
 		e.do()
 	}
+
 	if len(s.queue) == 0 || s.queue[0].at > limit {
 		s.now = max(s.now, limit)
 	}
 }
 
-// run is the whole life of the cluster.
+// run runs the whole simulation.
 func (s *Sim) run() {
 	s.logf("plan %+v", s.plan)
 	for slot := range s.procs {
@@ -275,7 +285,7 @@ func (s *Sim) run() {
 	s.leaveAll()
 }
 
-// fail ends the simulation: a promise was broken.
+// fail ends the simulation with a violation.
 func (s *Sim) fail(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	s.logf("VIOLATION %s", text)
@@ -293,7 +303,7 @@ func (s *Sim) logf(format string, args ...any) {
 	}
 }
 
-// mix folds what happens into the hash of the trace.
+// mix adds values to the hash of the trace.
 func (s *Sim) mix(vs ...uint64) {
 	h := s.hash
 	h = (h ^ uint64(s.now)) * 1099511628211
@@ -320,7 +330,8 @@ func (s *Sim) mixRun(id model.RunID) {
 	s.hash = h
 }
 
-// eventHeap orders events by time, and by their making among equal times.
+// eventHeap orders events by time. Events of the same time keep the order in which they were
+// scheduled.
 type eventHeap []event
 
 func (h eventHeap) less(i, j int) bool {
@@ -355,6 +366,7 @@ func (h *eventHeap) pop() event {
 	if n == 0 {
 		return top
 	}
+
 	i := 0
 	for {
 		least := 4*i + 1
@@ -372,6 +384,7 @@ func (h *eventHeap) pop() event {
 		q[i] = q[least]
 		i = least
 	}
+
 	q[i] = e
 	return top
 }

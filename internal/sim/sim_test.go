@@ -29,13 +29,14 @@ func TestMain(m *testing.M) {
 			*seedCount = 100
 		}
 	}
-	// Many short lives, and nothing that stays: collect when there is much to collect.
+	// Simulations allocate much and keep little, so let the garbage collector run less often.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 	goleak.VerifyTestMain(m)
 }
 
-// TestSeeds simulates many seeds and demands that no promise is broken in any of them, and that everything has happened in some.
+// TestSeeds simulates many seeds. No seed may break a promise, and every kind of operation and
+// fault must occur in some seed.
 func TestSeeds(t *testing.T) {
 	if text := os.Getenv("SIM_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 0, 64)
@@ -49,6 +50,7 @@ func TestSeeds(t *testing.T) {
 		}
 		return
 	}
+
 	began := time.Now()
 	stats, fold, failed := runSeeds(t, *firstSeed, *seedCount)
 	took := time.Since(began)
@@ -58,12 +60,14 @@ func TestSeeds(t *testing.T) {
 	if failed > 0 {
 		t.Fatalf("%d of %d seeds failed", failed, *seedCount)
 	}
+
 	if testing.Verbose() {
 		t.Log(stats.String())
 	}
 	if stats.Faults() < 50*stats.Seeds {
 		t.Errorf("%d faults in %d seeds are fewer than 50 each", stats.Faults(), stats.Seeds)
 	}
+
 	if *seedCount >= 2500 && *seedStep == 1 {
 		for _, name := range stats.Missing() {
 			t.Errorf("%s never happened", name)
@@ -71,7 +75,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// again is which of the seeds are run a second time, to see whether the same happens.
+// again selects the seeds that run a second time, to check that they give the same trace.
 const again = 50
 
 // runSeeds simulates seeds on all cores. Besides the statistics it returns one number for all
@@ -101,8 +105,9 @@ func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, fail
 					}
 					continue
 				}
+
 				mine.Add(&r.Stats)
-				folded += r.Hash // a sum, because the seeds end in any order
+				folded += r.Hash // a sum, because the seeds end in random order
 				if i%again == 0 {
 					if second, err := Run(seed, Options{}); err != nil || second.Hash != r.Hash || second.Stats != r.Stats {
 						failed.Add(1)
@@ -110,6 +115,7 @@ func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, fail
 					}
 				}
 			}
+
 			mu.Lock()
 			stats.Add(&mine)
 			fold += folded
@@ -120,7 +126,7 @@ func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, fail
 	return stats, fold, int(failed.Load())
 }
 
-// fewer seeds are enough under the race detector.
+// fewer returns a smaller number of seeds under the race detector.
 func fewer(n uint64) uint64 {
 	if underRace {
 		return n / 10
@@ -128,31 +134,45 @@ func fewer(n uint64) uint64 {
 	return n
 }
 
-// TestKnownSeeds simulates those again that have found something.
+// TestKnownSeeds repeats seeds that have found a bug. The comment at each seed says which one.
 func TestKnownSeeds(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		3237,    // a fork on a node whose clock is behind that of the node which the past was made by: time went back
-		346,     // a report was written for a shard that had been freed
-		649,     // a report of a task that was terminated was told that it counts
-		2974,    // a task was forgotten when a proposal for it came too late
-		4309,    // a time-out was decided, undone, and applied again although the worker had been heard meanwhile
-		4690,    // the claim of a worker that had left was given back to a lane that did not own it any more
-		29356,   // a run was read while it was quarantined, and its task proposed in vain
-		30985,   // a worker left before its report was settled, and another node waited for it
-		51103,   // a run that was imported with its end had open tasks
-		126049,  // a run was handed over with the history of the one that was terminated before it
-		600595,  // a shard moved with the claim of a worker that had left, which nobody could write, and its next owner waited for it for ever
-		185,     // a node wanted permits on a page, and did not know of it
-		1937,    // a node whose life had ended wrote what it knew over a page that others had written since
-		3029,    // a probe passed a breaker that its node knew to be open again
-		3899,    // a breaker had no probe to give, and who waited for one was never told
-		4973,    // a claim was made for a task that had left the board since, and come back
-		12821,   // a body ran on, and its permit was taken for one of the next attempt
-		16313,   // a claim that was undone was made again without its permit
-		4385,    // a time-out could not be written and was undone, and the body that went on was counted by nobody
-		28235,   // the same, and the run moved meanwhile
-		3054177, // a run was paused when its worker let it go and a back-off ended, and nobody went on with it after that
+		// a fork on a node whose clock is behind the clock of the node that wrote the past: time
+		// went back
+		3237,
+		346,  // a report was written for a shard that had been freed
+		649,  // a worker got the answer that the report of a terminated task counts
+		2974, // a task was forgotten when a proposal for it came too late
+		// a lane decided a time-out, undid it, and applied it again although the worker had sent a
+		// heartbeat in between
+		4309,
+		// the claim of a worker that had left was given back to a lane that no longer owned it
+		4690,
+		29356,  // a run was read while it was quarantined, and the proposal of its task got lost
+		30985,  // a worker left before its report was settled, and another node waited for it
+		51103,  // a run that was imported with its end had open tasks
+		126049, // a run was handed over with the history of the one that was terminated before it
+		// a shard moved with the claim of a worker that had left; no node could write the claim,
+		// and the next owner never stopped waiting for it
+		600595,
+
+		// limits and breakers
+		185, // a node wanted permits on a page, and did not know that it did
+		// a node whose life had ended overwrote a page that other nodes had written since
+		1937,
+		3029,  // a probe passed a breaker that its node knew to be open again
+		3899,  // a breaker had no probe left, and the task that waited for one was never notified
+		4973,  // a node made a claim for a task that had left the board and come back
+		12821, // a body continued, and the node mistook its permit for a permit of the next attempt
+		16313, // a node undid a claim and made it again without its permit
+		// a time-out could not be written and was undone, and no node counted the body that
+		// continued
+		4385,
+		28235, // the same, and the run moved at that time
+		// a run was paused when its worker released it and a back-off ended, and no worker
+		// continued it after that
+		3054177,
 	} {
 		if _, err := Run(seed, Options{Plain: true}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -160,14 +180,20 @@ func TestKnownSeeds(t *testing.T) {
 	}
 }
 
-// TestKnownSeedsOfLending simulates those again that have found something about lent slots.
+// TestKnownSeedsOfLending repeats seeds that have found a bug in the lending of slots.
 func TestKnownSeedsOfLending(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		496,   // a claim came after its poll was answered, and the board of the worker did not hear of the slot that it took
-		16,    // news of a claim that had ended was never told, and its owner was polled without a pause
-		10090, // a report was taken as told because a heartbeat of its claim was
-		4948,  // a shard went and came back while a claim was on its way, and its owner believed for ever that a worker had it
+		// a claim arrived after its poll was answered, and the board of the worker did not count
+		// the slot that the claim used
+		496,
+		// a node never sent the end of a claim, and polled its owner without a pause
+		16,
+		// a node believed that it had sent a report because it had sent a heartbeat of the claim
+		10090,
+		// a shard left and came back while a claim was in flight, and its owner always believed
+		// that a worker had the claim
+		4948,
 		20194, // a worker left while a slot of it stayed lent
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
@@ -176,19 +202,20 @@ func TestKnownSeedsOfLending(t *testing.T) {
 	}
 }
 
-// TestKnownSeedsOfHardships simulates those again that have found something while a fault lasted.
+// TestKnownSeedsOfHardships repeats seeds that have found a bug while a fault lasted.
 func TestKnownSeedsOfHardships(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		5296,  // the simulated clock of a node kept the time of the machine
-		6384,  // the oracle took a request that was refused twice for one with two answers
-		4971,  // the oracle believed calls of an entity to be durable that the node had undone
-		15542, // a lane did nothing but put off a flood, and a neighbour starved
+		5296, // the simulated clock of a node kept the time of the machine
+		6384, // the oracle mistook a request that was refused twice for one with two answers
+		// the oracle believed that calls of an entity were durable after the node had undone them
+		4971,
+		15542, // a lane only delayed a flood, and another address starved
 		23572, // deadlines of two tasks met in each batch, and the store refused one
-		16406, // a node that had stood still during a small jump fenced a live one
-		899,   // a claim was handed over whose time was up, and its permit had gone to the next
+		16406, // a node that had been paused during a small jump fenced a live one
+		899,   // a lane handed over an expired claim, and its permit had gone to the next task
 		28654, // the claim of a task met the claim of a poisoned one in each batch
-		12865, // a run was overlooked because of a start that was refused
+		12865, // a lane missed a run because of a refused start
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -196,7 +223,7 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 	}
 }
 
-// TestCalm simulates without any fault.
+// TestCalm simulates without faults.
 func TestCalm(t *testing.T) {
 	t.Parallel()
 	for seed := range fewer(300) {
@@ -206,9 +233,9 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameTrace runs seeds with and without a readable trace, which must not change them.
-// TestSeeds runs every 50th of its seeds twice, because chance, such as the order of a map, must not
-// change them either.
+// TestSameSeedSameTrace runs seeds with and without a readable trace, which must not change the
+// hash. TestSeeds runs every 50th of its seeds twice, because randomness outside the seed, such as
+// the order of a map, must not change it either.
 func TestSameSeedSameTrace(t *testing.T) {
 	t.Parallel()
 	for seed := range fewer(30) {
@@ -220,7 +247,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// TestSeedsDiffer checks that the hash sees something.
+// TestSeedsDiffer checks that different seeds have different hashes.
 func TestSeedsDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[uint64]uint64{}

@@ -5,14 +5,16 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// In some simulations the path to the store is narrow: a commit of more than so many bytes outlives its time, or is refused, for a while or for as long as the simulation lasts. What belongs to one
-// address always passes, or no engine could go on. What must hold: everything comes to its end all the same, so whoever commits has to try less at once.
+// In some simulations the path to the store is narrow: a commit above a number of bytes times out
+// or is refused, for a while or during the whole simulation. The rows of one address always pass,
+// because no engine could work otherwise. What must hold: everything ends all the same, so the lane
+// has to commit less at once.
 
-// narrow is what a simulation with large commits that fail decides before anything happens.
+// narrow is the plan of a simulation in which large commits fail.
 type narrow struct {
-	most    int   // bytes of a commit that pass
-	refuses bool  // the store refuses larger ones, instead of taking too long
-	from    int64 // when it begins
+	most    int   // the largest size that passes, in bytes
+	refuses bool  // the store refuses larger commits; otherwise they time out
+	from    int64 // when it starts
 	until   int64 // when it ends; 0 for never
 }
 
@@ -44,7 +46,7 @@ func (d *disk) timesOut(b *store.Batch) bool {
 	return true
 }
 
-// batchSize is about how many bytes a batch has on its way to the store.
+// batchSize estimates the size of a batch on the connection to the store, in bytes.
 func batchSize(b *store.Batch) int {
 	n := 32 * b.Rows()
 	for i := range b.Starts {
@@ -71,6 +73,7 @@ func batchSize(b *store.Batch) int {
 	for i := range b.Requests {
 		n += len(b.Requests[i].Body)
 	}
+
 	return n
 }
 
@@ -82,7 +85,7 @@ func startSize(st *model.Start) int {
 	return n
 }
 
-// addresses counts to how many addresses the rows of a batch belong, up to two.
+// addresses counts the addresses of the rows of a batch, up to two.
 func (d *disk) addresses(b *store.Batch) int {
 	var first model.Address
 	n := 0
@@ -93,11 +96,13 @@ func (d *disk) addresses(b *store.Batch) int {
 			n = 2
 		}
 	}
+
 	of := func(id model.RunID) {
 		if a := d.s.ledger.addressOf(b, id); a != nil {
 			note(a.name)
 		}
 	}
+
 	for i := range b.Starts {
 		note(b.Starts[i].Start.Address)
 	}
@@ -128,5 +133,6 @@ func (d *disk) addresses(b *store.Batch) int {
 	for i := range b.Requests {
 		note(b.Requests[i].Address)
 	}
+
 	return n
 }

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// opKind is something that must have worked at least once over a run of many seeds.
+// opKind is an operation that must succeed at least once in a run of many seeds.
 type opKind int
 
-// faultKind is something that must have gone wrong at least once over a run of many seeds.
+// faultKind is a fault that must occur at least once in a run of many seeds.
 type faultKind int
 
 const (
@@ -44,7 +44,7 @@ const (
 	opRefence
 	opVerify
 	opLanded // an unknown commit had landed
-	opResent // an unknown commit had not
+	opResent // an unknown commit had not landed
 	opCareful
 	opStarted
 	opAttached
@@ -52,9 +52,9 @@ const (
 	opConflict
 	opNotFound
 	opRefusedFull
-	opRemote // asked another node by way of the store
+	opRemote // a request to another node through the store
 	opAwaited
-	opRan // a start whose sender heard of the end of what it began
+	opRan // a start whose sender received the end of the run
 	opAwaitedRemote
 	opRead
 	opReadRefused
@@ -65,9 +65,9 @@ const (
 	opStale
 	opWorkerLeft
 	opSwept
-	opWentOn // a quarantined address goes on
+	opWentOn // a quarantined address continues
 	opTimerRestarted
-	opAnswered // what a workflow sent
+	opAnswered // a message of a workflow
 	opUpdate
 	opUpdateAnswered
 	opUpdateCarried
@@ -82,8 +82,8 @@ const (
 	opRecalled // a run that had ended
 	opPinned
 	opStranded   // was seen waiting for a worker of its version
-	opUnstranded // and went on
-	opUnpinned   // a pinned run goes on with code that does not pin it any more
+	opUnstranded // and continued
+	opUnpinned   // a pinned run continues with code that no longer pins it
 	opForked
 	opEdited // with an edited result
 	opImported
@@ -98,7 +98,7 @@ const (
 	opCallCarried
 	opCallCut
 	opReadAgain
-	opUpdateAgain // of a past: nobody waits for the answer
+	opUpdateAgain // of a copied past: no caller waits for the answer
 	opSubmitted
 	opScheduled
 	opReserved // claimed in the commit that scheduled it
@@ -122,23 +122,23 @@ const (
 	opReportLate
 	opHandLeft
 	opExecuteGone // a claim of a hand that has left
-	opDenied      // a node has said that it does not have a claim; too rare to be demanded
-	opDropped     // which was given back; still rarer
-	opExpired     // a run left by its time
-	opExpiredOwn  // by one of its own
+	opDenied      // a node answered that it does not have a claim; too rare to be demanded
+	opDropped     // the claim was given back; even rarer
+	opExpired     // a run left after its retention
+	opExpiredOwn  // after a retention that it stated itself
 	opDeadExpired
 	opMany
 	opRequeued
 	opRequeuedStep
 	opRequeuedEdited
 	opRequeuedAgain
-	opRequeuedBefore // somebody else was faster
+	opRequeuedBefore // another user was faster
 	opLetterUndone
 	opPurged
 	opSet
-	opSettingRace // somebody else has changed it meanwhile
+	opSettingRace // another node has changed it in between
 	opStateSaved  // of a breaker
-	opStateLost   // somebody else was faster
+	opStateLost   // another node was faster
 	opAdopted
 	opLimited
 	opLimitMissing
@@ -149,11 +149,12 @@ const (
 	opRecovered
 	opRetryAfter
 	opQueuePaused
-	opPage      // of the ledger was written
-	opOrphan    // a claim that a node goes on to count
-	opInherited // a claim of a dead node that another one counts from now on; too rare to be demanded
-	opFound     // a node has said that it counts those of the dead
-	opCleaned   // what a dead node had is free
+	opPage   // of the ledger was written
+	opOrphan // a claim that a node still counts
+	// a claim of a dead node that another node counts from now on; too rare to be demanded
+	opInherited
+	opFound   // a node reported that it counts the tasks of dead nodes
+	opCleaned // the share of a dead node is free
 	opMailed
 	opApplied
 	opDeedSent
@@ -180,7 +181,7 @@ const (
 	opAcknowledged // an answer is removed because its caller has it
 	opSetAside
 	opPutOffNewer
-	opDoubted // a node goes on by its own clock
+	opDoubted // a node continues with its own clock
 	opCleared
 	opAdvanced
 	opWentBack
@@ -193,9 +194,9 @@ const (
 	opBeatLent
 	opReportLent
 	opSettledLent
-	opLentLate   // a claim came although no slot was lent for it any more
-	opLoanBack   // a claim that nobody has was given back; too rare to be demanded
-	opNeighbours // everybody went on while rows of somebody were refused
+	opLentLate   // a claim arrived although no slot was lent for it
+	opLoanBack   // a claim without a worker was given back; too rare to be demanded
+	opNeighbours // all other addresses continued while rows of one were refused
 
 	opClosed // + status
 	_
@@ -266,7 +267,7 @@ const (
 	faultLeave
 	faultWorkerMoves
 	faultBadWorker
-	faultLateFenced // a node was told that it had lost its lease
+	faultLateFenced // a node learned that it had lost its lease
 	faultGaveUp     // a caller stopped waiting
 	faultStaleTurn
 	faultSlowReply
@@ -329,7 +330,7 @@ func (s *Stats) Add(o *Stats) {
 	s.Events += o.Events
 }
 
-// Faults is how many faults were injected.
+// Faults returns the number of injected faults.
 func (s *Stats) Faults() (n int) {
 	for _, c := range s.faults {
 		n += c

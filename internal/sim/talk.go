@@ -13,18 +13,19 @@ import (
 
 var errNoUpdate = errors.New("an answer to an update that is not open")
 
-// What users ask of executions, what the programs answer, and what must hold: every update that was accepted is in one history and
-// is answered once, with one value, however often it is asked for; an answer to a query is made of what is durable, and never of less than an
-// answer before it; nobody hands anything of a run that is paused to anybody; and a run that was terminated is over.
+// This file has the requests of users to executions, the answers of the programs, and their checks.
+// What must hold: every accepted update is in one history and is answered once, with one value,
+// however often the user asks. An answer to a query is made from durable state, and never from less
+// than an earlier answer. No lane hands out work of a paused run. A terminated run is over.
 
-// update is one that was accepted.
+// update is an accepted update.
 type update struct {
 	address  *address
 	answered bool
 	output   string
 }
 
-// talk is something that a user asks of the code, or an order.
+// talk draws a request to the code of an execution, or an order of an operator.
 func (u *user) talk(to model.Address, n int) *op {
 	s := u.s
 	why := &model.Failure{Message: "by a user"}
@@ -52,19 +53,19 @@ func (u *user) talk(to model.Address, n int) *op {
 	}
 }
 
-// replyTo is what the code answers to an update.
+// replyTo returns the answer of the code to an update.
 func replyTo(p model.Payload) model.Payload {
 	return model.Payload{Data: append(slices.Clone(p.Data), '!')}
 }
 
-// openUpdate is an update that was not answered, and where the program stood when it came.
+// openUpdate is an unanswered update, and the place of the program when it arrived.
 type openUpdate struct {
 	model.Event
 	pc int
 }
 
-// Some updates take their time: they are answered when the program has gone on from where it stood, and not at its end. Of these, some are
-// begun at once, so that a next run must not begin them again.
+// Programs answer some updates late: when the program has continued from its place, and not at its
+// end. They start some of these at once, so that a next run must not start them again.
 
 func isSlow(p model.Payload) bool  { return signalID(p)&3 == 3 }
 func isBegun(p model.Payload) bool { return signalID(p)&7 == 7 }
@@ -74,7 +75,7 @@ func (m *machine) answers(u *openUpdate) bool {
 	return !isSlow(u.Input) || (m.end == nil && m.pc != u.pc)
 }
 
-// close is how the run ends, if it does.
+// close returns the end of the run, or nil if the run has not ended.
 func (m *machine) close() *model.Close {
 	if m.end == nil || m.end.Status != model.Continued {
 		return m.end
@@ -88,7 +89,7 @@ func (m *machine) close() *model.Close {
 	return &end
 }
 
-// answered notes that an update was.
+// answered records that an update was answered.
 func (m *machine) answered(e *model.Event) {
 	before := len(m.updates)
 	m.updates = slices.DeleteFunc(m.updates, func(u openUpdate) bool { return u.Seq == e.Ref })
@@ -97,7 +98,7 @@ func (m *machine) answered(e *model.Event) {
 	}
 }
 
-// note is the command of a block that notes something.
+// note returns the command of a block that sets state or marks a version.
 func (b *block) note() model.Command {
 	e := model.Event{Kind: model.EventStateSet, Name: b.name, Output: model.Payload{Data: []byte{b.bit, byte(b.took)}}}
 	if b.version {
@@ -106,7 +107,8 @@ func (b *block) note() model.Command {
 	return model.Command{Kind: model.CommandRecord, Event: e}
 }
 
-// replies adds answers to the updates that the program answers now to a turn. It returns their positions.
+// replies adds to a turn the answers that the program gives now. It returns the positions of the
+// updates.
 func (h *hold) replies(m *machine, cs *[]model.Command, eventful *int) (seqs []int64) {
 	for i := range m.updates {
 		u := &m.updates[i]
@@ -122,7 +124,7 @@ func (h *hold) replies(m *machine, cs *[]model.Command, eventful *int) (seqs []i
 	return seqs
 }
 
-// query answers with how much of the history the code has seen, as soon as it is at rest.
+// query answers with the number of events that the code has seen, as soon as the code waits.
 func (h *hold) query(q model.Query) {
 	s := h.w.p.s
 	s.after(s.between(0, 2*millisecond), h.w.p, func() {
@@ -140,7 +142,7 @@ func (h *hold) query(q model.Query) {
 	})
 }
 
-// recall answers a query about a run that has ended, from what of its history is stored by then.
+// recall answers a query about a closed run from its stored history.
 func (w *worker) recall(run model.RunID, gen uint64, q model.Query) {
 	p, s := w.p, w.p.s
 	s.after(s.between(0, 2*millisecond), p, func() {
@@ -157,19 +159,20 @@ func (w *worker) recall(run model.RunID, gen uint64, q model.Query) {
 	})
 }
 
-// mayGoOn fails when the owner of a run that is paused hands something of it to a worker. Who was the owner may not know.
+// mayGoOn fails if the owner of a paused run hands work of it to a worker. A former owner may not
+// know that the run is paused.
 func (sh *shell) mayGoOn(r *run, what string) {
 	if s := sh.s; r.paused && s.ledger.owner[r.address.shard] == sh.inc.self.ID {
 		s.fail("I15: %s of %s is %s while it is paused", short(r.id), r.address.name, what)
 	}
 }
 
-// checkTalk checks what a caller is told of an update, a query or an order.
+// checkTalk checks the answer that a caller gets to an update, a query or an order.
 func (s *Sim) checkTalk(o *op, a *model.Answer, r *run) {
 	switch o.message.Kind { //nolint:exhaustive // the others are checked elsewhere
 	case model.MessageUpdate:
 		u := s.ledger.updates[o.message.RequestID]
-		if o.message.RequestID == "" { // the engine has given it one
+		if o.message.RequestID == "" { // the engine has drawn an id
 			if string(a.Output.Data) != string(replyTo(o.message.Input).Data) {
 				s.fail("I16: %s is told %x", o, a.Output.Data)
 			}
@@ -199,15 +202,16 @@ func (s *Sim) checkTalk(o *op, a *model.Answer, r *run) {
 	}
 }
 
-// checkRefused checks that an update that was refused because its execution is over was not answered.
+// checkRefused checks that an update was not answered if it was refused because its execution had
+// ended.
 func (s *Sim) checkRefused(o *op) {
 	if u := s.ledger.updates[o.message.RequestID]; o.message.Kind == model.MessageUpdate && o.message.RequestID != "" && u != nil && u.answered {
 		s.fail("I16: %s was refused, and its history says that it was answered", o)
 	}
 }
 
-// updateKey names an update: the request of a client, or the step of a workflow that sent it. Empty for one that came with a copied past, whose
-// answer nobody waits for.
+// updateKey names an update: the request of a client, or the step of a workflow that sent it. It is
+// empty for an update of a copied past, because no caller waits for its answer.
 func updateKey(e *model.Event) string {
 	if e.Watcher.ID != "" {
 		return e.Watcher.Run.String() + " " + e.Watcher.ID
@@ -215,7 +219,7 @@ func updateKey(e *model.Event) string {
 	return e.RequestID
 }
 
-// updated notes an update that was accepted.
+// updated records an accepted update.
 func (l *ledger) updated(r *run, e *model.Event) {
 	key := updateKey(e)
 	if key == "" {
@@ -245,6 +249,7 @@ func (l *ledger) updateAnswered(b *store.Batch, r *run, e *model.Event) {
 		l.s.did(opUpdateAgain)
 		return
 	}
+
 	u := l.updates[key]
 	if u == nil || u.answered {
 		l.fail("I16: event %d of %s answers update %d, which was answered by another run", e.Seq, r.id, e.Ref)
@@ -256,11 +261,11 @@ func (l *ledger) updateAnswered(b *store.Batch, r *run, e *model.Event) {
 	l.s.did(opUpdateAnswered)
 }
 
-// reply notes an answer that is remembered: there is only one to a request.
+// reply records a remembered answer. A request has only one.
 func (l *ledger) reply(r *store.Reply) {
 	old, ok := l.replies[r.RequestKey]
 	if ok && strings.HasPrefix(r.ID, model.RefusedIDs) {
-		return // the same row was put and refused again: the first refusal stays
+		return // the same row was stored and refused again, and the first refusal stays
 	}
 	if ok && old != string(r.Body) {
 		l.fail("I16: request %s of %s has two answers", r.ID, r.Address)
@@ -272,7 +277,7 @@ func (l *ledger) reply(r *store.Reply) {
 	l.replies[r.RequestKey], l.replied[r.RequestKey] = string(r.Body), r.At
 }
 
-// pause notes that a run is paused or resumed.
+// pause records that a run is paused or resumed.
 func (l *ledger) pause(r *run, e *model.Event) {
 	paused := e.Kind == model.EventPaused
 	if r.paused == paused {
@@ -287,7 +292,7 @@ func (l *ledger) pause(r *run, e *model.Event) {
 	}
 }
 
-// told reports whether the batch has an answer for whoever sent an update.
+// told reports whether the batch has an answer for the sender of an update.
 func told(b *store.Batch, r *run, u *model.Event) bool {
 	if w := u.Watcher; w.ID != "" {
 		return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
@@ -298,7 +303,8 @@ func told(b *store.Batch, r *run, u *model.Event) bool {
 	return slices.ContainsFunc(b.Requests, func(x store.Reply) bool { return x.RequestKey == key })
 }
 
-// cutOff checks that everybody hears of the end whose update was not answered and is not answered by the next run.
+// cutOff checks that the sender of each open update learns that the run has ended, unless the next
+// run answers the update.
 func (l *ledger) cutOff(b *store.Batch, r *run) {
 	next := l.runs[r.outcome.Next]
 	for _, e := range unanswered(r.events) {
@@ -316,7 +322,7 @@ func (l *ledger) cutOff(b *store.Batch, r *run) {
 	}
 }
 
-// unanswered are the updates in a history that were not answered, in order.
+// unanswered returns the unanswered updates of a history, in order.
 func unanswered(events []model.Event) (open []model.Event) {
 	for _, e := range events {
 		switch e.Kind { //nolint:exhaustive // the others are not about updates
@@ -329,7 +335,8 @@ func unanswered(events []model.Event) (open []model.Event) {
 	return open
 }
 
-// carriedTalk checks that the next run has the state, the unanswered updates and the pause of the one before.
+// carriedTalk checks that the next run has the state, the unanswered updates and the pause of the
+// one before.
 func (l *ledger) carriedTalk(old, next *run) {
 	events := slices.Clone(old.events)
 	for i := range l.s.disk.applying.Events {
@@ -337,6 +344,7 @@ func (l *ledger) carriedTalk(old, next *run) {
 			events = append(events, e.Event)
 		}
 	}
+
 	had, paused := standing(events)
 	has, still := standing(next.start.Carried)
 	if !maps.Equal(had, has) || paused != still {
@@ -355,7 +363,7 @@ func sameUpdate(a, b model.Event) bool {
 	return updateKey(&a) == updateKey(&b) && a.Input.Equal(b.Input)
 }
 
-// standing is the state at the end of a history, and whether it is paused then.
+// standing returns the state at the end of a history, and whether the run is paused then.
 func standing(events []model.Event) (state map[string]string, paused bool) {
 	state = map[string]string{}
 	for _, e := range events {

@@ -13,10 +13,12 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Tasks: users submit them and workflows schedule them, hands (hand.go) execute them. What must hold (E8–E11, E16–E27, E30–E32, E37, E43): every task
-// ends once; one holds it at a time, and only as often as it may be tried; only the holder's report counts, and once; nobody gets a task before its claim is
-// durable, or one that is not for it; nothing is taken from whoever executes it but by a time-out; what failed for good is a dead letter, and nothing
-// else is; and when all is over, no slot is taken.
+// Users submit tasks and workflows schedule them. Hands (hand.go) execute them. What must hold
+// (E8–E11, E16–E27, E30–E32, E37, E43): every task ends once. One worker holds it at a time, and at
+// most as many attempts start as allowed. Only the report of the holder counts, and it counts once.
+// No worker gets a task before its claim is durable, or a task that it does not offer. Only a
+// time-out takes a task from the worker that executes it. Exactly the tasks that failed permanently
+// are dead tasks. In the end no slot is in use.
 
 var (
 	taskKinds  = [...]string{"ka", "kb"}
@@ -24,11 +26,11 @@ var (
 	taskKeys   = [...]string{"t0", "t1", "t2", "t3", "t4"}
 )
 
-// work is what executing a task comes to.
+// work describes how a task executes.
 type work struct {
 	fails     int // attempts that fail
 	permanent bool
-	returns   float64 // probability that an attempt is given back
+	returns   float64 // probability that a worker gives an attempt back
 	took      int64
 }
 
@@ -52,7 +54,7 @@ func workOf(p model.Payload) work {
 	return w
 }
 
-// errand is a task to be scheduled.
+// errand is a task that a program or a user will schedule.
 type errand struct {
 	spec *model.TaskSpec
 	work model.Payload
@@ -64,10 +66,12 @@ func (s *Sim) drawErrand() errand {
 		w.fails, w.permanent = 1+s.pick(3), s.chance(0.15)
 	}
 	ms := func(lo, hi int64) time.Duration { return microseconds(s.between(lo, hi) * millisecond) }
+
 	spec := &model.TaskSpec{
 		Kind: oneOf(s, taskKinds[:]...), Queue: oneOf(s, taskQueues[:]...), Priority: s.pick(3), Fair: oneOf(s, "", "x", "y"),
 		Retry: model.Retry{MaxAttempts: oneOf(s, 0, 1, 2, 3, 6), Initial: ms(0, 30) + 1, Max: 60 * time.Millisecond, Jitter: oneOf[int64](s, 0, 500)},
 	}
+
 	if s.chance(0.2) {
 		spec.ToStart = ms(5, 400)
 	}
@@ -80,21 +84,25 @@ func (s *Sim) drawErrand() errand {
 	if s.chance(0.2) {
 		spec.Delay = ms(0, 50)
 	}
+
 	if s.chance(0.3) {
 		spec.ToClose = ms(100, 300)
 		if spec.Retry.MaxAttempts > 0 {
-			spec.ToClose = ms(2, 100) // else it might never end
+			spec.ToClose = ms(2, 100) // otherwise it might never end
 		}
 	}
-	if s.lends && spec.Silence > 0 { // a heartbeat goes by way of two letters
+
+	if s.lends && spec.Silence > 0 { // a heartbeat needs two messages
 		spec.Silence += 50 * time.Millisecond
 	}
+
 	if s.gates {
 		spec.Breaker = oneOf(s, "", breakerNames[0])
 		if s.chance(0.3) {
 			spec.Limits = []string{oneOf(s, "named/x", "named/y")}
 		}
 	}
+
 	return errand{spec, w.payload()}
 }
 
@@ -102,7 +110,7 @@ func (s *Sim) taskAddress(i int) model.Address {
 	return model.Address{Tenant: tenant, Type: model.TaskPrefix + s.errands[i].spec.Kind, Key: taskKeys[i]}
 }
 
-// drawTask makes up something to do with a task that stands alone.
+// drawTask draws an operation on a task without a workflow.
 func (u *user) drawTask() *op {
 	s := u.s
 	i := s.pick(len(taskKeys))
@@ -112,15 +120,17 @@ func (u *user) drawTask() *op {
 	if s.gates && !s.healed && s.chance(0.25) {
 		return u.drawFlow()
 	}
+
 	if s.letters && s.chance(0.45) {
 		if o := u.drawLetter(); o != nil {
 			return o
 		}
 	}
+
 	switch n := s.pick(16); {
 	case n < 9 || a == nil || a.current == nil:
 		o := u.op(s.submission(i))
-		if s.young && s.chance(0.4) { // many in one go, as SendMany does
+		if s.young && s.chance(0.4) { // many at a time, as SendMany does
 			for range 1 + s.pick(4) {
 				u.soon(o, 0, s.submission(s.pick(len(taskKeys))))
 			}
@@ -146,7 +156,7 @@ func (u *user) drawTask() *op {
 	}
 }
 
-// submission is the start of a task that stands alone.
+// submission returns the start of a task without a workflow.
 func (s *Sim) submission(i int) model.Message {
 	spec := *s.errands[i].spec
 	return model.Message{
@@ -155,7 +165,7 @@ func (s *Sim) submission(i int) model.Message {
 	}
 }
 
-// beat is the last one that a board has heard of a claim.
+// beat is the last heartbeat of a claim that a board has received.
 type beat struct {
 	node model.NodeID
 	at   model.Time
@@ -165,21 +175,21 @@ type beat struct {
 type claimed struct {
 	worker   string
 	maker    model.NodeID
-	permits  []rule.Resource // the limits that it holds, where nodes share them
-	begun    bool            // its worker has been handed it
+	permits  []rule.Resource // the limits that it holds, if nodes share them
+	begun    bool            // its worker has received it
 	reported bool            // a report has ended it
-	unsure   bool            // perhaps one has: its task was to be canceled
+	unsure   bool            // a report may have ended it: its task was being canceled
 }
 
-// errandState is a task as its history says.
+// errandState is the state of a task according to its history.
 type errandState struct {
 	spec      *model.TaskSpec
 	input     model.Payload
 	scheduled model.Time
 	visible   model.Time
 	attempt   int
-	failed    int // attempts, and time-outs
-	lost      int // workers in a row that went away
+	failed    int // failed attempts and time-outs
+	lost      int // successive workers that left
 	held      bool
 	claim     int64
 	worker    string
@@ -217,7 +227,7 @@ func (r *run) schedule(id string, spec *model.TaskSpec, in model.Payload, at mod
 	return t
 }
 
-// startTask notes a task that stands alone.
+// startTask records a task without a workflow.
 func (l *ledger) startTask(b *store.Batch, r *run) {
 	t := r.schedule(model.TaskStep, r.start.Task, r.start.Input, r.start.At)
 	l.made++
@@ -228,7 +238,9 @@ func (l *ledger) startTask(b *store.Batch, r *run) {
 	}
 }
 
-// claim checks that somebody may begin an attempt (E16, E19, E20).
+// claim checks that a worker may start an attempt (E16, E19, E20).
+//
+//arch:parameters the fields of a claim event, which workflows and lone tasks store differently
 func (l *ledger) claim(b *store.Batch, r *run, id string, t *errandState, attempt int, claim int64, worker string, at model.Time) {
 	name, _, node := splitWorker(worker)
 	h, limit := l.s.hands[name], t.spec.Retry.MaxAttempts
@@ -244,13 +256,15 @@ func (l *ledger) claim(b *store.Batch, r *run, id string, t *errandState, attemp
 	case !slices.Contains(h.offer.Kinds, t.spec.Kind) || !slices.Contains(h.offer.Queues, t.spec.Queue):
 		l.fail("E20: %s of %s (%s, %s) is claimed by %s, who does not offer that", id, r.id, t.spec.Kind, t.spec.Queue, worker)
 	}
+
 	t.hold(attempt, claim, worker, at)
 	l.s.claims[r.ref(id, claim)] = &claimed{worker: worker, maker: b.Lane.Node}
 	l.begins(b, r, id, t)
 	l.s.did(opClaimed)
 }
 
-// taskFact checks an event of a task, and notes it. It reports false when the event is not one.
+// taskFact checks and records an event of a task. It returns false if the event does not concern a
+// task.
 func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 	t := r.task(e.ID)
 	if e.Kind == model.EventTaskScheduled {
@@ -266,12 +280,14 @@ func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 		}
 		return true
 	}
+
 	if t == nil {
 		return false
 	}
-	if t.over && e.Kind != model.EventWithdrawn { // which may not have known
+	if t.over && e.Kind != model.EventWithdrawn { // the program may not have known
 		l.fail("E9: %s of %s: a %s after its end", e.ID, r.id, e.Kind)
 	}
+
 	switch e.Kind {
 	case model.EventTaskClaimed:
 		l.claim(b, r, e.ID, t, e.Attempt, e.Seq, e.Worker, e.At)
@@ -309,6 +325,7 @@ func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 	default:
 		l.fail("E9: %s of %s: a %s of a task", e.ID, r.id, e.Kind)
 	}
+
 	return true
 }
 
@@ -318,7 +335,7 @@ func (l *ledger) sameClaim(r *run, e *model.Event, t *errandState) {
 	}
 }
 
-// reportedBy checks that whoever has the claim has said so (E17).
+// reportedBy checks that the holder of the claim has sent the report (E17).
 func (l *ledger) reportedBy(r *run, id string, t *errandState, said func(*model.TaskReport) bool) {
 	if !t.held {
 		l.fail("E17: %s of %s ends by a report, and nobody has it", id, r.id)
@@ -331,10 +348,13 @@ func (l *ledger) reportedBy(r *run, id string, t *errandState, said func(*model.
 }
 
 // taskFailed checks why an attempt, or a task, has failed (E26, E30–E32).
+//
+//arch:parameters the fields of a failure, which workflows and lone tasks store differently
 func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f *model.Failure, at model.Time) {
 	t.failed++
 	after := func(from model.Time, d time.Duration) bool { return d > 0 && at > from.Add(d) }
 	ok, lost := true, false
+
 	switch f.Type {
 	case model.TimeoutToStart:
 		ok = !t.held && after(t.visible, t.spec.ToStart)
@@ -362,14 +382,16 @@ func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f
 			l.s.did(opPoison)
 		}
 	case model.FailureSpent:
-		ok = false // nothing in the simulation spends attempts otherwise
+		ok = false // nothing else in the simulation uses up attempts
 	default:
 		l.reportedBy(r, id, t, func(o *model.TaskReport) bool { return o.Failure != nil && o.Failure.Message == f.Message })
 		l.s.did(opTaskFailed)
 	}
+
 	if !ok {
 		l.fail("E30: %s of %s fails with %s at %s: scheduled %s, visible %s, claimed %s", id, r.id, f.Type, at, t.scheduled, t.visible, t.since)
 	}
+
 	if lost {
 		t.lost++
 	} else {
@@ -377,7 +399,8 @@ func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f
 	}
 }
 
-// checkLost checks that a claim that counts as lost, or as dropped, is not being executed by somebody who is here (E26).
+// checkLost checks that a claim that counts as lost, or as dropped, is not executing on a live
+// worker (E26).
 func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
 	if !t.held {
 		l.fail("E26: %s of %s is lost, and nobody had it", id, r.id)
@@ -387,28 +410,32 @@ func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
 	if h.gone || h.ghost || h.p.dead || !h.has(ref) {
 		return
 	}
+
 	for n, m := range l.nodes {
 		if n.String() == node && m.alive {
 			l.fail("E26: claim %d of %s of %s is lost, and %s executes it", t.claim, id, r.id, t.worker)
 		}
 	}
+
 	if h.p.inc != nil && h.p.inc.self.ID == b.Lane.Node {
 		l.fail("E26: claim %d of %s of %s is lost, and %s of the same process executes it", t.claim, id, r.id, t.worker)
 	}
 }
 
-// dies notes that a task has failed for good: the batch must have its dead letter.
+// dies records that a task has failed permanently: the batch must make it a dead task.
 func (l *ledger) dies(r *run, id string) {
 	l.dying = append(l.dying, store.DeadKey{RunKey: store.RunKey{Shard: r.address.shard, Run: r.id}, Task: id})
 }
 
-// endTasks ends the task of a run of its own with it, and those that are open in any other.
+// endTasks ends the tasks of a run: the task of a standalone run ends with the run, and a workflow
+// run ends its open tasks.
 func (l *ledger) endTasks(b *store.Batch, r *run) {
 	for _, t := range r.tasks {
 		if r.start.Task == nil {
 			l.ends(t, endCalledOff)
 		}
 	}
+
 	if r.start.Task == nil {
 		return
 	}
@@ -416,6 +443,7 @@ func (l *ledger) endTasks(b *store.Batch, r *run) {
 	if t.over {
 		l.fail("E9: the task of %s ends twice", r.id)
 	}
+
 	switch o.Status {
 	case model.Completed:
 		l.reportedBy(r, model.TaskStep, t, func(p *model.TaskReport) bool { return !p.Returned && p.Failure == nil && p.Output.Equal(o.Output) })
@@ -443,14 +471,17 @@ func (l *ledger) endTasks(b *store.Batch, r *run) {
 	default:
 		l.fail("the task of %s ends as %s", r.id, o.Status)
 	}
+
 	l.ends(t, how)
 }
 
-// deadLetters checks that the batch has a dead letter for each task that failed for good in it, and for no other (E37).
+// deadLetters checks that exactly the tasks that fail permanently in a batch become dead tasks in
+// it (E37).
 func (l *ledger) deadLetters(b *store.Batch) {
 	if len(b.Dead) != len(l.dying) {
 		l.fail("E37: %d tasks fail for good, and there are %d dead letters", len(l.dying), len(b.Dead))
 	}
+
 	for i := range b.Dead {
 		row := &b.Dead[i]
 		r := l.runs[row.Run]
@@ -463,11 +494,12 @@ func (l *ledger) deadLetters(b *store.Batch) {
 		}
 		l.s.did(opDead)
 	}
+
 	l.dying = l.dying[:0]
 	l.letterRows(b)
 }
 
-// inheritTask notes what a run has of tasks from its past.
+// inheritTask records the tasks that a run has from its past.
 func (r *run) inheritTask(e *model.Event) {
 	if e.Blank() {
 		return
@@ -477,15 +509,16 @@ func (r *run) inheritTask(e *model.Event) {
 		return
 	}
 	if t := r.task(e.ID); t != nil {
-		t.over = true // those without an outcome are left out
+		t.over = true // a past leaves out tasks without an outcome
 	}
 }
 
-// checkTaskCall checks a call to a task worker: nobody hears of a claim that is not durable.
+// checkTaskCall checks a call to a task worker: no worker receives a claim that is not durable.
 func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 	s := sh.s
 	s.mix(9, uint64(c.Kind), uint64(c.Worker), uint64(c.Ref.Claim))
 	known, r := s.claims[c.Ref], s.ledger.runs[c.Ref.Run]
+
 	switch c.Kind {
 	case lane.TaskExecute:
 		if known == nil {
@@ -499,7 +532,8 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 			s.fail("E19: claim %d of %s is attempt %d, and handed over as %d", c.Ref.Claim, c.Ref.TaskRef, t.attempt, c.Claim.Attempt)
 		}
 	case lane.TaskStop:
-		if g := sh.inc.board.guests[c.Worker]; g == nil && !c.Canceled && s.current(c.Ref) { // a guest hears of it only if its owner still serves
+		// a guest receives it only if its owner still serves
+		if g := sh.inc.board.guests[c.Worker]; g == nil && !c.Canceled && s.current(c.Ref) {
 			s.fail("E26: claim %d of %s is to be stopped, and it is the current one", c.Ref.Claim, c.Ref.TaskRef)
 		}
 		if c.Canceled && (r == nil || !r.cancel) {
@@ -509,7 +543,7 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 	}
 }
 
-// current reports whether a claim is the one that its history names.
+// current reports whether a claim is the current one in its history.
 func (s *Sim) current(ref model.ClaimRef) bool {
 	r := s.ledger.runs[ref.Run]
 	if r == nil || !r.open() {
@@ -519,14 +553,15 @@ func (s *Sim) current(ref model.ClaimRef) bool {
 	return t != nil && !t.over && t.held && t.claim == ref.Claim
 }
 
-// checkSettled checks what a worker hears of its report (E17, E18).
+// checkSettled checks the answer that a worker gets to its report (E17, E18).
 func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
 	switch known := s.claims[ref]; {
 	case known == nil:
 		s.fail("L2: a worker hears of claim %d of %s, which is not in the store", ref.Claim, ref.TaskRef)
 	case err == nil && !known.reported && !known.unsure:
 		s.fail("E17: the report of claim %d of %s counts, and is not in the history", ref.Claim, ref.TaskRef)
-	case err != nil && known.reported && s.ledger.runs[ref.Run].deleted == 0: // else nobody knows any more
+	case err != nil && known.reported && s.ledger.runs[ref.Run].deleted == 0:
+		// otherwise the history is gone
 		s.fail("E18: the report of claim %d of %s is in the history, and its worker hears that it does not count: %v", ref.Claim, ref.TaskRef, err)
 	case err != nil && s.current(ref):
 		s.fail("E17: the report of claim %d of %s does not count, and it is the current one: %v", ref.Claim, ref.TaskRef, err)
@@ -537,8 +572,8 @@ func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
 	}
 }
 
-// away is a worker of which slots are lent, or taken by claims of other owners; empty when there is
-// none.
+// away returns a worker whose slots are lent or taken by claims of other owners, or an empty string
+// if there is none.
 func (s *Sim) away() string {
 	for _, p := range s.procs {
 		if p == nil {
@@ -553,13 +588,14 @@ func (s *Sim) away() string {
 	return ""
 }
 
-// checkBoards demands that nothing is left on the boards when every task has ended.
+// checkBoards checks that the boards are empty when every task has ended.
 func (s *Sim) checkBoards() {
 	if what := s.away(); what != "" {
 		s.fail("E43: everything has ended, and %s are lent, or taken by other owners", what)
 	}
 	for _, p := range s.procs {
-		if p.inc.board == nil || !s.ledger.nodes[p.inc.self.ID].alive { // which it has not noticed
+		// it has not noticed that it was fenced
+		if p.inc.board == nil || !s.ledger.nodes[p.inc.self.ID].alive {
 			continue
 		}
 		if what := p.inc.board.left(); what != "" {

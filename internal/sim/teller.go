@@ -9,7 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// teller is a worker of entities in a process. Lanes know it by a number below zero, as in the engine: those above are workers of workflows.
+// teller is a worker of entities in a process. Its id is negative, as in the engine: positive ids
+// are workers of workflows.
 type teller struct {
 	p       *proc
 	id      lane.WorkerID
@@ -42,7 +43,8 @@ func (inc *incarnation) engage(t *teller) {
 	}
 }
 
-// leave takes a teller out of its process: it gets nothing new, and goes when it has reported everything, or after a while.
+// leave takes a teller out of its process. The teller gets nothing new, and leaves when it has
+// reported everything, or after a while.
 func (t *teller) leave() {
 	s, p := t.p.s, t.p
 	if t.leaving {
@@ -52,11 +54,13 @@ func (t *teller) leave() {
 	if s.opts.Trace {
 		s.logf("%s teller %d leaves", p.name(), t.id)
 	}
+
 	if p.inc != nil {
 		for _, sh := range p.inc.shells {
 			sh.result(func(model.Time) { sh.lane.Withdraw(t.id) })
 		}
 	}
+
 	end := s.now + s.between(0, 50)*millisecond
 	var wait func()
 	wait = func() {
@@ -73,10 +77,11 @@ func (t *teller) leave() {
 		p.tellers = slices.DeleteFunc(p.tellers, func(o *teller) bool { return o == t })
 		s.did(opTellerLeft)
 	}
+
 	s.after(2*millisecond, p, wait)
 }
 
-// operate passes hand-overs of a lane on to tellers.
+// operate passes the hand-overs of a lane to tellers.
 func (p *proc) operate(sh *shell, calls []lane.OperateCall) {
 	s := p.s
 	for i := range calls {
@@ -89,7 +94,8 @@ func (p *proc) operate(sh *shell, calls []lane.OperateCall) {
 	}
 }
 
-// operate makes calls, after a while. Some tellers make only the first ones, say it twice, or say nothing before everything has healed.
+// operate makes the calls after a while. Some tellers make only the first ones, report twice, or
+// report nothing until the faults have ended.
 func (t *teller) operate(o model.Operations) {
 	s := t.p.s
 	if s.opts.Trace {
@@ -100,12 +106,14 @@ func (t *teller) operate(o model.Operations) {
 		}
 		s.logf("%s teller %d has calls of %s on state %d, gen %x:%s", t.p.name(), t.id, o.Entity.Key, stampOf(accountOf(o.State, o.Exists && !o.Entity.Stateless())), o.Generation, calls.String())
 	}
+
 	t.held = append(t.held, o.Generation)
 	took := oneOf(s, 0, s.between(0, 2*millisecond), s.between(0, 30*millisecond))
 	if !s.healed && s.chance(0.04) {
 		s.hurt(faultTellerHangs)
 		took = max(took, s.plan.faultsUntil-s.now)
 	}
+
 	s.after(took, t.p, func() {
 		most := len(o.Calls)
 		if !s.healed && most > 1 && s.chance(0.15) {
@@ -122,7 +130,7 @@ func (t *teller) operate(o model.Operations) {
 	})
 }
 
-// report hands in what came of calls, to whatever incarnation there is, also when the teller has left.
+// report reports the outcome of calls to the current incarnation, also when the teller has left.
 func (t *teller) report(r model.Operated) {
 	s := t.p.s
 	t.held = slices.DeleteFunc(t.held, func(gen uint64) bool { return gen == r.Generation })

@@ -6,19 +6,22 @@ import (
 	"runtime/debug"
 )
 
-// thread is code of production that waits: for an answer of the store, for its turn, for a time. It is a coroutine: it runs until it waits, while nothing else does, and goes on in an event of its process. So
-// it has its place in the order of events as the machines have, and ends with its process: of one that is dead or paused nothing happens.
+// thread runs production code that waits: for an answer of the store, for its turn, or for a time.
+// It is a coroutine. It runs until it waits, while nothing else runs, and continues in an event of
+// its process. So it has its place in the order of events, as the machines have, and it ends with
+// its process: the threads of a dead or paused process do not run.
 type thread struct {
 	p         *proc
-	do        func() // nil when it has been done
+	do        func() // nil if it has no work
 	next      func() (struct{}, bool)
 	stop      func()
 	yield     func(struct{}) bool
 	abandoned bool
-	user      bool // does what a user has asked for
+	user      bool // it works for a user
 }
 
-// spawn begins a thread of a process. It uses a coroutine that is done with its work, if there is one, because a new one has a small stack that has to grow first.
+// spawn starts a thread of a process. It reuses a coroutine without work, because a new one has a
+// small stack that has to grow first.
 func (p *proc) spawn(do func()) {
 	s := p.s
 	var t *thread
@@ -34,7 +37,7 @@ func (p *proc) spawn(do func()) {
 	t.run()
 }
 
-// loop does one piece of work after the other.
+// loop runs one function after the other.
 func (t *thread) loop(yield func(struct{}) bool) {
 	t.yield = yield
 	defer t.ends()
@@ -47,7 +50,8 @@ func (t *thread) loop(yield func(struct{}) bool) {
 	}
 }
 
-// ends has a thread that is abandoned end in silence. Whatever else goes wrong in one is told with its own stack, not that of the events.
+// ends lets an abandoned thread end silently. For any other panic it reports the stack of the
+// thread, not the stack of the event loop.
 func (t *thread) ends() {
 	r := recover()
 	if r == nil || t.abandoned {
@@ -59,7 +63,7 @@ func (t *thread) ends() {
 	panic(r)
 }
 
-// run has a thread go on until it waits or is done. It is called in an event of its process.
+// run lets a thread continue until it waits or has finished. The caller is an event of its process.
 func (t *thread) run() {
 	p, s := t.p, t.p.s
 	s.running = t
@@ -73,7 +77,8 @@ func (t *thread) run() {
 	p.nextTurn()
 }
 
-// wait has the thread that runs wait. What it waits for calls the function that begin is given, in an event of the process.
+// wait suspends the running thread. begin starts the operation, which calls done in an event of the
+// process.
 func (s *Sim) wait(begin func(done func())) {
 	t := s.running
 	if t == nil {
@@ -85,7 +90,7 @@ func (s *Sim) wait(begin func(done func())) {
 	}
 }
 
-// sleep has the thread that runs wait for a while.
+// sleep suspends the running thread for a while.
 func (s *Sim) sleep(d int64) {
 	p := s.running.p
 	s.wait(func(done func()) { s.after(d, p, done) })
@@ -102,13 +107,14 @@ func (s *Sim) abandon() {
 	}
 }
 
-// turn is somebody who waits for his turn.
+// turn is a caller that waits for its turn.
 type turn struct {
 	ready <-chan struct{}
 	done  func()
 }
 
-// receive has the thread that runs wait until it has received something. Who comes first is served first.
+// receive suspends the running thread until it can receive from ready. Threads are served in order
+// of arrival.
 func (p *proc) receive(ready <-chan struct{}) {
 	if len(p.line) == 0 {
 		select {
@@ -120,7 +126,8 @@ func (p *proc) receive(ready <-chan struct{}) {
 	p.s.wait(func(done func()) { p.line = append(p.line, turn{ready, done}) })
 }
 
-// nextTurn has the first of those go on who wait for their turn, if it has come. Only a thread can have given it away, so it is looked for when one has run.
+// nextTurn lets the first waiting thread continue if its turn has come. Only a thread can pass a
+// turn on, so the process calls nextTurn after a thread has run.
 func (p *proc) nextTurn() {
 	if len(p.line) == 0 {
 		return

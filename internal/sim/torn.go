@@ -8,7 +8,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// tornStore lets a read of several calls be made in several goes: each go repeats the answers that it has and makes one further call.
+// tornStore splits a read of several calls into several rounds. Each round repeats the answers of
+// earlier rounds and makes one further call.
 type tornStore struct {
 	store.Store
 	answers []any
@@ -19,7 +20,7 @@ type tornStore struct {
 
 var errStopped = errors.New("to be continued")
 
-// answer is the answer to the next call: an earlier one, or what ask gives, or errStopped.
+// answer returns the answer to the next call: an earlier answer, the result of ask, or errStopped.
 func answer[T any](t *tornStore, ask func() (T, error)) (v T, err error) {
 	t.call++
 	if t.call <= len(t.answers) {
@@ -44,6 +45,9 @@ func (t *tornStore) LoadEvents(ctx context.Context, key store.RunKey, after int6
 	return answer(t, func() ([]model.Event, error) { return t.Store.LoadEvents(ctx, key, after, 3, maxBytes) })
 }
 
+// LoadRun reads the run in parts, so that a read can stop between two of them.
+//
+//arch:parameters the interface store.Store
 func (t *tornStore) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
 	return store.LoadRunByParts(ctx, t, shard, a, run, limit, maxBytes)
 }

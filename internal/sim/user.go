@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// user does one thing after the other, from whatever process is up.
+// user makes one request after the other, through any live process.
 type user struct {
 	s     *Sim
 	index int
@@ -19,29 +19,30 @@ type user struct {
 	sent  uint64
 }
 
-// op is something that a user wants: a message to an address, or to know how one ends or stands.
+// op is a request of a user: a message to an address, or a question about its end or state.
 type op struct {
 	user    *user
 	index   int
 	message model.Message // Kind is 0 for await and read
 	read    bool
-	run     model.RunID // to await; zero for the end of the chain
+	run     model.RunID // to await; zero means the end of the chain
 
 	tries   int
 	invoked int64
 	ended   int64
 	acked   bool
-	refused error // for good
-	unknown bool  // nobody knows
+	refused error // permanently
+	unknown bool  // the outcome cannot be known
 	done    bool
-	pinned  *proc                 // where it is done, the first time
-	floor   map[model.RunID]int64 // what answers to queries were made of before this one was asked
-	misuses bool                  // its request id belongs to another one
+	pinned  *proc                 // the process that makes the first attempt
+	floor   map[model.RunID]int64 // how many events earlier answers to queries included
+	misuses bool                  // its request id belongs to another request
 	shadow  *op                   // the op that this one repeats with the same request id
-	since   int                   // the state of the entity that somebody was shown before this was asked
-	reads   int                   // how often the history was read again that it is about
+	// the state of the entity that a caller had seen before this request
+	since int
+	reads int // how often it has read the history again
 
-	set  func(p *proc) error // what is to be set, of an op that is about settings
+	set  func(p *proc) error // changes a setting, for an op about settings
 	what string
 }
 
@@ -50,12 +51,14 @@ func (o *op) String() string {
 		return fmt.Sprintf("op %d (%s)", o.index, o.what)
 	}
 	kind := o.message.Kind.String()
+
 	if o.message.Kind == 0 {
 		kind = "await"
 		if o.read {
 			kind = "read"
 		}
 	}
+
 	text := fmt.Sprintf("op %d (%s %s", o.index, kind, o.message.To.Key)
 	if o.message.Kind == model.MessageSignal {
 		text += fmt.Sprintf(" %x", signalID(o.message.Input))
@@ -63,6 +66,7 @@ func (o *op) String() string {
 	if o.message.RequestID != "" {
 		text += " " + o.message.RequestID
 	}
+
 	return text + ")"
 }
 
@@ -76,7 +80,7 @@ func (s *Sim) drawUsers() {
 	}
 }
 
-// next does the next thing.
+// next makes the next request.
 func (u *user) next() {
 	s := u.s
 	u.busy = true
@@ -109,7 +113,7 @@ func (u *user) signal() model.Payload {
 	return signalPayload(uint64(u.index)<<32 | u.sent)
 }
 
-// draw makes up something to do.
+// draw draws a request.
 func (u *user) draw() *op {
 	s := u.s
 	if s.hard(hardIDs) && s.chance(0.2) {
@@ -117,6 +121,7 @@ func (u *user) draw() *op {
 			return o
 		}
 	}
+
 	if s.entities && s.chance(0.4) {
 		return u.deed()
 	}
@@ -124,11 +129,13 @@ func (u *user) draw() *op {
 		return u.drawTask()
 	}
 	to := s.address()
+
 	if s.chance(0.1) {
 		to = s.childAddress()
 	} else if len(s.copies) > 0 && s.chance(0.15) {
 		to = oneOf(s, s.copies...)
 	}
+
 	start := func() model.Message {
 		program := 3 + slices.Index(rootKeys[:], to.Key)%4
 		if slices.Index(rootKeys[:], to.Key) < 0 {
@@ -145,15 +152,18 @@ func (u *user) draw() *op {
 			m.Input = a.current.origin
 		}
 		m.Reuse = oneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
+
 		return m
 	}
+
 	if m := s.rewrite(to); m != nil {
 		return u.op(*m)
 	}
+
 	switch n := s.pick(27); {
 	case n < 7 || s.ledger.addresses[to] == nil:
 		o := u.op(start())
-		if s.chance(0.05) { // perhaps before it has begun
+		if s.chance(0.05) { // perhaps before it has started
 			u.soon(o, s.between(0, millisecond), model.Message{Kind: model.MessageTerminate, To: to, Failure: &model.Failure{Message: "at once"}})
 		}
 		return o
@@ -184,7 +194,8 @@ func (u *user) draw() *op {
 	}
 }
 
-// soon has the user do something else on the same node shortly after an op, perhaps before that is done.
+// soon makes another request through the same node shortly after an op, perhaps before the op has
+// ended.
 func (u *user) soon(first *op, wait int64, m model.Message) {
 	s := u.s
 	first.pinned = s.procs[s.pick(len(s.procs))]
@@ -203,7 +214,7 @@ func settle(to model.Address, name string, u *user) model.Message {
 	return model.Message{Kind: model.MessageSettle, To: to, Name: name, Input: u.signal()}
 }
 
-// perform does the op, again and again if need be, and then goes on.
+// perform makes the request, repeats it if needed, and then calls then.
 func (o *op) perform(then func()) {
 	s := o.user.s
 	var up []*proc
@@ -212,10 +223,12 @@ func (o *op) perform(then func()) {
 			up = append(up, p)
 		}
 	}
+
 	if len(up) == 0 {
 		s.after(20*millisecond, nil, func() { o.perform(then) })
 		return
 	}
+
 	p := up[s.pick(len(up))]
 	if o.tries++; o.tries == 1 {
 		o.invoked = s.now
@@ -223,10 +236,12 @@ func (o *op) perform(then func()) {
 			p = o.pinned
 		}
 	}
+
 	if s.opts.Trace {
 		s.logf("user %d %s on %s, try %d", o.user.index, o, p.name(), o.tries)
 	}
 	answered, giveUp := false, func() {}
+
 	reply := func(a *lane.Answer) {
 		if answered {
 			return
@@ -235,10 +250,12 @@ func (o *op) perform(then func()) {
 		s.mix(6, uint64(o.index))
 		o.answer(a, then)
 	}
+
 	patience := s.between(100, 1500) * millisecond
 	if s.healed {
 		patience = 20 * second
 	}
+
 	s.after(patience, nil, func() {
 		if !answered {
 			if !s.healed {
@@ -248,7 +265,8 @@ func (o *op) perform(then func()) {
 			reply(&lane.Answer{Err: fault.New(fault.Timeout, "gave up")})
 		}
 	})
-	// The call is made by the process: while it is paused, nothing happens.
+
+	// The process makes the call, so nothing happens while it is paused.
 	s.after(0, p, func() {
 		switch {
 		case o.set != nil:
@@ -264,14 +282,16 @@ func (o *op) perform(then func()) {
 		default:
 			m := o.message
 			s.heaviest = max(s.heaviest, m.Size())
-			// Only the first time: what the execution waits for may be what this user does next.
+			// Only the first time, because the execution may wait for the next request of this
+			// user.
 			awaits := m.Kind == model.MessageStart && repeatable(&m) && o.tries == 1 && !s.healed && s.chance(0.3)
 			giveUp = p.deliver(&m, awaits, reply)
 		}
 	})
 }
 
-// read asks a node why an execution does not move, as Engine.Explain does. Only the owner may answer.
+// read asks a node why an execution does not continue, as Engine.Explain does. Only the owner may
+// answer.
 func (p *proc) read(o *op, reply func(*lane.Answer)) {
 	s := p.s
 	shard := o.message.To.Shard(s.plan.shards)
@@ -280,6 +300,7 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 		reply(&lane.Answer{})
 		return
 	}
+
 	sh := inc.shells[int(shard)%len(inc.shells)]
 	c := newCall(p, reply)
 	sh.put(c, func(model.Time) {
@@ -299,21 +320,24 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 		case ok:
 			s.did(opReadRefused)
 		}
+
 		c.finish(&lane.Answer{})
 	})
 }
 
-// answer is what came of a try.
+// answer handles the answer to an attempt.
 func (o *op) answer(a *lane.Answer, then func()) {
 	s := o.user.s
 	if s.opts.Trace {
 		s.logf("user %d %s: run %s existing %v, %v", o.user.index, o, short(a.Answer.Run), a.Answer.Existing, a.Err)
 	}
 	again := func() { s.after(s.between(1, 50)*millisecond, nil, func() { o.perform(then) }) }
+
 	end := func() {
 		o.done, o.ended = true, s.now
 		then()
 	}
+
 	switch {
 	case o.set != nil:
 		o.answerSetting(a, again, end)
@@ -328,6 +352,7 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		o.answerCall(a, again, end)
 		return
 	}
+
 	switch kind := fault.KindOf(a.Err); {
 	case a.Result != nil:
 		o.acked = true

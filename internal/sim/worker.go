@@ -10,27 +10,31 @@ type worker struct {
 	p       *proc
 	id      lane.WorkerID
 	offer   model.Offer
-	bad     bool // does not know how to run anything
+	bad     bool // cannot run any program
 	leaving bool
 	gone    bool
 	held    map[model.RunID]*hold
 }
 
-// join adds a worker to a process; of some version when none is given, where workers have versions.
+// join adds a worker to a process. If workers have versions and none is given, the version is
+// random.
 func (p *proc) join(bad bool, version string) {
 	p.nextID++
 	w := &worker{p: p, id: p.nextID, bad: bad, held: map[model.RunID]*hold{}}
 	w.offer = model.Offer{Name: "sim", Tenant: tenant, Workflows: workflows[:]}
+
 	if bad {
 		p.s.hurt(faultBadWorker)
 	} else if !p.s.healed && p.s.chance(0.2) {
 		w.offer.Workflows = workflows[:1+p.s.pick(2)]
 	}
+
 	if version == "" {
 		w.drawVersion()
 	} else {
 		w.setVersion(version)
 	}
+
 	p.workers = append(p.workers, w)
 	if p.inc != nil {
 		p.inc.join(w)
@@ -43,7 +47,8 @@ func (inc *incarnation) join(w *worker) {
 	}
 }
 
-// leave takes a worker out of a process: first it gets nothing new, and when it holds nothing any more, or after a while, it goes.
+// leave takes a worker out of a process. First the worker gets nothing new. It leaves when it holds
+// nothing, or after a while.
 func (w *worker) leave() {
 	s, p := w.p.s, w.p
 	if w.leaving {
@@ -53,11 +58,13 @@ func (w *worker) leave() {
 	if s.opts.Trace {
 		s.logf("%s worker %d leaves", p.name(), w.id)
 	}
+
 	if p.inc != nil {
 		for _, sh := range p.inc.shells {
 			sh.result(func(model.Time) { sh.lane.Withdraw(w.id) })
 		}
 	}
+
 	end := s.now + s.between(0, 100)*millisecond
 	var wait func()
 	wait = func() {
@@ -65,11 +72,13 @@ func (w *worker) leave() {
 			s.after(2*millisecond, p, wait)
 			return
 		}
+
 		if p.inc != nil {
 			for _, sh := range p.inc.shells {
 				sh.result(func(now model.Time) { sh.lane.Leave(now, w.id) })
 			}
 		}
+
 		w.gone = true
 		for i, o := range p.workers {
 			if o == w {
@@ -77,8 +86,10 @@ func (w *worker) leave() {
 				break
 			}
 		}
+
 		s.did(opWorkerLeft)
 	}
+
 	s.after(2*millisecond, p, wait)
 }
 
@@ -91,16 +102,19 @@ func (p *proc) worker(id lane.WorkerID) *worker {
 	return nil
 }
 
-// call passes a call of a lane on to a worker.
+// call passes a call of a lane to a worker.
 func (p *proc) call(c *lane.Call) {
 	w := p.worker(c.Worker)
 	if w == nil {
 		return
 	}
+
 	if c.Kind == lane.CallRecall {
-		w.recall(c.Run, c.Generation, *c.Query) // it may still hold the run whose end it has reported
+		// the worker may still hold the run whose end it has reported
+		w.recall(c.Run, c.Generation, *c.Query)
 		return
 	}
+
 	h := w.held[c.Run]
 	if h != nil && h.gen != c.Generation {
 		if c.Kind != lane.CallActivate {
@@ -108,6 +122,7 @@ func (p *proc) call(c *lane.Call) {
 		}
 		p.s.fail("worker %d of %s gets %s while it holds it already", w.id, p.name(), short(c.Run))
 	}
+
 	switch c.Kind {
 	case lane.CallActivate:
 		w.activate(c.Activation)
@@ -140,7 +155,7 @@ func (h *hold) drop() {
 	delete(h.w.held, h.run)
 }
 
-// report hands a turn in, to whatever incarnation there is.
+// report passes a turn to the current incarnation.
 func (w *worker) report(t model.Turn) bool {
 	inc := w.p.inc
 	if inc == nil {

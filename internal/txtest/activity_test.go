@@ -34,8 +34,8 @@ func TestTransfer(t *testing.T) {
 	})
 }
 
-// What an attempt did is rolled back when it fails, panics or ends its goroutine; the next one
-// begins anew.
+// If an attempt fails, panics or ends its goroutine, its changes are rolled back. The next attempt
+// starts again.
 func TestFailedAttemptsLeaveNothing(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -61,7 +61,7 @@ func TestFailedAttemptsLeaveNothing(t *testing.T) {
 	})
 }
 
-// A step that has failed for good has its failure in the user's database.
+// If a step fails permanently, its failure is stored in the user's database.
 func TestTerminalFailureIsClaimed(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, pay, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
@@ -71,7 +71,7 @@ func TestTerminalFailureIsClaimed(t *testing.T) {
 			return "", perdure.Permanent(errors.New("the account is frozen"))
 		}))
 		_, err := pay.Run(caller(t, app), transfer{"t1", 0, 1, 100})
-		says(t, err, nil, "the account is frozen")
+		checkError(t, err, nil, "the account is frozen")
 		b.check(nil)
 		if n := b.int(`select count(*) from perdure_outcomes where outcome is not null`); n != 1 {
 			t.Errorf("%d outcomes, want that of the failure", n)
@@ -79,7 +79,7 @@ func TestTerminalFailureIsClaimed(t *testing.T) {
 	})
 }
 
-// A function that ends its transaction itself is told so; nothing is done twice.
+// A function that ends its transaction itself gets an error. Nothing is done twice.
 func TestEndedByTheFunction(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		app := open(t, url, pay, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
@@ -96,14 +96,14 @@ func TestEndedByTheFunction(t *testing.T) {
 		}))
 		for _, id := range []string{"commit", "rollback"} {
 			_, err := pay.Run(caller(t, app), transfer{id, 0, 1, 100})
-			says(t, err, perdure.ErrInvalid, "committed or rolled back its transaction")
+			checkError(t, err, perdure.ErrInvalid, "committed or rolled back its transaction")
 		}
 
 		b.check([]transfer{{"commit", 0, 1, 100}})
 	})
 }
 
-// The pool and the transaction of pgx fit as they are.
+// BindTx accepts the pool and the transaction of pgx without adapters.
 func TestPgxItself(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, "pgx")

@@ -26,14 +26,14 @@ const (
 	opening  = 1_000_000
 )
 
-// transfer is what the activity does, once.
+// transfer is the input of the activity, which must make it once.
 type transfer struct {
 	ID       string
 	From, To int
 	Cents    int
 }
 
-// bank is a user's database with accounts, as an outsider sees it who is never disturbed.
+// bank is a user's database with accounts. Its own connection meets no faults.
 type bank struct {
 	t    testing.TB
 	kind string
@@ -49,13 +49,17 @@ func newBank(t testing.TB, kind string) *bank {
 	} else {
 		b.url = pgtest.URL(t)
 	}
+
 	b.db = openDB(b.connector(), newFaults())
 	t.Cleanup(func() { _ = b.db.Close() })
 	b.exec(`create table accounts (id integer primary key, cents bigint not null)`)
-	b.exec(`create table ledger (id text not null)`) // not unique: what is done twice shall be seen
+
+	// not unique, so that the test sees a step that ran twice
+	b.exec(`create table ledger (id text not null)`)
 	for i := range accounts {
 		b.exec(`insert into accounts values ($1, $2)`, i, opening)
 	}
+
 	return b
 }
 
@@ -96,7 +100,7 @@ func (b *bank) int(q string, args ...any) (n int) {
 	return n
 }
 
-// check compares balances and ledger with what must have been done.
+// check compares balances and ledger with the given transfers.
 func (b *bank) check(done []transfer) {
 	b.t.Helper()
 	want := make([]int, accounts)
@@ -121,8 +125,8 @@ type session struct {
 	rollback func(ctx context.Context) error
 }
 
-// move is the body of a transfer. It takes accounts in their order, so that transfers do not wait
-// for each other in a circle.
+// move is the body of a transfer. It locks accounts in their order, so that transfers do not
+// deadlock.
 func move(ctx context.Context, s session, t transfer) (string, error) {
 	const change = `update accounts set cents = cents + $2 where id = $1`
 	first, second := []any{t.From, -t.Cents}, []any{t.To, t.Cents}
@@ -143,7 +147,7 @@ func move(ctx context.Context, s session, t transfer) (string, error) {
 
 type body = func(context.Context, session, transfer) (string, error)
 
-// bind is the activity on this database, by connections that meet the faults.
+// bind returns the activity on this database. Its connections meet the faults.
 func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) perdure.Binding {
 	b.t.Helper()
 	if b.kind == "pgx" {
@@ -158,7 +162,7 @@ func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) p
 					_, err := tx.Exec(ctx, q, args...)
 					return err
 				},
-				commit: tx.Commit, rollback: tx.Rollback, //perdure:allow pool what becomes of one who does it is tested
+				commit: tx.Commit, rollback: tx.Rollback, //perdure:allow pool on purpose, by a test
 			}, in)
 		})
 	}
@@ -171,8 +175,10 @@ func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) p
 				_, err := tx.ExecContext(ctx, b.sql(q), args...)
 				return err
 			},
-			commit:   func(context.Context) error { return tx.Commit() },   //perdure:allow pool what becomes of one who does it is tested
-			rollback: func(context.Context) error { return tx.Rollback() }, //perdure:allow pool what becomes of one who does it is tested
+			//perdure:allow pool the test ends the transaction inside the function on purpose
+			commit: func(context.Context) error { return tx.Commit() },
+			//perdure:allow pool the test ends the transaction inside the function on purpose
+			rollback: func(context.Context) error { return tx.Rollback() },
 		}, in)
 	})
 }

@@ -1,5 +1,5 @@
-// Package txtest proves what transactional activities and transactional starts promise: on every
-// store of the engine and every kind of user's database, with the user's database failing, losing
-// answers and losing its client before and after each call, with processes that die at any point,
-// and with processes that are thought dead and wake up late.
+// Package txtest tests the promises of transactional activities and transactional starts, on every
+// store of the engine and every kind of user's database. The user's database fails, loses answers
+// and loses its client before and after each call. Processes die at any point, and processes that
+// are thought dead wake up late.
 package txtest

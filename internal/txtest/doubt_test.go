@@ -26,8 +26,8 @@ func faultyOutbox(t *testing.T, b *bank, f *faults) perdure.Definition {
 	return perdure.Outbox(perdure.SQL(db), perdure.PollEvery(time.Millisecond))
 }
 
-// crashAfterDelivery has a process put a word into an outbox and die after its relay has delivered
-// it, before the letter is removed.
+// crashAfterDelivery starts a process that puts a message into an outbox and dies after its relay
+// has delivered the message and before it has removed it.
 func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[string] {
 	t.Helper()
 	f := newFaults()
@@ -40,7 +40,7 @@ func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[stri
 		if op != "exec" {
 			return pass
 		}
-		// the first notes the attempt, the second removes what was delivered
+		// the first call records the attempt, the second removes the delivered message
 		if execs++; execs == 2 {
 			return crashBefore
 		}
@@ -59,8 +59,8 @@ func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[stri
 	return x
 }
 
-// A relay that crashes between delivery and removal, and stays down until the engine has forgotten
-// the delivery, does not deliver again. The letter becomes a dead letter that says when it may have
+// A relay crashes between delivery and removal, and stays down until the engine has forgotten the
+// delivery. It does not deliver again. The message becomes a dead task that says when it may have
 // been delivered.
 func TestRelayIsDownForLong(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
@@ -91,7 +91,7 @@ func TestRelayIsDownForLong(t *testing.T) {
 	})
 }
 
-// A relay that is back while the engine remembers the delivery repeats it, which changes nothing.
+// A relay that is back while the engine remembers the delivery repeats it, which has no effect.
 func TestRelayIsBackInTime(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		e := newEngine(t)
@@ -106,8 +106,8 @@ func TestRelayIsBackInTime(t *testing.T) {
 	})
 }
 
-// A relay that cannot reach the engine does not note an attempt, so an outage of any length makes
-// no dead letters.
+// A relay that cannot reach the engine records no attempt, so an outage of any length creates no
+// dead tasks.
 func TestOutageOfTheEngine(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		e := newEngine(t)

@@ -12,22 +12,22 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// errInjected is what a call to the database says that met a fault. Nothing tells whether it was
-// executed.
+// errInjected is the error of a call to the database that met a fault. It does not say whether the
+// call was executed.
 var errInjected = errors.New("injected fault")
 
-// action is what happens to a call to the database.
+// action is a fault of a call to the database.
 type action uint8
 
 const (
 	pass        action = iota
-	failBefore         // it is not executed; the connection stays
-	loseAnswer         // it is executed, its answer is lost; the connection stays
+	failBefore         // the call is not executed; the connection stays
+	loseAnswer         // the call is executed and its answer is lost; the connection stays
 	cutBefore          // the connection is lost before it is executed
 	cutAfter           // the connection is lost after it was executed
 	crashBefore        // the process dies
 	crashAfter
-	pauseBefore // the process stands still until somebody wakes it
+	pauseBefore // the process stops until the test wakes it
 	pauseAfter
 	actions
 )
@@ -40,16 +40,16 @@ func (a action) before() bool {
 	return a == failBefore || a == cutBefore || a == crashBefore || a == pauseBefore
 }
 
-// faults is what a process meets on its way to the user's database.
+// faults has the faults of one process on its connections to the user's database.
 type faults struct {
-	// plan decides about a call; it is asked with the faults locked.
+	// plan decides about a call. The caller holds the lock of faults.
 	plan func(n int, op string) action
-	// crash is called when the process dies.
+	// crash runs when the process dies.
 	crash func()
-	// paused hears of every pause; resume ends one.
+	// paused receives a value for every pause. A send to resume ends one.
 	paused, resume chan struct{}
 
-	dead     chan struct{} // closed by a crash: whatever the process still does has no effect
+	dead     chan struct{} // closed by a crash: nothing that the process does later has an effect
 	released chan struct{} // closed when its goroutines may end
 
 	mu    sync.Mutex
@@ -84,7 +84,7 @@ func (f *faults) die() {
 	})
 }
 
-// gone keeps the goroutine of a dead process from doing anything.
+// gone blocks the goroutines of a dead process.
 func (f *faults) gone(cut func()) bool {
 	select {
 	case <-f.dead:
@@ -96,7 +96,7 @@ func (f *faults) gone(cut func()) bool {
 	}
 }
 
-// call makes one call with whatever is planned for it.
+// call makes one call with the fault that is planned for it.
 func (f *faults) call(op string, cut func(), do func() error) error {
 	if f.gone(cut) {
 		return errInjected
@@ -158,7 +158,7 @@ type conn struct {
 	f   *faults
 	bad bool
 
-	open map[*stmt]struct{} // SQLite closes no connection that has statements
+	open map[*stmt]struct{} // SQLite does not close a connection with open statements
 }
 
 func (c *conn) cut() {
@@ -210,7 +210,7 @@ type dbTx struct {
 func (t dbTx) Commit() error   { return t.end("commit", t.Tx.Commit) }
 func (t dbTx) Rollback() error { return t.end("rollback", t.Tx.Rollback) }
 
-// end leaves no open transaction on a connection that goes back to its pool, as drivers do.
+// end rolls the transaction back before its connection returns to the pool, as drivers do.
 func (t dbTx) end(op string, do func() error) error {
 	executed := false
 	err := t.c.call(op, func() error { executed = true; return do() })

@@ -11,8 +11,8 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// A run is terminated while the transaction of its step commits. The transfer stands; a retry of
-// the execution finds it and does not make it again.
+// A run is terminated while the transaction of its step commits. The transfer is committed. A retry
+// of the execution finds it and does not repeat it.
 func TestRetryAfterTerminateWhileCommitting(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()
@@ -32,8 +32,8 @@ func TestRetryAfterTerminateWhileCommitting(t *testing.T) {
 	})
 }
 
-// A retry makes the step again that failed for good, in a transaction of its own; a reset makes
-// again what had succeeded.
+// A retry repeats the step that failed permanently, in its own transaction. A reset also repeats
+// steps that had succeeded.
 func TestRetryAndResetActAnew(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var frozen atomic.Bool
@@ -48,11 +48,11 @@ func TestRetryAndResetActAnew(t *testing.T) {
 		exec, err := pay.Start(caller(t, app), one)
 		check(t, err)
 		_, err = exec.Result(caller(t, app))
-		says(t, err, nil, "the account is frozen")
+		checkError(t, err, nil, "the account is frozen")
 		_, err = app.Executions().Retry(t.Context(), exec)
 		check(t, err)
 		_, err = exec.Result(caller(t, app))
-		says(t, err, nil, "the account is frozen")
+		checkError(t, err, nil, "the account is frozen")
 		frozen.Store(false)
 		_, err = app.Executions().Retry(t.Context(), exec)
 		check(t, err)
@@ -71,9 +71,9 @@ func TestRetryAndResetActAnew(t *testing.T) {
 	})
 }
 
-// A retry goes back to before the step that failed last. A transfer that had been made behind that
-// place, at the same time, is not made again, however often the execution is retried: its step
-// keeps its idempotency key, and its outcome.
+// A retry continues before the step that failed last. A transfer that was made concurrently, after
+// that point of the history, is not repeated, however often the execution is retried: its step
+// keeps its idempotency key and its outcome.
 func TestRetryBeforeATransferThatStands(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var broken atomic.Bool
@@ -107,13 +107,13 @@ func TestRetryBeforeATransferThatStands(t *testing.T) {
 
 		for range 3 {
 			_, err = exec.Result(caller(t, app))
-			says(t, err, nil, "it is broken")
+			checkError(t, err, nil, "it is broken")
 			_, err = app.Executions().Retry(t.Context(), exec)
 			check(t, err)
 		}
 
 		_, err = exec.Result(caller(t, app))
-		says(t, err, nil, "it is broken")
+		checkError(t, err, nil, "it is broken")
 		broken.Store(false)
 		_, err = app.Executions().Retry(t.Context(), exec)
 		check(t, err)

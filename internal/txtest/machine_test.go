@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// impatient is a machine that cancels a transfer and writes down what it hears.
+// impatient is a machine that cancels a transfer and records its events.
 type impatient struct {
 	perdure.Events
 	self  *perdure.Workflow[transfer, string]
@@ -39,8 +39,8 @@ func (m *impatient) OnActivityFailed(e perdure.ActivityFailed) perdure.Actions {
 	return nil
 }
 
-// A machine that cancels a transactional activity hears nothing more of it, and its transaction
-// leaves nothing.
+// A machine that cancels a transactional activity gets no result of it, and the transaction is
+// rolled back.
 func TestMachineCancelsATransfer(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var machine *perdure.Workflow[transfer, string]

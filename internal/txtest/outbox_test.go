@@ -21,7 +21,7 @@ var (
 	approval = perdure.NewPromise[string]("approval")
 )
 
-// collect takes words until it hears the last one.
+// collect receives words until the last one.
 var collect = perdure.NewWorkflow("collect", func(ctx perdure.WorkflowCtx, in string) (string, error) {
 	got := in
 	for {
@@ -35,7 +35,7 @@ var collect = perdure.NewWorkflow("collect", func(ctx perdure.WorkflowCtx, in st
 	}
 })
 
-// office is ordinary code with a database of its own.
+// office is ordinary user code with its own database.
 type office struct {
 	*bank
 	pool *pgxpool.Pool // of kind pgx
@@ -65,7 +65,7 @@ func (o *office) outbox(opts ...perdure.OutboxOption) perdure.Definition {
 	return perdure.Outbox(perdure.SQL(o.sql), opts...)
 }
 
-// desk is an open transaction of ordinary code.
+// desk is an open transaction of an office.
 type desk struct {
 	perdure.Sender
 	commit, rollback func() error
@@ -104,7 +104,8 @@ func check(t testing.TB, errs ...error) {
 	}
 }
 
-// What a transaction sends takes effect when it commits, in its order, and never when it does not.
+// The messages of a transaction take effect when it commits, in order. They never take effect if it
+// rolls back.
 func TestCommitAndRollback(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		o := newOffice(b)
@@ -143,9 +144,9 @@ func TestCommitAndRollback(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 		_, err = no.Result(c)
-		says(t, err, nil, "never")
+		checkError(t, err, nil, "never")
 		_, err = off.Result(c)
-		says(t, err, perdure.ErrCanceled, "enough")
+		checkError(t, err, perdure.ErrCanceled, "enough")
 		if _, err := lost.Poll(c); !errors.Is(err, perdure.ErrNotFound) {
 			t.Errorf("what was rolled back: %v", err)
 		}
@@ -153,11 +154,11 @@ func TestCommitAndRollback(t *testing.T) {
 	})
 }
 
-// A transaction that commits late is not passed by, though others were delivered meanwhile.
+// The relay does not skip a transaction that commits late, after it has delivered later ones.
 func TestLateCommit(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		if b.kind == "sqlite" {
-			return // one writer: nobody can commit meanwhile
+			return // SQLite has one writer: no other transaction can commit in between
 		}
 		o := newOffice(b)
 		app := open(t, url, collect, o.outbox())
@@ -183,7 +184,8 @@ func TestLateCommit(t *testing.T) {
 	})
 }
 
-// What the engine refuses stays with its reason and is not tried again; what follows goes on.
+// A message that the engine refuses is kept with the reason and not tried again. Later messages are
+// delivered.
 func TestDeadLetters(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		o := newOffice(b)
@@ -219,9 +221,8 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// A request id that a transaction used for one message does not name another one: that is a dead
-// letter, which says what the id was used for. The same message under the same id takes effect
-// once.
+// A transaction cannot use the request id of one message for another one: the second becomes a dead
+// task that says what the id was used for. The same message under the same id takes effect once.
 func TestRequestIDsOfTransactions(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		o := newOffice(b)
@@ -260,23 +261,23 @@ func deadLetters(t *testing.T, app *perdure.App) (dead []perdure.DeadLetter) {
 	return dead
 }
 
-// Mistakes that can be known are told at once; the transaction goes on.
+// The outbox refuses detectable mistakes at once. The caller's transaction continues.
 func TestRefusedAtOnce(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		o := newOffice(b)
 		app := open(t, "memory:", collect)
 		d := o.begin(app)
 		_, err := collect.Start(d, "x", perdure.RawKey("k"))
-		says(t, err, perdure.ErrInvalid, "has no outbox", "perdure.Outbox(")
+		checkError(t, err, perdure.ErrInvalid, "has no outbox", "perdure.Outbox(")
 		_, err = collect.Start(d, "x", perdure.RawKey(strings.Repeat("k", 600)))
-		says(t, err, perdure.ErrInvalid, "key", "512")
-		says(t, word.Send(d, collect.Execution(perdure.RawKey("k")), strings.Repeat("x", 3<<20)), perdure.ErrInvalid, "bytes")
+		checkError(t, err, perdure.ErrInvalid, "key", "512")
+		checkError(t, word.Send(d, collect.Execution(perdure.RawKey("k")), strings.Repeat("x", 3<<20)), perdure.ErrInvalid, "bytes")
 		check(t, d.commit())
 	})
 }
 
-// Several processes relay one outbox, and letters come more than once; everything takes effect
-// once, in order.
+// Several processes relay one outbox and deliver messages more than once. Every message takes
+// effect once, in order.
 func TestManyRelays(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		o := newOffice(b)
@@ -359,7 +360,7 @@ func TestEnginesOwnDatabase(t *testing.T) {
 				t.Errorf("%+v", dead)
 			}
 
-			// An engine of another store in the same database is not meant.
+			// A transaction does not reach an engine of another store in the same database.
 			other, err := embedded.Config{AllowUnsafe: true, Schema: "elsewhere"}.Open(t.Context(), b.url, collect)
 			check(t, err)
 			t.Cleanup(func() { check(t, other.Close()) })
@@ -374,7 +375,7 @@ func TestEnginesOwnDatabase(t *testing.T) {
 	}
 }
 
-// A relay that dies between delivery and removal delivers again, which changes nothing.
+// A relay that dies between delivery and removal delivers again, which has no effect.
 func TestRelayRepeats(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()
@@ -386,7 +387,7 @@ func TestRelayRepeats(t *testing.T) {
 			if op == "exec" {
 				execs++
 			}
-			// every other one removes what was delivered
+			// every second call removes a delivered message
 			if op == "exec" && execs%2 == 0 && lost < 4 {
 				lost++
 				return []action{failBefore, loseAnswer, cutBefore, cutAfter}[lost-1]
@@ -414,8 +415,7 @@ func TestRelayRepeats(t *testing.T) {
 	})
 }
 
-// What an app does in the background does not begin when the app is refused: TestMain would find
-// that it goes on.
+// An app that cannot be opened starts no background work: TestMain would find its goroutines.
 func TestRefusedOpenLeavesNothing(t *testing.T) {
 	t.Parallel()
 	pinned := perdure.NewWorkflow("pinned", func(perdure.WorkflowCtx, string) (string, error) { return "", nil }, perdure.Pinned())

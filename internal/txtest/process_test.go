@@ -17,7 +17,7 @@ import (
 	"github.com/perdure/perdure/embedded"
 )
 
-// What a victim is told.
+// Environment variables that configure a victim.
 const (
 	envEngine = "PERDURE_TX_ENGINE"
 	envBank   = "PERDURE_TX_BANK"
@@ -25,7 +25,7 @@ const (
 	envCount  = "PERDURE_TX_COUNT"
 )
 
-// transfers are what every victim tries to get done; starting one again changes nothing.
+// transfers returns the transfers that every victim makes. Starting one again has no effect.
 func transfers(n int) (all []transfer) {
 	for i := range n {
 		all = append(all, transfer{fmt.Sprintf("t%d", i), i % accounts, (i*7 + 1) % accounts, 1 + i%50})
@@ -33,7 +33,7 @@ func transfers(n int) (all []transfer) {
 	return all
 }
 
-// stage stands for the test in a victim, which has none.
+// stage replaces the testing.T in a victim, which has none.
 type stage struct{ testing.TB }
 
 func (stage) Helper()                  {}
@@ -41,7 +41,7 @@ func (stage) Context() context.Context { return context.Background() }
 func (stage) Cleanup(func())           {}
 func (stage) Fatal(args ...any)        { panic(fmt.Sprint(args...)) }
 
-// victim is a process that works until everything is done, or it is killed.
+// victim is the main function of a process that works until everything is done or it is killed.
 func victim() int {
 	b := &bank{t: stage{}, kind: os.Getenv(envKind), url: os.Getenv(envBank)}
 	n, _ := strconv.Atoi(os.Getenv(envCount))
@@ -94,8 +94,8 @@ func spawn(t *testing.T, engine string, b *bank, n int) *process {
 	return p
 }
 
-// heard waits until the victim says something. It reports false when it cannot any more.
-func (p *process) heard(t *testing.T, word string) bool {
+// awaitLine waits until the victim prints the word. It returns false if the victim has ended.
+func (p *process) awaitLine(t *testing.T, word string) bool {
 	t.Helper()
 	for end := time.After(4 * patience); ; {
 		select {
@@ -118,8 +118,8 @@ func (p *process) end(s syscall.Signal) {
 	_ = p.cmd.Wait()
 }
 
-// massacre kills processes at random moments, and has two of them stand still and wake up when
-// others have taken over.
+// massacre kills processes at random moments. It stops two of them and wakes them when others have
+// taken over.
 func massacre(t *testing.T, n, kills int) {
 	t.Parallel()
 	for _, c := range []struct{ engine, bank string }{{"postgres", "pgx"}, {"postgres", "sqlite"}, {"sqlite", "pgsql"}, {"sqlite", "sqlite"}} {
@@ -132,10 +132,10 @@ func massacre(t *testing.T, n, kills int) {
 			var asleep []*process
 			for range kills {
 				p := spawn(t, engine, b, n)
-				if !p.heard(t, "up") {
-					t.Fatal("a victim does not come up")
+				if !p.awaitLine(t, "up") {
+					t.Fatal("the victim did not start")
 				}
-				// the moment of the kill: any will do
+				// a random moment for the kill
 				time.Sleep(time.Duration(20+rnd.IntN(200)) * time.Millisecond)
 				if c.engine == "postgres" && len(asleep) < 2 {
 					p.signal(syscall.SIGSTOP)
@@ -146,19 +146,19 @@ func massacre(t *testing.T, n, kills int) {
 			}
 
 			last := spawn(t, engine, b, n)
-			if len(asleep) > 0 { // once their leases have run out, they are zombies
+			if len(asleep) > 0 { // they are zombies once their leases have expired
 				time.Sleep(1500 * time.Millisecond)
 				for _, p := range asleep {
 					p.signal(syscall.SIGCONT)
 				}
 			}
 
-			if !last.heard(t, "done") {
+			if !last.awaitLine(t, "done") {
 				t.Fatal("the last one has not got everything done")
 			}
 
 			for _, p := range asleep {
-				if !p.heard(t, "done") {
+				if !p.awaitLine(t, "done") {
 					t.Error("one that woke up has not come to its end")
 				}
 			}

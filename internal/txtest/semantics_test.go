@@ -19,8 +19,8 @@ import (
 
 var one = transfer{"t1", 0, 1, 100}
 
-// While a failure cannot be claimed, the step has neither failed nor completed, and says so. It is
-// not run again either.
+// While its failure cannot be claimed, a step has neither failed nor completed, and reports that.
+// It does not run again either.
 func TestDatabaseAway(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		var away atomic.Bool
@@ -55,7 +55,7 @@ func TestDatabaseAway(t *testing.T) {
 
 		away.Store(false)
 		_, err = exec.Result(caller(t, app))
-		says(t, err, nil, "the account is frozen")
+		checkError(t, err, nil, "the account is frozen")
 		b.check(nil)
 		if n := ran.Load(); n != 1 {
 			t.Errorf("the function ran %d times", n)
@@ -63,8 +63,7 @@ func TestDatabaseAway(t *testing.T) {
 	})
 }
 
-// A cancel request that comes while the transaction commits finds the success, which is the
-// outcome.
+// If a cancel request arrives while the transaction commits, the outcome is the success.
 func TestCancelWhileCommitting(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()
@@ -82,8 +81,8 @@ func TestCancelWhileCommitting(t *testing.T) {
 	})
 }
 
-// What a workflow leaves behind when it returns, or loses in a race, is settled before the
-// execution ends: nothing acts afterwards.
+// A workflow returns while steps are open, or a step loses a race. The engine settles these steps
+// before the execution ends: nothing acts afterwards.
 func TestGivenUpSteps(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		leave := perdure.NewWorkflow("leave", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -113,7 +112,7 @@ func TestGivenUpSteps(t *testing.T) {
 		app := open(t, "memory:", leave, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
 			running.Add(1)
 			defer running.Add(-1)
-			if b.kind != "sqlite" { // where one that has written keeps all others waiting
+			if b.kind != "sqlite" { // in SQLite a writer blocks all others
 				if _, err := move(ctx, s, in); err != nil {
 					return "", err
 				}
@@ -125,7 +124,7 @@ func TestGivenUpSteps(t *testing.T) {
 		outcomes := 0
 		for _, id := range []string{"returned", "cancelled", "late"} {
 			if id == "late" && b.kind == "sqlite" {
-				continue // two transactions at once
+				continue // needs two transactions at once
 			}
 			got, err := leave.Run(caller(t, app), transfer{id, 0, 1, 100}, perdure.RawKey(id))
 			if err != nil || got != "left" {
@@ -147,12 +146,13 @@ func TestGivenUpSteps(t *testing.T) {
 	})
 }
 
-// A function that ignores the end of its attempt is a zombie in the same process: the step fails,
-// and whatever the function does later is lost.
+// A function that ignores the end of its attempt is a zombie in the same process. The step fails,
+// and later changes of the function are lost.
 func TestAttemptTimeout(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		if b.kind == "pgx" {
-			return // whose transactions do not end with a context: it is waited for
+			// its transactions do not end with a context, so the engine waits for the function
+			return
 		}
 		limited := perdure.NewWorkflow("limited", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
 			return settle.Run(ctx, in, perdure.AttemptTimeout(30*time.Millisecond), perdure.Constant(1, time.Millisecond))
@@ -166,11 +166,11 @@ func TestAttemptTimeout(t *testing.T) {
 			woken <- err
 			return "done", nil
 		}))
-		for n := 0; ; n++ { // on a busy machine the time may be up before the function begins
+		for n := 0; ; n++ { // on a busy machine the time may be over before the function starts
 			in := one
 			in.ID = fmt.Sprint(n)
 			_, err := limited.Run(caller(t, app), in, perdure.RawKey(in.ID))
-			says(t, err, perdure.ErrTimeout, "took more than")
+			checkError(t, err, perdure.ErrTimeout, "took more than")
 			if len(begun) > 0 {
 				break
 			}
@@ -184,7 +184,7 @@ func TestAttemptTimeout(t *testing.T) {
 	})
 }
 
-// After a crash, the code is replayed and finds the same end of a step that was given up.
+// After a crash, the replayed code finds the same outcome of an abandoned step.
 func TestReplayOfGivenUpSteps(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {
@@ -221,13 +221,13 @@ func TestReplayOfGivenUpSteps(t *testing.T) {
 	}
 }
 
-// conflict is an error as the drivers of PostgreSQL have it.
+// conflict is an error with the interface of PostgreSQL drivers.
 type conflict string
 
 func (c conflict) Error() string    { return "conflict " + string(c) }
 func (c conflict) SQLState() string { return string(c) }
 
-// What others did at the same moment costs no attempt.
+// A conflict with a concurrent transaction costs no attempt.
 func TestConflictsCostNoAttempt(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		once := perdure.NewWorkflow("once", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
@@ -273,7 +273,8 @@ func TestOpenedAtOnce(t *testing.T) {
 	})
 }
 
-// A role that may create no tables is told what to have created, and is content once that is there.
+// A role that must not create tables gets an error that names the tables to create. It works once
+// these tables exist.
 func TestRoleThatMayNotCreateTables(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, "pgsql")
@@ -283,16 +284,20 @@ func TestRoleThatMayNotCreateTables(t *testing.T) {
 	cfg, err := pgx.ParseConfig(b.url)
 	check(t, err)
 	cfg.RuntimeParams["role"] = "perdure_poor"
+
 	db := openDB(stdlib.GetConnector(*cfg), newFaults())
 	t.Cleanup(func() { _ = db.Close() })
 	source := perdure.SQL(db).InSchema("locked")
+
+	// The error contains the statements that a privileged role must run. Run them.
 	_, err = embedded.Open(t.Context(), "memory:", perdure.Outbox(source))
-	says(t, err, nil, `"locked".perdure_outbox is missing`, "create table if not exists")
+	checkError(t, err, nil, `"locked".perdure_outbox is missing`, "create table if not exists")
 	_, ddl, _ := strings.Cut(err.Error(), "create table if not exists")
 	for statement := range strings.SplitSeq("create table if not exists"+ddl[:strings.LastIndex(ddl, ";")], ";") {
 		b.exec(statement)
 	}
 	b.exec(`grant all on all tables in schema locked to perdure_poor`)
+
 	app, err := embedded.Open(t.Context(), "memory:", collect, perdure.Outbox(source))
 	check(t, err)
 	t.Cleanup(func() { check(t, app.Close()) })
@@ -303,8 +308,8 @@ func TestRoleThatMayNotCreateTables(t *testing.T) {
 	eventually(t, "it is started", func() bool { _, err := exec.Poll(caller(t, app)); return err == nil })
 }
 
-// A function that is interrupted because its process closes has not failed: the step runs again
-// elsewhere, even if it had one attempt only.
+// A function that is interrupted because its process closes has not failed. The step runs again in
+// another process, even if it has only one attempt.
 func TestShutdownFailsNoStep(t *testing.T) {
 	t.Parallel()
 	for name, opts := range map[string][]perdure.CallOption{
@@ -328,7 +333,7 @@ func TestShutdownFailsNoStep(t *testing.T) {
 			exec, err := once.Start(caller(t, app), one)
 			check(t, err)
 			<-begun
-			_ = app.Close() // may say that a step was interrupted
+			_ = app.Close() // it may report an interrupted step
 			app = open(t, url, once, b.bind(settle, newFaults(), move))
 			if got, err := exec.Result(caller(t, app)); err != nil || got != "done t1" {
 				t.Errorf("%q, %v", got, err)

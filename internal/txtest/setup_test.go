@@ -27,14 +27,14 @@ func TestMain(m *testing.M) {
 	if isVictim() {
 		os.Exit(victim())
 	}
-	// Most of these tests wait for a lease most of the time.
+	// Most of these tests mostly wait for a lease.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(pgtest.Main(m))
 }
 
-// patience is how long something may take that takes a moment, on a busy machine.
+// patience is the time limit of short waits, on a busy machine.
 const patience = 2 * time.Minute
 
 var storeKinds = []string{"memory", "sqlite", "postgres"}
@@ -49,7 +49,7 @@ func storeURL(t *testing.T, kind string) string {
 	return "memory:"
 }
 
-// migrated is a store in PostgreSQL in which nothing has happened yet.
+// migrated is an empty store in PostgreSQL.
 var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error {
 	_, err := postgres.Migrate(ctx, postgres.Config{URL: url, AllowUnsafe: true})
 	return err
@@ -100,7 +100,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func says(t *testing.T, err error, kind error, words ...string) {
+func checkError(t *testing.T, err error, kind error, words ...string) {
 	t.Helper()
 	if err == nil || kind != nil && !errors.Is(err, kind) {
 		t.Errorf("error %v, want one that is %v", err, kind)
@@ -116,7 +116,7 @@ func says(t *testing.T, err error, kind error, words ...string) {
 // engine is a store that several processes of a test share.
 type engine struct{ store store.Store }
 
-// shared is a memory store that admits to being shared.
+// shared is a memory store that reports that it is shared.
 type shared struct{ store.Store }
 
 func (s shared) Info() store.Info {
@@ -131,14 +131,14 @@ func newEngine(t *testing.T) *engine {
 	return e
 }
 
-// life is one process: an app, its way to the engine's store, and its way to the user's database.
+// life is one process: an app and its connections to the engine's store and the user's database.
 type life struct {
 	app   *perdure.App
 	f     *faults
 	store *faultstore.Store
 }
 
-// live begins a process.
+// live starts a process.
 func (e *engine) live(t *testing.T, f *faults, defs ...perdure.Definition) *life {
 	t.Helper()
 	l := &life{f: f}
@@ -160,7 +160,7 @@ func (e *engine) live(t *testing.T, f *faults, defs ...perdure.Definition) *life
 	return l
 }
 
-// end lets go of everything; a process that has died has nothing to say about it.
+// end closes everything. It ignores the errors of a process that has died.
 func (l *life) end() {
 	select {
 	case <-l.f.released:

@@ -12,7 +12,7 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// quick is the workflow of the walks: it does not wait long between attempts.
+// quick is the workflow of the walks. It waits only briefly between attempts.
 var quick = perdure.NewWorkflow("quick", func(ctx perdure.WorkflowCtx, t transfer) (string, error) {
 	return settle.Run(ctx, t, perdure.Constant(0, time.Millisecond))
 }).KeyedBy(func(t transfer) perdure.Key { return perdure.RawKey(t.ID) })
@@ -28,7 +28,7 @@ func onBanks(t *testing.T, f func(t *testing.T, b *bank)) {
 	}
 }
 
-// at has one call of the process meet an action.
+// at makes one call of the process meet a fault.
 func (f *faults) at(call int, a action) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -41,9 +41,9 @@ func (f *faults) at(call int, a action) {
 	}
 }
 
-// TestEveryPoint lets every call to the user's database go wrong in every way, one at a time.
-// Deaths take the time of a lease each, so it makes do with three points for them: before the
-// claim, before the commit and after it.
+// TestEveryPoint makes every call to the user's database fail in every way, one at a time. A death
+// takes the time of a lease, so deaths happen only at three points: before the claim, before the
+// commit and after it.
 func TestEveryPoint(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		everyPoint(t, b, func(a action, call int) bool {
@@ -103,12 +103,12 @@ func everyPoint(t *testing.T, b *bank, chosen func(a action, call int) bool) {
 	}
 }
 
-// zombie is a process that stands still at a call to the user's database, and is given up by its
-// engine.
-func zombie(t *testing.T, e *engine, b *bank, call int, a action, defs ...perdure.Definition) (*life, transfer) {
+// zombie starts a transfer in a process that stops at the given call to the user's database, and
+// then kills the store connection of that process. wake lets it continue.
+func zombie(t *testing.T, e *engine, b *bank, call int, a action) (*life, transfer) {
 	t.Helper()
 	f := newFaults()
-	l := e.live(t, f, append(defs, b.bind(settle, f, move))...)
+	l := e.live(t, f, quick, b.bind(settle, f, move))
 	f.at(call, a)
 	x := transfer{"t1", 0, 1, 100}
 	if _, err := quick.Start(caller(t, l.app), x); err != nil {
@@ -117,20 +117,20 @@ func zombie(t *testing.T, e *engine, b *bank, call int, a action, defs ...perdur
 	select {
 	case <-f.paused:
 	case <-time.After(patience):
-		t.Fatal("it does not stand still")
+		t.Fatal("the process did not stop at the call")
 	}
 	l.store.Kill()
 	return l, x
 }
 
-// wake lets a zombie go on, and waits until it has come to its end.
+// wake lets a zombie continue, and waits until it has ended.
 func (l *life) wake() {
 	close(l.f.resume)
 	l.end()
 }
 
-// TestZombie pauses a process at each of its calls; another one takes over, and the first wakes up
-// when that has ended or while it waits.
+// TestZombie pauses a process at each of its calls. Another process takes over, and the first one
+// wakes up when the other has ended or while it waits.
 func TestZombie(t *testing.T) { zombies(t, []int{2, 7}) }
 
 func zombies(t *testing.T, calls []int) {
@@ -141,7 +141,7 @@ func zombies(t *testing.T, calls []int) {
 					t.Parallel()
 					b := newBank(t, b.kind)
 					e := newEngine(t)
-					old, x := zombie(t, e, b, call, a, quick)
+					old, x := zombie(t, e, b, call, a)
 					f := newFaults()
 					l := e.live(t, f, quick, b.bind(settle, f, move))
 					finished := make(chan error, 1)
@@ -154,7 +154,7 @@ func zombies(t *testing.T, calls []int) {
 						finished <- err
 					}()
 
-					// A zombie that has begun to act keeps others waiting.
+					// A zombie that has started its transaction makes others wait.
 					holds := call > 2 || call == 2 && a == pauseAfter
 					if call == 7 && a == pauseAfter {
 						holds = false
@@ -180,8 +180,8 @@ func zombies(t *testing.T, calls []int) {
 	})
 }
 
-// TestZombieAfterFailureOrCancel wakes a process up after its step was failed, or its execution
-// cancelled, by another one: it finds its place taken.
+// TestZombieAfterFailureOrCancel wakes a process after another process has failed its step or
+// cancelled its execution. The zombie finds that the outcome is claimed.
 func TestZombieAfterFailureOrCancel(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		for _, how := range []string{"failed", "cancelled"} {
@@ -190,7 +190,7 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 				b := newBank(t, b.kind)
 				e := newEngine(t)
 				// a transaction is open, the outcome is not claimed
-				old, x := zombie(t, e, b, 2, pauseBefore, quick)
+				old, x := zombie(t, e, b, 2, pauseBefore)
 				f := newFaults()
 
 				l := e.live(t, f, quick, b.bind(settle, f, func(ctx context.Context, s session, in transfer) (string, error) {
@@ -211,10 +211,10 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 						t.Fatal(err)
 					}
 					_, err := exec.Result(caller(t, l.app))
-					says(t, err, perdure.ErrCanceled, "enough")
+					checkError(t, err, perdure.ErrCanceled, "enough")
 				} else {
 					_, err := exec.Result(caller(t, l.app))
-					says(t, err, nil, "no such account")
+					checkError(t, err, nil, "no such account")
 				}
 
 				if n := b.int(`select count(*) from perdure_outcomes where outcome is not null`); n != 1 {
@@ -227,16 +227,16 @@ func TestZombieAfterFailureOrCancel(t *testing.T) {
 	})
 }
 
-// TestStorm is a small one of TestLongThousandTransfers: transfers while calls to the user's
-// database fail and lose their answers, processes die at random points, and two processes are
-// stopped in the middle and wake up later.
+// TestStorm is a small version of TestLongThousandTransfers: calls to the user's database fail and
+// lose their answers, processes die at random points, and two processes are stopped in the middle
+// and wake up later.
 func TestStorm(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) { storm(t, b, 100, 4, rand.New(rand.NewPCG(1, 100))) })
 }
 
 func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 	e := newEngine(t)
-	var mu sync.Mutex // of rnd
+	var mu sync.Mutex // guards rnd
 	chance := func(n int) int {
 		mu.Lock()
 		defer mu.Unlock()
@@ -275,7 +275,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		f := newFaults()
 		l := e.live(t, f, quick, b.bind(settle, f, move))
 		f.at(call, pauseBefore)
-		// nobody else waits for what it has locked
+		// no other transfer waits for the rows that this one locks
 		x := transfer{fmt.Sprintf("zombie %d", i), accounts - 1 - i, accounts - 1 - i, 7}
 		if _, err := quick.Start(caller(t, l.app), x); err != nil {
 			t.Fatal(err)
@@ -294,7 +294,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		sleepers = nil
 	}
 
-	if b.kind == "sqlite" { // the second one holds the only lock there is
+	if b.kind == "sqlite" { // the second one holds the only lock
 		sleepers[1].wake()
 		sleepers = sleepers[:1]
 	}
@@ -335,7 +335,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 						lives.Unlock()
 						ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 
-						go func() { // nobody waits for a dead process
+						go func() { // a dead process has no callers, so do not wait for it
 							select {
 							case <-l.f.dead:
 								cancel()
