@@ -169,6 +169,7 @@ func TestKnownSeedsOfLending(t *testing.T) {
 		10090, // a report was taken as told because a heartbeat of its claim was
 		4948,  // a shard went and came back while a claim was on its way, and its owner believed for ever that a worker had it
 		20194, // a worker left while a slot of it stayed lent
+		42658, // a node forgot an owner because of an old view, and numbered its polls from 1 again: the owner dropped them
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -189,6 +190,7 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		899,   // a claim was handed over whose time was up, and its permit had gone to the next
 		28654, // the claim of a task met the claim of a poisoned one in each batch
 		12865, // a run was overlooked because of a start that was refused
+		39485, // a node took the page of a dead one, which had no tokens left, and did not wake the tasks that waited for them
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

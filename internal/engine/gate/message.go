@@ -67,6 +67,12 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 			g.deliver(r, r.owner.Configure(now, n)) // the rules have changed since
 		}
 		g.exchange(now, r)
+
+		// The owner that lived elsewhere would have said when a token accrues. From now on a task
+		// learns that time when it is refused here, so those that wait have to ask again.
+		if _, token := r.local.Lacks(); token {
+			g.wake(r)
+		}
 	}
 }
 
