@@ -48,7 +48,7 @@ func (s *Sim) jump() {
 	if s.chance(0.2) { // nodes follow slowly
 		by, s.slewed = s.between(-800, 800)*millisecond, true
 	}
-	s.shift, s.jumped = s.shift+by, s.now
+	s.shift, s.jumped = s.shift+by, append(s.jumped, s.now)
 	if s.opts.Trace {
 		s.logf("store    its clock JUMPS by %s", time.Duration(by*1000))
 	}
@@ -62,7 +62,7 @@ func (s *Sim) jump() {
 	}
 	s.jumping = min(s.now+lasts, s.plan.faultsUntil-1)
 	s.at(s.jumping, nil, func() {
-		s.shift, s.jumped = s.shift-by, s.now
+		s.shift, s.jumped = s.shift-by, append(s.jumped, s.now)
 		if s.opts.Trace {
 			s.logf("store    its clock jumps BACK by %s", time.Duration(by*1000))
 		}
@@ -235,10 +235,13 @@ func (s *Sim) skew() int64 {
 	return skew
 }
 
-// deceived reports whether a node that fences another one had no chance to know that the clock of the store has jumped: it has not seen the leases of others before.
+// deceived reports whether a node that fences another one had no chance to know that the store's
+// clock has jumped: it has not seen the leases of others before the jump. It may be any jump of the
+// last time, not only the latest one. In production such a node compares the store's clock with
+// that of its machine (Membership.Distrust), which the simulator does not have.
 func (inc *incarnation) deceived() bool {
 	s := inc.p.s
-	return s.jumped > 0 && inc.looked > s.jumped && s.now < s.jumped+2*s.plan.ttl.Microseconds()
+	return slices.ContainsFunc(s.jumped, func(at int64) bool { return inc.looked > at && s.now < at+2*s.plan.ttl.Microseconds() })
 }
 
 // newRun draws the id of a run at its idea of store time, later than all before.

@@ -102,7 +102,7 @@ type Sim struct {
 	shift     int64                  // by how much the clock of the store has jumped
 	lasting   int64                  // the most of it that has lasted
 	jumping   int64                  // when it jumps back
-	jumped    int64                  // when it last jumped
+	jumped    []int64                // when it jumped
 	stepped   int64                  // when it last jumped for good
 	slewed    bool                   // by so little that nodes follow
 	tripped   int64                  // how long the answer took at most that brought somebody the first time of the store
