@@ -192,6 +192,7 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		12865, // a run was overlooked because of a start that was refused
 		55346, // the oracle knew only the last jump of the clock, and a node had joined after the one before
 		70794, // the oracle did not see a one-way delete of which the batch held only the request id
+		88703, // a time-out was undone, and the claim was handed over although another task had its permit
 		39485, // a node took the page of a dead one, which had no tokens left, and did not wake the tasks that waited for them
 	} {
 		if _, err := Run(seed, Options{}); err != nil {

@@ -167,6 +167,7 @@ type claimed struct {
 	maker    model.NodeID
 	permits  []rule.Resource // the limits that it holds, where nodes share them
 	begun    bool            // its worker has been handed it
+	late     bool            // it has no time left, and its permit is another task's
 	reported bool            // a report has ended it
 	unsure   bool            // perhaps one has: its task was to be canceled
 }

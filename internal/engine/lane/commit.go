@@ -48,6 +48,7 @@ func (r *recovery) busy() bool { return r.stage != stageNone }
 
 // Committed hands in the result of a commit.
 func (l *Lane) Committed(now model.Time, res store.Committed, err error) {
+	l.now = now
 	if l.dead != nil || l.flight == nil {
 		return
 	}

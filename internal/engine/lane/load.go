@@ -169,6 +169,7 @@ func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10)
 
 // Loaded hands in the result of a read.
 func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
+	l.now = now
 	ld := l.loads.flying[id]
 	if ld == nil || l.dead != nil {
 		return
