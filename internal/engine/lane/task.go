@@ -406,8 +406,8 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput) {
 		return // its commit took longer than the attempt has time: it is about to time out
 	}
 	if t.Spec.ToClose > 0 && l.now > t.Since.Add(t.Spec.ToClose) {
-		// The board has not looked yet, or a time-out of the claim was undone and the board has been told of the claim anew. The
-		// permit of the claim may be another task's by now.
+		// The board has not looked yet, or a time-out of the claim was undone and the board has been
+		// told of the claim again. Another task may have the permit of the claim by now.
 		return
 	}
 	c := model.Claim{

@@ -28,8 +28,8 @@ func (quiet) Beat(queue.WorkerID, model.ClaimRef) bool                    { retu
 func (quiet) KeptFor() map[model.NodeID]bool                              { return nil }
 
 // A node lends slots to an owner that it has not seen in a view yet: the owner is new, and knocks.
-// Then a view arrives that was taken before the owner came, so the node forgets the owner. When they
-// talk again, the owner must listen: otherwise it never hears what the workers report.
+// Then a view arrives that was taken before the owner came, so the node forgets the owner. When
+// they talk again, the owner must listen: otherwise it never hears what the workers report.
 func TestOwnerListensToANodeThatHadForgottenIt(t *testing.T) {
 	t.Parallel()
 	now, self, owner := time.Unix(1_000_000, 0), model.NodeID{1}, model.NodeID{2}
