@@ -170,7 +170,8 @@ type Recovery interface {
 // store.
 type Mailroom interface {
 	// PutInbox stores requests. Repeating a request with the same id changes nothing while it is
-	// unconsumed or remembered.
+	// unconsumed or remembered. The store does not take a row whose refusal it remembers
+	// (model.RefusedIDs): a late copy would take effect after the sender has heard the refusal.
 	PutInbox(ctx context.Context, rows []InboxRow) error
 	// LoadReplies returns the remembered answers among the request keys; unknown ones are absent.
 	// One that cannot be read has Damaged set.

@@ -115,7 +115,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 
 	for i := range rows {
 		sh := s.shard(rows[i].Shard)
-		if sh.remembers(&rows[i].Message) {
+		if sh.remembers(&rows[i].Message) || sh.refused(&rows[i]) {
 			continue
 		}
 		fresh := cloneInboxRow(rows[i])

@@ -141,6 +141,12 @@ func (s *shard) remembers(m *model.Message) bool {
 	return ok
 }
 
+// refused reports whether the refusal of a request is remembered.
+func (s *shard) refused(row *store.InboxRow) bool {
+	_, ok := s.replies[requestKey{row.Message.To, model.RefusedIDs + row.ID.String()}]
+	return ok
+}
+
 // timer is the place of a timer of a run.
 func (r *run) timer(id string) (int, bool) {
 	return slices.BinarySearchFunc(r.timers, id, func(t *store.Timer, id string) int { return cmp.Compare(t.ID, id) })
