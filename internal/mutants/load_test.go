@@ -45,6 +45,13 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestClaimThatIsOverdueIsNotHandedOver$")},
 	},
 	{
+		name:  "a claim is handed over that has no time left",
+		file:  "internal/engine/lane/handover.go",
+		old:   "t.Spec.ToClose > 0 && l.now > t.Since",
+		new:   "false && l.now > t.Since",
+		tests: [][]string{laneTest("TestClaimThatHasNoTimeLeftIsNotHandedOver$")},
+	},
+	{
 		name:  "a batch that always times out is sent again unchanged",
 		file:  "internal/engine/lane/careful.go",
 		old:   "	if len(first) < 2 {\n		return false\n",

@@ -59,6 +59,13 @@ var tasks = []mutant{
 		tests: [][]string{{"./internal/engine/loan", "-run", "TestReportIsToldAfterAHeartbeat$"}},
 	},
 	{
+		name:  "a node that forgets an owner numbers its polls anew",
+		file:  "internal/engine/loan/creditor.go",
+		old:   "			delete(c.loans, l.node)\n",
+		new:   "			delete(c.loans, l.node)\n			c.seq = 0\n",
+		tests: [][]string{{"./internal/engine/loan", "-run", "TestOwnerListensToANodeThatHadForgottenIt$"}},
+	},
+	{
 		name:  "a report is accepted while the shard is being freed",
 		file:  "internal/engine/lane/claim.go",
 		old:   "e != nil && !e.shard.freeing {",

@@ -55,7 +55,7 @@ func (s *Sim) jump() {
 	if s.chance(0.2) { // nodes follow slowly
 		by, s.slewed = s.between(-800, 800)*millisecond, true
 	}
-	s.shift, s.jumped = s.shift+by, s.now
+	s.shift, s.jumped = s.shift+by, append(s.jumped, s.now)
 	if s.opts.Trace {
 		s.logf("store    its clock JUMPS by %s", time.Duration(by*1000))
 	}
@@ -74,7 +74,7 @@ func (s *Sim) jump() {
 	s.jumping = min(s.now+lasts, s.plan.faultsUntil-1)
 
 	s.at(s.jumping, nil, func() {
-		s.shift, s.jumped = s.shift-by, s.now
+		s.shift, s.jumped = s.shift-by, append(s.jumped, s.now)
 		if s.opts.Trace {
 			s.logf("store    its clock jumps BACK by %s", time.Duration(by*1000))
 		}
@@ -257,10 +257,11 @@ func (s *Sim) skew() int64 {
 }
 
 // deceived reports whether a node that fences another one had no way to know that the clock of the
-// store has jumped, because it had not seen the leases of others before.
+// store has jumped, because it had not seen the leases of others before the jump. Any recent jump
+// counts, not only the latest one.
 func (inc *incarnation) deceived() bool {
 	s := inc.p.s
-	return s.jumped > 0 && inc.looked > s.jumped && s.now < s.jumped+2*s.plan.ttl.Microseconds()
+	return slices.ContainsFunc(s.jumped, func(at int64) bool { return inc.looked > at && s.now < at+2*s.plan.ttl.Microseconds() })
 }
 
 // newRun draws the id of a run from the estimate of store time. It is larger than all ids before.

@@ -385,6 +385,9 @@ func (l *ledger) put(row *store.InboxRow) {
 	if _, seen := l.replies[store.RequestKey{Shard: row.Shard, Address: row.Message.To, ID: row.Message.RequestID}]; seen {
 		return
 	}
+	if _, refused := l.replies[store.RequestKey{Shard: row.Shard, Address: row.Message.To, ID: model.RefusedIDs + row.ID.String()}]; refused {
+		return // a late copy, which the store does not take
+	}
 	if l.inbox[row.ID] == nil && !l.s.damaged[row.ID] { // a request that was set aside stays aside
 		c := *row
 		l.inbox[row.ID] = &c

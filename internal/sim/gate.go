@@ -522,7 +522,11 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 		sh := l.nodes[b.Lane.Node].inc.shells[b.Lane.Lane]
 		_, moving := sh.moving[shard]
 		for id, t := range r.tasks {
-			if sh.undone && len(l.s.reports[r.ref(id, t.claim)]) > 0 {
+			ref := r.ref(id, t.claim)
+			if sh.undone && len(l.s.reports[ref]) > 0 {
+				continue
+			}
+			if sh.undone && l.s.outOfTime(ref, t, l.nodes[b.Lane.Node].inc.p.now()) {
 				continue
 			}
 			here := t.node == b.Lane.Node && t.tenure == l.tenure[shard] && int(shard)%l.s.plan.lanes == b.Lane.Lane && !moving && !r.address.sick
@@ -533,4 +537,16 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 	}
 
 	return n
+}
+
+// outOfTime reports whether a claim has no time left and no worker has begun it. Its time-out was
+// decided and undone, and its permit went to another task meanwhile. A worker that begins it after
+// all breaks a promise (G2).
+func (s *Sim) outOfTime(ref model.ClaimRef, t *errandState, now model.Time) bool {
+	known := s.claims[ref]
+	if t.spec.ToClose == 0 || now <= t.since.Add(t.spec.ToClose) || known == nil || known.begun {
+		return false
+	}
+	known.late = true
+	return true
 }

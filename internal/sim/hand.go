@@ -141,7 +141,10 @@ func (h *hand) execute(c *model.Claim) {
 
 	j := &job{h: h, claim: *c, canceled: c.Canceled}
 	h.held[c.Ref] = j
-	s.claims[c.Ref].begun = true
+	known := s.claims[c.Ref]
+	if known.begun = true; known.late {
+		s.fail("G2: claim %d of %s begins, and it has no time left and no permit", c.Ref.Claim, c.Ref.TaskRef)
+	}
 	s.executing(c.Ref)
 	s.did(opExecuted)
 	w := workOf(c.Input)

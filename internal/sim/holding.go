@@ -351,8 +351,10 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 			told = true // such a call leaves no trace in the store
 		}
 		a, answered := t.answers[c.id]
-		told = told || answered
 		if d.oneWay || d.brief {
+			// Of a client's call that came straight to its owner and was made at once, the batch
+			// may hold only the request id.
+			told = told || answered
 			continue
 		}
 

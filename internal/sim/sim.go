@@ -100,12 +100,12 @@ type Sim struct {
 	deeds    uint64
 
 	hardship hardship
-	shift    int64 // how far the clock of the store has jumped
-	lasting  int64 // the largest part of it that has lasted
-	jumping  int64 // when it jumps back
-	jumped   int64 // when it last jumped
-	stepped  int64 // when it last jumped permanently
-	slewed   bool  // it jumped by so little that nodes follow
+	shift    int64   // how far the clock of the store has jumped
+	lasting  int64   // the largest part of it that has lasted
+	jumping  int64   // when it jumps back
+	jumped   []int64 // when it jumped
+	stepped  int64   // when it last jumped permanently
+	slewed   bool    // it jumped by so little that nodes follow
 	// the longest duration of the call that gave a node its first time of the store
 	tripped   int64
 	upgraded  bool                   // processes that start now are of the newer build

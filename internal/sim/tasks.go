@@ -177,6 +177,7 @@ type claimed struct {
 	maker    model.NodeID
 	permits  []rule.Resource // the limits that it holds, if nodes share them
 	begun    bool            // its worker has received it
+	late     bool            // it has no time left, and another task has its permit
 	reported bool            // a report has ended it
 	unsure   bool            // a report may have ended it: its task was being canceled
 }

@@ -391,9 +391,7 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		if o.message.Kind != model.MessageQuery && !s.ledger.address(o.message.To).sick {
 			s.fail("I14: %s: %v, and there is nothing wrong with it", o, a.Err)
 		}
-		// The refusal is not remembered. A copy of the request that its process has sent twice may
-		// reach the store later, and takes effect once the run can be read again.
-		o.unknown = true
+		o.refused = a.Err
 		end()
 	case kind != fault.Unavailable && kind != fault.Timeout && !errors.Is(a.Err, errCrashed):
 		s.fail("%s: %v", o, a.Err)

@@ -74,6 +74,12 @@ func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told [
 			g.deliver(r, r.owner.Configure(now, n)) // the rules changed in between
 		}
 		g.exchange(now, r)
+
+		// The gate tells a task when a token accrues only when it refuses the task. The waiting tasks
+		// were refused before this node owned the limit, so they have to ask again.
+		if _, token := r.local.Lacks(); token {
+			g.wake(r)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 // FinishCommit hands in the result of a commit.
 func (l *Lane) FinishCommit(now model.Time, res store.Committed, err error) {
+	l.now = now
 	if l.dead != nil || l.flight == nil {
 		return
 	}

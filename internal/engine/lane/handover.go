@@ -117,6 +117,11 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *handover) {
 	if l.cfg.Board != nil && l.cfg.Board.Overdue(ref) {
 		return // its commit took longer than the attempt has time: it is about to time out
 	}
+	if t.Spec.ToClose > 0 && l.now > t.Since.Add(t.Spec.ToClose) {
+		// The board has not looked yet, or a time-out of the claim was undone and the board knows
+		// the claim again. Another task may have the permit of the claim by now.
+		return
+	}
 	c := model.Claim{
 		Ref:  ref,
 		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since, Identity: e.x.Start.Identity,

@@ -11,7 +11,7 @@ import (
 // between them. It is not safe for concurrent use.
 type Lane struct {
 	cfg  Config
-	now  model.Time // of the last Flush
+	now  model.Time // of the last Flush, commit or read
 	out  Output     // what the caller has to do, until Take
 	dead error      // why the lane ended; nil while it lives
 

@@ -39,6 +39,7 @@ func (l *Lane) issueWaiting() {
 
 // FinishLoad hands in the result of a read.
 func (l *Lane) FinishLoad(now model.Time, id uint64, r LoadResult) {
+	l.now = now
 	ld := l.loads.flying[id]
 	if ld == nil || l.dead != nil {
 		return

@@ -103,3 +103,32 @@ func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	r.wantEvents(a, "task_claimed task", "task_timed_out task")
 	b.wantSlots(0)
 }
+
+// The commit of a claim takes longer than the attempt may last, and the board has not looked at its
+// deadlines since. The same is true of a claim whose time-out was undone with its batch. No worker
+// may begin the attempt, and it times out when the board looks.
+func TestClaimThatHasNoTimeLeftIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.send(theTask("t", func(s *model.TaskSpec) { s.ToClose = 10 * time.Second }), "t")
+	r.settle()
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.flush()
+	if r.commit == nil {
+		t.Fatal("the claim is not on its way to the store")
+	}
+
+	r.now = r.now.Add(11 * time.Second)
+	r.settle()
+	if got := b.claims(); len(got) != 0 {
+		t.Errorf("handed over is %+v, whose time was up", got)
+	}
+	due := b.Due(r.now)
+	if len(due) != 1 {
+		t.Fatalf("due is %+v, want the claim", due)
+	}
+	r.l.Expire(r.now, model.ClaimRef{TaskRef: due[0].Ref, Claim: due[0].Claim}, true, due[0].Kind.String())
+	r.settle()
+	r.wantEvents(taskAt("t"), "task_claimed task", "task_timed_out task")
+}

@@ -34,12 +34,14 @@ type Creditor struct {
 	view  *store.View
 	loans map[model.NodeID]*loan
 	ended map[model.ClaimRef]time.Time
+	// seq numbers the polls of all owners. It only grows: an owner drops a poll whose number is not
+	// above the last one it heard, also when this node has forgotten that owner in between.
+	seq uint64
 }
 
 // loan is the state between this node and an owner.
 type loan struct {
 	node   model.NodeID
-	seq    uint64 // of the last poll
 	stream model.RunID
 	seen   uint64
 	wants  []queue.Want
@@ -186,7 +188,6 @@ func (c *Creditor) Round(now time.Time) (polls []*OpenPoll, wait time.Duration) 
 		}
 
 		l.calling, l.poll = true, false
-		l.seq++
 		polls = append(polls, c.compose(now, l, workers))
 	}
 

@@ -26,7 +26,8 @@ type OpenPoll struct {
 // compose lends slots to an owner, and builds the message of the poll.
 func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *OpenPoll {
 	p := &OpenPoll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept))}
-	p.Letter = peer.Poll{Seq: l.seq, Stream: l.stream, Seen: l.seen}
+	c.seq++
+	p.Letter = peer.Poll{Seq: c.seq, Stream: l.stream, Seen: l.seen}
 	l.kept = nil
 
 	room := progressSize

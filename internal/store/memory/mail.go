@@ -115,7 +115,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 
 	for i := range rows {
 		sh := s.shard(rows[i].Shard)
-		if sh.hasReply(&rows[i].Message) {
+		if sh.hasReply(&rows[i].Message) || sh.hasRefusal(&rows[i]) {
 			continue
 		}
 		fresh := cloneInboxRow(rows[i])

@@ -142,6 +142,12 @@ func (s *shard) hasReply(m *model.Message) bool {
 	return ok
 }
 
+// hasRefusal reports whether the refusal of a request is remembered.
+func (s *shard) hasRefusal(row *store.InboxRow) bool {
+	_, ok := s.replies[requestKey{row.Message.To, model.RefusedIDs + row.ID.String()}]
+	return ok
+}
+
 // timer returns the index of a timer.
 func (r *run) timer(id string) (int, bool) {
 	return slices.BinarySearchFunc(r.timers, id, func(t *store.Timer, id string) int { return cmp.Compare(t.ID, id) })

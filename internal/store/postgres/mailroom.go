@@ -17,11 +17,14 @@ import (
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	const put = `
 insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
-select u.* from unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[])
-  u (shard, id, not_before, tenant, workflow, key, request, body)
+select u.shard, u.id, u.not_before, u.tenant, u.workflow, u.key, u.request, u.body
+from unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[], $9::text[])
+  u (shard, id, not_before, tenant, workflow, key, request, body, refusal)
 where u.request = '' or (
   select r.at from {schema}.requests r
-  where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant) is null
+  where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant) is null and (
+  select r.at from {schema}.requests r
+  where r.shard = u.shard and r.key = u.key and r.id = u.refusal and r.workflow = u.workflow and r.tenant = u.tenant) is null
 on conflict (shard, id) do nothing`
 
 	const op = "put inbox"
@@ -32,6 +35,7 @@ on conflict (shard, id) do nothing`
 	shards, ids, notBefore := make([]int16, n), make([]pgtype.UUID, n), make([]int64, n)
 
 	tenants, workflows, keys, requests, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
+	refusals := make([]string, n)
 	for i := range rows {
 		r := &rows[i]
 		if r.Shard >= model.MaxShards {
@@ -41,10 +45,11 @@ on conflict (shard, id) do nothing`
 		shards[i], ids[i], notBefore[i] = int16(r.Shard), runArg(r.ID), int64(r.NotBefore)
 		tenants[i], workflows[i], keys[i], requests[i] = k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID
 		bodies[i] = model.AppendBody(nil, &r.Message, r.Damaged)
+		refusals[i] = model.RefusedIDs + r.ID.String()
 	}
 
 	return s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, s.sql(put), shards, ids, notBefore, tenants, workflows, keys, requests, bodies)
+		_, err := c.Exec(ctx, s.sql(put), shards, ids, notBefore, tenants, workflows, keys, requests, bodies, refusals)
 		return err
 	})
 }

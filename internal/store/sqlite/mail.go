@@ -242,7 +242,17 @@ func seen(c *conn, row *store.InboxRow) (err error) {
 	return err
 }
 
-// PutInbox stores requests that neither wait already nor are remembered.
+// wasRefused reports whether the refusal of the request is remembered.
+func wasRefused(c *conn, row *store.InboxRow) (is bool, err error) {
+	m := &row.Message
+	if m.RequestID == "" {
+		return false, nil
+	}
+	_, is, err = c.number(sqlRemembered, int(row.Shard), m.To.Tenant, m.To.Type, m.To.Key, model.RefusedIDs+row.ID.String())
+	return is, err
+}
+
+// PutInbox stores requests that neither wait already nor have a remembered answer or refusal.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	const op = "put inbox"
 	enc := bodyPool.Get().(*bodies)
@@ -264,6 +274,11 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 				return err
 			}
 			if row.Seen {
+				continue
+			}
+			if is, err := wasRefused(w.conn, &row); err != nil {
+				return err
+			} else if is {
 				continue
 			}
 			if _, err := w.exec(sqlPutInbox, int(row.Shard), row.ID[:], int64(row.NotBefore), body); err != nil {

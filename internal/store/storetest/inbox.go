@@ -211,11 +211,13 @@ func testRefusedAgain(x *suite) {
 	first := s.Reply(model.RefusedIDs+a.ID.String(), Noon)
 	second := first
 	second.At, second.Body = Noon+1, []byte("another answer")
-	// The sender puts it again, because it has not received the answer to the first put.
-	for _, r := range []store.Reply{first, second} {
-		x.put(a)
-		l.Write(func(w *store.Batch) { w.Inbox, w.Requests = []store.InboxKey{Consume(a)}, []store.Reply{r} })
-	}
+	x.put(a)
+	l.Write(func(w *store.Batch) { w.Inbox, w.Requests = []store.InboxKey{Consume(a)}, []store.Reply{first} })
+	// The sender has put it twice. The second copy lands after the refusal, and must not take
+	// effect.
+	x.put(a)
+	x.Want("inbox after a late copy of a refused request", []store.InboxRow(nil), x.inbox(Noon, s.Shard))
+	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{second} })
 	x.Want("what is remembered", []store.Reply{first}, try(x.Store.LoadReplies(x.Context(), []store.RequestKey{first.RequestKey})).or(x))
 
 	// Any other id refuses the batch.

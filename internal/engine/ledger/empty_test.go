@@ -1,0 +1,81 @@
+package ledger_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/ledger"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A node dies that had a page for itself, so the next owner of the page has no tokens yet. The only
+// other node has a task that waits for one, and takes the page. The gate must wake the task then:
+// it was refused without a time, and from now on only the gate knows when a token accrues.
+func TestTaskThatWaitsForTokensIsWokenWhenItsNodeTakesThePage(t *testing.T) {
+	t.Parallel()
+	rules, err := rule.NewSet([]rule.Limit{{Name: "a", Per: rule.PerName, Numbers: limit.Numbers{Rate: 3, Per: 28 * time.Millisecond}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := func(place limit.Place) *ledger.Book {
+		b := ledger.New(place)
+		b.Gate.SetRules(t0, rules)
+		b.SetRules(rules)
+		b.SetAlone(true)
+		return b
+	}
+	item := func(id string) *gate.Task {
+		return &gate.Task{Ref: model.TaskRef{ID: id}, Spec: &model.TaskSpec{Limits: []string{"a"}}}
+	}
+	write := func(b *ledger.Book, page int) []byte {
+		t.Helper()
+		body, needed, err := b.Compose(t0, page)
+		if err != nil || !needed {
+			t.Fatalf("nothing is written: %v", err)
+		}
+		return body
+	}
+
+	first := node(1)
+	first.Gate.Take(t0, item("t"))
+	first.Post()
+	page := first.Due(t0)[0]
+	body := write(first, page)
+
+	second, waits := node(2), item("u")
+	see := func() {
+		t.Helper()
+		if err := second.Seen(t0, page, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	see()
+	second.Clean(map[limit.Place]bool{1: true})
+	body = write(second, page)
+	see()
+
+	if ok, _, again := second.Gate.Take(t0, waits); ok || again != 0 {
+		t.Fatalf("the task is let through: %t, or told when to ask again: %s", ok, again)
+	}
+	second.Post()
+	second.Gate.Woken()
+	body = write(second, page)
+	see()
+	if _, sole, err := ledger.Read(body); sole != 2 || err != nil {
+		t.Fatalf("the page is with place %d: %v", sole, err)
+	}
+
+	if woken := second.Gate.Woken(); len(woken) != 1 {
+		t.Fatalf("the gate wakes %q: the task waits for ever", woken)
+	}
+	ok, why, again := second.Gate.Take(t0, waits)
+	if ok || again == 0 {
+		t.Fatalf("let through %t, to ask again at %s: %s", ok, again, why)
+	}
+	if ok, why, _ := second.Gate.Take(again, waits); !ok {
+		t.Errorf("the task is refused when the token has accrued: %s", why)
+	}
+}
